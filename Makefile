@@ -1,0 +1,43 @@
+# One word a task; each does the set-up it needs.
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PY := .venv/bin/python
+BASE_PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup: .venv/.ready ## a .venv in this folder, from pinned requirements
+
+.venv/.ready: requirements.txt pyproject.toml
+	@$(BASE_PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else "duecourse needs Python 3.11 or 3.12, and found %d.%d" % v)'
+	@echo "setup: .venv with $$($(BASE_PYTHON) --version), pinned requirements (about a minute)"
+	@$(BASE_PYTHON) -m venv .venv
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: setup ## the whole story with real parts, in under a minute
+	@$(PY) -m local demo
+
+up: setup ## the same stack, until Ctrl-C
+	@$(PY) -m local up
+
+test: setup ## the whole suite
+	@$(PY) -m pytest
+
+check: setup ## format, lint and types
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+	@$(PY) -m mypy functions/enqueue_http functions/poll_tick functions/on_expired functions/send_reminder
+
+fix: setup ## format and what lint can mend
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+bench: setup ## the figures, beside the machine's own limits
+	@$(PY) -m tests.bench
+
+.PHONY: help setup demo up test check fix bench

@@ -1,0 +1,1 @@
+"""The pure part: tasks, outcomes, times and backoff; no I/O, no clock, no environment."""

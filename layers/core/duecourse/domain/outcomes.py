@@ -1,0 +1,69 @@
+"""How a run ends: the values that a handler returns, and the settlement that the ledger takes."""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from duecourse.domain.task import Json
+
+Span: TypeAlias = int | float | str | timedelta
+"""A duration: seconds, ISO 8601 text, or a timedelta."""
+
+
+class Done(NamedTuple):
+    """The work is finished; `result` (JSON, at most 64 KiB) is kept."""
+
+    result: Json = None
+
+
+class Again(NamedTuple):
+    """Not yet: run again `after` a while or `at` an instant; no attempt is spent. `state` None leaves it as it is."""
+
+    after: Span | None = None
+    at: datetime | str | None = None
+    state: Json = None
+
+
+class Retry(NamedTuple):
+    """It failed and may work later: an attempt is spent. `after` None means the task's own backoff."""
+
+    after: Span | None = None
+    state: Json = None
+    error: str = ""
+
+
+class Drop(NamedTuple):
+    """It failed and never will work: the task goes to the dead, with the reason."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Done | Again | Retry | Drop
+
+
+class Ending(StrEnum):
+    """What a settlement asks for."""
+
+    DONE = "done"
+    AGAIN = "again"
+    RETRY = "retry"
+    DROP = "drop"
+    RELEASE = "release"
+
+
+class Settlement(NamedTuple):
+    """The end of one lease, under its token.
+
+    `due_at` is used where given, else `delay_ms` after the server's now (again, retry, release).
+    `state` is JSON text, None to leave it. `detail` is the error or reason; `result` the JSON text of Done's result.
+    """
+
+    id: str
+    tenant: str
+    token: str
+    ending: Ending
+    delay_ms: int = 0
+    due_at: int | None = None
+    state: str | None = None
+    detail: str = ""
+    result: str = ""

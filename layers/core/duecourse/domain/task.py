@@ -1,0 +1,169 @@
+"""What a task is: as asked for, as kept in the ledger, as leased to a worker."""
+
+import json
+import secrets
+import string
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
+
+Json: TypeAlias = Any
+"""A value that JSON can carry."""
+
+DEFAULT_QUEUE = "default"
+DEFAULT_TENANT = "-"
+ID_PATTERN = r"^[A-Za-z0-9._:@-]{1,128}$"
+MAX_STATE_BYTES = 4 * 1024
+MAX_RESULT_BYTES = 64 * 1024
+MAX_PAYLOAD_BYTES = 256 * 1024
+HISTORY_LENGTH = 10
+"""How many of its newest runs a task remembers."""
+DETAIL_LENGTH = 400
+"""How many bytes of an error or a reason a history entry keeps."""
+
+ID_ALPHABET = string.ascii_letters + string.digits
+
+
+def new_id() -> str:
+    """A fresh task id: 22 characters, 131 random bits."""
+    return "".join(secrets.choice(ID_ALPHABET) for _ in range(22))
+
+
+def dump_json(value: Json) -> str:
+    """`value` as compact JSON text, the one form in which payload, state and result are kept."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+class Status(StrEnum):
+    """Where a task stands; HTTP calls it `state`."""
+
+    SCHEDULED = "scheduled"
+    LEASED = "leased"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+class OnDuplicate(StrEnum):
+    """What an add does where its id stands already."""
+
+    KEEP = "keep"
+    REPLACE = "replace"
+    REJECT = "reject"
+    DEBOUNCE = "debounce"
+
+
+class Shard(NamedTuple):
+    """A part of a queue that lives on one node."""
+
+    queue: str = DEFAULT_QUEUE
+    index: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.queue}/{self.index}"
+
+
+class RetryPolicy(NamedTuple):
+    """How often and how far apart a failing task is tried: exponential backoff, by default with full jitter."""
+
+    max_attempts: int = 10
+    backoff_ms: int = 1_000
+    factor: float = 2.0
+    max_backoff_ms: int = 3_600_000
+    jitter: bool = True
+
+
+class NewTask(NamedTuple):
+    """A task as asked for.
+
+    Due at `due_at` where given, else `delay_ms` after the server's now. It is dead past `deadline_at`, or
+    `deadline_ms` after it was due. `payload` and `state` are JSON text (state "" for none).
+    `max_wait_ms` bounds how far `debounce` pushes the due time back, counted from the first add.
+    """
+
+    id: str
+    kind: str
+    payload: str = "{}"
+    queue: str = DEFAULT_QUEUE
+    tenant: str = DEFAULT_TENANT
+    group: str = ""
+    state: str = ""
+    due_at: int | None = None
+    delay_ms: int = 0
+    deadline_at: int | None = None
+    deadline_ms: int | None = None
+    retry: RetryPolicy = RetryPolicy()
+    on_duplicate: OnDuplicate = OnDuplicate.KEEP
+    max_wait_ms: int = 3_600_000
+
+
+class Run(NamedTuple):
+    """One finished lease in a task's history: how it ended (`done`, `again`, `retry`, `drop`, `lapsed`, `expired`)."""
+
+    run: int
+    fence: int
+    claimed_at: int
+    ended_at: int
+    outcome: str
+    detail: str = ""
+
+
+class Task(NamedTuple):
+    """A task as the ledger keeps it; instants are epoch milliseconds, 0 for none.
+
+    `due_at` is when it may next run. `payload_json`, `state_json` and `result_json` are JSON text, "" for none.
+    `token` is the last lease's (`<fence>.<random hex>`), "" before the first.
+    """
+
+    id: str
+    queue: str
+    tenant: str
+    kind: str
+    group: str
+    status: Status
+    payload_json: str
+    state_json: str
+    result_json: str
+    due_at: int
+    created_at: int
+    deadline_at: int
+    generation: int
+    run: int
+    attempt: int
+    retry: RetryPolicy
+    token: str
+    claimed_at: int
+    history: tuple[Run, ...]
+    lease_expires_at: int = 0
+
+    @property
+    def payload(self) -> Json:
+        """What the task carries, decoded."""
+        return json.loads(self.payload_json)
+
+    @property
+    def state(self) -> Json:
+        """What the task last saved, decoded; None before that."""
+        return json.loads(self.state_json) if self.state_json else None
+
+    @property
+    def result(self) -> Json:
+        """What Done carried, where no results database keeps it."""
+        return json.loads(self.result_json) if self.result_json else None
+
+    @property
+    def fence(self) -> int:
+        """The last lease's fence: it only grows within a shard, 0 before the first lease."""
+        return int(self.token.partition(".")[0]) if self.token else 0
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same over attempts and replays of one generation."""
+        return f"{self.id}:{self.generation}"
+
+    @property
+    def error(self) -> str:
+        """Why the last run that failed did so, "" if none did."""
+        return next((r.detail for r in reversed(self.history) if r.outcome in FAILURES), "")
+
+
+FAILURES = frozenset({"retry", "drop", "lapsed", "expired"})

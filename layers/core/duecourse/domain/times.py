@@ -1,0 +1,67 @@
+"""Instants and durations: RFC 3339 and ISO 8601 outside, whole milliseconds inside."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+MAX_DURATION_MS = 100 * 366 * 86_400_000
+MAX_INSTANT = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+_DURATION = re.compile(
+    r"^P(?!$)(?:(?P<weeks>\d+(?:\.\d+)?)W)?(?:(?P<days>\d+(?:\.\d+)?)D)?"
+    r"(?:T(?!$)(?:(?P<hours>\d+(?:\.\d+)?)H)?(?:(?P<minutes>\d+(?:\.\d+)?)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?$"
+)
+
+
+def parse_duration(value: int | float | str | timedelta) -> int:
+    """Milliseconds of `value`: seconds (a number or its text), ISO 8601 text without years or months, or a timedelta.
+
+    Raises ValueError with a text fit for a user.
+    """
+    seconds = _seconds(value)
+    if not 0 <= seconds <= MAX_DURATION_MS / 1000:
+        raise ValueError("must be between 0 and 100 years")
+    return round(seconds * 1000)
+
+
+def _seconds(value: int | float | str | timedelta) -> float:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool):
+        raise ValueError("must be seconds or an ISO 8601 duration such as PT5M")
+    if isinstance(value, int | float):
+        return float(value)
+    match = _DURATION.match(value)
+    if match:
+        return timedelta(**{unit: float(amount or 0) for unit, amount in match.groupdict().items()}).total_seconds()
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError("must be seconds or an ISO 8601 duration such as PT5M") from None
+
+
+def parse_instant(value: str | datetime) -> int:
+    """Epoch milliseconds of an RFC 3339 text or an aware datetime. Raises ValueError with a text fit for a user."""
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError("must be an RFC 3339 instant such as 2026-03-29T01:30:00Z") from None
+    if moment.tzinfo is None:
+        raise ValueError("must have an offset, such as Z or +02:00")
+    return to_ms(moment)
+
+
+def to_ms(moment: datetime) -> int:
+    """Epoch milliseconds of an aware datetime, rounded down."""
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def format_instant(at: int) -> str:
+    """Epoch milliseconds as RFC 3339 in UTC with milliseconds: `2026-03-29T01:30:00.000Z`."""
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_duration(ms: int) -> str:
+    """Milliseconds as ISO 8601 in seconds: `PT1.5S`."""
+    return f"PT{ms / 1000:g}S" if ms % 1000 else f"PT{ms // 1000}S"

@@ -1,0 +1,15 @@
+"""How a function is invoked."""
+
+from typing import Protocol
+
+from duecourse.domain.task import Json
+
+
+class Invoker(Protocol):
+    """The functions' service."""
+
+    def invoke(self, function: str, event: Json) -> Json:
+        """Run `function` and wait for its answer. Raises InvocationRefused, also where the function itself failed."""
+
+    def send(self, function: str, event: Json) -> None:
+        """Have `function` run later, without its answer. Raises InvocationRefused."""

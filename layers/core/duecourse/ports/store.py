@@ -1,0 +1,164 @@
+"""The ledger's contract: every verb that changes a task, and what it answers.
+
+Every verb is one atomic step on one shard; what it answers has happened, what it refuses has changed nothing.
+Time is the store's own. Each verb raises StoreUnavailable where the store does not answer.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from duecourse.domain.outcomes import Settlement
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
+
+MAX_ADD = 1_000
+"""The most tasks one add takes to one shard."""
+MAX_CLAIM = 500
+"""The most tasks one claim hands out, and one settle takes."""
+
+
+class Reply(StrEnum):
+    """What a verb did with one task; those after OK are refusals."""
+
+    CREATED = "created"
+    KEPT = "kept"
+    REPLACED = "replaced"
+    DEBOUNCED = "debounced"
+    OK = "ok"
+    ABSENT = "absent"
+    SCHEDULED = "scheduled"
+    LEASED = "leased"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    DEAD = "dead"
+
+
+class Settled(StrEnum):
+    """What became of one settled lease."""
+
+    DONE = "done"
+    AGAIN = "again"
+    RETRIED = "retried"
+    DEAD = "dead"
+    RELEASED = "released"
+    STALE = "stale"
+
+
+class Added(NamedTuple):
+    """The answer to one added task; `task` is its record where `echo` asked for it."""
+
+    id: str
+    reply: Reply
+    task: Task | None = None
+
+
+class Claim(NamedTuple):
+    """Leased tasks, those that died on the way (out of attempts or past their deadline), and what is left due."""
+
+    tasks: list[Task]
+    died: int
+    backlog: int
+    bell_at: int
+    now: int
+
+
+class Lease(NamedTuple):
+    """The right to work one task: its id and the token that proves it."""
+
+    id: str
+    token: str
+    tenant: str = DEFAULT_TENANT
+
+
+class Move(NamedTuple):
+    """A new due time for one task: `due_at` where given, else `delay_ms` from the server's now.
+
+    `state` replaces the saved state where given (JSON text). `force` takes a leased task from its worker;
+    `revive` schedules a done one again, as a new generation.
+    """
+
+    id: str
+    due_at: int | None = None
+    delay_ms: int = 0
+    state: str | None = None
+    force: bool = False
+    revive: bool = False
+
+
+class Swept(NamedTuple):
+    """What one sweep did: leases that had lapsed, tasks that died by it, finished tasks forgotten; `more` if bounded."""
+
+    reclaimed: int
+    died: int
+    pruned: int
+    more: bool
+    bell_at: int
+    now: int
+
+
+class Stats(NamedTuple):
+    """A shard in numbers; `oldest_due_at` is the earliest scheduled due time and `bell_at` the bell's, 0 for none."""
+
+    scheduled: int
+    leased: int
+    done: int
+    dead: int
+    oldest_due_at: int
+    bell_at: int
+    paused: bool
+    now: int
+
+
+class Store(Protocol):
+    """The ledger."""
+
+    def ping(self) -> None:
+        """Return if the store answers."""
+
+    def now(self) -> int:
+        """The store's own time in epoch milliseconds."""
+
+    def shards(self) -> list[Shard]:
+        """Every shard that was ever added to."""
+
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False) -> list[Added]:
+        """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already."""
+
+    def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
+        """One task as it stands."""
+
+    def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
+        """The tasks of a group, by id."""
+
+    def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
+        """Lease at most `limit` due tasks, and no more than `max_bytes` of them after the first.
+
+        Leases that have lapsed are taken back first, each at the cost of an attempt.
+        """
+
+    def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
+        """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
+
+    def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int) -> list[int]:
+        """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost."""
+
+    def save(self, shard: Shard, lease: Lease, state: str) -> bool:
+        """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""
+
+    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT) -> list[Reply]:
+        """Give tasks of one shard new due times in one step."""
+
+    def cancel(self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT) -> list[Reply]:
+        """Cancel scheduled tasks of one shard and delete dead ones, in one step."""
+
+    def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT) -> list[Reply]:
+        """Schedule dead tasks of one shard for now: a fresh set of attempts, no deadline, the same generation."""
+
+    def pause(self, queue: str, paused: bool) -> None:
+        """Stop or resume handing out a queue's tasks; what is leased goes on."""
+
+    def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
+        """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
+
+    def stats(self, shard: Shard) -> Stats:
+        """The shard in numbers."""

@@ -1,0 +1,76 @@
+"""Every setting, read from the environment once: the names are the fields with the prefix `DUECOURSE_`."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from duecourse.domain.times import parse_duration
+from duecourse.errors import FieldError, InvalidSettings
+
+PREFIX = "DUECOURSE_"
+TARGET = re.compile(r"^(inline|lambda:[A-Za-z0-9_.:-]{1,170})$")
+
+
+def _targets(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise ValueError('must be JSON such as {"report": "lambda:ReportFunction"}') from None
+
+
+def _target(value: str) -> str:
+    if not TARGET.match(value):
+        raise ValueError("must be inline or lambda:<function>")
+    return value
+
+
+Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
+Target = Annotated[str, BeforeValidator(_target)]
+
+
+class Settings(BaseModel):
+    """What can be set; durations are seconds or ISO 8601, kept as milliseconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: str = Field("redis://127.0.0.1:6379/0", description="where the ledger is: redis://, rediss:// or memory://", pattern=r"^(rediss?|memory|unix)://")
+    namespace: str = Field("duecourse", description="what every key of ours begins with", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    targets: Annotated[dict[str, Target], BeforeValidator(_targets)] = Field(default_factory=dict, description="the user's own kinds: name to lambda:<function>")
+    parallel: int = Field(16, ge=1, le=256, description="how many tasks of one drain run at a time")
+    lease_ms: Milliseconds = Field(60_000, alias="lease", ge=1_000, description="how long a claimed task is its worker's; longer than any target's timeout")
+    margin_ms: Milliseconds = Field(10_000, alias="margin", description="how long before its own timeout a function stops claiming; longer than an inline task may take")
+    http_timeout_ms: Milliseconds = Field(10_000, alias="http_timeout", ge=1, description="how long a webhook or a poll waits for its answer, unless it says otherwise")
+    retention_ms: Milliseconds = Field(86_400_000, alias="retention", description="how long a finished task can be asked for")
+    results_table: str = Field("", description="the DynamoDB table for results; none keeps them in the ledger, for the retention")
+    results_retention_ms: Milliseconds = Field(2_592_000_000, alias="results_retention", description="how long the results table keeps a result")
+    mail_from: str = Field("", description="the verified sender of reminders")
+    wait: int = Field(0, ge=0, le=10, description="how many replicas must have an added task before it is acknowledged")
+    on_expired_function: str = Field("on_expired", description="the function that the bridge invokes")
+    bridge_in_flight: int = Field(4, ge=1, le=64, description="how many invocations the bridge keeps under way")
+
+
+@cache
+def load() -> Settings:
+    """The settings of this process, read at the first call. Raises InvalidSettings, naming every wrong variable."""
+    return parse(os.environ)
+
+
+def parse(environ: Mapping[str, str]) -> Settings:
+    """The settings in `environ`; an empty variable counts as unset. Raises InvalidSettings."""
+    given = {k[len(PREFIX) :].lower(): v for k, v in environ.items() if k.startswith(PREFIX) and v}
+    try:
+        return Settings.model_validate(given)
+    except ValidationError as error:
+        raise InvalidSettings([_problem(e) for e in error.errors()]) from None
+
+
+def _problem(error: Any) -> FieldError:
+    head, *rest = error["loc"]
+    return FieldError(".".join([PREFIX + str(head).upper(), *map(str, rest)]), error["msg"].removeprefix("Value error, "))
