@@ -80,6 +80,14 @@ class StoreUnavailable(DuecourseError):
     """The store does not answer."""
 
 
+class NotPrimary(StoreUnavailable):
+    """The store's server is a replica: it takes no writes and rings no bells."""
+
+
+class EventsRefused(DuecourseError):
+    """The store's server does not let its notifications be turned on."""
+
+
 class StoreFull(StoreUnavailable):
     """The store is out of memory and takes no new tasks."""
 
@@ -98,3 +106,7 @@ class InvocationRefused(DuecourseError):
 
 class SendFailed(DuecourseError):
     """The message was not taken by the service that sends it."""
+
+
+class CallFailed(DuecourseError):
+    """The address called did not answer."""

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from duecourse.domain.times import parse_duration
 from duecourse.errors import FieldError, InvalidSettings
 
 PREFIX = "DUECOURSE_"
+BUILT_IN = ("poll", "webhook", "reminder")
 TARGET = re.compile(r"^(inline|lambda:[A-Za-z0-9_.:-]{1,170})$")
 
 
@@ -26,9 +27,16 @@ def _targets(value: Any) -> Any:
 
 
 def _target(value: str) -> str:
-    if not TARGET.match(value):
+    if not TARGET.fullmatch(value):
         raise ValueError("must be inline or lambda:<function>")
     return value
+
+
+def _inline_is_built_in(targets: dict[str, str]) -> dict[str, str]:
+    strangers = [kind for kind, target in targets.items() if target == "inline" and kind not in BUILT_IN]
+    if strangers:
+        raise ValueError(f"only {', '.join(BUILT_IN)} can be inline: give {', '.join(strangers)} a lambda:<function>")
+    return targets
 
 
 Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
@@ -40,16 +48,44 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    store: str = Field("redis://127.0.0.1:6379/0", description="where the ledger is: redis://, rediss:// or memory://", pattern=r"^(rediss?|memory|unix)://")
-    namespace: str = Field("duecourse", description="what every key of ours begins with", pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    targets: Annotated[dict[str, Target], BeforeValidator(_targets)] = Field(default_factory=dict, description="the user's own kinds: name to lambda:<function>")
+    store: str = Field(
+        "redis://127.0.0.1:6379/0",
+        description="where the ledger is: redis://, rediss:// or memory://",
+        pattern=r"^(rediss?|memory|unix)://",
+    )
+    namespace: str = Field(
+        "duecourse", description="what every key of ours begins with", pattern=r"^[A-Za-z0-9._-]{1,64}$"
+    )
+    targets: Annotated[dict[str, Target], BeforeValidator(_targets), AfterValidator(_inline_is_built_in)] = Field(
+        default_factory=dict, description="the user's own kinds: name to lambda:<function>"
+    )
     parallel: int = Field(16, ge=1, le=256, description="how many tasks of one drain run at a time")
-    lease_ms: Milliseconds = Field(60_000, alias="lease", ge=1_000, description="how long a claimed task is its worker's; longer than any target's timeout")
-    margin_ms: Milliseconds = Field(10_000, alias="margin", description="how long before its own timeout a function stops claiming; longer than an inline task may take")
-    http_timeout_ms: Milliseconds = Field(10_000, alias="http_timeout", ge=1, description="how long a webhook or a poll waits for its answer, unless it says otherwise")
-    retention_ms: Milliseconds = Field(86_400_000, alias="retention", description="how long a finished task can be asked for")
-    results_table: str = Field("", description="the DynamoDB table for results; none keeps them in the ledger, for the retention")
-    results_retention_ms: Milliseconds = Field(2_592_000_000, alias="results_retention", description="how long the results table keeps a result")
+    lease_ms: Milliseconds = Field(
+        60_000,
+        alias="lease",
+        ge=1_000,
+        description="how long a claimed task is its worker's; longer than any target's timeout",
+    )
+    margin_ms: Milliseconds = Field(
+        10_000,
+        alias="margin",
+        description="how long before its own timeout a function stops claiming; longer than an inline task may take",
+    )
+    http_timeout_ms: Milliseconds = Field(
+        10_000,
+        alias="http_timeout",
+        ge=1,
+        description="how long a webhook or a poll waits for its answer, unless it says otherwise",
+    )
+    retention_ms: Milliseconds = Field(
+        86_400_000, alias="retention", description="how long a finished task can be asked for"
+    )
+    results_table: str = Field(
+        "", description="the DynamoDB table for results; none keeps them in the ledger, for the retention"
+    )
+    results_retention_ms: Milliseconds = Field(
+        2_592_000_000, alias="results_retention", description="how long the results table keeps a result"
+    )
     mail_from: str = Field("", description="the verified sender of reminders")
     wait: int = Field(0, ge=0, le=10, description="how many replicas must have an added task before it is acknowledged")
     on_expired_function: str = Field("on_expired", description="the function that the bridge invokes")
@@ -73,4 +109,6 @@ def parse(environ: Mapping[str, str]) -> Settings:
 
 def _problem(error: Any) -> FieldError:
     head, *rest = error["loc"]
-    return FieldError(".".join([PREFIX + str(head).upper(), *map(str, rest)]), error["msg"].removeprefix("Value error, "))
+    return FieldError(
+        ".".join([PREFIX + str(head).upper(), *map(str, rest)]), error["msg"].removeprefix("Value error, ")
+    )

@@ -33,6 +33,11 @@ def dump_json(value: Json) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
+def cut_detail(text: str) -> str:
+    """As much of an error or a reason as a history entry keeps, cut between characters."""
+    return text.encode()[:DETAIL_LENGTH].decode(errors="ignore")
+
+
 class Status(StrEnum):
     """Where a task stands; HTTP calls it `state`."""
 
@@ -56,10 +61,10 @@ class Shard(NamedTuple):
     """A part of a queue that lives on one node."""
 
     queue: str = DEFAULT_QUEUE
-    index: int = 0
+    number: int = 0
 
     def __str__(self) -> str:
-        return f"{self.queue}/{self.index}"
+        return f"{self.queue}/{self.number}"
 
 
 class RetryPolicy(NamedTuple):

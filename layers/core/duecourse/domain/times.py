@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from math import inf
 
 MAX_DURATION_MS = 100 * 366 * 86_400_000
 MAX_INSTANT = 253_402_300_799_999
@@ -28,15 +29,15 @@ def _seconds(value: int | float | str | timedelta) -> float:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bool):
-        raise ValueError("must be seconds or an ISO 8601 duration such as PT5M")
-    if isinstance(value, int | float):
-        return float(value)
-    match = _DURATION.match(value)
-    if match:
-        return timedelta(**{unit: float(amount or 0) for unit, amount in match.groupdict().items()}).total_seconds()
+        raise ValueError("must be seconds or an ISO 8601 duration such as PT5M")  # noqa: TRY004 - as for any wrong text
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     try:
+        if match:
+            return timedelta(**{unit: float(amount or 0) for unit, amount in match.groupdict().items()}).total_seconds()
         return float(value)
-    except ValueError:
+    except OverflowError:
+        return inf
+    except (TypeError, ValueError):
         raise ValueError("must be seconds or an ISO 8601 duration such as PT5M") from None
 
 
@@ -44,11 +45,14 @@ def parse_instant(value: str | datetime) -> int:
     """Epoch milliseconds of an RFC 3339 text or an aware datetime. Raises ValueError with a text fit for a user."""
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    except ValueError:
+    except (TypeError, ValueError):
         raise ValueError("must be an RFC 3339 instant such as 2026-03-29T01:30:00Z") from None
     if moment.tzinfo is None:
         raise ValueError("must have an offset, such as Z or +02:00")
-    return to_ms(moment)
+    at = to_ms(moment)
+    if not 0 <= at <= MAX_INSTANT:
+        raise ValueError("must be between the years 1970 and 9999")
+    return at
 
 
 def to_ms(moment: datetime) -> int:
@@ -64,4 +68,5 @@ def format_instant(at: int) -> str:
 
 def format_duration(ms: int) -> str:
     """Milliseconds as ISO 8601 in seconds: `PT1.5S`."""
-    return f"PT{ms / 1000:g}S" if ms % 1000 else f"PT{ms // 1000}S"
+    seconds, rest = divmod(ms, 1000)
+    return f"PT{seconds}.{rest:03d}".rstrip("0") + "S" if rest else f"PT{seconds}S"

@@ -86,7 +86,7 @@ class Move(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """What one sweep did: leases that had lapsed, tasks that died by it, finished tasks forgotten; `more` if bounded."""
+    """What one sweep did: leases that had lapsed, tasks dead by it, finished tasks forgotten; `more` if bounded."""
 
     reclaimed: int
     died: int
@@ -148,7 +148,9 @@ class Store(Protocol):
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT) -> list[Reply]:
         """Give tasks of one shard new due times in one step."""
 
-    def cancel(self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT) -> list[Reply]:
+    def cancel(
+        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT
+    ) -> list[Reply]:
         """Cancel scheduled tasks of one shard and delete dead ones, in one step."""
 
     def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT) -> list[Reply]:

@@ -1,0 +1,27 @@
+"""The bell: what the bridge invokes when something is due."""
+
+from typing import Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from duecourse import wiring
+from duecourse.wire.rings import RingsAnswer, parse_rings, show_drained
+
+logger = Logger(service="duecourse")
+metrics = Metrics(namespace="duecourse", service="duecourse")
+
+
+@logger.inject_lambda_context
+def handler(event: dict[str, Any], context: LambdaContext) -> RingsAnswer:
+    """Drain the shards whose bells rang."""
+    rang = parse_rings(event).heard(wiring.settings().namespace)
+    if rang.strangers:
+        logger.warning("keys that are no bells of ours were left out", keys=rang.strangers)
+    drained = wiring.drainer().drain(rang.shards, context.get_remaining_time_in_millis)
+    metrics.add_metric("Claimed", MetricUnit.Count, drained.claimed)
+    metrics.add_metric("Done", MetricUnit.Count, drained.done)
+    metrics.add_metric("Retried", MetricUnit.Count, drained.retried)
+    metrics.add_metric("Dead", MetricUnit.Count, drained.dead)
+    metrics.flush_metrics()
+    return show_drained(drained._asdict())

@@ -1,0 +1,27 @@
+"""How a client of an AWS service is made: on first use, with timeouts, and never twice at a time."""
+
+import threading
+from typing import Any
+
+_making = threading.Lock()
+_CONNECTIONS = 64
+
+
+def make_client(service: str, *, attempts: int, read_timeout_s: float, connect_timeout_s: float = 3.0) -> Any:
+    """A boto3 client for `service`, safe for threads; region, credentials and endpoint come from AWS's own variables.
+
+    `attempts` counts the first one: 1 means that nothing is sent twice. Raises botocore's BotoCoreError.
+    """
+    import boto3
+    from botocore.config import Config
+
+    config = Config(
+        connect_timeout=connect_timeout_s,
+        read_timeout=read_timeout_s,
+        retries={"total_max_attempts": attempts, "mode": "standard"},
+        max_pool_connections=_CONNECTIONS,
+        tcp_keepalive=True,
+    )
+    # boto3's default session, made by the first call, is not safe for threads; clients are.
+    with _making:
+        return boto3.client(service, config=config)  # type: ignore[call-overload]

@@ -1,0 +1,143 @@
+"""Calls to the web by urllib3: once, no redirects, bounded in time and size."""
+
+import http.client
+import io
+import socket
+import time
+from typing import Any
+
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, PoolManager, Timeout
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError, LocationValueError, NameResolutionError, NewConnectionError, SSLError
+from urllib3.exceptions import TimeoutError as CallTimeout
+
+from duecourse import __version__
+from duecourse.errors import CallFailed, FieldError, InvalidInput
+from duecourse.ports.http import HttpAnswer, HttpRequest
+
+USER_AGENT = f"duecourse/{__version__}"
+MAX_IDLE_S = 4.0
+"""How long a connection is kept for the next call: less than the 5 s after which many servers hang up on their side."""
+
+
+class HttpOut:
+    """An HttpCaller over one pool of connections, sized for `parallel` calls at a time; safe for threads."""
+
+    def __init__(self, parallel: int) -> None:
+        self._pools = PoolManager(num_pools=parallel, maxsize=parallel)
+        self._pools.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+
+    def call(self, request: HttpRequest) -> HttpAnswer:
+        """Send one request, once. Raises CallFailed, or InvalidInput where it can never be sent."""
+        try:
+            return _take(self._send(request), request.max_bytes)
+        except LocationValueError as error:
+            raise InvalidInput([FieldError("url", "is not an http or https address")]) from error
+        except HTTPError as error:
+            raise CallFailed(f"{request.label} failed: {_why(error, request)}") from error
+        except (http.client.InvalidURL, ValueError) as error:
+            raise InvalidInput([FieldError("request", f"cannot be sent: {error}"[:200])]) from error
+
+    def _send(self, request: HttpRequest) -> BaseHTTPResponse:
+        return self._pools.request(
+            request.method,
+            request.url,
+            body=request.body,
+            headers={"user-agent": USER_AGENT, **request.headers},
+            timeout=Timeout(total=request.timeout_ms / 1000),
+            retries=False,
+            redirect=False,
+            preload_content=False,
+        )
+
+    def close(self) -> None:
+        """Give up the idle connections."""
+        self._pools.clear()
+
+
+def _take(response: BaseHTTPResponse, max_bytes: int) -> HttpAnswer:
+    whole = False
+    try:
+        body = response.read(max_bytes + 1, decode_content=True)
+        whole = len(body) <= max_bytes
+    finally:
+        # A body that was not read to its end makes the connection useless for the next call.
+        if not whole:
+            response.close()
+        response.release_conn()
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return HttpAnswer(response.status, headers, body[:max_bytes], whole)
+
+
+def _why(error: HTTPError, request: HttpRequest) -> str:
+    if isinstance(error, NameResolutionError):
+        return "the host name is not known"
+    if isinstance(error, NewConnectionError):
+        return f"no connection ({getattr(error.__cause__, 'strerror', None) or 'unreachable'})"
+    if isinstance(error, CallTimeout):
+        return f"no whole answer within {request.timeout_ms / 1000:g} s"
+    if isinstance(error, SSLError):
+        return f"no secure connection ({error})"[:200]
+    return f"the connection broke off ({type(error).__name__})"
+
+
+class _TimedReads(io.RawIOBase):
+    """A socket's bytes, all of which must come before one deadline: a slow drip cannot hold a worker."""
+
+    def __init__(self, source: io.RawIOBase, sock: socket.socket) -> None:
+        self._source = source
+        self._sock = sock
+        self._deadline = time.monotonic() + (sock.gettimeout() or 0.0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer took too long")
+        self._sock.settimeout(left)
+        return self._source.readinto(buffer)
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+
+class _BoundedAnswer(http.client.HTTPResponse):
+    """An answer whose head and body must both come within the timeout that its socket has as it begins."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_TimedReads(self.fp.detach(), sock))
+
+
+class _Bounded:
+    """What both kinds of connection add: bounded answers, and no second life after a long idle time."""
+
+    response_class: Any = _BoundedAnswer
+    _used_at = 0.0
+
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        self._used_at = time.monotonic()
+        super().request(*args, **kwargs)  # type: ignore[misc]
+
+    @property
+    def is_connected(self) -> bool:
+        return time.monotonic() - self._used_at < MAX_IDLE_S and super().is_connected  # type: ignore[misc]
+
+
+class _Connection(_Bounded, HTTPConnection):
+    pass
+
+
+class _TlsConnection(_Bounded, HTTPSConnection):
+    pass
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection

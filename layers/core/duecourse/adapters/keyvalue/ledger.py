@@ -1,0 +1,211 @@
+"""One shard's ledger within one batch: records, the index each stands in, groups, fences and the bell.
+
+Keys are `<part> NUL <queue> NUL ...`, instants in them 8 bytes big-endian:
+
+    task   stored id                            when (8 bytes: due, end of lease, or when it ended), packed record
+    wait   stored id                            the packed record of a successor
+    due, leased, done, dead   when, stored id   nothing
+    group  tenant/group NUL stored id           nothing
+    meta                                        META
+    shard                                       nothing
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from duecourse.adapters.keyvalue.held import Held, decode, encode
+from duecourse.adapters.keyvalue.map import Batch
+from duecourse.domain.task import Status, Task
+
+DEADMAN_MS = 1_000
+FOREVER = 2**63
+SHARD = b"shard\0"
+META = Struct(">Q?Q")
+INDEX = {
+    Status.SCHEDULED: b"due",
+    Status.LEASED: b"leased",
+    Status.DONE: b"done",
+    Status.CANCELLED: b"done",
+    Status.DEAD: b"dead",
+}
+
+
+class Meta(NamedTuple):
+    """What a shard knows of itself: its fence counter, whether it is paused, when its bell rings (0: it does not)."""
+
+    fence: int = 0
+    paused: bool = False
+    bell_at: int = 0
+
+
+class Ledger:
+    """A queue's shard at one instant `now`; nothing is kept before the batch is committed."""
+
+    def __init__(self, batch: Batch, queue: str, now: int) -> None:
+        self.now = now
+        self.fresh = False
+        self._batch = batch
+        self._queue = queue
+        self._name = queue.encode()
+        data = batch.get(self._key(b"meta"))
+        self.meta = Meta(*META.unpack(data)) if data else Meta()
+
+    def register(self) -> None:
+        """Put the shard on record."""
+        self._batch.put(SHARD + self._name, b"")
+
+    def next_fence(self) -> int:
+        """Draw from the counter that never goes back."""
+        self.set_meta(self.meta._replace(fence=self.meta.fence + 1))
+        return self.meta.fence
+
+    def set_meta(self, meta: Meta) -> None:
+        """Keep what the shard knows of itself."""
+        if meta != self.meta:
+            self._batch.put(self._key(b"meta"), META.pack(*meta))
+            self.meta = meta
+
+    def get(self, sid: str) -> Held | None:
+        """The record at a stored id."""
+        data = self._batch.get(self._key(b"task", sid))
+        return decode(self._queue, sid, data[8:]) if data else None
+
+    def show(self, sid: str) -> Task | None:
+        """The task at a stored id, with the end of its lease."""
+        data = self._batch.get(self._key(b"task", sid))
+        if not data:
+            return None
+        task = decode(self._queue, sid, data[8:]).task
+        return task._replace(lease_expires_at=_instant(data)) if task.status is Status.LEASED else task
+
+    def size(self, sid: str) -> int:
+        """How many bytes the record has."""
+        return len(self._batch.get(self._key(b"task", sid)) or b"") - 8
+
+    def place(self, sid: str, held: Held, when: int) -> None:
+        """Keep a record in the one index its status names, and nowhere else."""
+        self._unplace(sid)
+        instant = when.to_bytes(8)
+        self._batch.put(self._key(b"task", sid), instant + encode(held))
+        self._batch.put(self._key(INDEX[held.task.status], instant, sid), b"")
+        self._join(sid, held)
+
+    def schedule(self, sid: str, held: Held) -> None:
+        """Place a scheduled record; the bell will know where that made it due."""
+        self.place(sid, held, held.task.due_at)
+        self.fresh = self.fresh or held.task.due_at <= self.now
+
+    def reindex(self, sid: str, held: Held, when: int) -> None:
+        """Let a record stand at another instant of the index it is in."""
+        key = self._key(b"task", sid)
+        data = self._batch.get(key) or b""
+        self._batch.delete(self._key(INDEX[held.task.status], data[:8], sid))
+        self._batch.put(self._key(INDEX[held.task.status], when.to_bytes(8), sid), b"")
+        self._batch.put(key, when.to_bytes(8) + data[8:])
+
+    def rewrite(self, sid: str, held: Held) -> None:
+        """Keep a changed record where it stands."""
+        key = self._key(b"task", sid)
+        self._batch.put(key, (self._batch.get(key) or b"")[:8] + encode(held))
+
+    def forget(self, sid: str) -> None:
+        """Remove a record and all that points to it."""
+        self._unplace(sid)
+        self._batch.delete(self._key(b"task", sid))
+
+    def successor(self, sid: str) -> Held:
+        """The record that waits for the lease to end."""
+        return decode(self._queue, sid, self._batch.get(self._key(b"wait", sid)) or b"")
+
+    def set_successor(self, sid: str, held: Held, successor: Held) -> None:
+        """Let a record wait for the lease to end, instead of one that waits already."""
+        if held.successor:
+            self._leave(sid, self.successor(sid))
+        self._batch.put(self._key(b"wait", sid), encode(successor))
+        self.rewrite(sid, held._replace(successor=True))
+        self._join(sid, held)
+        self._join(sid, successor)
+
+    def due(self) -> Iterator[str]:
+        """The stored ids of what is due, earliest first."""
+        return self._until(b"due", self.now)
+
+    def lapsed(self) -> Iterator[str]:
+        """The stored ids of the leases that have run out."""
+        return self._until(b"leased", self.now)
+
+    def finished(self, until: int) -> Iterator[str]:
+        """The stored ids of what was done or cancelled no later than `until`."""
+        return self._until(b"done", until)
+
+    def members(self, tenant: str, group: str) -> list[Task]:
+        """The tasks of a group, by id."""
+        prefix = self._key(b"group", f"{tenant}/{group}\0")
+        sids = [key[len(prefix) :].decode() for key, _ in self._batch.range(prefix, prefix + b"\xff")]
+        return [task for sid in sids if (task := self.show(sid))]
+
+    def count(self, index: bytes, until: int = FOREVER) -> int:
+        """How many stand in an index, up to an instant."""
+        return self._batch.count(self._key(index), self._key(index, (until + 1).to_bytes(8)))
+
+    def earliest(self, index: bytes) -> int:
+        """The first instant in an index, 0 where it is empty."""
+        start = self._key(index)
+        key = next((key for key, _ in self._batch.range(start, self._key(index, b"\xff" * 8))), None)
+        return _instant(key[len(start) :]) if key else 0
+
+    def hang(self) -> int:
+        """Hang the bell at the earliest instant that could change something, and answer it.
+
+        What is overdue was rung for: it gets a deadman, unless it was made due just now.
+        """
+        at, hung = self._earliest_change(), self.meta.bell_at
+        if 0 < at <= self.now:
+            stays = self.now <= hung <= self.now + DEADMAN_MS
+            at = self.now + 1 if self.fresh else hung if stays else self.now + DEADMAN_MS
+        self.set_meta(self.meta._replace(bell_at=at))
+        return at
+
+    def _earliest_change(self) -> int:
+        heads = [self.earliest(b"leased"), 0 if self.meta.paused else self.earliest(b"due")]
+        return min((at for at in heads if at), default=0)
+
+    def _until(self, index: bytes, until: int) -> Iterator[str]:
+        start = self._key(index)
+        for key, _ in self._batch.range(start, self._key(index, (until + 1).to_bytes(8))):
+            yield key[len(start) + 8 :].decode()
+
+    def _unplace(self, sid: str) -> None:
+        data = self._batch.get(self._key(b"task", sid))
+        if data:
+            held = decode(self._queue, sid, data[8:])
+            if held.successor:
+                self._leave(sid, self.successor(sid))
+                self._batch.delete(self._key(b"wait", sid))
+            self._batch.delete(self._key(INDEX[held.task.status], data[:8], sid))
+            self._leave(sid, held)
+
+    def _join(self, sid: str, held: Held) -> None:
+        if held.task.group:
+            self._batch.put(self._group_key(sid, held.task), b"")
+
+    def _leave(self, sid: str, held: Held) -> None:
+        if held.task.group:
+            self._batch.delete(self._group_key(sid, held.task))
+
+    def _group_key(self, sid: str, task: Task) -> bytes:
+        return self._key(b"group", f"{task.tenant}/{task.group}\0", sid)
+
+    def _key(self, part: bytes, *rest: bytes | str) -> bytes:
+        tail = b"".join(r if isinstance(r, bytes) else r.encode() for r in rest)
+        return part + b"\0" + self._name + b"\0" + tail
+
+
+def queues(batch: Batch) -> list[str]:
+    """Every queue that was ever added to."""
+    return [key.partition(b"\0")[2].decode() for key, _ in batch.range(SHARD, SHARD + b"\xff")]
+
+
+def _instant(data: bytes) -> int:
+    return int.from_bytes(data[:8])

@@ -1,0 +1,91 @@
+"""What the ledger needs of an ordered map, that map in memory, and a batch of writes that is read through."""
+
+import heapq
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from sortedcontainers import SortedDict  # type: ignore[import-untyped]
+
+Item = tuple[bytes, bytes]
+
+
+class OrderedMap(Protocol):
+    """A map of bytes to bytes in the order of its keys."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value at `key`, if there is one."""
+
+    def range(self, start: bytes, end: bytes) -> Iterator[Item]:
+        """The items with start <= key < end, in order; the map does not change meanwhile."""
+
+    def count(self, start: bytes, end: bytes) -> int:
+        """How many keys there are with start <= key < end."""
+
+    def apply(self, writes: Mapping[bytes, bytes | None]) -> None:
+        """Write all of `writes` or nothing; None deletes."""
+
+
+class MemoryMap:
+    """The ordered map of one process, gone with it."""
+
+    def __init__(self) -> None:
+        self._items = SortedDict()
+
+    def get(self, key: bytes) -> bytes | None:
+        """See OrderedMap."""
+        value: bytes | None = self._items.get(key)
+        return value
+
+    def range(self, start: bytes, end: bytes) -> Iterator[Item]:
+        """See OrderedMap."""
+        for key in self._items.irange(start, end, inclusive=(True, False)):
+            yield key, self._items[key]
+
+    def count(self, start: bytes, end: bytes) -> int:
+        """See OrderedMap."""
+        return int(self._items.bisect_left(end) - self._items.bisect_left(start))
+
+    def apply(self, writes: Mapping[bytes, bytes | None]) -> None:
+        """See OrderedMap."""
+        for key, value in writes.items():
+            if value is None:
+                self._items.pop(key, None)
+            else:
+                self._items[key] = value
+
+
+class Batch:
+    """Writes that nobody else sees before `commit`, read through to the map beneath."""
+
+    def __init__(self, below: OrderedMap) -> None:
+        self._below = below
+        self._writes: dict[bytes, bytes | None] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value at `key` after these writes."""
+        return self._writes[key] if key in self._writes else self._below.get(key)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Set `key`."""
+        self._writes[key] = value
+
+    def delete(self, key: bytes) -> None:
+        """Remove `key`."""
+        self._writes[key] = None
+
+    def range(self, start: bytes, end: bytes) -> Iterator[Item]:
+        """The items with start <= key < end after the writes made so far."""
+        written = sorted((k, v) for k, v in self._writes.items() if v is not None and start <= k < end)
+        overwritten = set(self._writes)
+        return heapq.merge((item for item in self._below.range(start, end) if item[0] not in overwritten), written)
+
+    def count(self, start: bytes, end: bytes) -> int:
+        """How many keys there are with start <= key < end after these writes."""
+        changed = [(k, v) for k, v in self._writes.items() if start <= k < end]
+        gained = sum((v is not None) - (self._below.get(k) is not None) for k, v in changed)
+        return self._below.count(start, end) + gained
+
+    def commit(self) -> None:
+        """Hand all writes to the map as one."""
+        if self._writes:
+            self._below.apply(self._writes)

@@ -1,0 +1,179 @@
+"""The ledger on an ordered map: every verb is one batch, under one lock."""
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+
+from duecourse.adapters.keyvalue import verbs
+from duecourse.adapters.keyvalue.ledger import Ledger, queues
+from duecourse.adapters.keyvalue.map import Batch, MemoryMap, OrderedMap
+from duecourse.adapters.keyvalue.verbs import stored_id
+from duecourse.domain.outcomes import Settlement
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
+from duecourse.ports.clock import Clock
+from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Added, Claim, Lease, Move, Reply, Settled, Stats, Swept
+
+BOUND = 500
+"""How many leases one step takes back, and how many finished tasks it forgets."""
+
+
+class SystemClock:
+    """This machine's time."""
+
+    def now(self) -> int:
+        """Epoch milliseconds."""
+        return time.time_ns() // 1_000_000
+
+
+class KeyValueStore:
+    """The ledger (ports.store.Store) on an ordered map of one process: each queue has one shard."""
+
+    def __init__(self, below: OrderedMap, clock: Clock | None = None) -> None:
+        self._below = below
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+
+    def ping(self) -> None:
+        """It is here."""
+
+    def now(self) -> int:
+        """This machine's time in epoch milliseconds."""
+        return self._clock.now()
+
+    def shards(self) -> list[Shard]:
+        """Every shard that was ever added to."""
+        with self._lock:
+            return [Shard(queue) for queue in queues(Batch(self._below))]
+
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False) -> list[Added]:
+        """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already."""
+        by_queue: dict[str, list[int]] = {}
+        for index, task in enumerate(tasks):
+            by_queue.setdefault(task.queue, []).append(index)
+        _at_most(MAX_ADD, max(map(len, by_queue.values()), default=0))
+        added: dict[int, Added] = {}
+        for queue, indexes in by_queue.items():
+            with self._step(queue) as ledger:
+                ledger.register()
+                added |= {index: self._add(ledger, tasks[index], echo) for index in indexes}
+        return [added[index] for index in range(len(tasks))]
+
+    def _add(self, ledger: Ledger, task: NewTask, echo: bool) -> Added:
+        reply, held = verbs.add(ledger, task)
+        return Added(task.id, reply, held.task if echo and held else None)
+
+    def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
+        """One task as it stands."""
+        with self._look(queue) as ledger:
+            return ledger.show(stored_id(tenant, id))
+
+    def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
+        """The tasks of a group, by id."""
+        with self._look(queue) as ledger:
+            return ledger.members(tenant, group)
+
+    def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
+        """Lease due tasks, after lapsed leases have been taken back."""
+        if limit < 1:
+            raise ValueError(f"a claim takes at least 1, not {limit}")
+        _at_most(MAX_CLAIM, limit)
+        with self._step(shard.queue) as ledger:
+            _, lapsed = _reclaim(ledger)
+            if ledger.meta.paused:
+                return Claim([], lapsed, 0, ledger.hang(), ledger.now)
+            tasks, expired = verbs.claim(ledger, limit, lease_ms, max_bytes, secrets.token_bytes(8))
+            return Claim(tasks, lapsed + expired, ledger.count(b"due", ledger.now), ledger.hang(), ledger.now)
+
+    def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
+        """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
+        _at_most(MAX_CLAIM, len(settlements))
+        with self._step(shard.queue) as ledger:
+            return [verbs.settle(ledger, settlement) for settlement in settlements]
+
+    def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int) -> list[int]:
+        """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost."""
+        _at_most(MAX_CLAIM, len(leases))
+        with self._step(shard.queue) as ledger:
+            return [verbs.extend(ledger, lease, lease_ms) for lease in leases]
+
+    def save(self, shard: Shard, lease: Lease, state: str) -> bool:
+        """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""
+        with self._step(shard.queue) as ledger:
+            return verbs.save(ledger, lease, state)
+
+    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT) -> list[Reply]:
+        """Give tasks of one shard new due times in one step."""
+        _at_most(MAX_ADD, len(moves))
+        with self._step(queue) as ledger:
+            return [verbs.move(ledger, tenant, asked) for asked in moves]
+
+    def cancel(
+        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT
+    ) -> list[Reply]:
+        """Cancel scheduled tasks of one shard and delete dead ones, in one step."""
+        _at_most(MAX_ADD, len(ids))
+        with self._step(queue) as ledger:
+            return [verbs.cancel(ledger, stored_id(tenant, one), force) for one in ids]
+
+    def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT) -> list[Reply]:
+        """Schedule dead tasks of one shard for now: a fresh set of attempts, no deadline, the same generation."""
+        _at_most(MAX_ADD, len(ids))
+        with self._step(queue) as ledger:
+            return [verbs.replay(ledger, stored_id(tenant, one)) for one in ids]
+
+    def pause(self, queue: str, paused: bool) -> None:
+        """Stop or resume handing out a queue's tasks; what is leased goes on."""
+        with self._step(queue) as ledger:
+            ledger.fresh = ledger.meta.paused and not paused
+            ledger.set_meta(ledger.meta._replace(paused=paused))
+
+    def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
+        """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
+        with self._step(shard.queue) as ledger:
+            reclaimed, died = _reclaim(ledger)
+            old = list(islice(ledger.finished(ledger.now - retention_ms), BOUND))
+            for sid in old:
+                ledger.forget(sid)
+            return Swept(reclaimed, died, len(old), BOUND in (reclaimed, len(old)), ledger.hang(), ledger.now)
+
+    def stats(self, shard: Shard) -> Stats:
+        """The shard in numbers."""
+        with self._look(shard.queue) as ledger:
+            scheduled, leased, done, dead = map(ledger.count, (b"due", b"leased", b"done", b"dead"))
+            oldest, meta = ledger.earliest(b"due"), ledger.meta
+            return Stats(scheduled, leased, done, dead, oldest, meta.bell_at, meta.paused, ledger.now)
+
+    @contextmanager
+    def _step(self, queue: str) -> Iterator[Ledger]:
+        """One change: all of it is written, with the bell hung, or nothing where it raises."""
+        with self._lock:
+            batch = Batch(self._below)
+            ledger = Ledger(batch, queue, self._clock.now())
+            yield ledger
+            ledger.hang()
+            batch.commit()
+
+    @contextmanager
+    def _look(self, queue: str) -> Iterator[Ledger]:
+        with self._lock:
+            yield Ledger(Batch(self._below), queue, self._clock.now())
+
+
+class MemoryStore(KeyValueStore):
+    """The ledger of one process, gone with it; for tests."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(MemoryMap(), clock)
+
+
+def _reclaim(ledger: Ledger) -> tuple[int, int]:
+    deaths = [verbs.reclaim(ledger, sid) for sid in list(islice(ledger.lapsed(), BOUND))]
+    return len(deaths), sum(deaths)
+
+
+def _at_most(most: int, count: int) -> None:
+    if count > most:
+        raise ValueError(f"at most {most} at a time, not {count}")

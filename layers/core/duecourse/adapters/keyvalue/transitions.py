@@ -1,0 +1,168 @@
+"""What each verb makes of one task: pure functions from a held task to the next."""
+
+from duecourse.adapters.keyvalue.held import Held
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.task import HISTORY_LENGTH, NewTask, Run, Status, Task, cut_detail
+from duecourse.ports.store import Move, Settled
+
+ANSWERS = {
+    Ending.DONE: Settled.DONE,
+    Ending.AGAIN: Settled.AGAIN,
+    Ending.RETRY: Settled.RETRIED,
+    Ending.DROP: Settled.DEAD,
+    Ending.RELEASE: Settled.RELEASED,
+}
+ENDING_CODES = {Ending.DONE: b"D", Ending.AGAIN: b"A", Ending.RETRY: b"R", Ending.DROP: b"X", Ending.RELEASE: b"B"}
+LAPSED = "the lease lapsed"
+EXPIRED = "past its deadline"
+
+
+def fresh(new: NewTask, now: int, generation: int) -> Held:
+    """A task as asked for, not yet run."""
+    due_at = _instant(new.due_at, new.delay_ms, now)
+    task = Task(
+        id=new.id,
+        queue=new.queue,
+        tenant=new.tenant,
+        kind=new.kind,
+        group=new.group,
+        status=Status.SCHEDULED,
+        payload_json=new.payload,
+        state_json=new.state,
+        result_json="",
+        due_at=due_at,
+        created_at=now,
+        deadline_at=_deadline(new, due_at),
+        generation=generation,
+        run=0,
+        attempt=1,
+        retry=new.retry,
+        token="",
+        claimed_at=0,
+        history=(),
+    )
+    return Held(task)
+
+
+def debounced(new: NewTask, now: int, generation: int, old: Held) -> Held:
+    """The newest contents, pushed back from the old due time, never past the longest wait."""
+    task = fresh(new, now, generation).task
+    created_at = old.task.created_at
+    due_at = max(old.task.due_at, min(task.due_at, created_at + new.max_wait_ms))
+    return Held(task._replace(created_at=created_at, due_at=due_at, deadline_at=_deadline(new, due_at)))
+
+
+def leased(held: Held, now: int, fence: int, nonce: bytes) -> Held:
+    """The task under a new lease."""
+    run, token = held.task.run + 1, f"{fence}.{nonce.hex()}"
+    return _with(held, status=Status.LEASED, run=run, token=token, claimed_at=now)
+
+
+def lapsed(held: Held, now: int) -> Held:
+    """The task after its lease ran out: an attempt is spent."""
+    task = _remember(held.task, now, "lapsed", LAPSED)
+    return held._replace(task=_retry_or_die(task, now, task.due_at), last=0)
+
+
+def expired(held: Held, now: int) -> Held:
+    """The task that nobody claimed before its deadline; the entry has no lease."""
+    entry = Run(held.task.run, 0, 0, now, "expired", EXPIRED)
+    return _with(held, status=Status.DEAD, history=_newest(held.task, entry))
+
+
+def succeeded(held: Held, successor: Held) -> Held:
+    """The successor in the task's place; it keeps the token, so that a repeated settle is answered as before."""
+    return successor._replace(task=successor.task._replace(token=held.task.token), last=held.last)
+
+
+def moved(held: Held, move: Move, now: int, generation: int) -> Held:
+    """The task at its new due time; one that ran begins anew under `generation`."""
+    if held.task.run:
+        held = _with(held, generation=generation, run=0, attempt=1, claimed_at=0, token="")._replace(last=0)
+    task = _save(held.task, move.state)
+    due_at = _instant(move.due_at, move.delay_ms, now)
+    return held._replace(task=task._replace(status=Status.SCHEDULED, due_at=due_at, result_json=""), successor=False)
+
+
+def cancelled(held: Held) -> Held:
+    """The task that nothing can settle any more."""
+    return Held(held.task._replace(status=Status.CANCELLED, token="", claimed_at=0))
+
+
+def replayed(held: Held, now: int) -> Held:
+    """The dead task with all its attempts and no deadline."""
+    return _with(held, status=Status.SCHEDULED, attempt=1, deadline_at=0, due_at=now)
+
+
+def settled(held: Held, settlement: Settlement, now: int) -> tuple[Held, Settled]:
+    """The task after its lease ended, and the answer to that."""
+    task = _end(held.task, settlement, now)
+    code = ENDING_CODES[settlement.ending]
+    if task.status is Status.DEAD:
+        return held._replace(task=task, last=ord(code.lower())), Settled.DEAD
+    return held._replace(task=task, last=ord(code)), ANSWERS[settlement.ending]
+
+
+def settled_before(held: Held, settlement: Settlement) -> Settled:
+    """The answer to a settlement of a lease that has ended: the first one's where it was the same."""
+    code = ENDING_CODES[settlement.ending]
+    if held.task.token == settlement.token:
+        answers = {ord(code.lower()): Settled.DEAD, ord(code): ANSWERS[settlement.ending]}
+        return answers.get(held.last, Settled.STALE)
+    fence = settlement.token.partition(".")[0]
+    endings = (run.outcome for run in held.task.history if run.fence and str(run.fence) == fence)
+    return ANSWERS[settlement.ending] if next(endings, "") == settlement.ending else Settled.STALE
+
+
+def is_expired(task: Task, now: int) -> bool:
+    """Whether the task is past its deadline."""
+    return 0 < task.deadline_at <= now
+
+
+def _end(task: Task, settlement: Settlement, now: int) -> Task:
+    ending, due_at = settlement.ending, _instant(settlement.due_at, settlement.delay_ms, now)
+    if ending is Ending.DONE:
+        return _remember(task, now, ending, "")._replace(status=Status.DONE, result_json=settlement.result)
+    if ending is Ending.DROP:
+        return _remember(task, now, ending, settlement.detail)._replace(status=Status.DEAD)
+    if ending is Ending.RELEASE:
+        return task._replace(status=Status.SCHEDULED, due_at=due_at)
+    task = _save(task, settlement.state)
+    if ending is Ending.RETRY:
+        return _retry_or_die(_remember(task, now, ending, settlement.detail), now, due_at)
+    if is_expired(task, now):
+        return _remember(task, now, ending, EXPIRED)._replace(status=Status.DEAD)
+    return _remember(task, now, ending, "")._replace(status=Status.SCHEDULED, attempt=1, due_at=due_at)
+
+
+def _retry_or_die(task: Task, now: int, due_at: int) -> Task:
+    if task.attempt >= task.retry.max_attempts or is_expired(task, now):
+        return task._replace(status=Status.DEAD)
+    return task._replace(status=Status.SCHEDULED, attempt=task.attempt + 1, due_at=due_at)
+
+
+def _remember(task: Task, now: int, outcome: str, detail: str) -> Task:
+    entry = Run(task.run, task.fence, task.claimed_at, now, str(outcome), cut_detail(detail))
+    return task._replace(history=_newest(task, entry))
+
+
+def _newest(task: Task, run: Run) -> tuple[Run, ...]:
+    return (*task.history, run)[-HISTORY_LENGTH:]
+
+
+def _save(task: Task, state: str | None) -> Task:
+    return task if state is None else task._replace(state_json=state)
+
+
+def _with(held: Held, **changes: object) -> Held:
+    return held._replace(task=held.task._replace(**changes))  # type: ignore[arg-type]
+
+
+def _instant(at: int | None, delay_ms: int, now: int) -> int:
+    return now + delay_ms if at is None else at
+
+
+def _deadline(new: NewTask, due_at: int) -> int:
+    if new.deadline_at is not None:
+        return new.deadline_at
+    return 0 if new.deadline_ms is None else due_at + new.deadline_ms

@@ -1,0 +1,176 @@
+"""What each verb does to one task of a shard's ledger: the design's table, row by row."""
+
+from duecourse.adapters.keyvalue import transitions
+from duecourse.adapters.keyvalue.held import Held
+from duecourse.adapters.keyvalue.ledger import Ledger
+from duecourse.domain.outcomes import Settlement
+from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
+from duecourse.ports.store import Lease, Move, Reply, Settled
+
+BURY = 1_000
+"""How many tasks die of one claim before it stops."""
+FINISHED = (Status.DONE, Status.CANCELLED)
+REFUSALS = {status: Reply(status.value) for status in Status}
+
+
+def stored_id(tenant: str, id: str) -> str:
+    """The id under which a task is kept: unique per tenant within a queue."""
+    return f"{tenant}/{id}"
+
+
+def add(ledger: Ledger, new: NewTask) -> tuple[Reply, Held | None]:
+    """Schedule one task, as its `on_duplicate` says where its id stands already; answers its record as well."""
+    sid = stored_id(new.tenant, new.id)
+    old = ledger.get(sid)
+    if not old or old.task.status in FINISHED:
+        return _put(ledger, sid, transitions.fresh(new, ledger.now, ledger.next_fence()), Reply.CREATED)
+    status, mode = old.task.status, new.on_duplicate
+    if mode is OnDuplicate.KEEP and status is not Status.DEAD:
+        return Reply.KEPT, old
+    if mode is OnDuplicate.REJECT or (status is Status.DEAD and mode is not OnDuplicate.REPLACE):
+        return REFUSALS[status], None
+    return _replace(ledger, sid, old, new)
+
+
+def _replace(ledger: Ledger, sid: str, old: Held, new: NewTask) -> tuple[Reply, Held]:
+    generation = ledger.next_fence()
+    if old.task.status is Status.SCHEDULED and new.on_duplicate is OnDuplicate.DEBOUNCE:
+        return _put(ledger, sid, transitions.debounced(new, ledger.now, generation, old), Reply.DEBOUNCED)
+    held = transitions.fresh(new, ledger.now, generation)
+    if old.task.status is Status.LEASED:
+        ledger.set_successor(sid, old, held)
+        return Reply.REPLACED, held
+    return _put(ledger, sid, held, Reply.REPLACED)
+
+
+def _put(ledger: Ledger, sid: str, held: Held, reply: Reply) -> tuple[Reply, Held]:
+    ledger.schedule(sid, held)
+    return reply, held
+
+
+def reclaim(ledger: Ledger, sid: str) -> bool:
+    """Take back a lapsed lease; True where the task died of it."""
+    held = _held(ledger, sid)
+    if held.successor:
+        after = transitions.succeeded(held._replace(last=0), ledger.successor(sid))
+    else:
+        after = transitions.lapsed(held, ledger.now)
+    dead = after.task.status is Status.DEAD
+    ledger.place(sid, after, ledger.now if dead else after.task.due_at)
+    return dead
+
+
+def claim(ledger: Ledger, limit: int, lease_ms: int, max_bytes: int, nonce: bytes) -> tuple[list[Task], int]:
+    """Lease due tasks; answers them and how many died instead, past their deadline."""
+    tasks: list[Task] = []
+    died = 0
+    for sid in ledger.due():
+        if len(tasks) == limit or died == BURY:
+            break
+        held = _held(ledger, sid)
+        if transitions.is_expired(held.task, ledger.now):
+            ledger.place(sid, transitions.expired(held, ledger.now), ledger.now)
+            died += 1
+            continue
+        max_bytes -= ledger.size(sid)
+        if tasks and max_bytes < 0:
+            break
+        tasks.append(_lease(ledger, sid, held, lease_ms, nonce))
+    return tasks, died
+
+
+def _lease(ledger: Ledger, sid: str, held: Held, lease_ms: int, nonce: bytes) -> Task:
+    until = ledger.now + lease_ms
+    after = transitions.leased(held, ledger.now, ledger.next_fence(), nonce)
+    ledger.place(sid, after, until)
+    return after.task._replace(lease_expires_at=until)
+
+
+def settle(ledger: Ledger, settlement: Settlement) -> Settled:
+    """End one lease."""
+    sid = stored_id(settlement.tenant, settlement.id)
+    held = ledger.get(sid)
+    if not held:
+        return Settled.STALE
+    if not _is_leased(held, settlement.token):
+        return transitions.settled_before(held, settlement)
+    after, answer = transitions.settled(held, settlement, ledger.now)
+    if held.successor:
+        after = transitions.succeeded(after, ledger.successor(sid))
+    if after.task.status is Status.SCHEDULED:
+        ledger.schedule(sid, after)
+    else:
+        ledger.place(sid, after, ledger.now)
+    return answer
+
+
+def extend(ledger: Ledger, lease: Lease, lease_ms: int) -> int:
+    """Let a lease end `lease_ms` from now; 0 where it is lost."""
+    sid = stored_id(lease.tenant, lease.id)
+    held = ledger.get(sid)
+    if not held or not _is_leased(held, lease.token):
+        return 0
+    ledger.reindex(sid, held, ledger.now + lease_ms)
+    return ledger.now + lease_ms
+
+
+def save(ledger: Ledger, lease: Lease, state: str) -> bool:
+    """Keep a checkpoint; False where the lease is lost."""
+    sid = stored_id(lease.tenant, lease.id)
+    held = ledger.get(sid)
+    if not held or not _is_leased(held, lease.token):
+        return False
+    ledger.rewrite(sid, held._replace(task=held.task._replace(state_json=state)))
+    return True
+
+
+def move(ledger: Ledger, tenant: str, asked: Move) -> Reply:
+    """Give one task a new due time."""
+    sid = stored_id(tenant, asked.id)
+    held = ledger.get(sid)
+    if not held:
+        return Reply.ABSENT
+    status = held.task.status
+    allowed = {Status.SCHEDULED: True, Status.LEASED: asked.force, Status.DONE: asked.revive}
+    if not allowed.get(status, False):
+        return REFUSALS[status]
+    generation = ledger.next_fence() if held.task.run else 0
+    ledger.schedule(sid, transitions.moved(held, asked, ledger.now, generation))
+    return Reply.OK
+
+
+def cancel(ledger: Ledger, sid: str, force: bool) -> Reply:
+    """Cancel one task, delete a dead one."""
+    held = ledger.get(sid)
+    if not held:
+        return Reply.ABSENT
+    status = held.task.status
+    if status is Status.DEAD:
+        ledger.forget(sid)
+        return Reply.OK
+    if status is Status.SCHEDULED or (status is Status.LEASED and force):
+        ledger.place(sid, transitions.cancelled(held), ledger.now)
+        return Reply.OK
+    return REFUSALS[status]
+
+
+def replay(ledger: Ledger, sid: str) -> Reply:
+    """Schedule one dead task for now."""
+    held = ledger.get(sid)
+    if not held:
+        return Reply.ABSENT
+    if held.task.status is not Status.DEAD:
+        return REFUSALS[held.task.status]
+    ledger.schedule(sid, transitions.replayed(held, ledger.now))
+    return Reply.OK
+
+
+def _held(ledger: Ledger, sid: str) -> Held:
+    held = ledger.get(sid)
+    if not held:
+        raise KeyError(sid)
+    return held
+
+
+def _is_leased(held: Held, token: str) -> bool:
+    return held.task.status is Status.LEASED and held.task.token == token

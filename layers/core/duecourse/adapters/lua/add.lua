@@ -1,0 +1,190 @@
+-- Schedules tasks, each as its mode says where its id stands already.
+--
+-- KEYS    as in prelude.lua
+-- ARGV    prelude's, then: registered (1 once the caller has put the shard on record), echo (1 to answer the records),
+--         then for each task: stored id, mode (k keep, r replace, j reject, d debounce), due ("+ms" from now, or epoch
+--         ms), deadline ("" none, "+ms" from due, or epoch ms), max_wait ms, group, rest of the record
+-- RETURNS {now, bell_at, {reply...}, {record...} where echo}; a reply is 1 created, 2 kept, 3 replaced, 4 debounced,
+--         -2 scheduled, -3 leased, -6 dead
+
+local echo = ARGV[FIRST + 1] == '1'
+local ITEM = 7
+local first = FIRST + 2
+local count = (#ARGV - first + 1) / ITEM
+local CREATED, KEPT, REPLACED, DEBOUNCED = 1, 2, 3, 4
+
+-- A fence for each task, drawn at once. A shard that never drew one is not on record yet: its tasks would not be found.
+local fence = next_fence(count) - count
+if fence == 0 and ARGV[FIRST] ~= '1' then
+  call('HDEL', META, 'fence')
+  return -8
+end
+
+local replies, records = {}, {}
+local written, scheduled, grouped = {}, {}, {} -- what is written in one go for the batch
+local soonest = {} -- of each tenant
+
+local function due_and_deadline(at)
+  local due, deadline = instant(ARGV[at + 2], NOW), ARGV[at + 3]
+  return due, deadline == '' and 0 or instant(deadline, due)
+end
+
+-- Puts a fresh record on the batch's list; `how` says how it came (0 created, 1 replaced ...), as `flags` keeps it.
+local function put(sid, at, how, due, deadline, created)
+  local tenant = tenant_of(sid)
+  fence = fence + 1
+  local data = pack(FRONT, 1, SCHEDULED, how * 4, 0, 0, 0, 1, due, created, fence, deadline, 0, 0, NO_NONCE)
+    .. ARGV[at + 6]
+  written[#written + 1] = sid
+  written[#written + 1] = data
+  local members = scheduled[tenant]
+  if not members then
+    members = {}
+    scheduled[tenant], soonest[tenant] = members, math.min(due, soonest[tenant] or due)
+  end
+  members[#members + 1] = due
+  members[#members + 1] = sid
+  if due < soonest[tenant] then
+    soonest[tenant] = due
+  end
+  if ARGV[at + 5] ~= '' then
+    push(grouped, 0, group_member(sid, ARGV[at + 5]))
+  end
+  return data
+end
+
+local function flush()
+  in_pieces('HSET', TASKS, written)
+  for tenant, members in pairs(scheduled) do
+    in_pieces('ZADD', DUE[tenant], members)
+  end
+  in_pieces('ZADD', GROUPS, grouped)
+  written, scheduled, grouped = {}, {}, {}
+end
+
+local function put_in_place(sid, at, old, how, due, deadline, created)
+  leave_group(sid, old.rest)
+  call('ZREM', DONE, sid)
+  call('ZREM', DEAD, sid)
+  return put(sid, at, how, due, deadline, created)
+end
+
+local function created_over(sid, at, old, how)
+  local due, deadline = due_and_deadline(at)
+  return put_in_place(sid, at, old, how, due, deadline, NOW)
+end
+
+-- A replacement for a task that runs waits beside it until the lease ends.
+local function put_successor(sid, at, old)
+  local due, deadline = due_and_deadline(at)
+  if has_successor(old) then
+    drop_successor(sid, old)
+  end
+  old.flags = old.flags + SUCCESSOR
+  fence = fence + 1
+  local data = pack(FRONT, 1, SCHEDULED, (REPLACED - 1) * 4, 0, 0, 0, 1, due, NOW, fence, deadline, 0, 0, NO_NONCE)
+    .. ARGV[at + 6]
+  call('HSET', TASKS, sid, close(old), sid .. '+', data)
+  join_group(sid, ARGV[at + 6])
+  return data
+end
+
+local function origin(rest)
+  return string.sub(rest, 1, 8)
+end
+
+-- The answer to a call that is sent again because its reply was lost.
+local function resent(sid, at, old, data)
+  local mine = origin(ARGV[at + 6])
+  local waiting = has_successor(old) and call('HGET', TASKS, sid .. '+')
+  if waiting and origin(open(waiting).rest) == mine then
+    return REPLACED, waiting
+  end
+  if origin(old.rest) == mine then
+    return math.floor(old.flags / 4) % 4 + 1, data
+  end
+end
+
+-- Debouncing pushes a task back, never before the due time it had nor past its longest wait.
+local function debounce(sid, at, old)
+  local due, deadline = due_and_deadline(at)
+  local latest = old.created + tonumber(ARGV[at + 4])
+  local pushed = math.max(old.due, math.min(due, latest))
+  if string.byte(ARGV[at + 3]) == 43 then -- a relative deadline counts from the due time that came of it
+    deadline = deadline - due + pushed
+  end
+  due = pushed
+  return put_in_place(sid, at, old, DEBOUNCED - 1, due, deadline, old.created)
+end
+
+local REFUSALS = { [SCHEDULED] = -2, [LEASE] = -3, [DIED] = -6 }
+
+local function add_over(sid, at, data)
+  local old, mode = open(data), ARGV[at + 1]
+  local reply, record = resent(sid, at, old, data)
+  if reply then
+    return reply, record
+  end
+  local live = old.status == SCHEDULED or old.status == LEASE
+  if old.status == FINISHED or old.status == CANCELLED then
+    return CREATED, created_over(sid, at, old, CREATED - 1)
+  elseif mode == 'k' and live then
+    return KEPT, data
+  elseif mode == 'j' or (old.status == DIED and mode ~= 'r') then
+    return REFUSALS[old.status], ''
+  elseif old.status == LEASE then
+    return REPLACED, put_successor(sid, at, old)
+  elseif mode == 'd' then
+    return DEBOUNCED, debounce(sid, at, old)
+  end
+  return REPLACED, created_over(sid, at, old, REPLACED - 1)
+end
+
+local sids, seen, over = {}, {}, false
+for i = 1, count do
+  sids[i] = ARGV[first + (i - 1) * ITEM]
+end
+local standing = call('HMGET', TASKS, unpack(sids))
+for i = 1, count do
+  local sid, at = sids[i], first + (i - 1) * ITEM
+  local data = standing[i]
+  if seen[sid] then -- twice in one batch: the second sees what the first did
+    flush()
+    data = call('HGET', TASKS, sid)
+  end
+  seen[sid] = true
+  if data then
+    over = true
+    replies[i], records[i] = add_over(sid, at, data)
+  else
+    local due, deadline = due_and_deadline(at)
+    replies[i], records[i] = CREATED, put(sid, at, CREATED - 1, due, deadline, NOW)
+  end
+end
+flush()
+
+-- What is only added, and later than the bell, cannot change it.
+local function bell_stays()
+  local hung = bell_hung()
+  if over or not hung or hung < NOW then
+    return nil
+  end
+  for tenant, due in pairs(soonest) do
+    local head = due > hung and call('ZSCORE', HEADS, tenant)
+    if not head or tonumber(head) > due then
+      return nil
+    end
+  end
+  return hung
+end
+
+local bell_at = bell_stays()
+if not bell_at then
+  local fresh = false
+  for tenant, due in pairs(soonest) do
+    rehead(tenant)
+    fresh = fresh or due <= NOW
+  end
+  bell_at = hang(fresh)
+end
+return { NOW, bell_at, replies, echo and records or {} }

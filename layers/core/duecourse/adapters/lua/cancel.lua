@@ -1,0 +1,53 @@
+-- Cancels scheduled tasks, leased ones by force; deletes dead ones.
+--
+-- KEYS    as in prelude.lua
+-- ARGV    prelude's, then: force (1), then the stored ids
+-- RETURNS {now, bell_at, {reply...}}; a reply is 0 cancelled, -1 absent, -3 leased, -4 done, -5 cancelled before
+
+local force = ARGV[FIRST] == '1'
+local REFUSALS = { [LEASE] = -3, [FINISHED] = -4, [CANCELLED] = -5 }
+local replies = {}
+
+local function forget(sid, r)
+  call('ZREM', DEAD, sid)
+  call('HDEL', TASKS, sid)
+  leave_group(sid, r.rest)
+  return 0
+end
+
+local function cancel(sid, r)
+  local tenant = tenant_of(sid)
+  if r.status == LEASE then
+    call('ZREM', LEASED, sid)
+    call('HINCRBY', META, 'running:' .. tenant, -1)
+    if has_successor(r) then
+      drop_successor(sid, r)
+    end
+  else
+    call('ZREM', DUE[tenant], sid)
+    rehead(tenant)
+  end
+  r.status, r.claimed, r.fence, r.nonce, r.last = CANCELLED, 0, 0, NO_NONCE, 0
+  call('ZADD', DONE, NOW, sid)
+  call('HSET', TASKS, sid, close(r))
+  return 0
+end
+
+local function answer(sid)
+  local data = call('HGET', TASKS, sid)
+  if not data then
+    return -1
+  end
+  local r = open(data)
+  if r.status == DIED then
+    return forget(sid, r)
+  elseif r.status == SCHEDULED or (r.status == LEASE and force) then
+    return cancel(sid, r)
+  end
+  return REFUSALS[r.status]
+end
+
+for at = FIRST + 1, #ARGV do
+  replies[#replies + 1] = answer(ARGV[at])
+end
+return { NOW, hang(false), replies }

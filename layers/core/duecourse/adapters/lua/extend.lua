@@ -1,0 +1,18 @@
+-- Gives leases more time, each under its token.
+--
+-- KEYS    as in prelude.lua
+-- ARGV    prelude's, then: lease ms from now, then for each lease: stored id, fence, nonce (8 bytes)
+-- RETURNS {now, bell_at, {end of the lease, 0 where it is lost...}}
+
+local lease_ms = tonumber(ARGV[FIRST])
+local ends = {}
+for at = FIRST + 1, #ARGV, 3 do
+  local data = call('HGET', TASKS, ARGV[at])
+  local r = data and open(data)
+  local held = r and r.status == LEASE and r.fence == tonumber(ARGV[at + 1]) and r.nonce == ARGV[at + 2]
+  if held then
+    call('ZADD', LEASED, NOW + lease_ms, ARGV[at])
+  end
+  ends[#ends + 1] = held and NOW + lease_ms or 0
+end
+return { NOW, hang(false), ends }

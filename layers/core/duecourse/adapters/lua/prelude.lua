@@ -1,0 +1,319 @@
+-- What every script begins with: the names of its keys, the time, the packed record, the index of what is due, the bell.
+--
+-- KEYS    1 tasks   hash, stored id -> packed record (its layout: adapters/record.py); "<stored id>+" is a successor
+--         2 heads   zset, tenant -> its earliest due time, of tenants that are not in the ring
+--         3 ring    zset, tenant with ripe work -> its turn
+--         4 leased  zset, stored id -> end of the lease
+--         5 done    zset, stored id -> when it was done or cancelled
+--         6 dead    zset, stored id -> when it died
+--         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"
+--         8 meta    hash: fence, running:<tenant>, paused, clock and bell_at (travel)
+--         9 bell    string with a TTL: the instant at which it goes
+--         10...     due:<tenant> zset, stored id -> due_at, for each tenant in ARGV
+-- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 n   4..3+n tenants   then the verb's own
+-- RETURNS a negative number alone: -8 the shard is not registered, -9 an override where the clock does not travel
+
+local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local DEAD, GROUPS, META, BELL = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
+local TRAVEL = ARGV[1] ~= ''
+local DEADMAN = 1000
+local HISTORY = 10
+local FIRST = 4 + tonumber(ARGV[3])
+
+local DUE = {}
+for i = 4, FIRST - 1 do
+  DUE[ARGV[i]] = KEYS[i + 6]
+end
+
+-- Time is the server's; it moves while a script runs, so it is read once.
+local NOW
+if TRAVEL then
+  if call('HGET', META, 'clock') ~= 'travel' then
+    return -9
+  end
+  NOW = tonumber(ARGV[1])
+else
+  local time = call('TIME')
+  NOW = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- The packed record. -------------------------------------------------------------------------------------------------
+
+local FRONT = '>BBBBBI4I2I6I6I6I6I6I6c8'
+local NO_NONCE = string.rep('\0', 8)
+local SCHEDULED, LEASE, FINISHED, DIED, CANCELLED = 115, 108, 100, 120, 99 -- s l d x c
+local SUCCESSOR = 2
+
+local function open(data)
+  local r = {}
+  local version
+  version, r.status, r.flags, r.last, r.count, r.run, r.attempt, r.due, r.created, r.generation, r.deadline, r.claimed,
+    r.fence, r.nonce = unpack_struct(FRONT, data)
+  r.rest = string.sub(data, 56)
+  return r
+end
+
+local function close(r)
+  return pack(FRONT, 1, r.status, r.flags, r.last, r.count, r.run, r.attempt, r.due, r.created, r.generation,
+    r.deadline, r.claimed, r.fence, r.nonce) .. r.rest
+end
+
+local function has_successor(r)
+  return bit.band(r.flags, SUCCESSOR) ~= 0
+end
+
+local function group_of(rest)
+  local kind_length = string.byte(rest, 26)
+  local length = string.byte(rest, 27 + kind_length)
+  return string.sub(rest, 28 + kind_length, 27 + kind_length + length)
+end
+
+-- The rest up to its tail, then the tail's state, result and history.
+local function split(rest)
+  local body_end = 25 + unpack_struct('>I4', rest, 22)
+  if #rest == body_end then
+    return rest, '', '', ''
+  end
+  local state_end = body_end + 2 + unpack_struct('>I2', rest, body_end + 1)
+  local result_end = state_end + 4 + unpack_struct('>I4', rest, state_end + 1)
+  return string.sub(rest, 1, body_end), string.sub(rest, body_end + 3, state_end),
+    string.sub(rest, state_end + 5, result_end), string.sub(rest, result_end + 1)
+end
+
+local function join(body, state, result, history)
+  return body .. pack('>I2', #state) .. state .. pack('>I4', #result) .. result .. history
+end
+
+-- Ends a run in the record's history; nil leaves the state or the result as it is.
+local function remember(r, outcome, detail, state, result)
+  local body, old_state, old_result, history = split(r.rest)
+  if r.count == HISTORY then
+    history = string.sub(history, 26 + unpack_struct('>I2', history, 24))
+  else
+    r.count = r.count + 1
+  end
+  history = history .. pack('>BI4I6I6I6I2', outcome, r.run, r.fence, r.claimed, NOW, #detail) .. detail
+  r.rest = join(body, state or old_state, result or old_result, history)
+end
+
+-- Which ending the run under this fence had, by the record's history.
+local function remembered(r, fence)
+  local _, _, _, history = split(r.rest)
+  local at = 1
+  while at < #history do
+    local outcome, _, entry_fence, _, _, length = unpack_struct('>BI4I6I6I6I2', history, at)
+    if entry_fence == fence then
+      return outcome
+    end
+    at = at + 25 + length
+  end
+end
+
+local function set_state(r, state)
+  local body, _, result, history = split(r.rest)
+  r.rest = join(body, state, result, history)
+end
+
+-- The indexes. -------------------------------------------------------------------------------------------------------
+
+local function tenant_of(sid)
+  return string.match(sid, '^[^/]*')
+end
+
+local function next_fence(n)
+  return call('HINCRBY', META, 'fence', n or 1)
+end
+
+local function group_member(sid, group)
+  return tenant_of(sid) .. '/' .. group .. '\0' .. sid
+end
+
+local function join_group(sid, rest)
+  local group = group_of(rest)
+  if group ~= '' then
+    call('ZADD', GROUPS, 0, group_member(sid, group))
+  end
+end
+
+local function leave_group(sid, rest)
+  local group = group_of(rest)
+  if group ~= '' then
+    call('ZREM', GROUPS, group_member(sid, group))
+  end
+end
+
+-- A tenant's place after its due set changed: in the ring while it is ripe and has a turn there, else among the heads.
+local function rehead(tenant)
+  local at = tonumber(call('ZRANGE', DUE[tenant], 0, 0, 'WITHSCORES')[2])
+  if call('ZSCORE', RING, tenant) then
+    if at and at <= NOW then
+      return
+    end
+    call('ZREM', RING, tenant)
+  end
+  if at then
+    call('ZADD', HEADS, at, tenant)
+  else
+    call('ZREM', HEADS, tenant)
+  end
+end
+
+local function last_turn()
+  return tonumber(call('ZRANGE', RING, -1, -1, 'WITHSCORES')[2]) or 0
+end
+
+-- Runs a command over many arguments in pieces that Lua's stack holds; `lead` are the arguments before them.
+local function in_pieces(command, key, args)
+  for i = 1, #args, 4000 do
+    call(command, key, unpack(args, i, math.min(i + 3999, #args)))
+  end
+end
+
+local function push(list, a, b)
+  local n = #list
+  list[n + 1] = a
+  list[n + 2] = b
+end
+
+-- The bell. ----------------------------------------------------------------------------------------------------------
+
+-- The earliest instant at which a claim could change something, nil for never. A paused queue contributes its leases.
+local function earliest()
+  local at = tonumber(call('ZRANGE', LEASED, 0, 0, 'WITHSCORES')[2])
+  if call('HGET', META, 'paused') then
+    return at
+  end
+  local front = call('ZRANGE', RING, 0, 0)[1]
+  if front and DUE[front] then
+    rehead(front) -- after a step of the clock what was ripe may not be
+    front = call('ZRANGE', RING, 0, 0)[1]
+  end
+  local head = front and NOW or tonumber(call('ZRANGE', HEADS, 0, 0, 'WITHSCORES')[2])
+  return at and head and math.min(at, head) or at or head
+end
+
+local function bell_hung()
+  local value
+  if TRAVEL then
+    value = call('HGET', META, 'bell_at')
+  else
+    value = call('GET', BELL)
+  end
+  return tonumber(value or nil)
+end
+
+local function set_bell(at)
+  if TRAVEL then
+    call('HSET', META, 'bell_at', at)
+  elseif at > 0 then
+    call('SET', BELL, at, 'PXAT', at)
+  else
+    call('DEL', BELL)
+  end
+  call('PUBLISH', ARGV[2], at)
+end
+
+-- Ends every script: the bell hangs at the earliest instant. What is due already was rung for, so it gets a deadman a
+-- second off, unless this script made it due (`fresh`): then at once, which is never before now + 1, for a key that is
+-- set into the past would vanish without an event.
+local function hang(fresh)
+  local at, hung = earliest() or 0, bell_hung() or 0
+  if at > 0 and at <= NOW then
+    if fresh then
+      at = NOW + 1
+    elseif hung >= NOW and hung <= NOW + DEADMAN then
+      at = hung
+    else
+      at = NOW + DEADMAN
+    end
+  end
+  if at ~= hung then
+    set_bell(at)
+  end
+  return at
+end
+
+-- The end of a lease. ------------------------------------------------------------------------------------------------
+
+-- The successor's record in the place of the one whose lease ended. It keeps the token, so that a repeated settle is
+-- answered as before.
+local function succeed(sid, r)
+  local data = call('HGET', TASKS, sid .. '+')
+  call('HDEL', TASKS, sid .. '+')
+  local s = open(data)
+  if group_of(s.rest) ~= group_of(r.rest) then
+    leave_group(sid, r.rest)
+  end
+  s.fence, s.nonce, s.last = r.fence, r.nonce, r.last
+  return s
+end
+
+local function drop_successor(sid, r)
+  local s = succeed(sid, r)
+  if group_of(s.rest) ~= group_of(r.rest) then
+    leave_group(sid, s.rest)
+    join_group(sid, r.rest)
+  end
+  r.flags = r.flags - SUCCESSOR
+end
+
+local function spent(r)
+  return r.attempt >= unpack_struct('>I2', r.rest, 10)
+end
+
+local function expired(r)
+  return r.deadline > 0 and r.deadline <= NOW
+end
+
+-- Spends an attempt: the record is scheduled at `due`, or dead. Answers whether it lives.
+local function retry_or_die(r, due)
+  if spent(r) or expired(r) then
+    r.status = DIED
+    return false
+  end
+  r.status, r.attempt, r.due = SCHEDULED, r.attempt + 1, due
+  return true
+end
+
+-- Takes back at most `limit` lapsed leases. Answers how many, how many of them died, and how many tenants it could not
+-- serve, whose names it adds to `want`. It begins with ZREM, which runs where memory is short.
+local function reclaim(limit, want)
+  local lapsed = call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, limit)
+  local reclaimed, died = 0, 0
+  for _, sid in ipairs(lapsed) do
+    local tenant = tenant_of(sid)
+    if not DUE[tenant] then
+      want[#want + 1] = tenant
+    else
+      call('ZREM', LEASED, sid)
+      call('HINCRBY', META, 'running:' .. tenant, -1)
+      local r = open(call('HGET', TASKS, sid))
+      r.last = 0
+      if has_successor(r) then
+        r = succeed(sid, r)
+      else
+        remember(r, 76, 'the lease lapsed')
+        if not retry_or_die(r, r.due) then
+          died = died + 1
+          call('ZADD', DEAD, NOW, sid)
+        end
+      end
+      if r.status == SCHEDULED then
+        call('ZADD', DUE[tenant], r.due, sid)
+      end
+      call('HSET', TASKS, sid, close(r))
+      rehead(tenant)
+      reclaimed = reclaimed + 1
+    end
+  end
+  return reclaimed, died
+end
+
+-- An instant in ARGV: "+<ms>" counts from `from`, else epoch milliseconds.
+local function instant(text, from)
+  if string.byte(text, 1) == 43 then
+    return from + tonumber(string.sub(text, 2))
+  end
+  return tonumber(text)
+end

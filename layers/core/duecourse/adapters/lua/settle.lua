@@ -1,0 +1,119 @@
+-- Ends leases, each under its token and with an ending; the same token and ending again is answered as before.
+--
+-- KEYS    as in prelude.lua
+-- ARGV    prelude's, then for each lease: stored id, fence, nonce (8 bytes), ending (D done, A again, R retry, X drop,
+--         B release), due ("+ms" from now, or epoch ms), state ("" as it is, "=<json>" new), detail, result
+-- RETURNS {now, bell_at, {reply...}}; a reply is 1 done, 2 again, 3 retried, 4 dead, 5 released, 0 stale
+--
+-- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
+
+local ITEM = 8
+local count = (#ARGV - FIRST + 1) / ITEM
+local DONE_, AGAIN_, RETRY_, DROP_, RELEASE_ = 68, 65, 82, 88, 66
+local REPLIES = { [DONE_] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [RELEASE_] = 5 }
+local STALE, DEAD_ = 0, 4
+local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
+
+local replies, ended, sids = {}, {}, {}
+local written, finished, died, scheduled, running = {}, {}, {}, {}, {}
+local fresh = false
+
+-- What an ending does to the record; answers the reply.
+local ENDINGS = {
+  [DONE_] = function(r, at)
+    remember(r, DONE_, '', nil, ARGV[at + 7])
+    r.status = FINISHED
+    return 1
+  end,
+  [AGAIN_] = function(r, at, state)
+    if expired(r) then
+      remember(r, AGAIN_, 'past its deadline', state)
+      r.status = DIED
+      return DEAD_
+    end
+    remember(r, AGAIN_, '', state)
+    r.status, r.attempt, r.due = SCHEDULED, 1, instant(ARGV[at + 4], NOW)
+    return 2
+  end,
+  [RETRY_] = function(r, at, state)
+    remember(r, RETRY_, ARGV[at + 6], state)
+    return retry_or_die(r, instant(ARGV[at + 4], NOW)) and 3 or DEAD_
+  end,
+  [DROP_] = function(r, at)
+    remember(r, DROP_, ARGV[at + 6])
+    r.status = DIED
+    return DEAD_
+  end,
+  [RELEASE_] = function(r, at)
+    r.status, r.due = SCHEDULED, instant(ARGV[at + 4], NOW)
+    return 5
+  end,
+}
+
+local function settled_before(r, fence, nonce, ending)
+  if r.fence == fence and r.nonce == nonce then
+    return r.last == ending and REPLIES[ending] or r.last == ending + DIED_OF_IT and DEAD_ or STALE
+  end
+  return remembered(r, fence) == ending and REPLIES[ending] or STALE
+end
+
+local function place(sid, r)
+  local tenant = tenant_of(sid)
+  if r.status == FINISHED then
+    push(finished, NOW, sid)
+  elseif r.status == DIED then
+    push(died, NOW, sid)
+  else
+    scheduled[tenant] = scheduled[tenant] or {}
+    push(scheduled[tenant], r.due, sid)
+    fresh = fresh or r.due <= NOW
+  end
+  running[tenant] = (running[tenant] or 0) + 1
+  push(written, sid, close(r))
+end
+
+local function settle(sid, at, r)
+  local fence, nonce, ending = tonumber(ARGV[at + 1]), ARGV[at + 2], string.byte(ARGV[at + 3])
+  if r.status ~= LEASE or r.fence ~= fence or r.nonce ~= nonce then
+    return settled_before(r, fence, nonce, ending)
+  end
+  local state = ARGV[at + 5] ~= '' and string.sub(ARGV[at + 5], 2) or nil
+  local reply = ENDINGS[ending](r, at, state)
+  r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
+  ended[#ended + 1] = { sid, r }
+  return reply
+end
+
+for i = 1, count do
+  sids[i] = ARGV[FIRST + (i - 1) * ITEM]
+end
+local standing = count > 0 and call('HMGET', TASKS, unpack(sids)) or {}
+local opened = {}
+for i = 1, count do
+  local sid = sids[i]
+  opened[sid] = opened[sid] or standing[i] and open(standing[i])
+  replies[i] = opened[sid] and settle(sid, FIRST + (i - 1) * ITEM, opened[sid]) or STALE
+end
+
+if #ended > 0 then
+  local gone = {}
+  for i, pair in ipairs(ended) do
+    gone[i] = pair[1]
+  end
+  call('ZREM', LEASED, unpack(gone))
+  for _, pair in ipairs(ended) do
+    local sid, r = pair[1], pair[2]
+    place(sid, has_successor(r) and succeed(sid, r) or r)
+  end
+  in_pieces('HSET', TASKS, written)
+  in_pieces('ZADD', DONE, finished)
+  in_pieces('ZADD', DEAD, died)
+  for tenant, n in pairs(running) do
+    call('HINCRBY', META, 'running:' .. tenant, -n)
+    if scheduled[tenant] then
+      in_pieces('ZADD', DUE[tenant], scheduled[tenant])
+      rehead(tenant)
+    end
+  end
+end
+return { NOW, hang(fresh), replies }

@@ -1,0 +1,206 @@
+"""The bells as Redis keys: looked at by MGET, heard by keyspace events and by the shards' head channels."""
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from duecourse.adapters.redis_keys import shards_key
+from duecourse.errors import EventsRefused, NotPrimary, StoreUnavailable
+from duecourse.ports.bells import Sound, View, What
+
+NEEDED = "Exe"
+"""Of notify-keyspace-events: events by their name, of expired and of evicted keys."""
+ALL = frozenset("g$lshztxe")
+"""What "A" has stood for in every version since 6.2."""
+TIMEOUT_S = 5.0
+
+
+def missing_flags(flags: str) -> str:
+    """Those of NEEDED that are not in `flags`, a value of notify-keyspace-events."""
+    given = set(flags) | (ALL if "A" in flags else set())
+    return "".join(flag for flag in NEEDED if flag not in given)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Redis's errors as this product's."""
+    try:
+        yield
+    except redis.ReadOnlyError as error:
+        raise NotPrimary from error
+    except (redis.RedisError, OSError) as error:
+        raise StoreUnavailable(f"Redis: {error}") from error
+
+
+class RedisSubscription:
+    """One connection that listens to expiries and evictions of all keys, and to heads."""
+
+    def __init__(
+        self, pool: redis.ConnectionPool, commands: Sequence[Sequence[str]], *, namespace: str, canary: str
+    ) -> None:
+        self._pool = pool
+        self._channels = {name for command, *names in commands for name in names}
+        self._evicted = commands[0][2].encode()
+        self._keyevents = tuple(name.encode() for name in commands[0][1:3])
+        self._prefix = f"{namespace}:{{".encode()
+        self._canaries = f"{namespace}:{{canary/b".encode()
+        self._canary = canary.encode()
+        self._pattern = f"{namespace}:{{*}}:head"
+        self._connection: Any = pool.get_connection()
+        try:
+            self._confirm(commands)
+        except BaseException:
+            self.close()
+            raise
+
+    def _confirm(self, commands: Sequence[Sequence[str]]) -> None:
+        for command in commands:
+            self._connection.send_command(*command)
+        for _ in self._channels:
+            self._connection.read_response(disable_decoding=True)
+
+    def hear(self, timeout: float) -> Sound | None:
+        """The next sound of a bell of ours; other keys' events are passed over."""
+        with translated():
+            end = time.monotonic() + timeout
+            while (left := end - time.monotonic()) > 0 and self._connection.can_read(timeout=left):
+                sound = self._sound(self._connection.read_response(disable_decoding=True))
+                if sound:
+                    return sound
+        return None
+
+    def _sound(self, message: Sequence[bytes]) -> Sound | None:
+        channel, data = message[-2:]
+        if channel in self._keyevents:
+            if not (data.startswith(self._prefix) and data.endswith(b"}:bell") and self._ours(data)):
+                return None
+            return Sound(What.EVICTED if channel == self._evicted else What.EXPIRED, data.decode())
+        bell = channel[: -len(b"head")] + b"bell"
+        return Sound(What.HEAD, bell.decode(), int(data)) if data.isdigit() and self._ours(bell) else None
+
+    def _ours(self, bell: bytes) -> bool:
+        return bell == self._canary or not bell.startswith(self._canaries)
+
+    def covers(self, bells: Sequence[str]) -> bool:
+        """Whether the heads of all these bells can be heard."""
+        return self._pattern in self._channels or all(_head(bell) in self._channels for bell in bells)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.disconnect()
+        self._pool.release(self._connection)
+
+
+class RedisBells:
+    """The bells of one namespace in one database."""
+
+    def __init__(self, client: redis.Redis, namespace: str) -> None:
+        self._redis = client
+        self._namespace = namespace
+        self._db = client.get_connection_kwargs().get("db", 0)
+        self.canary = self._bell(f"canary/b{secrets.token_hex(4)}")
+
+    @classmethod
+    def from_url(cls, url: str, namespace: str) -> "RedisBells":
+        """Bells at a redis://, rediss:// or unix:// address. Nothing is connected yet, and nothing is retried."""
+        client = redis.Redis.from_url(
+            url,
+            protocol=2,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=TIMEOUT_S,
+            socket_connect_timeout=TIMEOUT_S,
+        )
+        return cls(client, namespace)
+
+    def _bell(self, shard: str) -> str:
+        return f"{self._namespace}:{{{shard}}}:bell"
+
+    def channel(self, what: What) -> str:
+        """The channel of a key event."""
+        return f"__keyevent@{self._db}__:{what}"
+
+    def check_primary(self) -> None:
+        """Ask ROLE; a server that does not answer it is taken for a primary."""
+        with translated():
+            try:
+                role = cast("list[bytes]", self._redis.role())
+            except redis.ResponseError:
+                return
+        if role[0] != b"master":
+            self._redis.connection_pool.disconnect(inuse_connections=False)  # the address may lead elsewhere by now
+            raise NotPrimary
+
+    def enable_events(self) -> str:
+        """Add what is missing to notify-keyspace-events, and answer it; other programs' flags stay."""
+        with translated():
+            try:
+                flags = str(self._redis.config_get("notify-keyspace-events")["notify-keyspace-events"])
+                added = missing_flags(flags)
+                if added:
+                    self._redis.config_set("notify-keyspace-events", flags + added)
+            except (redis.ResponseError, KeyError) as error:
+                raise EventsRefused(f"notify-keyspace-events cannot be read and set: {error}") from error
+        return added
+
+    def subscribe(self) -> RedisSubscription:
+        """Subscribe to all heads by pattern; by name, to those that exist, where patterns are refused."""
+        with translated():
+            try:
+                return self._subscription(["PSUBSCRIBE", f"{self._namespace}:{{*}}:head"])
+            except redis.ResponseError:
+                return self._subscription(["SUBSCRIBE", *map(_head, [self.canary, *self.known()])])
+
+    def _subscription(self, heads: list[str]) -> RedisSubscription:
+        events = ["SUBSCRIBE", self.channel(What.EXPIRED), self.channel(What.EVICTED)]
+        pool = self._redis.connection_pool
+        return RedisSubscription(pool, [events, heads], namespace=self._namespace, canary=self.canary)
+
+    def known(self) -> list[str]:
+        """The bells of `<namespace>:shards`, whose members are `<queue>/<index>/<count>`."""
+        with translated():
+            members = cast("set[bytes]", self._redis.smembers(shards_key(self._namespace)))
+        return sorted({self._bell(member.decode().rpartition("/")[0]) for member in members})
+
+    def look(self, bells: Sequence[str]) -> View:
+        """TIME and the bells' values in one round trip."""
+        with translated(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.time()
+            if bells:
+                pipe.mget(bells)
+            (seconds, micros), *values = pipe.execute()
+        hung = [int(value) if value and value.isdigit() else None for value in (values[0] if values else [])]
+        return View(seconds * 1000 + micros / 1000, hung)
+
+    def try_canary(self) -> bool:
+        """Hang the canary for a millisecond, touch it until it is gone, publish its head."""
+        with translated():
+            hung = self._hang_canary()
+            for _ in range(100 if hung else 0):
+                time.sleep(0.002)
+                if not self._redis.exists(self.canary):
+                    break
+            self._redis.publish(_head(self.canary), "0")
+        return hung
+
+    def _hang_canary(self) -> bool:
+        try:
+            return bool(self._redis.set(self.canary, "0", px=1))
+        except redis.ReadOnlyError:
+            raise
+        except redis.ResponseError:
+            return False
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._redis.close()
+        self._redis.connection_pool.disconnect()
+
+
+def _head(bell: str) -> str:
+    return bell.removesuffix("bell") + "head"

@@ -1,0 +1,38 @@
+"""What a shard's keys are called: all with one hash tag, so that they live on one node."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from duecourse.domain.task import Shard
+
+FIXED = ("tasks", "heads", "ring", "leased", "done", "dead", "groups", "meta", "bell")
+"""The keys every script declares, in the order of `lua/prelude.lua`."""
+
+
+class Keys(NamedTuple):
+    """The names of one shard's keys, and of the channel on which a changed bell is told."""
+
+    prefix: str
+    fixed: tuple[str, ...]
+    head: str
+
+    def __getattr__(self, name: str) -> str:
+        if name in FIXED:
+            return f"{self.prefix}{name}"
+        raise AttributeError(name)
+
+    def due(self, tenant: str) -> str:
+        """The tenant's sorted set of what is due when."""
+        return f"{self.prefix}due:{tenant}"
+
+
+@lru_cache(maxsize=4096)
+def keys_of(namespace: str, shard: Shard) -> Keys:
+    """The keys of a shard."""
+    prefix = f"{namespace}:{{{shard}}}:"
+    return Keys(prefix, tuple(prefix + name for name in FIXED), f"{prefix}head")
+
+
+def shards_key(namespace: str) -> str:
+    """The set of what shards exist, each as `<queue>/<index>/<count>`."""
+    return f"{namespace}:shards"

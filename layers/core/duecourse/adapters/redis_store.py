@@ -1,0 +1,299 @@
+"""The ledger on Redis 6.2 or newer, or Valkey: every verb is one Lua script on one shard."""
+
+import secrets
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+import redis
+
+from duecourse.adapters.record import Sid, pack_rest, split_token, unpack
+from duecourse.adapters.redis_keys import Keys, keys_of, shards_key
+from duecourse.adapters.redis_scripts import UNREGISTERED, Argument, Scripts
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, OnDuplicate, Shard, Task, cut_detail
+from duecourse.ports.clock import Clock
+from duecourse.ports.store import (
+    MAX_ADD,
+    MAX_CLAIM,
+    Added,
+    Claim,
+    Lease,
+    Move,
+    Reply,
+    Settled,
+    Stats,
+    Swept,
+)
+
+REPLIES = {
+    1: Reply.CREATED,
+    2: Reply.KEPT,
+    3: Reply.REPLACED,
+    4: Reply.DEBOUNCED,
+    0: Reply.OK,
+    -1: Reply.ABSENT,
+    -2: Reply.SCHEDULED,
+    -3: Reply.LEASED,
+    -4: Reply.DONE,
+    -5: Reply.CANCELLED,
+    -6: Reply.DEAD,
+}
+"""What the scripts' numbers mean, refusals below 0: the one table of them."""
+SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
+MODES = {OnDuplicate.KEEP: "k", OnDuplicate.REPLACE: "r", OnDuplicate.REJECT: "j", OnDuplicate.DEBOUNCE: "d"}
+ENDINGS = {Ending.DONE: "D", Ending.AGAIN: "A", Ending.RETRY: "R", Ending.DROP: "X", Ending.RELEASE: "B"}
+MAX_WANT = 64
+
+
+class RedisStore:
+    """The ledger (ports.store.Store) on one Redis.
+
+    `travel` overrides the server's clock, for tests: its shards are marked so, and hang no bell.
+    `wait` is how many replicas must have an add before it is answered.
+    """
+
+    def __init__(
+        self, client: redis.Redis, namespace: str = "duecourse", *, travel: Clock | None = None, wait: int = 0
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._wait = wait
+        self._scripts = Scripts(client, travel)
+        self._travelling: set[Shard] = set()
+        self._tenants: dict[Shard, list[str]] = {}
+
+    def ping(self) -> None:
+        """Return if the store answers."""
+        self._scripts.call(self._client.ping, again=True)
+
+    def now(self) -> int:
+        """The store's own time in epoch milliseconds."""
+        if self._scripts.travel:
+            return self._scripts.travel.now()
+        seconds, micros = self._scripts.call(self._client.time, again=True)
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def shards(self) -> list[Shard]:
+        """Every shard that was ever added to."""
+        members: Any = self._scripts.call(lambda: self._client.smembers(shards_key(self._namespace)), again=True)
+        return sorted(Shard(queue, int(index)) for queue, index, _ in (m.decode().split("/") for m in members))
+
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False) -> list[Added]:
+        """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already."""
+        if not tasks:
+            return []
+        if len(queues := {task.queue for task in tasks}) == 1:
+            return self._add(Shard(queues.pop()), tasks, echo)
+        added: dict[int, Added] = {}
+        by_queue = sorted(range(len(tasks)), key=lambda i: tasks[i].queue)
+        for queue, indexes in groupby(by_queue, key=lambda i: tasks[i].queue):
+            chosen = list(indexes)
+            added.update(zip(chosen, self._add(Shard(queue), [tasks[i] for i in chosen], echo), strict=True))
+        return [added[i] for i in range(len(tasks))]
+
+    def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
+        """One task as it stands."""
+        keys, sid = self._keys(Shard(queue)), f"{tenant}/{id}"
+        pipe = self._client.pipeline(transaction=False)
+        pipe.hget(keys.tasks, sid)
+        pipe.zscore(keys.leased, sid)
+        data, lease_end = self._scripts.call(pipe.execute, again=True)
+        return unpack(queue, sid, data)._replace(lease_expires_at=int(lease_end or 0)) if data else None
+
+    def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
+        """The tasks of a group, by id."""
+        keys, name = self._keys(Shard(queue)), f"{tenant}/{group}"
+        members: Any = self._scripts.call(
+            lambda: self._client.zrangebylex(keys.groups, f"[{name}\0", f"({name}\1"), again=True
+        )
+        if not members:
+            return []
+        sids = [member.partition(b"\0")[2] for member in members]
+        pipe = self._client.pipeline(transaction=False)
+        pipe.hmget(keys.tasks, sids)
+        pipe.zmscore(keys.leased, sids)
+        records, ends = self._scripts.call(pipe.execute, again=True)
+        found = zip(sids, records, ends, strict=True)
+        return [unpack(queue, sid.decode(), data, int(end or 0)) for sid, data, end in found if data]
+
+    def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
+        """Lease due tasks. A lost reply is not asked for again: those leases lapse."""
+        if limit < 1:
+            raise ValueError(f"a claim takes at least 1, not {limit}")
+        _bounded(limit, MAX_CLAIM)
+        tenants = self._tenants.setdefault(shard, [DEFAULT_TENANT])
+        claim = Claim([], 0, 0, 0, 0)
+        while True:
+            arguments = (limit - len(claim.tasks), lease_ms, max_bytes, secrets.token_bytes(8))
+            now, bell_at, died, backlog, want, flat = self._run("claim", shard, tenants, arguments, again=False)
+            tasks = claim.tasks + _leased(shard.queue, flat, now + lease_ms)
+            claim = Claim(tasks, claim.died + died, backlog, bell_at, now)
+            if not want or len(tasks) >= limit:
+                return claim
+            self._meet(tenants, want)
+
+    def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
+        """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
+        _bounded(len(settlements), MAX_CLAIM)
+        arguments: list[Argument] = []
+        for s in settlements:
+            state = "" if s.state is None else f"={s.state}"
+            due = _instant(s.due_at, s.delay_ms)
+            arguments += (
+                f"{s.tenant}/{s.id}",
+                *split_token(s.token),
+                ENDINGS[s.ending],
+                due,
+                state,
+                cut_detail(s.detail),
+                s.result,
+            )
+        answer = self._run("settle", shard, _tenants(settlements), arguments, again=True)
+        return [SETTLED[code] for code in answer[2]]
+
+    def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int) -> list[int]:
+        """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost."""
+        arguments: list[Argument] = [lease_ms]
+        for lease in leases:
+            arguments += (f"{lease.tenant}/{lease.id}", *split_token(lease.token))
+        return list(self._run("extend", shard, _tenants(leases), arguments, again=True)[2])
+
+    def save(self, shard: Shard, lease: Lease, state: str) -> bool:
+        """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""
+        arguments = (f"{lease.tenant}/{lease.id}", *split_token(lease.token), state)
+        return bool(self._run("save", shard, [lease.tenant], arguments, again=True)[2])
+
+    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT) -> list[Reply]:
+        """Give tasks of one shard new due times in one step."""
+        arguments: list[Argument] = []
+        for m in moves:
+            state = "" if m.state is None else f"={m.state}"
+            arguments += (f"{tenant}/{m.id}", _instant(m.due_at, m.delay_ms), state, int(m.force), int(m.revive))
+        return _replies(self._run("move", Shard(queue), [tenant], arguments, again=True))
+
+    def cancel(
+        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT
+    ) -> list[Reply]:
+        """Cancel scheduled tasks of one shard and delete dead ones, in one step."""
+        arguments = (int(force), *(f"{tenant}/{id}" for id in ids))
+        return _replies(self._run("cancel", Shard(queue), [tenant], arguments, again=False))
+
+    def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT) -> list[Reply]:
+        """Schedule dead tasks of one shard for now: a fresh set of attempts, no deadline, the same generation."""
+        arguments = [f"{tenant}/{id}" for id in ids]
+        return _replies(self._run("replay", Shard(queue), [tenant], arguments, again=False))
+
+    def pause(self, queue: str, paused: bool) -> None:
+        """Stop or resume handing out a queue's tasks; what is leased goes on."""
+        self._run("pause", Shard(queue), [DEFAULT_TENANT], (int(paused),), again=True)
+
+    def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
+        """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
+        tenants = self._tenants.setdefault(shard, [DEFAULT_TENANT])
+        answer = self._run("sweep", shard, tenants, (retention_ms,), again=True)
+        now, bell_at, reclaimed, died, pruned, more, want = answer
+        self._meet(tenants, want)
+        return Swept(reclaimed, died, pruned, bool(more or want), bell_at, now)
+
+    def stats(self, shard: Shard) -> Stats:
+        """The shard in numbers."""
+        now, keys = self.now(), self._keys(shard)
+        pipe = self._client.pipeline(transaction=False)
+        for name in (keys.leased, keys.done, keys.dead):
+            pipe.zcard(name)
+        pipe.zrange(keys.heads, 0, -1)
+        pipe.zrange(keys.ring, 0, -1)
+        pipe.get(keys.bell)
+        pipe.hmget(keys.meta, "paused", "bell_at")
+        leased, done, dead, heads, ring, bell, (paused, travelling) = self._scripts.call(pipe.execute, again=True)
+        scheduled, oldest = self._scheduled(keys, [t.decode() for t in (*heads, *ring)])
+        return Stats(scheduled, leased, done, dead, oldest, int(bell or travelling or 0), bool(paused), now)
+
+    def _scheduled(self, keys: Keys, tenants: Sequence[str]) -> tuple[int, int]:
+        pipe = self._client.pipeline(transaction=False)
+        for tenant in tenants:
+            pipe.zcard(keys.due(tenant))
+            pipe.zrange(keys.due(tenant), 0, 0, withscores=True)
+        answers = self._scripts.call(pipe.execute, again=True)
+        heads = [int(head[0][1]) for head in answers[1::2] if head]
+        return sum(answers[::2]), min(heads, default=0)
+
+    def _add(self, shard: Shard, tasks: Sequence[NewTask], echo: bool) -> list[Added]:
+        _bounded(len(tasks), MAX_ADD)
+        nonce = secrets.token_bytes(6)
+        arguments: list[Argument] = [0, int(echo)]
+        for index, task in enumerate(tasks):
+            rest = pack_rest(task, nonce + index.to_bytes(2))
+            due, deadline = _instant(task.due_at, task.delay_ms), _deadline(task)
+            sid, mode = f"{task.tenant}/{task.id}", MODES[task.on_duplicate]
+            arguments += (sid, mode, due, deadline, task.max_wait_ms, task.group, rest)
+        _, _, codes, records = self._send_add(shard, _tenants(tasks), arguments)
+        added = [Added(task.id, REPLIES[code]) for task, code in zip(tasks, codes, strict=True)]
+        return [_echoed(a, t, r) for a, t, r in zip(added, tasks, records, strict=True)] if records else added
+
+    def _send_add(self, shard: Shard, tenants: Sequence[str], arguments: list[Argument]) -> Any:
+        answer = self._run("add", shard, tenants, arguments, again=True, replicas=self._wait)
+        if answer == UNREGISTERED:
+            self._scripts.call(lambda: self._client.sadd(shards_key(self._namespace), f"{shard}/1"), again=True)
+            arguments[0] = 1
+            answer = self._run("add", shard, tenants, arguments, again=True, replicas=self._wait)
+        return answer
+
+    def _run(
+        self,
+        verb: str,
+        shard: Shard,
+        tenants: Sequence[str],
+        arguments: Sequence[Argument],
+        *,
+        again: bool,
+        replicas: int = 0,
+    ) -> Any:
+        keys = self._keys(shard)
+        if self._scripts.travel and shard not in self._travelling:
+            self._scripts.call(lambda: self._client.hset(keys.meta, "clock", "travel"), again=True)
+            self._travelling.add(shard)
+        return self._scripts.run(verb, keys, tenants, arguments, again=again, replicas=replicas)
+
+    def _keys(self, shard: Shard) -> Keys:
+        return keys_of(self._namespace, shard)
+
+    def _meet(self, tenants: list[str], want: Iterable[bytes]) -> None:
+        """Remember the tenants whose work waits, so that the next script declares their keys."""
+        fresh = dict.fromkeys(name.decode() for name in want)
+        tenants[:] = [*fresh, *(t for t in tenants if t not in fresh)][:MAX_WANT]
+
+
+def _bounded(count: int, most: int) -> None:
+    if count > most:
+        raise ValueError(f"at most {most} at a time, not {count}")
+
+
+def _instant(at: int | None, delay_ms: int) -> str:
+    return f"+{delay_ms}" if at is None else str(at)
+
+
+def _deadline(task: NewTask) -> str:
+    if task.deadline_at is not None:
+        return str(task.deadline_at)
+    return "" if task.deadline_ms is None else f"+{task.deadline_ms}"
+
+
+def _tenants(items: Iterable[NewTask | Settlement | Lease]) -> list[str]:
+    return list({item.tenant: None for item in items})
+
+
+def _replies(answer: Any) -> list[Reply]:
+    return [REPLIES[code] for code in answer[2]]
+
+
+def _leased(queue: str, flat: Sequence[bytes], expires_at: int) -> list[Task]:
+    pairs = zip(flat[::2], flat[1::2], strict=True)
+    return [unpack(queue, sid.decode(), data, expires_at) for sid, data in pairs]
+
+
+def _echoed(added: Added, task: NewTask, record: bytes) -> Added:
+    if not record:
+        return added
+    return added._replace(task=unpack(task.queue, str(Sid(task.tenant, task.id)), record))

@@ -1,0 +1,114 @@
+"""`python -m duecourse.bridge`: the bridge as a process, set up by DUECOURSE_*."""
+
+import argparse
+import contextlib
+import gc
+import logging
+import signal
+import sys
+import time
+from urllib.parse import urlsplit
+
+from duecourse.adapters.aws import make_client
+from duecourse.adapters.lambda_invoker import LambdaInvoker
+from duecourse.adapters.redis_bells import RedisBells
+from duecourse.bridge import Bridge
+from duecourse.errors import FieldError, InvalidSettings
+from duecourse.ports.invoker import Invoker
+from duecourse.settings import Settings, load
+
+REPORT_S = 60.0
+ANSWER_S = 905.0
+"""How long an invocation is waited for: a little more than Lambda lets a function run."""
+RING_BY_BELL = {"redis", "rediss", "unix"}
+SWITCH_S = 0.0005
+"""How long a busy thread may keep the timer from the interpreter: Python's own 5 ms would be seen as lateness."""
+HELP = "Turn the bells of a duecourse ledger into invocations of its on_expired function, until SIGTERM or Ctrl-C."
+EPILOG = """\
+environment:
+  DUECOURSE_STORE                redis://127.0.0.1:6379/0 by default; rediss:// and unix:// too
+  DUECOURSE_NAMESPACE            duecourse by default
+  DUECOURSE_ON_EXPIRED_FUNCTION  the function to invoke, on_expired by default
+  DUECOURSE_BRIDGE_IN_FLIGHT     how many invocations at a time, 4 by default
+  AWS_ENDPOINT_URL_LAMBDA        where the functions are, if not on AWS
+  and AWS's usual region and credentials
+
+examples:
+  DUECOURSE_STORE=redis://cache.internal:6379/1 python -m duecourse.bridge
+  AWS_ENDPOINT_URL_LAMBDA=http://127.0.0.1:3001 python -m duecourse.bridge
+
+"bridge ready" on standard output tells that what rang before it came has been passed on. Several bridges may run.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a bridge until it is told to stop; the exit status: 0 then, 1 after a fault, 2 for wrong settings."""
+    parser = argparse.ArgumentParser("duecourse.bridge", description=HELP, epilog=EPILOG)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.parse_args(arguments)
+    _log_to_stderr()
+    try:
+        settings = load()
+        bells, invoker = _bells(settings), _invoker()
+    except InvalidSettings as error:
+        logging.getLogger("duecourse.bridge").critical("wrong settings: %s", error)
+        return 2
+    sys.setswitchinterval(SWITCH_S)
+    bridge = Bridge(bells, invoker, function=settings.on_expired_function, in_flight=settings.bridge_in_flight)
+    return _serve(bridge, settings)
+
+
+def _serve(bridge: Bridge, settings: Settings) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    faulty = False
+    with contextlib.suppress(KeyboardInterrupt):
+        bridge.start()
+        bridge.wait_ready()
+        gc.freeze()
+        _announce(bridge, settings)
+        while not (faulty := bridge.wait_ended(REPORT_S)):
+            bridge.report()
+    for ignored in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ignored, signal.SIG_IGN)
+    bridge.stop()
+    return int(faulty)
+
+
+def _bells(settings: Settings) -> RedisBells:
+    if urlsplit(settings.store).scheme not in RING_BY_BELL:
+        problem = f"a ledger at {urlsplit(settings.store).scheme}:// has no bells, so there is nothing to bridge"
+        raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])
+    return RedisBells.from_url(settings.store, settings.namespace)
+
+
+def _invoker() -> Invoker:
+    """An invoker whose client exists already: making it takes longer than a ring may be late."""
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        return LambdaInvoker(make_client("lambda", attempts=1, read_timeout_s=ANSWER_S))
+    except BotoCoreError as error:
+        raise InvalidSettings([FieldError("AWS_REGION", str(error))]) from error
+
+
+def _announce(bridge: Bridge, settings: Settings) -> None:
+    where = urlsplit(settings.store)
+    at = f"{where.scheme}://{where.hostname or ''}{f':{where.port}' if where.port else ''}{where.path}"
+    events = "off" if bridge.stats().events is False else "on"
+    line = f"bridge ready: {bridge.shards} shards at {at}, events {events}, to {settings.on_expired_function}"
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _log_to_stderr() -> None:
+    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    for chatty in ("boto3", "botocore", "urllib3"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

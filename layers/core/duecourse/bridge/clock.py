@@ -1,0 +1,30 @@
+"""The server's time, told by this machine's monotonic clock."""
+
+import time
+
+STEP_MS = 50.0
+"""A correction above this is told: the server's clock was stepped, or this machine slept."""
+
+
+class ServerClock:
+    """What time it is at the server, as far as its answers prove."""
+
+    def __init__(self) -> None:
+        self._ahead: float | None = None
+
+    def now(self) -> float:
+        """Epoch milliseconds with their fraction; 0 before the first answer."""
+        return 0.0 if self._ahead is None else time.monotonic() * 1000 + self._ahead
+
+    def observe(self, sent: float, received: float, told: float) -> float:
+        """Learn from an answer: sent and received at (time.monotonic()), telling `told`. Returns the correction, in ms.
+
+        The server looked at its clock some time between the two, so what is believed is moved no further than into
+        that span: the quickest answers decide.
+        """
+        least, most = told - received * 1000, told - sent * 1000
+        believed = (least + most) / 2 if self._ahead is None else self._ahead
+        corrected = min(max(believed, least), most)
+        correction = 0.0 if self._ahead is None else corrected - believed
+        self._ahead = corrected
+        return correction

@@ -1,0 +1,142 @@
+"""Rings become invocations: folded by shard, few at a time, held back where they are refused."""
+
+import heapq
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from duecourse.bridge.rings import Ring
+from duecourse.domain.task import Json
+from duecourse.errors import InvocationRefused
+
+log = logging.getLogger("duecourse.bridge")
+
+BATCH = 100
+"""The most rings in one invocation."""
+FIRST_HOLD_S = 0.2
+LONGEST_HOLD_S = 5.0
+
+
+class Dispatcher:
+    """Hands rings to `serve`, at most `in_flight` calls at a time and one for each bell.
+
+    A ring for a bell that is being served, or is held back after a refusal, waits and takes in those that follow.
+    `serve` returns the function's answer and may raise InvocationRefused.
+    """
+
+    def __init__(self, serve: Callable[[list[Ring]], Json], *, in_flight: int) -> None:
+        self._serve = serve
+        self._changed = threading.Condition()
+        self._ready: dict[str, Ring] = {}
+        self._folded: dict[str, Ring] = {}
+        self._busy: set[str] = set()
+        self._held: dict[str, float] = {}
+        self._holds: list[tuple[float, str]] = []
+        self._refusals: dict[str, int] = {}
+        self._refusing = self._stopped = False
+        self._workers = [threading.Thread(target=self._work, name=f"serve-{n}", daemon=True) for n in range(in_flight)]
+        self.rings = self.invocations = self.refused = 0
+
+    def ring(self, rings: Sequence[Ring]) -> None:
+        """Have these bells' shards drained; returns at once."""
+        with self._changed:
+            self.rings += len(rings)
+            self._add(rings)
+
+    def _add(self, rings: Sequence[Ring]) -> None:
+        for ring in rings:
+            waits = ring.key in self._busy or ring.key in self._held
+            (self._folded if waits else self._ready).setdefault(ring.key, ring)
+        self._changed.notify()
+
+    def start(self) -> None:
+        """Begin to serve."""
+        for worker in self._workers:
+            worker.start()
+
+    def stop(self, patience_s: float) -> bool:
+        """Begin no more calls, wait for those under way; False where some are still there after `patience_s`."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        end = time.monotonic() + patience_s
+        for worker in self._workers:
+            worker.join(max(0.0, end - time.monotonic()))
+        return not any(worker.is_alive() for worker in self._workers)
+
+    def _work(self) -> None:
+        while rings := self._take():
+            try:
+                answer = self._serve(rings)
+            except InvocationRefused as error:
+                self._on_refusal(rings, error)
+            else:
+                self._on_answer(rings, answer)
+
+    def _take(self) -> list[Ring]:
+        with self._changed:
+            while not self._stopped:
+                self._end_holds()
+                if self._ready:
+                    return self._batch()
+                self._changed.wait(max(0.0, self._holds[0][0] - time.monotonic()) if self._holds else None)
+        return []
+
+    def _batch(self) -> list[Ring]:
+        rings = [self._ready.pop(key) for key in list(self._ready)[:BATCH]]
+        self._busy.update(ring.key for ring in rings)
+        self.invocations += 1
+        if self._ready:
+            self._changed.notify()
+        return rings
+
+    def _end_holds(self) -> None:
+        now = time.monotonic()
+        while self._holds and self._holds[0][0] <= now:
+            _, key = heapq.heappop(self._holds)
+            del self._held[key]
+            self._unfold(key)
+
+    def _unfold(self, key: str) -> None:
+        if key in self._folded and key not in self._held:
+            self._ready[key] = self._folded.pop(key)
+            self._changed.notify()
+
+    def _on_answer(self, rings: list[Ring], answer: Json) -> None:
+        with self._changed:
+            recovered, self._refusing = self._refusing, False
+            for ring in rings:
+                self._refusals.pop(ring.key, None)
+                self._busy.discard(ring.key)
+                self._unfold(ring.key)
+            if _is_behind(answer):
+                self._add(rings)
+        if recovered:
+            log.warning("the function takes invocations again")
+
+    def _on_refusal(self, rings: list[Ring], error: InvocationRefused) -> None:
+        with self._changed:
+            self.refused += 1
+            first, self._refusing = not self._refusing, True
+            for ring in rings:
+                self._busy.discard(ring.key)
+                self._hold(ring)
+        if first:
+            log.error("the function refuses invocations; its rings are held back and tried again: %s", error)
+
+    def _hold(self, ring: Ring) -> None:
+        """Full jitter, as for tasks: bridges and shards that were refused together do not come back together."""
+        refusals = self._refusals[ring.key] = self._refusals.get(ring.key, 0) + 1
+        ceiling = min(FIRST_HOLD_S * 2.0 ** min(refusals - 1, 10), LONGEST_HOLD_S)
+        until = time.monotonic() + random.uniform(0, ceiling)
+        self._held[ring.key] = until
+        heapq.heappush(self._holds, (until, ring.key))
+        self._folded.setdefault(ring.key, ring)
+        self._changed.notify()
+
+
+def _is_behind(answer: Json) -> bool:
+    """Whether there is more to do at once. Backlog that nothing could be claimed of waits for the bell's deadman."""
+    return isinstance(answer, dict) and bool(answer.get("backlog")) and bool(answer.get("claimed"))

@@ -1,0 +1,75 @@
+"""The bridge's ears: one thread that passes what a subscription hears to the timer."""
+
+import queue
+import threading
+
+from duecourse.bridge.timer import Timer
+from duecourse.errors import StoreUnavailable
+from duecourse.ports.bells import Sound, Subscription, What
+
+HEAR_S = 0.2
+CANARY_S = 2.0
+
+
+class Ears:
+    """Listens until the subscription dies or is closed; `ended` is set then."""
+
+    def __init__(self, subscription: Subscription, timer: Timer, canary: str, ended: threading.Event) -> None:
+        self._subscription = subscription
+        self._timer = timer
+        self._canary = canary
+        self._closing = False
+        self._canary_went = False
+        self._canaries: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="ears", daemon=True)
+        self.ended = ended
+        self.error: StoreUnavailable | None = None
+        self.covers = subscription.covers
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening, within HEAR_S."""
+        self._closing = True
+        self._thread.join()
+
+    def heard_canary(self) -> bool:
+        """Whether the canary's event was heard before its head. Raises StoreUnavailable where not even that was.
+
+        Both come over the subscription, in this order: a head alone proves that it lives and that events are off.
+        """
+        try:
+            heard = self._canaries.get(timeout=CANARY_S)
+        except queue.Empty:
+            heard = None
+        if heard is None:
+            raise self.error or StoreUnavailable(f"the subscription was silent for {CANARY_S:g} s: it is dead")
+        return heard
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                sound = self._subscription.hear(HEAR_S)
+                if sound:
+                    self._pass_on(sound)
+        except StoreUnavailable as error:
+            self.error = error
+        finally:
+            self._canaries.put(None)
+            self.ended.set()
+            self._subscription.close()
+
+    def _pass_on(self, sound: Sound) -> None:
+        if sound.bell == self._canary:
+            self._on_canary(sound.what)
+        elif sound.what is What.HEAD:
+            self._timer.move(sound.bell, sound.at)
+        else:
+            self._timer.went(sound.bell, sound.what)
+
+    def _on_canary(self, what: What) -> None:
+        if what is What.HEAD:
+            self._canaries.put(self._canary_went)
+        self._canary_went = what is not What.HEAD

@@ -1,0 +1,140 @@
+"""The bridge's health: it connects, proves that it hears, sweeps, looks again at every beat, and starts over."""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from duecourse.bridge.ears import Ears
+from duecourse.bridge.timer import Timer
+from duecourse.errors import EventsRefused, StoreUnavailable
+from duecourse.ports.bells import Bells
+
+log = logging.getLogger("duecourse.bridge")
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+
+
+class Keeper:
+    """Keeps one subscription alive and the timer right, on a thread of its own.
+
+    `on_swept` is called with the number of shards after each sweep that follows a connect.
+    """
+
+    def __init__(self, bells: Bells, timer: Timer, *, beat_s: float, on_swept: Callable[[int], None]) -> None:
+        self._bells = bells
+        self._timer = timer
+        self._beat_s = beat_s
+        self._on_swept = on_swept
+        self._stopped = threading.Event()
+        self._ended = threading.Event()
+        self._lost_at: float | None = None
+        self._lost_why = ""
+        self._failures = 0
+        self.events: bool | None = None
+        """Whether key events are heard; None before that is known."""
+
+    def run(self) -> None:
+        """Keep sessions going until stopped."""
+        while not self._stopped.is_set():
+            try:
+                self._session()
+            except StoreUnavailable as error:
+                self._lose(error)
+                self._stopped.wait(self._pause_s())
+
+    def stop(self) -> None:
+        """Let `run` return."""
+        self._stopped.set()
+        self._ended.set()
+
+    def _session(self) -> None:
+        self._bells.check_primary()
+        self._timer.set_clock()
+        refusal = self._enable_events()
+        self._ended = threading.Event()
+        ears = Ears(self._bells.subscribe(), self._timer, self._bells.canary, self._ended)
+        ears.start()
+        try:
+            self._judge(self._hears(ears), refusal)
+            self._sweep()
+            while not self._stopped.is_set() and not self._ended.wait(self._beat_s):
+                self._beat(ears)
+        finally:
+            ears.close()
+        if ears.error:
+            raise ears.error
+
+    def _sweep(self) -> None:
+        shards = self._bells.known()
+        rung = self._timer.look(shards, ring_missing=True)
+        self._recover(len(shards), rung)
+        self._on_swept(len(shards))
+
+    def _beat(self, ears: Ears) -> None:
+        self._bells.check_primary()
+        self._timer.set_clock()
+        heard = self._hears(ears)
+        if heard is False:
+            refusal = self._enable_events(were_on=self.events is True)
+            self._judge(self._hears(ears), refusal)
+        else:
+            self._judge(heard, "")
+        shards = self._bells.known()
+        self._timer.look(shards, ring_missing=False)
+        if not ears.covers(shards):
+            raise StoreUnavailable("there are new shards, and this server takes no pattern to subscribe to them")
+
+    def _hears(self, ears: Ears) -> bool | None:
+        """Whether events are heard; None where the server took no canary, so that nothing is proved."""
+        hung = self._bells.try_canary()
+        return ears.heard_canary() if hung or ears.heard_canary() else None
+
+    def _enable_events(self, *, were_on: bool = False) -> str:
+        """Turn on what is missing of the notifications; returns why that was refused, "" where it was not."""
+        try:
+            added = self._bells.enable_events()
+        except EventsRefused as error:
+            return str(error)
+        if added and were_on:
+            log.warning("notifications were turned off by someone: %r was missing and is set again", added)
+        elif added:
+            log.info("notifications: added %r to what the server had", added)
+        return ""
+
+    def _judge(self, heard: bool | None, refusal: str) -> None:
+        if heard is None or heard == self.events:
+            return
+        if not heard:
+            log.warning(
+                "EVENTS OFF: no key events are heard (%s). The bridge's own timer keeps rings to the millisecond; "
+                "only a bell that vanishes unseen waits for the next beat (%g s). To have both, set "
+                "notify-keyspace-events to Exe at the server.",
+                refusal or "the flags are set, yet the canary was silent",
+                self._beat_s,
+            )
+        elif self.events is False:
+            log.warning("events on: key events are heard again")
+        self.events = heard
+
+    def _lose(self, error: StoreUnavailable) -> None:
+        self._failures += 1
+        if self._lost_at is None:
+            self._lost_at = time.monotonic()
+        why = str(error)
+        if why != self._lost_why:
+            log.error("LOST the store: %s. Nothing rings until it is back; trying again", why)
+        self._lost_why = why
+
+    def _recover(self, shards: int, rung: int) -> None:
+        if self._lost_at is not None:
+            away = time.monotonic() - self._lost_at
+            log.warning("the store is back after %.1f s: swept %d shards, rang for %d", away, shards, rung)
+        self._lost_at, self._lost_why, self._failures = None, "", 0
+
+    def _pause_s(self) -> float:
+        """Half of it is jitter, so that bridges which lost one server do not come back to it together."""
+        longest = min(FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 10), LONGEST_PAUSE_S)
+        return random.uniform(longest / 2, longest)

@@ -1,0 +1,201 @@
+"""The bridge's timer: it knows when each bell will go, and asks for it a millisecond later.
+
+Redis deletes an expired key when it comes across it, which may be minutes late; a key that is asked for is deleted, and
+its event sent, at once. So this is what keeps time; events and heads only tell it what it cannot know.
+"""
+
+import heapq
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from duecourse.bridge.clock import STEP_MS, ServerClock
+from duecourse.bridge.rings import Ring
+from duecourse.errors import StoreUnavailable
+from duecourse.ports.bells import Bells, View, What
+
+log = logging.getLogger("duecourse.bridge")
+
+AFTER_MS = 1.0
+"""At its deadline's own millisecond a key still exists."""
+SLACK_MS = 0.5
+"""How far the believed time may lag behind the server's."""
+LOOK = 200
+"""The most bells looked at in one round trip."""
+LONGEST_ASK_MS = 100.0
+IDLE_S = 60.0
+CLOCK_SAMPLES = 5
+"""The quickest of several answers tells the time best."""
+
+
+class Timer:
+    """When every bell goes; rings for those that went. Its verbs may be called from any thread."""
+
+    def __init__(self, bells: Bells, clock: ServerClock, ring: Callable[[list[Ring]], None]) -> None:
+        self._bells = bells
+        self._clock = clock
+        self._ring_on = ring
+        self._changed = threading.Condition()
+        self._hung: dict[str, int] = {}
+        self._asks: list[tuple[float, str, int]] = []
+        self._echoes: set[str] = set()
+        self._moved: set[str] = set()
+        self._stopped = False
+        self.latest_ms = 0.0
+        """The worst lateness of a ring of this timer's since somebody set this to 0."""
+
+    def move(self, bell: str, at: int) -> None:
+        """Its head was heard: the bell goes at `at` from now on, 0 for not at all.
+
+        Where its time had passed already, the re-hang took a bell that nobody had rung for: that is a ring.
+        """
+        with self._changed:
+            self._moved.add(bell)
+            self._echoes.discard(bell)
+            passed = self._passed(bell)
+            self._hang(bell, at)
+        if passed:
+            self._ring([bell])
+
+    def went(self, bell: str, what: What) -> None:
+        """Its expiry or eviction was heard: a ring, unless it echoes this timer's own look at a bell rung for."""
+        with self._changed:
+            echo = bell in self._echoes and what is What.EXPIRED
+            self._echoes.discard(bell)
+            passed = self._passed(bell)
+            if passed:
+                del self._hung[bell]
+        if passed or not echo:
+            self._ring([bell], what)
+
+    def set_clock(self) -> None:
+        """Ask the server what time it is, and think again about what is due. Raises StoreUnavailable."""
+        for _ in range(CLOCK_SAMPLES):
+            self._view([])
+        with self._changed:
+            self._changed.notify()
+
+    def look(self, bells: Sequence[str], *, ring_missing: bool) -> int:
+        """Look at bells and learn when they will go; returns for how many it rang: those that went unheard.
+
+        With `ring_missing` a bell that does not hang counts as one that went. Raises StoreUnavailable.
+        """
+        rung = 0
+        for start in range(0, len(bells), LOOK):
+            part = bells[start : start + LOOK]
+            with self._changed:
+                self._moved.clear()
+            view = self._view(part)
+            with self._changed:
+                gone = [bell for bell, at in zip(part, view.hung, strict=True) if self._learn(bell, at, ring_missing)]
+                self._changed.notify()
+            self._ring(gone)
+            rung += len(gone)
+        return rung
+
+    def _learn(self, bell: str, at: int | None, ring_missing: bool) -> bool:
+        """Take over what a look saw, unless a head told more since. Returns whether it is a ring."""
+        if bell in self._moved:
+            return False
+        expected = self._hung.get(bell)
+        if at is not None:
+            ring = at != expected and self._passed(bell)
+            self._hang(bell, at)
+            return ring
+        ring = ring_missing or expected is not None
+        if ring:
+            self._echoes.add(bell)
+        self._hang(bell, 0)
+        return ring
+
+    def run(self) -> None:
+        """Ask for bells as their times pass, until stopped."""
+        while due := self._wait():
+            try:
+                view = self._view(list(due))
+            except StoreUnavailable:
+                view = None
+            self._answer(due, view)
+
+    def stop(self) -> None:
+        """Let `run` return."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+
+    def _wait(self) -> dict[str, int]:
+        with self._changed:
+            while not self._stopped:
+                pause_ms = self._asks[0][0] - self._clock.now() if self._asks else IDLE_S * 1000
+                if pause_ms <= 0:
+                    if due := self._pop():
+                        return due
+                else:
+                    self._changed.wait(min(pause_ms / 1000, IDLE_S))
+        return {}
+
+    def _pop(self) -> dict[str, int]:
+        """The bells to ask for now, with the times they were to go at."""
+        now, due = self._clock.now(), dict[str, int]()
+        while self._asks and self._asks[0][0] <= now and len(due) < LOOK:
+            _, bell, at = heapq.heappop(self._asks)
+            if self._hung.get(bell) == at:
+                due[bell] = at
+        return due
+
+    def _answer(self, due: dict[str, int], view: View | None) -> None:
+        gone: list[str] = []
+        with self._changed:
+            for bell, seen in zip(due, view.hung if view else due.values(), strict=True):
+                at = due[bell]
+                if self._hung.get(bell) != at:
+                    continue  # a sound was quicker, and rang
+                if seen == at:
+                    self._ask_again(bell, at, LONGEST_ASK_MS if view is None else AFTER_MS)
+                    continue
+                if seen is None:
+                    self._echoes.add(bell)
+                self._hang(bell, seen or 0)
+                self.latest_ms = max(self.latest_ms, self._clock.now() - at)
+                gone.append(bell)
+        self._ring(gone)
+
+    def _ask_again(self, bell: str, at: int, least_ms: float) -> None:
+        """When its time is over; in a millisecond if it is, less often where the server holds its expiries back."""
+        now, when = self._clock.now(), at + AFTER_MS
+        if now >= when:
+            when = now + min(max(least_ms, (now - at) / 4), LONGEST_ASK_MS)
+        heapq.heappush(self._asks, (when, bell, at))
+
+    def _hang(self, bell: str, at: int) -> None:
+        if at == self._hung.get(bell, 0):
+            return
+        if not at:
+            del self._hung[bell]
+            return
+        self._hung[bell] = at
+        ask = (at + AFTER_MS, bell, at)
+        heapq.heappush(self._asks, ask)
+        if self._asks[0] is ask:
+            self._changed.notify()
+        if len(self._asks) > 2 * len(self._hung) + 1000:
+            self._asks = [(at + AFTER_MS, bell, at) for bell, at in self._hung.items()]
+            heapq.heapify(self._asks)
+
+    def _passed(self, bell: str) -> bool:
+        at = self._hung.get(bell)
+        return at is not None and at <= self._clock.now() + SLACK_MS
+
+    def _view(self, bells: Sequence[str]) -> View:
+        sent = time.monotonic()
+        view = self._bells.look(bells)
+        correction = self._clock.observe(sent, time.monotonic(), view.now)
+        if abs(correction) > STEP_MS:
+            log.warning("the server's clock moved by %+.0f ms against this machine's", correction)
+        return view
+
+    def _ring(self, bells: list[str], what: What = What.EXPIRED) -> None:
+        if bells:
+            now, channel = int(self._clock.now()), self._bells.channel(what)
+            self._ring_on([Ring(bell, channel, now) for bell in bells])

@@ -1,0 +1,72 @@
+"""Tasks from Python, straight to the ledger, with the checks that HTTP makes."""
+
+from datetime import datetime
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from duecourse import settings, wiring
+from duecourse.domain.outcomes import Span
+from duecourse.domain.task import DEFAULT_QUEUE, Json, Task
+from duecourse.engine.tasks import Taken, Tasks
+from duecourse.errors import InvalidInput
+from duecourse.ports.store import Move
+from duecourse.wire.fields import field_errors
+from duecourse.wire.http import AddTask, MoveTask
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Client:
+    """The verbs on tasks, as HTTP has them.
+
+    Each raises InvalidInput (naming every wrong field), TaskNotFound, a Conflict, or StoreUnavailable.
+    """
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+
+    @classmethod
+    def from_env(cls) -> Self:
+        """A client on the ledger that the environment's DUECOURSE_ settings name. Raises InvalidSettings."""
+        given = settings.load()
+        return cls(Tasks(wiring.open_store(given), None, wiring.known_kinds(given)))
+
+    def add(self, *, kind: str, payload: Json, **fields: Any) -> Taken:
+        """Schedule a task; `fields` are those of POST /tasks: id, queue, due_at, delay, retry, deadline, on_duplicate.
+
+        Times may be datetime and timedelta too. Without an id, one is made: adding twice makes two tasks.
+        """
+        return self._tasks.add(_parse(AddTask, kind=kind, payload=payload, **fields).task())
+
+    def get(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
+        """One task as it stands."""
+        return self._tasks.get(queue, id)
+
+    def move(
+        self,
+        id: str,
+        queue: str = DEFAULT_QUEUE,
+        *,
+        due_at: datetime | str | None = None,
+        delay: Span | None = None,
+        force: bool = False,
+    ) -> Task:
+        """Give a task a new due time: an instant, or a delay from now; `force` takes a running one from its worker."""
+        move = _parse(MoveTask, due_at=due_at, delay=delay, force=force)
+        return self._tasks.move(queue, Move(id, move.due_at, move.delay or 0, force=move.force))
+
+    def cancel(self, id: str, queue: str = DEFAULT_QUEUE, *, force: bool = False) -> None:
+        """Cancel a scheduled task (with `force` a running one too), or delete a dead one."""
+        self._tasks.cancel(queue, id, force=force)
+
+    def replay(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
+        """Schedule a dead task for now, with all its attempts."""
+        return self._tasks.replay(queue, id)
+
+
+def _parse(model: type[M], **fields: Any) -> M:
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidInput(field_errors(error.errors())) from None

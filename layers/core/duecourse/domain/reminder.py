@@ -1,0 +1,98 @@
+"""What a reminder is: a start, how long before it to remind, and whom; and the tasks that it comes down to."""
+
+from typing import NamedTuple
+
+from duecourse.domain.task import NewTask, OnDuplicate, Status, Task, dump_json
+
+QUEUE = "reminders"
+KIND = "reminder"
+MAX_TASKS = 1_000
+"""The most messages of one reminder: all are moved in one step."""
+
+
+class Recipient(NamedTuple):
+    """Who is reminded."""
+
+    name: str
+    email: str
+
+
+class Reminder(NamedTuple):
+    """A reminder as asked for: `starts_at` in epoch ms, `leads_ms` how long before it each message goes out."""
+
+    id: str
+    subject: str
+    starts_at: int
+    leads_ms: tuple[int, ...]
+    recipients: tuple[Recipient, ...]
+    message: str = ""
+
+    def tasks(self, now: int) -> list[NewTask]:
+        """One task a lead time and recipient; one whose time has passed is due at once."""
+        return [self._task(lead, index, now) for lead in self.leads_ms for index in range(len(self.recipients))]
+
+    def _task(self, lead_ms: int, index: int, now: int) -> NewTask:
+        payload = {
+            "reminder": self.id,
+            "subject": self.subject,
+            "message": self.message,
+            "recipient": self.recipients[index]._asdict(),
+            "lead_ms": lead_ms,
+        }
+        return NewTask(
+            id=f"{self.id}:{_short(lead_ms)}:{index}",
+            kind=KIND,
+            payload=dump_json(payload),
+            queue=QUEUE,
+            group=self.id,
+            state=starting(self.starts_at),
+            due_at=due(self.starts_at, lead_ms, now),
+            on_duplicate=OnDuplicate.REPLACE,
+        )
+
+
+class Made(NamedTuple):
+    """What an add did: whether it made anything, and each task's id and due time (epoch ms)."""
+
+    created: bool
+    tasks: list[tuple[str, int]]
+
+
+class MovedTask(NamedTuple):
+    """One task that was moved: its new due time (epoch ms), and how it stood before."""
+
+    id: str
+    due_at: int
+    was: Status
+
+
+class Moved(NamedTuple):
+    """What a move did: the tasks moved, the ids that were leased, and the ids sent for the old start."""
+
+    id: str
+    starts_at: int
+    tasks: list[MovedTask]
+    leased: list[str]
+    sent: list[str]
+
+
+class Standing(NamedTuple):
+    """A reminder as the ledger has it; never without tasks."""
+
+    id: str
+    starts_at: int
+    tasks: list[Task]
+
+
+def due(starts_at: int, lead_ms: int, now: int) -> int:
+    """When the message `lead_ms` before the start goes out: at once where that has passed."""
+    return max(starts_at - lead_ms, now)
+
+
+def starting(starts_at: int) -> str:
+    """The state that a reminder's task carries: JSON text; the start may change, the payload never does."""
+    return dump_json({"starts_at": starts_at})
+
+
+def _short(lead_ms: int) -> str:
+    return f"{lead_ms}ms" if lead_ms % 1000 else str(lead_ms // 1000)

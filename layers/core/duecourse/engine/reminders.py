@@ -1,0 +1,113 @@
+"""What callers do to reminders: one group of tasks, added, moved and cancelled together."""
+
+from duecourse.domain.reminder import QUEUE, Made, Moved, MovedTask, Reminder, Standing, due, starting
+from duecourse.domain.task import NewTask, Status, Task
+from duecourse.engine.tasks import REFUSALS
+from duecourse.errors import FieldError, InvalidInput, TaskLeased, TaskNotFound, TaskScheduled
+from duecourse.ports.store import Move, Reply, Store
+
+LIVE = frozenset({Status.SCHEDULED, Status.LEASED})
+MOVABLE = LIVE | {Status.DONE}
+CANCELLABLE = LIVE | {Status.DEAD}
+
+
+class Reminders:
+    """The verbs on reminders; each raises StoreUnavailable where the store does not answer."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(self, reminder: Reminder) -> Made:
+        """Schedule a reminder's tasks in one step.
+
+        The same reminder again (same start, leads, recipients and words) is kept as it stands, so that a request
+        whose answer was lost can be sent again. Another one under a live one's id is refused: TaskScheduled, or
+        TaskLeased. Once nothing of the old one is live, its id is free. Raises InvalidInput where the start has passed.
+        """
+        wanted = reminder.tasks(self._now_before(reminder.starts_at))
+        standing = self._store.group(QUEUE, reminder.id)
+        if _same(wanted, standing):
+            return Made(False, [(task.id, task.due_at) for task in standing])
+        _refuse_if_live(standing)
+        self._store.add(wanted)
+        return Made(True, [(task.id, task.due_at or 0) for task in wanted])
+
+    def get(self, id: str) -> Standing:
+        """A reminder as it stands. Raises TaskNotFound."""
+        tasks = self._group(id)
+        newest = max(tasks, key=lambda task: (task.status is Status.SCHEDULED, task.generation))
+        return Standing(id, _start(newest), tasks)
+
+    def move(self, id: str, starts_at: int) -> Moved:
+        """Give every pending task its time before the new start (epoch ms), in one step.
+
+        What was sent for another start is sent again for this one; what is being sent is left alone and named.
+        Raises TaskNotFound, TaskCancelled, TaskDead, and InvalidInput where the start has passed.
+        """
+        now = self._now_before(starts_at)
+        tasks = self._in_state(id, MOVABLE)
+        stale = [task for task in tasks if task.status in LIVE or _start(task) != starts_at]
+        moves = [_move(task, starts_at, now) for task in stale]
+        replies = self._store.move(QUEUE, moves)
+        moved = zip(stale, moves, replies, strict=True)
+        return Moved(
+            id,
+            starts_at,
+            tasks=[MovedTask(t.id, move.due_at or 0, t.status) for t, move, reply in moved if reply is Reply.OK],
+            leased=[move.id for move, reply in zip(moves, replies, strict=True) if reply is Reply.LEASED],
+            sent=[task.id for task in tasks if task.status is Status.DONE],
+        )
+
+    def cancel(self, id: str, *, force: bool = False) -> None:
+        """Cancel every pending task in one step and delete the dead ones.
+
+        Raises TaskNotFound, TaskDone or TaskCancelled where nothing is pending, and TaskLeased, naming what is being
+        sent, after all the others are cancelled; `force` cancels those too, though their messages may be out.
+        """
+        ids = [task.id for task in self._in_state(id, CANCELLABLE)]
+        replies = self._store.cancel(QUEUE, ids, force=force)
+        leased = [task_id for task_id, reply in zip(ids, replies, strict=True) if reply is Reply.LEASED]
+        if leased:
+            raise TaskLeased(f"Being sent now: {', '.join(leased)}. All others are cancelled.")
+
+    def _now_before(self, starts_at: int) -> int:
+        now = self._store.now()
+        if starts_at <= now:
+            raise InvalidInput([FieldError("starts_at", "must be ahead")])
+        return now
+
+    def _group(self, id: str) -> list[Task]:
+        tasks = self._store.group(QUEUE, id)
+        if not tasks:
+            raise TaskNotFound("No such reminder.")
+        return tasks
+
+    def _in_state(self, id: str, allowed: frozenset[Status]) -> list[Task]:
+        tasks = self._group(id)
+        fit = [task for task in tasks if task.status in allowed]
+        if not fit:
+            raise REFUSALS[Reply(tasks[0].status)](f"All of this reminder is {tasks[0].status}.")
+        return fit
+
+
+def _same(wanted: list[NewTask], standing: list[Task]) -> bool:
+    asked = {task.id: (task.payload, task.state) for task in wanted}
+    kept = {task.id: (task.payload_json, task.state_json) for task in standing if task.status in MOVABLE}
+    return asked == kept
+
+
+def _refuse_if_live(standing: list[Task]) -> None:
+    live = {task.status for task in standing} & LIVE
+    if live:
+        refusal = TaskLeased if Status.LEASED in live else TaskScheduled
+        raise refusal("Another reminder stands under this id: move or delete it.")
+
+
+def _move(task: Task, starts_at: int, now: int) -> Move:
+    again = _start(task) != starts_at
+    due_at = due(starts_at, task.payload["lead_ms"], now)
+    return Move(task.id, due_at=due_at, state=starting(starts_at), revive=again)
+
+
+def _start(task: Task) -> int:
+    return int(task.state["starts_at"])

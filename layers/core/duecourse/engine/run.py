@@ -1,0 +1,114 @@
+"""Running one task: handle, keep the result, say how the lease ends."""
+
+import random
+from collections.abc import Callable
+from typing import TypeAlias
+
+from duecourse.domain import backoff
+from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
+from duecourse.domain.task import DETAIL_LENGTH, MAX_RESULT_BYTES, MAX_STATE_BYTES, Json, RetryPolicy, Task, dump_json
+from duecourse.domain.times import parse_duration, parse_instant
+from duecourse.errors import ResultsUnavailable
+from duecourse.ports.results import Results
+
+Kind: TypeAlias = Callable[[Task], Outcome | None]
+"""What a task's work is; None is Done."""
+
+RESULTS_AWAY = RetryPolicy(backoff_ms=1_000, max_backoff_ms=30_000)
+"""How long a task waits that could not keep its result: by its run, for that is what counts up."""
+
+
+class Runner:
+    """Runs tasks of the kinds that `kind_of` knows, and answers how each lease ends.
+
+    `results` None keeps results in the ledger.
+    """
+
+    def __init__(
+        self, kind_of: Callable[[str], Kind | None], results: Results | None, now: Callable[[], int], rng: random.Random
+    ) -> None:
+        self._kind_of = kind_of
+        self._results = results
+        self._now = now
+        self._rng = rng
+
+    def run(self, task: Task) -> Settlement:
+        """The end of the task's lease, whatever its handler did."""
+        kind = self._kind_of(task.kind)
+        if kind is None:
+            return self._drop(task, Drop(f"no kind {task.kind!r} is known here"))
+        try:
+            return self._settlement(task, kind(task))
+        except Exception as error:  # noqa: BLE001 a handler may raise anything: an unexpected exception is a Retry
+            return self._retry(task, Retry(error=f"{type(error).__name__}: {error}"))
+
+    def _settlement(self, task: Task, outcome: Outcome | None) -> Settlement:
+        match outcome:
+            case Done():
+                return self._done(task, outcome)
+            case None:
+                return self._done(task, Done())
+            case Again():
+                return self._again(task, outcome)
+            case Retry():
+                return self._retry(task, outcome)
+            case Drop():
+                return self._drop(task, outcome)
+        raise TypeError(f"a handler returns Done, Again, Retry or Drop, not {type(outcome).__name__}")
+
+    def _done(self, task: Task, done: Done) -> Settlement:
+        result = "" if done.result is None else dump_json(done.result)
+        if len(result.encode()) > MAX_RESULT_BYTES:
+            return self._drop(task, Drop(f"the result is over {MAX_RESULT_BYTES // 1024} KiB"))
+        if result and self._results is not None:
+            return self._keep(self._results, task, result)
+        return _end(task, Ending.DONE)._replace(result=result)
+
+    def _keep(self, results: Results, task: Task, result: str) -> Settlement:
+        """The result goes to its database before the lease ends: a crash between the two runs again and overwrites.
+
+        Where a higher fence has written there the lease is lost, and the settle is refused.
+        """
+        try:
+            results.put(task, result, self._now())
+        except ResultsUnavailable:
+            return _end(task, Ending.RELEASE)._replace(delay_ms=backoff.delay_ms(RESULTS_AWAY, task.run, self._rng))
+        return _end(task, Ending.DONE)
+
+    def _again(self, task: Task, again: Again) -> Settlement:
+        due_at = parse_instant(again.at) if again.at is not None else None
+        delay_ms = parse_duration(again.after) if again.after is not None else 0
+        return _end(task, Ending.AGAIN)._replace(due_at=due_at, delay_ms=delay_ms, state=_state(again.state))
+
+    def _retry(self, task: Task, retry: Retry) -> Settlement:
+        if retry.after is None:
+            delay_ms = backoff.delay_ms(task.retry, task.attempt, self._rng)
+        else:
+            delay_ms = parse_duration(retry.after)
+        return _end(task, Ending.RETRY)._replace(delay_ms=delay_ms, state=_state(retry.state), detail=cut(retry.error))
+
+    def _drop(self, task: Task, drop: Drop) -> Settlement:
+        return _end(task, Ending.DROP)._replace(detail=cut(drop.reason))
+
+
+def release(task: Task, delay_ms: int = 0) -> Settlement:
+    """Gives back a task that was not started."""
+    return _end(task, Ending.RELEASE)._replace(delay_ms=delay_ms)
+
+
+def cut(text: str) -> str:
+    """The text in at most DETAIL_LENGTH bytes of UTF-8, cut between characters."""
+    return text.encode()[:DETAIL_LENGTH].decode(errors="ignore")
+
+
+def _end(task: Task, ending: Ending) -> Settlement:
+    return Settlement(task.id, task.tenant, task.token, ending)
+
+
+def _state(value: Json) -> str | None:
+    if value is None:
+        return None
+    state = dump_json(value)
+    if len(state.encode()) > MAX_STATE_BYTES:
+        raise ValueError(f"the state is over {MAX_STATE_BYTES // 1024} KiB")
+    return state

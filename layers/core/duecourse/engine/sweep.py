@@ -1,0 +1,67 @@
+"""The tick: upkeep of every shard, and a drain of what the rings missed."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from duecourse.domain.task import Shard
+from duecourse.engine.drain import Drainer
+from duecourse.ports.store import Stats, Store
+
+
+class Ticked(NamedTuple):
+    """What a tick found and did; `oldest_overdue_ms` is how late the longest waiting task was when the tick came."""
+
+    shards: int
+    oldest_overdue_ms: int
+    dead_total: int
+    reclaimed: int
+    pruned: int
+    claimed: int
+    done: int
+    again: int
+    retried: int
+    dead: int
+    backlog: int
+
+
+class Sweeper:
+    """The second door to the ledger: needs no ring."""
+
+    def __init__(self, store: Store, drainer: Drainer, retention_ms: int) -> None:
+        self._store = store
+        self._drainer = drainer
+        self._retention_ms = retention_ms
+
+    def tick(self, remaining_ms: Callable[[], int]) -> Ticked:
+        """Sweep every shard, then drain them all."""
+        shards = self._store.shards()
+        stats = [self._store.stats(shard) for shard in shards]
+        reclaimed, died, pruned = (sum(column) for column in zip((0, 0, 0), *map(self._sweep, shards), strict=True))
+        drained = self._drainer.drain(shards, remaining_ms)
+        return Ticked(
+            shards=len(shards),
+            oldest_overdue_ms=max(map(_overdue_ms, stats), default=0),
+            dead_total=sum(s.dead for s in stats),
+            reclaimed=reclaimed,
+            pruned=pruned,
+            claimed=drained.claimed,
+            done=drained.done,
+            again=drained.again,
+            retried=drained.retried,
+            dead=drained.dead + died,
+            backlog=drained.backlog,
+        )
+
+    def _sweep(self, shard: Shard) -> tuple[int, int, int]:
+        reclaimed = died = pruned = 0
+        more = True
+        while more:
+            swept = self._store.sweep(shard, retention_ms=self._retention_ms)
+            reclaimed, died, pruned = reclaimed + swept.reclaimed, died + swept.died, pruned + swept.pruned
+            more = swept.more
+        return reclaimed, died, pruned
+
+
+def _overdue_ms(stats: Stats) -> int:
+    waits = stats.oldest_due_at and not stats.paused
+    return max(0, stats.now - stats.oldest_due_at) if waits else 0

@@ -1,0 +1,110 @@
+"""What callers do to tasks: add, look at, move, cancel, replay."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task, dump_json
+from duecourse.errors import (
+    DuecourseError,
+    FieldError,
+    InvalidInput,
+    TaskCancelled,
+    TaskDead,
+    TaskDone,
+    TaskLeased,
+    TaskNotFound,
+    TaskScheduled,
+)
+from duecourse.ports.results import Results
+from duecourse.ports.store import Added, Move, Reply, Store
+
+REFUSALS: dict[Reply, type[DuecourseError]] = {
+    Reply.ABSENT: TaskNotFound,
+    Reply.SCHEDULED: TaskScheduled,
+    Reply.LEASED: TaskLeased,
+    Reply.DONE: TaskDone,
+    Reply.CANCELLED: TaskCancelled,
+    Reply.DEAD: TaskDead,
+}
+
+DEADLINES_MS = {"poll": 86_400_000}
+"""How long after its due time a task of a kind is given up, where it does not say itself."""
+
+
+def require(reply: Reply) -> None:
+    """Raise the error of a refusal; return for the rest."""
+    if reply in REFUSALS:
+        raise REFUSALS[reply]
+
+
+class Taken(NamedTuple):
+    """What an add did: the task as it stands now, and whether this add made it."""
+
+    task: Task
+    created: bool
+
+
+class Tasks:
+    """The verbs on tasks; `kinds` are those that something here can run, `results` where results are, if anywhere."""
+
+    def __init__(self, store: Store, results: Results | None, kinds: Collection[str]) -> None:
+        self._store = store
+        self._results = results
+        self._kinds = kinds
+
+    def add(self, task: NewTask) -> Taken:
+        """Schedule one task. Raises InvalidInput, a Conflict or StoreUnavailable."""
+        [added] = self._store.add([self._prepare(task)], echo=True)
+        require(added.reply)
+        standing = added.task or self.get(task.queue, task.id, task.tenant)
+        return Taken(standing, added.reply is Reply.CREATED)
+
+    def add_all(self, tasks: Sequence[NewTask]) -> list[Added]:
+        """Schedule many (at most MAX_ADD a shard); a refusal stands in its own reply.
+
+        Raises InvalidInput, with nothing added, where one of them is wrong; StoreUnavailable.
+        """
+        return self._store.add([self._prepare(task) for task in tasks])
+
+    def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
+        """One task with its result, wherever that is kept. Raises TaskNotFound, also ResultsUnavailable."""
+        task = self._store.get(queue, id, tenant)
+        if task is None:
+            raise TaskNotFound
+        if self._results is None or task.status is not Status.DONE:
+            return task
+        result = self._results.get(queue, id, tenant)
+        return task._replace(result_json=dump_json(result.value)) if result else task
+
+    def move(self, queue: str, move: Move, tenant: str = DEFAULT_TENANT) -> Task:
+        """Give a scheduled task a new due time, with force also a leased one. Raises TaskNotFound or a Conflict."""
+        [reply] = self._store.move(queue, [move], tenant)
+        require(reply)
+        return self.get(queue, move.id, tenant)
+
+    def cancel(self, queue: str, id: str, *, force: bool = False, tenant: str = DEFAULT_TENANT) -> None:
+        """Cancel a scheduled task (with force a leased one), delete a dead one. Raises TaskNotFound or a Conflict."""
+        [reply] = self._store.cancel(queue, [id], force=force, tenant=tenant)
+        require(reply)
+
+    def replay(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
+        """Schedule a dead task for now with a fresh set of attempts. Raises TaskNotFound or a Conflict."""
+        [reply] = self._store.replay(queue, [id], tenant)
+        require(reply)
+        return self.get(queue, id, tenant)
+
+    def _prepare(self, task: NewTask) -> NewTask:
+        if task.kind not in self._kinds:
+            known = ", ".join(sorted(self._kinds))
+            raise InvalidInput([FieldError("kind", f"nothing here runs {task.kind}; known kinds: {known}")])
+        if task.deadline_at is None and task.deadline_ms is None:
+            return task._replace(deadline_ms=DEADLINES_MS.get(task.kind))
+        if self._ends_before_due(task):
+            raise InvalidInput([FieldError("deadline", "must be after the task is due")])
+        return task
+
+    def _ends_before_due(self, task: NewTask) -> bool:
+        if task.deadline_at is None:
+            return (task.deadline_ms or 0) <= 0
+        due_at = self._store.now() + task.delay_ms if task.due_at is None else task.due_at
+        return task.deadline_at <= due_at

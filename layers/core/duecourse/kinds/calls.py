@@ -1,0 +1,110 @@
+"""What the kinds that call the web share: the request out of a payload, and the answer in words."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from duecourse.domain.outcomes import Span
+from duecourse.domain.task import Json, dump_json
+from duecourse.domain.times import parse_duration, to_ms
+from duecourse.errors import FieldError, InvalidInput
+from duecourse.ports.http import HttpAnswer, HttpRequest
+
+MAX_RETRY_AFTER_MS = 86_400_000
+EXCERPT_LENGTH = 200
+FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})
+"""Headers that belong to the connection: a user's value would only break it."""
+
+
+def to_request(
+    payload: Json, method: str, timeout_ms: int, *, max_bytes: int, fixed: Mapping[str, str], text_as_is: bool = False
+) -> HttpRequest:
+    """The request that `payload` describes, `method` and `timeout_ms` where it names none.
+
+    `fixed` headers win over the payload's. With `text_as_is` a body that is text goes out as it stands, else as JSON.
+    Raises InvalidInput, naming the field.
+    """
+    if not isinstance(payload, dict):
+        raise InvalidInput([FieldError("payload", "must be an object")])
+    timeout = duration_ms(payload, "timeout") if payload.get("timeout") is not None else timeout_ms
+    content_type, body = _body(payload.get("body"), text_as_is)
+    headers = {**content_type, **_headers(payload.get("headers") or {}), **fixed}
+    return HttpRequest(text(payload, "method", method), text(payload, "url"), headers, body, timeout, max_bytes)
+
+
+def text(payload: dict[str, Json], field: str, default: str | None = None) -> str:
+    """A field that must be text. Raises InvalidInput."""
+    value = payload.get(field)
+    if value is None:
+        value = default
+    if not isinstance(value, str):
+        raise InvalidInput([FieldError(f"payload.{field}", "must be text")])
+    return value
+
+
+def duration_ms(payload: dict[str, Json], field: str) -> int:
+    """A field that must be a duration, in milliseconds. Raises InvalidInput."""
+    try:
+        return parse_duration(payload.get(field))  # type: ignore[arg-type]
+    except ValueError as error:
+        raise InvalidInput([FieldError(f"payload.{field}", str(error))]) from None
+
+
+def _headers(given: Json) -> dict[str, str]:
+    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+        raise InvalidInput([FieldError("payload.headers", "must be an object of texts")])
+    return {name.lower(): value for name, value in given.items() if name.lower() not in FRAMING}
+
+
+def _body(body: Json, text_as_is: bool) -> tuple[dict[str, str], bytes | None]:
+    if body is None:
+        return {}, None
+    if text_as_is and isinstance(body, str):
+        return {"content-type": "text/plain; charset=utf-8"}, body.encode()
+    return {"content-type": "application/json"}, dump_json(body).encode()
+
+
+def retry_after(answer: HttpAnswer, called_at: int) -> int | None:
+    """How many milliseconds the answer's `Retry-After` asks for, at most a day; None without one that makes sense.
+
+    A date is counted from the answer's own `Date`, so that the two clocks need not agree, else from `called_at`
+    (RFC 9110, 10.2.3).
+    """
+    value = answer.headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdigit():
+        return min(int(value[:9]) * 1000, MAX_RETRY_AFTER_MS)
+    until = _date(value)
+    if until is None:
+        return None
+    since = _date(answer.headers.get("date", "")) or called_at
+    return min(max(until - since, 0), MAX_RETRY_AFTER_MS)
+
+
+def _date(value: str) -> int | None:
+    try:
+        moment = parsedate_to_datetime(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return to_ms(moment if moment.tzinfo else _as_utc(moment))
+
+
+def _as_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC)
+
+
+def seconds(ms: int | None) -> Span | None:
+    """Milliseconds as an outcome's span; nothing and none at all both mean the task's own backoff."""
+    return ms / 1000 if ms else None
+
+
+def describe(request: HttpRequest, answer: HttpAnswer) -> str:
+    """The call and its answer in one line, without what an address may hold of secrets."""
+    beginning = excerpt(answer.body)
+    return f"{request.label} answered {answer.status}" + (f": {beginning}" if beginning else "")
+
+
+def excerpt(body: bytes) -> str:
+    """The beginning of an answer as one readable line."""
+    words = body[: 4 * EXCERPT_LENGTH].decode(errors="replace").split()
+    line = "".join(c for c in " ".join(words) if c.isprintable())
+    return line if len(line) <= EXCERPT_LENGTH else line[: EXCERPT_LENGTH - 1] + "…"

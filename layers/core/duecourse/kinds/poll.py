@@ -1,0 +1,152 @@
+"""The kind `poll`: asks an address again and again until its answer says that it is done."""
+
+import json
+from functools import lru_cache
+from typing import NamedTuple, NoReturn
+
+import jmespath
+from jmespath.exceptions import ArityError, JMESPathError, JMESPathTypeError, UnknownFunctionError
+from jmespath.parser import ParsedResult
+
+from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
+from duecourse.domain.task import MAX_RESULT_BYTES, Json, Task, dump_json
+from duecourse.errors import CallFailed, FieldError, InvalidInput
+from duecourse.kinds.calls import describe, duration_ms, retry_after, seconds, text, to_request
+from duecourse.ports.http import HttpAnswer, HttpCaller, HttpRequest
+
+MAX_ANSWER_BYTES = 1024 * 1024
+NOT_YET = frozenset({202, 204})
+"""Answers that need no body to say: not yet."""
+HOPELESS = frozenset({400, 401, 403, 405, 406, 410, 411, 413, 414, 415, 422, 451})
+"""Refusals that the same request will meet again."""
+
+
+class Plan(NamedTuple):
+    """What one poll asks, and how its answer is judged: `until`, `failed_when` and `result` are JMESPath."""
+
+    request: HttpRequest
+    interval_ms: int
+    until: str
+    failed_when: str | None
+    result: str | None
+
+
+class Poll:
+    """Polls payload {url, method?="GET", headers?, body?, interval, timeout?, until, failed_when?, result?}.
+
+    A 2xx answer with JSON: `failed_when` true is Drop, `until` true is Done with `result` (the whole answer where there
+    is none, at most 64 KiB), anything else Again after the interval, or after a longer Retry-After. 202 and 204 need no
+    body to be Again. True is what JMESPath calls true: not false, null or empty.
+
+    400, 401, 403, 405, 410, 422 and their like are Drop, as is a payload that can never be sent or judged. All else is
+    Retry, after the answer's Retry-After where it names one: no answer, 5xx, 408, 429, redirects (they are not
+    followed), 404 and 425 (what is asked for may not be there yet), an answer that is not JSON or over 1 MiB, and one
+    that an expression cannot be applied to.
+    """
+
+    def __init__(self, http: HttpCaller, timeout_ms: int) -> None:
+        self._http = http
+        self._timeout_ms = timeout_ms
+
+    def __call__(self, task: Task) -> Outcome:
+        """Ask once."""
+        try:
+            plan = _plan(task.payload, self._timeout_ms)
+            answer = self._http.call(plan.request)
+            return _judge(plan, answer, task.claimed_at)
+        except InvalidInput as error:
+            return Drop(str(error))
+        except CallFailed as error:
+            return Retry(error=str(error))
+
+
+def _plan(payload: Json, timeout_ms: int) -> Plan:
+    request = to_request(payload, "GET", timeout_ms, max_bytes=MAX_ANSWER_BYTES, fixed={}, text_as_is=True)
+    plan = Plan(
+        request,
+        duration_ms(payload, "interval"),
+        text(payload, "until"),
+        payload.get("failed_when") and text(payload, "failed_when"),
+        payload.get("result") and text(payload, "result"),
+    )
+    for field in ("until", "failed_when", "result"):
+        _check(field, getattr(plan, field))
+    return plan
+
+
+def _check(field: str, expression: str | None) -> None:
+    try:
+        if expression is not None:
+            compiled(expression)
+    except JMESPathError:
+        raise InvalidInput([FieldError(f"payload.{field}", "is not a JMESPath expression")]) from None
+
+
+@lru_cache(maxsize=256)
+def compiled(expression: str) -> ParsedResult:
+    """A JMESPath expression, compiled once. Raises JMESPathError."""
+    return jmespath.compile(expression)
+
+
+def _judge(plan: Plan, answer: HttpAnswer, called_at: int) -> Outcome:
+    wait = retry_after(answer, called_at)
+    if not 200 <= answer.status < 300:
+        return _refused(plan, answer, wait)
+    try:
+        found = _decoded(answer)
+    except ValueError as error:
+        if answer.status in NOT_YET:
+            return _again(plan, wait)
+        return Retry(after=seconds(wait), error=f"{describe(plan.request, answer)} ({error})")
+    try:
+        return _decide(plan, answer, found, wait)
+    except (ArityError, UnknownFunctionError) as error:
+        return Drop(f"an expression is wrong: {error}")
+    except JMESPathTypeError as error:
+        return Retry(after=seconds(wait), error=f"{describe(plan.request, answer)} ({error})")
+
+
+def _refused(plan: Plan, answer: HttpAnswer, wait: int | None) -> Outcome:
+    if answer.status in HOPELESS:
+        return Drop(describe(plan.request, answer))
+    return Retry(after=seconds(wait), error=describe(plan.request, answer))
+
+
+def _decoded(answer: HttpAnswer) -> Json:
+    if not answer.whole:
+        raise ValueError("the answer is over 1 MiB")
+    try:
+        return json.loads(answer.body, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise ValueError("the answer is not JSON") from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _decide(plan: Plan, answer: HttpAnswer, found: Json, wait: int | None) -> Outcome:
+    if plan.failed_when and is_true(compiled(plan.failed_when).search(found)):
+        return Drop(f"failed_when holds: {describe(plan.request, answer)}")
+    if is_true(compiled(plan.until).search(found)):
+        return _done(compiled(plan.result).search(found) if plan.result else found)
+    return _again(plan, wait)
+
+
+def is_true(value: Json) -> bool:
+    """What JMESPath calls true: anything but false, null, and an empty text, list or object. 0 is true."""
+    return value is not None and value is not False and value not in ("", [], {})
+
+
+def _again(plan: Plan, wait: int | None) -> Again:
+    return Again(after=max(plan.interval_ms, wait or 0) / 1000)
+
+
+def _done(result: Json) -> Outcome:
+    try:
+        size = len(dump_json(result).encode())
+    except (TypeError, ValueError):
+        return Drop("the result cannot be kept as JSON")
+    if size > MAX_RESULT_BYTES:
+        return Drop(f"the result has {size} bytes, and at most {MAX_RESULT_BYTES} are kept: narrow it by `result`")
+    return Done(result)

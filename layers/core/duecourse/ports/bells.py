@@ -1,0 +1,80 @@
+"""The bells' contract: how a bridge hears them, looks at them and touches them.
+
+A bell is named by its key. Instants are the server's, in epoch milliseconds. Every verb raises StoreUnavailable where
+the server does not answer, and NotPrimary where it is a replica.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+
+class What(StrEnum):
+    """What can be heard of a bell: it went, the server dropped it for room, or it was re-hung or taken down."""
+
+    EXPIRED = "expired"
+    EVICTED = "evicted"
+    HEAD = "head"
+
+
+class Sound(NamedTuple):
+    """One thing heard of one bell; of a head, `at` is when the bell will go, 0 where it was taken down."""
+
+    what: What
+    bell: str
+    at: int = 0
+
+
+class View(NamedTuple):
+    """Bells as they hung: the server's time just before (with its fraction), and when each will go, None for gone."""
+
+    now: float
+    hung: list[int | None]
+
+
+class Subscription(Protocol):
+    """One confirmed subscription to every bell of the ledger; for one thread."""
+
+    def hear(self, timeout: float) -> Sound | None:
+        """The next sound, or None after `timeout` seconds without one."""
+
+    def covers(self, bells: Sequence[str]) -> bool:
+        """Whether the heads of all these bells can be heard."""
+
+    def close(self) -> None:
+        """End the subscription."""
+
+
+class Bells(Protocol):
+    """The bells of one ledger on one server; for many threads."""
+
+    @property
+    def canary(self) -> str:
+        """The name of this bridge's own bell, whose sounds prove that the subscription lives."""
+
+    def channel(self, what: What) -> str:
+        """Where EXPIRED and EVICTED are heard, as rings name it."""
+
+    def check_primary(self) -> None:
+        """Return if the server is a primary, or does not say what it is."""
+
+    def enable_events(self) -> str:
+        """Turn on those notifications that are missing, and answer their flags. Raises EventsRefused."""
+
+    def subscribe(self) -> Subscription:
+        """A subscription that the server has confirmed."""
+
+    def known(self) -> list[str]:
+        """The bell of every shard that was ever added to, hung or not."""
+
+    def look(self, bells: Sequence[str]) -> View:
+        """When these bells will go. One whose time is over is gone after this, and heard as EXPIRED."""
+
+    def try_canary(self) -> bool:
+        """Hang the canary, touch it when it has gone, then say its HEAD.
+
+        False where the server does not take the write: then there is nothing to be heard but the HEAD.
+        """
+
+    def close(self) -> None:
+        """Leave the server."""

@@ -1,0 +1,44 @@
+"""How an address on the web is called."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+
+class HttpRequest(NamedTuple):
+    """One call; `timeout_ms` bounds it all, the reading of at most `max_bytes` of the answer's body included."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None
+    timeout_ms: int
+    max_bytes: int
+
+    @property
+    def label(self) -> str:
+        """The call in a few words for logs and errors: without user, password, query and fragment."""
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:
+            return f"{self.method} (malformed URL)"
+        return f"{self.method} {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200]
+
+
+class HttpAnswer(NamedTuple):
+    """What came back; names of headers are in lower case. `whole` is False where the body was longer than asked for."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    whole: bool = True
+
+
+class HttpCaller(Protocol):
+    """A way out to the web."""
+
+    def call(self, request: HttpRequest) -> HttpAnswer:
+        """Send one request, once, and follow no redirect.
+
+        Raises CallFailed where no answer came in time, InvalidInput where the request can never be sent.
+        """

@@ -1,0 +1,97 @@
+"""What the payloads of the built-in kinds must look like when they are enqueued; running them needs none of this."""
+
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
+
+from duecourse.wire.fields import Duration, between
+
+MAX_URL = 2_048
+MAX_EXPRESSION = 1_000
+MIN_INTERVAL_MS = 100
+MAX_INTERVAL_MS = 30 * 86_400_000
+MAX_TIMEOUT_MS = 60_000
+MAX_HEADERS = 50
+MAX_HEADER = 4_096
+
+Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_UNFIT_FOR_URL = re.compile(r"[\x00-\x20\x7f\\]")
+
+
+def _url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        fit = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fit = False
+    if not fit or _UNFIT_FOR_URL.search(value):
+        raise ValueError("must be an http or https URL")
+    return value
+
+
+def _headers(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name[:50]!r} is not a header name")
+        # HTTP carries Latin-1; a line break would begin a header of somebody else's making.
+        if _CONTROL.search(text) or len(text) > MAX_HEADER or not text.isascii():
+            raise ValueError(f"{name} must be printable ASCII of at most {MAX_HEADER} characters")
+    return value
+
+
+def _expression(value: str) -> str:
+    import jmespath
+    from jmespath.exceptions import JMESPathError
+
+    try:
+        jmespath.compile(value)
+    except (JMESPathError, ValueError, RecursionError):
+        raise ValueError("must be a JMESPath expression") from None
+    return value
+
+
+Url = Annotated[StrictStr, Field(max_length=MAX_URL), AfterValidator(_url)]
+Headers = Annotated[dict[StrictStr, StrictStr], Field(max_length=MAX_HEADERS), AfterValidator(_headers)]
+Expression = Annotated[StrictStr, Field(min_length=1, max_length=MAX_EXPRESSION), AfterValidator(_expression)]
+
+
+class _Payload(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class PollPayload(_Payload):
+    """Ask `url` each `interval` until the JMESPath expression `until` is true of its JSON answer."""
+
+    url: Url
+    method: Method = "GET"
+    headers: Headers = {}
+    body: Any = None
+    interval: Annotated[Duration, between(MIN_INTERVAL_MS, MAX_INTERVAL_MS)]
+    timeout: Annotated[Duration, between(1, MAX_TIMEOUT_MS)] | None = None
+    until: Expression
+    failed_when: Expression | None = None
+    result: Expression | None = None
+
+
+class WebhookPayload(_Payload):
+    """Send `body` to `url` until a 2xx takes it."""
+
+    url: Url
+    method: Method = "POST"
+    headers: Headers = {}
+    body: Any = None
+
+
+PAYLOADS: dict[str, type[BaseModel]] = {"poll": PollPayload, "webhook": WebhookPayload}
+
+
+def check_payload(kind: str, payload: dict[str, Any]) -> None:
+    """Refuse a payload that a built-in `kind` could not run; a user's own kind takes any. Raises ValidationError."""
+    model = PAYLOADS.get(kind)
+    if model:
+        model.model_validate(payload)

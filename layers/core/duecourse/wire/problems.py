@@ -1,0 +1,93 @@
+"""Refusals as problem documents (RFC 9457): one table from the error tree to HTTP."""
+
+import re
+from binascii import Error as Base64Error
+from typing import Any, NamedTuple
+
+from duecourse import errors
+from duecourse.errors import Conflict, DuecourseError, InvalidInput
+
+CONTENT_TYPE = "application/problem+json"
+URN = "urn:duecourse:problem:"
+
+
+class MalformedBody(DuecourseError):
+    """The body is not JSON."""
+
+
+class BodyTooLarge(DuecourseError):
+    """The body is over 256 KiB."""
+
+
+class UnsupportedBody(DuecourseError):
+    """The body must be JSON: send it as application/json."""
+
+
+class NoSuchRoute(DuecourseError):
+    """Nothing answers to this method and path."""
+
+
+class Internal(DuecourseError):
+    """Something went wrong here; the log says what."""
+
+
+class Problem(NamedTuple):
+    """A refusal: the HTTP status, the document, and headers beside the content type."""
+
+    status: int
+    document: dict[str, Any]
+    headers: dict[str, str | list[str]]
+
+
+STATUS: dict[type[BaseException], int] = {
+    MalformedBody: 400,
+    Base64Error: 400,
+    UnicodeDecodeError: 400,
+    errors.TaskNotFound: 404,
+    NoSuchRoute: 404,
+    Conflict: 409,
+    BodyTooLarge: 413,
+    UnsupportedBody: 415,
+    InvalidInput: 422,
+    errors.InvalidSettings: 500,
+    errors.StoreUnavailable: 503,
+    errors.ResultsUnavailable: 503,
+}
+RETRY_AFTER: dict[int, dict[str, str | list[str]]] = {503: {"Retry-After": "1"}}
+
+
+def is_json(content_type: str) -> bool:
+    """Whether a body of this content type is taken; none at all counts as JSON."""
+    return content_type.partition(";")[0].strip().lower() in {"", "application/json"}
+
+
+def describe(error: Exception) -> Problem:
+    """The problem document of an error; one that the table does not know is a 500 that tells nothing of itself."""
+    status = next((STATUS[cls] for cls in type(error).__mro__ if cls in STATUS), 500)
+    shown = _shown(error, status)
+    document = {
+        "type": URN + _kebab(type(shown).__name__),
+        "title": (type(shown).__doc__ or "").strip(),
+        "status": status,
+        "detail": str(shown),
+        **_members(shown),
+    }
+    return Problem(status, document, RETRY_AFTER.get(status, {}))
+
+
+def _shown(error: Exception, status: int) -> DuecourseError:
+    if status == 500:
+        return Internal()
+    return error if isinstance(error, DuecourseError) else MalformedBody("The body is not UTF-8 text.")
+
+
+def _members(error: DuecourseError) -> dict[str, Any]:
+    if isinstance(error, Conflict):
+        return {"reason": error.reason}
+    if isinstance(error, InvalidInput):
+        return {"errors": [problem._asdict() for problem in error.problems]}
+    return {}
+
+
+def _kebab(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()

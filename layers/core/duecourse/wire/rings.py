@@ -1,0 +1,83 @@
+"""The bridge's event: which bells rang; and what the function answers to it."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from typing_extensions import TypedDict
+
+from duecourse.domain.task import Shard
+from duecourse.errors import InvalidInput
+from duecourse.wire.fields import field_errors
+
+
+class Ring(BaseModel):
+    """One key that expired: on which channel it was heard, and when (epoch ms)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    channel: str
+    heard_at: int
+
+
+class Rings(BaseModel):
+    """Design: bridge to `on_expired`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    source: Literal["duecourse.bridge"]
+    version: Literal["1"]
+    rings: list[Ring]
+
+    def heard(self, namespace: str) -> "Heard":
+        """The shards of `namespace` whose bells rang, each once, in the order of their first ring; and the rest."""
+        found = {ring.key: _shard(ring.key, namespace) for ring in self.rings}
+        shards = [shard for shard in found.values() if shard]
+        return Heard(shards, [key for key, shard in found.items() if not shard])
+
+
+class Heard(NamedTuple):
+    """What rang: shards, and the keys that are no bells of ours."""
+
+    shards: list[Shard]
+    strangers: list[str]
+
+
+class RingsAnswer(TypedDict):
+    """What one drain did; `backlog` is what is still due, `bell_at` the earliest bell (epoch ms, 0 for none)."""
+
+    claimed: int
+    done: int
+    again: int
+    retried: int
+    dead: int
+    backlog: int
+    bell_at: int
+
+
+def parse_rings(event: Any) -> Rings:
+    """The bridge's event, checked. Raises InvalidInput, naming every wrong field."""
+    try:
+        return Rings.model_validate(event)
+    except ValidationError as error:
+        raise InvalidInput(field_errors(error.errors())) from None
+
+
+def _shard(key: str, namespace: str) -> Shard | None:
+    match = re.fullmatch(re.escape(namespace) + r":\{([A-Za-z0-9._:@-]{1,64})/(\d{1,6})\}:bell", key)
+    return Shard(match[1], int(match[2])) if match else None
+
+
+def show_drained(counts: Mapping[str, int]) -> RingsAnswer:
+    """A drain's counts as the bridge is told them."""
+    return {
+        "claimed": counts["claimed"],
+        "done": counts["done"],
+        "again": counts["again"],
+        "retried": counts["retried"],
+        "dead": counts["dead"],
+        "backlog": counts["backlog"],
+        "bell_at": counts["bell_at"],
+    }

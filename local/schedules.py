@@ -1,0 +1,53 @@
+"""Invokes functions at their scheduled times, asynchronously, as EventBridge does."""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterable
+
+from local.cadence import Cadence, Every
+from local.events import scheduled_event
+from local.functions import Functions
+from local.invocation import Invocation
+from local.template import Function, Schedule
+
+
+class Schedules:
+    """The schedules of all functions; `tick` seconds stands in for every schedule's own cadence, 0 is none at all."""
+
+    def __init__(self, described: Iterable[Function], functions: Functions, tick: float | None) -> None:
+        self._all = [(function.name, schedule) for function in described for schedule in function.schedules]
+        self._functions = functions
+        self._tick = tick
+
+    def __len__(self) -> int:
+        return 0 if self._tick == 0 else len(self._all)
+
+    async def keep(self) -> None:
+        """Send every event at its time, until cancelled."""
+        if self._tick == 0:
+            return
+        await asyncio.gather(*(self._keep(name, schedule) for name, schedule in self._all))
+
+    async def _keep(self, function: str, schedule: Schedule) -> None:
+        cadence: Cadence = Every(self._tick) if self._tick else schedule.cadence
+        at = time.time()
+        while True:
+            at = cadence.next_after(max(at, time.time()))
+            await asyncio.sleep(at - time.time())
+            self._functions.send(function, Invocation(event_of(schedule, at)))
+
+    async def now(self) -> dict[str, object]:
+        """Every schedule's event at once, synchronously: what each function answered, by its name."""
+        answers: dict[str, object] = {}
+        for function, schedule in self._all:
+            answer = await self._functions.invoke(function, Invocation(event_of(schedule, time.time())))
+            answers[function] = json.loads(answer.payload)
+        return answers
+
+
+def event_of(schedule: Schedule, at: float) -> bytes:
+    """The event of a schedule at `at` (epoch seconds), as JSON text."""
+    if schedule.input is not None:
+        return schedule.input.encode()
+    return json.dumps(scheduled_event(schedule.name, at, scheduler=schedule.scheduler)).encode()

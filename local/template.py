@@ -1,0 +1,244 @@
+"""`template.yaml` read into typed values: it is the only description of the functions."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cfn_flip  # type: ignore[import-untyped]
+import yaml
+
+from local.account import ACCOUNT, REGION, STACK
+from local.cadence import Cadence, parse_cadence
+from local.identity import Addresses, attribute, named_by, ref
+from local.intrinsics import ABSENT, Resolver, Value
+from local.problems import TemplateError
+
+FUNCTION = "AWS::Serverless::Function"
+LAYER = "AWS::Serverless::LayerVersion"
+DEFAULT_CONCURRENCY = 10
+"""How many processes a function without ReservedConcurrentExecutions may have on a laptop."""
+IMPLICIT = {"ServerlessHttpApi": {"Type": "AWS::Serverless::HttpApi"}}
+"""What SAM adds for HttpApi events that name no API."""
+PSEUDO = {
+    "AWS::AccountId": ACCOUNT,
+    "AWS::Region": REGION,
+    "AWS::Partition": "aws",
+    "AWS::StackName": STACK,
+    "AWS::StackId": f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/{STACK}/local",
+    "AWS::URLSuffix": "amazonaws.com",
+    "AWS::NotificationARNs": [],
+    "AWS::NoValue": ABSENT,
+}
+
+
+@dataclass(frozen=True)
+class Route:
+    """What an HTTP API sends to a function: `GET /tasks/{id}`; method ANY and path `$default` are the catch-alls."""
+
+    method: str
+    path: str
+
+    @property
+    def key(self) -> str:
+        """The route key, as events carry it."""
+        return self.path if self.path == "$default" else f"{self.method} {self.path}"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When a function is invoked by itself; `input` is the event in place of the default one."""
+
+    name: str
+    cadence: Cadence
+    scheduler: bool
+    input: str | None
+
+
+@dataclass(frozen=True)
+class AsyncPolicy:
+    """What becomes of an asynchronous invocation that fails; destinations are ARNs."""
+
+    retries: int = 2
+    max_age_s: float = 21_600
+    on_success: str | None = None
+    on_failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function as the template describes it; memory in MB, timeout in seconds."""
+
+    logical_id: str
+    name: str
+    code: Path
+    handler: str
+    runtime: str
+    memory_mb: int
+    timeout: float
+    concurrency: int
+    environment: Mapping[str, str]
+    layers: tuple[Path, ...]
+    routes: tuple[Route, ...]
+    schedules: tuple[Schedule, ...]
+    async_policy: AsyncPolicy
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Something else that the template declares, its properties resolved."""
+
+    logical_id: str
+    kind: str
+    name: str
+    properties: Mapping[str, Value]
+
+
+class Template:
+    """One template, its parameters and the addresses of the emulated services."""
+
+    def __init__(self, path: Path, addresses: Addresses, parameters: Mapping[str, str] | None = None) -> None:
+        self._folder = path.resolve().parent
+        self._raw = _read(path)
+        self._addresses = addresses
+        self._parameters = dict(parameters or {})
+        self._resolver = Resolver(self._raw, names=self._ref, attributes=self._attribute, secret=addresses.store)
+
+    @property
+    def functions(self) -> list[Function]:
+        """Every function."""
+        return [self._function(logical_id) for logical_id, kind in self._present() if kind == FUNCTION]
+
+    def resources(self, *kinds: str) -> list[Resource]:
+        """Every resource of these types."""
+        return [
+            Resource(logical_id, kind, self._name(logical_id), self._resolver.resolve(self._properties(logical_id)))
+            for logical_id, kind in self._present()
+            if kind in kinds
+        ]
+
+    def _present(self) -> Iterator[tuple[str, str]]:
+        for logical_id, resource in self._raw.get("Resources", {}).items():
+            if "Condition" not in resource or self._resolver.holds(resource["Condition"]):
+                yield logical_id, resource["Type"]
+
+    def _properties(self, id: str) -> Mapping[str, Value]:
+        return self._resource(id).get("Properties") or {}
+
+    def _kind(self, id: str) -> str:
+        return str(self._resource(id)["Type"])
+
+    def _resource(self, id: str) -> Mapping[str, Value]:
+        found: Mapping[str, Value] | None = self._raw["Resources"].get(id, IMPLICIT.get(id))
+        if found is None:
+            raise TemplateError(f"{id} is referred to and is neither a parameter nor a resource")
+        return found
+
+    def _name(self, id: str) -> str:
+        given = self._properties(id).get(named_by(self._kind(id)))
+        name = ABSENT if given is None else self._resolver.resolve(given)
+        return id if name is ABSENT else str(name)
+
+    def _ref(self, name: str) -> Value:
+        if name in PSEUDO:
+            return PSEUDO[name]
+        if name in self._raw.get("Parameters", {}):
+            return self._parameter(name)
+        return ref(self._kind(name), self._name(name), self._addresses)
+
+    def _attribute(self, id: str, wanted: str) -> str:
+        return attribute(self._kind(id), self._name(id), wanted, self._addresses)
+
+    def _parameter(self, name: str) -> Value:
+        declared = self._raw["Parameters"][name]
+        value = self._parameters.get(name, declared.get("Default"))
+        if value is None:
+            raise TemplateError(f"the template's parameter {name} has no default and was given no value")
+        many = declared["Type"] == "CommaDelimitedList" or declared["Type"].startswith("List<")
+        return [item.strip() for item in str(value).split(",") if item.strip()] if many else value
+
+    def _function(self, logical_id: str) -> Function:
+        own, shared = self._properties(logical_id), self._raw.get("Globals", {}).get("Function", {})
+
+        def read(name: str, default: Value = None) -> Value:
+            value = self._resolver.resolve(own.get(name, shared.get(name)))
+            return default if value is None or value is ABSENT else value
+
+        events = self._resolver.resolve(own.get("Events", {})).items()
+        return Function(
+            logical_id=logical_id,
+            name=self._name(logical_id),
+            code=self._code(logical_id, read("CodeUri", ".")),
+            handler=read("Handler"),
+            runtime=read("Runtime", "python3.11"),
+            memory_mb=int(read("MemorySize", 128)),
+            timeout=float(read("Timeout", 3)),
+            concurrency=int(read("ReservedConcurrentExecutions", DEFAULT_CONCURRENCY)),
+            environment=self._environment(shared) | self._environment(own),
+            layers=self._layers([*shared.get("Layers", []), *own.get("Layers", [])]),
+            routes=tuple(_route(e) for _, e in events if e["Type"] == "HttpApi"),
+            schedules=tuple(s for name, e in events if (s := _schedule(logical_id + name, e))),
+            async_policy=_async_policy(read("EventInvokeConfig", {})),
+        )
+
+    def _code(self, logical_id: str, uri: str) -> Path:
+        folder = (self._folder / uri).resolve()
+        if not folder.is_dir():
+            raise TemplateError(f"the CodeUri of {logical_id} is no folder: {folder}")
+        return folder
+
+    def _environment(self, properties: Mapping[str, Value]) -> dict[str, str]:
+        variables = properties.get("Environment", {}).get("Variables", {})
+        return {name: _text(value) for name, value in self._resolver.resolve(variables).items()}
+
+    def _layers(self, references: list[Value]) -> tuple[Path, ...]:
+        names = self._resolver.resolve(references)
+        layers = [
+            self._folder / layer.properties["ContentUri"] for layer in self.resources(LAYER) if layer.name in names
+        ]
+        return tuple((p / "python" if (p / "python").is_dir() else p).resolve() for p in layers)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        loaded, _ = cfn_flip.load(path.read_text())
+    except OSError as error:
+        raise TemplateError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise TemplateError(f"{path} is neither YAML nor JSON: {error}") from None
+    found: Mapping[str, Any] = loaded
+    return found
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _route(event: Mapping[str, Value]) -> Route:
+    properties = event.get("Properties") or {}
+    return Route(properties.get("Method", "ANY").upper(), properties.get("Path", "$default"))
+
+
+def _schedule(name: str, event: Mapping[str, Value]) -> Schedule | None:
+    properties = event.get("Properties") or {}
+    expression = {"Schedule": "Schedule", "ScheduleV2": "ScheduleExpression"}.get(event["Type"])
+    if expression is None or properties.get("Enabled") is False or properties.get("State") == "DISABLED":
+        return None
+    given = properties.get("Input")
+    return Schedule(
+        name=properties.get("Name", name),
+        cadence=parse_cadence(properties[expression], properties.get("ScheduleExpressionTimezone", "UTC")),
+        scheduler=event["Type"] == "ScheduleV2",
+        input=given if given is None or isinstance(given, str) else json.dumps(given),
+    )
+
+
+def _async_policy(config: Mapping[str, Value]) -> AsyncPolicy:
+    destinations = config.get("DestinationConfig", {})
+    return AsyncPolicy(
+        retries=int(config.get("MaximumRetryAttempts", AsyncPolicy.retries)),
+        max_age_s=float(config.get("MaximumEventAgeInSeconds", AsyncPolicy.max_age_s)),
+        on_success=destinations.get("OnSuccess", {}).get("Destination"),
+        on_failure=destinations.get("OnFailure", {}).get("Destination"),
+    )

@@ -1,0 +1,193 @@
+"""Claiming: order, leases, limits, lapses, deadlines and what is left due."""
+
+import pytest
+
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import RetryPolicy, Shard, Status
+from duecourse.ports.store import MAX_CLAIM, Claim, Settled, Store
+from tests.support.clock import HandClock
+from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, new, settle, standing
+
+
+def test_nothing_is_handed_out_before_it_is_due(store: Store, clock: HandClock) -> None:
+    add(store, delay_ms=10)
+    clock.advance(9)
+    assert claim(store) == []
+    clock.advance(1)
+    assert [t.id for t in claim(store)] == ["a"]
+
+
+def test_an_unknown_shard_has_nothing(store: Store, clock: HandClock) -> None:
+    assert store.claim(Shard("nowhere"), 5, lease_ms=LEASE_MS) == Claim([], 0, 0, 0, clock.at)
+    assert store.get("nowhere", "a") is None
+    assert store.group("nowhere", "g") == []
+
+
+def test_what_is_due_first_goes_first_and_by_id_where_it_is_due_at_once(store: Store, clock: HandClock) -> None:
+    store.add([new("c", delay_ms=5), new("b", delay_ms=9), new("a", delay_ms=9), new("d", delay_ms=1)])
+    clock.advance(10)
+    assert [t.id for t in claim(store)] == ["d", "c", "a", "b"]
+
+
+def test_a_claimed_task_has_a_lease_of_its_own(store: Store, clock: HandClock) -> None:
+    store.add([new("a"), new("b")])
+    clock.advance(3)
+    a, b = claim(store)
+    assert (a.status, a.run, a.attempt, a.claimed_at) == (Status.LEASED, 1, 1, clock.at)
+    assert a.lease_expires_at == clock.at + LEASE_MS
+    assert a.token != b.token
+    assert b.fence > a.fence > 0
+    assert standing(store, "a") == a
+    assert claim(store) == []
+
+
+def test_fences_only_grow_and_are_never_drawn_twice(store: Store, clock: HandClock) -> None:
+    fences = []
+    for n in range(5):
+        store.add([new("a"), new(f"b{n}")])
+        tasks = claim(store)
+        fences += [t.fence for t in tasks]
+        store.cancel("default", [t.id for t in tasks], force=True)
+        clock.advance(-1_000)
+    assert len(set(fences)) == len(fences) == 10
+    assert fences == sorted(fences)
+
+
+def test_a_claim_takes_no_more_than_its_limit_and_tells_what_is_left(store: Store) -> None:
+    store.add([new(f"t{n}") for n in range(7)])
+    first = store.claim(SHARD, 3, lease_ms=LEASE_MS)
+    assert ([t.id for t in first.tasks], first.backlog) == (["t0", "t1", "t2"], 4)
+    rest = store.claim(SHARD, 500, lease_ms=LEASE_MS)
+    assert (len(rest.tasks), rest.backlog) == (4, 0)
+
+
+@pytest.mark.parametrize("limit", [0, -1, MAX_CLAIM + 1])
+def test_a_limit_outside_the_ports_bounds_is_refused(store: Store, limit: int) -> None:
+    add(store)
+    with pytest.raises(ValueError, match=str(limit)):
+        store.claim(SHARD, limit, lease_ms=LEASE_MS)
+    assert standing(store).status == Status.SCHEDULED
+
+
+def test_the_largest_limit_is_taken_in_one(store: Store) -> None:
+    store.add([new(f"t{n:03}") for n in range(MAX_CLAIM + 20)])
+    claimed = store.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS)
+    assert (len(claimed.tasks), claimed.backlog) == (MAX_CLAIM, 20)
+    with pytest.raises(ValueError, match="500"):
+        store.settle(SHARD, [ending(t, Ending.DONE) for t in (*claimed.tasks, claimed.tasks[0])])
+    assert set(store.settle(SHARD, [ending(t, Ending.DONE) for t in claimed.tasks])) == {Settled.DONE}
+
+
+def test_a_claim_stops_at_its_bytes_but_takes_one_task_of_any_size(store: Store) -> None:
+    big = '"' + "x" * 1_000 + '"'
+    store.add([new(f"t{n}", payload=big) for n in range(5)])
+    assert len(store.claim(SHARD, 5, lease_ms=LEASE_MS, max_bytes=1).tasks) == 1
+    two = store.claim(SHARD, 5, lease_ms=LEASE_MS, max_bytes=2_500)
+    assert (len(two.tasks), two.backlog) == (2, 2)
+    assert len(store.claim(SHARD, 5, lease_ms=LEASE_MS).tasks) == 2
+
+
+def test_a_lapsed_lease_is_taken_back_at_the_cost_of_an_attempt(store: Store, clock: HandClock) -> None:
+    first = claim_one(store)
+    clock.advance(LEASE_MS - 1)
+    assert claim(store) == []
+    clock.advance(1)
+    (second,) = claim(store)
+    assert (second.run, second.attempt, second.due_at) == (2, 2, first.due_at)
+    assert second.fence > first.fence
+    (lapse,) = second.history
+    assert (lapse.outcome, lapse.run, lapse.fence) == ("lapsed", 1, first.fence)
+    assert (lapse.claimed_at, lapse.ended_at, lapse.detail) == (first.claimed_at, clock.at, "the lease lapsed")
+    assert settle(store, first, Ending.DONE) == Settled.STALE
+    assert settle(store, second, Ending.DONE) == Settled.DONE
+
+
+def test_a_late_settle_counts_while_nobody_has_taken_the_lease_back(store: Store, clock: HandClock) -> None:
+    task = claim_one(store)
+    clock.advance(LEASE_MS * 2)
+    assert settle(store, task, Ending.DONE) == Settled.DONE
+
+
+def test_a_settle_after_the_lease_was_taken_back_is_stale_before_the_next_claim_too(
+    store: Store, clock: HandClock
+) -> None:
+    task = claim_one(store)
+    clock.advance(LEASE_MS)
+    store.sweep(SHARD, retention_ms=1_000)
+    assert standing(store).status == Status.SCHEDULED
+    for how in Ending:
+        assert settle(store, task, how) == Settled.STALE
+
+
+def test_the_last_lapse_kills(store: Store, clock: HandClock) -> None:
+    claim_one(store, retry=RetryPolicy(max_attempts=2))
+    clock.advance(LEASE_MS)
+    assert [t.attempt for t in claim(store)] == [2]
+    clock.advance(LEASE_MS)
+    claimed = store.claim(SHARD, 5, lease_ms=LEASE_MS)
+    assert (claimed.tasks, claimed.died, claimed.backlog) == ([], 1, 0)
+    dead = standing(store)
+    assert (dead.status, dead.attempt, dead.run, dead.error) == (Status.DEAD, 2, 2, "the lease lapsed")
+
+
+def test_a_lapse_past_the_deadline_kills(store: Store, clock: HandClock) -> None:
+    claim_one(store, deadline_ms=LEASE_MS)
+    clock.advance(LEASE_MS)
+    assert store.claim(SHARD, 5, lease_ms=LEASE_MS).died == 1
+    assert standing(store).status == Status.DEAD
+
+
+def test_a_task_past_its_deadline_dies_unclaimed(store: Store, clock: HandClock) -> None:
+    store.add([new("a", deadline_ms=10), new("b", deadline_ms=11)])
+    clock.advance(10)
+    claimed = store.claim(SHARD, 1, lease_ms=LEASE_MS)
+    assert ([t.id for t in claimed.tasks], claimed.died) == (["b"], 1)
+    dead = standing(store, "a")
+    (entry,) = dead.history
+    assert (dead.status, dead.run, dead.error) == (Status.DEAD, 0, "past its deadline")
+    assert (entry.outcome, entry.fence, entry.claimed_at, entry.ended_at) == ("expired", 0, 0, clock.at)
+
+
+def test_one_claim_buries_no_more_than_a_bounded_number(store: Store, clock: HandClock) -> None:
+    for batch in range(3):
+        store.add([new(f"t{batch}-{n}", deadline_ms=1) for n in range(1_000)])
+    clock.advance(1)
+    claimed = store.claim(SHARD, 500, lease_ms=LEASE_MS)
+    assert 0 < claimed.died <= 1_500
+    assert claimed.backlog == 3_000 - claimed.died
+    assert clock.at <= claimed.bell_at <= clock.at + 1_000
+
+
+def test_one_claim_takes_back_no_more_than_a_bounded_number(store: Store, clock: HandClock) -> None:
+    store.add([new(f"t{n}") for n in range(600)])
+    claim(store, 500)
+    claim(store, 500)
+    clock.advance(LEASE_MS)
+    swept = store.sweep(SHARD, retention_ms=1_000)
+    assert (swept.reclaimed, swept.more) == (500, True)
+    swept = store.sweep(SHARD, retention_ms=1_000)
+    assert (swept.reclaimed, swept.more) == (100, False)
+    assert store.stats(SHARD).scheduled == 600
+
+
+def test_a_paused_queue_hands_nothing_out_and_still_takes_leases_back(store: Store, clock: HandClock) -> None:
+    running = claim_one(store, "a", retry=RetryPolicy(max_attempts=1))
+    add(store, "b")
+    store.pause("default", True)
+    store.pause("default", True)
+    paused = store.claim(SHARD, 5, lease_ms=LEASE_MS)
+    assert (paused.tasks, paused.backlog) == ([], 0)
+    assert store.stats(SHARD).paused
+    clock.advance(LEASE_MS)
+    assert store.claim(SHARD, 5, lease_ms=LEASE_MS).died == 1
+    assert settle(store, running, Ending.DONE) == Settled.STALE
+    store.pause("default", False)
+    store.pause("default", False)
+    assert [t.id for t in claim(store)] == ["b"]
+    assert not store.stats(SHARD).paused
+
+
+def test_a_pause_holds_for_its_own_queue_only_and_before_the_first_add(store: Store) -> None:
+    store.pause("one", True)
+    store.add([new(queue="one"), new(queue="two")])
+    assert [store.claim(Shard(q), 5, lease_ms=LEASE_MS).tasks != [] for q in ("one", "two")] == [False, True]

@@ -1,0 +1,245 @@
+"""Settling: what each ending does, who may settle, and what is remembered."""
+
+import pytest
+
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.task import RetryPolicy, Status
+from duecourse.ports.store import Lease, Settled, Store
+from tests.support.clock import HandClock
+from tests.support.ledger import (
+    LEASE_MS,
+    SHARD,
+    add,
+    claim,
+    claim_one,
+    ending,
+    lease_of,
+    new,
+    settle,
+    standing,
+)
+
+ANSWERS = {
+    Ending.DONE: Settled.DONE,
+    Ending.AGAIN: Settled.AGAIN,
+    Ending.RETRY: Settled.RETRIED,
+    Ending.DROP: Settled.DEAD,
+    Ending.RELEASE: Settled.RELEASED,
+}
+
+
+def test_done_keeps_the_result_and_the_state(store: Store, clock: HandClock) -> None:
+    task = claim_one(store, state='{"s":1}')
+    clock.advance(5)
+    assert settle(store, task, Ending.DONE, result='{"é":[1]}') == Settled.DONE
+    done = standing(store)
+    assert (done.status, done.result, done.state) == (Status.DONE, {"é": [1]}, {"s": 1})
+    (run,) = done.history
+    assert (run.run, run.fence, run.claimed_at, run.ended_at) == (1, task.fence, task.claimed_at, clock.at)
+    assert (run.outcome, run.detail, done.lease_expires_at) == ("done", "", 0)
+
+
+def test_again_runs_later_and_costs_no_attempt(store: Store, clock: HandClock) -> None:
+    task = claim_one(store)
+    assert settle(store, task, Ending.RETRY, delay_ms=10) == Settled.RETRIED
+    clock.advance(10)
+    (second,) = claim(store)
+    assert second.attempt == 2
+    assert settle(store, second, Ending.AGAIN, delay_ms=700, state='{"seen":3}') == Settled.AGAIN
+    waiting = standing(store)
+    assert (waiting.status, waiting.due_at, waiting.attempt) == (Status.SCHEDULED, clock.at + 700, 1)
+    assert (waiting.state, waiting.run) == ({"seen": 3}, 2)
+    assert [r.outcome for r in waiting.history] == ["retry", "again"]
+
+
+@pytest.mark.parametrize("how", [Ending.AGAIN, Ending.RETRY, Ending.RELEASE])
+def test_an_instant_to_run_at_wins_over_a_delay(store: Store, clock: HandClock, how: Ending) -> None:
+    settle(store, claim_one(store), how, due_at=clock.at + 5, delay_ms=99)
+    assert standing(store).due_at == clock.at + 5
+
+
+def test_retry_spends_an_attempt_until_the_task_is_dead(store: Store, clock: HandClock) -> None:
+    task = claim_one(store, retry=RetryPolicy(max_attempts=2))
+    assert settle(store, task, Ending.RETRY, detail="once", delay_ms=10, state="1") == Settled.RETRIED
+    assert (standing(store).attempt, standing(store).error, standing(store).due_at) == (2, "once", clock.at + 10)
+    clock.advance(10)
+    (second,) = claim(store)
+    assert settle(store, second, Ending.RETRY, detail="twice", delay_ms=10, state="2") == Settled.DEAD
+    dead = standing(store)
+    assert (dead.status, dead.attempt, dead.run, dead.error, dead.state) == (Status.DEAD, 2, 2, "twice", 2)
+    assert store.stats(SHARD).dead == 1
+    clock.advance(LEASE_MS)
+    assert claim(store) == []
+
+
+@pytest.mark.parametrize(("how", "detail"), [(Ending.RETRY, "why"), (Ending.AGAIN, "past its deadline")])
+def test_a_task_past_its_deadline_dies_instead_of_waiting(
+    store: Store, clock: HandClock, how: Ending, detail: str
+) -> None:
+    task = claim_one(store, deadline_ms=50)
+    clock.advance(50)
+    assert settle(store, task, how, delay_ms=1, detail="why", state="3") == Settled.DEAD
+    dead = standing(store)
+    assert (dead.status, dead.attempt, dead.state) == (Status.DEAD, 1, 3)
+    assert (dead.history[-1].outcome, dead.history[-1].detail) == (how, detail)
+
+
+def test_drop_kills_with_its_reason(store: Store) -> None:
+    assert settle(store, claim_one(store), Ending.DROP, detail="no such customer", state="9") == Settled.DEAD
+    assert (standing(store).status, standing(store).error) == (Status.DEAD, "no such customer")
+    assert standing(store).state is None
+
+
+def test_release_gives_a_task_back_without_a_trace_in_its_history(store: Store, clock: HandClock) -> None:
+    task = claim_one(store, state="1")
+    assert settle(store, task, Ending.RELEASE, delay_ms=25, state="2") == Settled.RELEASED
+    back = standing(store)
+    assert (back.status, back.due_at, back.attempt, back.run) == (Status.SCHEDULED, clock.at + 25, 1, 1)
+    assert (back.history, back.state) == ((), 1)
+
+
+@pytest.mark.parametrize("how", Ending)
+def test_the_same_token_and_ending_again_gets_the_same_answer(store: Store, clock: HandClock, how: Ending) -> None:
+    task = claim_one(store)
+    assert settle(store, task, how, delay_ms=40, result="1") == ANSWERS[how]
+    after, stats = standing(store), store.stats(SHARD)
+    clock.advance(7)
+    assert settle(store, task, how, delay_ms=40, result="1") == ANSWERS[how]
+    assert standing(store) == after
+    assert store.stats(SHARD) == stats._replace(now=clock.at)
+
+
+@pytest.mark.parametrize("how", [Ending.AGAIN, Ending.RETRY, Ending.RELEASE])
+def test_another_ending_for_a_settled_lease_is_stale(store: Store, how: Ending) -> None:
+    task = claim_one(store)
+    settle(store, task, how, delay_ms=40)
+    assert {settle(store, task, other) for other in Ending if other != how} == {Settled.STALE}
+    assert standing(store).status == Status.SCHEDULED
+
+
+@pytest.mark.parametrize("how", [Ending.AGAIN, Ending.RETRY])
+def test_an_old_settle_is_answered_as_before_while_the_history_remembers_it(store: Store, how: Ending) -> None:
+    task = claim_one(store)
+    settle(store, task, how)
+    (second,) = claim(store)
+    assert settle(store, task, how) == ANSWERS[how]
+    assert settle(store, task, Ending.DONE) == Settled.STALE
+    assert standing(store) == second
+    settle(store, second, Ending.DONE)
+    assert settle(store, task, how) == ANSWERS[how]
+
+
+def test_an_old_release_is_stale_once_the_task_runs_again(store: Store) -> None:
+    task = claim_one(store)
+    settle(store, task, Ending.RELEASE)
+    claim(store)
+    assert settle(store, task, Ending.RELEASE) == Settled.STALE
+
+
+@pytest.mark.parametrize("how", [Ending.RETRY, Ending.DROP])
+def test_a_settle_that_killed_is_answered_so_after_a_replay(store: Store, how: Ending) -> None:
+    task = claim_one(store, retry=RetryPolicy(max_attempts=1))
+    assert settle(store, task, how) == Settled.DEAD
+    store.replay("default", ["a"])
+    assert settle(store, task, how) == Settled.DEAD
+    assert standing(store).status == Status.SCHEDULED
+
+
+def test_a_stale_token_settles_nothing(store: Store) -> None:
+    task = claim_one(store)
+    wrong = ["", "0.", "nonsense", "7", f"{task.fence}.{'00' * 8}", f"{task.fence + 1}.{task.token[-16:]}", "1.zz"]
+    for token in wrong:
+        for how in Ending:
+            assert store.settle(SHARD, [Settlement("a", "-", token, how)]) == [Settled.STALE]
+        assert store.extend(SHARD, [Lease("a", token)], 99) == [0]
+        assert not store.save(SHARD, Lease("a", token), "1")
+    assert standing(store) == task
+
+
+@pytest.mark.parametrize("token", ["", "0." + "00" * 8, "nonsense"])
+def test_no_token_settles_a_task_that_never_ran(store: Store, token: str) -> None:
+    before = add(store)
+    for how in Ending:
+        assert store.settle(SHARD, [Settlement("a", "-", token, how)]) == [Settled.STALE]
+    assert standing(store) == before
+
+
+def test_another_tenants_or_an_unknown_task_is_stale(store: Store) -> None:
+    task = claim_one(store)
+    assert store.settle(SHARD, [ending(task, Ending.DONE)._replace(tenant="other")]) == [Settled.STALE]
+    assert store.settle(SHARD, [ending(task, Ending.DONE)._replace(id="b")]) == [Settled.STALE]
+
+
+def test_a_batch_is_answered_in_order_and_a_task_twice_in_it_once(store: Store) -> None:
+    store.add([new("a"), new("b"), new("c")])
+    a, b, c = claim(store)
+    answers = store.settle(
+        SHARD,
+        [
+            ending(c, Ending.RETRY, delay_ms=5),
+            ending(a, Ending.DONE),
+            ending(a, Ending.DONE),
+            ending(b, Ending.RELEASE),
+            ending(b, Ending.DONE),
+        ],
+    )
+    assert answers == [Settled.RETRIED, Settled.DONE, Settled.DONE, Settled.RELEASED, Settled.STALE]
+    assert len(standing(store, "a").history) == 1
+    stats = store.stats(SHARD)
+    assert (stats.scheduled, stats.leased, stats.done) == (2, 0, 1)
+
+
+def test_the_history_holds_the_newest_ten_runs(store: Store) -> None:
+    store.add([new(retry=RetryPolicy(max_attempts=50))])
+    for n in range(13):
+        settle(store, claim(store)[0], Ending.RETRY, detail=f"failure {n}")
+    task = standing(store)
+    assert [r.detail for r in task.history] == [f"failure {n}" for n in range(3, 13)]
+    assert [r.run for r in task.history] == list(range(4, 14))
+    assert task.attempt == 14
+
+
+@pytest.mark.parametrize("detail", ["x" * 399 + "é", "é" * 300, "\U0001f514" * 200, "y" * 400, "z" * 70_000])
+def test_a_detail_is_cut_to_400_bytes_of_whole_characters(store: Store, detail: str) -> None:
+    settle(store, claim_one(store), Ending.RETRY, detail=detail)
+    kept = standing(store).error
+    assert detail.startswith(kept)
+    assert 396 < len(kept.encode()) <= 400
+    assert settle(store, claim(store)[0], Ending.DROP, detail=detail) == Settled.DEAD
+    assert standing(store).error == kept
+
+
+def test_a_large_result_is_kept_whole(store: Store) -> None:
+    result = '"' + "r" * 65_000 + '"'
+    settle(store, claim_one(store), Ending.DONE, result=result)
+    assert standing(store).result_json == result
+
+
+def test_an_extended_lease_lapses_later(store: Store, clock: HandClock) -> None:
+    task = claim_one(store)
+    clock.advance(LEASE_MS - 1)
+    assert store.extend(SHARD, [lease_of(task), Lease("b", "1.00")], LEASE_MS) == [clock.at + LEASE_MS, 0]
+    assert standing(store).lease_expires_at == clock.at + LEASE_MS
+    clock.advance(LEASE_MS - 1)
+    assert claim(store) == []
+    clock.advance(1)
+    assert len(claim(store)) == 1
+    assert store.extend(SHARD, [lease_of(task)], LEASE_MS) == [0]
+
+
+def test_a_lease_can_be_shortened(store: Store, clock: HandClock) -> None:
+    task = claim_one(store)
+    assert store.extend(SHARD, [lease_of(task)], 5) == [clock.at + 5]
+    clock.advance(5)
+    assert [t.attempt for t in claim(store)] == [2]
+
+
+def test_a_checkpoint_outlives_the_lease(store: Store, clock: HandClock) -> None:
+    task = claim_one(store, state='{"page":1}')
+    assert store.save(SHARD, lease_of(task), '{"page":2,"ü":"\U0001f514"}')
+    clock.advance(LEASE_MS)
+    (second,) = claim(store)
+    assert second.state == {"page": 2, "ü": "\U0001f514"}
+    assert len(second.history) == 1
+    assert not store.save(SHARD, lease_of(task), '{"page":3}')
+    assert standing(store).state["page"] == 2

@@ -1,0 +1,110 @@
+"""Tiny real servers for tests: one that answers as a function says, one that does as it likes with the socket."""
+
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+
+class Asked(NamedTuple):
+    """One request as it came; names of headers are in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    client: tuple[str, int]
+
+
+class Reply(NamedTuple):
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+
+
+class Server(NamedTuple):
+    url: str
+    asked: list[Asked]
+
+
+@contextmanager
+def answering(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
+    """An HTTP/1.1 server on a free port of 127.0.0.1 that keeps what it was asked."""
+    asked: list[Asked] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def handle_one_request(self) -> None:
+            self.raw_requestline = self.rfile.readline(65_537)
+            if not self.raw_requestline or not self.parse_request():
+                self.close_connection = True
+                return
+            self.answer()
+
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            asked.append(Asked(self.command, self.path, headers, body, self.client_address))
+            reply = answer(asked[-1])
+            self.send_response(reply.status)
+            for name, value in {"content-length": str(len(reply.body)), **reply.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(reply.body)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    class Quiet(ThreadingHTTPServer):
+        daemon_threads = False
+
+        def handle_error(self, *args: object) -> None:
+            pass
+
+    server = Quiet(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield Server(f"http://127.0.0.1:{server.server_port}", asked)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.socket.close()
+
+
+@contextmanager
+def misbehaving(behave: Callable[[socket.socket], None], tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """A server that hands each connection to `behave` once the request's first bytes are there, then closes it."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads: list[threading.Thread] = []
+
+    def serve(raw: socket.socket) -> None:
+        with raw, contextlib.suppress(OSError), tls.wrap_socket(raw, server_side=True) if tls else raw as connection:
+            connection.recv(65_536)
+            behave(connection)
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threads.append(threading.Thread(target=serve, args=(connection,)))
+            threads[-1].start()
+
+    accepting = threading.Thread(target=accept)
+    accepting.start()
+    try:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        accepting.join()
+        for thread in threads:
+            thread.join()

@@ -1,0 +1,95 @@
+"""Bridges on real servers: an invoker that remembers, bells hung by hand, a bridge that is stopped with its test."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import redis
+
+from duecourse.adapters.redis_bells import RedisBells
+from duecourse.bridge import Bridge
+from tests.support.redis_server import RedisServer
+
+NAMESPACE = "test"
+
+
+class Invocation(NamedTuple):
+    """One invocation: which bells it was for, and when it came (epoch ms)."""
+
+    at: float
+    keys: list[str]
+    event: dict[str, Any]
+
+
+class Recorder:
+    """An invoker that remembers every invocation and answers what `answer` makes of its keys."""
+
+    def __init__(self, answer: Callable[[list[str]], Any] = lambda _: {"claimed": 0, "backlog": 0}) -> None:
+        self._answer = answer
+        self._lock = threading.Lock()
+        self.invocations: list[Invocation] = []
+
+    def invoke(self, function: str, event: Any) -> Any:
+        assert function == "on_expired"
+        keys = [ring["key"] for ring in event["rings"]]
+        with self._lock:
+            self.invocations.append(Invocation(time.time() * 1000, keys, event))
+        return self._answer(keys)
+
+    def send(self, function: str, event: Any) -> None:
+        raise AssertionError((function, event))
+
+    def of(self, bell: str) -> list[Invocation]:
+        """The invocations for one bell."""
+        with self._lock:
+            return [invocation for invocation in self.invocations if bell in invocation.keys]
+
+
+class Bellman:
+    """Hangs bells as the ledger's scripts do."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self.redis = client
+
+    def shard(self, name: str) -> str:
+        """A new shard `<queue>/<index>`; returns its bell."""
+        self.redis.sadd(f"{NAMESPACE}:shards", f"{name}/1")
+        return f"{NAMESPACE}:{{{name}}}:bell"
+
+    def now(self) -> int:
+        seconds, micros = self.redis.time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def hang(self, bell: str, in_ms: int, *, tell: bool = True) -> int:
+        """Hang a bell `in_ms` from the server's now; returns when it goes."""
+        at = self.now() + in_ms
+        self.redis.set(bell, at, pxat=at)
+        if tell:
+            self.redis.publish(bell.removesuffix("bell") + "head", at)
+        return at
+
+
+@contextmanager
+def bellman(server: RedisServer) -> Iterator[Bellman]:
+    """A bellman whose connections end with the test."""
+    with server.client() as client:
+        yield Bellman(client)
+
+
+@contextmanager
+def bridging(
+    server: RedisServer, invoker: Any, *, in_flight: int = 4, beat_s: float = 10.0, ready: bool = True
+) -> Iterator[Bridge]:
+    """A bridge on the server, ready unless told otherwise, and stopped at the end."""
+    bells = RedisBells.from_url(server.url, NAMESPACE)
+    bridge = Bridge(bells, invoker, function="on_expired", in_flight=in_flight, beat_s=beat_s)
+    bridge.start()
+    try:
+        if ready:
+            assert bridge.wait_ready(10)
+        yield bridge
+        assert not bridge.wait_ended(0), "one of the bridge's threads died"
+    finally:
+        assert bridge.stop()

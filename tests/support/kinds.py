@@ -1,0 +1,58 @@
+"""What tests of the kinds share: a leased task, and a way out to the web that answers as told."""
+
+import json
+from collections.abc import Mapping
+
+from duecourse.domain.task import Json, RetryPolicy, Status, Task, dump_json
+from duecourse.errors import DuecourseError
+from duecourse.ports.http import HttpAnswer, HttpRequest
+
+from tests.support.clock import START
+
+
+def leased(kind: str, payload: Json, state: Json = None, **changes: object) -> Task:
+    """A task as a worker gets it, claimed 25 ms after it was due."""
+    task = Task(
+        id="t-1",
+        queue="default",
+        tenant="-",
+        kind=kind,
+        group="",
+        status=Status.LEASED,
+        payload_json=dump_json(payload),
+        state_json="" if state is None else dump_json(state),
+        result_json="",
+        due_at=START,
+        created_at=START - 1_000,
+        deadline_at=0,
+        generation=7,
+        run=1,
+        attempt=1,
+        retry=RetryPolicy(),
+        token="8.0011223344556677",
+        claimed_at=START + 25,
+        history=(),
+        lease_expires_at=START + 60_025,
+    )
+    return task._replace(**changes)
+
+
+def answer(status: int = 200, body: Json = None, headers: Mapping[str, str] | None = None) -> HttpAnswer:
+    """An answer whose body is JSON, unless it is bytes already; None for none."""
+    raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    return HttpAnswer(status, headers or {}, raw)
+
+
+class Web:
+    """An HttpCaller that gives the next of its answers, or raises it, and keeps what it was asked."""
+
+    def __init__(self, *answers: HttpAnswer | DuecourseError) -> None:
+        self._answers = list(answers)
+        self.asked: list[HttpRequest] = []
+
+    def call(self, request: HttpRequest) -> HttpAnswer:
+        self.asked.append(request)
+        given = self._answers.pop(0)
+        if isinstance(given, DuecourseError):
+            raise given
+        return given

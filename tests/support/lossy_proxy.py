@@ -1,0 +1,81 @@
+"""A way to Redis that loses the reply to a script which the server has run."""
+
+import contextlib
+import socket
+import tempfile
+import threading
+from pathlib import Path
+
+
+class LossyProxy:
+    """Forwards bytes between a unix socket of its own and the server's; `lose_next_reply` arms it once."""
+
+    def __init__(self, server: Path) -> None:
+        self._server = server
+        self._folder = tempfile.TemporaryDirectory(prefix="duecourse-proxy-")
+        self._armed = threading.Event()
+        self._open: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self.lost = 0
+        self.url = f"unix://{self._folder.name}/proxy.sock"
+
+    def __enter__(self) -> "LossyProxy":
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.url.removeprefix("unix://"))
+        self._listener.listen()
+        self._spawn(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in [self._listener, *self._open]:
+            _shut(end)
+        for thread in self._threads:
+            thread.join()
+        for end in [self._listener, *self._open]:
+            end.close()
+        self._folder.cleanup()
+
+    def lose_next_reply(self) -> None:
+        """Drop the connection instead of the next script's answer, after the server has run it."""
+        self._armed.set()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(str(self._server))
+                self._open += [near, far]
+                ran = threading.Event()
+                self._spawn(self._up, near, far, ran)
+                self._spawn(self._down, near, far, ran)
+
+    def _up(self, near: socket.socket, far: socket.socket, ran: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := near.recv(65_536):
+                if b"EVALSHA" in data:
+                    ran.set()
+                far.sendall(data)
+        _shut(far)
+
+    def _down(self, near: socket.socket, far: socket.socket, ran: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := far.recv(65_536):
+                if self._armed.is_set() and ran.is_set() and not data.startswith(b"-"):
+                    self._armed.clear()
+                    self.lost += 1
+                    break
+                ran.clear()
+                near.sendall(data)
+        _shut(near)
+        _shut(far)
+
+    def _spawn(self, target, *args) -> None:  # type: ignore[no-untyped-def]
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+
+def _shut(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)

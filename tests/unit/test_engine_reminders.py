@@ -1,0 +1,239 @@
+"""The verbs on reminders: one group of tasks, added, moved and cancelled together."""
+
+import pytest
+from duecourse import errors
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.reminder import QUEUE, Recipient, Reminder
+from duecourse.domain.task import Shard, Status, Task
+from duecourse.engine.reminders import Reminders
+
+from tests.support.clock import START, HandClock
+
+SHARD = Shard(QUEUE)
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+ADA, GRACE = Recipient("Ada", "ada@example.com"), Recipient("Grace", "grace@example.com")
+STANDUP = Reminder("standup", "Stand-up", START + HOUR, (5 * MINUTE, MINUTE), (ADA, GRACE), "Room 4")
+IDS = ["standup:300:0", "standup:300:1", "standup:60:0", "standup:60:1"]
+
+
+@pytest.fixture
+def store(clock: HandClock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+@pytest.fixture
+def reminders(store: MemoryStore) -> Reminders:
+    return Reminders(store)
+
+
+def claim(store: MemoryStore, limit: int = 10) -> list[Task]:
+    """Lease what is due."""
+    return store.claim(SHARD, limit, lease_ms=30_000).tasks
+
+
+def settle(store: MemoryStore, task: Task, ending: Ending = Ending.DONE) -> None:
+    """End a lease."""
+    store.settle(SHARD, [Settlement(task.id, task.tenant, task.token, ending)])
+
+
+def send(store: MemoryStore, limit: int = 10) -> list[str]:
+    """Lease what is due and settle it as done."""
+    leased = claim(store, limit)
+    for task in leased:
+        settle(store, task)
+    return [task.id for task in leased]
+
+
+def due_times(store: MemoryStore) -> dict[str, int]:
+    """When each scheduled task is due."""
+    return {task.id: task.due_at for task in store.group(QUEUE, "standup") if task.status is Status.SCHEDULED}
+
+
+def test_there_is_one_task_for_each_lead_time_and_recipient(reminders: Reminders, store: MemoryStore) -> None:
+    made = reminders.add(STANDUP)
+    five, one = START + 55 * MINUTE, START + 59 * MINUTE
+    assert made.created
+    assert made.tasks == list(zip(IDS, [five, five, one, one], strict=True))
+    assert due_times(store) == dict(made.tasks)
+    task = store.get(QUEUE, "standup:300:1")
+    assert task is not None
+    assert (task.kind, task.group, task.state) == ("reminder", "standup", {"starts_at": START + HOUR})
+    assert task.payload == {
+        "reminder": "standup",
+        "subject": "Stand-up",
+        "message": "Room 4",
+        "recipient": {"name": "Grace", "email": "grace@example.com"},
+        "lead_ms": 5 * MINUTE,
+    }
+
+
+def test_a_lead_time_that_has_passed_is_due_at_once(reminders: Reminders) -> None:
+    made = reminders.add(STANDUP._replace(leads_ms=(2 * HOUR, MINUTE), recipients=(ADA,)))
+    assert made.tasks == [("standup:7200:0", START), ("standup:60:0", START + 59 * MINUTE)]
+
+
+def test_a_lead_of_part_of_a_second_has_an_id_of_its_own(reminders: Reminders) -> None:
+    made = reminders.add(STANDUP._replace(leads_ms=(1_000, 1_500), recipients=(ADA,)))
+    assert [task_id for task_id, _ in made.tasks] == ["standup:1:0", "standup:1500ms:0"]
+
+
+def test_a_start_that_has_passed_is_refused(reminders: Reminders, store: MemoryStore) -> None:
+    reminders.add(STANDUP)
+    for refused in (
+        lambda: reminders.add(STANDUP._replace(id="b", starts_at=START)),
+        lambda: move_to(reminders, START),
+    ):
+        with pytest.raises(errors.InvalidInput) as caught:
+            refused()
+        assert caught.value.problems[0].field == "starts_at"
+    assert not store.group(QUEUE, "b")
+
+
+def move_to(reminders: Reminders, starts_at: int) -> None:
+    """Move the stand-up."""
+    reminders.move("standup", starts_at)
+
+
+def test_the_same_reminder_again_is_kept(reminders: Reminders, store: MemoryStore) -> None:
+    first = reminders.add(STANDUP)
+    again = reminders.add(STANDUP)
+    assert (again.created, sorted(again.tasks)) == (False, sorted(first.tasks))
+    assert len(store.group(QUEUE, "standup")) == 4
+
+
+def test_the_same_reminder_again_sends_nothing_twice(reminders: Reminders, store: MemoryStore) -> None:
+    past = STANDUP._replace(leads_ms=(2 * HOUR,))
+    reminders.add(past)
+    assert len(send(store)) == 2
+    assert not reminders.add(past).created
+    assert send(store) == []
+
+
+@pytest.mark.parametrize(
+    "change", [{"subject": "Retro"}, {"starts_at": START + 2 * HOUR}, {"leads_ms": (MINUTE,)}, {"recipients": (ADA,)}]
+)
+def test_another_reminder_under_a_live_ones_id_is_refused(
+    reminders: Reminders, store: MemoryStore, change: dict[str, object]
+) -> None:
+    reminders.add(STANDUP)
+    before = store.group(QUEUE, "standup")
+    with pytest.raises(errors.TaskScheduled):
+        reminders.add(STANDUP._replace(**change))
+    assert store.group(QUEUE, "standup") == before
+
+
+def test_an_id_is_free_once_nothing_of_it_is_live(reminders: Reminders, store: MemoryStore) -> None:
+    reminders.add(STANDUP)
+    reminders.cancel("standup")
+    assert reminders.add(STANDUP).created
+    assert len(due_times(store)) == 4
+
+
+def test_a_reminder_is_shown_with_its_tasks(reminders: Reminders) -> None:
+    reminders.add(STANDUP)
+    standing = reminders.get("standup")
+    assert (standing.id, standing.starts_at) == ("standup", START + HOUR)
+    assert [task.id for task in standing.tasks] == IDS
+
+
+def test_a_move_takes_every_pending_task_along(reminders: Reminders, store: MemoryStore) -> None:
+    reminders.add(STANDUP)
+    moved = reminders.move("standup", START + 2 * HOUR)
+    assert [(task.id, task.was) for task in moved.tasks] == [(task_id, Status.SCHEDULED) for task_id in IDS]
+    assert due_times(store) == {task.id: task.due_at for task in moved.tasks}
+    assert moved.tasks[0].due_at == START + 2 * HOUR - 5 * MINUTE
+    assert (moved.leased, moved.sent) == ([], [])
+    assert reminders.get("standup").starts_at == START + 2 * HOUR
+
+
+def test_what_was_sent_for_the_old_start_is_sent_again_for_the_new(
+    reminders: Reminders, store: MemoryStore, clock: HandClock
+) -> None:
+    reminders.add(STANDUP)
+    clock.advance(55 * MINUTE)
+    assert send(store) == IDS[:2]
+    moved = reminders.move("standup", START + 3 * HOUR)
+    assert moved.sent == IDS[:2]
+    assert [task.was for task in moved.tasks] == [Status.DONE, Status.DONE, Status.SCHEDULED, Status.SCHEDULED]
+    assert len(due_times(store)) == 4
+    revived = store.get(QUEUE, IDS[0])
+    assert revived is not None
+    assert (revived.run, revived.state) == (0, {"starts_at": START + 3 * HOUR})
+
+
+def test_the_same_move_again_sends_nothing_twice(reminders: Reminders, store: MemoryStore, clock: HandClock) -> None:
+    reminders.add(STANDUP)
+    clock.advance(55 * MINUTE)
+    send(store)
+    reminders.move("standup", START + 56 * MINUTE)
+    assert sorted(send(store)) == sorted(IDS)[:2] + sorted(IDS)[2:]
+    again = reminders.move("standup", START + 56 * MINUTE)
+    assert (again.tasks, sorted(again.sent)) == ([], sorted(IDS))
+    assert send(store) == []
+
+
+def test_what_is_being_sent_is_left_alone_and_named(reminders: Reminders, store: MemoryStore, clock: HandClock) -> None:
+    reminders.add(STANDUP)
+    clock.advance(55 * MINUTE)
+    [leased] = claim(store, 1)
+    moved = reminders.move("standup", START + 3 * HOUR)
+    assert moved.leased == [leased.id]
+    assert leased.id not in {task.id for task in moved.tasks}
+    assert reminders.get("standup").starts_at == START + 3 * HOUR
+
+
+def test_a_cancelled_reminder_sends_nothing(reminders: Reminders, store: MemoryStore, clock: HandClock) -> None:
+    reminders.add(STANDUP)
+    reminders.cancel("standup")
+    clock.advance(HOUR)
+    assert claim(store) == []
+
+
+def test_a_cancel_names_what_is_being_sent_and_cancels_the_rest(
+    reminders: Reminders, store: MemoryStore, clock: HandClock
+) -> None:
+    reminders.add(STANDUP)
+    clock.advance(55 * MINUTE)
+    [leased] = claim(store, 1)
+    with pytest.raises(errors.TaskLeased, match=leased.id):
+        reminders.cancel("standup")
+    assert due_times(store) == {}
+    reminders.cancel("standup", force=True)
+    assert {task.status for task in store.group(QUEUE, "standup")} == {Status.CANCELLED}
+
+
+def test_a_cancel_leaves_what_was_sent_and_deletes_what_is_dead(
+    reminders: Reminders, store: MemoryStore, clock: HandClock
+) -> None:
+    reminders.add(STANDUP)
+    clock.advance(55 * MINUTE)
+    sent, dead = claim(store)
+    settle(store, sent)
+    settle(store, dead, Ending.DROP)
+    reminders.cancel("standup")
+    states = {task.id: task.status for task in store.group(QUEUE, "standup")}
+    assert states.pop(sent.id) is Status.DONE
+    assert states == dict.fromkeys(IDS[2:], Status.CANCELLED)
+
+
+def test_a_reminder_with_nothing_pending_says_why_it_cannot_be_changed(
+    reminders: Reminders, store: MemoryStore, clock: HandClock
+) -> None:
+    reminders.add(STANDUP)
+    clock.advance(59 * MINUTE)
+    send(store)
+    with pytest.raises(errors.TaskDone):
+        reminders.cancel("standup")
+    reminders.add(STANDUP._replace(id="retro"))
+    reminders.cancel("retro")
+    for refused in (lambda: reminders.cancel("retro"), lambda: reminders.move("retro", START + 2 * HOUR)):
+        with pytest.raises(errors.TaskCancelled):
+            refused()
+
+
+def test_an_unknown_reminder_is_not_found(reminders: Reminders) -> None:
+    for refused in (reminders.get, reminders.cancel, lambda unknown: reminders.move(unknown, START + HOUR)):
+        with pytest.raises(errors.TaskNotFound):
+            refused("nobody")

@@ -1,0 +1,201 @@
+"""What a poll makes of each answer."""
+
+import json
+
+import pytest
+from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
+from duecourse.domain.task import MAX_RESULT_BYTES, Json
+from duecourse.errors import CallFailed, FieldError, InvalidInput
+from duecourse.kinds.poll import Poll, is_true
+from duecourse.ports.http import HttpAnswer
+
+from tests.support.kinds import Web, answer, leased
+
+URL = "https://user:hidden@api.example/orders/7?key=hidden"
+PROCESSED = {"status": "processed", "items": [{"sku": "a"}, {"sku": "b"}]}
+
+
+def poll(given: HttpAnswer | Exception, **payload: Json) -> Outcome:
+    fields = {"url": URL, "interval": 5, "until": "status == 'processed'", **payload}
+    return Poll(Web(given), timeout_ms=10_000)(leased("poll", {k: v for k, v in fields.items() if v is not None}))
+
+
+def test_it_polls_until_done_and_keeps_the_part_that_was_asked_for() -> None:
+    web = Web(answer(body={"status": "processing"}), answer(body={"status": "processing"}), answer(body=PROCESSED))
+    payload = {"url": URL, "interval": "PT0.2S", "until": "status == 'processed'", "result": "items[].sku"}
+    kind = Poll(web, timeout_ms=10_000)
+    outcomes = [kind(leased("poll", payload)) for _ in range(3)]
+    assert outcomes == [Again(after=0.2), Again(after=0.2), Done(["a", "b"])]
+
+
+def test_without_result_the_whole_answer_is_kept() -> None:
+    assert poll(answer(body=PROCESSED)) == Done(PROCESSED)
+
+
+def test_it_asks_as_the_payload_says() -> None:
+    web = Web(answer(body={}))
+    payload = {
+        "url": URL, "interval": 1, "until": "done", "method": "POST", "timeout": "PT2S",
+        "headers": {"Authorization": "Bearer x", "Content-Length": "999"}, "body": {"a": 1},
+    }  # fmt: skip
+    Poll(web, timeout_ms=10_000)(leased("poll", payload))
+    request = web.asked[0]
+    assert (request.method, request.url, request.timeout_ms, request.body) == ("POST", URL, 2_000, b'{"a":1}')
+    assert request.headers == {"content-type": "application/json", "authorization": "Bearer x"}
+
+
+def test_it_asks_with_get_and_the_default_timeout_unless_told_otherwise() -> None:
+    web = Web(answer(body={}))
+    Poll(web, timeout_ms=10_000)(leased("poll", {"url": URL, "interval": 1, "until": "done"}))
+    assert web.asked[0][:1] + web.asked[0][2:5] == ("GET", {}, None, 10_000)
+
+
+def test_a_body_that_is_text_goes_out_as_it_stands() -> None:
+    web = Web(answer(body={}))
+    Poll(web, timeout_ms=1)(leased("poll", {"url": URL, "interval": 1, "until": "x", "method": "POST", "body": "<q/>"}))
+    assert (web.asked[0].body, web.asked[0].headers) == (b"<q/>", {"content-type": "text/plain; charset=utf-8"})
+
+
+def test_failed_when_drops_with_the_answer_as_the_reason_even_if_until_holds() -> None:
+    outcome = poll(answer(body={"status": "failed", "why": "no stock"}), until="status", failed_when="status=='failed'")
+    assert isinstance(outcome, Drop)
+    assert "no stock" in outcome.reason
+    assert "hidden" not in outcome.reason
+
+
+def test_a_false_failed_when_changes_nothing() -> None:
+    assert poll(answer(body=PROCESSED), failed_when="error") == Done(PROCESSED)
+
+
+@pytest.mark.parametrize("value", [0, 0.0, 1, "no", [0], {"a": None}, True])
+def test_true_is_what_jmespath_calls_true(value: Json) -> None:
+    assert is_true(value)
+    assert isinstance(poll(answer(body={"v": value}), until="v"), Done)
+
+
+@pytest.mark.parametrize("value", [None, False, "", [], {}])
+def test_false_null_and_empty_are_not_true(value: Json) -> None:
+    assert not is_true(value)
+    assert isinstance(poll(answer(body={"v": value}), until="v"), Again)
+
+
+def test_a_retry_after_that_is_longer_than_the_interval_wins() -> None:
+    assert poll(answer(body={}, headers={"retry-after": "30"})) == Again(after=30)
+    assert poll(answer(body={}, headers={"retry-after": "3"})) == Again(after=5)
+
+
+def test_a_retry_after_is_never_more_than_a_day() -> None:
+    for value in ("999999", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT"):
+        assert poll(answer(body={}, headers={"retry-after": value})) == Again(after=86_400)
+
+
+def test_a_retry_after_date_is_counted_from_the_answers_own_date() -> None:
+    headers = {"retry-after": "Wed, 21 Oct 2015 07:28:40 GMT", "date": "Wed, 21 Oct 2015 07:28:00 GMT"}
+    assert poll(answer(429, headers=headers)) == Retry(after=40, error="GET https://api.example/orders/7 answered 429")
+
+
+def test_a_retry_after_date_without_a_date_is_counted_from_the_claim() -> None:
+    # The claim of `leased` was at 2026-09-21T14:13:20.025Z.
+    assert poll(answer(body={}, headers={"retry-after": "Mon, 21 Sep 2026 14:14:20 GMT"})) == Again(after=59.975)
+
+
+@pytest.mark.parametrize("value", ["soon", "-5", "1.5", "", "Wed, 99 Oct 2015 07:28:00 GMT", "\u0663"])
+def test_a_retry_after_that_makes_no_sense_is_ignored(value: str) -> None:
+    assert poll(answer(body={}, headers={"retry-after": value})) == Again(after=5)
+
+
+@pytest.mark.parametrize("status", [202, 204])
+def test_accepted_or_no_content_without_a_body_means_not_yet(status: int) -> None:
+    assert poll(answer(status)) == Again(after=5)
+
+
+def test_accepted_with_a_body_is_judged_by_it() -> None:
+    assert poll(answer(202, PROCESSED)) == Done(PROCESSED)
+
+
+@pytest.mark.parametrize("status", [302, 404, 408, 425, 429, 500, 502, 503])
+def test_what_may_pass_is_retried(status: int) -> None:
+    outcome = poll(answer(status, b"try later"))
+    assert outcome == Retry(error=f"GET https://api.example/orders/7 answered {status}: try later")
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 405, 410, 422])
+def test_what_the_same_request_will_meet_again_is_dropped(status: int) -> None:
+    assert poll(answer(status, b"no")) == Drop(f"GET https://api.example/orders/7 answered {status}: no")
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"{", b"\xff", b"NaN", b'{"a": Infinity}', b"[" * 100_000])
+def test_an_answer_that_is_not_json_is_retried(body: bytes) -> None:
+    outcome = poll(answer(200, body))
+    assert isinstance(outcome, Retry)
+    assert outcome.error.endswith("(the answer is not JSON)")
+
+
+def test_an_answer_that_was_cut_is_retried_and_not_taken_for_whole() -> None:
+    outcome = poll(HttpAnswer(200, {}, json.dumps(PROCESSED).encode(), whole=False))
+    assert isinstance(outcome, Retry)
+    assert "over 1 MiB" in outcome.error
+
+
+def test_no_answer_is_retried_with_the_reason() -> None:
+    assert poll(CallFailed("GET https://x failed: no connection")) == Retry(error="GET https://x failed: no connection")
+
+
+def test_a_request_that_can_never_be_sent_is_dropped() -> None:
+    assert poll(InvalidInput([FieldError("url", "is bad")])) == Drop("url: is bad")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"url": None}, "payload.url"),
+        ({"until": None}, "payload.until"),
+        ({"until": "a ||"}, "payload.until"),
+        ({"until": ""}, "payload.until"),
+        ({"failed_when": "'"}, "payload.failed_when"),
+        ({"result": "["}, "payload.result"),
+        ({"interval": None}, "payload.interval"),
+        ({"interval": "P1Y"}, "payload.interval"),
+        ({"interval": [1]}, "payload.interval"),
+        ({"timeout": "long"}, "payload.timeout"),
+        ({"headers": ["a"]}, "payload.headers"),
+        ({"headers": {"a": 1}}, "payload.headers"),
+        ({"method": 1}, "payload.method"),
+    ],
+)
+def test_a_payload_that_cannot_be_worked_is_dropped_by_the_fields_name(changes: dict[str, Json], field: str) -> None:
+    outcome = poll(answer(), **changes)
+    assert isinstance(outcome, Drop)
+    assert outcome.reason.startswith(f"{field}: ")
+
+
+def test_a_payload_that_is_no_object_is_dropped() -> None:
+    assert Poll(Web(), 1)(leased("poll", [1])) == Drop("payload: must be an object")
+
+
+@pytest.mark.parametrize("expression", ["nosuch(@)", "length(a, b)"])
+def test_an_expression_that_can_never_be_applied_is_dropped(expression: str) -> None:
+    assert isinstance(poll(answer(body=PROCESSED), until=expression), Drop)
+
+
+def test_an_expression_that_does_not_fit_this_answer_is_retried() -> None:
+    assert isinstance(poll(answer(body={}), until="length(items) > `1`"), Retry)
+
+
+def test_a_result_over_64_kib_is_dropped_and_one_at_the_limit_is_kept() -> None:
+    longest = "x" * (MAX_RESULT_BYTES - 2)
+    assert poll(answer(body={"v": longest}), until="v", result="v") == Done(longest)
+    outcome = poll(answer(body={"v": longest + "x"}), until="v", result="v")
+    assert isinstance(outcome, Drop)
+    assert "65537 bytes" in outcome.reason
+
+
+def test_a_result_that_is_not_unicode_is_dropped() -> None:
+    assert isinstance(poll(answer(200, b'{"v": "\\ud800"}'), until="v"), Drop)
+
+
+def test_a_long_answer_is_cut_in_an_error_and_is_one_readable_line() -> None:
+    outcome = poll(answer(500, ("é\r\n\x00" * 1_000).encode()))
+    assert isinstance(outcome, Retry)
+    assert outcome.error.isprintable()
+    assert len(outcome.error) < 260

@@ -1,0 +1,94 @@
+"""How a webhook is delivered."""
+
+from collections.abc import Callable
+
+import pytest
+from duecourse.adapters.http_out import HttpOut
+from duecourse.domain.outcomes import Done, Drop, Outcome, Retry
+from duecourse.domain.task import Json
+from duecourse.errors import CallFailed
+from duecourse.kinds.webhook import Webhook
+from duecourse.ports.http import HttpAnswer
+
+from tests.support.answering import Reply, answering
+from tests.support.kinds import Web, answer, leased
+
+URL = "https://hooks.example/in?token=hidden"
+
+
+def deliver(given: HttpAnswer | Exception, **payload: Json) -> Outcome:
+    return Webhook(Web(given), timeout_ms=10_000)(leased("webhook", {"url": URL, **payload}))
+
+
+def asked_with(**payload: Json) -> Callable[[str], object]:
+    web = Web(answer())
+    Webhook(web, timeout_ms=10_000)(leased("webhook", {"url": URL, **payload}))
+    return lambda field: getattr(web.asked[0], field)
+
+
+def test_it_posts_the_body_as_json_under_the_tasks_idempotency_key() -> None:
+    asked = asked_with(body={"order": "ü"})
+    assert (asked("method"), asked("url"), asked("body")) == ("POST", URL, '{"order":"ü"}'.encode())
+    assert asked("headers") == {
+        "content-type": "application/json",
+        "webhook-id": "t-1:7",
+        "webhook-timestamp": "1790000000",
+    }
+
+
+def test_a_body_that_is_text_is_json_text() -> None:
+    assert asked_with(body="hello")("body") == b'"hello"'
+
+
+def test_no_body_sends_none() -> None:
+    assert asked_with(method="PUT")("body") is None
+
+
+def test_headers_of_the_users_are_added_but_none_of_the_marks_is_overridden() -> None:
+    headers = asked_with(headers={"X-Team": "a", "Webhook-Id": "mine", "WEBHOOK-TIMESTAMP": "1"})("headers")
+    assert headers == {"x-team": "a", "webhook-id": "t-1:7", "webhook-timestamp": "1790000000"}
+
+
+def test_the_payloads_timeout_wins_over_the_default() -> None:
+    assert (asked_with()("timeout_ms"), asked_with(timeout=1.5)("timeout_ms")) == (10_000, 1_500)
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204])
+def test_any_2xx_is_done(status: int) -> None:
+    assert deliver(answer(status)) == Done({"status": status})
+
+
+def test_gone_is_dropped() -> None:
+    assert deliver(answer(410, b"unsubscribed")) == Drop("POST https://hooks.example/in answered 410: unsubscribed")
+
+
+@pytest.mark.parametrize("status", [301, 307, 400, 401, 404, 409, 429, 500, 503])
+def test_everything_else_is_retried_with_the_beginning_of_the_answer(status: int) -> None:
+    assert deliver(answer(status, b"no")) == Retry(error=f"POST https://hooks.example/in answered {status}: no")
+
+
+def test_retry_after_is_honoured() -> None:
+    assert deliver(answer(503, headers={"retry-after": "7"}))[0] == 7
+
+
+def test_a_retry_after_of_nothing_means_the_tasks_own_backoff() -> None:
+    assert deliver(answer(503, headers={"retry-after": "0"}))[0] is None
+
+
+def test_no_answer_is_retried() -> None:
+    assert deliver(CallFailed("nobody there")) == Retry(error="nobody there")
+
+
+def test_a_payload_that_can_never_be_sent_is_dropped() -> None:
+    assert deliver(answer(), url=None) == Drop("payload.url: must be text")
+
+
+def test_a_receiver_that_fails_twice_gets_the_same_id_three_times() -> None:
+    replies = [Reply(500, b"down"), Reply(503), Reply(204)]
+    out = HttpOut(parallel=1)
+    with answering(lambda _: replies.pop(0)) as server:
+        kind = Webhook(out, timeout_ms=5_000)
+        outcomes = [kind(leased("webhook", {"url": server.url, "body": {}}, attempt=n)) for n in (1, 2, 3)]
+        out.close()
+    assert [type(outcome) for outcome in outcomes] == [Retry, Retry, Done]
+    assert {asked.headers["webhook-id"] for asked in server.asked} == {"t-1:7"}

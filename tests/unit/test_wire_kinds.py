@@ -1,0 +1,83 @@
+"""What the payloads of the built-in kinds may hold when they are enqueued."""
+
+import pytest
+from duecourse.wire.fields import field_errors
+from duecourse.wire.http import AddTask
+from pydantic import ValidationError
+
+POLL = {"url": "https://api.example.com/x", "interval": "PT10S", "until": "status == 'done'"}
+HOOK = {"url": "http://hooks.example.com:8080/x?y=1", "body": [1]}
+
+
+def fields(kind: str, payload: dict[str, object]) -> set[str]:
+    """The fields refused, none where the payload is taken."""
+    try:
+        AddTask.model_validate({"kind": kind, "payload": payload})
+    except ValidationError as error:
+        return {problem.field for problem in field_errors(error.errors())}
+    return set()
+
+
+def test_the_least_and_the_most_of_each_kind_are_taken() -> None:
+    more = {"method": "POST", "headers": {"accept": "a/b"}, "body": {"a": 1}, "timeout": 5}
+    assert not fields("poll", POLL)
+    assert not fields("poll", POLL | more | {"failed_when": "failed", "result": "{a: b}"})
+    assert not fields("webhook", HOOK)
+    assert not fields("webhook", {"url": HOOK["url"]})
+
+
+def test_the_payload_is_kept_as_it_was_sent() -> None:
+    task = AddTask.model_validate({"kind": "poll", "payload": POLL}).task()
+    assert task.payload == '{"url":"https://api.example.com/x","interval":"PT10S","until":"status == \'done\'"}'
+
+
+def test_missing_and_unknown_fields_are_named() -> None:
+    assert fields("poll", {}) == {"payload.url", "payload.interval", "payload.until"}
+    assert fields("webhook", HOOK | {"verb": "PUT"}) == {"payload.verb"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "example.com",
+        "ftp://example.com",
+        "http://",
+        "http:///x",
+        "http://a b/",
+        "http://a/\r\nhost: b",
+        "http://a:99999/",
+        "http://[::1/",
+        "http://a/" + "x" * 2_048,
+        7,
+        None,
+    ],
+)
+def test_a_url_that_cannot_be_called_is_refused(url: object) -> None:
+    assert fields("webhook", HOOK | {"url": url}) == {"payload.url"}
+
+
+@pytest.mark.parametrize("headers", [{"a b": "c"}, {"": "c"}, {"a": "b\r\nc: d"}, {"a": "ü"}, {"a:": "b"}])
+def test_a_header_that_would_break_the_request_is_refused(headers: dict[str, str]) -> None:
+    assert fields("webhook", HOOK | {"headers": headers}) == {"payload.headers"}
+
+
+def test_a_headers_value_must_be_text() -> None:
+    assert fields("webhook", HOOK | {"headers": {"a": 1}}) == {"payload.headers.a"}
+
+
+@pytest.mark.parametrize("expression", ["", "status ==", "][", "(" * 900, "x" * 1_001])
+@pytest.mark.parametrize("field", ["until", "failed_when", "result"])
+def test_an_expression_that_does_not_compile_is_refused(field: str, expression: str) -> None:
+    assert fields("poll", POLL | {field: expression}) == {f"payload.{field}"}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"interval": 0}, {"interval": "P31D"}, {"timeout": 0}, {"timeout": 61}, {"method": "GET "}]
+)
+def test_bounds_are_kept(wrong: dict[str, object]) -> None:
+    assert fields("poll", POLL | wrong) == {f"payload.{name}" for name in wrong}
+
+
+def test_a_users_own_kind_takes_any_object() -> None:
+    assert not fields("report", {"url": "whatever"})
