@@ -8,7 +8,6 @@ from asyncio.subprocess import Process
 from collections.abc import Mapping
 from threading import Lock
 
-import urllib3
 from localstack_client.session import Session  # type: ignore[import-untyped]
 
 from local.account import CREDENTIALS, REGION
@@ -22,26 +21,27 @@ ENDPOINT = "AWS_ENDPOINT_URL"
 _environment = Lock()
 
 
-async def start(port: int, base: Mapping[str, str], log: Log) -> Process:
-    """Start moto's server and wait until it answers."""
+async def start(port: int, environment: Mapping[str, str], log: Log) -> Process:
+    """Start moto's server."""
     command = (sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(port))
-    process = await spawn(command, environment=base, out=log.descriptor)
-    await asyncio.to_thread(_wait_until_ready, f"http://{LOOPBACK}:{port}/moto-api/data.json", process)
-    return process
+    return await spawn(command, environment=environment, out=log.descriptor)
 
 
-def _wait_until_ready(url: str, process: Process) -> None:
+async def wait_until_ready(url: str, process: Process) -> None:
+    """Return once the server takes connections. Raises HarnessError."""
+    port = int(url.rpartition(":")[2])
     until = time.monotonic() + READY_WITHIN
-    with urllib3.PoolManager() as http:
-        while True:
-            try:
-                http.request("HEAD", url, retries=False, timeout=5)
-            except urllib3.exceptions.HTTPError:
-                if process.returncode is not None or time.monotonic() > until:
-                    raise HarnessError("the AWS emulator does not start: see its log") from None
-            else:
-                return
-            time.sleep(0.05)
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(LOOPBACK, port)
+        except OSError:
+            if process.returncode is not None or time.monotonic() > until:
+                raise HarnessError("the AWS emulator does not start: see its log") from None
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            await writer.wait_closed()
+            return
 
 
 def session(url: str) -> Session:

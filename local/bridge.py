@@ -51,7 +51,7 @@ class Bridge:
         return self._ready.is_set()
 
     def kill(self) -> None:
-        """kill -9."""
+        """End it at once, as SIGKILL does."""
         if self.pid is not None:
             os.kill(self.pid, signal.SIGKILL)
 

@@ -30,6 +30,9 @@ class Every(NamedTuple):
 
     seconds: float
 
+    def __str__(self) -> str:
+        return f"every {self.seconds:g} s"
+
     def next_after(self, at: float) -> float:
         """The next multiple of the interval."""
         return (at // self.seconds + 1) * self.seconds
@@ -38,8 +41,12 @@ class Every(NamedTuple):
 class Cron(NamedTuple):
     """The minutes whose fields are all in the allowed sets."""
 
+    expression: str
     fields: tuple[frozenset[int], ...]
     zone: tzinfo
+
+    def __str__(self) -> str:
+        return self.expression
 
     def next_after(self, at: float) -> float:
         """The next minute that matches; infinity where none does within five years."""
@@ -69,7 +76,7 @@ def parse_cadence(expression: str, zone: str = "UTC") -> Cadence:
     if match := RATE.match(expression):
         return Every(int(match[1]) * UNIT_SECONDS[match[2]])
     if match := CRON.match(expression):
-        return Cron(tuple(map(_allowed, match.groups(), SPANS)), ZoneInfo(zone))
+        return Cron(expression, tuple(map(_allowed, match.groups(), SPANS)), ZoneInfo(zone))
     raise TemplateError(f"{expression} is neither rate(…) nor cron(…) with six fields")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from local.account import ACCOUNT, CREDENTIALS
-from local.template import Function
+from local.model import Function
 
 STAND_IN = Path(__file__).with_name("standin")
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
@@ -69,6 +69,15 @@ class Surroundings:
             "LAMBDA_TASK_ROOT": str(function.code),
             "LAMBDA_RUNTIME_DIR": str(Path(sys.executable).parent),
             **self.settings(function),
+        }
+
+    def of_bridge(self, function: Function) -> dict[str, str]:
+        """The environment of the bridge, whose rings invoke `function`: the same settings and code."""
+        return {
+            **self.base(),
+            **self.settings(function),
+            "DUECOURSE_ON_EXPIRED_FUNCTION": function.name,
+            "PYTHONPATH": os.pathsep.join(map(str, function.layers)),
         }
 
     def _path(self, function: Function) -> list[Path]:

@@ -11,13 +11,14 @@ class Log:
         self._name = name
         self._file = (folder / f"{name}.log").open("ab", buffering=0)
         self._echo = echo
+        self._begun = b""
 
     def write(self, chunk: bytes) -> None:
         """Keep what was said."""
         self._file.write(chunk)
         if self._echo:
-            for line in chunk.decode(errors="replace").splitlines():
-                sys.stderr.write(f"{self._name}  {line}\n")
+            *lines, self._begun = (self._begun + chunk).split(b"\n")
+            sys.stderr.writelines(f"{self._name}  {line.decode(errors='replace')}\n" for line in lines)
 
     @property
     def descriptor(self) -> int:

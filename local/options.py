@@ -7,13 +7,17 @@ from pathlib import Path
 TEMPLATE = Path(__file__).resolve().parent.parent / "template.yaml"
 
 
+PARAMETERS = {"MailFrom": "reminders@example.com"}
+"""What stands in for a deployment's parameters, so that mail is sent to the emulator."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """How to run a template; port 0 picks a free one, None leaves a thing to the template or the harness."""
 
     template: Path = TEMPLATE
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    """For the template's parameters."""
+    parameters: Mapping[str, str] = field(default_factory=lambda: dict(PARAMETERS))
+    """For the template's parameters; the rest have their defaults."""
     port: int = 0
     lambda_port: int = 0
     aws_port: int = 0

@@ -1,12 +1,11 @@
 """The processes of one function: grown on demand up to its concurrency, each serving one request at a time."""
 
 import asyncio
-from contextlib import suppress
 
 from local.environment import Surroundings
 from local.invocation import Answer, Invocation, Refused
 from local.logs import Log
-from local.template import Function
+from local.model import Function
 from local.worker import InitFailed, Rules, Worker
 
 
@@ -20,6 +19,7 @@ class Pool:
         self._rules = rules
         self._workers: set[Worker] = set()
         self._idle: list[Worker] = []
+        self._closed = False
 
     def pids(self) -> list[int]:
         """The processes that are there, oldest first."""
@@ -51,6 +51,8 @@ class Pool:
         return None
 
     async def _started(self, request_id: str) -> Worker:
+        if self._closed:
+            raise Refused(500, "ServiceException", "The stack is stopping.")
         if len(self._workers) >= self.function.concurrency:
             raise Refused(429, "TooManyRequestsException", "Rate Exceeded.")
         worker = Worker(self.function, self._surroundings, self._log, self._rules)
@@ -73,7 +75,5 @@ class Pool:
 
     async def close(self) -> None:
         """End every process."""
-        workers, self._workers = self._workers, set()
-        self._idle.clear()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(*(worker.end() for worker in workers if worker.pid))
+        self._closed = True
+        await asyncio.gather(*(worker.end() for worker in self._workers if worker.pid))

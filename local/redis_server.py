@@ -10,7 +10,8 @@ import time
 from asyncio.subprocess import Process
 from pathlib import Path
 
-import redis
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from local.account import CREDENTIALS
 from local.children import spawn
@@ -18,7 +19,6 @@ from local.logs import Log
 from local.problems import HarnessError
 from local.sockets import LOOPBACK, free_port
 
-READY_WITHIN = 30.0
 SERVERS = ("redis://", "rediss://", "unix://")
 
 
@@ -47,14 +47,12 @@ def _bundled() -> str | None:
 
 
 async def start(folder: Path, log: Log) -> tuple[Process, str]:
-    """Start a server that keeps its data in `folder` and wait until it answers: the process and its URL."""
+    """Start a server that keeps its data in `folder`: the process and its URL. Raises HarnessError."""
     folder.mkdir(parents=True, exist_ok=True)
     server, port = executable(), free_port(0, "--store")
     _refuse_older(server, folder)
-    process = await spawn(_command(server, port, folder), environment={**CREDENTIALS}, out=log.descriptor)
-    url = f"redis://{LOOPBACK}:{port}/0"
-    await asyncio.to_thread(wait_until_ready, url)
-    return process, url
+    process = await spawn(_command(server, port, folder), environment=CREDENTIALS, out=log.descriptor)
+    return process, f"redis://{LOOPBACK}:{port}/0"
 
 
 def _command(server: str, port: int, folder: Path) -> list[str]:
@@ -80,16 +78,16 @@ def _refuse_older(server: str, folder: Path) -> None:
         raise HarnessError(f"{folder} was written by Redis 7 or later, {server} is older: give another --state")
 
 
-def wait_until_ready(url: str, within: float = READY_WITHIN) -> None:
+async def wait_until_ready(url: str, within: float) -> None:
     """Return once the server answers, its file loaded. Raises HarnessError after `within` seconds."""
     until = time.monotonic() + within
-    with redis.Redis.from_url(url, socket_connect_timeout=within) as client:
+    async with Redis.from_url(url, socket_connect_timeout=within) as client:
         while True:
             try:
-                client.ping()
-            except redis.RedisError as error:
+                await client.ping()
+            except RedisError as error:
                 if time.monotonic() > until:
                     raise HarnessError(f"the store at {url} does not answer: {error}") from None
             else:
                 return
-            time.sleep(0.02)
+            await asyncio.sleep(0.02)

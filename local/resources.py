@@ -7,7 +7,9 @@ from typing import Any
 from botocore.exceptions import ClientError
 from localstack_client.session import Session  # type: ignore[import-untyped]
 
-from local.template import Resource, Template
+from local.aws_emulator import session as emulator_session
+from local.model import Resource
+from local.template import Template
 
 Properties = Mapping[str, Any]
 EXISTS = {"ResourceInUseException", "AlreadyExistsException"}
@@ -23,9 +25,10 @@ TABLE_PARTS = (
 SIMPLE_TYPES = {"String": "S", "Number": "N", "Binary": "B"}
 
 
-def create(template: Template, session: Session) -> list[str]:
-    """Create every resource that is of a known type, and say which there are now; those that are there stay."""
+def create(template: Template, aws: str) -> list[str]:
+    """Create on the emulator every resource of a known type, and name them all; those that are there stay."""
     resources = template.resources(*MAKERS)
+    session = emulator_session(aws)
     for resource in resources:
         try:
             MAKERS[resource.kind](session, resource)

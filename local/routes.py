@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from local.template import Function, Route
+from local.model import Function, Route
 
 SEGMENT = re.compile(r"^\{([^}+]+)(\+?)\}$")
 LITERAL, VARIABLE, GREEDY = range(3)

@@ -9,7 +9,7 @@ from local.cadence import Cadence, Every
 from local.events import scheduled_event
 from local.functions import Functions
 from local.invocation import Invocation
-from local.template import Function, Schedule
+from local.model import Function, Schedule
 
 
 class Schedules:
@@ -20,8 +20,15 @@ class Schedules:
         self._functions = functions
         self._tick = tick
 
-    def __len__(self) -> int:
-        return 0 if self._tick == 0 else len(self._all)
+    @property
+    def described(self) -> str:
+        """Who is invoked when, for people; "" for nobody."""
+        if self._tick == 0:
+            return ""
+        return "  ".join(f"{function} {self._cadence(schedule)}" for function, schedule in self._all)
+
+    def _cadence(self, schedule: Schedule) -> Cadence:
+        return Every(self._tick) if self._tick else schedule.cadence
 
     async def keep(self) -> None:
         """Send every event at its time, until cancelled."""
@@ -30,7 +37,7 @@ class Schedules:
         await asyncio.gather(*(self._keep(name, schedule) for name, schedule in self._all))
 
     async def _keep(self, function: str, schedule: Schedule) -> None:
-        cadence: Cadence = Every(self._tick) if self._tick else schedule.cadence
+        cadence = self._cadence(schedule)
         at = time.time()
         while True:
             at = cadence.next_after(max(at, time.time()))

@@ -1,20 +1,19 @@
 """Every part of the stack, started in order within one event loop and stopped in reverse."""
 
 import asyncio
+import os
+import socket
 import tempfile
 from asyncio.subprocess import Process
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
-
-from botocore.exceptions import BotoCoreError, ClientError
-from starlette.applications import Starlette
 
 from local import aws_emulator, redis_server, resources
 from local.bridge import Bridge
 from local.children import stop
-from local.destinations import deliver
+from local.destinations import deliverer
 from local.environment import Surroundings, host_settings
 from local.functions import Functions
 from local.http_api import http_api
@@ -23,47 +22,153 @@ from local.lambda_api import lambda_api
 from local.logs import Logs
 from local.options import Options
 from local.pool import Pool
-from local.problems import HarnessError
 from local.routes import Routes
 from local.schedules import Schedules
 from local.serving import serve
 from local.sockets import LOOPBACK, free_port, listen, url_of
 from local.state import StateFolder
-from local.template import Function, Template
+from local.template import Template
 from local.worker import Rules
 
+AWS_OPTION = "--aws-port, or use what is there with --aws"
 ON_EXPIRED = "on_expired"
 """The folder of the function that the bridge invokes."""
 STORE_WITHIN = 5.0
+OWN_STORE_WITHIN = 60.0
+"""Seconds: a large append-only file takes a while to load."""
 
 
 class Services:
     """The parts of one stack.
 
-    `say(service, address)` hears what is ready, `notice(text)` what went wrong.
+    `say(service, address)` hears what is ready, `notice(text)` what goes wrong.
     """
 
     def __init__(self, options: Options, say: Callable[[str, str], None], notice: Callable[[str], None]) -> None:
         self._options = options
         self._say = say
         self._notice = notice
-        self._stopping = False
-        self._redis: Process | None = None
+        self._redis_pid: int | None = None
         self.bridge: Bridge | None = None
 
     async def start(self, parts: AsyncExitStack) -> None:
         """Start everything; `parts` stops it. Raises HarnessError."""
-        options = self._options
-        self._state = self._folder(parts)
-        self._logs = Logs(self._state.path / "logs", echo=options.echo)
-        parts.callback(self._logs.close)
-        api, invokes = listen(options.port, "--port"), listen(options.lambda_port, "--lambda-port")
-        parts.callback(api.close)
-        parts.callback(invokes.close)
+        self._parts = parts
+        self._open_folder()
+        api, invokes = (
+            self._listen(self._options.port, "--port"),
+            self._listen(self._options.lambda_port, "--lambda-port"),
+        )
         self.api, self.lambda_url = url_of(api), url_of(invokes)
-        self.store, self.aws = await asyncio.gather(self._start_store(parts), self._start_aws(parts))
-        self._read_template()
-        self.functions = self._make_functions()
-        parts.push_async_callback(serve(lambda_api(self.functions), invokes, parts))
-        await self._start_functions(parts)
-"""
+        self.store = await self._start_store()
+        emulator = await self._start_aws()
+        self._make_functions()
+        await asyncio.gather(self._fill_aws(emulator), self.functions.warm())
+        await serve(lambda_api(self.functions), invokes, parts)
+        self._say("lambda", self.lambda_url)
+        await serve(http_api(Routes(self.described), self.functions), api, parts)
+        self._say("api", self.api)
+        parts.push_async_callback(self.functions.close)  # before the servers, which then have nobody to wait for
+        await self._start_bridge()
+        self._keep_time()
+        self._state.announce(self.addresses())
+
+    def addresses(self) -> dict[str, Any]:
+        """Where everything is, and the processes."""
+        pids = {"bridge": self.bridge.pid if self.bridge else None, "redis": self._redis_pid}
+        return {
+            "api": self.api,
+            "lambda": self.lambda_url,
+            "aws": self.aws,
+            "store": self.store,
+            "pids": {**pids, "functions": self.functions.pids()},
+        }
+
+    def _open_folder(self) -> None:
+        path = self._options.state or Path(self._parts.enter_context(tempfile.TemporaryDirectory(prefix="duecourse-")))
+        self._state = StateFolder(path)
+        self._parts.callback(self._state.close)
+        self._logs = Logs(self._state.path / "logs", echo=self._options.echo)
+        self._parts.callback(self._logs.close)
+
+    def _listen(self, port: int, option: str) -> socket.socket:
+        return self._parts.enter_context(listen(port, option))
+
+    async def _start_store(self) -> str:
+        url, within = redis_server.given_store(self._options.store), STORE_WITHIN
+        if url is None:
+            process, url = await redis_server.start(self._state.path / "redis", self._logs.of("redis"))
+            self._redis_pid, within = process.pid, OWN_STORE_WITHIN
+            self._mind("redis", process)
+        await redis_server.wait_until_ready(url, within)
+        self._say("store", url)
+        return url
+
+    async def _start_aws(self) -> Process | None:
+        """Know the address at once; the process takes a while to answer there."""
+        given = self._options.aws or os.environ.get("AWS_ENDPOINT_URL")
+        port = 0 if given else free_port(self._options.aws_port, AWS_OPTION)
+        self.aws = given or f"http://{LOOPBACK}:{port}"
+        if given:
+            return None
+        process = await aws_emulator.start(port, Surroundings(self.aws, "", "").base(), self._logs.of("aws"))
+        self._mind("the AWS emulator", process)
+        return process
+
+    async def _fill_aws(self, emulator: Process | None) -> None:
+        if emulator:
+            await aws_emulator.wait_until_ready(self.aws, emulator)
+        made = await asyncio.to_thread(resources.create, self._template, self.aws)
+        self._say("aws", "  ".join([self.aws, *made]))
+
+    def _make_functions(self) -> None:
+        options = self._options
+        self._template = Template(options.template, Addresses(self.api, self.aws, self.store), options.parameters)
+        self.described = self._template.functions
+        overrides = host_settings() | dict(options.environment)
+        self._surroundings = Surroundings(self.aws, self.lambda_url, self.store, overrides, options.pure_python)
+        rules = Rules(options.init_limit, options.freeze)
+        self.functions = Functions(
+            [Pool(function, self._surroundings, self._logs.of(function.name), rules) for function in self.described],
+            destine=deliverer(self.aws, self._notice),
+            notice=self._notice,
+            retry_waits=options.retry_waits,
+        )
+        self._parts.push_async_callback(self.functions.close)
+
+    async def _start_bridge(self) -> None:
+        function = next((f for f in self.described if f.code.name == ON_EXPIRED), None)
+        if not self._options.bridge or function is None:
+            return
+        self.bridge = Bridge(self._surroundings.of_bridge(function), self._logs.of("bridge"), self._notice)
+        self._parts.push_async_callback(self.bridge.stop)
+        if await self.bridge.start():
+            self._say("bridge", f"rings invoke {function.name}")
+
+    def _keep_time(self) -> None:
+        self.schedules = Schedules(self.described, self.functions, self._options.tick)
+        self._keep(self.schedules.keep())
+        self._keep(self.functions.keep_measuring())
+        if self.schedules.described:
+            self._say("schedules", self.schedules.described)
+
+    def _keep(self, duty: Coroutine[Any, Any, None]) -> None:
+        """Do something until the stack stops."""
+        task = asyncio.create_task(duty)
+
+        async def end() -> None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+        self._parts.push_async_callback(end)
+
+    def _mind(self, name: str, process: Process) -> None:
+        """Stop a child in the end, and tell the user if it dies before."""
+        self._parts.push_async_callback(stop, process)
+
+        async def watch() -> None:
+            code = await process.wait()
+            self._notice(f"{name.upper()} IS DEAD (exit {code}): see its log")
+
+        self._keep(watch())

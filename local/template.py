@@ -1,8 +1,6 @@
 """`template.yaml` read into typed values: it is the only description of the functions."""
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +8,9 @@ import cfn_flip  # type: ignore[import-untyped]
 import yaml
 
 from local.account import ACCOUNT, REGION, STACK
-from local.cadence import Cadence, parse_cadence
 from local.identity import Addresses, attribute, named_by, ref
-from local.intrinsics import ABSENT, Resolver, Value
+from local.intrinsics import ABSENT, Resolver, Value, is_call
+from local.model import Function, Resource, async_policy_of, logging_variables, route_of, schedule_of, text_of
 from local.problems import TemplateError
 
 FUNCTION = "AWS::Serverless::Function"
@@ -31,68 +29,6 @@ PSEUDO = {
     "AWS::NotificationARNs": [],
     "AWS::NoValue": ABSENT,
 }
-
-
-@dataclass(frozen=True)
-class Route:
-    """What an HTTP API sends to a function: `GET /tasks/{id}`; method ANY and path `$default` are the catch-alls."""
-
-    method: str
-    path: str
-
-    @property
-    def key(self) -> str:
-        """The route key, as events carry it."""
-        return self.path if self.path == "$default" else f"{self.method} {self.path}"
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """When a function is invoked by itself; `input` is the event in place of the default one."""
-
-    name: str
-    cadence: Cadence
-    scheduler: bool
-    input: str | None
-
-
-@dataclass(frozen=True)
-class AsyncPolicy:
-    """What becomes of an asynchronous invocation that fails; destinations are ARNs."""
-
-    retries: int = 2
-    max_age_s: float = 21_600
-    on_success: str | None = None
-    on_failure: str | None = None
-
-
-@dataclass(frozen=True)
-class Function:
-    """One function as the template describes it; memory in MB, timeout in seconds."""
-
-    logical_id: str
-    name: str
-    code: Path
-    handler: str
-    runtime: str
-    memory_mb: int
-    timeout: float
-    concurrency: int
-    environment: Mapping[str, str]
-    layers: tuple[Path, ...]
-    routes: tuple[Route, ...]
-    schedules: tuple[Schedule, ...]
-    async_policy: AsyncPolicy
-
-
-@dataclass(frozen=True)
-class Resource:
-    """Something else that the template declares, its properties resolved."""
-
-    logical_id: str
-    kind: str
-    name: str
-    properties: Mapping[str, Value]
 
 
 class Template:
@@ -159,13 +95,13 @@ class Template:
         return [item.strip() for item in str(value).split(",") if item.strip()] if many else value
 
     def _function(self, logical_id: str) -> Function:
-        own, shared = self._properties(logical_id), self._raw.get("Globals", {}).get("Function", {})
+        properties = merged(self._raw.get("Globals", {}).get("Function", {}), self._properties(logical_id))
 
         def read(name: str, default: Value = None) -> Value:
-            value = self._resolver.resolve(own.get(name, shared.get(name)))
+            value = self._resolver.resolve(properties.get(name))
             return default if value is None or value is ABSENT else value
 
-        events = self._resolver.resolve(own.get("Events", {})).items()
+        events = read("Events", {}).items()
         return Function(
             logical_id=logical_id,
             name=self._name(logical_id),
@@ -175,11 +111,12 @@ class Template:
             memory_mb=int(read("MemorySize", 128)),
             timeout=float(read("Timeout", 3)),
             concurrency=int(read("ReservedConcurrentExecutions", DEFAULT_CONCURRENCY)),
-            environment=self._environment(shared) | self._environment(own),
-            layers=self._layers([*shared.get("Layers", []), *own.get("Layers", [])]),
-            routes=tuple(_route(e) for _, e in events if e["Type"] == "HttpApi"),
-            schedules=tuple(s for name, e in events if (s := _schedule(logical_id + name, e))),
-            async_policy=_async_policy(read("EventInvokeConfig", {})),
+            environment=logging_variables(read("LoggingConfig", {}))
+            | {name: text_of(value) for name, value in read("Environment", {}).get("Variables", {}).items()},
+            layers=self._layers(read("Layers", [])),
+            routes=tuple(route_of(e) for _, e in events if e["Type"] == "HttpApi"),
+            schedules=tuple(s for name, e in events if (s := schedule_of(logical_id + name, e))),
+            async_policy=async_policy_of(read("EventInvokeConfig", {})),
         )
 
     def _code(self, logical_id: str, uri: str) -> Path:
@@ -188,12 +125,7 @@ class Template:
             raise TemplateError(f"the CodeUri of {logical_id} is no folder: {folder}")
         return folder
 
-    def _environment(self, properties: Mapping[str, Value]) -> dict[str, str]:
-        variables = properties.get("Environment", {}).get("Variables", {})
-        return {name: _text(value) for name, value in self._resolver.resolve(variables).items()}
-
-    def _layers(self, references: list[Value]) -> tuple[Path, ...]:
-        names = self._resolver.resolve(references)
+    def _layers(self, names: list[Value]) -> tuple[Path, ...]:
         layers = [
             self._folder / layer.properties["ContentUri"] for layer in self.resources(LAYER) if layer.name in names
         ]
@@ -211,34 +143,11 @@ def _read(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _route(event: Mapping[str, Value]) -> Route:
-    properties = event.get("Properties") or {}
-    return Route(properties.get("Method", "ANY").upper(), properties.get("Path", "$default"))
-
-
-def _schedule(name: str, event: Mapping[str, Value]) -> Schedule | None:
-    properties = event.get("Properties") or {}
-    expression = {"Schedule": "Schedule", "ScheduleV2": "ScheduleExpression"}.get(event["Type"])
-    if expression is None or properties.get("Enabled") is False or properties.get("State") == "DISABLED":
-        return None
-    given = properties.get("Input")
-    return Schedule(
-        name=properties.get("Name", name),
-        cadence=parse_cadence(properties[expression], properties.get("ScheduleExpressionTimezone", "UTC")),
-        scheduler=event["Type"] == "ScheduleV2",
-        input=given if given is None or isinstance(given, str) else json.dumps(given),
-    )
-
-
-def _async_policy(config: Mapping[str, Value]) -> AsyncPolicy:
-    destinations = config.get("DestinationConfig", {})
-    return AsyncPolicy(
-        retries=int(config.get("MaximumRetryAttempts", AsyncPolicy.retries)),
-        max_age_s=float(config.get("MaximumEventAgeInSeconds", AsyncPolicy.max_age_s)),
-        on_success=destinations.get("OnSuccess", {}).get("Destination"),
-        on_failure=destinations.get("OnFailure", {}).get("Destination"),
-    )
+def merged(shared: Value, own: Value) -> Value:
+    """A function's properties over the Globals section's, as SAM does it: mappings merged, lists joined."""
+    if isinstance(shared, list) and isinstance(own, list):
+        return [*shared, *own]
+    if isinstance(shared, Mapping) and isinstance(own, Mapping) and not (is_call(shared) or is_call(own)):
+        both = {name: merged(shared[name], own[name]) for name in shared if name in own}
+        return {**shared, **own, **both}
+    return own

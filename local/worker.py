@@ -16,8 +16,8 @@ from local.children import Pipe, spawn
 from local.environment import Surroundings
 from local.invocation import MAX_SYNC_BYTES, UNHANDLED, Answer, Invocation, error_type, exited, oversized, timed_out
 from local.logs import Log
+from local.model import Function
 from local.runtime_api import RuntimeConnection
-from local.template import Function
 
 MB = 1024 * 1024
 

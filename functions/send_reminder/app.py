@@ -5,6 +5,6 @@ from duecourse.domain.outcomes import Outcome
 
 
 @task_handler
-def handler(task: Task) -> Outcome:
+def handler(task: Task) -> Outcome | None:
     """Send one reminder."""
     return wiring.reminder_kind()(task)

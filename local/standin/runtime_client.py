@@ -35,7 +35,7 @@ def initialize_client(user_agent: str) -> None:
     CLIENT.user_agent = user_agent
 
 
-def next() -> tuple[bytes, dict[str, str]]:  # noqa: A001 - the native module's name
+def next() -> tuple[bytes, dict[str, str]]:
     """Wait for an invocation: its payload and its headers, absent ones None as the native module gives them."""
     body, headers = CLIENT.call("GET", "next", None, {})
     return body, dict(headers)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from duecourse.domain.task import Json, RetryPolicy, Status, Task, dump_json
 from duecourse.errors import DuecourseError
 from duecourse.ports.http import HttpAnswer, HttpRequest
-
 from tests.support.clock import START
 
 

@@ -4,7 +4,9 @@ import contextlib
 import socket
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 class LossyProxy:
@@ -16,6 +18,7 @@ class LossyProxy:
         self._armed = threading.Event()
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
+        self._command = b""
         self.lost = 0
         self.url = f"unix://{self._folder.name}/proxy.sock"
 
@@ -35,8 +38,9 @@ class LossyProxy:
             end.close()
         self._folder.cleanup()
 
-    def lose_next_reply(self) -> None:
-        """Drop the connection instead of the next script's answer, after the server has run it."""
+    def lose_next_reply(self, of: bytes = b"EVALSHA") -> None:
+        """Drop the connection instead of the next answer to such a command, after the server has run it."""
+        self._command = of
         self._armed.set()
 
     def _accept(self) -> None:
@@ -53,7 +57,7 @@ class LossyProxy:
     def _up(self, near: socket.socket, far: socket.socket, ran: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := near.recv(65_536):
-                if b"EVALSHA" in data:
+                if self._armed.is_set() and self._command in data:
                     ran.set()
                 far.sendall(data)
         _shut(far)
@@ -70,7 +74,7 @@ class LossyProxy:
         _shut(near)
         _shut(far)
 
-    def _spawn(self, target, *args) -> None:  # type: ignore[no-untyped-def]
+    def _spawn(self, target: Callable[..., None], *args: Any) -> None:
         thread = threading.Thread(target=target, args=args, daemon=True)
         self._threads.append(thread)
         thread.start()

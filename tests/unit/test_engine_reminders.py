@@ -1,13 +1,13 @@
 """The verbs on reminders: one group of tasks, added, moved and cancelled together."""
 
 import pytest
+
 from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.reminder import QUEUE, Recipient, Reminder
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.reminders import Reminders
-
 from tests.support.clock import START, HandClock
 
 SHARD = Shard(QUEUE)

@@ -1,6 +1,7 @@
 """The verbs on tasks: what each raises, and where the result comes from."""
 
 import pytest
+
 from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending
@@ -8,7 +9,6 @@ from duecourse.domain.task import OnDuplicate, Status, Task
 from duecourse.engine.tasks import REFUSALS, Tasks
 from duecourse.ports.results import Result
 from duecourse.ports.store import Move, Reply
-
 from tests.support.clock import START, HandClock
 from tests.support.ledger import bring, claim_one, new, settle
 
@@ -17,17 +17,16 @@ QUEUE = "default"
 
 
 class Table:
-    """Results of one task each."""
+    """A table with one result in it."""
 
-    def __init__(self, **values: object) -> None:
-        self._values = values
+    def __init__(self, fence: int = 0, value: object = None) -> None:
+        self._result = Result(value, fence, START)
 
     def put(self, task: Task, result_json: str, now: int) -> bool:
         raise NotImplementedError((task, result_json, now))
 
     def get(self, queue: str, id: str, tenant: str) -> Result | None:
-        assert (queue, tenant) == (QUEUE, "-")
-        return Result(self._values[id], 1, START) if id in self._values else None
+        return self._result if (queue, id, tenant) == (QUEUE, "a", "-") else None
 
 
 class Away(Table):
@@ -157,14 +156,21 @@ def test_a_result_comes_from_the_ledger_where_no_table_keeps_it(tasks: Tasks, st
 
 
 def test_a_result_comes_from_the_table_where_one_keeps_it(store: MemoryStore) -> None:
+    task = claim_one(store)
+    settle(store, task, Ending.DONE)
+    assert Tasks(store, Table(task.fence, {"n": 2}), KINDS).get(QUEUE, "a").result == {"n": 2}
+
+
+def test_an_earlier_generations_result_is_not_shown(store: MemoryStore) -> None:
+    first = claim_one(store)
+    settle(store, first, Ending.DONE)
     settle(store, claim_one(store), Ending.DONE)
-    assert Tasks(store, Table(a={"n": 2}), KINDS).get(QUEUE, "a").result == {"n": 2}
-    assert Tasks(store, Table(), KINDS).get(QUEUE, "a").result is None
+    assert Tasks(store, Table(first.fence, "old"), KINDS).get(QUEUE, "a").result is None
 
 
 def test_only_a_done_task_is_looked_up_in_the_table(store: MemoryStore) -> None:
     store.add([new()])
-    assert Tasks(store, Table(a="an earlier one's"), KINDS).get(QUEUE, "a").result is None
+    assert Tasks(store, Table(0, "an earlier one's"), KINDS).get(QUEUE, "a").result is None
     assert Tasks(store, Away(), KINDS).get(QUEUE, "a").status is Status.SCHEDULED
 
 

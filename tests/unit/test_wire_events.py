@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import pytest
+
 from duecourse.domain.task import RetryPolicy, Shard
 from duecourse.errors import InvalidInput
 from duecourse.wire.invocation import decode_tasks, tasks_event
 from duecourse.wire.rings import parse_rings
 from duecourse.wire.schedule import parse_schedule
-
 from tests.support.kinds import leased
 
 

@@ -1,9 +1,10 @@
 """What the payloads of the built-in kinds may hold when they are enqueued."""
 
 import pytest
+from pydantic import ValidationError
+
 from duecourse.wire.fields import field_errors
 from duecourse.wire.http import AddTask
-from pydantic import ValidationError
 
 POLL = {"url": "https://api.example.com/x", "interval": "PT10S", "until": "status == 'done'"}
 HOOK = {"url": "http://hooks.example.com:8080/x?y=1", "body": [1]}

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from duecourse import errors
 from duecourse.errors import DuecourseError, FieldError
 from duecourse.wire import problems

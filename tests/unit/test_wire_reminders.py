@@ -1,10 +1,11 @@
 """POST and PATCH /reminders: what is taken, and which field of what is refused."""
 
 import pytest
+from pydantic import ValidationError
+
 from duecourse.domain.reminder import Recipient
 from duecourse.wire.fields import field_errors
 from duecourse.wire.reminders import AddReminder
-from pydantic import ValidationError
 
 STANDUP = {
     "id": "standup",

@@ -1,15 +1,17 @@
 """POST and PATCH /tasks: what is taken, and which field of what is refused."""
 
+import re
+
 import pytest
-from duecourse.domain.task import OnDuplicate, RetryPolicy, Run, Status
-from duecourse.errors import InvalidInput
-from duecourse.wire.fields import field_errors
-from duecourse.wire.http import AddTask, MoveTask, parse_body, show_task
-from duecourse.wire.problems import BodyTooLarge, MalformedBody
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from duecourse.domain.task import ID_PATTERN, OnDuplicate, RetryPolicy, Run, Status
+from duecourse.errors import InvalidInput
+from duecourse.wire.fields import field_errors
+from duecourse.wire.http import AddTask, MoveTask, parse_body, show_task
+from duecourse.wire.problems import BodyTooLarge, MalformedBody
 from tests.support.clock import START
 from tests.support.kinds import leased
 
@@ -29,7 +31,8 @@ def test_a_task_needs_a_kind_and_a_payload_and_nothing_else() -> None:
     assert (task.due_at, task.delay_ms, task.deadline_at, task.deadline_ms) == (None, 0, None, None)
     assert task.retry == RetryPolicy()
     assert task.on_duplicate is OnDuplicate.KEEP
-    assert len(task.id) == 22
+    assert re.fullmatch(ID_PATTERN, task.id)
+    assert task.id != AddTask.model_validate(WORK).id
 
 
 def test_every_field_arrives_in_the_ledgers_units() -> None:
@@ -172,3 +175,9 @@ def test_an_error_is_shown_once_there_is_one_and_a_result_even_if_it_is_null() -
     failed = Run(run=1, fence=8, claimed_at=START, ended_at=START, outcome="drop", detail="no use")
     view = show_task(leased("report", {}, result_json="null", history=(failed,)))
     assert (view["error"], view["result"]) == ("no use", None)
+
+
+def test_what_is_too_deep_for_the_answer_is_shown_as_its_text() -> None:
+    deep = "[" * 300 + "]" * 300
+    view = show_task(leased("report", {}, payload_json='{"a":1}', result_json=deep))
+    assert (view["payload"], view["result"]) == ({"a": 1}, deep)

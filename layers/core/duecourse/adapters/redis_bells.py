@@ -38,31 +38,48 @@ def translated() -> Iterator[None]:
         raise StoreUnavailable(f"Redis: {error}") from error
 
 
+class Names:
+    """What a bridge's keys and channels are called."""
+
+    def __init__(self, namespace: str, db: int) -> None:
+        self.namespace = namespace
+        self.canary = self.bell(f"canary/b{secrets.token_hex(4)}")
+        self.every_head = f"{namespace}:{{*}}:head"
+        self.events = {what: f"__keyevent@{db}__:{what}" for what in (What.EXPIRED, What.EVICTED)}
+        self.events_heard = {name.encode(): what for what, name in self.events.items()}
+        self._prefix = f"{namespace}:{{".encode()
+        self._canaries = f"{namespace}:{{canary/b".encode()
+        self._own = self.canary.encode()
+
+    def bell(self, shard: str) -> str:
+        """The bell of `<queue>/<index>`."""
+        return f"{self.namespace}:{{{shard}}}:bell"
+
+    def is_bell(self, key: bytes) -> bool:
+        """Whether a key is a bell of ours; another bridge's canary is not, and no shard is called as they are."""
+        if not (key.startswith(self._prefix) and key.endswith(b"}:bell")):
+            return False
+        return key == self._own or not key.startswith(self._canaries)
+
+
 class RedisSubscription:
     """One connection that listens to expiries and evictions of all keys, and to heads."""
 
-    def __init__(
-        self, pool: redis.ConnectionPool, commands: Sequence[Sequence[str]], *, namespace: str, canary: str
-    ) -> None:
+    def __init__(self, pool: redis.ConnectionPool, names: Names, heads: Sequence[str]) -> None:
         self._pool = pool
-        self._channels = {name for command, *names in commands for name in names}
-        self._evicted = commands[0][2].encode()
-        self._keyevents = tuple(name.encode() for name in commands[0][1:3])
-        self._prefix = f"{namespace}:{{".encode()
-        self._canaries = f"{namespace}:{{canary/b".encode()
-        self._canary = canary.encode()
-        self._pattern = f"{namespace}:{{*}}:head"
+        self._names = names
+        self._heads = set(heads[1:])
         self._connection: Any = pool.get_connection()
         try:
-            self._confirm(commands)
+            self._confirm(["SUBSCRIBE", *names.events.values()], heads)
         except BaseException:
             self.close()
             raise
 
-    def _confirm(self, commands: Sequence[Sequence[str]]) -> None:
+    def _confirm(self, *commands: Sequence[str]) -> None:
         for command in commands:
             self._connection.send_command(*command)
-        for _ in self._channels:
+        for _ in range(sum(len(command) - 1 for command in commands)):
             self._connection.read_response(disable_decoding=True)
 
     def hear(self, timeout: float) -> Sound | None:
@@ -77,19 +94,14 @@ class RedisSubscription:
 
     def _sound(self, message: Sequence[bytes]) -> Sound | None:
         channel, data = message[-2:]
-        if channel in self._keyevents:
-            if not (data.startswith(self._prefix) and data.endswith(b"}:bell") and self._ours(data)):
-                return None
-            return Sound(What.EVICTED if channel == self._evicted else What.EXPIRED, data.decode())
+        if what := self._names.events_heard.get(channel):
+            return Sound(what, data.decode()) if self._names.is_bell(data) else None
         bell = channel[: -len(b"head")] + b"bell"
-        return Sound(What.HEAD, bell.decode(), int(data)) if data.isdigit() and self._ours(bell) else None
-
-    def _ours(self, bell: bytes) -> bool:
-        return bell == self._canary or not bell.startswith(self._canaries)
+        return Sound(What.HEAD, bell.decode(), int(data)) if data.isdigit() and self._names.is_bell(bell) else None
 
     def covers(self, bells: Sequence[str]) -> bool:
         """Whether the heads of all these bells can be heard."""
-        return self._pattern in self._channels or all(_head(bell) in self._channels for bell in bells)
+        return self._names.every_head in self._heads or all(_head(bell) in self._heads for bell in bells)
 
     def close(self) -> None:
         """End the connection."""
@@ -102,9 +114,8 @@ class RedisBells:
 
     def __init__(self, client: redis.Redis, namespace: str) -> None:
         self._redis = client
-        self._namespace = namespace
-        self._db = client.get_connection_kwargs().get("db", 0)
-        self.canary = self._bell(f"canary/b{secrets.token_hex(4)}")
+        self._names = Names(namespace, client.get_connection_kwargs().get("db") or 0)
+        self.canary = self._names.canary
 
     @classmethod
     def from_url(cls, url: str, namespace: str) -> "RedisBells":
@@ -118,12 +129,9 @@ class RedisBells:
         )
         return cls(client, namespace)
 
-    def _bell(self, shard: str) -> str:
-        return f"{self._namespace}:{{{shard}}}:bell"
-
     def channel(self, what: What) -> str:
         """The channel of a key event."""
-        return f"__keyevent@{self._db}__:{what}"
+        return self._names.events[what]
 
     def check_primary(self) -> None:
         """Ask ROLE; a server that does not answer it is taken for a primary."""
@@ -151,21 +159,18 @@ class RedisBells:
     def subscribe(self) -> RedisSubscription:
         """Subscribe to all heads by pattern; by name, to those that exist, where patterns are refused."""
         with translated():
+            pool = self._redis.connection_pool
             try:
-                return self._subscription(["PSUBSCRIBE", f"{self._namespace}:{{*}}:head"])
+                return RedisSubscription(pool, self._names, ["PSUBSCRIBE", self._names.every_head])
             except redis.ResponseError:
-                return self._subscription(["SUBSCRIBE", *map(_head, [self.canary, *self.known()])])
-
-    def _subscription(self, heads: list[str]) -> RedisSubscription:
-        events = ["SUBSCRIBE", self.channel(What.EXPIRED), self.channel(What.EVICTED)]
-        pool = self._redis.connection_pool
-        return RedisSubscription(pool, [events, heads], namespace=self._namespace, canary=self.canary)
+                heads = map(_head, [self.canary, *self.known()])
+                return RedisSubscription(pool, self._names, ["SUBSCRIBE", *heads])
 
     def known(self) -> list[str]:
         """The bells of `<namespace>:shards`, whose members are `<queue>/<index>/<count>`."""
         with translated():
-            members = cast("set[bytes]", self._redis.smembers(shards_key(self._namespace)))
-        return sorted({self._bell(member.decode().rpartition("/")[0]) for member in members})
+            members = cast("set[bytes]", self._redis.smembers(shards_key(self._names.namespace)))
+        return sorted({self._names.bell(member.decode().rpartition("/")[0]) for member in members})
 
     def look(self, bells: Sequence[str]) -> View:
         """TIME and the bells' values in one round trip."""

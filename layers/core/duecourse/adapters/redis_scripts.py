@@ -1,6 +1,7 @@
 """Runs the Lua scripts: their text, keys and arguments, what may be sent again, and what Redis's errors mean here."""
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -19,11 +20,15 @@ from duecourse.ports.clock import Clock
 Argument = str | bytes | int
 T = TypeVar("T")
 
+IN_A_SCRIPT = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS) ")
+"""The code of an error inside a script: up to 6.2 it stands in the text alone."""
+
 UNREGISTERED = -8
 IDLE_S = 5.0
 """After how long without a command the pooled connections are dropped rather than trusted."""
 WAIT_MS = 1_000
 """How long replicas have to take what was written."""
+ENDS_NO_LEASE = frozenset({"add", "pause"})
 
 AWAY = (redis.ConnectionError, redis.TimeoutError)
 _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=2, supported_errors=AWAY)
@@ -46,17 +51,19 @@ def connect(url: str) -> redis.Redis:
 
 @cache
 def load(verb: str) -> Script:
-    """The script of one verb, with the prelude."""
+    """The script of one verb, with what it builds on."""
     folder = files("duecourse.adapters") / "lua"
-    text = "\n".join((folder / f"{name}.lua").read_text() for name in ("prelude", verb))
+    parts = ("prelude", verb) if verb in ENDS_NO_LEASE else ("prelude", "lease", verb)
+    text = "\n".join((folder / f"{part}.lua").read_text() for part in parts)
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
 
 
 def translate(error: redis.RedisError) -> DuecourseError:
     """What one of Redis's errors means here."""
-    if isinstance(error, OutOfMemoryError):
+    code = IN_A_SCRIPT.search(str(error))
+    if isinstance(error, OutOfMemoryError) or (code and code[1] == "OOM"):
         return StoreFull()
-    if isinstance(error, (*AWAY, ReadOnlyError)):
+    if isinstance(error, (*AWAY, ReadOnlyError)) or code:
         return StoreUnavailable(f"The store does not answer: {error}")
     return StoreMisused(f"The store refuses: {error}")
 
@@ -105,6 +112,20 @@ class Scripts:
                 return _AGAIN.call_with_retry(command, lambda _error: None)
         except redis.RedisError as error:
             raise translate(error) from error
+
+    def read(self, *commands: Callable[[Any], object]) -> list[Any]:
+        """The answers to commands put on a pipeline, asked again where they are lost.
+
+        No transaction: MULTI is refused where memory is short.
+        """
+
+        def send() -> list[Any]:
+            with self.client.pipeline(transaction=False) as pipe:
+                for command in commands:
+                    command(pipe)
+                return list(pipe.execute())
+
+        return self.call(send, again=True)
 
     def _send(self, script: Script, count: int, every: Sequence[Argument], replicas: int) -> Any:
         try:

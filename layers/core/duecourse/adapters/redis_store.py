@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -95,10 +96,7 @@ class RedisStore:
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """One task as it stands."""
         keys, sid = self._keys(Shard(queue)), f"{tenant}/{id}"
-        pipe = self._client.pipeline(transaction=False)
-        pipe.hget(keys.tasks, sid)
-        pipe.zscore(keys.leased, sid)
-        data, lease_end = self._scripts.call(pipe.execute, again=True)
+        data, lease_end = self._scripts.read(lambda p: p.hget(keys.tasks, sid), lambda p: p.zscore(keys.leased, sid))
         return unpack(queue, sid, data)._replace(lease_expires_at=int(lease_end or 0)) if data else None
 
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
@@ -110,10 +108,7 @@ class RedisStore:
         if not members:
             return []
         sids = [member.partition(b"\0")[2] for member in members]
-        pipe = self._client.pipeline(transaction=False)
-        pipe.hmget(keys.tasks, sids)
-        pipe.zmscore(keys.leased, sids)
-        records, ends = self._scripts.call(pipe.execute, again=True)
+        records, ends = self._scripts.read(lambda p: p.hmget(keys.tasks, sids), lambda p: p.zmscore(keys.leased, sids))
         found = zip(sids, records, ends, strict=True)
         return [unpack(queue, sid.decode(), data, int(end or 0)) for sid, data, end in found if data]
 
@@ -176,7 +171,7 @@ class RedisStore:
         self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT
     ) -> list[Reply]:
         """Cancel scheduled tasks of one shard and delete dead ones, in one step."""
-        arguments = (int(force), *(f"{tenant}/{id}" for id in ids))
+        arguments: list[Argument] = [int(force), *(f"{tenant}/{id}" for id in ids)]
         return _replies(self._run("cancel", Shard(queue), [tenant], arguments, again=False))
 
     def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT) -> list[Reply]:
@@ -199,23 +194,20 @@ class RedisStore:
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
         now, keys = self.now(), self._keys(shard)
-        pipe = self._client.pipeline(transaction=False)
-        for name in (keys.leased, keys.done, keys.dead):
-            pipe.zcard(name)
-        pipe.zrange(keys.heads, 0, -1)
-        pipe.zrange(keys.ring, 0, -1)
-        pipe.get(keys.bell)
-        pipe.hmget(keys.meta, "paused", "bell_at")
-        leased, done, dead, heads, ring, bell, (paused, travelling) = self._scripts.call(pipe.execute, again=True)
+        leased, done, dead, heads, ring, bell, (paused, travelling) = self._scripts.read(
+            lambda p: p.zcard(keys.leased),
+            lambda p: p.zcard(keys.done),
+            lambda p: p.zcard(keys.dead),
+            lambda p: p.zrange(keys.heads, 0, -1),
+            lambda p: p.zrange(keys.ring, 0, -1),
+            lambda p: p.get(keys.bell),
+            lambda p: p.hmget(keys.meta, "paused", "bell_at"),
+        )
         scheduled, oldest = self._scheduled(keys, [t.decode() for t in (*heads, *ring)])
         return Stats(scheduled, leased, done, dead, oldest, int(bell or travelling or 0), bool(paused), now)
 
     def _scheduled(self, keys: Keys, tenants: Sequence[str]) -> tuple[int, int]:
-        pipe = self._client.pipeline(transaction=False)
-        for tenant in tenants:
-            pipe.zcard(keys.due(tenant))
-            pipe.zrange(keys.due(tenant), 0, 0, withscores=True)
-        answers = self._scripts.call(pipe.execute, again=True)
+        answers = self._scripts.read(*(partial(_count_and_head, keys.due(tenant)) for tenant in tenants))
         heads = [int(head[0][1]) for head in answers[1::2] if head]
         return sum(answers[::2]), min(heads, default=0)
 
@@ -263,6 +255,10 @@ class RedisStore:
         """Remember the tenants whose work waits, so that the next script declares their keys."""
         fresh = dict.fromkeys(name.decode() for name in want)
         tenants[:] = [*fresh, *(t for t in tenants if t not in fresh)][:MAX_WANT]
+
+
+def _count_and_head(due: str, pipe: Any) -> None:
+    pipe.zcard(due).zrange(due, 0, 0, withscores=True)
 
 
 def _bounded(count: int, most: int) -> None:

@@ -88,7 +88,7 @@ def _invoker() -> Invoker:
     try:
         return LambdaInvoker(make_client("lambda", attempts=1, read_timeout_s=ANSWER_S))
     except BotoCoreError as error:
-        raise InvalidSettings([FieldError("AWS_REGION", str(error))]) from error
+        raise InvalidSettings([FieldError("AWS_DEFAULT_REGION", str(error))]) from error
 
 
 def _announce(bridge: Bridge, settings: Settings) -> None:

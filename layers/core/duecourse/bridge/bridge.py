@@ -71,7 +71,7 @@ class Bridge:
         self._timer.stop()
         finished = self._dispatcher.stop(PATIENCE_S)
         for thread in self._threads:
-            thread.join()
+            thread.join(PATIENCE_S)
         self._bells.close()
         return finished
 

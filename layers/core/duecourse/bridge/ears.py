@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from collections.abc import Sequence
 
 from duecourse.bridge.timer import Timer
 from duecourse.errors import StoreUnavailable
@@ -24,7 +25,10 @@ class Ears:
         self._thread = threading.Thread(target=self._run, name="ears", daemon=True)
         self.ended = ended
         self.error: StoreUnavailable | None = None
-        self.covers = subscription.covers
+
+    def covers(self, bells: Sequence[str]) -> bool:
+        """Whether the heads of all these bells can be heard."""
+        return self._subscription.covers(bells)
 
     def start(self) -> None:
         """Begin to listen."""

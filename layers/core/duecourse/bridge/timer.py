@@ -152,7 +152,7 @@ class Timer:
                 if self._hung.get(bell) != at:
                     continue  # a sound was quicker, and rang
                 if seen == at:
-                    self._ask_again(bell, at, LONGEST_ASK_MS if view is None else AFTER_MS)
+                    self._ask_again(bell, at)
                     continue
                 if seen is None:
                     self._echoes.add(bell)
@@ -161,11 +161,11 @@ class Timer:
                 gone.append(bell)
         self._ring(gone)
 
-    def _ask_again(self, bell: str, at: int, least_ms: float) -> None:
-        """When its time is over; in a millisecond if it is, less often where the server holds its expiries back."""
+    def _ask_again(self, bell: str, at: int) -> None:
+        """When its time is over; in a millisecond if it is, ever less often where it stays or the server is away."""
         now, when = self._clock.now(), at + AFTER_MS
         if now >= when:
-            when = now + min(max(least_ms, (now - at) / 4), LONGEST_ASK_MS)
+            when = now + min(max(AFTER_MS, (now - at) / 4), LONGEST_ASK_MS)
         heapq.heappush(self._asks, (when, bell, at))
 
     def _hang(self, bell: str, at: int) -> None:

@@ -71,6 +71,7 @@ class _Flow:
         self._store, self._runner, self._targets, self._crew = store, runner, targets, crew
         self._outbox: SimpleQueue[tuple[Shard, int, list[Settlement]]] = SimpleQueue()
         self._shards: list[Shard] = []
+        self._settled: set[Shard] = set()
         self._last: dict[Shard, Claim] = {}
         self._counts = dict.fromkeys(Settled, 0)
         self._claimed = self._died = 0
@@ -94,6 +95,7 @@ class _Flow:
             if room < self._crew.size:
                 left.append(shard)
                 continue
+            self._settled.discard(shard)
             claim = self._store.claim(shard, room, lease_ms=lease_ms)
             self._start(shard, claim)
             if claim.backlog and (claim.tasks or claim.died):
@@ -114,7 +116,10 @@ class _Flow:
             return finished
 
     def settle(self, finished: dict[Shard, list[Settlement]]) -> None:
-        """End the leases of what has finished."""
+        """End the leases of what has finished; with the last of them, look whether more has come due meanwhile."""
+        self._settled.update(finished)
+        if not self.in_flight:
+            self.waiting = [shard for shard in self._shards if shard in self._settled]
         for shard, settlements in finished.items():
             for start in range(0, len(settlements), MAX_CLAIM):
                 for settled in self._store.settle(shard, settlements[start : start + MAX_CLAIM]):

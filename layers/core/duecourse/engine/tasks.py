@@ -74,7 +74,9 @@ class Tasks:
         if self._results is None or task.status is not Status.DONE:
             return task
         result = self._results.get(queue, id, tenant)
-        return task._replace(result_json=dump_json(result.value)) if result else task
+        # A result under another fence is an earlier generation's: the newest one had nothing to keep.
+        ours = result is not None and result.fence == task.fence
+        return task._replace(result_json=dump_json(result.value)) if result and ours else task
 
     def move(self, queue: str, move: Move, tenant: str = DEFAULT_TENANT) -> Task:
         """Give a scheduled task a new due time, with force also a leased one. Raises TaskNotFound or a Conflict."""

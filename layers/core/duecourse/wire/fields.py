@@ -61,7 +61,7 @@ def between(low_ms: int, high_ms: int) -> AfterValidator:
 
 
 def _json_text(value: dict[str, Any]) -> dict[str, Any]:
-    if _deeper_than(MAX_DEPTH, value):
+    if deeper_than(MAX_DEPTH, value):
         raise ValueError(f"must not nest deeper than {MAX_DEPTH}")
     # Python's parser lets through what JSON cannot carry: NaN, numbers beyond a float, half surrogate pairs.
     try:
@@ -71,9 +71,10 @@ def _json_text(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def _deeper_than(depth: int, value: Any) -> bool:
+def deeper_than(depth: int, value: Any) -> bool:
+    """Whether objects and lists nest deeper than `depth` within `value`."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return depth < 0 or any(_deeper_than(depth - 1, item) for item in inside)
+    return depth < 0 or any(deeper_than(depth - 1, item) for item in inside)
 
 
 def _flag(value: Any) -> Any:

@@ -9,7 +9,17 @@ from typing_extensions import TypedDict
 from duecourse.domain.task import DEFAULT_QUEUE, NewTask, OnDuplicate, RetryPolicy, Run, Status, Task, dump_json, new_id
 from duecourse.domain.times import format_instant
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.wire.fields import DeadlineField, Duration, Instant, JsonObject, Name, TaskId, refuse_fields
+from duecourse.wire.fields import (
+    MAX_DEPTH,
+    DeadlineField,
+    Duration,
+    Instant,
+    JsonObject,
+    Name,
+    TaskId,
+    deeper_than,
+    refuse_fields,
+)
 from duecourse.wire.kinds import check_payload
 from duecourse.wire.problems import BodyTooLarge, MalformedBody
 
@@ -42,9 +52,9 @@ class Retry(_Request):
     """How often, and how far apart, a failing task is tried."""
 
     max_attempts: int = Field(10, ge=1, le=1_000, strict=True)
-    backoff: Duration = 1_000
+    backoff: Duration = Field("PT1S", validate_default=True)
     factor: float = Field(2.0, ge=1, le=100, allow_inf_nan=False, strict=True)
-    max_backoff: Duration = 3_600_000
+    max_backoff: Duration = Field("PT1H", validate_default=True)
     jitter: StrictBool = True
 
     @model_validator(mode="after")
@@ -67,10 +77,10 @@ class AddTask(_Request):
     payload: JsonObject
     due_at: Instant | None = None
     delay: Duration | None = None
-    retry: Retry = Retry()
+    retry: Retry = Field(default_factory=Retry)
     deadline: DeadlineField | None = None
     on_duplicate: OnDuplicate = OnDuplicate.KEEP
-    max_wait: Duration = 3_600_000
+    max_wait: Duration = Field("PT1H", validate_default=True)
 
     @field_validator("kind")
     @classmethod
@@ -181,14 +191,20 @@ def show_task(task: Task) -> TaskView:
         attempt=task.attempt,
         max_attempts=task.retry.max_attempts,
         created_at=format_instant(task.created_at),
-        payload=task.payload,
+        payload=_shown(task.payload_json),
         history=[_show_run(run) for run in task.history],
     )
     if task.result_json:
-        view["result"] = task.result
+        view["result"] = _shown(task.result_json)
     if task.error:
         view["error"] = task.error
     return view
+
+
+def _shown(text: str) -> Any:
+    # What came by another way than HTTP may nest too deep for the router's serializer: better as text than as a 500.
+    value = json.loads(text)
+    return text if deeper_than(MAX_DEPTH, value) else value
 
 
 def _show_run(run: Run) -> RunView:

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from sortedcontainers import SortedDict  # type: ignore[import-untyped]
+from sortedcontainers import SortedDict
 
 Item = tuple[bytes, bytes]
 
@@ -29,12 +29,11 @@ class MemoryMap:
     """The ordered map of one process, gone with it."""
 
     def __init__(self) -> None:
-        self._items = SortedDict()
+        self._items: SortedDict[bytes, bytes] = SortedDict()
 
     def get(self, key: bytes) -> bytes | None:
         """See OrderedMap."""
-        value: bytes | None = self._items.get(key)
-        return value
+        return self._items.get(key)
 
     def range(self, start: bytes, end: bytes) -> Iterator[Item]:
         """See OrderedMap."""
@@ -43,7 +42,7 @@ class MemoryMap:
 
     def count(self, start: bytes, end: bytes) -> int:
         """See OrderedMap."""
-        return int(self._items.bisect_left(end) - self._items.bisect_left(start))
+        return self._items.bisect_left(end) - self._items.bisect_left(start)
 
     def apply(self, writes: Mapping[bytes, bytes | None]) -> None:
         """See OrderedMap."""

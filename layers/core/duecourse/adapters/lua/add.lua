@@ -62,85 +62,89 @@ local function flush()
   written, scheduled, grouped = {}, {}, {}
 end
 
-local function put_in_place(sid, at, old, how, due, deadline, created)
-  leave_group(sid, old.rest)
-  call('ZREM', DONE, sid)
-  call('ZREM', DEAD, sid)
-  return put(sid, at, how, due, deadline, created)
-end
-
-local function created_over(sid, at, old, how)
-  local due, deadline = due_and_deadline(at)
-  return put_in_place(sid, at, old, how, due, deadline, NOW)
-end
-
--- A replacement for a task that runs waits beside it until the lease ends.
-local function put_successor(sid, at, old)
-  local due, deadline = due_and_deadline(at)
-  if has_successor(old) then
-    drop_successor(sid, old)
+-- What an add does where its id stands already, made only where one does: to make functions is what a script spends
+-- its time on.
+local function over_others()
+  local function put_in_place(sid, at, old, how, due, deadline, created)
+    leave_group(sid, old.rest)
+    call('ZREM', DONE, sid)
+    call('ZREM', DEAD, sid)
+    return put(sid, at, how, due, deadline, created)
   end
-  old.flags = old.flags + SUCCESSOR
-  fence = fence + 1
-  local data = pack(FRONT, 1, SCHEDULED, (REPLACED - 1) * 4, 0, 0, 0, 1, due, NOW, fence, deadline, 0, 0, NO_NONCE)
-    .. ARGV[at + 6]
-  call('HSET', TASKS, sid, close(old), sid .. '+', data)
-  join_group(sid, ARGV[at + 6])
-  return data
+
+  local function created_over(sid, at, old, how)
+    local due, deadline = due_and_deadline(at)
+    return put_in_place(sid, at, old, how, due, deadline, NOW)
+  end
+
+  -- A replacement for a task that runs waits beside it until the lease ends.
+  local function put_successor(sid, at, old)
+    local due, deadline = due_and_deadline(at)
+    if has_successor(old) then
+      drop_successor(sid, old)
+    end
+    old.flags = old.flags + SUCCESSOR
+    fence = fence + 1
+    local data = pack(FRONT, 1, SCHEDULED, (REPLACED - 1) * 4, 0, 0, 0, 1, due, NOW, fence, deadline, 0, 0, NO_NONCE)
+      .. ARGV[at + 6]
+    call('HSET', TASKS, sid, close(old), sid .. '+', data)
+    join_group(sid, ARGV[at + 6])
+    return data
+  end
+
+  local function origin(rest)
+    return string.sub(rest, 1, 8)
+  end
+
+  -- The answer to a call that is sent again because its reply was lost.
+  local function resent(sid, at, old, data)
+    local mine = origin(ARGV[at + 6])
+    local waiting = has_successor(old) and call('HGET', TASKS, sid .. '+')
+    if waiting and origin(open(waiting).rest) == mine then
+      return REPLACED, waiting
+    end
+    if origin(old.rest) == mine then
+      return math.floor(old.flags / 4) % 4 + 1, data
+    end
+  end
+
+  -- Debouncing pushes a task back, never before the due time it had nor past its longest wait.
+  local function debounce(sid, at, old)
+    local due, deadline = due_and_deadline(at)
+    local latest = old.created + tonumber(ARGV[at + 4])
+    local pushed = math.max(old.due, math.min(due, latest))
+    if string.byte(ARGV[at + 3]) == 43 then -- a relative deadline counts from the due time that came of it
+      deadline = deadline - due + pushed
+    end
+    due = pushed
+    return put_in_place(sid, at, old, DEBOUNCED - 1, due, deadline, old.created)
+  end
+
+  local REFUSALS = { [SCHEDULED] = -2, [LEASE] = -3, [DIED] = -6 }
+
+  return function(sid, at, data)
+    local old, mode = open(data), ARGV[at + 1]
+    local reply, record = resent(sid, at, old, data)
+    if reply then
+      return reply, record
+    end
+    local live = old.status == SCHEDULED or old.status == LEASE
+    if old.status == FINISHED or old.status == CANCELLED then
+      return CREATED, created_over(sid, at, old, CREATED - 1)
+    elseif mode == 'k' and live then
+      return KEPT, data
+    elseif mode == 'j' or (old.status == DIED and mode ~= 'r') then
+      return REFUSALS[old.status], ''
+    elseif old.status == LEASE then
+      return REPLACED, put_successor(sid, at, old)
+    elseif mode == 'd' then
+      return DEBOUNCED, debounce(sid, at, old)
+    end
+    return REPLACED, created_over(sid, at, old, REPLACED - 1)
+  end
 end
 
-local function origin(rest)
-  return string.sub(rest, 1, 8)
-end
-
--- The answer to a call that is sent again because its reply was lost.
-local function resent(sid, at, old, data)
-  local mine = origin(ARGV[at + 6])
-  local waiting = has_successor(old) and call('HGET', TASKS, sid .. '+')
-  if waiting and origin(open(waiting).rest) == mine then
-    return REPLACED, waiting
-  end
-  if origin(old.rest) == mine then
-    return math.floor(old.flags / 4) % 4 + 1, data
-  end
-end
-
--- Debouncing pushes a task back, never before the due time it had nor past its longest wait.
-local function debounce(sid, at, old)
-  local due, deadline = due_and_deadline(at)
-  local latest = old.created + tonumber(ARGV[at + 4])
-  local pushed = math.max(old.due, math.min(due, latest))
-  if string.byte(ARGV[at + 3]) == 43 then -- a relative deadline counts from the due time that came of it
-    deadline = deadline - due + pushed
-  end
-  due = pushed
-  return put_in_place(sid, at, old, DEBOUNCED - 1, due, deadline, old.created)
-end
-
-local REFUSALS = { [SCHEDULED] = -2, [LEASE] = -3, [DIED] = -6 }
-
-local function add_over(sid, at, data)
-  local old, mode = open(data), ARGV[at + 1]
-  local reply, record = resent(sid, at, old, data)
-  if reply then
-    return reply, record
-  end
-  local live = old.status == SCHEDULED or old.status == LEASE
-  if old.status == FINISHED or old.status == CANCELLED then
-    return CREATED, created_over(sid, at, old, CREATED - 1)
-  elseif mode == 'k' and live then
-    return KEPT, data
-  elseif mode == 'j' or (old.status == DIED and mode ~= 'r') then
-    return REFUSALS[old.status], ''
-  elseif old.status == LEASE then
-    return REPLACED, put_successor(sid, at, old)
-  elseif mode == 'd' then
-    return DEBOUNCED, debounce(sid, at, old)
-  end
-  return REPLACED, created_over(sid, at, old, REPLACED - 1)
-end
-
-local sids, seen, over = {}, {}, false
+local sids, seen, add_over = {}, {}, nil
 for i = 1, count do
   sids[i] = ARGV[first + (i - 1) * ITEM]
 end
@@ -154,7 +158,7 @@ for i = 1, count do
   end
   seen[sid] = true
   if data then
-    over = true
+    add_over = add_over or over_others()
     replies[i], records[i] = add_over(sid, at, data)
   else
     local due, deadline = due_and_deadline(at)
@@ -166,7 +170,7 @@ flush()
 -- What is only added, and later than the bell, cannot change it.
 local function bell_stays()
   local hung = bell_hung()
-  if over or not hung or hung < NOW then
+  if add_over or not hung or hung < NOW then
     return nil
   end
   for tenant, due in pairs(soonest) do

@@ -1,4 +1,4 @@
--- What every script begins with: the names of its keys, the time, the packed record, the index of what is due, the bell.
+-- What every script begins with: the names of its keys, the time, the packed record, the indexes, the bell.
 --
 -- KEYS    1 tasks   hash, stored id -> packed record (its layout: adapters/record.py); "<stored id>+" is a successor
 --         2 heads   zset, tenant -> its earliest due time, of tenants that are not in the ring
@@ -18,7 +18,6 @@ local DEAD, GROUPS, META, BELL = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local TRAVEL = ARGV[1] ~= ''
 local DEADMAN = 1000
-local HISTORY = 10
 local FIRST = 4 + tonumber(ARGV[3])
 
 local DUE = {}
@@ -67,52 +66,6 @@ local function group_of(rest)
   local kind_length = string.byte(rest, 26)
   local length = string.byte(rest, 27 + kind_length)
   return string.sub(rest, 28 + kind_length, 27 + kind_length + length)
-end
-
--- The rest up to its tail, then the tail's state, result and history.
-local function split(rest)
-  local body_end = 25 + unpack_struct('>I4', rest, 22)
-  if #rest == body_end then
-    return rest, '', '', ''
-  end
-  local state_end = body_end + 2 + unpack_struct('>I2', rest, body_end + 1)
-  local result_end = state_end + 4 + unpack_struct('>I4', rest, state_end + 1)
-  return string.sub(rest, 1, body_end), string.sub(rest, body_end + 3, state_end),
-    string.sub(rest, state_end + 5, result_end), string.sub(rest, result_end + 1)
-end
-
-local function join(body, state, result, history)
-  return body .. pack('>I2', #state) .. state .. pack('>I4', #result) .. result .. history
-end
-
--- Ends a run in the record's history; nil leaves the state or the result as it is.
-local function remember(r, outcome, detail, state, result)
-  local body, old_state, old_result, history = split(r.rest)
-  if r.count == HISTORY then
-    history = string.sub(history, 26 + unpack_struct('>I2', history, 24))
-  else
-    r.count = r.count + 1
-  end
-  history = history .. pack('>BI4I6I6I6I2', outcome, r.run, r.fence, r.claimed, NOW, #detail) .. detail
-  r.rest = join(body, state or old_state, result or old_result, history)
-end
-
--- Which ending the run under this fence had, by the record's history.
-local function remembered(r, fence)
-  local _, _, _, history = split(r.rest)
-  local at = 1
-  while at < #history do
-    local outcome, _, entry_fence, _, _, length = unpack_struct('>BI4I6I6I6I2', history, at)
-    if entry_fence == fence then
-      return outcome
-    end
-    at = at + 25 + length
-  end
-end
-
-local function set_state(r, state)
-  local body, _, result, history = split(r.rest)
-  r.rest = join(body, state, result, history)
 end
 
 -- The indexes. -------------------------------------------------------------------------------------------------------
@@ -176,6 +129,36 @@ local function push(list, a, b)
   list[n + 2] = b
 end
 
+-- The successor's record in the place of the one whose lease ended. It keeps the token, so that a repeated settle is
+-- answered as before.
+local function succeed(sid, r)
+  local data = call('HGET', TASKS, sid .. '+')
+  call('HDEL', TASKS, sid .. '+')
+  local s = open(data)
+  if group_of(s.rest) ~= group_of(r.rest) then
+    leave_group(sid, r.rest)
+  end
+  s.fence, s.nonce, s.last = r.fence, r.nonce, r.last
+  return s
+end
+
+local function drop_successor(sid, r)
+  local s = succeed(sid, r)
+  if group_of(s.rest) ~= group_of(r.rest) then
+    leave_group(sid, s.rest)
+    join_group(sid, r.rest)
+  end
+  r.flags = r.flags - SUCCESSOR
+end
+
+-- An instant in ARGV: "+<ms>" counts from `from`, else epoch milliseconds.
+local function instant(text, from)
+  if string.byte(text, 1) == 43 then
+    return from + tonumber(string.sub(text, 2))
+  end
+  return tonumber(text)
+end
+
 -- The bell. ----------------------------------------------------------------------------------------------------------
 
 -- The earliest instant at which a claim could change something, nil for never. A paused queue contributes its leases.
@@ -194,16 +177,17 @@ local function earliest()
 end
 
 local function bell_hung()
-  local value
   if TRAVEL then
-    value = call('HGET', META, 'bell_at')
-  else
-    value = call('GET', BELL)
+    return tonumber(call('HGET', META, 'bell_at') or nil)
   end
-  return tonumber(value or nil)
+  -- Time moves inside a script and expiry does not: a bell that is still here has yet to ring, though its time is past.
+  local value = call('GET', BELL)
+  return value and math.max(tonumber(value), NOW)
 end
 
+-- It begins with a ZREM, which runs where memory is short, and so does then what follows it.
 local function set_bell(at)
+  call('ZREM', LEASED, '')
   if TRAVEL then
     call('HSET', META, 'bell_at', at)
   elseif at > 0 then
@@ -232,88 +216,4 @@ local function hang(fresh)
     set_bell(at)
   end
   return at
-end
-
--- The end of a lease. ------------------------------------------------------------------------------------------------
-
--- The successor's record in the place of the one whose lease ended. It keeps the token, so that a repeated settle is
--- answered as before.
-local function succeed(sid, r)
-  local data = call('HGET', TASKS, sid .. '+')
-  call('HDEL', TASKS, sid .. '+')
-  local s = open(data)
-  if group_of(s.rest) ~= group_of(r.rest) then
-    leave_group(sid, r.rest)
-  end
-  s.fence, s.nonce, s.last = r.fence, r.nonce, r.last
-  return s
-end
-
-local function drop_successor(sid, r)
-  local s = succeed(sid, r)
-  if group_of(s.rest) ~= group_of(r.rest) then
-    leave_group(sid, s.rest)
-    join_group(sid, r.rest)
-  end
-  r.flags = r.flags - SUCCESSOR
-end
-
-local function spent(r)
-  return r.attempt >= unpack_struct('>I2', r.rest, 10)
-end
-
-local function expired(r)
-  return r.deadline > 0 and r.deadline <= NOW
-end
-
--- Spends an attempt: the record is scheduled at `due`, or dead. Answers whether it lives.
-local function retry_or_die(r, due)
-  if spent(r) or expired(r) then
-    r.status = DIED
-    return false
-  end
-  r.status, r.attempt, r.due = SCHEDULED, r.attempt + 1, due
-  return true
-end
-
--- Takes back at most `limit` lapsed leases. Answers how many, how many of them died, and how many tenants it could not
--- serve, whose names it adds to `want`. It begins with ZREM, which runs where memory is short.
-local function reclaim(limit, want)
-  local lapsed = call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, limit)
-  local reclaimed, died = 0, 0
-  for _, sid in ipairs(lapsed) do
-    local tenant = tenant_of(sid)
-    if not DUE[tenant] then
-      want[#want + 1] = tenant
-    else
-      call('ZREM', LEASED, sid)
-      call('HINCRBY', META, 'running:' .. tenant, -1)
-      local r = open(call('HGET', TASKS, sid))
-      r.last = 0
-      if has_successor(r) then
-        r = succeed(sid, r)
-      else
-        remember(r, 76, 'the lease lapsed')
-        if not retry_or_die(r, r.due) then
-          died = died + 1
-          call('ZADD', DEAD, NOW, sid)
-        end
-      end
-      if r.status == SCHEDULED then
-        call('ZADD', DUE[tenant], r.due, sid)
-      end
-      call('HSET', TASKS, sid, close(r))
-      rehead(tenant)
-      reclaimed = reclaimed + 1
-    end
-  end
-  return reclaimed, died
-end
-
--- An instant in ARGV: "+<ms>" counts from `from`, else epoch milliseconds.
-local function instant(text, from)
-  if string.byte(text, 1) == 43 then
-    return from + tonumber(string.sub(text, 2))
-  end
-  return tonumber(text)
 end

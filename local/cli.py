@@ -1,0 +1,16 @@
+"""The command line: one module a command, registered here."""
+
+import typer
+
+from local.invoke import invoke
+from local.replay import replay
+from local.up import up
+
+app = typer.Typer(
+    help="Runs what template.yaml describes on this machine: functions, HTTP API, schedules, bridge, Redis, AWS.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+for command in (up, invoke, replay):
+    app.command()(command)

@@ -1,0 +1,56 @@
+"""What the short commands talk to: the stack that is up, or one of their own for the while."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import urllib3
+
+from local import console, state
+from local.identity import Addresses
+from local.model import Function
+from local.options import TEMPLATE, Options
+from local.problems import HarnessError
+from local.stack import Stack
+from local.template import Template
+
+
+class Invoked(NamedTuple):
+    """What an invoke brought: the payload as text, the function's error if any, its log's end, milliseconds."""
+
+    payload: str
+    error: str | None
+    took_ms: float
+
+
+@contextmanager
+def lambda_service(folder: Path) -> Iterator[str]:
+    """The URL of Lambda's Invoke API: of the stack that uses the state folder, else of one started for this."""
+    found = state.running(folder)
+    if found:
+        yield str(found["lambda"])
+        return
+    with Stack(Options(state=folder, bridge=False, tick=0), notice=console.notice) as stack:
+        yield stack.lambda_url
+
+
+def invoke(service: str, function: str, event: bytes) -> Invoked:
+    """Invoke a function and wait. Raises HarnessError where the service refuses."""
+    began = time.perf_counter()
+    path = f"{service}/2015-03-31/functions/{quote(function, safe='')}/invocations"
+    with urllib3.PoolManager(retries=False) as http:
+        response = http.request("POST", path, body=event)
+    took_ms = (time.perf_counter() - began) * 1000
+    text = response.data.decode()
+    if response.status != 200:
+        raise HarnessError(f"{function}: {response.status} {text}")
+    return Invoked(text, response.headers.get("X-Amz-Function-Error"), took_ms)
+
+
+def functions() -> dict[str, Function]:
+    """The template's functions by name, logical id and folder."""
+    described = Template(TEMPLATE, Addresses("", "", "")).functions
+    return {key: function for function in described for key in (function.code.name, function.logical_id, function.name)}

@@ -1,0 +1,42 @@
+"""`invoke`: send one event to one function."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from local import client, console, state
+
+
+def invoke(
+    function: Annotated[str, typer.Argument(help="Its name, logical id, or folder under functions/.")],
+    event: Annotated[
+        Path | None,
+        typer.Option("--event", "-e", help="A file with the event, - for standard input.", show_default="{}"),
+    ] = None,
+    folder: Annotated[Path, typer.Option("--state", help="The state folder of the stack to use.")] = state.DEFAULT,
+) -> None:
+    """Send one event to a function and print its answer; exit code 1 if the function failed.
+
+    Uses the stack that is up, else starts one for the while.
+
+    Examples:
+
+        python -m local invoke poll_tick -e events/poll_tick/scheduled.json
+
+        echo '{"source": "duecourse.bridge", "version": "1", "rings": []}' | python -m local invoke on_expired -e -
+    """
+    with console.problems_told():
+        found = client.functions().get(function)
+        with client.lambda_service(folder) as service:
+            answer = client.invoke(service, found.name if found else function, _read(event))
+    typer.echo(answer.payload)
+    console.err.print(f"{answer.error or 'ok'} after {answer.took_ms:.1f} ms")
+    raise typer.Exit(1 if answer.error else 0)
+
+
+def _read(event: Path | None) -> bytes:
+    if event is None:
+        return b"{}"
+    return sys.stdin.buffer.read() if str(event) == "-" else event.read_bytes()

@@ -1,0 +1,78 @@
+"""`replay`: send saved events to their functions."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.json import JSON
+from rich.panel import Panel
+
+from local import client, console, state
+from local.client import Invoked
+from local.options import TEMPLATE
+from local.problems import HarnessError
+
+EVENTS = TEMPLATE.parent / "events"
+
+
+def replay(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Event files or folders of them; a file's folder names its function.", show_default="events/"
+        ),
+    ] = None,
+    folder: Annotated[Path, typer.Option("--state", help="The state folder of the stack to use.")] = state.DEFAULT,
+) -> None:
+    """Send saved events to their functions and show request, answer and time; exit code 1 if any function failed.
+
+    Uses the stack that is up, else starts one for the while.
+
+    Examples:
+
+        python -m local replay
+
+        python -m local replay events/on_expired events/poll_tick/scheduled.json
+    """
+    with console.problems_told():
+        events = [(path, _function_of(path)) for path in _files(paths or [EVENTS])]
+        with client.lambda_service(folder) as service:
+            answers = [_replay(service, path, function) for path, function in events]
+    failed = sum(1 for answer in answers if answer.error)
+    console.out.print(f"{len(answers)} events, {failed} failed")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _files(paths: list[Path]) -> list[Path]:
+    found = [f for path in paths for f in (sorted(path.rglob("*.json")) if path.is_dir() else [path])]
+    if not found:
+        raise HarnessError(f"no events in {', '.join(map(str, paths))}")
+    return found
+
+
+def _function_of(path: Path) -> str:
+    named = path.resolve().parent.name
+    function = client.functions().get(named)
+    if function is None:
+        raise HarnessError(f"{path}: no function of the template has the folder {named}")
+    return function.name
+
+
+def _replay(service: str, path: Path, function: str) -> Invoked:
+    event = path.read_bytes()
+    answer = client.invoke(service, function, event)
+    title = f"{path.parent.name}/{path.name} → {function}"
+    console.out.print(Panel(_shown(event.decode()), title=title, title_align="left"))
+    outcome = f"[bold red]{answer.error}[/]" if answer.error else "[green]ok[/]"
+    subtitle = f"{outcome} {answer.took_ms:.1f} ms"
+    console.out.print(Panel(_shown(answer.payload), title=subtitle, title_align="left"))
+    return answer
+
+
+def _shown(text: str) -> JSON | str:
+    try:
+        json.loads(text)
+    except ValueError:
+        return text
+    return JSON(text)

@@ -1,0 +1,93 @@
+"""`up`: start everything and stay until told to stop."""
+
+import json
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from local import console, state
+from local.options import Options
+from local.stack import Stack
+
+
+def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
+    port: Annotated[int, typer.Option(help="The HTTP API's port; 0 picks a free one.")] = 3000,
+    lambda_port: Annotated[int, typer.Option(help="The port of Lambda's Invoke API.")] = 3001,
+    aws_port: Annotated[int, typer.Option(help="The AWS emulator's port.")] = 4566,
+    tick: Annotated[
+        float | None, typer.Option(help="Seconds between ticks, 0 for none.", show_default="as the template says")
+    ] = None,
+    bridge: Annotated[
+        bool, typer.Option("--bridge/--no-bridge", help="Whether rings are heard, or ticks only.")
+    ] = True,
+    freeze: Annotated[
+        bool, typer.Option("--freeze", help="Stop processes between invokes (SIGSTOP), as Lambda.")
+    ] = False,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="The store's URL.", show_default="DUECOURSE_STORE, REDIS_URL, or a redis-server started here"
+        ),
+    ] = None,
+    aws: Annotated[
+        str | None,
+        typer.Option(
+            help="Where AWS's services answer.", show_default="AWS_ENDPOINT_URL, or moto's server started here"
+        ),
+    ] = None,
+    folder: Annotated[
+        Path, typer.Option("--state", help="What outlives this run: Redis's file, and logs.")
+    ] = state.DEFAULT,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON when all is ready.")] = False,
+) -> None:
+    """Start the stack and stay until Ctrl-C.
+
+    Settings of the product (DUECOURSE_…) in this environment reach the functions and the bridge.
+
+    Examples:
+
+        python -m local up
+
+        python -m local up --port 0 --lambda-port 0 --aws-port 0 --json
+
+        python -m local up --store redis://127.0.0.1:6379/1 --aws http://127.0.0.1:4566 --tick 5
+    """
+    options = Options(
+        port=port,
+        lambda_port=lambda_port,
+        aws_port=aws_port,
+        tick=tick,
+        bridge=bridge,
+        freeze=freeze,
+        store=store,
+        aws=aws,
+        state=folder,
+        echo=True,
+    )
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        with console.problems_told():
+            _stay(options, as_json)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def _stay(options: Options, as_json: bool) -> None:
+    with Stack(options, say=console.say_aside if as_json else console.say, notice=console.notice) as stack:
+        if as_json:
+            typer.echo(json.dumps(stack.addresses()))
+        else:
+            console.out.print("[bold green]ready[/]: Ctrl-C stops it all")
+        while True:
+            signal.pause()
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Once is enough: the stop that this begins is not to be interrupted in turn."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

@@ -1,0 +1,1 @@
+"""Measurements, each beside the machine's own limits in the same run: `make bench`."""

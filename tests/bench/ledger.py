@@ -1,0 +1,132 @@
+"""What the ledger and the engine do in a second, and what a pending task weighs."""
+
+import random
+from collections.abc import Iterator
+
+import redis
+
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.outcomes import Done, Ending, Settlement
+from duecourse.domain.task import NewTask, Shard, new_id
+from duecourse.engine.crew import Crew
+from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.run import Runner
+from duecourse.engine.targets import Targets
+from duecourse.ports.store import MAX_ADD
+from tests.bench.figures import Figure, in_turn, per_second, rate
+from tests.bench.server import BenchServer
+
+PAYLOAD = '{"user":"' + "x" * 109 + '"}'
+"""120 bytes."""
+HOUR_MS = 3_600_000
+BATCH = 200
+ROUNDS = 9
+SHARD = Shard()
+
+
+def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
+    """Each on an empty database."""
+    with connect(server.url) as client:
+        store = RedisStore(client)
+        for section in (_single, _bulk, _weight, _claim_and_settle, _engine):
+            client.flushall()
+            yield section(client, store, pending)
+
+
+def _tasks(count: int, delay_ms: int = 0) -> list[NewTask]:
+    return [NewTask(new_id(), "report", PAYLOAD, delay_ms=delay_ms + i if delay_ms else 0) for i in range(count)]
+
+
+def _fill(store: RedisStore, count: int, delay_ms: int = 0) -> None:
+    for start in range(0, count, MAX_ADD):
+        store.add(_tasks(min(MAX_ADD, count - start), delay_ms))
+
+
+def _single(client: redis.Redis, store: RedisStore, _pending: int) -> Figure:
+    noop = client.script_load("return 1")
+
+    def call() -> int:
+        for _ in range(1_000):
+            client.evalsha(noop, 0)
+        return 1_000
+
+    def add() -> int:
+        for _ in range(1_000):
+            store.add([NewTask(new_id(), "report", PAYLOAD, delay_ms=HOUR_MS)])
+        return 1_000
+
+    limit, single = in_turn(ROUNDS, call, add)
+    return Figure(
+        "add, one by one",
+        f"{per_second(single)} = {single / limit:.2f} x no-op",
+        "≥ 0.8 x no-op",
+        f"no-op EVALSHA {per_second(limit)}",
+    )
+
+
+def _bulk(client: redis.Redis, store: RedisStore, _pending: int) -> Figure:
+    batches = iter([_tasks(MAX_ADD, HOUR_MS) for _ in range(2 * 10 * ROUNDS)])
+    record = b"x" * 200
+
+    def pairs() -> int:
+        for _ in range(20):
+            pipe = client.pipeline(transaction=False)
+            for _ in range(100):
+                id = new_id()
+                pipe.zadd("limit:due", {id: random.random()})
+                pipe.hset("limit:tasks", id, record)
+            pipe.execute()
+        return 2_000
+
+    def add() -> int:
+        for _ in range(10):
+            store.add(next(batches))
+        return 10 * MAX_ADD
+
+    limit, bulk = in_turn(ROUNDS, pairs, add)
+    return Figure(
+        f"add, {MAX_ADD:,} at a time",
+        f"{per_second(bulk)} = {bulk / limit:.2f} x pairs",
+        "≥ 75,000/s",
+        f"pipelined ZADD+HSET pairs {per_second(limit)}",
+    )
+
+
+def _weight(client: redis.Redis, store: RedisStore, pending: int) -> Figure:
+    empty = client.info("memory")["used_memory"]
+    _fill(store, pending, HOUR_MS)
+    weight = (client.info("memory")["used_memory"] - empty) / pending
+    return Figure("memory of a pending task", f"{weight:.0f} bytes", "≤ 450 bytes", "payload 120 bytes, all indexes")
+
+
+def _claim_and_settle(_client: redis.Redis, store: RedisStore, pending: int) -> Figure:
+    _fill(store, pending)
+
+    def turn() -> int:
+        tasks = store.claim(SHARD, BATCH, lease_ms=60_000).tasks
+        store.settle(SHARD, [Settlement(t.id, t.tenant, t.token, Ending.DONE) for t in tasks])
+        return len(tasks)
+
+    def drain() -> int:
+        return sum(iter(turn, 0))
+
+    return Figure(f"claim + settle, store level, {BATCH} at a time", per_second(rate(drain)), "≥ 50,000/s")
+
+
+def _engine(_client: redis.Redis, store: RedisStore, pending: int) -> Figure:
+    _fill(store, pending)
+    crew = Crew(16)
+    runner = Runner(lambda _kind: lambda _task: Done(), None, store.now, random.Random())
+    drainer = Drainer(store, runner, Targets({}, _Nobody()), crew, Limits(60_000, 0))
+    measured = rate(lambda: drainer.drain([SHARD], lambda: 60_000).done)
+    crew.close()
+    return Figure("tasks, engine level, no-op handler, 16 threads", per_second(measured), "≥ 20,000/s")
+
+
+class _Nobody:
+    def invoke(self, function: str, event: object) -> object:
+        raise NotImplementedError
+
+    def send(self, function: str, event: object) -> None:
+        raise NotImplementedError

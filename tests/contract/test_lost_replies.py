@@ -1,0 +1,139 @@
+"""A reply that is lost on the way: what the store asks for again by itself, and what it never does. Redis only."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import OnDuplicate, RetryPolicy, Status
+from duecourse.errors import StoreUnavailable
+from duecourse.ports.store import Added, Move, Reply, Settled
+from tests.support.clock import HandClock
+from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, ending, lease_of, new, standing
+from tests.support.lossy_proxy import LossyProxy
+from tests.support.redis_server import RedisServer
+
+
+@pytest.fixture
+def proxy(redis_server: RedisServer) -> Iterator[LossyProxy]:
+    with LossyProxy(redis_server.socket) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def store(proxy: LossyProxy, clock: HandClock) -> Iterator[RedisStore]:
+    with connect(proxy.url) as client:
+        store = RedisStore(client, travel=clock)
+        store.add([new("warm", queue="other")])
+        yield store
+
+
+def test_an_add_is_sent_again_and_adds_once(store: RedisStore, proxy: LossyProxy) -> None:
+    add(store, "first")
+    proxy.lose_next_reply()
+    added = store.add([new("a"), new("b", on_duplicate=OnDuplicate.REJECT), new("a")])
+    assert [a.reply for a in added] == [Reply.CREATED, Reply.CREATED, Reply.KEPT]
+    assert proxy.lost == 1
+    assert store.stats(SHARD).scheduled == 3
+
+
+@pytest.mark.parametrize(
+    ("state", "mode", "reply"),
+    [
+        ("scheduled", OnDuplicate.REPLACE, Reply.REPLACED),
+        ("scheduled", OnDuplicate.DEBOUNCE, Reply.DEBOUNCED),
+        ("leased", OnDuplicate.REPLACE, Reply.REPLACED),
+        ("dead", OnDuplicate.REPLACE, Reply.REPLACED),
+        ("done", OnDuplicate.KEEP, Reply.CREATED),
+    ],
+)
+def test_an_add_over_a_task_is_sent_again_and_changes_it_once(
+    store: RedisStore, proxy: LossyProxy, clock: HandClock, state: str, mode: OnDuplicate, reply: Reply
+) -> None:
+    bring(store, state)
+    drawn = add(store, "last", delay_ms=1).generation
+    proxy.lose_next_reply()
+    (added,) = store.add([new(payload="2", delay_ms=70, on_duplicate=mode)], echo=True)
+    assert proxy.lost == 1
+    assert added.task
+    assert (added.reply, added.task.payload_json) == (reply, "2")
+    assert added.task.generation == drawn + 1
+    assert store.stats(SHARD).scheduled == (1 if state == "leased" else 2)
+    assert clock.at < added.task.due_at
+
+
+def test_an_add_is_answered_as_before_though_the_task_ran_meanwhile(store: RedisStore, proxy: LossyProxy) -> None:
+    add(store, "first")
+    proxy.lose_next_reply()
+    store.add([new("a")])
+    assert store.add([new("a")]) == [Added("a", Reply.KEPT)]
+
+
+@pytest.mark.parametrize("how", Ending)
+def test_a_settle_is_sent_again_and_answered_as_the_first(store: RedisStore, proxy: LossyProxy, how: Ending) -> None:
+    task = claim_one(store)
+    proxy.lose_next_reply()
+    answer = store.settle(SHARD, [ending(task, how, delay_ms=50, detail="x", result="1")])
+    expected = {
+        Ending.DONE: Settled.DONE,
+        Ending.AGAIN: Settled.AGAIN,
+        Ending.RETRY: Settled.RETRIED,
+        Ending.DROP: Settled.DEAD,
+        Ending.RELEASE: Settled.RELEASED,
+    }
+    assert answer == [expected[how]]
+    assert proxy.lost == 1
+    assert len(standing(store).history) == (0 if how is Ending.RELEASE else 1)
+
+
+def test_a_settle_that_killed_is_answered_so_again(store: RedisStore, proxy: LossyProxy) -> None:
+    task = claim_one(store, retry=RetryPolicy(max_attempts=1))
+    proxy.lose_next_reply()
+    assert store.settle(SHARD, [ending(task, Ending.RETRY)]) == [Settled.DEAD]
+
+
+def test_extend_save_move_and_reads_are_sent_again(store: RedisStore, proxy: LossyProxy, clock: HandClock) -> None:
+    task = claim_one(store)
+    add(store, "b", delay_ms=5)
+    proxy.lose_next_reply()
+    assert store.extend(SHARD, [lease_of(task)], 99) == [clock.at + 99]
+    proxy.lose_next_reply()
+    assert store.save(SHARD, lease_of(task), "1")
+    proxy.lose_next_reply()
+    assert store.move("default", [Move("b", delay_ms=9)]) == [Reply.OK]
+    assert proxy.lost == 3
+    for read in (lambda: store.get("default", "a"), lambda: store.stats(SHARD), store.shards, store.ping):
+        proxy.lose_next_reply(of=b"")
+        read()
+    assert proxy.lost == 7
+
+
+def test_a_claim_is_never_sent_again(store: RedisStore, proxy: LossyProxy, clock: HandClock) -> None:
+    store.add([new("a"), new("b")])
+    proxy.lose_next_reply()
+    with pytest.raises(StoreUnavailable):
+        store.claim(SHARD, 1, lease_ms=LEASE_MS)
+    stats = store.stats(SHARD)
+    assert (stats.leased, stats.scheduled) == (1, 1)
+    assert [t.id for t in claim(store)] == ["b"]
+    clock.advance(LEASE_MS)
+    assert [(t.id, t.attempt) for t in claim(store)] == [("a", 2), ("b", 2)]
+
+
+@pytest.mark.parametrize(("verb", "state"), [("cancel", "scheduled"), ("replay", "dead")])
+def test_cancel_and_replay_are_never_sent_again(store: RedisStore, proxy: LossyProxy, verb: str, state: str) -> None:
+    bring(store, state)
+    proxy.lose_next_reply()
+    with pytest.raises(StoreUnavailable):
+        getattr(store, verb)("default", ["a"])
+    assert standing(store).status == (Status.CANCELLED if verb == "cancel" else Status.SCHEDULED)
+
+
+def test_a_server_that_is_away_is_told_as_such(redis_server: RedisServer, clock: HandClock) -> None:
+    with connect(f"unix://{redis_server.folder}/nobody.sock") as client:
+        store = RedisStore(client, travel=clock)
+        for verb in (store.ping, lambda: store.add([new()]), lambda: store.claim(SHARD, 1, lease_ms=1)):
+            with pytest.raises(StoreUnavailable):
+                verb()

@@ -1,0 +1,107 @@
+"""The layer as its Makefile builds it, for each architecture."""
+
+import platform
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MACHINES = {"arm64": 183, "x86_64": 62}
+"""An architecture's number in the ELF header (e_machine)."""
+OLDEST_GLIBC = 26
+"""The minor version of the glibc that Lambda's python3.11 runs on."""
+PYTHON = sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
+
+pytestmark = pytest.mark.skipif(PYTHON is None, reason="the layer is compiled by python3.11, and there is none")
+
+
+def make(*words: str, where: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["make", *words, f"PYTHON={PYTHON}"], cwd=where, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module", params=MACHINES)
+def architecture(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def layer(architecture: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A built layer's `python` folder, made the way sam makes it: in the architecture's own folder."""
+    artifacts = tmp_path_factory.mktemp(architecture)
+    where = ROOT / "layers/core/platforms" / architecture
+    made = make("--makefile", "../../Makefile", "build-CoreLayer", f"ARTIFACTS_DIR={artifacts}", where=where)
+    assert made.returncode == 0, made.stderr
+    return artifacts / "python"
+
+
+def test_every_shared_object_is_for_the_architecture_that_was_asked_for(layer: Path, architecture: str) -> None:
+    objects = list(layer.rglob("*.so"))
+    assert {path.parent.name for path in objects} >= {"hiredis", "pydantic_core"}
+    for path in objects:
+        (machine,) = struct.unpack_from("<H", path.read_bytes(), 18)
+        assert machine == MACHINES[architecture], path
+
+
+def test_no_shared_object_wants_a_newer_glibc_than_the_runtime_has(layer: Path) -> None:
+    for path in layer.rglob("*.so"):
+        wanted = [int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)", path.read_bytes())]
+        assert max(wanted) <= OLDEST_GLIBC, path
+
+
+def test_every_module_has_bytecode_that_is_taken_without_a_look_at_its_source(layer: Path) -> None:
+    sources = list(layer.rglob("*.py"))
+    assert len(sources) > 100
+    for path in sources:
+        compiled = path.parent / "__pycache__" / f"{path.stem}.cpython-311.pyc"
+        (flags,) = struct.unpack_from("<I", compiled.read_bytes(), 4)
+        assert flags == 0b01, compiled
+
+
+def test_the_layer_holds_the_package_with_its_data_and_nothing_stale(layer: Path) -> None:
+    package, built = ROOT / "layers/core/duecourse", layer / "duecourse"
+    for source in [*package.rglob("*.py"), *package.rglob("*.lua")]:
+        assert (built / source.relative_to(package)).read_bytes() == source.read_bytes()
+    assert {path.suffixes[-2] for path in built.rglob("*.pyc")} == {".cpython-311"}
+    assert not (layer / "bin").exists()
+
+
+def test_the_layer_is_far_below_what_lambda_takes(layer: Path) -> None:
+    assert sum(path.stat().st_size for path in layer.rglob("*") if path.is_file()) < 60_000_000
+
+
+def test_the_layer_needs_nothing_but_itself(layer: Path, architecture: str) -> None:
+    if platform.machine() != architecture or sys.platform != "linux":
+        pytest.skip("built for another machine than this one")
+    names = "redis.connection, hiredis, pydantic, jmespath, urllib3, aws_lambda_powertools.event_handler, duecourse"
+    code = f"import sys; sys.path.insert(0, {str(layer)!r}); import {names}"
+    subprocess.run([str(PYTHON), "-I", "-S", "-W", "ignore", "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["ARTIFACTS_DIR="], "ARTIFACTS_DIR is not set"),
+        (["ARTIFACTS_DIR=out", "ARCH=riscv"], "ARCH is arm64 or x86_64, not riscv"),
+    ],
+)
+def test_a_build_without_its_folder_or_architecture_says_so(words: list[str], complaint: str) -> None:
+    refused = make("build-CoreLayer", *words, where=ROOT / "layers/core")
+    assert refused.returncode != 0
+    assert complaint in refused.stderr
+
+
+def test_the_layer_pins_what_the_rest_is_tested_with() -> None:
+    pins = (ROOT / "layers/core/requirements.txt").read_text().splitlines()
+    everything = set((ROOT / "requirements.txt").read_text().splitlines())
+    assert set(pins) <= everything
+    needed = re.findall(r'^  "([a-z0-9-]+)', _dependencies(), re.MULTILINE)
+    assert set(needed) <= {re.split(r"[=\[]", pin)[0] for pin in pins}
+
+
+def _dependencies() -> str:
+    return (ROOT / "pyproject.toml").read_text().split("\ndependencies = [", 1)[1].split("\n]", 1)[0]

@@ -1,0 +1,218 @@
+"""Every saved request, replayed through the function that answers it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from duecourse import errors, wiring
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.settings import Settings
+from tests.support.functions import cases, invoke, saved
+from tests.support.ledger import claim_one
+
+EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
+    "add_poll": ([], 201, {"created": True}),
+    "add_reminder": ([], 201, {"id": "standup"}),
+    "add_webhook": ([], 201, {"created": True}),
+    "add_webhook_base64": ([], 201, {"created": True}),
+    "bad_fields": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_form": ([], 415, {"type": "urn:duecourse:problem:unsupported-body"}),
+    "bad_json": ([], 400, {"type": "urn:duecourse:problem:malformed-body"}),
+    "bad_kind": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_past_start": ([], 422, {"errors": [{"field": "starts_at", "problem": "must be ahead"}]}),
+    "bad_two_due_times": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "cancel_webhook": (["add_webhook"], 204, {}),
+    "health": ([], 200, {"status": "ok", "store": "ok"}),
+    "move_poll": (["add_poll"], 200, {}),
+    "move_reminder": (["add_reminder"], 200, {"starts_at": "2099-03-02T09:00:00.000Z", "leased": [], "sent": []}),
+    "show_poll": (["add_poll"], 200, {}),
+    "show_reminder": (["add_reminder"], 200, {"subject": "Stand-up", "starts_at": "2099-03-02T08:00:00.000Z"}),
+    "show_unknown": ([], 404, {"type": "urn:duecourse:problem:task-not-found"}),
+}
+
+
+def replay(case: str, **changes: Any) -> tuple[int, Any]:
+    """The status and the document that a saved request is answered with."""
+    answer = invoke("enqueue_http", saved(f"enqueue_http/{case}") | changes)
+    body = json.loads(answer["body"]) if answer.get("body") else {}
+    if answer["statusCode"] >= 400 and "store" not in body:
+        assert answer["headers"]["Content-Type"] == "application/problem+json"
+        assert body["status"] == answer["statusCode"]
+    return answer["statusCode"], body
+
+
+def wrong_fields(case: str, **changes: Any) -> set[str]:
+    """The fields that a refused request is refused for."""
+    status, problem = replay(case, **changes)
+    assert status == 422
+    return {error["field"] for error in problem["errors"]}
+
+
+def test_every_saved_request_is_listed_here() -> None:
+    assert cases("enqueue_http") == EXPECTED.keys()
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_a_saved_request_is_answered_as_promised(case: str, store: MemoryStore) -> None:
+    before, status, part = EXPECTED[case]
+    for earlier in before:
+        replay(earlier)
+    got, body = replay(case)
+    assert (got, body) == (status, body | part)
+    if case.startswith("bad_"):
+        assert store.shards() == []
+
+
+def test_an_added_task_is_answered_as_it_stands_and_again_when_it_is_sent_again() -> None:
+    first, again, shown = replay("add_poll"), replay("add_poll"), replay("show_poll")
+    assert first[1]["task"] == again[1]["task"] == shown[1]["task"]
+    assert (again[0], again[1]["created"]) == (200, False)
+    task = first[1]["task"]
+    payload = json.loads(saved("enqueue_http/add_poll")["body"])["payload"]
+    assert (task["id"], task["state"], task["run"], task["attempt"], task["max_attempts"]) == (
+        "export-42",
+        "scheduled",
+        0,
+        1,
+        10,
+    )
+    assert (task["due_at"], task["payload"], task["history"]) == ("2026-09-21T15:13:20.000Z", payload, [])
+
+
+def test_a_moved_task_has_its_new_due_time() -> None:
+    replay("add_poll")
+    assert replay("move_poll")[1]["task"]["due_at"] == "2026-09-21T16:13:20.000Z"
+
+
+def test_a_base64_body_is_the_same_body() -> None:
+    plain, coded = replay("add_webhook")[1]["task"], replay("add_webhook_base64")[1]["task"]
+    assert plain["payload"] == coded["payload"]
+    assert plain["payload"]["body"]["note"] == "grüße"
+
+
+def test_a_reminder_is_one_task_a_lead_time_and_person() -> None:
+    body = replay("add_reminder")[1]
+    assert {task["id"]: task["due_at"] for task in body["tasks"]} == {
+        "standup:300:0": "2099-03-02T07:55:00.000Z",
+        "standup:300:1": "2099-03-02T07:55:00.000Z",
+        "standup:3600:0": "2099-03-02T07:00:00.000Z",
+        "standup:3600:1": "2099-03-02T07:00:00.000Z",
+    }
+    assert replay("add_reminder")[0] == 200
+    assert [task["was"] for task in replay("move_reminder")[1]["tasks"]] == ["scheduled"] * 4
+    cancel = {"routeKey": "DELETE /reminders/{id}", **_as("DELETE", "/reminders/standup")}
+    assert replay("show_reminder", **cancel)[0] == 204
+    assert {task["state"] for task in replay("show_reminder")[1]["tasks"]} == {"cancelled"}
+
+
+def _as(method: str, path: str) -> dict[str, Any]:
+    context = saved("enqueue_http/health")["requestContext"]
+    return {"rawPath": path, "requestContext": context | {"http": context["http"] | {"method": method, "path": path}}}
+
+
+def test_every_wrong_field_is_named() -> None:
+    assert wrong_fields("bad_fields") == {
+        "id",
+        "payload.url",
+        "payload.interval",
+        "payload.until",
+        "due_at",
+        "delay",
+        "retry.max_attempts",
+        "colour",
+    }
+    assert wrong_fields("bad_two_due_times") == {"due_at", "delay"}
+    assert wrong_fields("bad_kind") == {"kind"}
+
+
+def test_an_id_in_the_path_may_come_percent_encoded() -> None:
+    replay("add_webhook")
+    assert replay("show_unknown", **_as("GET", "/tasks/order-7%3Apaid"))[1]["task"]["id"] == "order-7:paid"
+
+
+def test_an_id_that_cannot_be_is_named() -> None:
+    assert wrong_fields("show_unknown", **_as("GET", "/tasks/no spaces")) == {"id"}
+
+
+def test_a_queue_that_cannot_be_is_named() -> None:
+    assert wrong_fields("show_unknown", queryStringParameters={"queue": "a/b"}, rawQueryString="queue=a/b") == {"queue"}
+
+
+def test_a_task_is_looked_for_in_the_queue_that_was_named() -> None:
+    replay("add_webhook")
+    other = {"queryStringParameters": {"queue": "other"}, "rawQueryString": "queue=other"}
+    assert replay("show_unknown", **_as("GET", "/tasks/order-7:paid"), **other)[0] == 404
+
+
+@pytest.mark.parametrize(("body", "status"), [("[]", 422), ("null", 422), ('[{"kind": "poll"}]', 422), ("", 422)])
+def test_a_body_that_is_no_object_is_refused(body: str, status: int) -> None:
+    assert replay("add_poll", body=body)[0] == status
+
+
+def test_a_body_that_is_not_text_is_malformed() -> None:
+    for body in ("//8=", "a"):
+        assert replay("add_poll", body=body, isBase64Encoded=True)[0] == 400
+
+
+def test_a_body_over_256_kib_is_too_large(store: MemoryStore) -> None:
+    body = json.dumps({"kind": "webhook", "payload": {"url": "https://example.com", "body": "x" * 262_144}})
+    assert replay("add_webhook", body=body)[0] == 413
+    assert store.shards() == []
+
+
+def test_multipart_is_no_json() -> None:
+    headers = saved("enqueue_http/add_poll")["headers"] | {"content-type": "multipart/form-data"}
+    assert replay("add_poll", headers=headers)[0] == 415
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/"), ("GET", "/nothing"), ("PUT", "/tasks"), ("POST", "/health")]
+)
+def test_a_route_that_is_none_is_not_found(method: str, path: str) -> None:
+    status, problem = replay("health", **_as(method, path))
+    assert (status, problem["detail"]) == (404, f"Nothing answers to {method} {path}.")
+
+
+def test_a_leased_task_is_taken_only_by_force(store: MemoryStore) -> None:
+    claim_one(store, "order-7:paid")
+    status, problem = replay("cancel_webhook", rawQueryString="", queryStringParameters={})
+    assert (status, problem["reason"]) == (409, "leased")
+    assert replay("cancel_webhook")[0] == 204
+
+
+def test_force_must_be_yes_or_no() -> None:
+    query = {"rawQueryString": "force=perhaps", "queryStringParameters": {"force": "perhaps"}}
+    assert wrong_fields("cancel_webhook", **query) == {"force"}
+
+
+class Broken:
+    """A store all of whose verbs raise one error."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __getattr__(self, verb: str) -> Any:
+        def refuse(*_: Any, **__: Any) -> None:
+            raise self._error
+
+        return refuse
+
+
+@pytest.mark.parametrize("case", ["add_poll", "show_poll", "move_poll", "cancel_webhook", "add_reminder"])
+def test_a_store_that_is_away_is_told_with_a_time_to_come_again(case: str) -> None:
+    wiring.configure(settings=Settings(), store=Broken(errors.StoreUnavailable()), results=None)
+    answer = invoke("enqueue_http", saved(f"enqueue_http/{case}"))
+    assert (answer["statusCode"], answer["headers"]["Retry-After"]) == (503, "1")
+
+
+def test_health_tells_that_the_store_is_away() -> None:
+    wiring.configure(settings=Settings(), store=Broken(errors.StoreUnavailable()), results=None)
+    assert replay("health") == (503, {"status": "unavailable", "store": "unavailable"})
+
+
+def test_an_unexpected_error_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    wiring.configure(settings=Settings(), store=Broken(KeyError("a secret")), results=None)
+    status, problem = replay("add_poll")
+    assert (status, problem["detail"]) == (500, "Something went wrong here; the log says what.")
+    assert "a secret" in caplog.text

@@ -1,0 +1,67 @@
+"""Every saved tick, replayed through the function that takes it."""
+
+import json
+
+import pytest
+
+from duecourse import errors
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.reminder import Recipient, Reminder
+from duecourse.domain.task import Status
+from duecourse.engine.reminders import Reminders
+from tests.replay.conftest import Outbox
+from tests.support.clock import START, HandClock
+from tests.support.functions import cases, invoke, saved
+from tests.support.ledger import bring
+
+GOOD = {"rule", "scheduler"}
+NOTHING = {
+    "shards": 0,
+    "reclaimed": 0,
+    "pruned": 0,
+    "oldest_overdue_ms": 0,
+    "dead_total": 0,
+    "claimed": 0,
+    "done": 0,
+    "again": 0,
+    "retried": 0,
+    "dead": 0,
+    "backlog": 0,
+}
+
+
+def test_every_saved_event_is_listed_here() -> None:
+    assert cases("poll_tick") == GOOD | {"bad_source"}
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_a_tick_over_an_empty_ledger_does_nothing(case: str) -> None:
+    assert invoke("poll_tick", saved(f"poll_tick/{case}")) == NOTHING
+
+
+def test_only_a_schedule_makes_a_tick() -> None:
+    with pytest.raises(errors.InvalidInput, match="source"):
+        invoke("poll_tick", saved("poll_tick/bad_source"))
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_a_tick_does_what_the_rings_missed(case: str, store: MemoryStore, clock: HandClock, outbox: Outbox) -> None:
+    people = (Recipient("Ada", "ada@example.com"),)
+    Reminders(store).add(Reminder("standup", "Stand-up", START + 60_000, (40_000,), people))
+    clock.advance(25_000)
+    counts = {"shards": 1, "claimed": 1, "done": 1, "oldest_overdue_ms": 5_000}
+    assert invoke("poll_tick", saved(f"poll_tick/{case}")) == NOTHING | counts
+    assert [message.to for message in outbox.sent] == ["ada@example.com"]
+    [task] = store.group("reminders", "standup")
+    assert (task.status, task.result) == (Status.DONE, {"message_id": "m-1"})
+
+
+def test_a_tick_measures_what_the_alarms_watch(store: MemoryStore, capsys: pytest.CaptureFixture[str]) -> None:
+    bring(store, "dead")
+    invoke("poll_tick", saved("poll_tick/rule"))
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "_aws" in line]
+    measured = json.loads(line)
+    assert (measured["OldestOverdue"], measured["Dead"], measured["service"]) == ([0.0], [1.0], "duecourse")
+    [directive] = measured["_aws"]["CloudWatchMetrics"]
+    assert (directive["Namespace"], directive["Dimensions"]) == ("duecourse", [["service"]])
+    assert {"Name": "OldestOverdue", "Unit": "Milliseconds"} in directive["Metrics"]

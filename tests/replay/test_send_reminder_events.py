@@ -1,0 +1,80 @@
+"""Every saved task, replayed through the function that sends reminders."""
+
+from typing import Any
+
+import pytest
+
+from duecourse import errors
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.reminder import QUEUE, Recipient, Reminder
+from duecourse.domain.task import Shard, Status, Task
+from duecourse.engine.reminders import Reminders
+from tests.replay.conftest import Outbox
+from tests.support.clock import START, HandClock
+from tests.support.functions import cases, invoke, saved
+
+SHARD = Shard(QUEUE)
+
+
+def test_every_saved_event_is_listed_here() -> None:
+    assert cases("send_reminder") == {"one_task", "stale_lease", "bad_shape", "bad_source"}
+
+
+@pytest.mark.parametrize(("case", "field"), [("bad_shape", "tasks.0.lease.token"), ("bad_source", "source")])
+def test_a_wrong_event_is_refused_by_field(case: str, field: str, outbox: Outbox) -> None:
+    with pytest.raises(errors.InvalidInput, match=field):
+        invoke("send_reminder", saved(f"send_reminder/{case}"))
+    assert outbox.sent == []
+
+
+@pytest.mark.parametrize("case", ["one_task", "stale_lease"])
+def test_a_lease_that_is_lost_sends_nothing(case: str, outbox: Outbox) -> None:
+    answer = invoke("send_reminder", saved(f"send_reminder/{case}"))
+    assert (answer["stale"], answer["done"], outbox.sent) == (1, 0, [])
+
+
+def leased(store: MemoryStore) -> Task:
+    """The saved event's task, as the ledger leases it."""
+    people = (Recipient("Ada", "ada@example.com"),)
+    Reminders(store).add(Reminder("standup", "Stand-up", START + 300_000, (300_000,), people, "Room 4"))
+    [task] = store.claim(SHARD, 10, lease_ms=60_000).tasks
+    return task
+
+
+def event_for(task: Task) -> Any:
+    """The saved event, under the lease of the ledger at hand."""
+    event = saved("send_reminder/one_task")
+    [entry] = event["tasks"]
+    assert (entry["id"], entry["payload"]) == (task.id, task.payload)
+    entry["state"] = task.state
+    entry["lease"] = {"token": task.token, "expires_at": task.lease_expires_at}
+    entry["idempotency_key"] = task.idempotency_key
+    return event
+
+
+def test_a_reminder_is_sent_and_settled(store: MemoryStore, outbox: Outbox) -> None:
+    task = leased(store)
+    answer = invoke("send_reminder", event_for(task))
+    assert (answer["done"], answer["stale"]) == (1, 0)
+    [message] = outbox.sent
+    assert (message.to, message.subject) == ("ada@example.com", "Reminder: Stand-up")
+    standing = store.get(QUEUE, task.id)
+    assert standing is not None
+    assert (standing.status, standing.result) == (Status.DONE, {"message_id": "m-1"})
+
+
+def test_the_same_event_again_sends_nothing(store: MemoryStore, outbox: Outbox) -> None:
+    event = event_for(leased(store))
+    invoke("send_reminder", event)
+    assert invoke("send_reminder", event)["stale"] == 1
+    assert len(outbox.sent) == 1
+
+
+def test_a_reminder_for_what_has_begun_is_dropped(store: MemoryStore, outbox: Outbox, clock: HandClock) -> None:
+    task = leased(store)
+    store.settle(SHARD, [Settlement(task.id, task.tenant, task.token, Ending.RELEASE, delay_ms=300_000)])
+    clock.advance(300_000)
+    [late] = store.claim(SHARD, 10, lease_ms=60_000).tasks
+    assert invoke("send_reminder", event_for(late))["dead"] == 1
+    assert outbox.sent == []

@@ -1,0 +1,182 @@
+"""The rules that the tree keeps: who may import whom, how long things are, what an import may do."""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from tests.support.source import LAYER, ROOT, Source, length, sources
+
+CODE = sources("layers/core/duecourse", "functions", "local")
+TESTS = sources("tests")
+
+MAY_IMPORT = {
+    "errors": set(),
+    "domain": {"errors"},
+    "ports": {"domain", "errors"},
+    "kinds": {"ports", "domain", "errors"},
+    "wire": {"domain", "errors"},
+    "settings": {"domain", "errors"},
+    "engine": {"ports", "domain", "errors", "kinds", "wire"},
+    "adapters": {"ports", "domain", "errors", "version"},
+    "bridge": {"ports", "domain", "errors", "wire"},
+    "bridge.__main__": {"bridge", "adapters", "settings", "wiring", "ports", "domain", "errors"},
+    "wiring": {"adapters", "engine", "kinds", "ports", "domain", "errors", "settings", "wire"},
+    "client": {"wiring", "settings", "engine", "wire", "ports", "domain", "errors"},
+    "handler": {"wiring", "wire", "domain", "errors"},
+    "version": {"client", "handler", "domain"},
+    "functions": {"wiring", "wire", "ports", "domain", "errors", "version"},
+}
+"""Which parts of the package each part may import, itself aside. `version` is the package's own front, `duecourse`."""
+
+MAY_USE = {
+    "kinds": {"jmespath"},
+    "wire": {"pydantic", "pydantic_core", "typing_extensions", "jmespath"},
+    "settings": {"pydantic"},
+    "client": {"pydantic"},
+    "adapters": {"redis", "hiredis", "urllib3", "boto3", "botocore", "sortedcontainers", "localstack_client"},
+    "bridge.__main__": {"botocore"},
+    "functions": {"pydantic", "aws_lambda_powertools"},
+}
+"""Which libraries each part may import; a part that is not here has none."""
+
+CATCH_ALLS = {"layers/core/duecourse/engine/run.py": 1, "local/stack.py": 1}
+"""Where any exception at all is stopped: around a task's handler; where a thread hands its failure to another."""
+
+LIGHT = ("duecourse", "duecourse.wire.invocation")
+LIGHT_PARTS = ("errors", "domain", "ports", "kinds", "engine", "adapters", "bridge")
+HEAVY = ("boto3", "botocore", "pydantic", "aws_lambda_powertools")
+
+
+def part_of(module: str) -> str:
+    """The part that a module belongs to."""
+    top, *rest = module.split(".")
+    if top != "duecourse":
+        return top
+    return "bridge.__main__" if rest == ["bridge", "__main__"] else rest[0] if rest else "version"
+
+
+def names(given: list[Source]) -> list[str]:
+    return [source.name for source in given]
+
+
+@pytest.mark.parametrize("source", CODE, ids=names(CODE))
+def test_a_module_imports_only_what_its_place_allows(source: Source) -> None:
+    part = part_of(source.module)
+    for module, line in source.imports:
+        if part_of(module) == part or module.split(".")[0] in sys.stdlib_module_names:
+            continue
+        if module.startswith("duecourse"):
+            allowed = part == "local" or part_of(module) in MAY_IMPORT[part]
+        else:
+            allowed = (part == "local" and not module.startswith("tests")) or _may_use(part, module)
+        assert allowed, f"{source.name}:{line} imports {module}"
+
+
+def _may_use(part: str, module: str) -> bool:
+    library = module.split(".", maxsplit=1)[0]
+    return library in MAY_USE.get(part, set()) or (part == "adapters" and library.startswith("mypy_boto3_"))
+
+
+@pytest.mark.parametrize("source", CODE + TESTS, ids=names(CODE + TESTS))
+def test_a_module_says_in_one_sentence_what_it_is(source: Source) -> None:
+    first = source.text.split("\n", 1)[0]
+    assert re.fullmatch(r'r?"""[^ ].*[.:](""")?', first), f"{source.name} begins with {first!r}"
+
+
+@pytest.mark.parametrize("source", CODE + TESTS, ids=names(CODE + TESTS))
+def test_a_module_is_short(source: Source) -> None:
+    assert source.text.count("\n") <= (450 if source in TESTS else 250)
+
+
+@pytest.mark.parametrize("source", CODE + TESTS, ids=names(CODE + TESTS))
+def test_a_function_is_short(source: Source) -> None:
+    for function in source.functions:
+        assert length(function) <= 40, f"{source.name}:{function.lineno} {function.name}"
+
+
+def test_most_functions_are_a_few_lines() -> None:
+    assert statistics.median(length(function) for source in CODE for function in source.functions) <= 7
+
+
+def test_every_failure_is_stopped_in_few_places() -> None:
+    found = Counter(source.name for source in CODE for _ in source.catch_alls)
+    assert found == Counter(CATCH_ALLS)
+
+
+@pytest.mark.parametrize("script", sorted(LAYER.rglob("*.lua")), ids=lambda path: path.name)
+def test_a_script_begins_with_what_it_is_given_and_what_it_answers(script: os.PathLike[str]) -> None:
+    text = LAYER.joinpath(script).read_text()
+    header = re.match(r"(--.*\n)+", text)
+    assert header, "no header"
+    places = [header[0].find(f"\n-- {word}") for word in ("KEYS", "ARGV", "RETURNS")]
+    assert -1 not in places, header[0]
+    assert all(earlier < later for earlier, later in pairwise(places))
+
+
+@pytest.mark.parametrize("folder", sorted((ROOT / "functions").glob("*/")), ids=lambda path: path.name)
+def test_a_function_stands_in_one_file(folder: os.PathLike[str]) -> None:
+    files = {path.name for path in ROOT.joinpath(folder).iterdir() if path.name != "__pycache__"}
+    assert files == {"app.py"}
+
+
+LISTEN = """
+import importlib, json, os, sys
+
+class Environment(dict):
+    seen = set()
+    def __getitem__(self, key): self.seen.add(key); return super().__getitem__(key)
+    def get(self, key, default=None): self.seen.add(key); return super().get(key, default)
+    def __contains__(self, key): self.seen.add(key); return super().__contains__(key)
+
+opened = []
+DIALS = ("socket.connect", "socket.getaddrinfo", "socket.sendto")
+sys.addaudithook(lambda event, _: opened.append(event) if event in DIALS else None)
+os.environ = Environment(os.environ)
+for name in json.loads(sys.argv[1]):
+    importlib.import_module(name)
+print(json.dumps({"opened": opened, "read": sorted(Environment.seen), "loaded": sorted(sys.modules)}))
+"""
+
+
+def imported(modules: list[str], path: str = "") -> dict[str, list[str]]:
+    """What importing the modules in a fresh process opened, read of the environment and loaded."""
+    environment = {
+        "PYTHONPATH": f"{LAYER}{os.pathsep}{path}",
+        "PATH": os.environ["PATH"],
+        "DUECOURSE_STORE": "nonsense",
+    }
+    command = [sys.executable, "-c", LISTEN, json.dumps(modules)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, list[str]] = json.loads(done.stdout)
+    return answer
+
+
+def assert_quiet(answer: dict[str, list[str]]) -> None:
+    assert answer["opened"] == []
+    assert [name for name in answer["read"] if name.startswith("DUECOURSE_")] == []
+
+
+def test_importing_the_package_opens_nothing_and_reads_no_setting() -> None:
+    assert_quiet(imported([source.module for source in sources("layers/core/duecourse")]))
+
+
+@pytest.mark.parametrize("folder", sorted((ROOT / "functions").glob("*/")), ids=lambda path: path.name)
+def test_importing_a_function_opens_nothing_reads_no_setting_and_leaves_boto3_alone(folder: os.PathLike[str]) -> None:
+    answer = imported(["app"], path=str(folder))
+    assert_quiet(answer)
+    assert "boto3" not in answer["loaded"]
+
+
+def test_what_is_heavy_stays_off_the_paths_that_do_not_need_it() -> None:
+    package = sources("layers/core/duecourse")
+    light = [source.module for source in package if part_of(source.module) in LIGHT_PARTS]
+    loaded = {name.split(".")[0] for name in imported([*LIGHT, *light])["loaded"]}
+    assert loaded.isdisjoint(HEAVY)
