@@ -2,6 +2,7 @@
 
 import typer
 
+from local.demo.command import demo
 from local.invoke import invoke
 from local.replay import replay
 from local.up import up
@@ -12,5 +13,5 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for command in (up, invoke, replay):
+for command in (up, invoke, replay, demo):
     app.command()(command)

@@ -5,6 +5,7 @@ import os
 from http.client import HTTPMessage
 
 PREFIX = "/2018-06-01/runtime/invocation/"
+DEADLINE = "Lambda-Runtime-Deadline-Ms"
 
 
 class Client:
@@ -35,10 +36,10 @@ def initialize_client(user_agent: str) -> None:
     CLIENT.user_agent = user_agent
 
 
-def next() -> tuple[bytes, dict[str, str]]:
-    """Wait for an invocation: its payload and its headers, absent ones None as the native module gives them."""
+def next() -> tuple[bytes, dict[str, str | int]]:
+    """Wait for an invocation: its payload and its headers, the deadline a number as the native module gives it."""
     body, headers = CLIENT.call("GET", "next", None, {})
-    return body, dict(headers)
+    return body, {**headers, DEADLINE: int(headers[DEADLINE])}
 
 
 def post_invocation_result(invoke_id: str, result: bytes, content_type: str, invocation_id: str | None = None) -> None:

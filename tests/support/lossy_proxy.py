@@ -1,4 +1,4 @@
-"""A way to Redis that loses the reply to a script which the server has run."""
+"""A way to Redis that loses the reply to a command which the server has run."""
 
 import contextlib
 import socket
@@ -15,27 +15,26 @@ class LossyProxy:
     def __init__(self, server: Path) -> None:
         self._server = server
         self._folder = tempfile.TemporaryDirectory(prefix="duecourse-proxy-")
+        self._listener = socket.socket(socket.AF_UNIX)
         self._armed = threading.Event()
-        self._open: list[socket.socket] = []
-        self._threads: list[threading.Thread] = []
         self._command = b""
+        self._open: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
         self.lost = 0
         self.url = f"unix://{self._folder.name}/proxy.sock"
 
     def __enter__(self) -> "LossyProxy":
-        self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.url.removeprefix("unix://"))
         self._listener.listen()
         self._spawn(self._accept)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for end in [self._listener, *self._open]:
+        for end in (self._listener, *self._open):
             _shut(end)
         for thread in self._threads:
             thread.join()
-        for end in [self._listener, *self._open]:
-            end.close()
+        self._listener.close()
         self._folder.cleanup()
 
     def lose_next_reply(self, of: bytes = b"EVALSHA") -> None:
@@ -47,12 +46,17 @@ class LossyProxy:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                far = socket.socket(socket.AF_UNIX)
-                far.connect(str(self._server))
-                self._open += [near, far]
-                ran = threading.Event()
-                self._spawn(self._up, near, far, ran)
-                self._spawn(self._down, near, far, ran)
+                self._spawn(self._serve, near)
+
+    def _serve(self, near: socket.socket) -> None:
+        with near, socket.socket(socket.AF_UNIX) as far:
+            far.connect(str(self._server))
+            self._open |= {near, far}
+            ran = threading.Event()
+            down = self._spawn(self._down, near, far, ran)
+            self._up(near, far, ran)
+            down.join()
+            self._open -= {near, far}
 
     def _up(self, near: socket.socket, far: socket.socket, ran: threading.Event) -> None:
         with contextlib.suppress(OSError):
@@ -65,7 +69,7 @@ class LossyProxy:
     def _down(self, near: socket.socket, far: socket.socket, ran: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := far.recv(65_536):
-                if self._armed.is_set() and ran.is_set() and not data.startswith(b"-"):
+                if ran.is_set() and not data.startswith(b"-"):
                     self._armed.clear()
                     self.lost += 1
                     break
@@ -74,10 +78,12 @@ class LossyProxy:
         _shut(near)
         _shut(far)
 
-    def _spawn(self, target: Callable[..., None], *args: Any) -> None:
+    def _spawn(self, target: Callable[..., None], *args: Any) -> threading.Thread:
         thread = threading.Thread(target=target, args=args, daemon=True)
+        self._threads = [t for t in self._threads if t.is_alive() or t.ident is None]
         self._threads.append(thread)
         thread.start()
+        return thread
 
 
 def _shut(end: socket.socket) -> None:

@@ -1,11 +1,12 @@
 """The dispatcher by itself: folding, caps, batches, backlog, refusals, an orderly end."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from duecourse.bridge.dispatcher import BATCH, Dispatcher
+from duecourse.bridge.dispatcher import BATCH, JOIN_S, Dispatcher
 from duecourse.bridge.rings import Ring
 from duecourse.errors import InvocationRefused
 from tests.support.wait import until
@@ -62,14 +63,21 @@ def test_rings_for_a_bell_under_way_are_folded_into_one() -> None:
     assert gate.calls == [["a"], ["a"]]
 
 
-def test_a_bell_has_one_invocation_under_way_at_most() -> None:
+def test_a_bell_that_is_served_for_long_gets_a_second_invocation_and_no_third() -> None:
     gate = Gate()
     with dispatching(gate) as dispatcher:
         dispatcher.ring(ring("a"))
         until(lambda: gate.running)
-        dispatcher.ring(ring("a", "b"))
-        until(lambda: len(gate.calls) == 2)
-        assert gate.calls == [["a"], ["b"]]
+        began = time.monotonic()
+        dispatcher.ring(ring("a"))
+        until(lambda: len(gate.running) == 2)
+        assert time.monotonic() - began >= JOIN_S
+        dispatcher.ring(ring("a"))
+        dispatcher.ring(ring("b"))
+        until(lambda: ["b"] in gate.calls)
+        ended = time.monotonic() + 3 * JOIN_S
+        until(lambda: time.monotonic() > ended)
+        assert gate.calls == [["a"], ["a"], ["b"]]
 
 
 def test_no_more_invocations_are_under_way_than_allowed_and_what_waits_goes_together() -> None:

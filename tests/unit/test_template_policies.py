@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import cfn_flip
+import cfn_flip  # type: ignore[import-untyped]
 import pytest
 
 from duecourse.domain.times import parse_duration

@@ -11,7 +11,8 @@ Version 1, big-endian, lengths in bytes. The front is what state changes rewrite
 
 `flags`: bit 1 a successor waits; bits 2 and 3 how the record came (0 created, 1 replaced, 2 debounced).
 `last` is the ending of the last settled lease, a small letter where the task died of it, so that a repeated settle gets
-the same answer; `origin` is made by the call that added the task, so that a repeated add does.
+the same answer; `origin` is 6 random bytes of the call that added the task and the task's place in it, so that a
+repeated add does.
 """
 
 from struct import Struct
@@ -57,7 +58,7 @@ class Sid(NamedTuple):
 
 
 def pack_rest(task: NewTask, origin: bytes) -> bytes:
-    """The rest of a fresh record; `origin` is 8 random bytes. Raises InvalidInput where a field does not fit."""
+    """The rest of a fresh record; `origin` has 8 bytes. Raises InvalidInput where a field does not fit."""
     kind, group, payload, state = (text.encode() for text in (task.kind, task.group, task.payload, task.state))
     policy = task.retry
     size = 2 + len(kind) + len(group) + len(payload)

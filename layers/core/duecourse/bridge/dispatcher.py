@@ -5,6 +5,7 @@ import logging
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from duecourse.bridge.rings import Ring
@@ -15,14 +16,19 @@ log = logging.getLogger("duecourse.bridge")
 
 BATCH = 100
 """The most rings in one invocation."""
+PER_BELL = 2
+"""The most invocations under way for one bell."""
+JOIN_S = 0.02
+"""How long the first one has the bell for itself: then what it is busy with may be slow, and what rang is late."""
 FIRST_HOLD_S = 0.2
 LONGEST_HOLD_S = 5.0
 
 
 class Dispatcher:
-    """Hands rings to `serve`, at most `in_flight` calls at a time and one for each bell.
+    """Hands rings to `serve`, at most `in_flight` calls at a time and PER_BELL for each bell.
 
-    A ring for a bell that is being served, or is held back after a refusal, waits and takes in those that follow.
+    A ring for a bell that is being served, or is held back after a refusal, waits and takes in those that follow. It
+    waits no longer than JOIN_S for a first call to end.
     `serve` returns the function's answer and may raise InvocationRefused.
     """
 
@@ -31,9 +37,9 @@ class Dispatcher:
         self._changed = threading.Condition()
         self._ready: dict[str, Ring] = {}
         self._folded: dict[str, Ring] = {}
-        self._busy: set[str] = set()
+        self._busy: Counter[str] = Counter()
         self._held: dict[str, float] = {}
-        self._holds: list[tuple[float, str]] = []
+        self._later: list[tuple[float, str]] = []
         self._refusals: dict[str, int] = {}
         self._refusing = self._stopped = False
         self._workers = [threading.Thread(target=self._work, name=f"serve-{n}", daemon=True) for n in range(in_flight)]
@@ -47,9 +53,16 @@ class Dispatcher:
 
     def _add(self, rings: Sequence[Ring]) -> None:
         for ring in rings:
-            waits = ring.key in self._busy or ring.key in self._held
-            (self._folded if waits else self._ready).setdefault(ring.key, ring)
+            if ring.key in self._held or self._busy[ring.key]:
+                self._fold(ring)
+            else:
+                self._ready.setdefault(ring.key, ring)
         self._changed.notify()
+
+    def _fold(self, ring: Ring) -> None:
+        if ring.key not in self._folded and ring.key not in self._ready:
+            self._folded[ring.key] = ring
+            heapq.heappush(self._later, (time.monotonic() + JOIN_S, ring.key))
 
     def start(self) -> None:
         """Begin to serve."""
@@ -78,10 +91,10 @@ class Dispatcher:
     def _take(self) -> list[Ring]:
         with self._changed:
             while not self._stopped:
-                self._end_holds()
+                self._end_waits()
                 if self._ready:
                     return self._batch()
-                self._changed.wait(max(0.0, self._holds[0][0] - time.monotonic()) if self._holds else None)
+                self._changed.wait(max(0.0, self._later[0][0] - time.monotonic()) if self._later else None)
         return []
 
     def _batch(self) -> list[Ring]:
@@ -92,24 +105,30 @@ class Dispatcher:
             self._changed.notify()
         return rings
 
-    def _end_holds(self) -> None:
+    def _end_waits(self) -> None:
         now = time.monotonic()
-        while self._holds and self._holds[0][0] <= now:
-            _, key = heapq.heappop(self._holds)
-            del self._held[key]
+        while self._later and self._later[0][0] <= now:
+            when, key = heapq.heappop(self._later)
+            if self._held.get(key) == when:
+                del self._held[key]
             self._unfold(key)
 
     def _unfold(self, key: str) -> None:
-        if key in self._folded and key not in self._held:
+        if key in self._folded and key not in self._held and self._busy[key] < PER_BELL:
             self._ready[key] = self._folded.pop(key)
             self._changed.notify()
+
+    def _leave(self, key: str) -> None:
+        self._busy[key] -= 1
+        if not self._busy[key]:
+            del self._busy[key]
 
     def _on_answer(self, rings: list[Ring], answer: Json) -> None:
         with self._changed:
             recovered, self._refusing = self._refusing, False
             for ring in rings:
                 self._refusals.pop(ring.key, None)
-                self._busy.discard(ring.key)
+                self._leave(ring.key)
                 self._unfold(ring.key)
             if _is_behind(answer):
                 self._add(rings)
@@ -121,7 +140,7 @@ class Dispatcher:
             self.refused += 1
             first, self._refusing = not self._refusing, True
             for ring in rings:
-                self._busy.discard(ring.key)
+                self._leave(ring.key)
                 self._hold(ring)
         if first:
             log.error("the function refuses invocations; its rings are held back and tried again: %s", error)
@@ -132,8 +151,8 @@ class Dispatcher:
         ceiling = min(FIRST_HOLD_S * 2.0 ** min(refusals - 1, 10), LONGEST_HOLD_S)
         until = time.monotonic() + random.uniform(0, ceiling)
         self._held[ring.key] = until
-        heapq.heappush(self._holds, (until, ring.key))
-        self._folded.setdefault(ring.key, ring)
+        heapq.heappush(self._later, (until, ring.key))
+        self._folded.setdefault(ring.key, self._ready.pop(ring.key, ring))
         self._changed.notify()
 
 

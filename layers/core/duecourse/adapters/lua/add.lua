@@ -92,18 +92,20 @@ local function over_others()
     return data
   end
 
-  local function origin(rest)
-    return string.sub(rest, 1, 8)
+  -- Whether a record came of this task of this call, or of a later one with the same id in its batch.
+  local function came_of(rest, mine)
+    return string.sub(rest, 1, 6) == string.sub(mine, 1, 6)
+      and unpack_struct('>I2', rest, 7) >= unpack_struct('>I2', mine, 7)
   end
 
   -- The answer to a call that is sent again because its reply was lost.
   local function resent(sid, at, old, data)
-    local mine = origin(ARGV[at + 6])
+    local mine = ARGV[at + 6]
     local waiting = has_successor(old) and call('HGET', TASKS, sid .. '+')
-    if waiting and origin(open(waiting).rest) == mine then
+    if waiting and came_of(open(waiting).rest, mine) then
       return REPLACED, waiting
     end
-    if origin(old.rest) == mine then
+    if came_of(old.rest, mine) then
       return math.floor(old.flags / 4) % 4 + 1, data
     end
   end

@@ -1,0 +1,66 @@
+"""`python -m local demo`: plays the stories and prints what happened."""
+
+import time
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from local.console import err, out, problems_told
+from local.demo import stories
+from local.demo.others import Others
+from local.demo.stage import Lateness, Stage, StoryFailed
+from local.options import Options
+from local.stack import Stack
+
+TICK_S = 5
+STARTING = "starting Redis, the AWS emulator, four functions and the bridge …"
+
+
+def demo() -> None:
+    """Tell the whole story with real parts, on free ports, and check it; exit 0 if all of it is true.
+
+    [bold]Example[/]
+
+    python -m local demo
+    """
+    began = time.monotonic()
+    status = err.status(STARTING)
+    status.start()
+    try:
+        with problems_told(), Others() as others, Stack(Options(tick=TICK_S)) as stack:
+            status.update("four stories are under way, about 15 s …")
+            stage = Stage(stack, others)
+            told = _play(stage)
+    except StoryFailed as failed:
+        status.stop()
+        err.print(f"[bold red]The story does not hold.[/]\n{escape(str(failed))}")
+        raise typer.Exit(1) from None
+    finally:
+        status.stop()
+    out.print(_stories(told))
+    out.print(_lateness(stage.lateness))
+    out.print(f"All of it is true, after {time.monotonic() - began:.0f} s: real Redis, AWS's own runtime client.")
+
+
+def _play(stage: Stage) -> list[stories.Told]:
+    """The first three beside each other; the bridge is killed when they are over."""
+    endings = [begin(stage) for begin in (stories.poll, stories.meetings, stories.webhook)]
+    told = [ending() for ending in endings]
+    return [*told, stories.bridge_killed(stage)()]
+
+
+def _stories(told: list[stories.Told]) -> Table:
+    table = Table("", "story", "what happened", title="duecourse", show_lines=True)
+    for number, story in enumerate(told, 1):
+        table.add_row(str(number), escape(story.title), escape("\n".join(story.lines)))
+    return table
+
+
+def _lateness(rows: list[Lateness]) -> Table:
+    table = Table("task", "kind", "found by", title="How late each task's last run was claimed")
+    table.add_column("runs", justify="right")
+    table.add_column("late", justify="right")
+    for row in rows:
+        table.add_row(row.task, row.kind, row.by, str(row.runs), f"{row.late_ms:,} ms")
+    return table

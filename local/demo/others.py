@@ -1,0 +1,87 @@
+"""Other people's programs that the demo deals with: a slow API that is polled, and a receiver that fails at first."""
+
+import json
+import threading
+from collections import defaultdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+PROCESSING = 2
+"""How often the slow API answers "processing" before it is done."""
+FAILURES = 2
+"""How often the receiver fails."""
+
+
+class Delivery(NamedTuple):
+    """One webhook as it came in, and what it was answered."""
+
+    webhook_id: str
+    body: Any
+    status: int
+
+
+class Others:
+    """Both, on one loopback port, from `with` to its end."""
+
+    def __init__(self) -> None:
+        others = self
+
+        class Handler(BaseHTTPRequestHandler):
+            """GET /exports/<id> is the slow API, POST /hooks/<name> the receiver."""
+
+            def do_GET(self) -> None:
+                self._answer(200, others.export())
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                status = others.take(self.path, self.headers["webhook-id"], body)
+                self._answer(status, {"taken": status == 200})
+
+            def _answer(self, status: int, body: Any) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Say nothing: the demo tells what came."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="others")
+        self._lock = threading.Lock()
+        self.polls = 0
+        self.deliveries: dict[str, list[Delivery]] = defaultdict(list)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        """Where they are."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def export(self) -> dict[str, Any]:
+        """The slow API's answer: "processing" twice, then "processed"."""
+        with self._lock:
+            self.polls += 1
+            done = self.polls > PROCESSING
+        return {"status": "processed", "data": {"rows": 1203}} if done else {"status": "processing"}
+
+    def take(self, path: str, webhook_id: str, body: Any) -> int:
+        """The receiver's status: /hooks/orders fails twice, all else is taken."""
+        with self._lock:
+            past = self.deliveries[path]
+            status = 503 if path == "/hooks/orders" and len(past) < FAILURES else 200
+            past.append(Delivery(webhook_id, body, status))
+        return status

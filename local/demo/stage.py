@@ -1,0 +1,98 @@
+"""What the stories are played on: the running stack, seen as its users see it."""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, TypeVar
+
+import urllib3
+
+from local.demo.others import Others
+from local.stack import Stack
+
+T = TypeVar("T")
+PATIENCE_S = 25.0
+
+
+class StoryFailed(Exception):  # noqa: N818 - it is what happened
+    """Something was not as the story tells it."""
+
+
+class Mail(NamedTuple):
+    """An e-mail that the emulated service took."""
+
+    to: str
+    subject: str
+    text: str
+
+
+class Lateness(NamedTuple):
+    """How long after it was due a task's last run was claimed."""
+
+    task: str
+    kind: str
+    runs: int
+    by: str
+    late_ms: int
+
+
+class Stage:
+    """The stack's HTTP API, its mailbox and its results table."""
+
+    def __init__(self, stack: Stack, others: Others) -> None:
+        self.stack = stack
+        self.others = others
+        self.lateness: list[Lateness] = []
+        self._http = urllib3.PoolManager(retries=False, timeout=10)
+
+    def call(self, method: str, path: str, body: Any = None, *, expect: int) -> Any:
+        """One request to the HTTP API, and its answer. Raises StoryFailed for another status."""
+        answer = self._http.request(method, self.stack.api + path, json=body)
+        check(answer.status == expect, f"{method} {path} answers {expect}", f"{answer.status} {answer.data.decode()}")
+        return answer.json() if answer.data else None
+
+    def finished(self, id: str, *, queue: str = "default", by: str = "ring") -> Any:
+        """The task once it is done, its lateness noted; `by` says which door found it."""
+        path = f"/tasks/{id}?queue={queue}"
+
+        def look() -> Any:
+            task = self.call("GET", path, expect=200)["task"]
+            return task if task["state"] in ("done", "dead") else None
+
+        task = until(look, f"task {id} ends")
+        check(task["state"] == "done", f"task {id} is done", json.dumps(task))
+        late = _ms(task["history"][-1]["claimed_at"], task["due_at"])
+        self.lateness.append(Lateness(id, task["kind"], task["run"], by, late))
+        return task
+
+    def result(self, id: str) -> Any:
+        """What the results table keeps for a task of the default queue."""
+        names = self.stack.session().client("dynamodb").list_tables()["TableNames"]
+        table = self.stack.session().resource("dynamodb").Table(names[0])
+        item = table.get_item(Key={"id": f"default/-/{id}"}).get("Item")
+        return json.loads(item["result"]) if item else None
+
+    def mails(self) -> list[Mail]:
+        """Every e-mail sent so far."""
+        data = self._http.request("GET", self.stack.aws + "/moto-api/data.json").json()
+        return [Mail(m["destinations"]["ToAddresses"][0], m["subject"], m["body"]) for m in data["ses"]["Message"]]
+
+
+def until(probe: Callable[[], T | None], what: str) -> T:
+    """The first answer of `probe` that is not None. Raises StoryFailed where none comes in PATIENCE_S."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (answer := probe()) is None:
+        check(time.monotonic() < deadline, what, f"not within {PATIENCE_S:g} s")
+        time.sleep(0.05)
+    return answer
+
+
+def check(true: bool, expected: str, seen: str) -> None:
+    """Raise StoryFailed where the story does not hold."""
+    if not true:
+        raise StoryFailed(f"expected: {expected}\nseen:     {seen}")
+
+
+def _ms(later: str, earlier: str) -> int:
+    return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)) // timedelta(milliseconds=1)

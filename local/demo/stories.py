@@ -1,0 +1,138 @@
+"""The four stories; each begins things, and tells what it saw once they have happened."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from local.demo.stage import Stage, check, until
+
+LEAD_S = 5
+"""Five minutes in the demo's time: a minute is a second there."""
+GUESTS = ("Ada", "Grace", "Edsger")
+
+
+class Told(NamedTuple):
+    """A story as it happened: what was done, and what was seen."""
+
+    title: str
+    lines: list[str]
+
+
+Ending = Callable[[], Told]
+
+
+def poll(stage: Stage) -> Ending:
+    """A third-party API that answers "processing" twice, then "processed"."""
+    payload = {"url": f"{stage.others.url}/exports/7", "interval": "PT0.5S"}
+    payload |= {"until": "status == 'processed'", "result": "data"}
+    began = time.monotonic()
+    stage.call("POST", "/tasks", {"id": "export-7", "kind": "poll", "payload": payload}, expect=201)
+    answered_ms = (time.monotonic() - began) * 1000
+
+    def ending() -> Told:
+        task = stage.finished("export-7")
+        outcomes = [run["outcome"] for run in task["history"]]
+        check(outcomes == ["again", "again", "done"], "again, again, done", str(outcomes))
+        check(task["result"] == {"rows": 1203}, "the result in GET /tasks/export-7", str(task))
+        check(stage.result("export-7") == {"rows": 1203}, "the result in the table", str(stage.result("export-7")))
+        return Told(
+            "A slow third-party API is polled until it is done",
+            [
+                f"POST /tasks answered 201 after {answered_ms:.0f} ms; the task went on by itself",
+                f"{stage.others.polls} polls: {', '.join(outcomes)}; no attempt spent (attempt {task['attempt']})",
+                f"result {task['result']} in DynamoDB and in GET /tasks/export-7",
+            ],
+        )
+
+    return ending
+
+
+def meetings(stage: Stage) -> Ending:
+    """Reminders five demo minutes before a meeting; a second meeting is moved, a third cancelled."""
+    now = datetime.now(UTC)
+    starts = {name: now + timedelta(seconds=seconds) for name, seconds in MEETINGS.items()}
+    tasks = {name: _remind(stage, name, start) for name, start in starts.items()}
+    later = starts["planning"] + timedelta(seconds=2)
+    moved = stage.call("PATCH", "/reminders/planning", {"starts_at": later.isoformat()}, expect=200)
+    check(len(moved["tasks"]) == len(GUESTS), "three reminders moved in one step", str(moved))
+    stage.call("DELETE", "/reminders/retrospective", expect=204)
+
+    def ending() -> Told:
+        for name in ("standup", "planning"):
+            for id in tasks[name]:
+                stage.finished(id, queue="reminders")
+        wanted = sorted((f"{guest.lower()}@example.com", name) for name in ("standup", "planning") for guest in GUESTS)
+        sent = until(lambda: _mails(stage) if len(stage.mails()) >= len(wanted) else None, "six e-mails")
+        check(sent == wanted, f"e-mails {wanted}", str(sent))
+        return Told(
+            f"Meetings in a few seconds, reminders {LEAD_S} s before (a demo minute is a second)",
+            [
+                "standup: 3 attendees, 3 e-mails in the emulated SES",
+                "planning: moved by PATCH before it was due; 3 e-mails, for the new time only",
+                "retrospective: cancelled by DELETE; no e-mail",
+            ],
+        )
+
+    return ending
+
+
+MEETINGS = {"standup": LEAD_S + 2, "planning": LEAD_S + 2, "retrospective": LEAD_S + 3}
+"""In how many seconds each begins."""
+
+
+def _remind(stage: Stage, name: str, start: datetime) -> list[str]:
+    recipients = [{"name": guest, "email": f"{guest.lower()}@example.com"} for guest in GUESTS]
+    body = {"id": name, "subject": name, "starts_at": start.isoformat(), "recipients": recipients}
+    made = stage.call("POST", "/reminders", {**body, "remind_before": [f"PT{LEAD_S}S"]}, expect=201)
+    return [task["id"] for task in made["tasks"]]
+
+
+def _mails(stage: Stage) -> list[tuple[str, str]]:
+    return sorted((mail.to, mail.subject.rpartition(" ")[2]) for mail in stage.mails())
+
+
+def webhook(stage: Stage) -> Ending:
+    """A webhook whose receiver fails twice."""
+    payload = {"url": f"{stage.others.url}/hooks/orders", "body": {"order": 42}}
+    retry = {"backoff": "PT0.4S", "jitter": False}
+    stage.call("POST", "/tasks", {"id": "order-42", "kind": "webhook", "payload": payload, "retry": retry}, expect=201)
+
+    def ending() -> Told:
+        task = stage.finished("order-42")
+        seen = stage.others.deliveries["/hooks/orders"]
+        statuses = [delivery.status for delivery in seen]
+        check(statuses == [503, 503, 200], "503, 503, 200", str(statuses))
+        keys = {delivery.webhook_id for delivery in seen}
+        check(len(keys) == 1, "one webhook-id", str(keys))
+        return Told(
+            "A webhook whose receiver fails twice",
+            [
+                f"answers {', '.join(map(str, statuses))}; waits of 0.4 s and 0.8 s between (backoff)",
+                f"delivered once, at attempt {task['attempt']}, with the same webhook-id {keys.pop()} each time",
+            ],
+        )
+
+    return ending
+
+
+def bridge_killed(stage: Stage) -> Ending:
+    """The bridge is killed: a task that falls due meanwhile runs at the next tick."""
+    stage.stack.kill_bridge()
+    payload = {"url": f"{stage.others.url}/hooks/meanwhile", "body": {}}
+    body = {"id": "meanwhile", "kind": "webhook", "payload": payload, "delay": "PT0.5S"}
+    stage.call("POST", "/tasks", body, expect=201)
+
+    def ending() -> Told:
+        stage.finished("meanwhile", by="tick")
+        count = len(stage.others.deliveries["/hooks/meanwhile"])
+        check(count == 1, "one delivery", str(count))
+        return Told(
+            "The bridge is killed (SIGKILL)",
+            [
+                "a webhook fell due half a second later, with nobody to hear its bell",
+                "the next tick found it in the ledger: delivered once",
+            ],
+        )
+
+    return ending
