@@ -68,7 +68,7 @@ class Cron(NamedTuple):
             return min(midnight, timedelta(hours=1) - timedelta(minutes=local.minute))
         if local.hour not in hours:
             return timedelta(hours=1) - timedelta(minutes=local.minute)
-        return timedelta(0 if local.minute in minutes else 1)
+        return timedelta(minutes=0 if local.minute in minutes else 1)
 
 
 def parse_cadence(expression: str, zone: str = "UTC") -> Cadence:

@@ -5,6 +5,7 @@ import typer
 from local.demo.command import demo
 from local.invoke import invoke
 from local.replay import replay
+from local.show import show
 from local.up import up
 
 app = typer.Typer(
@@ -13,5 +14,5 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for command in (up, invoke, replay, demo):
+for command in (up, invoke, replay, show, demo):
     app.command()(command)

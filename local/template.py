@@ -134,7 +134,7 @@ class Template:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        loaded, _ = cfn_flip.load(path.read_text())
+        loaded = cfn_flip.load_yaml(path.read_text())  # JSON too, which YAML contains
     except OSError as error:
         raise TemplateError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, yaml.YAMLError) as error:

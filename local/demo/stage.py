@@ -15,7 +15,7 @@ T = TypeVar("T")
 PATIENCE_S = 25.0
 
 
-class StoryFailed(Exception):  # noqa: N818 - it is what happened
+class StoryFailed(Exception):
     """Something was not as the story tells it."""
 
 

@@ -65,6 +65,8 @@ def meetings(stage: Stage) -> Ending:
         wanted = sorted((f"{guest.lower()}@example.com", name) for name in ("standup", "planning") for guest in GUESTS)
         sent = until(lambda: _mails(stage) if len(stage.mails()) >= len(wanted) else None, "six e-mails")
         check(sent == wanted, f"e-mails {wanted}", str(sent))
+        texts = [mail.text for mail in stage.mails() if mail.subject.endswith("planning")]
+        check(all(f"{later:%H:%M:%S}" in text for text in texts), f"the new time {later:%H:%M:%S}", str(texts))
         return Told(
             f"Meetings in a few seconds, reminders {LEAD_S} s before (a demo minute is a second)",
             [

@@ -2,12 +2,15 @@
 
 import logging
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 
-from duecourse.domain.task import Json
-from tests.support.bridges import Bellman, Recorder, bellman, bridging
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.task import Json, NewTask, Shard
+from duecourse.errors import InvocationRefused
+from tests.support.bridges import NAMESPACE, Bellman, Recorder, bellman, bridging
 from tests.support.redis_server import RedisServer, binaries
 from tests.support.wait import until
 
@@ -110,6 +113,26 @@ def test_without_notifications_the_timer_alone_is_on_time(recorder: Recorder, ca
     assert "EVENTS OFF" in loud[0].getMessage()
 
 
+def test_verbs_that_rehang_a_bell_swallow_no_ring_with_events_off() -> None:
+    with RedisServer(binaries()["6.2"], "--rename-command", "CONFIG", "") as server, connect(server.url) as client:
+        store, shard, late = RedisStore(client, NAMESPACE), Shard(), list[int]()
+
+        def drain(_: list[str]) -> Json:
+            claim = store.claim(shard, 100, lease_ms=60_000)
+            late.extend(claim.now - task.due_at for task in claim.tasks)
+            return {"claimed": len(claim.tasks), "backlog": claim.backlog}
+
+        with bridging(server, Recorder(drain)):
+            first = store.now() + 100
+            store.add([NewTask(f"due-{n}", "noop", due_at=first + 20 * n) for n in range(50)])
+            for n in count():
+                store.add([NewTask(f"far-{n}", "noop", delay_ms=3_600_000)])
+                if len(late) == 50 or store.now() > first + 5_000:
+                    break
+    assert len(late) == 50
+    assert max(late) < 500, "later ones waited for the deadman, a second off"
+
+
 def test_notifications_turned_off_later_are_told_and_set_again(
     server: RedisServer, bells: Bellman, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -187,8 +210,6 @@ def test_backlog_is_rung_for_again_at_once(server: RedisServer, bells: Bellman) 
 def test_a_refused_invocation_is_tried_again(
     server: RedisServer, bells: Bellman, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from duecourse.errors import InvocationRefused
-
     refusals = 3
 
     def refuse(_: list[str]) -> Json:

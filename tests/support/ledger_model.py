@@ -76,8 +76,8 @@ class Model:
             self._schedule(new.id, self._debounced(new, old))
         return reply
 
-    def claim(self, limit: int, lease_ms: int) -> tuple[list[str], int, int]:
-        """Ids leased, how many died, backlog."""
+    def claim(self, limit: int, lease_ms: int, tight: bool) -> tuple[list[str], int, int]:
+        """Ids leased, how many died, backlog; `tight` where the bytes allow but one task."""
         _, died = self._take_back()
         leased: list[str] = []
         if self.paused:
@@ -90,6 +90,8 @@ class Model:
                 self._remember(row, Run(row.run, 0, 0, self.now, "expired", "past its deadline"))
                 row.status, row.ended = S.DEAD, self.now
                 died += 1
+            elif leased and tight:
+                break
             else:
                 self._lease(row, lease_ms)
                 leased.append(id)

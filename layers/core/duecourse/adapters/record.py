@@ -17,7 +17,6 @@ repeated add does.
 
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import NamedTuple
 
 from duecourse.domain.task import NewTask, RetryPolicy, Run, Status, Task
 from duecourse.errors import FieldError, InvalidInput
@@ -45,16 +44,6 @@ OUTCOMES = {
     ord("E"): "expired",
 }
 NO_NONCE = bytes(8)
-
-
-class Sid(NamedTuple):
-    """A stored id: unique per tenant within a queue."""
-
-    tenant: str
-    id: str
-
-    def __str__(self) -> str:
-        return f"{self.tenant}/{self.id}"
 
 
 def pack_rest(task: NewTask, origin: bytes) -> bytes:

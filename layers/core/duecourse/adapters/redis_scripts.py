@@ -14,10 +14,10 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError
 from redis.retry import Retry
 
 from duecourse.adapters.redis_keys import Keys
+from duecourse.adapters.redis_wire import Argument
 from duecourse.errors import DuecourseError, StoreFull, StoreMisused, StoreUnavailable
 from duecourse.ports.clock import Clock
 
-Argument = str | bytes | int
 T = TypeVar("T")
 
 IN_A_SCRIPT = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS) ")

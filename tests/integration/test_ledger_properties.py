@@ -1,0 +1,273 @@
+"""Memory and Redis against a plain model of the design's table: every verb, two callers, lost replies, clock steps."""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import redis
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.task import NewTask, OnDuplicate, RetryPolicy, Task
+from duecourse.errors import StoreUnavailable
+from duecourse.ports.store import Lease, Move, Store
+from tests.support import redis_ledger
+from tests.support.clock import HandClock
+from tests.support.ledger import SHARD
+from tests.support.ledger_model import Model
+from tests.support.lossy_proxy import LossyProxy
+from tests.support.redis_server import RedisServer
+
+QUEUE = SHARD.queue
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+PROFILE = settings(
+    max_examples=1_500 if LONG else 60,
+    stateful_step_count=60 if LONG else 40,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+
+ids = st.sampled_from("abcd")
+delays = st.sampled_from([0, 1, 10, 100, 1_500])
+states = st.sampled_from([None, "1", '{"é":[2]}'])
+callers = st.sampled_from([0, 1])
+lost = st.booleans().flatmap(lambda often: st.just(False) if often else st.booleans())
+
+
+@st.composite
+def new_tasks(draw: st.DrawFn) -> NewTask:
+    """A task as asked for, with every option now and then."""
+    return NewTask(
+        draw(ids),
+        "work",
+        draw(st.sampled_from(["1", '"ü"'])),
+        group=draw(st.sampled_from(["", "g", "h"])),
+        state=draw(states) or "",
+        due_at=HandClock().at + 50 if draw(st.integers(0, 9)) == 0 else None,
+        delay_ms=draw(delays),
+        deadline_ms=draw(st.sampled_from([None, None, None, 5, 120])),
+        retry=RetryPolicy(max_attempts=draw(st.sampled_from([1, 2, 3]))),
+        on_duplicate=draw(st.sampled_from(OnDuplicate)),
+        max_wait_ms=draw(st.sampled_from([0, 50, 3_600_000])),
+    )
+
+
+class Names:
+    """Which of a store's numbers (fences, generations) stands for which of the model's; both must grow alike."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[int, str] = {}
+        self._numbers: dict[int, int] = {}
+
+    def translate(self, shown: Task, expected: Task) -> Task:
+        """The store's task in the model's numbers."""
+        self._learn(shown.generation, expected.generation)
+        if shown.token and expected.token:
+            self._learn(shown.fence, int(expected.token))
+            self.tokens[int(expected.token)] = shown.token
+        for run, model_run in zip(shown.history, expected.history, strict=False):
+            self._learn(run.fence, model_run.fence)
+        history = tuple(run._replace(fence=self._numbers[run.fence]) for run in shown.history)
+        token = str(self._numbers[shown.fence]) if shown.token else ""
+        return shown._replace(generation=self._numbers[shown.generation], token=token, history=history)
+
+    def check_order(self) -> None:
+        """Fail where two numbers were drawn in another order than the model drew them."""
+        theirs = [ours for _, ours in sorted(self._numbers.items())]
+        assert theirs == sorted(set(theirs))
+
+    def _learn(self, number: int, ours: int) -> None:
+        assert self._numbers.setdefault(number, ours) == ours
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Does the same to the model, the memory store and Redis, and compares what they answer and hold."""
+
+    def __init__(self, proxy: LossyProxy, client: redis.Redis, direct: redis.Redis) -> None:
+        super().__init__()
+        direct.flushall()
+        self.clock = HandClock()
+        self.model = Model(self.clock)
+        self.proxy, self.direct = proxy, direct
+        self.redis: Store = RedisStore(client, travel=self.clock)
+        self.stores: list[Store] = [MemoryStore(self.clock), self.redis]
+        self.names = [Names(), Names()]
+        self.hands: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        self.fence = 0
+
+    @rule(tasks=st.lists(new_tasks(), min_size=1, max_size=3), lost=lost)
+    def add(self, tasks: list[NewTask], lost: bool) -> None:
+        lost = lost and len({task.id for task in tasks}) == len(tasks)
+        replies = [self.model.add(task) for task in tasks]
+        self._same(lambda store, _: [added.reply for added in store.add(tasks)], replies, lost=lost)
+
+    @rule(
+        caller=callers,
+        limit=st.integers(1, 3),
+        lease_ms=st.sampled_from([1, 50, 2_000]),
+        max_bytes=st.sampled_from([1, 4_000_000]),
+        lost=lost,
+    )
+    def claim(self, caller: int, limit: int, lease_ms: int, max_bytes: int, lost: bool) -> None:
+        leased, died, backlog = self.model.claim(limit, lease_ms, tight=max_bytes == 1)
+        bell_at = self.model.hang()
+        for store, names in zip(self.stores, self.names, strict=True):
+            if lost and store is self.redis:
+                self._lose(lambda: self.redis.claim(SHARD, limit, lease_ms=lease_ms, max_bytes=max_bytes))
+                continue
+            claim = store.claim(SHARD, limit, lease_ms=lease_ms, max_bytes=max_bytes)
+            expected = [task for id in leased if (task := self.model.task(id))]
+            shown = [names.translate(task, own) for task, own in zip(claim.tasks, expected, strict=True)]
+            assert shown == expected
+            assert claim[1:] == (died, backlog, bell_at, self.clock.at)
+        if not lost:
+            self.hands[caller] += [(id, self.model.rows[id].token) for id in leased]
+
+    @rule(
+        caller=callers,
+        data=st.data(),
+        ending=st.sampled_from(Ending),
+        delay_ms=delays,
+        state=states,
+        repeat=st.booleans(),
+        lost=lost,
+    )
+    @precondition(lambda self: any(self.hands.values()))
+    def settle(
+        self,
+        caller: int,
+        data: st.DataObject,
+        ending: Ending,
+        delay_ms: int,
+        state: str | None,
+        repeat: bool,
+        lost: bool,
+    ) -> None:
+        if not self.hands[caller]:
+            return
+        held = data.draw(st.lists(st.sampled_from(self.hands[caller][-6:]), min_size=1, max_size=3))
+        asked = [(Settlement(id, "-", "", ending, delay_ms, None, state, "why", "7"), n) for id, n in held]
+        replies = [self.model.settle(settlement, n) for settlement, n in asked]
+
+        def send(store: Store, names: Names) -> object:
+            return store.settle(SHARD, [s._replace(token=names.tokens[n]) for s, n in asked])
+
+        self._same(send, replies, lost=lost)
+        if repeat:
+            self._same(send, [self.model.settle(settlement, n) for settlement, n in asked])
+
+    @rule(caller=callers, data=st.data(), lease_ms=st.sampled_from([1, 50, 2_000]), lost=lost)
+    @precondition(lambda self: any(self.hands.values()))
+    def extend(self, caller: int, data: st.DataObject, lease_ms: int, lost: bool) -> None:
+        if self.hands[caller]:
+            id, n = data.draw(st.sampled_from(self.hands[caller][-6:]))
+            end = self.model.extend(id, n, lease_ms)
+            self._same(lambda s, names: s.extend(SHARD, [Lease(id, names.tokens[n])], lease_ms), [end], lost=lost)
+
+    @rule(caller=callers, data=st.data(), lost=lost)
+    @precondition(lambda self: any(self.hands.values()))
+    def save(self, caller: int, data: st.DataObject, lost: bool) -> None:
+        if self.hands[caller]:
+            id, n = data.draw(st.sampled_from(self.hands[caller][-6:]))
+            kept = self.model.save(id, n, '"saved"')
+            self._same(lambda s, names: s.save(SHARD, Lease(id, names.tokens[n]), '"saved"'), kept, lost=lost)
+
+    @rule(chosen=st.lists(ids, min_size=1, max_size=2), delay_ms=delays, state=states, how=st.integers(0, 3), lost=lost)
+    def move(self, chosen: list[str], delay_ms: int, state: str | None, how: int, lost: bool) -> None:
+        moves = [Move(id, None, delay_ms, state, bool(how & 1), bool(how & 2)) for id in chosen]
+        replies = [self.model.move(move) for move in moves]
+        self._same(lambda store, _: store.move(QUEUE, moves), replies, lost=lost)
+
+    @rule(chosen=st.lists(ids, min_size=1, max_size=2), force=st.booleans(), lost=lost)
+    def cancel(self, chosen: list[str], force: bool, lost: bool) -> None:
+        replies = [self.model.cancel(id, force) for id in chosen]
+        self._same(lambda store, _: store.cancel(QUEUE, chosen, force=force), replies, lost=lost, repeated=False)
+
+    @rule(chosen=st.lists(ids, min_size=1, max_size=2), lost=lost)
+    def replay(self, chosen: list[str], lost: bool) -> None:
+        replies = [self.model.replay(id) for id in chosen]
+        self._same(lambda store, _: store.replay(QUEUE, chosen), replies, lost=lost, repeated=False)
+
+    @rule(paused=st.booleans(), lost=lost)
+    def pause(self, paused: bool, lost: bool) -> None:
+        self.model.pause(paused)
+        self._same(lambda store, _: store.pause(QUEUE, paused), None, lost=lost)
+
+    @rule(retention_ms=st.sampled_from([0, 100, 60_000]))
+    def sweep(self, retention_ms: int) -> None:
+        answer = (*self.model.sweep(retention_ms), False)
+        self._same(lambda store, _: store.sweep(SHARD, retention_ms=retention_ms)[:4], answer)
+
+    @rule(ms=st.sampled_from([1, 9, 50, 100, 1_000, 2_000]))
+    def time_passes(self, ms: int) -> None:
+        self.clock.advance(ms)
+
+    @rule(ms=st.sampled_from([1, 60, 1_200]))
+    def clock_steps_back(self, ms: int) -> None:
+        """As a server's may, by a correction; the next tick's sweep hangs the bell by the new time."""
+        self.clock.advance(-ms)
+        self.sweep(60_000)
+
+    @invariant()
+    def every_task_stands_as_the_model_says(self) -> None:
+        for store, names in zip(self.stores, self.names, strict=True):
+            for id in "abcd":
+                shown, expected = store.get(QUEUE, id), self.model.task(id)
+                assert (names.translate(shown, expected) if shown and expected else shown) == expected
+            names.check_order()
+
+    @invariant()
+    def every_number_is_true(self) -> None:
+        for store in self.stores:
+            assert store.stats(SHARD) == self.model.stats()
+            for group in ("g", "h"):
+                assert [task.id for task in store.group(QUEUE, group)] == self.model.group(group)
+
+    @invariant()
+    def every_key_agrees_with_the_others(self) -> None:
+        fence = redis_ledger.check(self.direct)
+        assert fence >= self.fence
+        self.fence = fence
+
+    def _same(
+        self,
+        verb: Callable[[Store, Names], object],
+        expected: object,
+        *,
+        lost: bool = False,
+        repeated: bool = True,
+    ) -> None:
+        """Each store must answer as expected; where a reply is lost, `repeated` says whether Redis is asked again."""
+        self.model.hang()
+        for store, names in zip(self.stores, self.names, strict=True):
+            if lost and store is self.redis:
+                if not repeated:
+                    self._lose(lambda: verb(self.redis, self.names[1]))
+                    continue
+                self.proxy.lose_next_reply()
+            assert verb(store, names) == expected
+
+    def _lose(self, verb: Callable[[], Any]) -> None:
+        self.proxy.lose_next_reply()
+        try:
+            verb()
+        except StoreUnavailable:
+            return
+        raise AssertionError("it was asked again, and nobody knows whether it was done twice")
+
+
+def test_memory_and_redis_answer_as_the_model_does(redis_server: RedisServer) -> None:
+    with (
+        LossyProxy(redis_server.socket) as proxy,
+        connect(proxy.url) as client,
+        redis_server.client() as direct,
+    ):
+        run_state_machine_as_test(lambda: LedgerMachine(proxy, client, direct), settings=PROFILE)

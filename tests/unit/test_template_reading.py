@@ -1,0 +1,192 @@
+"""How the harness reads a template: intrinsic functions, defaults, conditions, and the project's own template."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.identity import Addresses
+from local.model import AsyncPolicy, Route
+from local.options import PARAMETERS, TEMPLATE
+from local.problems import TemplateError
+from local.resources import MAKERS
+from local.template import Template
+
+ADDRESSES = Addresses("http://api", "http://aws", "redis://store")
+BASE = """
+Parameters:
+  Plain: {Type: String, Default: blue}
+  Needed: {Type: String}
+  Some: {Type: CommaDelimitedList, Default: "a, b"}
+  Nothing: {Type: CommaDelimitedList, Default: ""}
+Mappings:
+  Sizes: {us-east-1: {small: 1}}
+Conditions:
+  Blue: !Equals [!Ref Plain, blue]
+  Red: !Not [!Condition Blue]
+  Both: !And [!Condition Blue, !Condition Red]
+  Either: !Or [!Condition Blue, !Condition Red]
+Resources:
+  Table: {Type: AWS::DynamoDB::Table}
+  Named: {Type: AWS::DynamoDB::Table, Properties: {TableName: !Sub "${AWS::StackName}-t"}}
+  Queue: {Type: AWS::SQS::Queue}
+  Topic: {Type: AWS::SNS::Topic}
+  Other: {Type: AWS::IAM::Role}
+  Gone: {Type: AWS::SQS::Queue, Condition: Red}
+  Function:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: .
+      Handler: app.handler
+      Environment: {Variables: {IT: %s}}
+"""
+
+
+def read(tmp_path: Path, text: str, **parameters: str) -> Template:
+    (tmp_path / "template.yaml").write_text(text)
+    return Template(tmp_path / "template.yaml", ADDRESSES, {"Needed": "n", **parameters})
+
+
+def value(tmp_path: Path, expression: str, **parameters: str) -> str:
+    (function,) = read(tmp_path, BASE % expression, **parameters).functions
+    return function.environment["IT"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("!Ref Plain", "blue"),
+        ("!Ref Needed", "n"),
+        ("!Ref AWS::Region", "us-east-1"),
+        ("!Ref AWS::AccountId", "123456789012"),
+        ("!Ref Function", "Function"),
+        ("!Ref Table", "Table"),
+        ("!Ref Named", "duecourse-t"),
+        ("!Ref Queue", "http://aws/123456789012/Queue"),
+        ("!Ref Topic", "arn:aws:sns:us-east-1:123456789012:Topic"),
+        ("!GetAtt Table.Arn", "arn:aws:dynamodb:us-east-1:123456789012:table/Table"),
+        ("!GetAtt Queue.Arn", "arn:aws:sqs:us-east-1:123456789012:Queue"),
+        ("!GetAtt [Function, Arn]", "arn:aws:lambda:us-east-1:123456789012:function:Function"),
+        ("!GetAtt Other.Arn", "Other.Arn"),
+        ('!Sub "${Plain} ${!Plain} ${Table.Arn}"', "blue ${Plain} arn:aws:dynamodb:us-east-1:123456789012:table/Table"),
+        ('!Sub ["${a}-${Plain}", {a: !Ref Needed}]', "n-blue"),
+        ('!Sub "{{resolve:secretsmanager:${Plain}}}"', "redis://store"),
+        ('"{{resolve:secretsmanager:x:SecretString:url}}"', "redis://store"),
+        ('!Join ["-", [a, !Ref Plain]]', "a-blue"),
+        ('!Join ["-", !Ref Some]', "a-b"),
+        ('!Select [1, !Split [",", "x,y"]]', "y"),
+        ('!FindInMap [Sizes, !Ref "AWS::Region", small]', "1"),
+        ("!If [Blue, yes, no]", "true"),
+        ("!If [Red, 1, !Ref Plain]", "blue"),
+        ("!If [Both, 1, 2]", "2"),
+        ("!If [Either, 1, 2]", "1"),
+        ("true", "true"),
+        ("16", "16"),
+        ('!Sub "https://${ServerlessHttpApi}"', "https://ServerlessHttpApi"),
+        ("!GetAtt ServerlessHttpApi.ApiEndpoint", "http://api"),
+    ],
+)
+def test_intrinsic_functions_are_resolved(tmp_path: Path, expression: str, expected: str) -> None:
+    assert value(tmp_path, expression) == expected
+
+
+def test_a_given_parameter_wins_over_its_default(tmp_path: Path) -> None:
+    assert value(tmp_path, "!If [Blue, 1, !Ref Plain]", Plain="red") == "red"
+
+
+def test_no_value_leaves_a_property_out(tmp_path: Path) -> None:
+    (function,) = read(tmp_path, BASE % "!Ref AWS::NoValue").functions
+    assert "IT" not in function.environment
+
+
+def test_a_resource_whose_condition_is_false_is_not_there(tmp_path: Path) -> None:
+    template = read(tmp_path, BASE % "x")
+    assert [r.name for r in template.resources("AWS::SQS::Queue")] == ["Queue"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("!Ref Nobody", "Nobody is referred to"),
+        ("!If [Nobody, 1, 2]", "Nobody is used"),
+        ("!FindInMap [Sizes, a, b]", "Sizes has no a.b"),
+        ("!ImportValue x", "Fn::ImportValue is not understood"),
+    ],
+)
+def test_what_cannot_be_resolved_is_named(tmp_path: Path, expression: str, problem: str) -> None:
+    with pytest.raises(TemplateError, match=problem):
+        value(tmp_path, expression)
+
+
+def test_a_parameter_without_a_value_is_named(tmp_path: Path) -> None:
+    (tmp_path / "template.yaml").write_text(BASE % "!Ref Needed")
+    with pytest.raises(TemplateError, match="Needed has no default"):
+        _ = Template(tmp_path / "template.yaml", ADDRESSES).functions
+
+
+@pytest.mark.parametrize("text", ["{", None])
+def test_a_template_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "template.yaml"
+    if text:
+        path.write_text(text)
+    with pytest.raises(TemplateError, match=r"template\.yaml"):
+        Template(path, ADDRESSES)
+
+
+def test_a_code_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TemplateError, match="CodeUri of Function"):
+        _ = read(tmp_path, (BASE % "x").replace("CodeUri: .", "CodeUri: nowhere")).functions
+
+
+def function(tmp_path: Path, shared: str, own: str) -> Any:
+    text = f"""
+Globals: {{Function: {shared}}}
+Resources:
+  It: {{Type: AWS::Serverless::Function, Properties: {own}}}
+"""
+    (found,) = read(tmp_path, text).functions
+    return found
+
+
+def test_defaults_are_lambdas(tmp_path: Path) -> None:
+    found = function(tmp_path, "{}", "{Handler: a.b, CodeUri: .}")
+    assert (found.memory_mb, found.timeout, found.concurrency) == (128, 3, 10)
+    assert found.async_policy == AsyncPolicy(retries=2, max_age_s=21_600)
+
+
+def test_a_functions_own_properties_are_merged_over_the_shared_ones(tmp_path: Path) -> None:
+    shared = "{Timeout: 5, Environment: {Variables: {A: 1, B: 2}}, EventInvokeConfig: {MaximumRetryAttempts: 0}}"
+    own = (
+        "{Handler: a.b, CodeUri: ., Timeout: 9, ReservedConcurrentExecutions: 3, Environment: {Variables: {B: 3}},"
+        ' EventInvokeConfig: {MaximumEventAgeInSeconds: 60, DestinationConfig: {OnFailure: {Destination: "arn:x"}}}}'
+    )
+    found = function(tmp_path, shared, own)
+    assert (found.timeout, found.concurrency, found.environment) == (9, 3, {"A": "1", "B": "3"})
+    assert found.async_policy == AsyncPolicy(retries=0, max_age_s=60, on_failure="arn:x")
+
+
+def test_the_log_format_reaches_the_runtime_client(tmp_path: Path) -> None:
+    found = function(tmp_path, "{LoggingConfig: {LogFormat: JSON}}", "{Handler: a.b, CodeUri: .}")
+    assert found.environment == {"AWS_LAMBDA_LOG_FORMAT": "JSON"}
+
+
+@pytest.fixture
+def ours() -> Template:
+    return Template(TEMPLATE, ADDRESSES, PARAMETERS)
+
+
+def test_our_own_template_has_the_four_functions_with_the_layer(ours: Template) -> None:
+    assert [f.code.name for f in ours.functions] == ["enqueue_http", "poll_tick", "on_expired", "send_reminder"]
+    assert {layer for f in ours.functions for layer in f.layers} == {TEMPLATE.parent / "layers" / "core"}
+    assert {f.environment["DUECOURSE_STORE"] for f in ours.functions} == {"redis://store"}
+
+
+def test_our_own_template_routes_tasks_and_ticks_every_minute(ours: Template) -> None:
+    http, tick = ours.functions[:2]
+    assert Route("POST", "/tasks") in http.routes
+    assert [s.cadence.next_after(61.0) for s in tick.schedules] == [120.0]
+
+
+def test_our_own_template_declares_what_the_emulator_can_make(ours: Template) -> None:
+    kinds = {r.kind.split("::")[1] for r in ours.resources(*MAKERS)}
+    assert kinds == {"DynamoDB", "SQS", "SES", "SNS"}
