@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from duecourse.bridge.dispatcher import BATCH, JOIN_S, Dispatcher
 from duecourse.bridge.rings import Ring
 from duecourse.errors import InvocationRefused
@@ -37,7 +39,7 @@ class Gate:
 
 @contextmanager
 def dispatching(gate: Gate, in_flight: int = 4) -> Iterator[Dispatcher]:
-    dispatcher = Dispatcher(gate, in_flight=in_flight)
+    dispatcher = Dispatcher(gate, in_flight=in_flight, on_end=lambda: None)
     dispatcher.start()
     try:
         yield dispatcher
@@ -169,7 +171,7 @@ def refuse_a(keys: list[str]) -> Any:
 
 def test_stopping_waits_for_what_is_under_way_and_begins_nothing_new() -> None:
     gate = Gate()
-    dispatcher = Dispatcher(gate, in_flight=1)
+    dispatcher = Dispatcher(gate, in_flight=1, on_end=lambda: None)
     dispatcher.start()
     dispatcher.ring(ring("a"))
     until(lambda: gate.running)
@@ -178,3 +180,16 @@ def test_stopping_waits_for_what_is_under_way_and_begins_nothing_new() -> None:
     gate.open.release(10)
     assert dispatcher.stop(5)
     assert gate.calls == [["a"]]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_fault_in_the_invoker_is_told_to_the_bridge() -> None:
+    def fail(_: list[Ring]) -> Any:
+        raise ZeroDivisionError
+
+    ended = threading.Event()
+    dispatcher = Dispatcher(fail, in_flight=1, on_end=ended.set)
+    dispatcher.start()
+    dispatcher.ring(ring("a"))
+    assert ended.wait(5)
+    dispatcher.stop(5)

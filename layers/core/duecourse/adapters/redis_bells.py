@@ -95,9 +95,13 @@ class RedisSubscription:
     def _sound(self, message: Sequence[bytes]) -> Sound | None:
         channel, data = message[-2:]
         if what := self._names.events_heard.get(channel):
-            return Sound(what, data.decode()) if self._names.is_bell(data) else None
+            return Sound(what, data.decode(errors="replace")) if self._names.is_bell(data) else None
         bell = channel[: -len(b"head")] + b"bell"
-        return Sound(What.HEAD, bell.decode(), int(data)) if data.isdigit() and self._names.is_bell(bell) else None
+        return (
+            Sound(What.HEAD, bell.decode(errors="replace"), int(data))
+            if data.isdigit() and self._names.is_bell(bell)
+            else None
+        )
 
     def covers(self, bells: Sequence[str]) -> bool:
         """Whether the heads of all these bells can be heard."""

@@ -43,7 +43,7 @@ class Bridge:
             return invoker.invoke(function, event(rings))
 
         self._bells = bells
-        self._dispatcher = Dispatcher(serve, in_flight=in_flight)
+        self._dispatcher = Dispatcher(serve, in_flight=in_flight, on_end=self._end)
         self._timer = Timer(bells, ServerClock(), self._dispatcher.ring)
         self._keeper = Keeper(bells, self._timer, beat_s=beat_s, on_swept=self._on_swept)
         self._threads = [self._thread("timer", self._timer.run), self._thread("keeper", self._keeper.run)]
@@ -90,12 +90,15 @@ class Bridge:
         self.shards = shards
         self._ready.set()
 
+    def _end(self) -> None:
+        self._ended.set()
+        self._ready.set()
+
     def _thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
         def body() -> None:
             try:
                 run()
             finally:
-                self._ended.set()
-                self._ready.set()
+                self._end()
 
         return threading.Thread(target=body, name=name, daemon=True)

@@ -29,11 +29,13 @@ class Dispatcher:
 
     A ring for a bell that is being served, or is held back after a refusal, waits and takes in those that follow. It
     waits no longer than JOIN_S for a first call to end.
-    `serve` returns the function's answer and may raise InvocationRefused.
+    `serve` returns the function's answer and may raise InvocationRefused. `on_end` is called when one of the threads
+    ends, which before `stop` is a fault.
     """
 
-    def __init__(self, serve: Callable[[list[Ring]], Json], *, in_flight: int) -> None:
+    def __init__(self, serve: Callable[[list[Ring]], Json], *, in_flight: int, on_end: Callable[[], None]) -> None:
         self._serve = serve
+        self._on_end = on_end
         self._changed = threading.Condition()
         self._ready: dict[str, Ring] = {}
         self._folded: dict[str, Ring] = {}
@@ -80,13 +82,19 @@ class Dispatcher:
         return not any(worker.is_alive() for worker in self._workers)
 
     def _work(self) -> None:
-        while rings := self._take():
-            try:
-                answer = self._serve(rings)
-            except InvocationRefused as error:
-                self._on_refusal(rings, error)
-            else:
-                self._on_answer(rings, answer)
+        try:
+            while rings := self._take():
+                self._invoke(rings)
+        finally:
+            self._on_end()
+
+    def _invoke(self, rings: list[Ring]) -> None:
+        try:
+            answer = self._serve(rings)
+        except InvocationRefused as error:
+            self._on_refusal(rings, error)
+        else:
+            self._on_answer(rings, answer)
 
     def _take(self) -> list[Ring]:
         with self._changed:

@@ -64,8 +64,8 @@ class Keeper:
                 self._beat(ears)
         finally:
             ears.close()
-        if ears.error:
-            raise ears.error
+        if not self._stopped.is_set():
+            raise ears.error or StoreUnavailable("the subscription ended")
 
     def _sweep(self) -> None:
         shards = self._bells.known()
@@ -125,7 +125,7 @@ class Keeper:
             self._lost_at = time.monotonic()
         why = str(error)
         if why != self._lost_why:
-            log.error("LOST the store: %s. Nothing rings until it is back; trying again", why)
+            log.error("LOST the store: %s. Rings may wait until it is back; trying again", why)
         self._lost_why = why
 
     def _recover(self, shards: int, rung: int) -> None:

@@ -1,0 +1,173 @@
+"""The commands `up`, `invoke` and `replay`, run as a user runs them."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+import pytest
+import redis
+import urllib3
+
+from tests.support.wait import until
+
+ROOT = Path(__file__).resolve().parents[2]
+FREE_PORTS = ("--port", "0", "--lambda-port", "0", "--aws-port", "0")
+BARE = {k: v for k, v in os.environ.items() if not k.startswith(("DUECOURSE_", "REDIS_", "AWS_", "PYTEST_"))}
+
+
+class Up(NamedTuple):
+    """A running `up --json` and the line it printed."""
+
+    process: subprocess.Popen[str]
+    line: dict[str, Any]
+
+    @property
+    def children(self) -> list[int]:
+        """Every process below it."""
+        return [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
+
+
+@contextmanager
+def up(state: Path, *options: str) -> Iterator[Up]:
+    command = (sys.executable, "-m", "local", "up", "--json", "--state", str(state), *FREE_PORTS, *options)
+    with (
+        (state.parent / f"{state.name}.err").open("ab") as err,
+        subprocess.Popen(command, cwd=ROOT, env=BARE, stdout=subprocess.PIPE, stderr=err, text=True) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            yield Up(process, json.loads(process.stdout.readline()))
+        finally:
+            process.kill()
+
+
+def run(*arguments: str, event: str = "") -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-m", "local", *arguments)
+    return subprocess.run(command, cwd=ROOT, env=BARE, input=event, capture_output=True, text=True, check=False)
+
+
+def gone(pids: list[int]) -> bool:
+    return not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_up_prints_one_line_when_all_is_ready(tmp_path: Path) -> None:
+    with up(tmp_path / "state") as stack, urllib3.PoolManager() as http:
+        line = stack.line
+        assert set(line) == {"api", "lambda", "aws", "store", "pids"}
+        assert all(len(pids) == 1 for pids in line["pids"]["functions"].values())
+        functions = [pid for pids in line["pids"]["functions"].values() for pid in pids]
+        assert {line["pids"]["redis"], line["pids"]["bridge"], *functions} < set(stack.children)
+        assert http.request("GET", f"{line['api']}/health").json() == {"status": "ok", "store": "ok"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_stops_cleanly_when_told_to(tmp_path: Path, number: signal.Signals) -> None:
+    with up(tmp_path / "state") as stack:
+        children = stack.children
+        stack.process.send_signal(number)
+        rest, _ = stack.process.communicate(timeout=30)
+        assert stack.process.returncode == 0
+    assert rest == ""
+    assert len(children) >= 7
+    assert gone(children)
+
+
+def test_up_can_be_told_to_stop_while_it_starts(tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "local", "up", "--state", str(tmp_path / "state"), *FREE_PORTS)
+    with subprocess.Popen(command, cwd=ROOT, env=BARE, stdout=subprocess.PIPE, text=True) as process:
+        children = until(lambda: psutil.Process(process.pid).children(recursive=True))
+        process.terminate()
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "Ctrl-C" not in out
+    assert gone([child.pid for child in children])
+
+
+def test_children_die_with_a_killed_up_and_the_next_one_goes_on_with_its_data(tmp_path: Path) -> None:
+    with up(tmp_path / "state") as stack:
+        with redis.Redis.from_url(stack.line["store"]) as client:
+            client.set("a", "kept-by-the-file")
+        until(lambda: b"kept-by-the-file" in b"".join(f.read_bytes() for f in (tmp_path / "state").rglob("*.aof")))
+        children = stack.children
+        stack.process.kill()
+        until(lambda: gone(children), seconds=30)
+    with up(tmp_path / "state", "--no-bridge") as stack, redis.Redis.from_url(stack.line["store"]) as client:
+        assert stack.line["pids"]["bridge"] is None
+        assert client.get("a") == b"kept-by-the-file"
+
+
+def test_a_dead_bridge_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+    with up(tmp_path / "state") as stack, urllib3.PoolManager() as http:
+        os.kill(stack.line["pids"]["bridge"], signal.SIGKILL)
+        until(lambda: "THE BRIDGE IS DEAD" in (tmp_path / "state.err").read_text(), seconds=30)
+        assert http.request("GET", f"{stack.line['api']}/health").status == 200
+
+
+def test_a_port_in_use_ends_up_with_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = run("up", "--port", str(port), "--state", str(tmp_path))
+    assert answer.returncode == 2
+    assert f"port {port}" in answer.stderr
+    assert "--port" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The state folder of a stack that is up."""
+    path = tmp_path_factory.mktemp("up") / "state"
+    with up(path, "--no-bridge", "--tick", "0"):
+        yield path
+
+
+def test_invoke_uses_the_stack_that_is_up(state: Path) -> None:
+    answer = run("invoke", "poll_tick", "-e", "events/poll_tick/rule.json", "--state", str(state))
+    assert answer.returncode == 0, answer.stderr
+    assert isinstance(json.loads(answer.stdout), dict)
+    assert answer.stderr.startswith("ok after ")
+
+
+def test_invoke_takes_an_event_from_its_standard_input(state: Path) -> None:
+    event = (ROOT / "events" / "enqueue_http" / "health.json").read_text()
+    answer = run("invoke", "EnqueueHttpFunction", "-e", "-", "--state", str(state), event=event)
+    assert json.loads(answer.stdout)["statusCode"] == 200
+
+
+def test_invoke_names_a_function_that_is_not_there(state: Path) -> None:
+    answer = run("invoke", "nobody", "--state", str(state))
+    assert answer.returncode == 2
+    assert "ResourceNotFound" in answer.stderr or "not found" in answer.stderr
+
+
+def test_replay_shows_each_request_and_answer(state: Path) -> None:
+    answer = run("replay", "events/enqueue_http/health.json", "events/poll_tick", "--state", str(state))
+    assert "enqueue_http/health.json → EnqueueHttpFunction" in answer.stdout
+    assert '"store\\":\\"ok' in answer.stdout
+    assert " ms" in answer.stdout
+
+
+def test_replay_names_a_folder_without_events(state: Path, tmp_path: Path) -> None:
+    answer = run("replay", str(tmp_path), "--state", str(state))
+    assert answer.returncode == 2
+    assert "no events" in answer.stderr
+
+
+def test_invoke_starts_a_stack_of_its_own_where_none_is_up(tmp_path: Path) -> None:
+    answer = run("invoke", "poll_tick", "-e", "events/poll_tick/rule.json", "--state", str(tmp_path / "state"))
+    assert answer.returncode == 0, answer.stderr
+
+
+@pytest.mark.parametrize("command", ["up", "invoke", "replay"])
+def test_help_has_examples(command: str) -> None:
+    answer = run(command, "--help")
+    assert answer.returncode == 0
+    assert f"python -m local {command}" in answer.stdout
