@@ -13,35 +13,37 @@ from local.options import Options
 from local.stack import Stack
 
 
+Port = Annotated[int, typer.Option(help="The HTTP API's port; 0 picks a free one.")]
+LambdaPort = Annotated[int, typer.Option(help="The port of Lambda's Invoke API.")]
+AwsPort = Annotated[int, typer.Option(help="The AWS emulator's port.")]
+Tick = Annotated[
+    float | None, typer.Option(help="Seconds between ticks, 0 for none.", show_default="as the template says")
+]
+WithBridge = Annotated[bool, typer.Option("--bridge/--no-bridge", help="Whether rings are heard, or ticks only.")]
+Freeze = Annotated[bool, typer.Option("--freeze", help="Stop processes between invokes (SIGSTOP), as Lambda.")]
+Store = Annotated[
+    str | None,
+    typer.Option(help="The store's URL.", show_default="DUECOURSE_STORE, REDIS_URL, or a redis-server started here"),
+]
+Aws = Annotated[
+    str | None,
+    typer.Option(help="Where AWS's services answer.", show_default="AWS_ENDPOINT_URL, or moto's server started here"),
+]
+State = Annotated[Path, typer.Option("--state", help="What outlives this run: Redis's file, and logs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON when all is ready.")]
+
+
 def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
-    port: Annotated[int, typer.Option(help="The HTTP API's port; 0 picks a free one.")] = 3000,
-    lambda_port: Annotated[int, typer.Option(help="The port of Lambda's Invoke API.")] = 3001,
-    aws_port: Annotated[int, typer.Option(help="The AWS emulator's port.")] = 4566,
-    tick: Annotated[
-        float | None, typer.Option(help="Seconds between ticks, 0 for none.", show_default="as the template says")
-    ] = None,
-    bridge: Annotated[
-        bool, typer.Option("--bridge/--no-bridge", help="Whether rings are heard, or ticks only.")
-    ] = True,
-    freeze: Annotated[
-        bool, typer.Option("--freeze", help="Stop processes between invokes (SIGSTOP), as Lambda.")
-    ] = False,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            help="The store's URL.", show_default="DUECOURSE_STORE, REDIS_URL, or a redis-server started here"
-        ),
-    ] = None,
-    aws: Annotated[
-        str | None,
-        typer.Option(
-            help="Where AWS's services answer.", show_default="AWS_ENDPOINT_URL, or moto's server started here"
-        ),
-    ] = None,
-    folder: Annotated[
-        Path, typer.Option("--state", help="What outlives this run: Redis's file, and logs.")
-    ] = state.DEFAULT,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON when all is ready.")] = False,
+    port: Port = 3000,
+    lambda_port: LambdaPort = 3001,
+    aws_port: AwsPort = 4566,
+    tick: Tick = None,
+    bridge: WithBridge = True,
+    freeze: Freeze = False,
+    store: Store = None,
+    aws: Aws = None,
+    folder: State = state.DEFAULT,
+    as_json: AsJson = False,
 ) -> None:
     """Start the stack and stay until Ctrl-C.
 
@@ -53,20 +55,10 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
 
         python -m local up --port 0 --lambda-port 0 --aws-port 0 --json
 
-        python -m local up --store redis://127.0.0.1:6379/1 --aws http://127.0.0.1:4566 --tick 5
+        python -m local up --store redis://127.0.0.1:6379/1 --tick 5
     """
-    options = Options(
-        port=port,
-        lambda_port=lambda_port,
-        aws_port=aws_port,
-        tick=tick,
-        bridge=bridge,
-        freeze=freeze,
-        store=store,
-        aws=aws,
-        state=folder,
-        echo=True,
-    )
+    ports = {"port": port, "lambda_port": lambda_port, "aws_port": aws_port}
+    options = Options(**ports, tick=tick, bridge=bridge, freeze=freeze, store=store, aws=aws, state=folder, echo=True)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:

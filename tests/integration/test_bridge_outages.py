@@ -156,7 +156,7 @@ def test_a_server_without_patterns_is_subscribed_to_by_name_and_new_shards_are_f
             until(lambda: recorder.of(known))
             at = bells.hang(known, 100)
             until(lambda: recorder.of(known)[1:])
-            assert 0 < recorder.of(known)[1].at - at < 60
+            assert recorder.of(known)[1].at > at
             new = bells.shard("default/1")
             until(lambda: recorder.of(new))
             channels = {channel.decode() for channel in limited.pubsub_channels("test:*")}
