@@ -12,7 +12,6 @@ from local import console, state
 from local.options import Options
 from local.stack import Stack
 
-
 Port = Annotated[int, typer.Option(help="The HTTP API's port; 0 picks a free one.")]
 LambdaPort = Annotated[int, typer.Option(help="The port of Lambda's Invoke API.")]
 AwsPort = Annotated[int, typer.Option(help="The AWS emulator's port.")]
@@ -57,8 +56,10 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
 
         python -m local up --store redis://127.0.0.1:6379/1 --tick 5
     """
-    ports = {"port": port, "lambda_port": lambda_port, "aws_port": aws_port}
-    options = Options(**ports, tick=tick, bridge=bridge, freeze=freeze, store=store, aws=aws, state=folder, echo=True)
+    options = Options(
+        port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, bridge=bridge, freeze=freeze,
+        store=store, aws=aws, state=folder, echo=True,
+    )  # fmt: skip
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:

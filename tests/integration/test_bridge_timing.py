@@ -101,7 +101,7 @@ def test_a_bell_hung_sooner_rings_sooner(server: RedisServer, bells: Bellman, re
         rings_on_time(bells, recorder, bell)
 
 
-def test_without_notifications_the_timer_alone_is_on_time(recorder: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_notifications_the_timer_alone_is_on_time(recorder: Recorder) -> None:
     with RedisServer(binaries()["6.2"], "--rename-command", "CONFIG", "") as server, bellman(server) as bells:
         bell = bells.shard("default/0")
         with bridging(server, recorder) as bridge:
@@ -114,12 +114,12 @@ def test_without_notifications_the_timer_alone_is_on_time(recorder: Recorder, ca
 def test_that_there_are_no_notifications_is_told_loudly_and_once(
     recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with RedisServer(binaries()["6.2"], "--rename-command", "CONFIG", "") as server, bellman(server) as bells:
-        with bridging(server, recorder, beat_s=0.02):
-            new = bells.shard("default/0")
-            bells.hang(new, 3_600_000)
-            until(lambda: bells.redis.delete(new))
-            until(lambda: recorder.of(new))
+    server = RedisServer(binaries()["6.2"], "--rename-command", "CONFIG", "")
+    with server, bellman(server) as bells, bridging(server, recorder, beat_s=0.02):
+        vanishing = bells.shard("default/0")
+        bells.hang(vanishing, 3_600_000)
+        bells.redis.delete(vanishing)
+        until(lambda: recorder.of(vanishing))
     loud = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(loud) == 1
     assert "EVENTS OFF" in loud[0].getMessage()
