@@ -104,13 +104,14 @@ def test_cancelling_a_dead_task_deletes_it(store: Store) -> None:
 def test_a_replayed_task_has_all_its_attempts_no_deadline_and_the_same_generation(
     store: Store, clock: HandClock
 ) -> None:
-    task = claim_one(store, retry=RetryPolicy(max_attempts=1), deadline_ms=10)
+    task = claim_one(store, retry=RetryPolicy(max_attempts=2), deadline_ms=10)
     settle(store, task, Ending.RETRY, detail="x")
+    settle(store, claim(store)[0], Ending.RETRY, detail="y")
     clock.advance(99)
     assert store.replay(QUEUE, ["a", "b", "a"]) == [Reply.OK, Reply.ABSENT, Reply.SCHEDULED]
     (again,) = claim(store)
-    assert (again.idempotency_key, again.run, again.attempt) == (task.idempotency_key, 2, 1)
-    assert (again.deadline_at, again.due_at, len(again.history)) == (0, clock.at, 1)
+    assert (again.idempotency_key, again.run, again.attempt) == (task.idempotency_key, 3, 1)
+    assert (again.deadline_at, again.due_at, len(again.history)) == (0, clock.at, 2)
 
 
 def test_a_group_is_told_by_id_whatever_its_tasks_states_are(store: Store) -> None:

@@ -145,6 +145,23 @@ def test_a_settle_that_killed_is_answered_so_after_a_replay(store: Store, how: E
     assert standing(store).status == Status.SCHEDULED
 
 
+def test_a_lapsed_lease_is_not_answered_by_what_an_earlier_one_was_settled_with(store: Store, clock: HandClock) -> None:
+    settle(store, claim_one(store), Ending.RETRY)
+    (second,) = claim(store)
+    clock.advance(LEASE_MS)
+    store.sweep(SHARD, retention_ms=1_000)
+    assert settle(store, second, Ending.RETRY) == Settled.STALE
+    assert len(standing(store).history) == 2
+
+
+def test_a_batch_of_settlements_leaves_no_lease_behind(store: Store) -> None:
+    store.add([new(f"t{n}") for n in range(6)])
+    store.settle(SHARD, [ending(task, Ending.RELEASE) for task in claim(store)])
+    store.settle(SHARD, [ending(task, how) for task, how in zip(claim(store, 5), Ending, strict=True)])
+    stats = store.stats(SHARD)
+    assert (stats.scheduled, stats.leased, stats.done, stats.dead) == (4, 0, 1, 1)
+
+
 def test_a_stale_token_settles_nothing(store: Store) -> None:
     task = claim_one(store)
     wrong = ["", "0.", "nonsense", "7", f"{task.fence}.{'00' * 8}", f"{task.fence + 1}.{task.token[-16:]}", "1.zz"]

@@ -3,6 +3,7 @@
 import base64
 import os
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -260,3 +261,14 @@ def test_everything_ends_with_the_stack() -> None:
     mine = [pids["redis"], *(pid for found in pids["functions"].values() for pid in found)]
     assert len(mine) > 5
     assert not [pid for pid in mine if psutil.pid_exists(pid)]
+
+
+def test_a_stack_stops_at_once_with_work_under_way() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        with probes() as stack:
+            answer = threads.submit(stack.stack.invoke, "Busy", {"seconds": 60})
+            (pid,) = stack.stack.pids()["functions"]["Busy"]
+            until(lambda: psutil.Process(pid).cpu_times().user > 0 and stack.invoke("Echo").error is None)
+            began = time.monotonic()
+        assert time.monotonic() - began < 5
+        assert b"Runtime.ExitError" in answer.result().payload

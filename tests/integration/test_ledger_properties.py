@@ -27,8 +27,8 @@ from tests.support.redis_server import RedisServer
 QUEUE = SHARD.queue
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 PROFILE = settings(
-    max_examples=1_500 if LONG else 60,
-    stateful_step_count=60 if LONG else 40,
+    max_examples=1_500 if LONG else 100,
+    stateful_step_count=60 if LONG else 50,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     suppress_health_check=list(HealthCheck),
@@ -36,7 +36,7 @@ PROFILE = settings(
 )
 
 ids = st.sampled_from("abcd")
-delays = st.sampled_from([0, 1, 10, 100, 1_500])
+delays = st.sampled_from([0, 0, 0, 1, 10, 100, 1_500])
 states = st.sampled_from([None, "1", '{"é":[2]}'])
 callers = st.sampled_from([0, 1])
 lost = st.booleans().flatmap(lambda often: st.just(False) if often else st.booleans())
@@ -133,6 +133,23 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(
         caller=callers,
+        limit=st.integers(2, 5),
+        endings=st.lists(st.sampled_from(Ending), min_size=5, max_size=5),
+        delay_ms=st.sampled_from([0, 0, 10]),
+        lost=lost,
+    )
+    def claim_and_settle_all(self, caller: int, limit: int, endings: list[Ending], delay_ms: int, lost: bool) -> None:
+        before = len(self.hands[caller])
+        self.claim(caller, limit, 50, 4_000_000, lost=False)
+        held = self.hands[caller][before:]
+        asked = [
+            (Settlement(id, "-", "", ending, delay_ms, None, None, "because", "8"), n)
+            for (id, n), ending in zip(held, endings, strict=False)
+        ]
+        self._settle(asked, lost)
+
+    @rule(
+        caller=callers,
         data=st.data(),
         ending=st.sampled_from(Ending),
         delay_ms=delays,
@@ -155,14 +172,9 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         held = data.draw(st.lists(st.sampled_from(self.hands[caller][-6:]), min_size=1, max_size=3))
         asked = [(Settlement(id, "-", "", ending, delay_ms, None, state, "why", "7"), n) for id, n in held]
-        replies = [self.model.settle(settlement, n) for settlement, n in asked]
-
-        def send(store: Store, names: Names) -> object:
-            return store.settle(SHARD, [s._replace(token=names.tokens[n]) for s, n in asked])
-
-        self._same(send, replies, lost=lost)
+        self._settle(asked, lost)
         if repeat:
-            self._same(send, [self.model.settle(settlement, n) for settlement, n in asked])
+            self._settle(asked, lost=False)
 
     @rule(caller=callers, data=st.data(), lease_ms=st.sampled_from([1, 50, 2_000]), lost=lost)
     @precondition(lambda self: any(self.hands.values()))
@@ -210,6 +222,12 @@ class LedgerMachine(RuleBasedStateMachine):
     def time_passes(self, ms: int) -> None:
         self.clock.advance(ms)
 
+    @rule(past=st.sampled_from([-1, 0, 0, 1]))
+    @precondition(lambda self: self.model.bell > self.clock.at)
+    def the_bell_rings(self, past: int) -> None:
+        """The clock goes to the instant that could change something, or to a millisecond beside it."""
+        self.clock.at = max(self.clock.at, self.model.bell + past)
+
     @rule(ms=st.sampled_from([1, 60, 1_200]))
     def clock_steps_back(self, ms: int) -> None:
         """As a server's may, by a correction; the next tick's sweep hangs the bell by the new time."""
@@ -236,6 +254,14 @@ class LedgerMachine(RuleBasedStateMachine):
         fence = redis_ledger.check(self.direct)
         assert fence >= self.fence
         self.fence = fence
+
+    def _settle(self, asked: list[tuple[Settlement, int]], lost: bool) -> None:
+        replies = [self.model.settle(settlement, n) for settlement, n in asked]
+
+        def send(store: Store, names: Names) -> object:
+            return store.settle(SHARD, [s._replace(token=names.tokens[n]) for s, n in asked])
+
+        self._same(send, replies, lost=lost and bool(asked))
 
     def _same(
         self,
