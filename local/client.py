@@ -19,7 +19,7 @@ from local.template import Template
 
 
 class Invoked(NamedTuple):
-    """What an invoke brought: the payload as text, the function's error if any, its log's end, milliseconds."""
+    """What an invoke brought: the payload as text, the function's error if any, how many milliseconds it took."""
 
     payload: str
     error: str | None

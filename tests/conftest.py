@@ -11,6 +11,7 @@ from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.ports.store import Store
+from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.redis_server import REDIS, RedisServer, need
 
@@ -57,6 +58,7 @@ def store(request: pytest.FixtureRequest, clock: HandClock, server_of: Callable[
     server = _emptied(server_of(request.param.removeprefix("redis-")))
     with connect(server.url) as client:
         yield RedisStore(client, travel=clock)
+        redis_ledger.check(client)
 
 
 def _emptied(server: RedisServer) -> RedisServer:

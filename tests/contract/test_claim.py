@@ -1,5 +1,7 @@
 """Claiming: order, leases, limits, lapses, deadlines and what is left due."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from duecourse.domain.outcomes import Ending
@@ -51,6 +53,19 @@ def test_fences_only_grow_and_are_never_drawn_twice(store: Store, clock: HandClo
         clock.advance(-1_000)
     assert len(set(fences)) == len(fences) == 20
     assert fences == sorted(fences)
+
+
+def test_each_task_is_handed_to_one_of_several_threads(store: Store) -> None:
+    store.add([new(f"t{n}") for n in range(300)])
+
+    def work(_: int) -> list[str]:
+        claims = iter(lambda: claim(store, 7), [])
+        return [task.id for tasks in claims for task in tasks if settle(store, task, Ending.DONE) == Settled.DONE]
+
+    with ThreadPoolExecutor(4) as threads:
+        done = [name for names in threads.map(work, range(4)) for name in names]
+    assert sorted(done) == sorted(f"t{n}" for n in range(300))
+    assert store.stats(SHARD).done == 300
 
 
 def test_a_claim_takes_no_more_than_its_limit_and_tells_what_is_left(store: Store) -> None:

@@ -153,6 +153,8 @@ def test_replay_shows_each_request_and_answer(state: Path) -> None:
     assert "enqueue_http/health.json → EnqueueHttpFunction" in answer.stdout
     assert '"store\\":\\"ok' in answer.stdout
     assert " ms" in answer.stdout
+    assert "4 events, 1 failed: 0 of them not meant to" in answer.stdout
+    assert answer.returncode == 0
 
 
 def test_replay_names_a_folder_without_events(state: Path, tmp_path: Path) -> None:

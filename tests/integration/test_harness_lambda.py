@@ -119,12 +119,12 @@ def test_an_idle_process_that_was_killed_costs_no_request(stack: Probes) -> None
     assert answer.payload["pid"] != first
 
 
-def test_a_process_killed_at_work_is_reported(stack: Probes) -> None:
+def test_a_process_killed_at_work_is_reported(stack: Probes, tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as threads:
-        answer = threads.submit(stack.invoke, "Greedy", {"mb": 1, "seconds": 30})
-        (pid,) = until(lambda: stack.stack.pids()["functions"]["Greedy"])
-        until(lambda: psutil.Process(pid).status() == psutil.STATUS_SLEEPING and not answer.done())
-        os.kill(pid, signal.SIGKILL)
+        answer = threads.submit(stack.invoke, "Busy", {"seconds": 30, "file": str(tmp_path / "begun")})
+        until((tmp_path / "begun").exists)
+        for pid in stack.stack.pids()["functions"]["Busy"]:
+            os.kill(pid, signal.SIGKILL)
         assert "signal: killed" in answer.result().payload["errorMessage"]
 
 
@@ -143,15 +143,19 @@ def test_an_event_that_always_fails_is_told(stack: Probes, tmp_path: Path) -> No
     assert len(notes.read_text().splitlines()) == 3
 
 
-def test_a_throttled_event_waits_its_turn(stack: Probes) -> None:
-    def hold(_: int) -> Any:
-        return stack.invoke("Busy", {"seconds": 0.3})
+def test_a_throttled_event_waits_its_turn(stack: Probes, tmp_path: Path) -> None:
+    def hold(file: Path) -> Any:
+        return stack.invoke("Busy", {"seconds": 0.5, "file": str(file)})
 
+    files = [tmp_path / "one", tmp_path / "two"]
     with ThreadPoolExecutor(2) as threads:
-        holding = [threads.submit(hold, n) for n in range(2)]
-        accepted = stack.invoke("Busy", {"seconds": 0}, InvocationType="Event")
+        holding = [threads.submit(hold, file) for file in files]
+        until(lambda: all(file.exists() for file in files))
+        accepted = stack.invoke("Busy", {"seconds": 0, "file": str(tmp_path / "three")}, InvocationType="Event")
+        assert not (tmp_path / "three").exists()
         assert [h.result().error for h in holding] == [None, None]
     assert accepted.response["StatusCode"] == 202
+    until((tmp_path / "three").exists)
     assert not [n for n in stack.notices if n.startswith("Busy")]
 
 
@@ -263,12 +267,12 @@ def test_everything_ends_with_the_stack() -> None:
     assert not [pid for pid in mine if psutil.pid_exists(pid)]
 
 
-def test_a_stack_stops_at_once_with_work_under_way() -> None:
+def test_a_stack_stops_at_once_with_work_under_way(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as threads:
         with probes() as stack:
-            answer = threads.submit(stack.stack.invoke, "Busy", {"seconds": 60})
-            (pid,) = stack.stack.pids()["functions"]["Busy"]
-            until(lambda: psutil.Process(pid).cpu_times().user > 0 and stack.invoke("Echo").error is None)
+            event = {"seconds": 60, "file": str(tmp_path / "begun")}
+            answer = threads.submit(stack.stack.invoke, "Busy", event)
+            until((tmp_path / "begun").exists)
             began = time.monotonic()
         assert time.monotonic() - began < 5
         assert b"Runtime.ExitError" in answer.result().payload

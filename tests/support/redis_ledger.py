@@ -5,35 +5,36 @@ from collections import Counter
 import redis
 
 from duecourse.adapters.record import unpack
-from duecourse.domain.task import Status
+from duecourse.domain.task import Status, Task
 
 PREFIX = "duecourse:{default/0}:"
-TENANT = b"-"
-PLACES = {
-    Status.SCHEDULED: "due:-",
-    Status.LEASED: "leased",
-    Status.DONE: "done",
-    Status.CANCELLED: "done",
-    Status.DEAD: "dead",
-}
 
 
 def check(client: redis.Redis) -> int:
     """Fail where the keys contradict each other; answers the fence counter."""
     records = {key.decode(): data for key, data in client.hgetall(PREFIX + "tasks").items()}
     tasks = {sid: unpack("default", sid, data) for sid, data in records.items() if not sid.endswith("+")}
-    places = {name: _members(client, name) for name in set(PLACES.values())}
+    tenants = {task.tenant for task in tasks.values()}
+    places = {name: _members(client, name) for name in ("leased", "done", "dead", *map("due:{}".format, tenants))}
     for sid, task in tasks.items():
-        standing = [name for name, members in places.items() if sid in members]
-        assert standing == [PLACES[task.status]], (sid, task.status, standing)
+        assert [name for name, members in places.items() if sid in members] == [_place(task)], sid
         if task.status == Status.SCHEDULED:
-            assert places["due:-"][sid] == task.due_at
+            assert places[_place(task)][sid] == task.due_at
     assert Counter(sid for members in places.values() for sid in members) == Counter(list(tasks))
     _check_successors(records)
-    _check_heads(client, places["due:-"])
-    assert int(client.hget(PREFIX + "meta", "running:-") or 0) == len(places["leased"])
+    _check_groups(client, records)
+    for tenant in tenants:
+        _check_head(client, tenant, places[f"due:{tenant}"])
+        running = int(client.hget(f"{PREFIX}meta", f"running:{tenant}") or 0)
+        assert running == sum(sid.startswith(f"{tenant}/") for sid in places["leased"])
     assert all(client.pttl(key) == -1 for key in client.scan_iter())
     return int(client.hget(PREFIX + "meta", "fence") or 0)
+
+
+def _place(task: Task) -> str:
+    if task.status == Status.SCHEDULED:
+        return f"due:{task.tenant}"
+    return "done" if task.status == Status.CANCELLED else task.status.value
 
 
 def _members(client: redis.Redis, name: str) -> dict[str, int]:
@@ -48,9 +49,16 @@ def _check_successors(records: dict[str, bytes]) -> None:
     assert all(records[sid][1] == ord("l") for sid in told)
 
 
-def _check_heads(client: redis.Redis, due: dict[str, int]) -> None:
+def _check_groups(client: redis.Redis, records: dict[str, bytes]) -> None:
+    """A task is a member of its own group and of its successor's, and of no other."""
+    standing = [(sid.removesuffix("+"), unpack("default", sid, data)) for sid, data in records.items()]
+    expected = {f"{task.tenant}/{task.group}\0{sid}".encode() for sid, task in standing if task.group}
+    assert set(client.zrange(PREFIX + "groups", 0, -1)) == expected
+
+
+def _check_head(client: redis.Redis, tenant: str, due: dict[str, int]) -> None:
     """A tenant with scheduled work stands among the heads, by its earliest, or in the ring; one without in neither."""
-    head, turn = client.zscore(PREFIX + "heads", TENANT), client.zscore(PREFIX + "ring", TENANT)
+    head, turn = client.zscore(PREFIX + "heads", tenant), client.zscore(PREFIX + "ring", tenant)
     if not due:
         assert (head, turn) == (None, None)
     elif turn is None:

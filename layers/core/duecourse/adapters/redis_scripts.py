@@ -31,7 +31,7 @@ WAIT_MS = 1_000
 ENDS_NO_LEASE = frozenset({"add", "pause"})
 
 AWAY = (redis.ConnectionError, redis.TimeoutError)
-_AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=2, supported_errors=AWAY)
+_AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
 
 
 class Script(NamedTuple):
@@ -42,10 +42,13 @@ class Script(NamedTuple):
 
 
 def connect(url: str) -> redis.Redis:
-    """A client that gives up in seconds, and never sends a command again by itself: a claim is not repeatable."""
+    """A client that gives up after 3 s, and never sends a command again by itself: a claim is not repeatable.
+
+    With the repeats that `Scripts.call` makes, what is away is known within 10 s: less than any function's timeout.
+    """
     keepalive = {} if url.startswith("unix:") else {"socket_keepalive": True}
     return redis.Redis.from_url(
-        url, protocol=2, socket_timeout=5, socket_connect_timeout=3, retry=Retry(NoBackoff(), 0), **keepalive
+        url, protocol=2, socket_timeout=3, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0), **keepalive
     )
 
 

@@ -1,8 +1,9 @@
 """Draining shards: claim, run, settle, until nothing is due or time is short."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
@@ -11,16 +12,18 @@ from duecourse.domain.task import Shard, Task
 from duecourse.engine.crew import Crew
 from duecourse.engine.run import Runner, release
 from duecourse.engine.targets import Targets
+from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import MAX_CLAIM, Claim, Settled, Store
 
 LOOK_AGAIN_S = 0.1
-"""How often a drain that waits for slow tasks looks whether others have come due."""
-QUICK_S = 0.02
-"""Where tasks take less than this they are claimed ahead, two to a slot, so that no slot waits for a claim."""
+"""How often a drain that waits for slow tasks looks whether others have come due, and gives back those behind them."""
 
 
 class Drained(NamedTuple):
-    """What a drain did, in tasks; `stale` leases were lost before they were settled."""
+    """What a drain did, in tasks; `stale` leases were lost before they were settled.
+
+    `backlog` is what is due still; a shard that time did not suffice to look at counts as one.
+    """
 
     claimed: int = 0
     done: int = 0
@@ -40,6 +43,14 @@ class Limits(NamedTuple):
     margin_ms: int
 
 
+class Piece(NamedTuple):
+    """Tasks of one shard that are worked in one go: handed to `function`, or one of them run here."""
+
+    shard: Shard
+    tasks: Sequence[Task]
+    function: str = ""
+
+
 class Drainer:
     """Works what is due, as many tasks at a time as its crew has threads."""
 
@@ -51,87 +62,107 @@ class Drainer:
         self._limits = limits
 
     def drain(self, shards: Sequence[Shard], remaining_ms: Callable[[], int]) -> Drained:
-        """Work the shards until nothing in them is due, or `remaining_ms` falls to the margin."""
-        flow = _Flow(self._store, self._runner, self._targets, self._crew)
-        flow.look_at(shards)
+        """Work the shards until nothing in them is due, or `remaining_ms` falls to the margin.
+
+        Where the store goes away meanwhile, the ends of what was worked are offered to it until time is short. Raises
+        StoreUnavailable where it does not come back, or was not there to begin with.
+        """
+        flow = _Flow(self._store, self._runner, self._targets, self._crew, shards)
         try:
-            while flow.in_flight or (flow.waiting and not flow.closing):
+            while flow.goes_on():
                 flow.closing = remaining_ms() <= self._limits.margin_ms
-                if not flow.closing:
-                    flow.claim(self._limits.lease_ms)
-                if flow.in_flight:
-                    flow.settle(flow.finished_by(LOOK_AGAIN_S))
+                flow.claim(self._limits.lease_ms)
+                flow.gather()
+                flow.settle()
         finally:
-            flow.closing = True
+            flow.take_back()
         return flow.drained()
 
 
 class _Flow:
-    """One drain under way: the shards to look at, and the tasks between claim and settle."""
+    """One drain under way: the shards to look at, and the pieces between claim and settle, each in want of a slot."""
 
-    def __init__(self, store: Store, runner: Runner, targets: Targets, crew: Crew) -> None:
+    def __init__(self, store: Store, runner: Runner, targets: Targets, crew: Crew, shards: Sequence[Shard]) -> None:
         self._store, self._runner, self._targets, self._crew = store, runner, targets, crew
-        self._outbox: SimpleQueue[tuple[Shard, int, list[Settlement]]] = SimpleQueue()
-        self._shards: list[Shard] = []
+        self._shards = self._waiting = list(dict.fromkeys(shards))
+        self._look_at = time.monotonic() + LOOK_AGAIN_S
+        self._slots = crew.size
+        self._in_flight = 0
+        self._unstarted: deque[Piece] = deque()
+        self._outbox: SimpleQueue[tuple[Piece, list[Settlement]]] = SimpleQueue()
+        self._ended: dict[Shard, list[Settlement]] = {}
         self._settled: set[Shard] = set()
+        self._away: StoreUnavailable | None = None
         self._last: dict[Shard, Claim] = {}
         self._counts = dict.fromkeys(Settled, 0)
         self._claimed = self._died = 0
-        self._look_at = 0.0
-        self._quick = False
-        self.waiting: list[Shard] = []
-        self.in_flight = 0
         self.closing = False
 
-    def look_at(self, shards: Sequence[Shard]) -> None:
-        """Claim from these shards next."""
-        self._shards = self.waiting = list(shards)
-        self._look_at = time.monotonic() + LOOK_AGAIN_S
+    def goes_on(self) -> bool:
+        """Whether there is more to do. Raises StoreUnavailable where it is away and nothing is left to offer it."""
+        if self._in_flight or (self._ended and not self.closing):
+            return True
+        if self._away:
+            raise self._away
+        return bool(self._waiting) and not self.closing
 
     def claim(self, lease_ms: int) -> None:
-        """Fill the free slots from the shards that may have work: a task to a slot, two while they are quick."""
+        """Fill the free slots from the shards that may have work; those that had their turn come last the next time."""
+        if self.closing or self._away:
+            return
         if time.monotonic() >= self._look_at:
-            self.look_at(self._shards)
-        slots, least = (2 * self._crew.size, self._crew.size) if self._quick else (self._crew.size, 1)
-        left: list[Shard] = []
-        for shard in self.waiting:
-            room = min(slots - self.in_flight, MAX_CLAIM)
-            if room < least:
-                left.append(shard)
-                continue
-            self._settled.discard(shard)
-            claim = self._store.claim(shard, room, lease_ms=lease_ms)
-            self._start(shard, claim)
-            if claim.backlog and (claim.tasks or claim.died):
-                left.append(shard)
-        self.waiting = left
-
-    def finished_by(self, timeout_s: float) -> dict[Shard, list[Settlement]]:
-        """What has finished, by shard; waits for the first up to the timeout."""
-        finished: dict[Shard, list[Settlement]] = {}
+            self._look_at = time.monotonic() + LOOK_AGAIN_S
+            self._waiting = list(dict.fromkeys(self._waiting + self._shards))
+        skipped, behind = [], []
         try:
-            item = self._outbox.get(timeout=timeout_s)
-            while True:
-                shard, count, settlements = item
-                self.in_flight -= count
-                finished.setdefault(shard, []).extend(settlements)
-                item = self._outbox.get_nowait()
-        except Empty:
-            return finished
+            for shard in self._waiting:
+                if self._in_flight >= min(self._slots, self._crew.size):
+                    skipped.append(shard)
+                elif self._claim(shard, lease_ms):
+                    behind.append(shard)
+            self._waiting = skipped + behind
+        except StoreUnavailable as error:
+            self._away = error
 
-    def settle(self, finished: dict[Shard, list[Settlement]]) -> None:
+    def gather(self) -> None:
+        """Take in what has finished, waiting a little for the first of it, and what nothing here will begin."""
+        finished = self.take_back() if self.closing else []
+        finished = finished or self._finished()
+        if finished:
+            self._slots = min(self._slots + len(finished), 2 * self._crew.size)
+        elif self._in_flight:
+            finished = self._give_way()
+        self._in_flight -= len(finished)
+        for piece, settlements in finished:
+            self._ended.setdefault(piece.shard, []).extend(settlements)
+
+    def settle(self) -> None:
         """End the leases of what has finished; with the last of them, look whether more has come due meanwhile."""
-        self._settled.update(finished)
-        if not self.in_flight:
-            self.waiting = [shard for shard in self._shards if shard in self._settled]
-        for shard, settlements in finished.items():
-            for start in range(0, len(settlements), MAX_CLAIM):
-                for settled in self._store.settle(shard, settlements[start : start + MAX_CLAIM]):
-                    self._counts[settled] += 1
+        if not self._ended:
+            return
+        self._settled.update(self._ended)
+        if not self._in_flight:
+            self._waiting = list(dict.fromkeys([*self._waiting, *self._settled]))
+        try:
+            for shard in list(self._ended):
+                self._settle(shard)
+            self._away = None
+        except StoreUnavailable as error:
+            self._away = error
+
+    def take_back(self) -> list[tuple[Piece, list[Settlement]]]:
+        """What no thread has begun, and now none will, with its release."""
+        taken = []
+        with suppress(IndexError):  # threads take from the same end
+            while True:
+                piece = self._unstarted.popleft()
+                taken.append((piece, [release(task) for task in piece.tasks]))
+        return taken
 
     def drained(self) -> Drained:
         """What the drain did."""
         counts, last = self._counts, self._last.values()
+        unseen = len(self._shards) - len(last)
         return Drained(
             claimed=self._claimed,
             done=counts[Settled.DONE],
@@ -140,29 +171,62 @@ class _Flow:
             dead=counts[Settled.DEAD] + self._died,
             released=counts[Settled.RELEASED],
             stale=counts[Settled.STALE],
-            backlog=sum(claim.backlog for claim in last),
+            backlog=sum(claim.backlog for claim in last) + unseen,
             bell_at=min((claim.bell_at for claim in last if claim.bell_at), default=0),
         )
 
-    def _start(self, shard: Shard, claim: Claim) -> None:
+    def _claim(self, shard: Shard, lease_ms: int) -> bool:
+        """Claim from one shard; answers whether it is worth another look at once."""
+        self._settled.discard(shard)
+        claim = self._store.claim(shard, min(self._slots - self._in_flight, MAX_CLAIM), lease_ms=lease_ms)
         self._last[shard] = claim._replace(tasks=[])
         self._claimed += len(claim.tasks)
         self._died += claim.died
-        self.in_flight += len(claim.tasks)
-        elsewhere = []
-        for task in claim.tasks:
-            if self._targets.function_of(task):
-                elsewhere.append(task)
-            else:
-                self._crew.do(partial(self._run, shard, task))
-        for function, batch in self._targets.batches(elsewhere):
-            self._crew.do(partial(self._hand_over, shard, function, batch))
+        for piece in self._pieces(shard, claim.tasks):
+            self._in_flight += 1
+            self._unstarted.append(piece)
+            self._crew.do(self._work)
+        return bool(claim.backlog and (claim.tasks or claim.died))
 
-    def _run(self, shard: Shard, task: Task) -> None:
-        began = time.monotonic()
-        settlement = release(task) if self.closing else self._runner.run(task)
-        self._quick = time.monotonic() - began < QUICK_S
-        self._outbox.put((shard, 1, [settlement]))
+    def _pieces(self, shard: Shard, tasks: Sequence[Task]) -> list[Piece]:
+        elsewhere = [task for task in tasks if self._targets.function_of(task)]
+        here = [Piece(shard, (task,)) for task in tasks if not self._targets.function_of(task)]
+        return here + [Piece(shard, batch, function) for function, batch in self._targets.batches(elsewhere)]
 
-    def _hand_over(self, shard: Shard, function: str, batch: list[Task]) -> None:
-        self._outbox.put((shard, len(batch), self._targets.hand_over(function, batch)))
+    def _work(self) -> None:
+        try:
+            piece = self._unstarted.popleft()
+        except IndexError:
+            return  # it was taken back
+        if piece.function:
+            settlements = self._targets.hand_over(piece.function, piece.tasks)
+        else:
+            settlements = [self._runner.run(piece.tasks[0])]
+        self._outbox.put((piece, settlements))
+
+    def _finished(self) -> list[tuple[Piece, list[Settlement]]]:
+        finished = []
+        if self._in_flight or self._ended:
+            with suppress(Empty):
+                finished.append(self._outbox.get(timeout=LOOK_AGAIN_S))
+                while True:
+                    finished.append(self._outbox.get_nowait())
+        return finished
+
+    def _give_way(self) -> list[tuple[Piece, list[Settlement]]]:
+        """All that runs is slow: what waits behind it may run elsewhere, and no more is claimed than has a slot.
+
+        Where nothing of ours runs, the slots are another drain's, which frees them: ours wait.
+        """
+        waiting = len(self._unstarted)
+        running = self._in_flight - waiting
+        self._slots = running if waiting and running else min(self._slots, self._crew.size)
+        return self.take_back() if running else []
+
+    def _settle(self, shard: Shard) -> None:
+        settlements = self._ended[shard]
+        while settlements:
+            for settled in self._store.settle(shard, settlements[:MAX_CLAIM]):
+                self._counts[settled] += 1
+            del settlements[:MAX_CLAIM]
+        del self._ended[shard]
