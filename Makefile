@@ -32,7 +32,6 @@ check: setup ## format, lint and types
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
-	@$(PY) -m mypy functions/enqueue_http functions/poll_tick functions/on_expired functions/send_reminder
 
 fix: setup ## format and what lint can mend
 	@$(PY) -m ruff format .

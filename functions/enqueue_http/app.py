@@ -33,8 +33,8 @@ from duecourse.wire.reminders import (
 )
 
 app = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=parse_body)
-logger = Logger(service="duecourse")
-metrics = Metrics(namespace="duecourse", service="duecourse")
+logger = Logger()
+metrics = Metrics(namespace="duecourse")
 
 # No id holds a percent sign: what a gateway left encoded can be decoded without harm.
 Id = Annotated[TaskId, BeforeValidator(unquote), Path()]

@@ -9,8 +9,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from duecourse import wiring
 from duecourse.wire.rings import RingsAnswer, parse_rings, show_drained
 
-logger = Logger(service="duecourse")
-metrics = Metrics(namespace="duecourse", service="duecourse")
+logger = Logger()
+metrics = Metrics(namespace="duecourse")
 
 
 @logger.inject_lambda_context

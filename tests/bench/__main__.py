@@ -37,7 +37,9 @@ def main() -> None:
 
 
 def _table(name: str, version: str, rows: list[Figure]) -> Table:
-    table = Table("figure", "measured", "aim", "beside", title=f"{name}, Redis {version} on loopback", title_justify="left")
+    table = Table(
+        "figure", "measured", "aim", "beside", title=f"{name}, Redis {version} on loopback", title_justify="left"
+    )
     for row in rows:
         table.add_row(row.name, row.measured, row.aim, row.beside)
     return table

@@ -97,5 +97,3 @@ def _foreign_keys(client: redis.Redis, count: int) -> None:
         for n in range(start, min(start + 1_000, count)):
             pipe.set(f"session:{n}", "x", px=HOUR_MS + n)
         pipe.execute()
-
-

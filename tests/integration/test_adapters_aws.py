@@ -9,6 +9,10 @@ from typing import Any
 
 import boto3
 import pytest
+from moto import mock_aws
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ses.models import ses_backends
+
 from duecourse.adapters.dynamodb_results import DynamoDbResults
 from duecourse.adapters.lambda_invoker import LambdaInvoker
 from duecourse.adapters.ses_sender import SesSender
@@ -16,10 +20,6 @@ from duecourse.domain.task import Task
 from duecourse.errors import InvocationRefused, ResultsUnavailable, SendFailed
 from duecourse.ports.results import Result
 from duecourse.ports.sender import Message
-from moto import mock_aws
-from moto.core import DEFAULT_ACCOUNT_ID
-from moto.ses.models import ses_backends
-
 from tests.support.answering import Asked, Reply, Server, answering
 from tests.support.kinds import leased
 

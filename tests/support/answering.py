@@ -32,6 +32,18 @@ class Server(NamedTuple):
 
 
 @contextmanager
+def _serving(server: ThreadingHTTPServer) -> Iterator[str]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.socket.close()
+
+
+@contextmanager
 def answering(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
     """An HTTP/1.1 server on a free port of 127.0.0.1 that keeps what it was asked."""
     asked: list[Asked] = []
@@ -67,15 +79,8 @@ def answering(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
         def handle_error(self, *args: object) -> None:
             pass
 
-    server = Quiet(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield Server(f"http://127.0.0.1:{server.server_port}", asked)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.socket.close()
+    with _serving(Quiet(("127.0.0.1", 0), Handler)) as url:
+        yield Server(url, asked)
 
 
 @contextmanager

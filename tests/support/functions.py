@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +29,8 @@ class Context:
 
 @cache
 def load(function: str) -> ModuleType:
-    """The module of one function, by the name of its folder."""
+    """The module of one function, by the name of its folder; its service is named as the template does."""
+    os.environ["POWERTOOLS_SERVICE_NAME"] = "duecourse"
     spec = importlib.util.spec_from_file_location(f"functions_{function}", ROOT / "functions" / function / "app.py")
     assert spec is not None
     assert spec.loader is not None

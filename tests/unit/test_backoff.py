@@ -2,10 +2,11 @@
 
 import random
 
-from duecourse.domain.backoff import ceiling_ms, delay_ms
-from duecourse.domain.task import RetryPolicy
 from hypothesis import given
 from hypothesis import strategies as st
+
+from duecourse.domain.backoff import ceiling_ms, delay_ms
+from duecourse.domain.task import RetryPolicy
 
 POLICIES = st.builds(
     RetryPolicy,

@@ -15,12 +15,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
 from duecourse import __version__
 from duecourse.adapters import http_out
 from duecourse.adapters.http_out import HttpOut
 from duecourse.errors import CallFailed, InvalidInput
 from duecourse.ports.http import HttpRequest
-
 from tests.support.answering import Asked, Reply, answering, misbehaving
 
 

@@ -3,12 +3,12 @@
 import json
 
 import pytest
+
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
 from duecourse.domain.task import MAX_RESULT_BYTES, Json
 from duecourse.errors import CallFailed, FieldError, InvalidInput
 from duecourse.kinds.poll import Poll, is_true
 from duecourse.ports.http import HttpAnswer
-
 from tests.support.kinds import Web, answer, leased
 
 URL = "https://user:hidden@api.example/orders/7?key=hidden"

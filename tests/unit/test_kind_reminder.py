@@ -1,12 +1,12 @@
 """What a reminder says, to whom, and when it is too late."""
 
 import pytest
+
 from duecourse.domain.outcomes import Done, Drop, Outcome, Retry
 from duecourse.domain.task import Json
 from duecourse.errors import SendFailed
 from duecourse.kinds.reminder import ReminderKind
 from duecourse.ports.sender import Message
-
 from tests.support.clock import HandClock
 from tests.support.kinds import leased
 

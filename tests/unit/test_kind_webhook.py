@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 import pytest
+
 from duecourse.adapters.http_out import HttpOut
 from duecourse.domain.outcomes import Done, Drop, Outcome, Retry
 from duecourse.domain.task import Json
 from duecourse.errors import CallFailed
 from duecourse.kinds.webhook import Webhook
 from duecourse.ports.http import HttpAnswer
-
 from tests.support.answering import Reply, answering
 from tests.support.kinds import Web, answer, leased
 

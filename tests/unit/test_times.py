@@ -3,6 +3,9 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from duecourse.domain.times import (
     MAX_DURATION_MS,
     MAX_INSTANT,
@@ -12,8 +15,6 @@ from duecourse.domain.times import (
     parse_instant,
     to_ms,
 )
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 DURATIONS = st.integers(0, MAX_DURATION_MS)
 INSTANTS = st.integers(0, MAX_INSTANT)

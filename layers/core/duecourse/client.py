@@ -5,7 +5,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from duecourse import settings, wiring
+from duecourse import wiring
 from duecourse.domain.outcomes import Span
 from duecourse.domain.task import DEFAULT_QUEUE, Json, Task
 from duecourse.engine.tasks import Taken, Tasks
@@ -29,8 +29,7 @@ class Client:
     @classmethod
     def from_env(cls) -> Self:
         """A client on the ledger that the environment's DUECOURSE_ settings name. Raises InvalidSettings."""
-        given = settings.load()
-        return cls(Tasks(wiring.open_store(given), None, wiring.known_kinds(given)))
+        return cls(wiring.tasks())
 
     def add(self, *, kind: str, payload: Json, **fields: Any) -> Taken:
         """Schedule a task; `fields` are those of POST /tasks: id, queue, due_at, delay, retry, deadline, on_duplicate.

@@ -148,7 +148,7 @@ def drainer() -> Drainer:
 @part
 def sweeper() -> Sweeper:
     """What a tick does."""
-    return Sweeper(store(), drainer(), settings().retention_ms)
+    return Sweeper(store(), drainer(), settings().retention_ms, settings().margin_ms)
 
 
 def worker(kind: Kind) -> Worker:

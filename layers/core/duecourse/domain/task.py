@@ -26,13 +26,16 @@ def new_id() -> str:
 
 
 def dump_json(value: Json) -> str:
-    """`value` as compact JSON text, the one form in which payload, state and result are kept."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    """`value` as compact JSON text, the one form in which payload, state and result are kept.
+
+    Raises TypeError or ValueError for what JSON cannot carry, NaN included.
+    """
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def cut_detail(text: str) -> str:
     """As much of an error or a reason as a history entry keeps, cut between characters."""
-    return text.encode()[:DETAIL_LENGTH].decode(errors="ignore")
+    return text.encode(errors="replace")[:DETAIL_LENGTH].decode(errors="ignore")
 
 
 class Status(StrEnum):

@@ -14,11 +14,13 @@ class Crew:
         self.size = size
         self._inbox: SimpleQueue[Work | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._hiring = threading.Lock()
 
     def do(self, work: Work) -> None:
         """Have `work` done by the next free thread; it must not raise."""
         if len(self._threads) < self.size:
-            self._hire()
+            with self._hiring:
+                self._hire()
         self._inbox.put(work)
 
     def close(self) -> None:
@@ -30,6 +32,8 @@ class Crew:
         self._threads.clear()
 
     def _hire(self) -> None:
+        if len(self._threads) == self.size:
+            return  # another drain was quicker
         thread = threading.Thread(target=self._serve, name=f"duecourse-{len(self._threads)}", daemon=True)
         self._threads.append(thread)
         thread.start()

@@ -1,21 +1,25 @@
 """Running one task: handle, keep the result, say how the lease ends."""
 
+import logging
 import random
+import traceback
 from collections.abc import Callable
 from typing import TypeAlias
 
 from duecourse.domain import backoff
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
-from duecourse.domain.task import DETAIL_LENGTH, MAX_RESULT_BYTES, MAX_STATE_BYTES, Json, RetryPolicy, Task, dump_json
+from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, Json, RetryPolicy, Task, cut_detail, dump_json
 from duecourse.domain.times import parse_duration, parse_instant
 from duecourse.errors import ResultsUnavailable
 from duecourse.ports.results import Results
 
+log = logging.getLogger("duecourse.engine")
+
 Kind: TypeAlias = Callable[[Task], Outcome | None]
 """What a task's work is; None is Done."""
 
-RESULTS_AWAY = RetryPolicy(backoff_ms=1_000, max_backoff_ms=30_000)
-"""How long a task waits that could not keep its result: by its run, for that is what counts up."""
+AWAY = RetryPolicy(backoff_ms=1_000, max_backoff_ms=30_000)
+"""How long a task waits for what was away, its attempt unspent: by its run, for that is what counts up."""
 
 
 class Runner:
@@ -39,8 +43,8 @@ class Runner:
             return self._drop(task, Drop(f"no kind {task.kind!r} is known here"))
         try:
             return self._settlement(task, kind(task))
-        except Exception as error:  # noqa: BLE001 a handler may raise anything: an unexpected exception is a Retry
-            return self._retry(task, Retry(error=f"{type(error).__name__}: {error}"))
+        except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too: all is a Retry
+            return self._retry(task, Retry(error=_told(error)))
 
     def _settlement(self, task: Task, outcome: Outcome | None) -> Settlement:
         match outcome:
@@ -71,8 +75,9 @@ class Runner:
         """
         try:
             results.put(task, result, self._now())
-        except ResultsUnavailable:
-            return _end(task, Ending.RELEASE)._replace(delay_ms=backoff.delay_ms(RESULTS_AWAY, task.run, self._rng))
+        except ResultsUnavailable as error:
+            log.warning("task %s waits, for its result could not be kept: %s", task.id, error)
+            return put_off(task, self._rng)
         return _end(task, Ending.DONE)
 
     def _again(self, task: Task, again: Again) -> Settlement:
@@ -85,20 +90,26 @@ class Runner:
             delay_ms = backoff.delay_ms(task.retry, task.attempt, self._rng)
         else:
             delay_ms = parse_duration(retry.after)
-        return _end(task, Ending.RETRY)._replace(delay_ms=delay_ms, state=_state(retry.state), detail=cut(retry.error))
+        return _end(task, Ending.RETRY)._replace(
+            delay_ms=delay_ms, state=_state(retry.state), detail=cut_detail(str(retry.error))
+        )
 
     def _drop(self, task: Task, drop: Drop) -> Settlement:
-        return _end(task, Ending.DROP)._replace(detail=cut(drop.reason))
+        return _end(task, Ending.DROP)._replace(detail=cut_detail(str(drop.reason)))
 
 
-def release(task: Task, delay_ms: int = 0) -> Settlement:
+def release(task: Task) -> Settlement:
     """Gives back a task that was not started."""
-    return _end(task, Ending.RELEASE)._replace(delay_ms=delay_ms)
+    return _end(task, Ending.RELEASE)
 
 
-def cut(text: str) -> str:
-    """The text in at most DETAIL_LENGTH bytes of UTF-8, cut between characters."""
-    return text.encode()[:DETAIL_LENGTH].decode(errors="ignore")
+def put_off(task: Task, rng: random.Random) -> Settlement:
+    """Gives back a task that could not be finished because something was away, for a while."""
+    return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, task.run, rng))
+
+
+def _told(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(error)).strip()
 
 
 def _end(task: Task, ending: Ending) -> Settlement:

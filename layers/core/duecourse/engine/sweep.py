@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from duecourse.domain.task import Shard
 from duecourse.engine.drain import Drainer
-from duecourse.ports.store import Stats, Store
+from duecourse.ports.store import Stats, Store, Swept
 
 
 class Ticked(NamedTuple):
@@ -27,39 +27,38 @@ class Ticked(NamedTuple):
 class Sweeper:
     """The second door to the ledger: needs no ring."""
 
-    def __init__(self, store: Store, drainer: Drainer, retention_ms: int) -> None:
+    def __init__(self, store: Store, drainer: Drainer, retention_ms: int, margin_ms: int) -> None:
         self._store = store
         self._drainer = drainer
         self._retention_ms = retention_ms
+        self._margin_ms = margin_ms
 
     def tick(self, remaining_ms: Callable[[], int]) -> Ticked:
-        """Sweep every shard, then drain them all."""
+        """Sweep every shard a bounded step, drain them all, and go on sweeping while there is time."""
         shards = self._store.shards()
         stats = [self._store.stats(shard) for shard in shards]
-        reclaimed, died, pruned = (sum(column) for column in zip((0, 0, 0), *map(self._sweep, shards), strict=True))
+        swept = {shard: [self._sweep(shard)] for shard in shards}
         drained = self._drainer.drain(shards, remaining_ms)
+        for shard, steps in swept.items():
+            while steps[-1].more and remaining_ms() > self._margin_ms:
+                steps.append(self._sweep(shard))
+        every = [step for steps in swept.values() for step in steps]
         return Ticked(
             shards=len(shards),
             oldest_overdue_ms=max(map(_overdue_ms, stats), default=0),
             dead_total=sum(s.dead for s in stats),
-            reclaimed=reclaimed,
-            pruned=pruned,
+            reclaimed=sum(step.reclaimed for step in every),
+            pruned=sum(step.pruned for step in every),
             claimed=drained.claimed,
             done=drained.done,
             again=drained.again,
             retried=drained.retried,
-            dead=drained.dead + died,
+            dead=drained.dead + sum(step.died for step in every),
             backlog=drained.backlog,
         )
 
-    def _sweep(self, shard: Shard) -> tuple[int, int, int]:
-        reclaimed = died = pruned = 0
-        more = True
-        while more:
-            swept = self._store.sweep(shard, retention_ms=self._retention_ms)
-            reclaimed, died, pruned = reclaimed + swept.reclaimed, died + swept.died, pruned + swept.pruned
-            more = swept.more
-        return reclaimed, died, pruned
+    def _sweep(self, shard: Shard) -> Swept:
+        return self._store.sweep(shard, retention_ms=self._retention_ms)
 
 
 def _overdue_ms(stats: Stats) -> int:

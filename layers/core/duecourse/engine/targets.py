@@ -1,21 +1,25 @@
 """Where a kind's work is done: here, or in a function that settles by itself."""
 
+import logging
+import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from duecourse.domain.outcomes import Settlement
-from duecourse.domain.task import Task, dump_json
-from duecourse.engine.run import release
-from duecourse.errors import InvocationRefused
+from duecourse.domain.task import Task
+from duecourse.engine.run import put_off
 from duecourse.ports.invoker import Invoker
 from duecourse.wire.invocation import tasks_event
+
+log = logging.getLogger("duecourse.engine")
 
 LAMBDA = "lambda:"
 MAX_TASKS = 10
 """The most tasks of one invocation: its function has one timeout for them all."""
 MAX_BYTES = 240_000
 """What fits into an asynchronous invocation (256 KiB), less the event around the tasks."""
-REFUSED_DELAY_MS = 1_000
+ENVELOPE_BYTES = 1_000
+"""What a task takes besides its payload and state: the longest names, the policy, the lease."""
 
 
 class Targets:
@@ -24,6 +28,7 @@ class Targets:
     def __init__(self, targets: Mapping[str, str], invoker: Invoker) -> None:
         self._functions = {k: t.removeprefix(LAMBDA) for k, t in targets.items() if t.startswith(LAMBDA)}
         self._invoker = invoker
+        self._rng = random.Random()
 
     def function_of(self, task: Task) -> str:
         """The function that works the task, "" where it is worked inline."""
@@ -36,11 +41,15 @@ class Targets:
                 yield function, batch
 
     def hand_over(self, function: str, tasks: Sequence[Task]) -> list[Settlement]:
-        """Invoke the function with the tasks, which it settles; where it is refused, their release."""
+        """Invoke the function with the tasks, which it settles; where that fails, their release for a while.
+
+        Should the function have been invoked all the same, it finds their leases gone.
+        """
         try:
             self._invoker.send(function, tasks_event(tasks))
-        except InvocationRefused:
-            return [release(task, REFUSED_DELAY_MS) for task in tasks]
+        except Exception as error:  # noqa: BLE001 one piece of a drain, whose other tasks go on
+            log.warning("%d tasks wait, for %s could not be invoked: %s", len(tasks), function, error)
+            return [put_off(task, self._rng) for task in tasks]
         return []
 
 
@@ -48,7 +57,7 @@ def _cut(tasks: Iterable[Task]) -> Iterator[list[Task]]:
     batch: list[Task] = []
     size = 0
     for task in tasks:
-        length = len(dump_json(task.payload_json)) + len(task.state_json) + 600
+        length = len(task.payload_json.encode()) + len(task.state_json.encode()) + ENVELOPE_BYTES
         if batch and (len(batch) == MAX_TASKS or size + length > MAX_BYTES):
             yield batch
             batch, size = [], 0

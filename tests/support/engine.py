@@ -1,0 +1,93 @@
+"""Engines for tests: a drainer on a store, a crew that ends with its test, and the world as a few lines of memory."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from duecourse.domain.task import Json, Task
+from duecourse.engine.crew import Crew
+from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.run import Kind, Runner
+from duecourse.engine.targets import Targets
+from duecourse.errors import InvocationRefused, ResultsUnavailable
+from duecourse.ports.results import Result, Results
+from duecourse.ports.store import Store
+
+MARGIN_MS = 10_000
+
+
+class Lambda:
+    """An Invoker that keeps what it is sent, or refuses it."""
+
+    def __init__(self, refusal: Exception | None = None) -> None:
+        self.refusal = refusal
+        self.sent: list[tuple[str, Json]] = []
+
+    def invoke(self, function: str, event: Json) -> Json:
+        raise InvocationRefused(f"{function} {event}")
+
+    def send(self, function: str, event: Json) -> None:
+        self.sent.append((function, event))
+        if self.refusal:
+            raise self.refusal
+
+    def ids(self) -> list[list[str]]:
+        """The ids of each invocation's tasks."""
+        return [[task["id"] for task in event["tasks"]] for _, event in self.sent]
+
+
+class Table:
+    """A Results in memory that takes what has no higher fence there, or is away."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.results: dict[str, Result] = {}
+
+    def put(self, task: Task, result_json: str, now: int) -> bool:
+        if self.away:
+            raise ResultsUnavailable
+        there = self.results.get(task.id)
+        if there and there.fence > task.fence:
+            return False
+        self.results[task.id] = Result(result_json, task.fence, now)
+        return True
+
+    def get(self, queue: str, id: str, tenant: str) -> Result | None:
+        assert (queue, tenant) == ("default", "-")
+        return self.results.get(id)
+
+
+class Engine(NamedTuple):
+    """A drainer and what it stands on."""
+
+    drainer: Drainer
+    runner: Runner
+    crew: Crew
+
+
+@contextmanager
+def engine(
+    store: Store,
+    kinds: Mapping[str, Kind] | Kind,
+    *,
+    size: int = 4,
+    results: Results | None = None,
+    targets: Mapping[str, str] | None = None,
+    invoker: Lambda | None = None,
+    lease_ms: int = 30_000,
+) -> Iterator[Engine]:
+    """An engine whose tasks do what `kinds` says, by name or all the same; its threads end with the test."""
+    kind_of: Callable[[str], Kind | None] = kinds.get if isinstance(kinds, Mapping) else lambda _name: kinds
+    runner = Runner(kind_of, results, store.now, random.Random(7))
+    crew = Crew(size)
+    limits = Limits(lease_ms, MARGIN_MS)
+    try:
+        yield Engine(Drainer(store, runner, Targets(targets or {}, invoker or Lambda()), crew, limits), runner, crew)
+    finally:
+        crew.close()
+
+
+def ample() -> int:
+    """A time left that is never short."""
+    return 60_000

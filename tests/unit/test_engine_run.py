@@ -1,0 +1,183 @@
+"""One run: what becomes of everything that a handler may return or raise."""
+
+import asyncio
+import random
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from duecourse.domain.outcomes import Again, Done, Drop, Ending, Retry, Settlement
+from duecourse.domain.task import DETAIL_LENGTH, MAX_RESULT_BYTES, MAX_STATE_BYTES, RetryPolicy, Task
+from duecourse.engine.run import Kind, Runner, put_off
+from duecourse.ports.results import Results
+from tests.support.clock import START
+from tests.support.engine import Table
+from tests.support.kinds import leased
+
+STEADY = RetryPolicy(backoff_ms=1_000, factor=3, jitter=False)
+
+
+def run(kind: Kind, results: Results | None = None, **changes: Any) -> Settlement:
+    runner = Runner({"work": kind}.get, results, lambda: START, random.Random(7))
+    return runner.run(leased("work", {}, **{"retry": STEADY} | changes))
+
+
+def returning(outcome: Any) -> Settlement:
+    return run(lambda _task: outcome)
+
+
+def raising(error: BaseException) -> Settlement:
+    def kind(_task: Task) -> Done:
+        raise error
+
+    return run(kind)
+
+
+def test_a_settlement_is_under_the_tasks_own_token() -> None:
+    end = returning(Done({"é": 1}))
+    assert end[:4] == ("t-1", "-", "8.0011223344556677", Ending.DONE)
+    assert end.result == '{"é":1}'
+
+
+def test_nothing_returned_is_done_without_a_result() -> None:
+    assert returning(None) == returning(Done())
+    assert returning(None).result == ""
+
+
+@pytest.mark.parametrize("value", [False, 0, "", [], {}])
+def test_a_result_that_is_false_is_a_result(value: Any) -> None:
+    assert returning(Done(value)).result != ""
+
+
+def test_again_says_when_and_may_carry_state() -> None:
+    end = returning(Again(after="PT1.5S", state={"seen": 3}))
+    assert (end.ending, end.delay_ms, end.due_at, end.state) == (Ending.AGAIN, 1_500, None, '{"seen":3}')
+    assert returning(Again(after=timedelta(minutes=1))).delay_ms == 60_000
+    at = datetime(2026, 9, 21, 12, tzinfo=UTC)
+    assert returning(Again(at=at)).due_at == round(at.timestamp() * 1000)
+
+
+def test_a_retry_waits_by_its_tasks_policy_unless_it_says_otherwise() -> None:
+    end = run(lambda _task: Retry(error="503"), attempt=3)
+    assert (end.ending, end.delay_ms, end.detail, end.state) == (Ending.RETRY, 9_000, "503", None)
+    assert returning(Retry(after=0)).delay_ms == 0
+
+
+def test_jitter_spreads_the_waits_below_the_ceiling() -> None:
+    waits = {run(lambda _t: Retry(), retry=RetryPolicy(backoff_ms=1_000), attempt=n).delay_ms for n in range(1, 9)}
+    assert len(waits) > 1
+    assert all(0 <= wait <= 128_000 for wait in waits)
+
+
+def test_a_drop_keeps_its_reason() -> None:
+    assert returning(Drop("gone")) == Settlement("t-1", "-", "8.0011223344556677", Ending.DROP, detail="gone")
+
+
+def test_a_kind_that_nobody_knows_is_dropped_by_name() -> None:
+    runner = Runner({}.get, None, lambda: START, random.Random(7))
+    end = runner.run(leased("strange", {}))
+    assert (end.ending, end.detail) == (Ending.DROP, "no kind 'strange' is known here")
+
+
+def test_an_unexpected_exception_is_a_retry_that_names_it() -> None:
+    end = raising(ValueError("no such order"))
+    assert (end.ending, end.delay_ms, end.detail) == (Ending.RETRY, 1_000, "ValueError: no such order")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()])
+def test_what_would_end_a_thread_is_a_retry_too(error: BaseException) -> None:
+    end = raising(error)
+    assert (end.ending, type(error).__name__ in end.detail) == (Ending.RETRY, True)
+
+
+def test_an_exception_that_cannot_be_told_is_a_retry_all_the_same() -> None:
+    class Mute(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    end = raising(Mute())
+    assert (end.ending, "Mute" in end.detail) == (Ending.RETRY, True)
+
+
+@pytest.mark.parametrize("nonsense", ["done", 1, {"result": 1}, Done, object()])
+def test_a_handler_that_returns_something_else_is_told_so(nonsense: Any) -> None:
+    end = returning(nonsense)
+    assert end.ending is Ending.RETRY
+    assert "a handler returns Done, Again, Retry or Drop" in end.detail
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Again(after=-1),
+        Again(after="soon"),
+        Again(at="2026-01-01T00:00:00"),
+        Retry(after="PT1M1Y"),
+        Done({1, 2}),
+        Done(float("nan")),
+        Done("\ud800"),
+        Again(after=1, state=object()),
+    ],
+)
+def test_values_that_mean_nothing_cost_an_attempt_and_keep_the_tasks_backoff(outcome: Any) -> None:
+    end = returning(outcome)
+    assert (end.ending, end.delay_ms, end.detail != "") == (Ending.RETRY, 1_000, True)
+
+
+@pytest.mark.parametrize("text", ["x" * 5_000, "é" * 5_000, "x" + "é" * 5_000, "\ud800" * 5_000])
+def test_a_long_error_is_cut_between_characters(text: str) -> None:
+    for end in (raising(OSError(text)), returning(Drop(text)), returning(Retry(error=text))):
+        assert DETAIL_LENGTH - 2 <= len(end.detail.encode()) <= DETAIL_LENGTH
+
+
+def test_an_exception_given_as_the_error_is_taken_for_its_text() -> None:
+    outcome: Any = Retry(error=ValueError("odd"))  # type: ignore[arg-type]
+    assert returning(outcome).detail == "odd"
+
+
+def test_a_result_over_its_limit_is_dropped_and_one_at_it_is_kept() -> None:
+    fits, over = "x" * (MAX_RESULT_BYTES - 2), "x" * (MAX_RESULT_BYTES - 1)
+    assert returning(Done(fits)).ending is Ending.DONE
+    assert returning(Done(over))[3:] == returning(Drop("the result is over 64 KiB"))[3:]
+    assert returning(Done("é" * (MAX_RESULT_BYTES // 2))).ending is Ending.DROP, "bytes count, not characters"
+
+
+def test_a_state_over_its_limit_is_a_retry_that_says_so() -> None:
+    assert returning(Again(after=1, state="x" * (MAX_STATE_BYTES - 2))).ending is Ending.AGAIN
+    end = returning(Retry(state="é" * (MAX_STATE_BYTES // 2)))
+    assert (end.ending, end.state) == (Ending.RETRY, None)
+    assert "the state is over 4 KiB" in end.detail
+
+
+def test_a_result_goes_to_its_database_before_the_lease_ends_and_not_into_the_ledger() -> None:
+    table = Table()
+    end = run(lambda _task: Done([1]), table)
+    assert (end.ending, end.result) == (Ending.DONE, "")
+    assert table.results["t-1"] == ("[1]", 8, START)
+
+
+def test_without_a_result_the_database_is_not_asked() -> None:
+    table = Table()
+    table.away = True
+    assert run(lambda _task: None, table).ending is Ending.DONE
+
+
+def test_with_the_database_away_the_task_is_given_back_and_waits_longer_each_run() -> None:
+    table = Table()
+    table.away = True
+    waits = [[run(lambda _task: Done(1), table, run=n).delay_ms for _ in range(3)] for n in (1, 12)]
+    ends = run(lambda _task: Done(1), table)
+    assert (ends.ending, ends.result) == (Ending.RELEASE, "")
+    assert all(wait <= 1_000 for wait in waits[0])
+    assert all(wait <= 30_000 for wait in waits[1])
+    rng = random.Random(7)
+    assert max(put_off(leased("work", {}, run=12), rng).delay_ms for _ in range(50)) > 15_000
+
+
+def test_a_result_under_a_lost_lease_changes_nothing_and_its_settle_is_left_to_be_refused() -> None:
+    table = Table()
+    run(lambda _task: Done("newer"), table, token="9.0011223344556677")
+    assert run(lambda _task: Done("older"), table).ending is Ending.DONE
+    assert table.results["t-1"].value == '"newer"'
