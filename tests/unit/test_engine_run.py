@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -93,7 +92,7 @@ def test_what_would_end_a_thread_is_a_retry_too(error: BaseException) -> None:
 
 
 def test_an_exception_that_cannot_be_told_is_a_retry_all_the_same() -> None:
-    class Mute(Exception):  # noqa: N818
+    class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError
 

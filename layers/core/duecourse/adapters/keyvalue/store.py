@@ -95,7 +95,6 @@ class KeyValueStore:
 
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int) -> list[int]:
         """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost."""
-        _at_most(MAX_CLAIM, len(leases))
         with self._step(shard.queue) as ledger:
             return [verbs.extend(ledger, lease, lease_ms) for lease in leases]
 
@@ -106,7 +105,6 @@ class KeyValueStore:
 
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT) -> list[Reply]:
         """Give tasks of one shard new due times in one step."""
-        _at_most(MAX_ADD, len(moves))
         with self._step(queue) as ledger:
             return [verbs.move(ledger, tenant, asked) for asked in moves]
 
@@ -114,13 +112,11 @@ class KeyValueStore:
         self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT
     ) -> list[Reply]:
         """Cancel scheduled tasks of one shard and delete dead ones, in one step."""
-        _at_most(MAX_ADD, len(ids))
         with self._step(queue) as ledger:
             return [verbs.cancel(ledger, stored_id(tenant, one), force) for one in ids]
 
     def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT) -> list[Reply]:
         """Schedule dead tasks of one shard for now: a fresh set of attempts, no deadline, the same generation."""
-        _at_most(MAX_ADD, len(ids))
         with self._step(queue) as ledger:
             return [verbs.replay(ledger, stored_id(tenant, one)) for one in ids]
 

@@ -1,0 +1,108 @@
+"""A process that drains: `python -m tests.support.drainer URL LEASE_MS SIZE`, told by lines on its standard input.
+
+It says `ready`; each line that it gets is one drain of every shard, and the answer is one line of JSON, the counts.
+A task's work is to be counted in the hash `ran`, and to wait at the list `gate` where its payload says so.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.task import Task
+from duecourse.engine.crew import Crew
+from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.run import Kind, Runner
+from duecourse.engine.targets import Targets
+from tests.support.engine import Lambda, ample
+
+NAMESPACE = "test"
+GATE_S = 30.0
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'layers' / 'core'}{os.pathsep}{ROOT}"}
+
+
+def counting(client: redis.Redis) -> Kind:
+    """Work that counts itself, and waits at the gate if told."""
+
+    def kind(task: Task) -> None:
+        client.hincrby("ran", f"{task.id}:{task.run}")
+        if task.payload.get("wait"):
+            client.blpop(["gate"], GATE_S)
+
+    return kind
+
+
+def ran(client: redis.Redis) -> dict[str, int]:
+    """How often each run was made, by `<task id>:<run>`."""
+    found: Any = client.hgetall("ran")
+    return {name.decode(): int(count) for name, count in found.items()}
+
+
+def drainer_of(store: RedisStore, kind: Kind, crew: Crew, lease_ms: int) -> Drainer:
+    """What works every task by `kind`."""
+    runner = Runner(lambda _name: kind, None, store.now, random.Random())
+    return Drainer(store, runner, Targets({}, Lambda()), crew, Limits(lease_ms, 1_000))
+
+
+def main(url: str, lease_ms: str, size: str) -> None:
+    """Drain as told, until the input ends."""
+    with connect(url) as client, redis.Redis.from_url(url) as counts:
+        store, crew = RedisStore(client, NAMESPACE), Crew(int(size))
+        drainer = drainer_of(store, counting(counts), crew, int(lease_ms))
+        print("ready", flush=True)
+        for _ in sys.stdin:
+            print(json.dumps(drainer.drain(store.shards(), ample)._asdict()), flush=True)
+        crew.close()
+
+
+class Child:
+    """Such a process, held by a test."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+
+    def drain(self) -> None:
+        """Begin a drain; `counts` waits for its end."""
+        assert self.process.stdin
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def counts(self) -> dict[str, int]:
+        """What the drain did."""
+        return dict(json.loads(self.line()))
+
+    def line(self) -> str:
+        """What it says next."""
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
+
+
+@contextmanager
+def children(url: str, count: int, *, lease_ms: int = 30_000, size: int = 4) -> Iterator[list[Child]]:
+    """Such processes, ready; killed at the end."""
+    command = [sys.executable, "-W", "error", "-m", "tests.support.drainer", url, str(lease_ms), str(size)]
+    pipe = subprocess.PIPE
+    with ExitStack() as running:
+        found = []
+        for _ in range(count):
+            process = running.enter_context(
+                subprocess.Popen(command, env=ENVIRONMENT, stdin=pipe, stdout=pipe, text=True)
+            )
+            running.callback(process.kill)
+            found.append(Child(process))
+        assert {child.line() for child in found} == {"ready"}
+        yield found
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

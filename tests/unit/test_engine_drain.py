@@ -1,0 +1,346 @@
+"""Draining: what is worked, what is given back, and what happens where tasks are slow or the store goes away."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry, Settlement
+from duecourse.domain.task import Shard, Status, Task
+from duecourse.engine.drain import Drained
+from duecourse.errors import InvocationRefused, StoreUnavailable
+from duecourse.ports.store import Claim, Move, Settled
+from tests.support.clock import START, HandClock
+from tests.support.engine import MARGIN_MS, Engine, Lambda, Table, ample, engine
+from tests.support.ledger import SHARD, add, new, standing
+from tests.support.wait import until
+
+
+class Works:
+    """A kind that keeps which tasks ran; tasks whose id begins with `slow` wait until the gate opens."""
+
+    def __init__(self, outcome: Callable[[Task], Outcome | None] = lambda _task: Done()) -> None:
+        self._outcome = outcome
+        self.gate = threading.Event()
+        self.begun: list[str] = []
+
+    def __call__(self, task: Task) -> Outcome | None:
+        self.begun.append(task.id)
+        if task.id.startswith("slow"):
+            assert self.gate.wait(20)
+        return self._outcome(task)
+
+
+class Tide(MemoryStore):
+    """A store that goes away when told."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.away = False
+        self.refused = 0
+
+    def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
+        self._answer()
+        return super().claim(shard, limit, lease_ms=lease_ms, max_bytes=max_bytes)
+
+    def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
+        self._answer()
+        return super().settle(shard, settlements)
+
+    def _answer(self) -> None:
+        if self.away:
+            self.refused += 1
+            raise StoreUnavailable
+
+
+class Countdown:
+    """The time left of an invocation: ample, until it is made short."""
+
+    def __init__(self) -> None:
+        self.short = False
+
+    def __call__(self) -> int:
+        return MARGIN_MS if self.short else MARGIN_MS + 1
+
+
+@pytest.fixture
+def store(clock: HandClock) -> Tide:
+    return Tide(clock)
+
+
+def fill(store: MemoryStore, *ids: str, **fields: Any) -> None:
+    """Tasks that are due now, in the order of their ids."""
+    store.add([new(id, **fields) for id in ids])
+
+
+def states(store: MemoryStore, *ids: str) -> list[Status]:
+    return [standing(store, id).status for id in ids]
+
+
+@contextmanager
+def draining(run: Engine, remaining_ms: Callable[[], int] = ample, shards: Sequence[Shard] = (SHARD,)) -> Iterator[Any]:
+    """A drain that goes on beside the test, as a future."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(run.drainer.drain, shards, remaining_ms)
+
+
+def test_all_that_is_due_is_worked_once_and_what_is_not_stays(store: Tide) -> None:
+    fill(store, *(f"t-{n:03}" for n in range(300)))
+    add(store, "later", delay_ms=5_000)
+    works = Works()
+    with engine(store, works) as run:
+        drained = run.drainer.drain([SHARD], ample)
+    assert drained == Drained(claimed=300, done=300, bell_at=START + 5_000)
+    assert max(Counter(works.begun).values()) == 1
+
+
+def test_each_outcome_is_counted_as_what_became_of_its_task(store: Tide) -> None:
+    outcomes: dict[str, Any] = {
+        "again": Again(after=60),
+        "done": None,
+        "drop": Drop("no"),
+        "last": Retry(),
+        "retry": Retry(after=9),
+    }
+    fill(store, "again", "done", "drop", "retry")
+    fill(store, "last", retry=new().retry._replace(max_attempts=1))
+    with engine(store, lambda task: outcomes[task.id]) as run:
+        drained = run.drainer.drain([SHARD], ample)
+    assert drained[:7] == (5, 1, 1, 1, 2, 0, 0)
+
+
+def test_a_task_that_comes_due_while_others_run_is_worked_in_the_same_drain(store: Tide) -> None:
+    works = Works(lambda task: Again(after=0) if task.run < 4 else Done())
+    fill(store, "a")
+    with engine(store, works) as run:
+        assert run.drainer.drain([SHARD], ample)[:3] == (4, 1, 3)
+
+
+def test_shards_are_drained_beside_each_other_and_none_waits_for_anothers_backlog(store: Tide) -> None:
+    shards = [Shard("big"), Shard("small"), Shard("small")]
+    fill(store, *(f"big-{n:03}" for n in range(100)), queue="big")
+    fill(store, "small-0", "small-1", queue="small")
+    works = Works()
+    with engine(store, works) as run:
+        assert run.drainer.drain(shards, ample).done == 102
+    assert {"small-0", "small-1"} <= set(works.begun[:20])
+
+
+def test_what_died_on_the_way_is_counted_and_not_run(store: Tide, clock: HandClock) -> None:
+    fill(store, "a", "b", deadline_ms=1_000)
+    clock.advance(1_001)
+    works = Works()
+    with engine(store, works) as run:
+        drained = run.drainer.drain([SHARD], ample)
+    assert (drained.claimed, drained.dead, works.begun) == (0, 2, [])
+
+
+def test_a_paused_queue_is_left_alone(store: Tide) -> None:
+    fill(store, "a")
+    store.pause("default", paused=True)
+    with engine(store, Works()) as run:
+        assert run.drainer.drain([SHARD], ample) == Drained()
+
+
+def test_a_task_taken_by_force_while_it_ran_is_stale(store: Tide) -> None:
+    works = Works()
+    fill(store, "slow")
+    with engine(store, works) as run, draining(run) as drain:
+        until(lambda: works.begun)
+        store.move("default", [Move("slow", delay_ms=60_000, force=True)])
+        works.gate.set()
+        assert drain.result()[:7] == (1, 0, 0, 0, 0, 0, 1)
+    assert states(store, "slow") == [Status.SCHEDULED]
+
+
+def test_beside_a_slow_task_the_free_slots_go_on_with_what_comes_due(store: Tide) -> None:
+    works = Works()
+    fill(store, "slow")
+    with engine(store, works) as run, draining(run) as drain:
+        until(lambda: works.begun)
+        add(store, "new")
+        until(lambda: states(store, "new") == [Status.DONE])
+        assert states(store, "slow") == [Status.LEASED]
+        works.gate.set()
+        assert drain.result().done == 2
+
+
+def test_what_waits_behind_slow_tasks_is_given_back_for_others_to_work(store: Tide) -> None:
+    slow, behind = [f"slow-{n}" for n in range(4)], [f"u-{n}" for n in range(4)]
+    works, other = Works(), Works()
+    fill(store, *(f"a-{n:02}" for n in range(30)), *slow, *behind)
+    with engine(store, works) as run, engine(store, other) as second, draining(run) as drain:
+        until(lambda: len(works.begun) == 34)
+        until(lambda: states(store, *behind) == 4 * [Status.SCHEDULED])
+        assert second.drainer.drain([SHARD], ample).done == 4
+        assert sorted(other.begun) == behind
+        assert standing(store, "u-0").attempt == 1
+        works.gate.set()
+        assert drain.result().done == 34
+    assert not set(behind) & set(works.begun)
+
+
+def test_tasks_that_end_their_thread_do_not_stop_a_drain(store: Tide) -> None:
+    def leave(task: Task) -> Done:
+        if task.id.startswith("x"):
+            raise SystemExit
+        return Done()
+
+    fill(store, *(f"x-{n}" for n in range(8)), *(f"y-{n}" for n in range(8)))
+    with engine(store, leave, size=2) as run:
+        assert run.drainer.drain([SHARD], ample)[:4] == (16, 8, 0, 8)
+
+
+def test_when_time_is_short_what_runs_is_finished_and_the_rest_given_back_unspent(store: Tide) -> None:
+    left, works = Countdown(), Works()
+    quick, slow, rest = [f"a-{n}" for n in range(8)], ["slow-0", "slow-1"], [f"u-{n}" for n in range(3)]
+    fill(store, *quick, *slow, *rest)
+    with engine(store, works, size=2) as run, draining(run, left) as drain:
+        until(lambda: len(works.begun) == 10)
+        left.short = True
+        until(lambda: states(store, *rest) == 3 * [Status.SCHEDULED])
+        assert states(store, *slow) == 2 * [Status.LEASED]
+        works.gate.set()
+        drained = drain.result()
+    assert (drained.done, drained.claimed - drained.released) == (10, 10)
+    assert [standing(store, id).attempt for id in rest] == [1, 1, 1]
+    assert set(works.begun) == {*quick, *slow}
+
+
+def test_with_no_time_at_all_nothing_is_claimed_and_the_shards_count_as_backlog(store: Tide) -> None:
+    fill(store, "a")
+    with engine(store, Works()) as run:
+        assert run.drainer.drain([SHARD, Shard("other")], lambda: MARGIN_MS) == Drained(backlog=2)
+    assert standing(store, "a").run == 0
+
+
+def test_when_time_is_short_the_backlog_is_told(store: Tide) -> None:
+    left, works = Countdown(), Works()
+    fill(store, *(f"slow-{n:02}" for n in range(20)))
+    with engine(store, works) as run, draining(run, left) as drain:
+        until(lambda: len(works.begun) == 4)
+        left.short = True
+        works.gate.set()
+        assert drain.result().backlog == 16
+
+
+def test_two_drains_in_one_process_share_the_work(store: Tide) -> None:
+    ids = [f"t-{n:03}" for n in range(400)]
+    fill(store, *ids)
+    works = Works()
+    with engine(store, works) as run, draining(run) as one, draining(run) as two:
+        assert one.result().done + two.result().done == 400
+    assert sorted(works.begun) == ids
+
+
+def test_a_drain_whose_slots_are_all_anothers_waits_for_them_and_gives_nothing_back(store: Tide) -> None:
+    works = Works()
+    fill(store, "slow-0", "slow-1")
+    with engine(store, works, size=2) as run, draining(run) as one:
+        until(lambda: len(works.begun) == 2)
+        fill(store, "v", queue="other")
+        with draining(run, shards=[Shard("other")]) as two:
+            assert not one.done()
+            until(lambda: store.stats(Shard("other")).leased)
+            works.gate.set()
+            assert two.result()[:6] == (1, 1, 0, 0, 0, 0)
+        assert one.result().done == 2
+
+
+def test_tasks_of_a_function_are_handed_over_ten_at_a_time_beside_those_worked_here(store: Tide) -> None:
+    function, works = Lambda(), Works()
+    fill(store, *(f"r-{n:02}" for n in range(25)), kind="report")
+    fill(store, "here")
+    with engine(store, {"work": works}, size=32, targets={"report": "lambda:ReportFunction"}, invoker=function) as run:
+        drained = run.drainer.drain([SHARD], ample)
+    assert drained[:2] == (26, 1)
+    assert {name for name, _ in function.sent} == {"ReportFunction"}
+    assert sorted(map(len, function.ids())) == [5, 10, 10]
+    assert states(store, "r-00", "r-24", "here") == [Status.LEASED, Status.LEASED, Status.DONE]
+
+
+@pytest.mark.parametrize("refusal", [InvocationRefused("429"), OSError("no route")])
+def test_what_a_function_does_not_take_is_put_off_and_no_attempt_spent(store: Tide, refusal: Exception) -> None:
+    fill(store, *(f"r-{n}" for n in range(4)), kind="report")
+    with engine(store, {}, targets={"report": "lambda:Report"}, invoker=Lambda(refusal)) as run:
+        drained = run.drainer.drain([SHARD], lambda: MARGIN_MS + 1 if drained_once(store) else MARGIN_MS)
+    assert drained.released == drained.claimed > 0
+    task = standing(store, "r-0")
+    assert (task.status, task.attempt, task.history) == (Status.SCHEDULED, 1, ())
+    assert START <= task.due_at <= START + 1_000
+
+
+def drained_once(store: Tide) -> bool:
+    return standing(store, "r-3").run == 0
+
+
+def test_with_the_results_database_away_a_task_is_given_back_for_a_while(store: Tide) -> None:
+    table = Table()
+    table.away = True
+    fill(store, *(f"t-{n}" for n in range(3)))
+    left = Countdown()
+
+    def kind(_task: Task) -> Done:
+        left.short = True
+        return Done({"big": 1})
+
+    with engine(store, kind, results=table) as run:
+        drained = run.drainer.drain([SHARD], left)
+    assert (drained.claimed, drained.released) == (3, 3)
+
+
+def test_a_store_that_is_not_there_is_told_at_once(store: Tide) -> None:
+    store.away = True
+    with engine(store, Works()) as run, pytest.raises(StoreUnavailable):
+        run.drainer.drain([SHARD], ample)
+
+
+def test_what_was_worked_while_the_store_was_away_is_settled_when_it_is_back(store: Tide) -> None:
+    works = Works()
+    fill(store, "slow-0", "slow-1")
+    with engine(store, works) as run, draining(run) as drain:
+        until(lambda: len(works.begun) == 2)
+        store.away = True
+        works.gate.set()
+        until(lambda: store.refused > 3)
+        add(store, "t")
+        store.away = False
+        assert drain.result()[:2] == (3, 3)
+    assert (works.begun, states(store, "slow-0", "slow-1")) == (["slow-0", "slow-1", "t"], 2 * [Status.DONE])
+
+
+def test_a_store_that_stays_away_is_told_when_time_is_short(store: Tide) -> None:
+    left, works = Countdown(), Works()
+    fill(store, "slow-0", "slow-1", "t")
+    with engine(store, works, size=2) as run, draining(run, left) as drain:
+        until(lambda: len(works.begun) == 2)
+        store.away = True
+        works.gate.set()
+        until(lambda: store.refused > 3)
+        assert not drain.done()
+        left.short = True
+        with pytest.raises(StoreUnavailable):
+            drain.result()
+    store.away = False
+    assert states(store, "slow-0", "slow-1") == 2 * [Status.LEASED], "they lapse, and run again"
+
+
+def test_after_a_fault_nothing_more_of_a_drain_begins(store: Tide) -> None:
+    works = Works()
+    fill(store, *(f"a-{n}" for n in range(6)), "slow-0", "u-0", "u-1")
+
+    def remaining_ms() -> int:
+        if "slow-0" in works.begun:
+            raise RuntimeError("a fault of the caller's")
+        return ample()
+
+    with engine(store, works, size=1) as run:
+        with draining(run, remaining_ms) as drain, pytest.raises(RuntimeError):
+            drain.result()
+        works.gate.set()
+    assert works.begun[-1] == "slow-0"

@@ -1,0 +1,90 @@
+"""The tick: upkeep of every shard, then what the rings missed, within the time that there is."""
+
+from collections.abc import Callable
+
+import pytest
+
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import Shard, Status
+from duecourse.engine.run import Kind
+from duecourse.engine.sweep import Sweeper, Ticked
+from tests.support.clock import HandClock
+from tests.support.engine import MARGIN_MS, ample, engine
+from tests.support.ledger import LEASE_MS, add, claim, claim_one, new, settle, standing
+
+RETENTION_MS = 86_400_000
+NOTHING = Ticked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+@pytest.fixture
+def store(clock: HandClock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+def tick(store: MemoryStore, kind: Kind = lambda _task: None, remaining_ms: Callable[[], int] = ample) -> Ticked:
+    with engine(store, kind) as run:
+        return Sweeper(store, run.drainer, RETENTION_MS, MARGIN_MS).tick(remaining_ms)
+
+
+def finish(store: MemoryStore, count: int) -> None:
+    """Tasks that are done."""
+    for start in range(0, count, 500):
+        store.add([new(f"{start}-{n}") for n in range(500)])
+        for task in claim(store, 500):
+            settle(store, task, Ending.DONE)
+
+
+def test_an_empty_ledger_is_quickly_swept(store: MemoryStore) -> None:
+    assert tick(store) == NOTHING
+
+
+def test_it_works_what_no_ring_told_of_in_every_shard(store: MemoryStore, clock: HandClock) -> None:
+    store.add([new("a", delay_ms=1_000), new("b", queue="other", delay_ms=3_000)])
+    clock.advance(4_000)
+    ticked = tick(store)
+    assert (ticked.shards, ticked.claimed, ticked.done, ticked.oldest_overdue_ms) == (2, 2, 2, 3_000)
+
+
+def test_what_is_ahead_or_paused_is_not_overdue(store: MemoryStore, clock: HandClock) -> None:
+    store.add([new("a"), new("b", queue="other", delay_ms=60_000)])
+    store.pause("default", paused=True)
+    clock.advance(5_000)
+    ticked = tick(store)
+    assert (ticked.claimed, ticked.oldest_overdue_ms) == (0, 0)
+
+
+def test_a_lapsed_lease_is_taken_back_and_worked_in_the_same_tick(store: MemoryStore, clock: HandClock) -> None:
+    claim_one(store)
+    clock.advance(LEASE_MS + 1)
+    ticked = tick(store)
+    assert (ticked.reclaimed, ticked.claimed, ticked.done) == (1, 1, 1)
+    assert (standing(store).run, standing(store).attempt) == (2, 2)
+
+
+def test_one_that_lapsed_for_the_last_time_counts_among_the_dead(store: MemoryStore, clock: HandClock) -> None:
+    claim_one(store, retry=new().retry._replace(max_attempts=1))
+    clock.advance(LEASE_MS + 1)
+    assert (tick(store).dead, standing(store).status) == (1, Status.DEAD)
+    assert tick(store)[:4] == (1, 0, 1, 0), "the second finds it dead"
+
+
+def test_what_finished_is_forgotten_after_the_retention_in_as_many_steps_as_it_takes(
+    store: MemoryStore, clock: HandClock
+) -> None:
+    finish(store, 1_500)
+    clock.advance(RETENTION_MS - 1)
+    assert tick(store).pruned == 0
+    clock.advance(1)
+    assert tick(store).pruned == 1_500
+    assert store.stats(Shard()).done == 0
+
+
+def test_with_little_time_it_forgets_one_step_a_shard_and_works_first(store: MemoryStore, clock: HandClock) -> None:
+    finish(store, 1_500)
+    clock.advance(RETENTION_MS)
+    add(store, "due")
+    left = iter([ample(), ample(), ample()])
+    ticked = tick(store, remaining_ms=lambda: next(left, MARGIN_MS))
+    assert ticked.done == 1
+    assert 500 <= ticked.pruned < 1_500
