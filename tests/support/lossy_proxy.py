@@ -10,7 +10,10 @@ from typing import Any
 
 
 class LossyProxy:
-    """Forwards bytes between a unix socket of its own and the server's; `lose_next_reply` arms it once."""
+    """Forwards bytes between a unix socket of its own and the server's; `lose_next_reply` arms it once.
+
+    `drop_silently` lets the connections that are open swallow what they are sent, as a gateway does after a long pause.
+    """
 
     def __init__(self, server: Path) -> None:
         self._server = server
@@ -19,6 +22,7 @@ class LossyProxy:
         self._armed = threading.Event()
         self._command = b""
         self._open: set[socket.socket] = set()
+        self._dropped: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self.lost = 0
         self.url = f"unix://{self._folder.name}/proxy.sock"
@@ -42,6 +46,10 @@ class LossyProxy:
         self._command = of
         self._armed.set()
 
+    def drop_silently(self) -> None:
+        """Forget the connections that are open, and tell neither end."""
+        self._dropped |= self._open
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -61,6 +69,8 @@ class LossyProxy:
     def _up(self, near: socket.socket, far: socket.socket, ran: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := near.recv(65_536):
+                if near in self._dropped:
+                    continue
                 if self._armed.is_set() and self._command in data:
                     ran.set()
                 far.sendall(data)

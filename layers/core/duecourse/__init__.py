@@ -8,12 +8,12 @@ from duecourse.domain.task import Task
 
 if TYPE_CHECKING:
     from duecourse.client import Client
-    from duecourse.handler import task_handler
+    from duecourse.handler import extend, save, task_handler
 
 __version__ = "0.1.0"
-__all__ = ["Again", "Client", "Done", "Drop", "Retry", "Task", "task_handler"]
+__all__ = ["Again", "Client", "Done", "Drop", "Retry", "Task", "extend", "save", "task_handler"]
 
-_LATER = {"Client": "duecourse.client", "task_handler": "duecourse.handler"}
+_LATER = {"Client": "duecourse.client"} | dict.fromkeys(("extend", "save", "task_handler"), "duecourse.handler")
 
 
 def __getattr__(name: str) -> Any:

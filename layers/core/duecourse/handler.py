@@ -1,12 +1,15 @@
-"""The decorator that makes a function of one's own work tasks."""
+"""What a function of one's own works tasks with: the decorator, a checkpoint, more time."""
 
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from duecourse import wiring
-from duecourse.domain.outcomes import Outcome
-from duecourse.domain.task import Json, Task
+from duecourse.domain.outcomes import Outcome, Span
+from duecourse.domain.task import Json, Shard, Task, dump_state
+from duecourse.domain.times import parse_duration
+from duecourse.errors import LeaseLost
+from duecourse.ports.store import Lease
 from duecourse.wire.invocation import decode_tasks
 
 
@@ -23,3 +26,25 @@ def task_handler(function: Callable[[Task], Outcome | None]) -> Callable[[Json, 
         return wiring.worker(function).work(decode_tasks(event), context.get_remaining_time_in_millis)
 
     return handler
+
+
+def save(task: Task, state: Json) -> None:
+    """Keep a checkpoint (JSON, at most 4 KiB): the task's next run finds it in `task.state`.
+
+    Raises LeaseLost where the task has gone to another worker: stop then, for its work is no longer this one's.
+    """
+    if not wiring.store().save(Shard(task.queue), _lease(task), dump_state(state)):
+        raise LeaseLost
+
+
+def extend(task: Task, time: Span) -> None:
+    """Let the lease end `time` from now, for work that takes longer than its function's timeout said.
+
+    Raises LeaseLost where the task has gone to another worker.
+    """
+    if not all(wiring.store().extend(Shard(task.queue), [_lease(task)], parse_duration(time))):
+        raise LeaseLost
+
+
+def _lease(task: Task) -> Lease:
+    return Lease(task.id, task.token, task.tenant)

@@ -104,9 +104,11 @@ def split_token(token: str) -> tuple[int, bytes]:
     """The fence and the nonce of a token; (0, …) for a text that cannot be one, which matches no lease."""
     fence, _, nonce = token.partition(".")
     try:
-        return int(fence), bytes.fromhex(nonce).ljust(8, b"\0")[:8]
+        if len(nonce) == 2 * len(NO_NONCE):
+            return int(fence), bytes.fromhex(nonce)
     except ValueError:
-        return 0, NO_NONCE
+        pass
+    return 0, NO_NONCE
 
 
 def _tail(data: bytes, at: int, count: int) -> tuple[str, str, tuple[Run, ...]]:

@@ -33,6 +33,14 @@ def dump_json(value: Json) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def dump_state(value: Json) -> str:
+    """The text of a state to save. Raises ValueError over 4 KiB, and what `dump_json` raises."""
+    state = dump_json(value)
+    if len(state.encode()) > MAX_STATE_BYTES:
+        raise ValueError(f"the state is over {MAX_STATE_BYTES // 1024} KiB")
+    return state
+
+
 def cut_detail(text: str) -> str:
     """As much of an error or a reason as a history entry keeps, cut between characters."""
     return text.encode(errors="replace")[:DETAIL_LENGTH].decode(errors="ignore")

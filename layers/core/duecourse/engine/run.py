@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from duecourse.domain import backoff
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
-from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, Json, RetryPolicy, Task, cut_detail, dump_json
+from duecourse.domain.task import MAX_RESULT_BYTES, Json, RetryPolicy, Task, cut_detail, dump_json, dump_state
 from duecourse.domain.times import parse_duration, parse_instant
 from duecourse.errors import ResultsUnavailable
 from duecourse.ports.results import Results
@@ -117,9 +117,4 @@ def _end(task: Task, ending: Ending) -> Settlement:
 
 
 def _state(value: Json) -> str | None:
-    if value is None:
-        return None
-    state = dump_json(value)
-    if len(state.encode()) > MAX_STATE_BYTES:
-        raise ValueError(f"the state is over {MAX_STATE_BYTES // 1024} KiB")
-    return state
+    return None if value is None else dump_state(value)

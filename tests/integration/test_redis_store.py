@@ -1,0 +1,238 @@
+"""What is the Redis store's own: connections that died, replicas, scripts that were flushed, tenants, keys."""
+
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from duecourse.adapters.redis_keys import FIXED, keys_of
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status
+from duecourse.errors import StoreUnavailable
+from duecourse.ports.store import Move, Reply
+from tests.support.ledger import LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, standing
+from tests.support.lossy_proxy import LossyProxy
+from tests.support.redis_server import REDIS, RedisServer, need
+from tests.support.wait import until
+
+VERBS: dict[str, Callable[[RedisStore], object]] = {
+    "add": lambda store: store.add([new("b")]),
+    "claim": lambda store: store.claim(SHARD, 1, lease_ms=LEASE_MS),
+    "cancel": lambda store: store.cancel("default", ["a"]),
+    "get": lambda store: store.get("default", "a"),
+    "stats": lambda store: store.stats(SHARD),
+}
+
+
+@pytest.fixture
+def store(redis_client: redis.Redis) -> RedisStore:
+    return RedisStore(redis_client)
+
+
+@pytest.fixture
+def proxy(redis_server: RedisServer) -> Iterator[LossyProxy]:
+    with LossyProxy(redis_server.socket) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_connection_that_the_server_closed_while_idle_is_replaced_and_no_command_fails(
+    redis_server: RedisServer, store: RedisStore, verb: str
+) -> None:
+    add(store)
+    with redis_server.client() as other:
+        assert other.client_kill_filter(_type="normal", skipme=True) == 1
+    VERBS[verb](store)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_connection_that_died_unseen_in_a_long_pause_is_not_trusted(proxy: LossyProxy, verb: str) -> None:
+    with connect(proxy.url) as client:
+        store = RedisStore(client)
+        add(store)
+        proxy.drop_silently()
+        store._scripts._used_at -= 60
+        began = time.monotonic()
+        VERBS[verb](store)
+    assert time.monotonic() - began < 1
+
+
+def test_scripts_that_were_flushed_are_loaded_again(store: RedisStore, redis_client: redis.Redis) -> None:
+    task_id = "a"
+    for step in (lambda: add(store, task_id), lambda: settle(store, claim(store)[0], Ending.DONE)):
+        redis_client.script_flush()
+        step()
+    assert standing(store).status is Status.DONE
+
+
+@pytest.mark.parametrize("version", REDIS)
+def test_a_server_that_hangs_is_told_in_bounded_time(version: str) -> None:
+    with RedisServer(need(version)) as server, connect(server.url) as client:
+        store = RedisStore(client)
+        add(store)
+        assert server._process
+        server._process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            claim(store)
+        server._process.send_signal(signal.SIGCONT)
+        assert time.monotonic() - began < 5
+        until(client.ping)
+        assert standing(store).run <= 1
+
+
+@pytest.mark.parametrize("verb", ["add", "claim", "cancel"])
+def test_a_replica_takes_no_writes_and_says_that_it_is_away(
+    redis_client: redis.Redis, store: RedisStore, verb: str
+) -> None:
+    add(store)
+    redis_client.replicaof("127.0.0.1", "1")
+    try:
+        with pytest.raises(StoreUnavailable):
+            VERBS[verb](store)
+    finally:
+        redis_client.replicaof("NO", "ONE")
+    VERBS[verb](store)
+
+
+@pytest.mark.parametrize("version", REDIS)
+def test_an_add_may_wait_for_replicas_and_says_so_where_they_do_not_have_it(version: str) -> None:
+    binary, port = need(version), free_port()
+    with (
+        RedisServer(binary, "--port", str(port), "--repl-diskless-sync-delay", "0") as primary,
+        connect(primary.url) as client,
+    ):
+        careful = RedisStore(client, wait=1)
+        with RedisServer(binary, "--replicaof", "127.0.0.1", str(port)) as replica, replica.client() as copy:
+            until(lambda: copy.info("replication")["master_link_status"] == "up")
+            careful.add([new("a")])
+            assert copy.hexists(keys_of("duecourse", SHARD).tasks, "-/a")
+            client.script_flush()
+            careful.add([new("b")])
+        with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
+            careful.add([new("c")])
+        assert standing(careful, "c").status is Status.SCHEDULED
+        assert [task.id for task in claim(careful)] == ["a", "b", "c"], "only an add waits"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def test_small_tenants_are_not_kept_waiting_by_a_great_one(redis_client: redis.Redis, store: RedisStore) -> None:
+    for start in range(0, 5_000, 1_000):
+        store.add([new(f"t-{n}", tenant="great") for n in range(start, start + 1_000)])
+    for tenant in range(10):
+        store.add([new(f"t-{n}", tenant=f"small-{tenant}") for n in range(10)])
+    fresh = RedisStore(redis_client)  # which has met none of them
+    taken = Counter(task.tenant for _ in range(2) for task in claim(fresh, 200))
+    assert taken == {**{f"small-{n}": 10 for n in range(10)}, "great": 300}
+
+
+def test_every_tenant_of_many_is_met_and_worked(redis_client: redis.Redis, store: RedisStore) -> None:
+    for tenant in range(300):
+        store.add([new("a", tenant=f"tenant-{tenant:03}"), new("b", tenant=f"tenant-{tenant:03}")])
+    fresh, done = RedisStore(redis_client), Counter[str]()
+    for _ in range(40):
+        tasks = claim(fresh, 100)
+        fresh.settle(SHARD, [ending(task, Ending.DONE) for task in tasks])
+        done.update(task.tenant for task in tasks)
+    assert (len(done), set(done.values())) == (300, {2})
+    assert store.stats(SHARD)[:3] == (0, 0, 600)
+
+
+def test_lapsed_leases_of_tenants_a_process_never_met_are_taken_back_by_it(
+    redis_client: redis.Redis, store: RedisStore
+) -> None:
+    store.add([new("a", tenant=f"tenant-{n}") for n in range(100)])
+    first = claim(store, 100, lease_ms=1)
+    assert len(first) == 100
+    until(lambda: store.now() > max(task.lease_expires_at for task in first))
+    fresh = RedisStore(redis_client)
+    again = [task for _ in range(5) for task in claim(fresh, 100)]
+    assert sorted(task.tenant for task in again) == sorted(f"tenant-{n}" for n in range(100))
+    assert {(task.run, task.attempt) for task in again} == {(2, 2)}
+
+
+def test_a_ledger_that_was_wiped_takes_tasks_again_and_is_found(store: RedisStore, redis_client: redis.Redis) -> None:
+    add(store)
+    redis_client.flushall()
+    assert store.shards() == []
+    add(store)
+    assert store.shards() == [SHARD]
+    assert [task.id for task in claim(store)] == ["a"]
+
+
+def everything(store: RedisStore) -> None:
+    """Every verb, in every state that leads it elsewhere."""
+    policy = new().retry._replace(max_attempts=1)
+    store.add([new(f"t-{n}", group="g", tenant=f"tenant-{n % 3}") for n in range(9)], echo=True)
+    store.add(
+        [new("later", delay_ms=60_000), new("a"), new("b"), new("once", retry=policy), new("late", deadline_ms=1)]
+    )
+    until(lambda: store.now() > standing(store, "late").deadline_at)
+    tasks = {(task.tenant, task.id): task for _ in range(3) for task in claim(store, 100, lease_ms=30)}
+    replacing = OnDuplicate.REPLACE
+    store.add([new("a", on_duplicate=replacing, group="h"), new("later", on_duplicate=OnDuplicate.DEBOUNCE)])
+    store.extend(SHARD, [lease_of(task) for task in tasks.values()], 30)
+    store.save(SHARD, lease_of(tasks["-", "a"]), "1")
+    endings = zip(list(tasks.values())[2:], [*Ending] * 3, strict=False)
+    store.settle(SHARD, [ending(task, how, result="1" if how is Ending.DONE else "") for task, how in endings])
+    until(lambda: store.now() > max(task.lease_expires_at for task in tasks.values()) + 30)
+    store.sweep(SHARD, retention_ms=0)
+    RedisStore(store._client).sweep(SHARD, retention_ms=0)
+    claim(RedisStore(store._client), 2)
+    store.move("default", [Move("later", delay_ms=1), Move("a", delay_ms=5, force=True), Move("once", revive=True)])
+    store.cancel("default", ["later", "a", "b", "once"], force=True)
+    store.replay("default", ["late", "b"])
+    store.pause("default", paused=True)
+    store.pause("default", paused=False)
+    store.group("default", "g", "tenant-1")
+    store.stats(SHARD)
+
+
+def test_every_key_a_script_touches_is_declared_and_all_are_of_one_node(
+    redis_server: RedisServer, store: RedisStore, redis_client: redis.Redis
+) -> None:
+    prefix = "duecourse:{default/0}:"
+    with redis_server.client() as watcher, watcher.monitor() as monitor:
+        everything(store)
+        redis_client.echo("the end")
+        commands: list[tuple[str, list[str]]] = []
+        for seen in monitor.listen():
+            words = seen["command"].split(" ")
+            if words[0].upper() == "ECHO":
+                break
+            commands.append((seen["client_type"], words))
+    declared, scripts, touched = set[str](), 0, set[str]()
+    for source, words in commands:
+        if source == "lua":
+            key = None if words[0].upper() in {"TIME", "PUBLISH"} else words[1]
+            assert key is None or key in declared, words
+            touched |= {key} if key else set()
+        elif words[0].upper() == "EVALSHA":
+            scripts += 1
+            declared = set(words[3 : 3 + int(words[2])])
+            assert all(key.startswith(prefix) for key in declared)
+    assert scripts > 15
+    assert touched >= {prefix + name for name in FIXED}
+    assert {key.decode() for key in redis_client.scan_iter() if not key.decode().startswith(prefix)} == {
+        "duecourse:shards"
+    }
+
+
+def test_ids_of_several_tenants_and_queues_do_not_meet(store: RedisStore) -> None:
+    made = [NewTask("a", "work", tenant=tenant, queue=queue) for tenant in ("-", "x") for queue in ("default", "q")]
+    assert {added.reply for added in store.add(made)} == {Reply.CREATED}
+    store.cancel("q", ["a"], tenant="x")
+    states = [store.get(task.queue, "a", task.tenant) for task in made]
+    assert [task.status for task in states if task] == 3 * [Status.SCHEDULED] + [Status.CANCELLED]
+    assert len(claim(store)) == 2
+    assert [task.tenant for task in store.claim(Shard("q"), 9, lease_ms=LEASE_MS).tasks] == ["-"]

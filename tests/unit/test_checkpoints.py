@@ -1,0 +1,58 @@
+"""What long work of a user's own calls while it runs: a checkpoint, more time, each under the lease."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import duecourse
+from duecourse import Task, wiring
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.outcomes import Ending
+from duecourse.errors import LeaseLost
+from duecourse.settings import Settings
+from tests.support.clock import HandClock
+from tests.support.ledger import claim, new, settle, standing
+
+
+@pytest.fixture
+def store(clock: HandClock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+@pytest.fixture(autouse=True)
+def wired(store: MemoryStore) -> Iterator[None]:
+    wiring.configure(settings=Settings(), store=store, results=None)
+    yield
+    wiring.configure()
+
+
+@pytest.fixture
+def task(store: MemoryStore) -> Task:
+    store.add([new("a")])
+    return claim(store)[0]
+
+
+def test_a_checkpoint_is_what_the_next_run_finds(store: MemoryStore, task: Task, clock: HandClock) -> None:
+    duecourse.save(task, {"page": 7})
+    clock.at += 3_600_000
+    assert claim(store)[0].state == {"page": 7}
+
+
+def test_more_time_keeps_the_task_from_others(store: MemoryStore, task: Task, clock: HandClock) -> None:
+    duecourse.extend(task, "PT2H")
+    clock.at += 3_600_000
+    assert claim(store) == []
+
+
+def test_who_lost_the_lease_is_told(store: MemoryStore, task: Task) -> None:
+    settle(store, task, Ending.DONE)
+    with pytest.raises(LeaseLost):
+        duecourse.save(task, {"page": 7})
+    with pytest.raises(LeaseLost):
+        duecourse.extend(task, "PT2H")
+
+
+def test_a_checkpoint_over_4_kib_is_refused(store: MemoryStore, task: Task) -> None:
+    with pytest.raises(ValueError, match="over 4 KiB"):
+        duecourse.save(task, "x" * 5_000)
+    assert standing(store, "a").state is None

@@ -1,0 +1,104 @@
+"""Tasks from Python: the checks that HTTP makes, the ledger that the environment names."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import duecourse
+from duecourse import Client, errors, wiring
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import RetryPolicy, Status
+from duecourse.settings import Settings
+from tests.support.clock import START, HandClock
+from tests.support.ledger import bring, claim, settle, standing
+
+PAYLOAD = {"month": "2026-09"}
+
+
+@pytest.fixture
+def store(clock: HandClock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+@pytest.fixture
+def client(store: MemoryStore) -> Iterator[Client]:
+    wiring.configure(settings=Settings(targets={"report": "lambda:Report"}), store=store)
+    yield Client.from_env()
+    wiring.configure()
+
+
+def test_a_task_is_scheduled_as_asked_for(client: Client, store: MemoryStore) -> None:
+    taken = client.add(kind="report", payload=PAYLOAD, delay="PT5M", id="report-42", retry={"max_attempts": 3})
+    assert (taken.created, taken.task.id, taken.task.due_at) == (True, "report-42", START + 300_000)
+    assert standing(store, "report-42").payload == PAYLOAD
+    assert standing(store, "report-42").retry == RetryPolicy(max_attempts=3)
+
+
+def test_times_may_be_pythons_own(client: Client) -> None:
+    at = datetime(2027, 1, 1, tzinfo=UTC)
+    assert client.add(kind="report", payload={}, due_at=at).task.due_at == at.timestamp() * 1000
+    assert client.add(kind="report", payload={}, delay=timedelta(minutes=1)).task.due_at == START + 60_000
+    assert client.add(kind="report", payload={}, delay=1.5).task.due_at == START + 1_500
+
+
+def test_without_an_id_each_add_makes_a_task_and_with_one_the_second_keeps_the_first(client: Client) -> None:
+    assert client.add(kind="report", payload={}).task.id != client.add(kind="report", payload={}).task.id
+    assert [client.add(kind="report", payload={}, id="a").created for _ in range(2)] == [True, False]
+
+
+def test_every_wrong_field_is_named_and_nothing_added(client: Client, store: MemoryStore) -> None:
+    with pytest.raises(errors.InvalidInput) as caught:
+        client.add(kind="report", payload=[], id="no spaces", delay="soon", colour="red")
+    assert {problem.field for problem in caught.value.problems} == {"payload", "id", "delay", "colour"}
+    assert store.shards() == []
+
+
+def test_a_kind_that_nothing_runs_is_refused(client: Client) -> None:
+    with pytest.raises(errors.InvalidInput, match="nothing here runs strange"):
+        client.add(kind="strange", payload={})
+
+
+def test_a_task_is_shown_with_its_result(client: Client, store: MemoryStore) -> None:
+    client.add(kind="report", payload={}, id="a")
+    settle(store, claim(store)[0], Ending.DONE, result='{"pages":3}')
+    assert (client.get("a").status, client.get("a").result) == (Status.DONE, {"pages": 3})
+    with pytest.raises(errors.TaskNotFound):
+        client.get("b")
+
+
+def test_a_task_is_moved_to_an_instant_or_by_a_delay(client: Client) -> None:
+    client.add(kind="report", payload={}, id="a", delay=60)
+    assert client.move("a", delay=timedelta(hours=1)).due_at == START + 3_600_000
+    assert client.move("a", due_at="2027-01-01T01:00:00+01:00").due_at == 1_798_761_600_000
+
+
+def test_a_running_task_is_moved_and_cancelled_by_force_alone(client: Client, store: MemoryStore) -> None:
+    bring(store, "leased")
+    with pytest.raises(errors.TaskLeased):
+        client.move("a", delay=60)
+    with pytest.raises(errors.TaskLeased):
+        client.cancel("a")
+    assert client.move("a", delay=60, force=True).status is Status.SCHEDULED
+    client.cancel("a", force=True)
+    assert client.get("a").status is Status.CANCELLED
+
+
+def test_a_dead_task_is_replayed(client: Client, store: MemoryStore) -> None:
+    bring(store, "dead")
+    assert client.replay("a").status is Status.SCHEDULED
+
+
+@pytest.mark.parametrize("fields", [{}, {"delay": 1, "due_at": "2027-01-01T00:00:00Z"}, {"delay": -1}])
+def test_a_move_that_says_no_one_time_is_refused(client: Client, fields: dict[str, object]) -> None:
+    client.add(kind="report", payload={}, id="a", delay=60)
+    with pytest.raises(errors.InvalidInput):
+        client.move("a", **fields)  # type: ignore[arg-type]
+
+
+def test_the_packages_front_shows_what_a_user_needs() -> None:
+    assert duecourse.Client is Client
+    assert all(getattr(duecourse, name) for name in duecourse.__all__)
+    with pytest.raises(AttributeError, match="nothing"):
+        duecourse.nothing  # noqa: B018

@@ -1,0 +1,79 @@
+"""A function of a user's own: the event that the engine sends, worked and settled by the decorator."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from duecourse import Done, Drop, Retry, Task, task_handler, wiring
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.task import Status
+from duecourse.errors import InvalidInput
+from duecourse.settings import Settings
+from duecourse.wire.invocation import tasks_event
+from tests.support.clock import HandClock
+from tests.support.engine import Table
+from tests.support.functions import Context
+from tests.support.ledger import claim, new, standing
+
+
+@pytest.fixture
+def store(clock: HandClock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+@pytest.fixture(autouse=True)
+def wired(store: MemoryStore, table: Table) -> Iterator[None]:
+    wiring.configure(settings=Settings(), store=store, results=table)
+    yield
+    wiring.crew().close()
+    wiring.configure()
+
+
+@task_handler
+def handler(task: Task) -> Done | Retry | Drop | None:
+    """Do as the payload says."""
+    match task.payload["do"]:
+        case "done":
+            return Done({"by": task.id})
+        case "drop":
+            return Drop("no use")
+        case "raise":
+            raise LookupError("no such customer")
+    return None
+
+
+def event(store: MemoryStore, **work: str) -> dict[str, object]:
+    """The engine's event for tasks that are to do so, as it comes over the wire."""
+    store.add([new(id, payload=json.dumps({"do": do})) for id, do in work.items()])
+    return dict(json.loads(json.dumps(tasks_event(claim(store)))))
+
+
+def test_each_task_is_settled_as_the_function_says(store: MemoryStore, table: Table) -> None:
+    answer = handler(event(store, a="done", b="drop", c="raise", d="nothing"), Context())
+    assert {name: count for name, count in answer.items() if count} == {"done": 2, "dead": 1, "retried": 1}
+    assert table.results["a"].value == '{"by":"a"}'
+    assert (standing(store, "b").status, standing(store, "b").error) == (Status.DEAD, "no use")
+    assert standing(store, "c").error == "LookupError: no such customer"
+
+
+def test_the_same_event_again_settles_nothing(store: MemoryStore) -> None:
+    given = event(store, a="done", b="drop")
+    handler(given, Context())
+    assert handler(given, Context())["stale"] == 2
+    assert len(standing(store, "b").history) == 1
+
+
+def test_the_function_keeps_its_name_and_words() -> None:
+    assert (handler.__name__, handler.__doc__) == ("handler", "Do as the payload says.")
+
+
+@pytest.mark.parametrize("strange", [{}, {"source": "aws.events"}, [], None, {"source": "duecourse", "version": "2"}])
+def test_an_event_that_is_not_the_engines_is_refused(strange: object) -> None:
+    with pytest.raises(InvalidInput):
+        handler(strange, Context())

@@ -1,0 +1,120 @@
+"""The packed record: what goes in comes out, in the layout that the scripts read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duecourse.adapters import record
+from duecourse.adapters.record import BODY_AT, FRONT, pack_rest, split_token, unpack
+from duecourse.domain.task import MAX_PAYLOAD_BYTES, NewTask, RetryPolicy, Run, Status, dump_json
+from duecourse.errors import InvalidInput
+
+ORIGIN = b"origin:8"
+SIX_BYTES = 2**48 - 1
+
+
+def front(status: str = "s", count: int = 0, fence: int = 0, at: int = 0) -> bytes:
+    """A front as the scripts write it, with each number at its place."""
+    halves = [part for number in (at, at, 7, at, at, fence) for part in (number >> 32, number & 0xFFFFFFFF)]
+    return FRONT.pack(1, ord(status), 0, 0, count, 3, 2, *halves, b"\x01\x02\x03\x04\x05\x06\x07\x08")
+
+
+def entry(outcome: str, run: int, detail: str) -> bytes:
+    text = detail.encode()
+    return record.ENTRY.pack(ord(outcome), run, 0, 9, 0, 10, 0, 11, len(text)) + text
+
+
+@given(
+    kind=st.text(max_size=60),
+    group=st.text(max_size=60),
+    payload=st.dictionaries(st.text(max_size=5), st.integers() | st.booleans(), max_size=3).map(dump_json),
+    policy=st.builds(
+        RetryPolicy,
+        max_attempts=st.integers(1, 1_000),
+        backoff_ms=st.integers(0, 2**32 - 1),
+        factor=st.integers(100, 10_000).map(lambda n: n / 100),
+        max_backoff_ms=st.integers(0, 2**32 - 1),
+        jitter=st.booleans(),
+    ),
+)
+def test_what_a_task_was_added_with_comes_out_as_it_went_in(
+    kind: str, group: str, payload: str, policy: RetryPolicy
+) -> None:
+    packed = front() + pack_rest(NewTask("a", kind, payload, group=group, retry=policy), ORIGIN)
+    task = unpack("default", "tenant/a", packed)
+    assert (task.id, task.queue, task.tenant) == ("a", "default", "tenant")
+    assert (task.kind, task.group, task.payload_json, task.retry) == (kind, group, payload, policy)
+    assert (task.state_json, task.result_json, task.history, task.token) == ("", "", (), "")
+
+
+@pytest.mark.parametrize(
+    ("letter", "status"),
+    [
+        ("s", Status.SCHEDULED),
+        ("l", Status.LEASED),
+        ("d", Status.DONE),
+        ("x", Status.DEAD),
+        ("c", Status.CANCELLED),
+    ],
+)
+def test_a_state_is_one_letter(letter: str, status: Status) -> None:
+    assert unpack("q", "-/a", front(letter) + pack_rest(NewTask("a", "k"), ORIGIN)).status is status
+
+
+def test_instants_and_fences_have_six_bytes() -> None:
+    task = unpack("q", "-/a", front(fence=SIX_BYTES, at=SIX_BYTES) + pack_rest(NewTask("a", "k"), ORIGIN), 5)
+    assert {task.due_at, task.created_at, task.deadline_at, task.claimed_at} == {SIX_BYTES}
+    assert (task.fence, task.generation, task.run, task.attempt) == (SIX_BYTES, 7, 3, 2)
+    assert (task.token, task.lease_expires_at) == (f"{SIX_BYTES}.0102030405060708", 5)
+
+
+def test_state_result_and_history_stand_in_the_tail() -> None:
+    state, result = '{"é":1}'.encode(), b'"' + b"x" * 65_534 + b'"'
+    tail = len(state).to_bytes(2) + state + len(result).to_bytes(4) + result
+    data = front(count=2) + pack_rest(NewTask("a", "k"), ORIGIN) + tail + entry("R", 1, "é" * 200) + entry("D", 2, "")
+    task = unpack("q", "-/a", data)
+    assert (task.state, len(task.result_json)) == ({"é": 1}, 65_536)
+    assert task.history == (Run(1, 9, 10, 11, "retry", "é" * 200), Run(2, 9, 10, 11, "done", ""))
+
+
+def test_a_task_may_be_added_with_a_state() -> None:
+    data = front() + pack_rest(NewTask("a", "k", state='{"n":1}'), ORIGIN)
+    assert unpack("q", "-/a", data).state == {"n": 1}
+
+
+def test_the_longest_payload_fits() -> None:
+    payload = dump_json("x" * (MAX_PAYLOAD_BYTES - 2))
+    assert unpack("q", "-/a", front() + pack_rest(NewTask("a", "k", payload), ORIGIN)).payload_json == payload
+
+
+def test_the_bytes_that_the_scripts_go_by_stand_where_they_look() -> None:
+    rest = pack_rest(NewTask("a", "kind", "{}", group="grp", retry=RetryPolicy(max_attempts=9)), ORIGIN)
+    assert (len(front()), rest[:8], rest[8], rest[9:11]) == (55, ORIGIN, 1, b"\x00\x09")
+    assert (rest[25], rest[26:30], rest[30], rest[31:34]) == (4, b"kind", 3, b"grp")
+    assert BODY_AT == 55 + 25
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        NewTask("a", "k" * 256),
+        NewTask("a", "k", group="é" * 128),
+        NewTask("a", "k", state="x" * 65_536),
+        NewTask("a", "k", retry=RetryPolicy(max_attempts=65_536)),
+        NewTask("a", "k", retry=RetryPolicy(backoff_ms=2**32)),
+        NewTask("a", "k", retry=RetryPolicy(factor=656.0)),
+        NewTask("a", "k", retry=RetryPolicy(factor=-1.0)),
+    ],
+)
+def test_what_does_not_fit_is_refused(task: NewTask) -> None:
+    with pytest.raises(InvalidInput, match="does not fit"):
+        pack_rest(task, ORIGIN)
+
+
+def test_a_token_is_a_fence_and_a_nonce() -> None:
+    assert split_token("8.0011223344556677") == (8, bytes.fromhex("0011223344556677"))
+
+
+@pytest.mark.parametrize("token", ["", ".", "x.00", "8", "8.", "8.zz", "8.00112233445566778899", "8." + "z" * 16])
+def test_a_text_that_is_no_token_matches_no_lease(token: str) -> None:
+    assert split_token(token) == (0, bytes(8))

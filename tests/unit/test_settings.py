@@ -1,0 +1,88 @@
+"""Settings: what the environment may say, and that every wrong variable is named at once."""
+
+import pytest
+
+from duecourse import settings
+from duecourse.errors import InvalidSettings
+from duecourse.settings import Settings, parse
+
+
+def wrong(**variables: str) -> dict[str, str]:
+    with pytest.raises(InvalidSettings) as caught:
+        parse({f"DUECOURSE_{name}": value for name, value in variables.items()})
+    return {problem.field: problem.problem for problem in caught.value.problems}
+
+
+def test_nothing_needs_to_be_set() -> None:
+    assert parse({}) == Settings()
+    assert parse({"PATH": "/bin", "DUECOURSE_NAMESPACE": ""}) == Settings(), "an empty variable is an unset one"
+
+
+def test_durations_are_seconds_or_iso_8601_and_kept_as_milliseconds() -> None:
+    given = parse({"DUECOURSE_LEASE": "90", "DUECOURSE_MARGIN": "PT2.5S", "DUECOURSE_RETENTION": "P7D"})
+    assert (given.lease_ms, given.margin_ms, given.retention_ms) == (90_000, 2_500, 604_800_000)
+
+
+def test_targets_are_json() -> None:
+    given = parse({"DUECOURSE_TARGETS": '{"report": "lambda:ReportFunction:live", "poll": "inline"}'})
+    assert given.targets == {"report": "lambda:ReportFunction:live", "poll": "inline"}
+
+
+@pytest.mark.parametrize(
+    "store", ["redis://h:6379/0", "rediss://user:pw@h:6380/1", "memory://", "unix:///run/redis.sock?db=1"]
+)
+def test_the_stores_that_there_are(store: str) -> None:
+    assert parse({"DUECOURSE_STORE": store}).store == store
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("STORE", "postgres://h"),
+        ("STORE", "127.0.0.1:6379"),
+        ("NAMESPACE", "a b"),
+        ("NAMESPACE", "{tag}"),
+        ("PARALLEL", "0"),
+        ("PARALLEL", "many"),
+        ("LEASE", "0.5"),
+        ("LEASE", "soon"),
+        ("LEASE", "-1"),
+        ("TARGETS", "report=lambda:X"),
+        ("TARGETS", "[]"),
+        ("TARGETS", '{"report": "inline"}'),
+        ("WAIT", "-1"),
+        ("BRIDGE_IN_FLIGHT", "0"),
+        ("LEASE_MS", "1000"),
+        ("TYPO", "1"),
+    ],
+)
+def test_a_wrong_variable_is_named(name: str, value: str) -> None:
+    assert list(wrong(**{name: value})) == [f"DUECOURSE_{name}"]
+
+
+@pytest.mark.parametrize("target", ["lambda:", "sqs:queue", "ReportFunction", "lambda:a b"])
+def test_a_wrong_target_is_named_by_its_kind(target: str) -> None:
+    assert list(wrong(TARGETS=f'{{"report": "{target}"}}')) == ["DUECOURSE_TARGETS.report"]
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    problems = wrong(STORE="x", PARALLEL="x", TYPO="x", LEASE="x")
+    assert set(problems) == {f"DUECOURSE_{name}" for name in ("STORE", "PARALLEL", "TYPO", "LEASE")}
+    assert "Value error" not in str(problems)
+
+
+def test_a_password_is_not_told() -> None:
+    assert "hunter2" not in str(wrong(STORE="postgres://user:hunter2@h"))
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_the_environment_is_read_once_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.load.cache_clear()
+    monkeypatch.setenv("DUECOURSE_NAMESPACE", "mine")
+    assert settings.load().namespace == "mine"
+    monkeypatch.setenv("DUECOURSE_NAMESPACE", "other")
+    assert settings.load().namespace == "mine"
+    settings.load.cache_clear()

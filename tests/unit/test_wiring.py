@@ -1,0 +1,100 @@
+"""The parts put together: built at their first use, kept, replaced by what is given."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from duecourse import wiring
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.task import Task
+from duecourse.ports.sender import Message
+from duecourse.settings import Settings
+from tests.support.clock import HandClock
+from tests.support.engine import ample
+from tests.support.ledger import SHARD, new, standing
+from tests.support.source import ROOT
+
+
+class Post:
+    """A sender that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+
+    def send(self, message: Message) -> str:
+        self.sent.append(message)
+        return "m-1"
+
+
+@pytest.fixture
+def store(clock: HandClock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+@pytest.fixture(autouse=True)
+def wired(store: MemoryStore) -> Iterator[None]:
+    wiring.configure(settings=Settings(), store=store)
+    yield
+    wiring.crew().close()
+    wiring.configure()
+
+
+def test_a_part_is_built_once_and_kept() -> None:
+    assert wiring.drainer() is wiring.drainer()
+    assert wiring.crew().size == Settings().parallel
+
+
+def test_what_is_given_is_used_and_what_was_built_is_forgotten(store: MemoryStore) -> None:
+    before = wiring.tasks()
+    wiring.configure(settings=Settings(), store=store)
+    assert wiring.store() is store
+    assert wiring.tasks() is not before
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"), [("memory://", MemoryStore), ("redis://127.0.0.1:1/0", RedisStore), ("unix:///x", RedisStore)]
+)
+def test_the_ledger_is_the_one_that_the_settings_name_and_nothing_is_opened_for_it(url: str, kind: type) -> None:
+    assert isinstance(wiring.open_store(Settings(store=url)), kind)
+
+
+def test_results_are_kept_in_the_ledger_unless_a_table_is_named() -> None:
+    assert wiring.results() is None
+    wiring.configure(settings=Settings(results_table="results"))
+    assert wiring.results() is not None
+
+
+def test_a_caller_may_ask_for_what_something_runs() -> None:
+    targets = {"report": "lambda:Report", "reminder": "lambda:SendReminder", "poll": "inline"}
+    assert wiring.known_kinds(Settings(targets=targets)) == {"poll", "webhook", "report"}
+
+
+def test_the_kinds_of_the_design_are_worked_inline() -> None:
+    assert set(wiring.kinds()) == {"poll", "webhook", "reminder"}
+
+
+def test_both_doors_lead_to_the_same_engine(store: MemoryStore) -> None:
+    store.add([new("a", kind="nobodys"), new("b", kind="nobodys", queue="other")])
+    assert wiring.drainer().drain([SHARD], ample).dead == 1
+    assert wiring.sweeper().tick(ample).dead == 1
+    assert "no kind 'nobodys' is known here" in standing(store, "a").error
+
+
+def test_a_functions_worker_runs_its_one_kind_whatever_the_tasks_is_called(store: MemoryStore) -> None:
+    store.add([new("a", kind="this"), new("b", kind="that")])
+    ran: list[Task] = []
+    leased = store.claim(SHARD, 2, lease_ms=30_000).tasks
+    assert wiring.worker(ran.append).work(leased, ample)["done"] == 2
+    assert {task.kind for task in ran} == {"this", "that"}
+
+
+def test_an_import_opens_nothing_and_reads_no_environment() -> None:
+    code = (
+        "import duecourse.wiring, duecourse.client, duecourse.handler, threading; assert threading.active_count() == 1"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "layers" / "core"), "DUECOURSE_STORE": "nonsense"}
+    subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, check=True)
