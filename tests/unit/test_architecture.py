@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "bridge.__main__": {"bridge", "adapters", "settings", "wiring", "ports", "domain", "errors"},
     "wiring": {"adapters", "engine", "kinds", "ports", "domain", "errors", "settings", "wire"},
     "client": {"wiring", "settings", "engine", "wire", "ports", "domain", "errors"},
-    "handler": {"wiring", "wire", "domain", "errors"},
+    "handler": {"wiring", "wire", "ports", "domain", "errors"},
     "version": {"client", "handler", "domain"},
     "functions": {"wiring", "wire", "ports", "domain", "errors", "version"},
 }

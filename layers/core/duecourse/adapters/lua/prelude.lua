@@ -116,7 +116,7 @@ local function last_turn()
   return tonumber(call('ZRANGE', RING, -1, -1, 'WITHSCORES')[2]) or 0
 end
 
--- Runs a command over many arguments in pieces that Lua's stack holds; `lead` are the arguments before them.
+-- Runs a command over many arguments, in pieces that Lua's stack holds.
 local function in_pieces(command, key, args)
   for i = 1, #args, 4000 do
     call(command, key, unpack(args, i, math.min(i + 3999, #args)))
