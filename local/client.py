@@ -4,9 +4,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 from urllib.parse import quote
 
+import typer
 import urllib3
 
 from local import console, state
@@ -16,6 +17,10 @@ from local.options import TEMPLATE, Options
 from local.problems import HarnessError
 from local.stack import Stack
 from local.template import Template
+
+StateUsed = Annotated[
+    Path, typer.Option("--state", help="The state folder of the stack to use.", show_default=".duecourse")
+]
 
 
 class Invoked(NamedTuple):

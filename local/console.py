@@ -30,9 +30,9 @@ def notice(text: str) -> None:
 
 @contextmanager
 def problems_told() -> Iterator[None]:
-    """Turn what the harness refuses into one line and exit code 2."""
+    """Turn what the harness or the system refuses into one line and exit code 2."""
     try:
         yield
-    except HarnessError as error:
+    except (HarnessError, OSError) as error:
         notice(str(error))
         raise typer.Exit(2) from None

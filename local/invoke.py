@@ -15,7 +15,7 @@ def invoke(
         Path | None,
         typer.Option("--event", "-e", help="A file with the event, - for standard input.", show_default="{}"),
     ] = None,
-    folder: Annotated[Path, typer.Option("--state", help="The state folder of the stack to use.")] = state.DEFAULT,
+    folder: client.StateUsed = state.DEFAULT,
 ) -> None:
     """Send one event to a function and print its answer; exit code 1 if the function failed.
 

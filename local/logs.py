@@ -1,6 +1,7 @@
 """Where the output of functions and services goes: a file each, and, for `up`, the standard error."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -14,11 +15,13 @@ class Log:
         self._begun = b""
 
     def write(self, chunk: bytes) -> None:
-        """Keep what was said."""
-        self._file.write(chunk)
+        """Keep what was said, as far as there is room: a full disk or a closed terminal must not stop the stack."""
+        with suppress(OSError):
+            self._file.write(chunk)
         if self._echo:
             *lines, self._begun = (self._begun + chunk).split(b"\n")
-            sys.stderr.writelines(f"{self._name}  {line.decode(errors='replace')}\n" for line in lines)
+            with suppress(OSError):
+                sys.stderr.writelines(f"{self._name}  {line.decode(errors='replace')}\n" for line in lines)
 
     @property
     def descriptor(self) -> int:

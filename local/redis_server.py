@@ -13,6 +13,7 @@ from pathlib import Path
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from duecourse.settings import has_a_port
 from local.account import CREDENTIALS
 from local.children import spawn
 from local.logs import Log
@@ -25,8 +26,12 @@ SERVERS = ("redis://", "rediss://", "unix://")
 def given_store(option: str | None) -> str | None:
     """The URL that the user gave: by option, DUECOURSE_STORE or REDIS_URL. Raises HarnessError."""
     url = option or os.environ.get("DUECOURSE_STORE") or os.environ.get("REDIS_URL")
-    if url and not url.startswith(SERVERS):
+    if not url:
+        return None
+    if not url.startswith(SERVERS):
         raise HarnessError(f"{url}: functions run in processes of their own and need a store that all reach: redis://…")
+    if not has_a_port(url):
+        raise HarnessError(f"{url}: its port must be a number up to 65535")
     return url
 
 

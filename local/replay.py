@@ -25,7 +25,7 @@ def replay(
             help="Event files or folders of them; a file's folder names its function.", show_default="events/"
         ),
     ] = None,
-    folder: Annotated[Path, typer.Option("--state", help="The state folder of the stack to use.")] = state.DEFAULT,
+    folder: client.StateUsed = state.DEFAULT,
 ) -> None:
     """Send saved events to their functions and show request, answer and time.
 

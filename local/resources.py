@@ -4,11 +4,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 from localstack_client.session import Session  # type: ignore[import-untyped]
 
 from local.aws_emulator import session as emulator_session
 from local.model import Resource
+from local.problems import HarnessError
 from local.template import Template
 
 Properties = Mapping[str, Any]
@@ -26,16 +27,24 @@ SIMPLE_TYPES = {"String": "S", "Number": "N", "Binary": "B"}
 
 
 def create(template: Template, aws: str) -> list[str]:
-    """Create on the emulator every resource of a known type, and name them all; those that are there stay."""
+    """Create on the emulator every resource of a known type, and name them all; those that are there stay.
+
+    Raises HarnessError where the emulator does not answer, or refuses.
+    """
     resources = template.resources(*MAKERS)
     session = emulator_session(aws)
     for resource in resources:
-        try:
-            MAKERS[resource.kind](session, resource)
-        except ClientError as error:
-            if error.response["Error"]["Code"] not in EXISTS:
-                raise
+        _create(session, resource, aws)
     return [resource.name for resource in resources]
+
+
+def _create(session: Session, resource: Resource, aws: str) -> None:
+    try:
+        MAKERS[resource.kind](session, resource)
+    except (BotoCoreError, ClientError, ValueError) as error:
+        known = isinstance(error, ClientError) and error.response["Error"]["Code"] in EXISTS
+        if not known:
+            raise HarnessError(f"{resource.name} cannot be made by AWS's services at {aws}: {error}") from error
 
 
 def _table(session: Session, resource: Resource) -> None:

@@ -10,6 +10,8 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from duecourse import settings
+from duecourse.errors import InvalidSettings
 from local import aws_emulator, redis_server, resources
 from local.bridge import Bridge
 from local.children import stop
@@ -22,6 +24,7 @@ from local.lambda_api import lambda_api
 from local.logs import Logs
 from local.options import Options
 from local.pool import Pool
+from local.problems import HarnessError
 from local.routes import Routes
 from local.schedules import Schedules
 from local.serving import serve
@@ -54,6 +57,7 @@ class Services:
     async def start(self, parts: AsyncExitStack) -> None:
         """Start everything; `parts` stops it. Raises HarnessError."""
         self._parts = parts
+        self._check_settings()
         self._open_folder()
         api, invokes = (
             self._listen(self._options.port, "--port"),
@@ -63,7 +67,7 @@ class Services:
         self.store = await self._start_store()
         emulator = await self._start_aws()
         self._make_functions()
-        await asyncio.gather(self._fill_aws(emulator), self.functions.warm())
+        await self._fill_aws_and_warm(emulator)
         await serve(lambda_api(self.functions), invokes, parts)
         self._say("lambda", self.lambda_url)
         await serve(http_api(Routes(self.described), self.functions), api, parts)
@@ -83,6 +87,14 @@ class Services:
             "store": self.store,
             "pids": {**pids, "functions": self.functions.pids()},
         }
+
+    def _check_settings(self) -> None:
+        """Refuse now what every function and the bridge would refuse later; the store's own is told by its option."""
+        given = {**host_settings(), **self._options.environment, "DUECOURSE_STORE": ""}
+        try:
+            settings.parse(given)
+        except InvalidSettings as error:
+            raise HarnessError(str(error)) from error
 
     def _open_folder(self) -> None:
         path = self._options.state or Path(self._parts.enter_context(tempfile.TemporaryDirectory(prefix="duecourse-")))
@@ -114,6 +126,16 @@ class Services:
         process = await aws_emulator.start(port, Surroundings(self.aws, "", "").base(), self._logs.of("aws"))
         self._mind("the AWS emulator", process)
         return process
+
+    async def _fill_aws_and_warm(self, emulator: Process | None) -> None:
+        """Both beside each other; where AWS fails, no function is left half started."""
+        warming = asyncio.create_task(self.functions.warm())
+        try:
+            await self._fill_aws(emulator)
+            await warming
+        finally:
+            warming.cancel()
+            await asyncio.wait((warming,))
 
     async def _fill_aws(self, emulator: Process | None) -> None:
         if emulator:

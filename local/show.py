@@ -1,6 +1,6 @@
 """`show`: print one task as the ledger keeps it, its packed record decoded."""
 
-from pathlib import Path
+import os
 from typing import Annotated
 
 import typer
@@ -11,8 +11,8 @@ from duecourse import wiring
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Run, Task
 from duecourse.domain.times import format_instant
 from duecourse.errors import DuecourseError
-from duecourse.settings import load
-from local import console, state
+from duecourse.settings import parse
+from local import client, console, state
 from local.problems import HarnessError
 
 
@@ -23,7 +23,7 @@ def show(
     store: Annotated[
         str | None, typer.Option(help="The store's URL.", show_default="that of the stack that is up, DUECOURSE_STORE")
     ] = None,
-    folder: Annotated[Path, typer.Option("--state", help="The state folder of the stack to use.")] = state.DEFAULT,
+    folder: client.StateUsed = state.DEFAULT,
 ) -> None:
     """Print one task as the ledger keeps it, with its history; exit code 1 where there is none.
 
@@ -45,8 +45,8 @@ def show(
 
 def _read(queue: str, id: str, tenant: str, store: str | None) -> Task | None:
     try:
-        settings = load()
-        return wiring.open_store(settings.model_copy(update={"store": store or settings.store})).get(queue, id, tenant)
+        settings = parse({**os.environ, **({"DUECOURSE_STORE": store} if store else {})})
+        return wiring.open_store(settings).get(queue, id, tenant)
     except DuecourseError as error:
         raise HarnessError(str(error)) from error
 

@@ -8,12 +8,13 @@ LOOPBACK = "127.0.0.1"
 
 
 def listen(port: int, option: str) -> socket.socket:
-    """A bound socket; port 0 picks a free one. Raises HarnessError naming the port and the option that changes it."""
+    """A listening socket; port 0 picks a free one. Raises HarnessError, naming the option that changes the port."""
     # named as TCP, for asyncio switches Nagle's algorithm off only then, and an answer would take 44 ms with it
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((LOOPBACK, port))
+        sock.listen()  # at once: with SO_REUSEADDR a second socket could be bound to a port that nobody listens on yet
     except OSError as error:
         sock.close()
         raise HarnessError(f"port {port} cannot be used ({error.strerror}): choose another with {option}") from None
@@ -21,7 +22,7 @@ def listen(port: int, option: str) -> socket.socket:
 
 
 def url_of(sock: socket.socket) -> str:
-    """Where a bound socket answers."""
+    """Where a socket answers."""
     return f"http://{LOOPBACK}:{sock.getsockname()[1]}"
 
 

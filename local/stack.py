@@ -103,11 +103,6 @@ class Stack:
         if self._services.bridge is not None:
             self._services.bridge.kill()
 
-    def start_bridge(self) -> bool:
-        """Start the bridge again after it died; whether it got ready."""
-        bridge = self._services.bridge
-        return bridge is not None and self._wait_for(bridge.start())
-
     def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
@@ -125,7 +120,7 @@ class Stack:
                 await ending
             except asyncio.CancelledError as cancelled:
                 self._started.set_exception(InterruptedError(str(cancelled)))
-            except Exception as error:  # noqa: BLE001 - handed to the thread that waits for the start
+            except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for the start
                 self._started.set_exception(error)
             ending.cancel()
 

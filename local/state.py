@@ -15,8 +15,11 @@ class StateFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.path / "lock").open("ab")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / "lock").open("ab")
+        except OSError as error:
+            raise HarnessError(f"{self.path} cannot be used ({error.strerror}): give another --state") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -1,6 +1,7 @@
 """`up`: start everything and stay until told to stop."""
 
 import json
+import math
 import signal
 from pathlib import Path
 from types import FrameType
@@ -12,11 +13,22 @@ from local import console, state
 from local.options import Options
 from local.stack import Stack
 
-Port = Annotated[int, typer.Option(help="The HTTP API's port; 0 picks a free one.")]
-LambdaPort = Annotated[int, typer.Option(help="The port of Lambda's Invoke API.")]
-AwsPort = Annotated[int, typer.Option(help="The AWS emulator's port.")]
+MAX_PORT = 65_535
+SHORTEST_TICK_S = 0.1
+
+
+def _sensible(tick: float | None) -> float | None:
+    if tick is None or tick == 0 or SHORTEST_TICK_S <= tick < math.inf:
+        return tick
+    raise typer.BadParameter(f"must be 0, or at least {SHORTEST_TICK_S} seconds")
+
+
+Port = Annotated[int, typer.Option(help="The HTTP API's port; 0 picks a free one.", min=0, max=MAX_PORT)]
+LambdaPort = Annotated[int, typer.Option(help="The port of Lambda's Invoke API.", min=0, max=MAX_PORT)]
+AwsPort = Annotated[int, typer.Option(help="The AWS emulator's port.", min=0, max=MAX_PORT)]
 Tick = Annotated[
-    float | None, typer.Option(help="Seconds between ticks, 0 for none.", show_default="as the template says")
+    float | None,
+    typer.Option(help="Seconds between ticks, 0 for none.", show_default="as the template says", callback=_sensible),
 ]
 WithBridge = Annotated[bool, typer.Option("--bridge/--no-bridge", help="Whether rings are heard, or ticks only.")]
 Freeze = Annotated[bool, typer.Option("--freeze", help="Stop processes between invokes (SIGSTOP), as Lambda.")]
@@ -28,7 +40,9 @@ Aws = Annotated[
     str | None,
     typer.Option(help="Where AWS's services answer.", show_default="AWS_ENDPOINT_URL, or moto's server started here"),
 ]
-State = Annotated[Path, typer.Option("--state", help="What outlives this run: Redis's file, and logs.")]
+State = Annotated[
+    Path, typer.Option("--state", help="What outlives this run: Redis's file, and logs.", show_default=".duecourse")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON when all is ready.")]
 
 

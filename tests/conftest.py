@@ -1,5 +1,6 @@
-"""Fixtures that several folders share: real Redis servers, and every store that keeps the ledger."""
+"""Fixtures that several folders share: real Redis servers, a clock that moves by hand, a ledger in memory."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -9,13 +10,12 @@ import redis
 
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
-from duecourse.ports.store import Store
-from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.redis_server import REDIS, RedisServer, need
 
-STORES = ["memory", *(f"redis-{version}" for version in REDIS)]
+# A suite that was started in the background has Ctrl-C ignored, and would hand that on to the processes it stops by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +33,7 @@ def server_of() -> Iterator[Callable[[str], RedisServer]]:
 @pytest.fixture(params=REDIS, ids=lambda version: f"redis-{version}")
 def redis_server(request: pytest.FixtureRequest, server_of: Callable[[str], RedisServer]) -> RedisServer:
     """An empty Redis server, of every version at hand in turn."""
-    return _emptied(server_of(request.param))
+    return server_of(request.param).emptied()
 
 
 @pytest.fixture
@@ -49,21 +49,7 @@ def clock() -> HandClock:
     return HandClock()
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, clock: HandClock, server_of: Callable[[str], RedisServer]) -> Iterator[Store]:
-    """Every store in turn, empty, on the clock that moves by hand."""
-    if request.param == "memory":
-        yield MemoryStore(clock)
-        return
-    server = _emptied(server_of(request.param.removeprefix("redis-")))
-    with connect(server.url) as client:
-        yield RedisStore(client, travel=clock)
-        redis_ledger.check(client)
-
-
-def _emptied(server: RedisServer) -> RedisServer:
-    with server.client() as client:
-        client.flushall()
-        client.config_set("maxmemory", 0)
-        client.config_set("notify-keyspace-events", "")
-    return server
+@pytest.fixture
+def store(clock: HandClock) -> MemoryStore:
+    """A ledger for tests that do not care which, on the clock that moves by hand."""
+    return MemoryStore(clock)

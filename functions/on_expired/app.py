@@ -7,7 +7,8 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse import wiring
-from duecourse.wire.rings import RingsAnswer, parse_rings, show_drained
+from duecourse.wire.fields import read
+from duecourse.wire.rings import Rings, RingsAnswer, show_drained
 
 logger = Logger()
 metrics = Metrics(namespace="duecourse")
@@ -16,7 +17,7 @@ metrics = Metrics(namespace="duecourse")
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> RingsAnswer:
     """Drain the shards whose bells rang."""
-    rang = parse_rings(event).heard(wiring.settings().namespace)
+    rang = read(Rings, event).heard(wiring.settings().namespace)
     if rang.strangers:
         logger.warning("keys that are no bells of ours were left out", keys=rang.strangers)
     drained = wiring.drainer().drain(rang.shards, context.get_remaining_time_in_millis)

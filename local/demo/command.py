@@ -20,9 +20,9 @@ STARTING = "starting Redis, the AWS emulator, four functions and the bridge …"
 def demo() -> None:
     """Tell the whole story with real parts, on free ports, and check it; exit 0 if all of it is true.
 
-    [bold]Example[/]
+    Examples:
 
-    python -m local demo
+        python -m local demo
     """
     began = time.monotonic()
     status = err.status(STARTING)

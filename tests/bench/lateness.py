@@ -16,7 +16,7 @@ from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Runner
 from duecourse.engine.targets import Targets
 from duecourse.ports.store import MAX_ADD
-from duecourse.wire.rings import parse_rings
+from duecourse.wire.rings import Rings
 from tests.bench.figures import Figure, lateness
 from tests.bench.server import BenchServer
 from tests.support.wait import until
@@ -53,7 +53,7 @@ class InProcess:
     def invoke(self, function: str, event: Json) -> Json:
         """Drain the shards that rang."""
         assert function == "on_expired"
-        shards = parse_rings(event).heard("duecourse").shards
+        shards = Rings.model_validate(event).heard("duecourse").shards
         return self._drainer.drain(shards, lambda: 60_000)._asdict()
 
     def send(self, function: str, event: Json) -> None:

@@ -6,7 +6,19 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, RetryPolicy
 from duecourse.ports.store import Move, Store
 from tests.support.clock import START, HandClock
-from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, bring, claim, claim_one, lease_of, new, settle
+from tests.support.ledger import (
+    LATER_MS,
+    LEASE_MS,
+    SHARD,
+    add,
+    bring,
+    claim,
+    claim_one,
+    lease_of,
+    new,
+    settle,
+    standing,
+)
 
 DEADMAN_MS = 1_000
 
@@ -52,6 +64,16 @@ def test_a_lease_hangs_it_at_its_end(store: Store, clock: HandClock) -> None:
     assert bell(store) == clock.at + 5
 
 
+def test_what_is_added_before_the_head_is_rung_for_though_a_lease_ends_sooner(store: Store, clock: HandClock) -> None:
+    add(store)
+    (task,) = claim(store, lease_ms=500)
+    add(store, "b", delay_ms=900)
+    add(store, "c", delay_ms=700)
+    assert bell(store) == clock.at + 500
+    settle(store, task, Ending.DONE)
+    assert bell(store) == clock.at + 700
+
+
 def test_a_claim_that_leaves_backlog_hangs_a_deadman(store: Store, clock: HandClock) -> None:
     store.add([new(f"t{n}") for n in range(3)])
     clock.advance(2)
@@ -60,6 +82,25 @@ def test_a_claim_that_leaves_backlog_hangs_a_deadman(store: Store, clock: HandCl
     clock.advance(400)
     assert store.claim(SHARD, 1, lease_ms=LEASE_MS).bell_at == first.bell_at
     assert store.claim(SHARD, 1, lease_ms=LEASE_MS).bell_at == first.now + LEASE_MS
+
+
+def test_after_a_step_of_the_clock_backwards_it_hangs_at_the_head_again(store: Store, clock: HandClock) -> None:
+    store.add([new("a"), new("b")])
+    (running,) = claim(store, 1)  # what is left counts as ripe from here on
+    clock.advance(-10_000)
+    store.save(SHARD, lease_of(running), "1")
+    assert bell(store) == clock.at + 10_000
+
+
+def test_after_a_step_of_the_clock_backwards_a_deadman_is_no_more_than_a_second_off(
+    store: Store, clock: HandClock
+) -> None:
+    store.add([new("a"), new("b")])
+    clock.advance(8_000)
+    (running,) = claim(store, 1)
+    clock.advance(-5_000)
+    store.save(SHARD, lease_of(running), "1")
+    assert bell(store) == clock.at + DEADMAN_MS
 
 
 def test_an_overdue_head_that_nobody_claims_gets_one_deadman_a_second(store: Store, clock: HandClock) -> None:
@@ -125,6 +166,30 @@ def test_force_hangs_it_anew(store: Store, clock: HandClock) -> None:
     claim(store)
     store.cancel("default", ["a"], force=True)
     assert bell(store) == 0
+
+
+def test_after_a_step_of_the_clock_backwards_an_add_sets_a_deadman_right(store: Store, clock: HandClock) -> None:
+    add(store, "head", due_at=START + 50)
+    clock.advance(100)
+    add(store, "far", delay_ms=LATER_MS)
+    assert bell(store) == clock.at + DEADMAN_MS
+    clock.advance(-80)
+    add(store, "farther", delay_ms=LATER_MS)
+    assert bell(store) == START + 50
+
+
+def test_after_a_step_of_the_clock_backwards_an_add_hangs_it_at_a_lease_that_had_lapsed(
+    store: Store, clock: HandClock
+) -> None:
+    add(store, "far", delay_ms=LATER_MS)
+    claim_one(store)
+    store.extend(SHARD, [lease_of(standing(store))], 50)
+    clock.advance(100)
+    add(store, "farther", delay_ms=LATER_MS)
+    assert bell(store) == clock.at + DEADMAN_MS
+    clock.advance(-80)
+    add(store, "farthest", delay_ms=2 * LATER_MS)
+    assert bell(store) == START + 50
 
 
 def test_a_paused_queue_contributes_its_leases_alone(store: Store, clock: HandClock) -> None:

@@ -17,7 +17,7 @@ from duecourse.domain.task import Shard, Status
 from duecourse.errors import StoreFull, StoreMisused
 from duecourse.ports.store import Settled
 from tests.support.clock import HandClock
-from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, new, settle
+from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle
 from tests.support.redis_server import REDIS, RedisServer, need
 from tests.support.wait import until
 
@@ -140,6 +140,15 @@ def test_inside_a_script_time_moves_and_expiry_does_not(redis_client: redis.Redi
     assert redis_client.exists(BELL) == 0
 
 
+def test_where_nothing_is_to_come_the_bell_is_taken_down_without_a_ring(
+    store: RedisStore, redis_client: redis.Redis, events: Callable[[], list[str]]
+) -> None:
+    add(store, delay_ms=60_000)
+    store.cancel(SHARD.queue, ["a"])
+    assert redis_client.exists(BELL) == 0
+    assert events() == ["set", "expire", "del"]
+
+
 @pytest.mark.usefixtures("no_cycle")
 def test_a_bell_hung_anew_after_its_time_rings_first(store: RedisStore, events: Callable[[], list[str]]) -> None:
     bell_at = add(store, delay_ms=50).due_at  # to read the bell itself would let it ring
@@ -218,6 +227,8 @@ def test_out_of_memory_refuses_an_add_whole_while_claim_and_settle_go_on(
             before[1],
         )
         assert store.group("default", "g") == []
+        assert store.extend(SHARD, [lease_of(running)], 2 * LEASE_MS)[0] > running.lease_expires_at
+        assert store.save(SHARD, lease_of(running), '{"page":2}')
         assert store.settle(SHARD, [ending(running, Ending.RETRY, delay_ms=60_000, detail="x" * 400)]) == [
             Settled.RETRIED
         ]

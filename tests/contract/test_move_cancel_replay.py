@@ -149,6 +149,15 @@ def test_a_running_task_stands_in_its_own_group_and_in_that_of_its_replacement(s
     assert [[t.group for t in store.group(QUEUE, group)] for group in ("one", "two")] == [[], ["two"]]
 
 
+def test_a_replacement_that_is_itself_replaced_leaves_its_group(store: Store) -> None:
+    running = claim_one(store, group="one")
+    store.add([new(group="two", on_duplicate=OnDuplicate.REPLACE)])
+    store.add([new(group="three", on_duplicate=OnDuplicate.REPLACE)])
+    assert [len(store.group(QUEUE, group)) for group in ("one", "two", "three")] == [1, 0, 1]
+    settle(store, running, Ending.DONE)
+    assert [len(store.group(QUEUE, group)) for group in ("one", "two", "three")] == [0, 0, 1]
+
+
 def test_a_sweep_forgets_what_finished_long_ago_and_nothing_else(store: Store, clock: HandClock) -> None:
     for state in ("done", "cancelled", "dead"):
         bring(store, state, state, group="g")

@@ -129,6 +129,18 @@ def test_an_old_settle_is_answered_as_before_while_the_history_remembers_it(stor
     assert settle(store, task, how) == ANSWERS[how]
 
 
+@pytest.mark.parametrize("how", [Ending.RELEASE, Ending.RETRY])
+def test_a_settle_is_answered_as_before_though_its_task_died_unclaimed_since(
+    store: Store, clock: HandClock, how: Ending
+) -> None:
+    task = claim_one(store, deadline_ms=50)
+    settle(store, task, how, delay_ms=60)
+    clock.advance(60)
+    assert store.claim(SHARD, 5, lease_ms=LEASE_MS).died == 1
+    assert settle(store, task, how) == ANSWERS[how]
+    assert standing(store).claimed_at == task.claimed_at
+
+
 def test_an_old_release_is_stale_once_the_task_runs_again(store: Store) -> None:
     task = claim_one(store)
     settle(store, task, Ending.RELEASE)

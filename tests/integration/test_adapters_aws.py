@@ -74,7 +74,7 @@ def kept(results: DynamoDbResults) -> object:
 def test_a_result_is_kept_and_found(results: DynamoDbResults) -> None:
     at = now()
     assert results.put(ran(8), '{"sku":["ü"]}', at)
-    assert results.get("default", "t-1", "-") == Result({"sku": ["ü"]}, 8, at)
+    assert results.get("default", "t-1", "-") == Result({"sku": ["ü"]}, 8)
 
 
 def test_a_task_without_a_result_has_none(results: DynamoDbResults) -> None:
@@ -271,6 +271,12 @@ def test_an_answer_that_does_not_come_in_time_is_a_refusal_and_is_not_asked_for_
             invoker.invoke("f", {})
         go.set()
     assert len(server.asked) == 1
+
+
+def test_an_answer_is_waited_for_longer_than_lambda_lets_a_function_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with functions(lambda _: Reply(body=b"{}"), monkeypatch) as (invoker, _):
+        invoker.invoke("f", {})
+    assert invoker._client.meta.config.read_timeout > 900
 
 
 def test_send_has_the_event_accepted(monkeypatch: pytest.MonkeyPatch) -> None:

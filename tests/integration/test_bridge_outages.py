@@ -19,17 +19,6 @@ def server() -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture
-def bells(server: RedisServer) -> Iterator[Bellman]:
-    with bellman(server) as man:
-        yield man
-
-
-@pytest.fixture
-def recorder() -> Recorder:
-    return Recorder()
-
-
 def test_bells_that_hung_overdue_or_missing_at_the_start_ring_and_others_do_not(
     server: RedisServer, bells: Bellman, recorder: Recorder
 ) -> None:
@@ -123,10 +112,12 @@ def test_where_memory_is_short_the_bridge_goes_on(
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+@pytest.mark.parametrize("read_only", ["yes", "no"])
 def test_a_replica_is_refused_until_it_is_promoted(
-    server: RedisServer, bells: Bellman, recorder: Recorder, caplog: pytest.LogCaptureFixture
+    server: RedisServer, bells: Bellman, recorder: Recorder, caplog: pytest.LogCaptureFixture, read_only: str
 ) -> None:
     bell = bells.shard("default/0")
+    bells.redis.config_set("replica-read-only", read_only)
     bells.redis.replicaof("127.0.0.1", "1")
     with bridging(server, recorder, ready=False) as bridge:
         until(lambda: "is a replica" in caplog.text)
@@ -136,9 +127,11 @@ def test_a_replica_is_refused_until_it_is_promoted(
         until(lambda: recorder.of(bell))
 
 
+@pytest.mark.parametrize("read_only", ["yes", "no"])
 def test_a_primary_that_is_demoted_is_noticed_at_the_next_beat(
-    server: RedisServer, bells: Bellman, recorder: Recorder, caplog: pytest.LogCaptureFixture
+    server: RedisServer, bells: Bellman, recorder: Recorder, caplog: pytest.LogCaptureFixture, read_only: str
 ) -> None:
+    bells.redis.config_set("replica-read-only", read_only)
     with bridging(server, recorder, beat_s=0.1):
         bells.redis.replicaof("127.0.0.1", "1")
         until(lambda: "is a replica" in caplog.text)

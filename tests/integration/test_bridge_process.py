@@ -162,7 +162,7 @@ def test_a_store_that_is_away_is_told_and_waited_for(service: LambdaService) -> 
     assert (process.returncode, out) == (0, "")
 
 
-def test_help_has_examples() -> None:
+def test_its_help_has_examples() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "duecourse.bridge", "--help"],
         env=ENVIRONMENT,

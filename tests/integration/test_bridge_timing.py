@@ -25,17 +25,6 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture
-def bells(server: RedisServer) -> Iterator[Bellman]:
-    with bellman(server) as man:
-        yield man
-
-
-@pytest.fixture
-def recorder() -> Recorder:
-    return Recorder()
-
-
 def rings_on_time(bells: Bellman, recorder: Recorder, bell: str, in_ms: int = 150) -> None:
     before = len(recorder.of(bell))
     at = bells.hang(bell, in_ms)

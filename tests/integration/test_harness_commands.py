@@ -168,8 +168,46 @@ def test_invoke_starts_a_stack_of_its_own_where_none_is_up(tmp_path: Path) -> No
     assert answer.returncode == 0, answer.stderr
 
 
-@pytest.mark.parametrize("command", ["up", "invoke", "replay"])
-def test_help_has_examples(command: str) -> None:
+@pytest.mark.parametrize("command", ["up", "invoke", "replay", "show", "demo"])
+def test_the_help_of_every_command_has_examples(command: str) -> None:
     answer = run(command, "--help")
     assert answer.returncode == 0
     assert f"python -m local {command}" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("up", "--port", "70000"), "--port"),
+        (("up", "--lambda-port", "-1"), "--lambda-port"),
+        (("up", "--tick", "-5"), "--tick"),
+        (("up", "--tick", "nan"), "--tick"),
+        (("up", "--tick", "0.001"), "--tick"),
+        (("show", "a", "--store", "nonsense"), "DUECOURSE_STORE"),
+        (("show", "a", "--store", "redis://localhost:x"), "DUECOURSE_STORE"),
+    ],
+)
+def test_a_wrong_option_is_named_without_a_trace(arguments: tuple[str, ...], named: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_event_file_that_is_not_there_is_named(state: Path) -> None:
+    done = run("invoke", "poll_tick", "-e", "/nowhere.json", "--state", str(state))
+    assert done.returncode == 2
+    assert done.stderr == "[Errno 2] No such file or directory: '/nowhere.json'\n"
+
+
+def test_ctrl_c_while_it_imports_leaves_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    command = (sys.executable, "-m", "local", "up")
+    environment = {**BARE, "PYTHONPATH": str(tmp_path)}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, **pipes) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.communicate()[1] == ""
+    assert process.returncode == -signal.SIGINT

@@ -53,7 +53,9 @@ def test_a_handler_that_raises_gives_the_error_and_where_it_was(stack: Probes) -
 
 def test_a_handler_that_takes_too_long_is_ended_and_its_process_replaced(stack: Probes) -> None:
     before = stack.stack.pids()["functions"]["Slow"]
+    began = time.monotonic()
     answer = stack.invoke("Slow", {}, LogType="Tail")
+    assert 1 <= time.monotonic() - began < 4
     assert answer.error == "Unhandled"
     assert answer.payload["errorMessage"].endswith("Task timed out after 1.00 seconds")
     assert b"Task timed out after 1.00 seconds" in base64.b64decode(answer.response["LogResult"])
@@ -82,7 +84,9 @@ def test_a_module_that_ends_the_process_is_reported_as_its_exit(stack: Probes) -
 
 def test_a_start_has_its_own_limit() -> None:
     with probes("endless.yaml", init_limit=0.5) as stack:
+        began = time.monotonic()
         answer = stack.invoke("Endless", {})
+        assert time.monotonic() - began < 5
     assert answer.error == "Unhandled"
     assert answer.payload["errorMessage"].endswith("Task timed out after 0.50 seconds")
 
@@ -141,6 +145,19 @@ def test_an_event_that_always_fails_is_told(stack: Probes, tmp_path: Path) -> No
     stack.invoke("Flaky", {"file": str(notes), "fails": 9}, InvocationType="Event")
     until(lambda: any(n.startswith("Flaky failed 3 times") for n in stack.notices))
     assert len(notes.read_text().splitlines()) == 3
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[Probes]:
+    """A stack that waits longer for a retry than these functions' events may grow old."""
+    with probes("policies.yaml", retry_waits=(100.0, 100.0)) as running:
+        yield running
+
+
+@pytest.mark.parametrize("function", ["Once", "Brief"])
+def test_an_event_is_tried_no_more_often_and_no_longer_than_its_function_says(patient: Probes, function: str) -> None:
+    patient.invoke(function, {}, InvocationType="Event")
+    until(lambda: any(notice.startswith(f"{function} failed 1 times") for notice in patient.notices))
 
 
 def test_a_throttled_event_waits_its_turn(stack: Probes, tmp_path: Path) -> None:
@@ -249,6 +266,7 @@ def test_the_stand_in_for_the_native_client_does_as_well() -> None:
         assert stack.invoke("Raising", {}).payload["errorType"] == "KeyError"
         assert stack.invoke("Unimportable", {}).payload["errorType"] == "Runtime.ImportModuleError"
         assert len(stack.invoke("Large", {"bytes": 5_000_000}).payload) == 5_000_000
+        assert "standin" in stack.invoke("Echo", {}).payload["environment"]["PYTHONPATH"].split(os.pathsep)[0]
 
 
 def test_frozen_processes_stand_still_between_invokes_and_work_during_them() -> None:

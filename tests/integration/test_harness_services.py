@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import redis
 
+from local.logs import Logs
+from local.options import Options
 from local.problems import HarnessError
-from tests.support.harness import Probes, probes
+from local.stack import Stack
+from tests.support.harness import FOLDER, NOWHERE, Probes, probes
 from tests.support.wait import until
 
 
@@ -31,8 +35,10 @@ def test_a_tick_can_be_had_at_once(tmp_path: Path) -> None:
 
 def test_settings_in_the_hosts_environment_win_over_the_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUECOURSE_NAMESPACE", "mine")
+    monkeypatch.setenv("DUECOURSE_LEASE", "PT5S")
     with probes() as stack:
-        assert stack.invoke("Echo").payload["environment"]["DUECOURSE_NAMESPACE"] == "mine"
+        found = stack.invoke("Echo").payload["environment"]
+    assert (found["DUECOURSE_NAMESPACE"], found["DUECOURSE_LEASE"]) == ("mine", "PT5S")
 
 
 class Emulated:
@@ -118,6 +124,19 @@ def test_the_stacks_redis_keeps_its_data_in_the_state_folder(tmp_path: Path) -> 
         assert client.get("a") == b"1"
 
 
+def test_all_of_it_listens_on_loopback_only() -> None:
+    with probes("destinations.yaml", aws=None, bridge=True):
+        me = psutil.Process()
+        listening = [
+            connection.laddr.ip
+            for process in (me, *me.children(recursive=True))
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+    assert len(listening) >= 4  # the API, Lambda's, the emulator, Redis, and one a function process
+    assert set(listening) == {"127.0.0.1"}
+
+
 def test_a_second_stack_on_the_same_state_folder_is_refused(tmp_path: Path) -> None:
     with (
         probes(state=tmp_path),
@@ -137,8 +156,50 @@ def test_a_port_in_use_is_named_with_its_option(option: str, field: str) -> None
             pass
 
 
+def test_one_port_given_to_two_services_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(HarnessError, match=f"port {port} .*--lambda-port"), probes(port=port, lambda_port=port):
+        pass
+
+
+def test_a_state_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(HarnessError, match=r"file cannot be used .*--state"), probes(state=tmp_path / "file"):
+        pass
+
+
+def test_a_wrong_setting_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUECOURSE_PARALLEL", "0")
+    monkeypatch.setenv("DUECOURSE_LEASE", "soon")
+    with pytest.raises(HarnessError, match=r"(?s)DUECOURSE_PARALLEL.*DUECOURSE_LEASE"), probes():
+        pass
+
+
+@pytest.mark.parametrize("aws", [NOWHERE, "nonsense"])
+def test_aws_that_does_not_answer_is_named_and_nothing_else_is_told(aws: str) -> None:
+    notices: list[str] = []
+    options = Options(template=FOLDER / "destinations.yaml", aws=aws, tick=0)
+    with pytest.raises(HarnessError, match=f"AWS's services at {aws}"), Stack(options, notice=notices.append):
+        pass
+    assert notices == []
+
+
+def test_a_full_disk_stops_no_log(tmp_path: Path) -> None:
+    (tmp_path / "redis.log").symlink_to("/dev/full")
+    logs = Logs(tmp_path, echo=False)
+    logs.of("redis").write(b"no room for this")
+    logs.close()
+
+
 @pytest.mark.parametrize(
-    ("store", "problem"), [("memory://", "processes of their own"), ("redis://127.0.0.1:9/0", "does not answer")]
+    ("store", "problem"),
+    [
+        ("memory://", "processes of their own"),
+        ("redis://127.0.0.1:9/0", "does not answer"),
+        ("redis://127.0.0.1:x/0", "its port must be a number"),
+        ("redis://127.0.0.1:99999/0", "its port must be a number"),
+    ],
 )
 def test_a_store_that_cannot_be_used_is_named(store: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("local.services.STORE_WITHIN", 0.1)

@@ -5,6 +5,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
@@ -101,6 +102,42 @@ def test_a_replica_takes_no_writes_and_says_that_it_is_away(
     VERBS[verb](store)
 
 
+def test_after_a_replicas_refusal_the_address_is_asked_anew(redis_client: redis.Redis, store: RedisStore) -> None:
+    add(store)
+    connection = redis_client.client_id()
+    redis_client.replicaof("127.0.0.1", "1")
+    try:
+        with pytest.raises(StoreUnavailable):
+            claim(store)
+        assert redis_client.client_id() != connection
+    finally:
+        redis_client.replicaof("NO", "ONE")
+
+
+def test_a_server_that_is_busy_with_anothers_script_is_away_for_a_while(
+    redis_server: RedisServer, redis_client: redis.Redis, store: RedisStore
+) -> None:
+    redis_client.config_set("lua-time-limit", 1)
+    with redis_server.client() as other, ThreadPoolExecutor(1) as pool:
+        busy = pool.submit(other.eval, "while true do end", 0)
+        until(lambda: is_busy(redis_client))
+        try:
+            with pytest.raises(StoreUnavailable):
+                add(store)
+        finally:
+            redis_client.script_kill()
+        with pytest.raises(redis.ResponseError):
+            busy.result()
+    add(store)
+
+
+def is_busy(client: redis.Redis) -> bool:
+    try:
+        return not client.ping()
+    except redis.ResponseError:
+        return True
+
+
 @pytest.mark.parametrize("version", REDIS)
 def test_an_add_may_wait_for_replicas_and_says_so_where_they_do_not_have_it(version: str) -> None:
     binary, port = need(version), free_port()
@@ -135,6 +172,41 @@ def test_small_tenants_are_not_kept_waiting_by_a_great_one(redis_client: redis.R
     first, second = (Counter(task.tenant for task in claim(fresh, 200)) for _ in range(2))
     assert first == {**{f"small-{n}": 10 for n in range(10)}, "great": 100}
     assert second == {"great": 200}
+
+
+def test_a_tenant_that_a_process_never_met_is_met_beside_a_great_one(
+    redis_client: redis.Redis, store: RedisStore
+) -> None:
+    fresh = RedisStore(redis_client)
+    store.add([new(f"t-{n}") for n in range(500)])
+    store.add([new("a", tenant="small")])
+    assert [task.tenant for _ in range(3) for task in claim(fresh, 16)].count("small") == 1
+
+
+def test_a_tenant_whose_tasks_have_all_ended_leaves_nothing_behind(
+    redis_client: redis.Redis, store: RedisStore
+) -> None:
+    store.add([new("a", tenant=f"tenant-{n}", group="g") for n in range(20)])
+    store.add([new("b", tenant=f"tenant-{n}") for n in range(20)])
+    before = redis_client.hlen(keys_of("duecourse", SHARD).meta)
+    tasks = [task for _ in range(9) for task in claim(RedisStore(redis_client), 100)]
+    assert redis_client.hlen(keys_of("duecourse", SHARD).meta) == before + 20
+    store.settle(SHARD, [ending(task, Ending.DONE) for task in tasks])
+    store.sweep(SHARD, retention_ms=-1)
+    assert sorted(key.decode() for key in redis_client.scan_iter()) == [
+        "duecourse:shards",
+        keys_of("duecourse", SHARD).meta,
+    ]
+    assert redis_client.hlen(keys_of("duecourse", SHARD).meta) == before
+
+
+def test_a_claim_of_many_tenants_takes_no_more_bytes_than_asked_for(
+    redis_client: redis.Redis, store: RedisStore
+) -> None:
+    for tenant in range(100):
+        store.add([new("a", tenant=f"tenant-{tenant}", payload='"' + 10_000 * "x" + '"')])
+    tasks = RedisStore(redis_client).claim(SHARD, 100, lease_ms=LEASE_MS, max_bytes=100_000).tasks
+    assert len(tasks) == 9
 
 
 def test_every_tenant_of_many_is_met_and_worked(redis_client: redis.Redis, store: RedisStore) -> None:

@@ -6,25 +6,8 @@ import pytest
 
 from duecourse import wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
-from duecourse.ports.sender import Message
 from duecourse.settings import Settings
-from tests.support.clock import HandClock
-
-
-class Outbox:
-    """A sender that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.sent: list[Message] = []
-
-    def send(self, message: Message) -> str:
-        self.sent.append(message)
-        return f"m-{len(self.sent)}"
-
-
-@pytest.fixture
-def store(clock: HandClock) -> MemoryStore:
-    return MemoryStore(clock)
+from tests.support.kinds import Outbox
 
 
 @pytest.fixture

@@ -7,9 +7,12 @@ import pytest
 
 from duecourse import errors, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.task import Shard, Status
+from duecourse.domain.times import format_instant
+from duecourse.ports.store import Move
 from duecourse.settings import Settings
 from tests.support.functions import cases, invoke, saved
-from tests.support.ledger import claim_one
+from tests.support.ledger import LEASE_MS, claim_one, new
 
 EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "add_poll": ([], 201, {"created": True}),
@@ -179,6 +182,43 @@ def test_a_leased_task_is_taken_only_by_force(store: MemoryStore) -> None:
     status, problem = replay("cancel_webhook", rawQueryString="", queryStringParameters={})
     assert (status, problem["reason"]) == (409, "leased")
     assert replay("cancel_webhook")[0] == 204
+
+
+def test_a_leased_task_is_moved_only_by_force(store: MemoryStore) -> None:
+    claim_one(store, "order-7:paid")
+    move = _as("PATCH", "/tasks/order-7:paid")
+    status, problem = replay("move_poll", **move, body='{"delay": 60}')
+    assert (status, problem["reason"]) == (409, "leased")
+    assert replay("move_poll", **move, body='{"delay": 60, "force": true}')[1]["task"]["state"] == "scheduled"
+
+
+def test_a_task_is_moved_and_cancelled_in_the_queue_that_was_named(store: MemoryStore) -> None:
+    store.add([new("a", queue=queue, delay_ms=1_000) for queue in ("default", "other")])
+    query = {"queryStringParameters": {"queue": "other"}, "rawQueryString": "queue=other"}
+    moved = replay("move_poll", **_as("PATCH", "/tasks/a"), **query, body='{"delay": 60}')[1]["task"]
+    assert (moved["queue"], moved["due_at"]) == ("other", format_instant(store.now() + 60_000))
+    assert replay("cancel_webhook", **_as("DELETE", "/tasks/a"), **query)[0] == 204
+    kept = store.get("default", "a")
+    assert kept
+    assert (kept.status, kept.due_at) == (Status.SCHEDULED, store.now() + 1_000)
+
+
+def test_a_reminder_that_is_being_sent_is_cancelled_only_by_force(store: MemoryStore) -> None:
+    replay("add_reminder")
+    store.move("reminders", [Move(store.group("reminders", "standup")[0].id)])
+    assert len(store.claim(Shard("reminders"), 1, lease_ms=LEASE_MS).tasks) == 1
+    cancel = _as("DELETE", "/reminders/standup")
+    status, problem = replay("cancel_webhook", **cancel, rawQueryString="", queryStringParameters={})
+    assert (status, problem["reason"]) == (409, "leased")
+    assert replay("cancel_webhook", **cancel)[0] == 204
+    assert {task.status for task in store.group("reminders", "standup")} == {Status.CANCELLED}
+
+
+def test_what_was_added_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    for case in ("add_webhook", "add_webhook", "add_reminder", "add_reminder"):
+        replay(case)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "_aws" in line]
+    assert [line["Added"] for line in lines] == [[1.0], [0.0], [4.0], [0.0]]
 
 
 def test_force_must_be_yes_or_no() -> None:

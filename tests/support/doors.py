@@ -12,7 +12,7 @@ from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import Task
 from duecourse.engine.crew import Crew
 from duecourse.engine.sweep import Sweeper
-from duecourse.wire.rings import parse_rings, show_drained
+from duecourse.wire.rings import Rings, show_drained
 from tests.support.answering import Asked, Reply
 from tests.support.bridges import NAMESPACE
 from tests.support.drainer import drainer_of
@@ -39,7 +39,7 @@ class Doors:
         assert function == "on_expired"
         with self._lock:
             self.invoked_at.append(time.monotonic())
-        rang = parse_rings(json.loads(json.dumps(event))).heard(NAMESPACE)
+        rang = Rings.model_validate_json(json.dumps(event)).heard(NAMESPACE)
         assert rang.strangers == []
         return show_drained(self._drainer.drain(rang.shards, ample)._asdict())
 

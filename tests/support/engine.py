@@ -43,6 +43,7 @@ class Table:
     def __init__(self) -> None:
         self.away = False
         self.results: dict[str, Result] = {}
+        self.kept_at = 0
 
     def put(self, task: Task, result_json: str, now: int) -> bool:
         if self.away:
@@ -50,7 +51,7 @@ class Table:
         there = self.results.get(task.id)
         if there and there.fence > task.fence:
             return False
-        self.results[task.id] = Result(result_json, task.fence, now)
+        self.results[task.id], self.kept_at = Result(result_json, task.fence), now
         return True
 
     def get(self, queue: str, id: str, tenant: str) -> Result | None:

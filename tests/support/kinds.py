@@ -1,11 +1,12 @@
-"""What tests of the kinds share: a leased task, and a way out to the web that answers as told."""
+"""What tests of the kinds share: a leased task, a way out to the web that answers as told, a sender."""
 
 import json
 from collections.abc import Mapping
 
 from duecourse.domain.task import Json, RetryPolicy, Status, Task, dump_json
-from duecourse.errors import DuecourseError
+from duecourse.errors import DuecourseError, SendFailed
 from duecourse.ports.http import HttpAnswer, HttpRequest
+from duecourse.ports.sender import Message
 from tests.support.clock import START
 
 
@@ -55,3 +56,17 @@ class Web:
         if isinstance(given, DuecourseError):
             raise given
         return given
+
+
+class Outbox:
+    """A Sender that keeps what it is given, or raises the error."""
+
+    def __init__(self, error: SendFailed | None = None) -> None:
+        self.sent: list[Message] = []
+        self._error = error
+
+    def send(self, message: Message) -> str:
+        if self._error:
+            raise self._error
+        self.sent.append(message)
+        return f"m-{len(self.sent)}"

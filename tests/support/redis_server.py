@@ -95,6 +95,14 @@ class RedisServer:
         """A new client of this server."""
         return redis.Redis.from_url(self.url, **options)
 
+    def emptied(self) -> "RedisServer":
+        """This server, with nothing in it and the settings that it began with."""
+        with self.client() as client:
+            client.flushall()
+            client.config_set("maxmemory", 0)
+            client.config_set("notify-keyspace-events", "")
+        return self
+
     def _answers(self) -> bool:
         try:
             with self.client() as client:

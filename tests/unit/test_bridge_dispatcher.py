@@ -150,6 +150,24 @@ def test_a_refused_ring_is_held_back_and_tried_again_without_heat() -> None:
         assert dispatcher.refused == 3
 
 
+def held_s(refusals: int) -> list[float]:
+    """For how long each of a hundred bells is held back, refused so often in a row."""
+    dispatcher = Dispatcher(lambda _: {}, in_flight=1, on_end=lambda: None)
+    bells = [f"b-{n}" for n in range(100)]
+    with dispatcher._changed:
+        for _ in range(refusals):
+            for one in ring(*bells):
+                dispatcher._hold(one)
+    return [dispatcher._held[bell] - time.monotonic() for bell in bells]
+
+
+@pytest.mark.parametrize(("refusals", "longest"), [(1, 0.2), (3, 0.8), (50, 5.0)])
+def test_the_holds_grow_with_every_refusal_and_are_spread(refusals: int, longest: float) -> None:
+    held = held_s(refusals)
+    assert 0.7 * longest < max(held) <= longest
+    assert min(held) < 0.3 * longest
+
+
 def test_while_a_bell_is_held_back_its_rings_wait_and_others_do_not() -> None:
     gate = Gate(refuse_a)
     gate.open.release(1000)
@@ -161,6 +179,43 @@ def test_while_a_bell_is_held_back_its_rings_wait_and_others_do_not() -> None:
         dispatcher.ring(ring("b"))
         until(lambda: ["b"] in gate.calls)
     assert len(gate.calls) < 20
+
+
+def test_a_function_that_refuses_all_is_asked_ever_less_often_however_many_bells_ring() -> None:
+    refused = threading.Event()
+    gate = Gate(refuse_until(refused))
+    gate.open.release(10_000)
+    with dispatching(gate) as dispatcher:
+        names = [f"b{n}" for n in range(1_000)]
+        began = time.monotonic()
+        while time.monotonic() - began < 2:
+            dispatcher.ring(ring(*names))
+            threading.Event().wait(0.01)
+        assert len(gate.calls) < 60
+        refused.set()
+        until(lambda: {name for call in gate.calls[-40:] for name in call} == set(names), seconds=15)
+
+
+def test_one_bell_that_is_always_refused_keeps_no_other_waiting() -> None:
+    gate = Gate(refuse_a)
+    gate.open.release(1000)
+    with dispatching(gate) as dispatcher:
+        dispatcher.ring(ring("a"))
+        until(lambda: dispatcher.refused == 4)
+        for n in range(20):
+            began = time.monotonic()
+            dispatcher.ring(ring(f"b{n}"))
+            until(lambda: [f"b{n}"] in gate.calls)  # noqa: B023 - waited for here
+            assert time.monotonic() - began < 0.1
+
+
+def refuse_until(taken: threading.Event) -> Callable[[list[str]], Any]:
+    def answer(_: list[str]) -> Any:
+        if not taken.is_set():
+            raise InvocationRefused("throttled")
+        return {}
+
+    return answer
 
 
 def refuse_a(keys: list[str]) -> Any:

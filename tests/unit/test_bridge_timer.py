@@ -174,6 +174,17 @@ def test_no_bell_rings_before_its_time(timer: Timer, rung: Rung, bells: HandBell
     assert all(at > due[key] for key, _, at in rung.rings)
 
 
+def test_a_bell_is_asked_for_when_its_own_millisecond_is_over_and_one_look_will_do(
+    timer: Timer, rung: Rung, bells: HandBells
+) -> None:
+    before = bells.looks
+    with running(timer):
+        for n in range(20):
+            hang(bells, timer, f"test:{{default/{n}}}:bell", 20 + 10 * n)
+        until(lambda: len(rung.rings) == 20)
+    assert bells.looks - before < 30
+
+
 def test_a_bell_that_outstays_its_time_is_asked_for_again_but_not_hotly(
     timer: Timer, rung: Rung, bells: HandBells
 ) -> None:

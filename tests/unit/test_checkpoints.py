@@ -14,11 +14,6 @@ from tests.support.clock import HandClock
 from tests.support.ledger import claim, new, settle, standing
 
 
-@pytest.fixture
-def store(clock: HandClock) -> MemoryStore:
-    return MemoryStore(clock)
-
-
 @pytest.fixture(autouse=True)
 def wired(store: MemoryStore) -> Iterator[None]:
     wiring.configure(settings=Settings(), store=store, results=None)

@@ -9,17 +9,12 @@ import duecourse
 from duecourse import Client, errors, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.task import RetryPolicy, Status
+from duecourse.domain.task import MAX_PAYLOAD_BYTES, RetryPolicy, Status
 from duecourse.settings import Settings
-from tests.support.clock import START, HandClock
+from tests.support.clock import START
 from tests.support.ledger import bring, claim, settle, standing
 
 PAYLOAD = {"month": "2026-09"}
-
-
-@pytest.fixture
-def store(clock: HandClock) -> MemoryStore:
-    return MemoryStore(clock)
 
 
 @pytest.fixture
@@ -41,6 +36,7 @@ def test_times_may_be_pythons_own(client: Client) -> None:
     assert client.add(kind="report", payload={}, due_at=at).task.due_at == at.timestamp() * 1000
     assert client.add(kind="report", payload={}, delay=timedelta(minutes=1)).task.due_at == START + 60_000
     assert client.add(kind="report", payload={}, delay=1.5).task.due_at == START + 1_500
+    assert client.add(kind="report", payload={}, deadline=at).task.deadline_at == at.timestamp() * 1000
 
 
 def test_without_an_id_each_add_makes_a_task_and_with_one_the_second_keeps_the_first(client: Client) -> None:
@@ -53,6 +49,13 @@ def test_every_wrong_field_is_named_and_nothing_added(client: Client, store: Mem
         client.add(kind="report", payload=[], id="no spaces", delay="soon", colour="red")
     assert {problem.field for problem in caught.value.problems} == {"payload", "id", "delay", "colour"}
     assert store.shards() == []
+
+
+def test_a_payload_has_the_bound_that_a_request_has(client: Client) -> None:
+    most = MAX_PAYLOAD_BYTES - len('{"text":""}')
+    assert client.add(kind="report", payload={"text": "x" * most}).created
+    with pytest.raises(errors.InvalidInput, match="payload: must be at most 256 KiB of JSON"):
+        client.add(kind="report", payload={"text": "x" * (most + 1)})
 
 
 def test_a_kind_that_nothing_runs_is_refused(client: Client) -> None:
@@ -102,3 +105,10 @@ def test_the_packages_front_shows_what_a_user_needs() -> None:
     assert all(getattr(duecourse, name) for name in duecourse.__all__)
     with pytest.raises(AttributeError, match="nothing"):
         duecourse.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("value", [datetime(2027, 1, 1, tzinfo=UTC), {1}, b"x", {(1,): 2}, float("nan")])
+def test_a_payload_that_is_no_json_is_refused_by_name(client: Client, value: object) -> None:
+    with pytest.raises(errors.InvalidInput) as caught:
+        client.add(kind="report", payload={"a": value})
+    assert [problem.field for problem in caught.value.problems] == ["payload"]

@@ -1,6 +1,7 @@
 """Draining: what is worked, what is given back, and what happens where tasks are slow or the store goes away."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,8 +44,10 @@ class Tide(MemoryStore):
         super().__init__(clock)
         self.away = False
         self.refused = 0
+        self.claims = 0
 
     def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
+        self.claims += 1
         self._answer()
         return super().claim(shard, limit, lease_ms=lease_ms, max_bytes=max_bytes)
 
@@ -170,6 +173,19 @@ def test_beside_a_slow_task_the_free_slots_go_on_with_what_comes_due(store: Tide
         assert drain.result().done == 2
 
 
+def test_a_drain_of_many_shards_does_not_ask_them_all_ten_times_a_second_while_it_waits(store: Tide) -> None:
+    works = Works()
+    fill(store, "slow", queue="q0")
+    shards = [Shard(f"q{n}") for n in range(50)]
+    with engine(store, works) as run, draining(run, shards=shards) as drain:
+        until(lambda: store.claims >= len(shards))
+        began = time.monotonic()
+        until(lambda: store.claims > len(shards) + 10)
+        assert time.monotonic() - began > 0.3
+        works.gate.set()
+        assert drain.result().done == 1
+
+
 def test_what_waits_behind_a_slow_task_is_given_back_for_others_to_work(store: Tide) -> None:
     works, other = Works(), Works()
     fill(store, "a", "slow", "u")
@@ -181,6 +197,18 @@ def test_what_waits_behind_a_slow_task_is_given_back_for_others_to_work(store: T
         works.gate.set()
         assert drain.result()[:6] == (3, 2, 0, 0, 0, 1)
     assert (works.begun, other.begun) == (["a", "slow"], ["u"])
+
+
+def test_no_more_is_claimed_ahead_than_twice_what_can_run(store: Tide) -> None:
+    leased: list[int] = []
+
+    def look(_task: Task) -> None:
+        leased.append(store.stats(SHARD).leased)
+
+    fill(store, *(f"t-{n:03}" for n in range(200)))
+    with engine(store, look, size=3) as run:
+        assert run.drainer.drain([SHARD], ample).done == 200
+    assert 3 < max(leased) <= 6
 
 
 def test_tasks_that_end_their_thread_do_not_stop_a_drain(store: Tide) -> None:

@@ -1,13 +1,16 @@
 """The verbs on reminders: one group of tasks, added, moved and cancelled together."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.reminder import QUEUE, Recipient, Reminder
-from duecourse.domain.task import Shard, Status, Task
+from duecourse.domain.task import DEFAULT_TENANT, Shard, Status, Task
 from duecourse.engine.reminders import Reminders
+from duecourse.ports.store import Move, Reply
 from tests.support.clock import START, HandClock
 
 SHARD = Shard(QUEUE)
@@ -16,11 +19,6 @@ HOUR = 60 * MINUTE
 ADA, GRACE = Recipient("Ada", "ada@example.com"), Recipient("Grace", "grace@example.com")
 STANDUP = Reminder("standup", "Stand-up", START + HOUR, (5 * MINUTE, MINUTE), (ADA, GRACE), "Room 4")
 IDS = ["standup:300:0", "standup:300:1", "standup:60:0", "standup:60:1"]
-
-
-@pytest.fixture
-def store(clock: HandClock) -> MemoryStore:
-    return MemoryStore(clock)
 
 
 @pytest.fixture
@@ -237,3 +235,18 @@ def test_an_unknown_reminder_is_not_found(reminders: Reminders) -> None:
     for refused in (reminders.get, reminders.cancel, lambda unknown: reminders.move(unknown, START + HOUR)):
         with pytest.raises(errors.TaskNotFound):
             refused("nobody")
+
+
+class CancelledMeanwhile(MemoryStore):
+    """A store on which somebody cancels the reminder just before it is moved."""
+
+    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT) -> list[Reply]:
+        self.cancel(queue, [move.id for move in moves])
+        return super().move(queue, moves, tenant)
+
+
+def test_a_move_that_a_cancel_overtook_is_refused(clock: HandClock) -> None:
+    reminders = Reminders(CancelledMeanwhile(clock))
+    reminders.add(STANDUP)
+    with pytest.raises(errors.TaskCancelled):
+        reminders.move("standup", START + 2 * HOUR)

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status
@@ -15,11 +13,6 @@ from tests.support.ledger import LEASE_MS, add, claim, claim_one, new, settle, s
 
 RETENTION_MS = 86_400_000
 NOTHING = Ticked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-
-
-@pytest.fixture
-def store(clock: HandClock) -> MemoryStore:
-    return MemoryStore(clock)
 
 
 def tick(store: MemoryStore, kind: Kind = lambda _task: None, remaining_ms: Callable[[], int] = ample) -> Ticked:

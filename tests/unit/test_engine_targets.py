@@ -50,7 +50,7 @@ def test_no_batch_is_longer_than_an_invocation_takes(text: str) -> None:
 
 def test_the_longest_names_still_fit() -> None:
     policy = RetryPolicy(1_000, 3_600_000_000, 99.99, 3_600_000_000, False)
-    long = leased("k" * 64, {"text": "x" * 19_000}, "s" * (MAX_STATE_BYTES - 2), queue="q" * 64, group="g" * 128)
+    long = leased("k" * 64, {"text": "x" * 19_800}, "s" * (MAX_STATE_BYTES - 2), queue="q" * 64, group="g" * 128)
     big = [long._replace(id=f"{n:0128}", retry=policy, kind="report", token="9" * 32) for n in range(10)]
     for _, batch in Targets(TARGETS, Lambda()).batches(big):
         assert len(json.dumps(tasks_event(batch), ensure_ascii=False).encode()) <= MAX_BYTES + 1_000
@@ -74,7 +74,15 @@ def test_what_is_taken_is_the_functions_to_settle() -> None:
 
 def test_what_is_refused_is_given_back_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
     targets = Targets(TARGETS, Lambda(InvocationRefused("no such function")))
-    ends = targets.hand_over("ReportFunction", tasks(2))
-    assert [(end.id, end.ending) for end in ends] == [("report-0", Ending.RELEASE), ("report-1", Ending.RELEASE)]
-    assert all(0 <= end.delay_ms <= 1_000 for end in ends)
+    ends = targets.hand_over("ReportFunction", tasks(40))
+    assert [(end.id, end.ending) for end in ends] == [(f"report-{n}", Ending.RELEASE) for n in range(40)]
+    delays = {end.delay_ms for end in ends}
+    assert len(delays) > 10  # what was refused together does not come back together
+    assert 0 <= min(delays) < max(delays) <= 1_000
     assert "ReportFunction could not be invoked: no such function" in caplog.text
+
+
+def test_what_is_refused_again_and_again_is_given_back_for_longer() -> None:
+    targets = Targets(TARGETS, Lambda(InvocationRefused("no such function")))
+    ends = targets.hand_over("ReportFunction", [task._replace(run=5) for task in tasks(40)])
+    assert 1_000 < max(end.delay_ms for end in ends) <= 16_000

@@ -5,11 +5,11 @@ import pytest
 from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.task import OnDuplicate, Status, Task
+from duecourse.domain.task import Status, Task
 from duecourse.engine.tasks import REFUSALS, Tasks
 from duecourse.ports.results import Result
 from duecourse.ports.store import Move, Reply
-from tests.support.clock import START, HandClock
+from tests.support.clock import START
 from tests.support.ledger import bring, claim_one, new, settle
 
 KINDS = {"work", "poll"}
@@ -20,7 +20,7 @@ class Table:
     """A table with one result in it."""
 
     def __init__(self, fence: int = 0, value: object = None) -> None:
-        self._result = Result(value, fence, START)
+        self._result = Result(value, fence)
 
     def put(self, task: Task, result_json: str, now: int) -> bool:
         raise NotImplementedError((task, result_json, now))
@@ -34,11 +34,6 @@ class Away(Table):
 
     def get(self, queue: str, id: str, tenant: str) -> Result | None:
         raise errors.ResultsUnavailable(f"{queue}/{tenant}/{id}")
-
-
-@pytest.fixture
-def store(clock: HandClock) -> MemoryStore:
-    return MemoryStore(clock)
 
 
 @pytest.fixture
@@ -85,18 +80,6 @@ def test_a_poll_is_given_up_after_a_day_unless_it_says_otherwise(tasks: Tasks) -
     assert tasks.add(new("b", kind="poll", deadline_ms=7)).task.deadline_at == START + 7
     assert tasks.add(new("c", kind="poll", deadline_at=START + 9)).task.deadline_at == START + 9
     assert tasks.add(new("d")).task.deadline_at == 0
-
-
-def test_a_wrong_one_among_many_keeps_all_of_them_out(tasks: Tasks, store: MemoryStore) -> None:
-    with pytest.raises(errors.InvalidInput):
-        tasks.add_all([new("a"), new("b", kind="toil")])
-    assert store.get(QUEUE, "a") is None
-
-
-def test_many_answer_each_for_itself(tasks: Tasks) -> None:
-    tasks.add(new("a"))
-    replies = [added.reply for added in tasks.add_all([new("a", on_duplicate=OnDuplicate.REJECT), new("b")])]
-    assert replies == [Reply.SCHEDULED, Reply.CREATED]
 
 
 @pytest.mark.parametrize("state", ["absent", "leased", "done", "cancelled", "dead"])

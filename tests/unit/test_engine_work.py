@@ -32,11 +32,6 @@ class Lapse(MemoryStore):
         return super().settle(shard, settlements)
 
 
-@pytest.fixture
-def store(clock: HandClock) -> MemoryStore:
-    return MemoryStore(clock)
-
-
 def work(store: MemoryStore, kind: Kind, tasks: list[Task], remaining_ms: int = 20_000) -> dict[str, int]:
     """What became of tasks that came by an invocation."""
     with engine(store, kind) as run:

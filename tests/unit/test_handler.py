@@ -11,15 +11,9 @@ from duecourse.domain.task import Status
 from duecourse.errors import InvalidInput
 from duecourse.settings import Settings
 from duecourse.wire.invocation import tasks_event
-from tests.support.clock import HandClock
 from tests.support.engine import Table
 from tests.support.functions import Context
 from tests.support.ledger import claim, new, standing
-
-
-@pytest.fixture
-def store(clock: HandClock) -> MemoryStore:
-    return MemoryStore(clock)
 
 
 @pytest.fixture

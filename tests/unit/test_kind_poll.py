@@ -199,3 +199,18 @@ def test_a_long_answer_is_cut_in_an_error_and_is_one_readable_line() -> None:
     assert isinstance(outcome, Retry)
     assert outcome.error.isprintable()
     assert len(outcome.error) < 260
+
+
+@pytest.mark.parametrize("part", ["[@,@]", "[@,@][]", "{a: @, b: @}", "to_string([@,@])"])
+@pytest.mark.parametrize("field", ["until", "failed_when", "result"])
+def test_an_expression_that_doubles_the_answer_with_each_part_is_stopped(field: str, part: str) -> None:
+    fields = {"until": "`true`", field: "|".join([part] * 60)}
+    outcome = poll(answer(body=PROCESSED), **fields)
+    assert isinstance(outcome, Drop)
+    assert "8 MiB" in outcome.reason
+
+
+def test_a_large_answer_can_be_taken_apart() -> None:
+    body = {"items": [{"id": number, "text": "x" * 20} for number in range(20_000)]}
+    outcome = poll(answer(body=body), until="items", result="length(items[].{id: id, text: text})")
+    assert outcome == Done(20_000)

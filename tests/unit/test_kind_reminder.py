@@ -8,7 +8,7 @@ from duecourse.errors import SendFailed
 from duecourse.kinds.reminder import ReminderKind
 from duecourse.ports.sender import Message
 from tests.support.clock import HandClock
-from tests.support.kinds import leased
+from tests.support.kinds import Outbox, leased
 
 STARTS_AT = HandClock().at + 300_000
 PAYLOAD = {
@@ -18,18 +18,6 @@ PAYLOAD = {
     "recipient": {"name": "Ada", "email": "ada@example.com"},
     "lead_ms": 300_000,
 }
-
-
-class Outbox:
-    def __init__(self, error: SendFailed | None = None) -> None:
-        self.sent: list[Message] = []
-        self._error = error
-
-    def send(self, message: Message) -> str:
-        if self._error:
-            raise self._error
-        self.sent.append(message)
-        return f"m-{len(self.sent)}"
 
 
 def remind(outbox: Outbox, clock: HandClock | None = None, **changes: Json) -> Outcome:

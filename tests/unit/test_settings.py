@@ -86,3 +86,8 @@ def test_the_environment_is_read_once_and_not_before(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("DUECOURSE_NAMESPACE", "other")
     assert settings.load().namespace == "mine"
     settings.load.cache_clear()
+
+
+@pytest.mark.parametrize("port", ["x", "99999", "-1", "0"])
+def test_a_store_whose_port_is_none_is_refused(port: str) -> None:
+    assert set(wrong(STORE=f"redis://localhost:{port}/0")) == {"DUECOURSE_STORE"}

@@ -12,6 +12,7 @@ import pytest
 
 from duecourse.domain.times import parse_duration
 from duecourse.settings import PREFIX, Settings, parse
+from duecourse.wire.kinds import MAX_TIMEOUT_MS
 
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 FUNCTIONS = ("EnqueueHttpFunction", "PollTickFunction", "OnExpiredFunction", "SendReminderFunction")
@@ -106,11 +107,39 @@ def test_every_route_of_the_api_leads_to_its_function() -> None:
 def test_the_tick_comes_once_a_minute() -> None:
     (tick,) = properties("PollTickFunction")["Events"].values()
     assert tick["Properties"]["Schedule"] == "rate(1 minute)"
+    assert tick["Properties"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
+
+
+def test_the_tick_has_room_of_its_own_and_the_bridges_rings_have_what_is_asked_for() -> None:
+    reserved = {name: properties(name)["ReservedConcurrentExecutions"]["Fn::If"] for name in FUNCTIONS[1:3]}
+    assert reserved["PollTickFunction"] == ["Reserves", 2, {"Ref": "AWS::NoValue"}]
+    assert reserved["OnExpiredFunction"] == ["Reserves", {"Ref": "Concurrency"}, {"Ref": "AWS::NoValue"}]
+
+
+def test_a_reminder_that_waited_past_its_lease_is_not_begun_and_one_that_fails_is_kept() -> None:
+    config = properties("SendReminderFunction")["EventInvokeConfig"]
+    lease_ms = parse_duration(template()["Parameters"]["Lease"]["Default"])
+    assert config["MaximumEventAgeInSeconds"] * 1000 < lease_ms
+    failed = config["DestinationConfig"]["OnFailure"]
+    assert failed == {"Type": "SQS", "Destination": {"Fn::GetAtt": ["UndeliveredQueue", "Arn"]}}
+
+
+def test_functions_stand_in_the_vpc_where_subnets_are_given() -> None:
+    shared = template()["Globals"]["Function"]["VpcConfig"]["Fn::If"]
+    inside = {"SubnetIds": {"Ref": "SubnetIds"}, "SecurityGroupIds": {"Ref": "SecurityGroupIds"}}
+    assert shared == ["HasVpc", inside, {"Ref": "AWS::NoValue"}]
+    assert "SubnetIds" in json.dumps(template()["Conditions"]["HasVpc"])
 
 
 def test_a_lease_outlasts_every_function() -> None:
     lease_ms = parse_duration(template()["Parameters"]["Lease"]["Default"])
     assert all(properties(name)["Timeout"] * 1000 < lease_ms for name in FUNCTIONS)
+
+
+def test_what_is_claimed_last_can_still_be_finished() -> None:
+    margin_ms = Settings().margin_ms
+    assert margin_ms > MAX_TIMEOUT_MS
+    assert all(properties(name)["Timeout"] * 1000 > margin_ms for name in ("PollTickFunction", "OnExpiredFunction"))
 
 
 def test_lambda_repeats_nothing_of_its_own_accord() -> None:
@@ -167,6 +196,11 @@ def test_a_result_leaves_the_table_by_itself() -> None:
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
 
 
+def test_results_outlive_the_stack() -> None:
+    table = template()["Resources"]["ResultsTable"]
+    assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
+
+
 @pytest.mark.parametrize(
     ("name", "metric", "threshold"), [("OverdueAlarm", "OldestOverdue", 120_000), ("DeadAlarm", "Dead", 0)]
 )
@@ -183,6 +217,18 @@ def test_an_alarm_watches_what_the_tick_measures(name: str, metric: str, thresho
     assert f'"{metric}"' in (TEMPLATE.parent / "functions/poll_tick/app.py").read_text()
 
 
+@pytest.mark.parametrize(
+    ("name", "silence", "seconds"), [("OverdueAlarm", "breaching", 120), ("DeadAlarm", "notBreaching", 60)]
+)
+def test_an_alarm_goes_within_minutes_and_tells_somebody(name: str, silence: str, seconds: int) -> None:
+    alarm = properties(name)
+    assert alarm["Statistic"] == "Maximum"
+    assert alarm["Period"] * alarm["EvaluationPeriods"] == seconds
+    assert alarm["TreatMissingData"] == silence  # a tick that is silent measures nothing: that is overdue, not well
+    topic = {"Fn::If": ["MakesTopic", {"Ref": "AlarmTopic"}, {"Ref": "AlarmTopicArn"}]}
+    assert alarm["AlarmActions"] == alarm["OKActions"] == [topic]
+
+
 def test_the_layer_is_built_for_the_architecture_that_the_functions_run_on() -> None:
     layer = template()["Resources"]["CoreLayer"]
     assert layer["Metadata"]["BuildArchitecture"] == {"Ref": "Architecture"}
@@ -190,3 +236,12 @@ def test_the_layer_is_built_for_the_architecture_that_the_functions_run_on() -> 
     allowed = template()["Parameters"]["Architecture"]["AllowedValues"]
     assert {path.parent.name for path in folder.glob("*/platform.txt")} == set(allowed)
     assert template()["Globals"]["Function"]["Architectures"] == [{"Ref": "Architecture"}]
+    assert template()["Parameters"]["Architecture"]["Default"] == "arm64"
+
+
+def test_the_layer_holds_bytecode_for_the_python_that_the_functions_run_on() -> None:
+    runtime = template()["Globals"]["Function"]["Runtime"]
+    assert properties("CoreLayer")["CompatibleRuntimes"] == [runtime]
+    assert (
+        f"--python-version {runtime.removeprefix('python')} " in (TEMPLATE.parent / "layers/core/Makefile").read_text()
+    )

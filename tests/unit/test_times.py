@@ -42,7 +42,8 @@ def test_a_duration_is_seconds_or_iso_8601_or_a_timedelta(value: object, ms: int
 
 @pytest.mark.parametrize(
     "value",
-    ["", "P", "PT", "P1Y", "P1M", "PT5", "5M", "pt5m", "P1DT", "-PT5M", " PT5M", "PT5M\n", "soon", True, None, [], {}],
+    ["", "P", "PT", "P1Y", "P1M", "PT5", "5M", "pt5m", "P1DT", "-PT5M", " PT5M", "PT5M\n", "soon",
+     "1_0", " 5 ", "\u0663", "PT\u0663S", True, None, [], {}],
 )  # fmt: skip
 def test_anything_else_is_no_duration(value: object) -> None:
     with pytest.raises(ValueError, match="must be seconds or an ISO 8601 duration"):
@@ -80,6 +81,7 @@ def test_whatever_is_asked_a_duration_is_milliseconds_or_a_value_error(value: ob
         ("2026-03-29T01:30:00Z", 1_774_747_800_000),
         ("2026-03-29T03:30:00+02:00", 1_774_747_800_000),
         ("2026-03-29T01:30:00.123456Z", 1_774_747_800_123),
+        ("2026-03-29t01:30:00z", 1_774_747_800_000),
         ("9999-12-31T23:59:59.999Z", MAX_INSTANT),
     ],
 )
@@ -95,6 +97,10 @@ def test_an_instant_is_rfc_3339_with_an_offset(text: str, at: int) -> None:
         ("tomorrow", "RFC 3339"),
         ("", "RFC 3339"),
         ("2026-02-30T00:00:00Z", "RFC 3339"),
+        ("2026-W13-7T01:30:00Z", "RFC 3339"),
+        ("20260329T013000Z", "RFC 3339"),
+        ("2026-03-29T01:30Z", "RFC 3339"),
+        ("2026-03-29T01:30:00+01:00:30", "RFC 3339"),
         (1_790_000_000, "RFC 3339"),
         (None, "RFC 3339"),
         ("1969-12-31T23:59:59Z", "1970"),

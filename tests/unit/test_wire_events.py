@@ -7,9 +7,10 @@ import pytest
 
 from duecourse.domain.task import RetryPolicy, Shard
 from duecourse.errors import InvalidInput
+from duecourse.wire.fields import read
 from duecourse.wire.invocation import decode_tasks, tasks_event
-from duecourse.wire.rings import parse_rings
-from duecourse.wire.schedule import parse_schedule
+from duecourse.wire.rings import Rings
+from duecourse.wire.schedule import ScheduledEvent
 from tests.support.kinds import leased
 
 
@@ -93,18 +94,18 @@ def rung(*keys: str) -> dict[str, object]:
 
 def test_rings_are_folded_into_shards_in_their_order() -> None:
     event = rung("ns:{b/3}:bell", "ns:{a.x@y:z-_/0}:bell", "ns:{b/3}:bell")
-    assert parse_rings(event).heard("ns") == ([Shard("b", 3), Shard("a.x@y:z-_", 0)], [])
+    assert read(Rings, event).heard("ns") == ([Shard("b", 3), Shard("a.x@y:z-_", 0)], [])
 
 
 @pytest.mark.parametrize(
     "key", ["", "session:1", "ns:{a/0}:tasks", "other:{a/0}:bell", "nsx:{a/0}:bell", "ns:{a}:bell", "ns:{a/x}:bell"]
 )
 def test_a_key_that_is_no_bell_of_ours_is_left_out_and_told(key: str) -> None:
-    assert parse_rings(rung(key, "ns:{a/0}:bell")).heard("ns") == ([Shard("a", 0)], [key])
+    assert read(Rings, rung(key, "ns:{a/0}:bell")).heard("ns") == ([Shard("a", 0)], [key])
 
 
 def test_a_namespace_is_taken_literally() -> None:
-    assert parse_rings(rung("nXs:{a/0}:bell")).heard("n.s").shards == []
+    assert read(Rings, rung("nXs:{a/0}:bell")).heard("n.s").shards == []
 
 
 @pytest.mark.parametrize(
@@ -113,11 +114,11 @@ def test_a_namespace_is_taken_literally() -> None:
 )
 def test_a_wrong_ring_is_refused_by_field(change: dict[str, object], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        parse_rings(rung() | change)
+        read(Rings, rung() | change)
     assert field in {problem.field for problem in caught.value.problems}
 
 
 @pytest.mark.parametrize("event", [None, {}, [], {"source": "aws.s3", "detail-type": "Object Created"}])
 def test_only_a_schedule_makes_a_tick(event: object) -> None:
     with pytest.raises(InvalidInput):
-        parse_schedule(event)
+        read(ScheduledEvent, event)

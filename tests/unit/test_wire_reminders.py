@@ -59,7 +59,7 @@ def test_a_reminder_needs_a_time_and_a_person_and_not_too_many() -> None:
 def test_an_id_leaves_room_for_its_tasks() -> None:
     assert fields(id="x" * 65) == {"id"}
     longest = AddReminder.model_validate(
-        STANDUP | {"id": "x" * 64, "remind_before": ["P36600D", "PT0.001S"]}
+        STANDUP | {"id": "x" * 64, "remind_before": ["P36600D", "PT1.001S"]}
     ).reminder()
     assert all(len(task.id) <= 128 for task in longest.tasks(0))
 
@@ -69,3 +69,7 @@ def test_unknown_fields_are_named() -> None:
         "colour",
         "recipients.0.age",
     }
+
+
+def test_a_message_cannot_be_due_as_the_meeting_begins() -> None:
+    assert fields(remind_before=["PT0S", 60, 0.5]) == {"remind_before.0", "remind_before.2"}

@@ -181,3 +181,36 @@ def test_what_is_too_deep_for_the_answer_is_shown_as_its_text() -> None:
     deep = "[" * 300 + "]" * 300
     view = show_task(leased("report", {}, payload_json='{"a":1}', result_json=deep))
     assert (view["payload"], view["result"]) == ({"a": 1}, deep)
+
+
+@pytest.mark.parametrize(("field", "most"), [("id", 128), ("queue", 64), ("kind", 64)])
+def test_a_name_is_refused_in_words_and_not_by_a_pattern(field: str, most: int) -> None:
+    wanted = {field: f"must be 1 to {most} characters of A-Z a-z 0-9 . _ : @ -"}
+    assert refused(AddTask, WORK | {field: "a b"}) == wanted
+    assert refused(AddTask, WORK | {field: "x" * (most + 1)}) == wanted
+
+
+def test_a_task_cannot_take_the_place_of_a_reminders() -> None:
+    assert set(refused(AddTask, WORK | {"queue": "reminders", "id": "standup:300:0"})) == {"queue"}
+
+
+def test_a_refusal_is_not_many_times_the_size_of_what_it_refuses() -> None:
+    problems = refused(AddTask, WORK | {f"field-{number}": 1 for number in range(5_000)} | {"x" * 9_000: 1})
+    assert len(problems) == 101
+    assert problems["body"] == "has 4901 more wrong fields"
+    assert max(map(len, refused(AddTask, WORK | {"x" * 9_000: 1}))) == 200
+
+
+def test_a_number_with_too_many_digits_is_refused_without_a_word_of_python() -> None:
+    with pytest.raises(MalformedBody, match="holds a number with too many digits"):
+        parse_body('{"delay": ' + "9" * 5_000 + "}")
+
+
+def test_a_deadline_is_told_from_a_duration_by_its_year() -> None:
+    assert AddTask.model_validate(WORK | {"deadline": "2026-03-29t01:30:00z"}).task().deadline_at == 1_774_747_800_000
+    assert refused(AddTask, WORK | {"deadline": "2026-03-29"}) == {
+        "deadline": "must have an offset, such as Z or +02:00"
+    }
+    assert set(refused(AddTask, WORK | {"deadline": "tomorrow"}).values()) == {
+        "must be a duration such as PT24H, or an RFC 3339 instant"
+    }

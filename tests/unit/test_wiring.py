@@ -11,28 +11,10 @@ from duecourse import wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import Task
-from duecourse.ports.sender import Message
 from duecourse.settings import Settings
-from tests.support.clock import HandClock
 from tests.support.engine import ample
 from tests.support.ledger import SHARD, new, standing
 from tests.support.source import ROOT
-
-
-class Post:
-    """A sender that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.sent: list[Message] = []
-
-    def send(self, message: Message) -> str:
-        self.sent.append(message)
-        return "m-1"
-
-
-@pytest.fixture
-def store(clock: HandClock) -> MemoryStore:
-    return MemoryStore(clock)
 
 
 @pytest.fixture(autouse=True)

@@ -1,20 +1,28 @@
 """Tasks from Python, straight to the ledger, with the checks that HTTP makes."""
 
 from datetime import datetime
-from typing import Any, Self, TypeVar
-
-from pydantic import BaseModel, ValidationError
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 from duecourse import wiring
 from duecourse.domain.outcomes import Span
 from duecourse.domain.task import DEFAULT_QUEUE, Json, Task
 from duecourse.engine.tasks import Taken, Tasks
-from duecourse.errors import InvalidInput
 from duecourse.ports.store import Move
-from duecourse.wire.fields import field_errors
+from duecourse.wire.fields import read
 from duecourse.wire.http import AddTask, MoveTask
 
-M = TypeVar("M", bound=BaseModel)
+
+class AddFields(TypedDict, total=False):
+    """What POST /tasks has besides kind and payload; each may be left out."""
+
+    id: str
+    queue: str
+    due_at: datetime | str
+    delay: Span
+    retry: dict[str, Any]
+    deadline: datetime | Span
+    on_duplicate: Literal["keep", "replace", "reject", "debounce"]
+    max_wait: Span
 
 
 class Client:
@@ -31,12 +39,12 @@ class Client:
         """A client on the ledger that the environment's DUECOURSE_ settings name. Raises InvalidSettings."""
         return cls(wiring.tasks())
 
-    def add(self, *, kind: str, payload: Json, **fields: Any) -> Taken:
-        """Schedule a task; `fields` are those of POST /tasks: id, queue, due_at, delay, retry, deadline, on_duplicate.
+    def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> Taken:
+        """Schedule a task; `fields` are those of POST /tasks, where times may be datetime and timedelta too.
 
-        Times may be datetime and timedelta too. Without an id, one is made: adding twice makes two tasks.
+        Without an id, one is made: adding twice makes two tasks.
         """
-        return self._tasks.add(_parse(AddTask, kind=kind, payload=payload, **fields).task())
+        return self._tasks.add(read(AddTask, {"kind": kind, "payload": payload, **fields}).task())
 
     def get(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
         """One task as it stands."""
@@ -52,7 +60,7 @@ class Client:
         force: bool = False,
     ) -> Task:
         """Give a task a new due time: an instant, or a delay from now; `force` takes a running one from its worker."""
-        move = _parse(MoveTask, due_at=due_at, delay=delay, force=force)
+        move = read(MoveTask, {"due_at": due_at, "delay": delay, "force": force})
         return self._tasks.move(queue, Move(id, move.due_at, move.delay or 0, force=move.force))
 
     def cancel(self, id: str, queue: str = DEFAULT_QUEUE, *, force: bool = False) -> None:
@@ -62,10 +70,3 @@ class Client:
     def replay(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
         """Schedule a dead task for now, with all its attempts."""
         return self._tasks.replay(queue, id)
-
-
-def _parse(model: type[M], **fields: Any) -> M:
-    try:
-        return model.model_validate(fields)
-    except ValidationError as error:
-        raise InvalidInput(field_errors(error.errors())) from None

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -39,6 +40,20 @@ def _inline_is_built_in(targets: dict[str, str]) -> dict[str, str]:
     return targets
 
 
+def has_a_port(url: str) -> bool:
+    """Whether the port in `url` is one, or there is none: else each call would fail with another's traceback."""
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
+
+
+def _reachable(url: str) -> str:
+    if not has_a_port(url):
+        raise ValueError("must have a number up to 65535 as its port")
+    return url
+
+
 Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
 Target = Annotated[str, BeforeValidator(_target)]
 
@@ -48,9 +63,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    store: str = Field(
+    store: Annotated[str, AfterValidator(_reachable)] = Field(
         "redis://127.0.0.1:6379/0",
-        description="where the ledger is: redis://, rediss:// or memory://",
+        description="where the ledger is: redis://, rediss://, unix:// or memory://",
         pattern=r"^(rediss?|memory|unix)://",
     )
     namespace: str = Field(
@@ -67,7 +82,7 @@ class Settings(BaseModel):
         description="how long a claimed task is its worker's; longer than any target's timeout",
     )
     margin_ms: Milliseconds = Field(
-        10_000,
+        25_000,
         alias="margin",
         description="how long before its own timeout a function stops claiming; longer than an inline task may take",
     )

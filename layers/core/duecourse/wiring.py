@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from duecourse import settings as environment
+from duecourse.domain.reminder import KIND as REMINDER
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.reminders import Reminders
@@ -22,7 +23,6 @@ from duecourse.ports.store import Store
 from duecourse.settings import Settings
 
 T = TypeVar("T")
-REMINDER = "reminder"
 
 _given: dict[str, Any] = {}
 _built: list[Callable[[], None]] = []
@@ -163,8 +163,8 @@ def tasks() -> Tasks:
 
 
 def known_kinds(given: Settings) -> set[str]:
-    """The kinds that a caller may ask for."""
-    return {"poll", "webhook"} | given.targets.keys() - {REMINDER}
+    """The kinds that a caller may ask for: a reminder's tasks are made with it."""
+    return {*environment.BUILT_IN, *given.targets} - {REMINDER}
 
 
 @part

@@ -43,7 +43,7 @@ class DynamoDbResults:
         return made
 
     def put(self, task: Task, result_json: str, now: int) -> bool:
-        """Keep the task's result; False, and nothing changed, where one with a higher fence is there.
+        """Keep the task's result; False, and nothing changed, where a newer one is there.
 
         Raises ResultsUnavailable.
         """
@@ -93,7 +93,7 @@ def _result(item: Any) -> Result | None:
     # DynamoDB removes an expired item when it comes to it, up to days later.
     if int(item["expires_at"]["N"]) <= time.time():
         return None
-    return Result(json.loads(item["result"]["S"]), int(item["fence"]["N"]), int(item["stored_at"]["N"]))
+    return Result(json.loads(item["result"]["S"]), int(item["fence"]["N"]))
 
 
 def _key(queue: str, id: str, tenant: str) -> str:

@@ -11,9 +11,6 @@ from duecourse.errors import InvocationRefused
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
 
-MAX_EVENT_BYTES = 256 * 1024
-"""The longest event that is certain to be taken by `send`."""
-
 
 class LambdaInvoker:
     """An Invoker by the Invoke API; nothing is sent twice.
@@ -21,14 +18,22 @@ class LambdaInvoker:
     `timeout_ms` is how long `invoke` waits for an answer: more than Lambda's 15 minutes unless the caller knows better.
     """
 
-    def __init__(self, client: "LambdaClient | None" = None, timeout_ms: int = 905_000) -> None:
-        self._given = client
+    def __init__(self, timeout_ms: int = 905_000) -> None:
         self._timeout_s = timeout_ms / 1000
 
     @cached_property
     def _client(self) -> "LambdaClient":
-        made: LambdaClient = self._given or make_client("lambda", attempts=1, read_timeout_s=self._timeout_s)
+        made: LambdaClient = make_client("lambda", attempts=1, read_timeout_s=self._timeout_s)
         return made
+
+    def prepare(self) -> None:
+        """Make the client now: that takes longer than a ring may be late. Raises InvocationRefused."""
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            _ = self._client
+        except BotoCoreError as error:
+            raise InvocationRefused(f"there is no client of Lambda: {error}") from error
 
     def invoke(self, function: str, event: Json) -> Json:
         """Run `function` and wait for its answer. Raises InvocationRefused, also where the function itself failed."""

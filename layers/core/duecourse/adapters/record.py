@@ -18,6 +18,7 @@ repeated add does.
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 
+from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, RetryPolicy, Run, Status, Task
 from duecourse.errors import FieldError, InvalidInput
 
@@ -43,7 +44,11 @@ OUTCOMES = {
     ord("L"): "lapsed",
     ord("E"): "expired",
 }
+ENDINGS = {Ending.DONE: "D", Ending.AGAIN: "A", Ending.RETRY: "R", Ending.DROP: "X", Ending.RELEASE: "B"}
+"""The letters that `last` is kept in, and settle.lua is told."""
 NO_NONCE = bytes(8)
+UNREADABLE = (StructError, LookupError, ValueError)
+"""What `unpack` raises for a record that is broken."""
 
 
 def pack_rest(task: NewTask, origin: bytes) -> bytes:

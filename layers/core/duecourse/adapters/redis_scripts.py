@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import redis
 from redis.backoff import ExponentialBackoff, NoBackoff
-from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError
+from redis.exceptions import ClusterDownError, NoScriptError, OutOfMemoryError, ReadOnlyError
 from redis.retry import Retry
 
 from duecourse.adapters.redis_keys import Keys
@@ -20,8 +20,8 @@ from duecourse.ports.clock import Clock
 
 T = TypeVar("T")
 
-IN_A_SCRIPT = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS) ")
-"""The code of an error inside a script: up to 6.2 it stands in the text alone."""
+CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY) ")
+"""The code of an error that is told by its text alone: inside a script, up to 6.2."""
 
 UNREGISTERED = -8
 IDLE_S = 5.0
@@ -63,10 +63,10 @@ def load(verb: str) -> Script:
 
 def translate(error: redis.RedisError) -> DuecourseError:
     """What one of Redis's errors means here."""
-    code = IN_A_SCRIPT.search(str(error))
+    code = CODE.search(str(error))
     if isinstance(error, OutOfMemoryError) or (code and code[1] == "OOM"):
         return StoreFull()
-    if isinstance(error, (*AWAY, ReadOnlyError)) or code:
+    if isinstance(error, (*AWAY, ReadOnlyError, ClusterDownError)) or code:
         return StoreUnavailable(f"The store does not answer: {error}")
     return StoreMisused(f"The store refuses: {error}")
 
@@ -114,6 +114,8 @@ class Scripts:
                     raise
                 return _AGAIN.call_with_retry(command, lambda _error: None)
         except redis.RedisError as error:
+            if "READONLY" in str(error) or isinstance(error, ReadOnlyError):
+                self.client.connection_pool.disconnect(inuse_connections=False)  # the address may lead elsewhere by now
             raise translate(error) from error
 
     def read(self, *commands: Callable[[Any], object]) -> list[Any]:

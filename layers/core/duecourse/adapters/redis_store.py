@@ -47,7 +47,7 @@ class RedisStore:
         self._wait = wait
         self._scripts = Scripts(client, travel)
         self._travelling: set[Shard] = set()
-        self._tenants: dict[Shard, list[str]] = {}
+        self._tenants: dict[Shard, tuple[str, ...]] = {}
 
     def ping(self) -> None:
         """Return if the store answers."""
@@ -102,16 +102,17 @@ class RedisStore:
         if limit < 1:
             raise ValueError(f"a claim takes at least 1, not {limit}")
         _bounded(limit, MAX_CLAIM)
-        tenants = self._tenants.setdefault(shard, [DEFAULT_TENANT])
         claim = Claim([], 0, 0, 0, 0)
         while True:
             arguments = (limit - len(claim.tasks), lease_ms, max_bytes, secrets.token_bytes(8))
-            now, bell_at, died, backlog, want, flat = self._run("claim", shard, tenants, arguments, again=False)
+            answer = self._run("claim", shard, self._met(shard), arguments, again=False)
+            now, bell_at, died, backlog, want, flat = answer
             tasks = claim.tasks + wire.leased(shard.queue, flat, now + lease_ms)
             claim = Claim(tasks, claim.died + died, backlog, bell_at, now)
-            if not want or len(tasks) >= limit:
+            self._meet(shard, want)
+            max_bytes -= sum(map(len, flat))
+            if not want or len(tasks) >= limit or max_bytes <= 0:
                 return claim
-            self._meet(tenants, want)
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
@@ -152,10 +153,9 @@ class RedisStore:
 
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
-        tenants = self._tenants.setdefault(shard, [DEFAULT_TENANT])
-        answer = self._run("sweep", shard, tenants, (retention_ms,), again=True)
+        answer = self._run("sweep", shard, self._met(shard), (retention_ms,), again=True)
         now, bell_at, reclaimed, died, pruned, more, want = answer
-        self._meet(tenants, want)
+        self._meet(shard, want)
         return Swept(reclaimed, died, pruned, bool(more or want), bell_at, now)
 
     def stats(self, shard: Shard) -> Stats:
@@ -213,10 +213,17 @@ class RedisStore:
     def _keys(self, shard: Shard) -> Keys:
         return keys_of(self._namespace, shard)
 
-    def _meet(self, tenants: list[str], want: Iterable[bytes]) -> None:
-        """Remember the tenants whose work waits, so that the next script declares their keys."""
-        fresh = dict.fromkeys(name.decode() for name in want)
-        tenants[:] = [*fresh, *(t for t in tenants if t not in fresh)][:MAX_WANT]
+    def _met(self, shard: Shard) -> tuple[str, ...]:
+        return self._tenants.get(shard, (DEFAULT_TENANT,))
+
+    def _meet(self, shard: Shard, want: Iterable[bytes]) -> None:
+        """Remember the tenants whose work waits, so that the next script declares their keys.
+
+        In a tuple of their own: another thread may be sending the one before.
+        """
+        if want:
+            names = dict.fromkeys([*(name.decode() for name in want), *self._met(shard)])
+            self._tenants[shard] = tuple(names)[:MAX_WANT]
 
 
 def _count_and_head(due: str, pipe: Any) -> None:

@@ -1,12 +1,15 @@
 """What goes into the Lua scripts and what comes out of them, between the domain's words and theirs."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from duecourse.adapters.record import pack_rest, split_token, unpack
-from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.adapters.record import ENDINGS, UNREADABLE, pack_rest, split_token, unpack
+from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, Task, cut_detail
 from duecourse.ports.store import Added, Lease, Move, Reply, Settled
+
+log = logging.getLogger("duecourse.store")
 
 Argument = str | bytes | int
 
@@ -26,7 +29,6 @@ REPLIES = {
 """What the scripts' numbers mean, refusals below 0: the one table of them."""
 SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
 MODES = {OnDuplicate.KEEP: "k", OnDuplicate.REPLACE: "r", OnDuplicate.REJECT: "j", OnDuplicate.DEBOUNCE: "d"}
-ENDINGS = {Ending.DONE: "D", Ending.AGAIN: "A", Ending.RETRY: "R", Ending.DROP: "X", Ending.RELEASE: "B"}
 
 
 def tenants_of(items: Iterable[NewTask | Settlement | Lease]) -> list[str]:
@@ -79,9 +81,17 @@ def added(tasks: Sequence[NewTask], answer: Any) -> list[Added]:
 
 
 def leased(queue: str, flat: Sequence[bytes], expires_at: int) -> list[Task]:
-    """The tasks that claim.lua hands out: stored ids and records in turn."""
+    """The tasks that claim.lua hands out: stored ids and records in turn; one that cannot be read is only told."""
     pairs = zip(flat[::2], flat[1::2], strict=True)
-    return [unpack(queue, sid.decode(), data, expires_at) for sid, data in pairs]
+    return [task for sid, data in pairs if (task := _readable(queue, sid.decode(), data, expires_at))]
+
+
+def _readable(queue: str, sid: str, data: bytes, expires_at: int) -> Task | None:
+    try:
+        return unpack(queue, sid, data, expires_at)
+    except UNREADABLE:
+        log.exception("task %s in %s waits, for its record cannot be read", sid, queue)
+        return None
 
 
 def _record(task: NewTask, data: bytes) -> Task | None:

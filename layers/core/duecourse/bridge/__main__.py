@@ -9,17 +9,14 @@ import sys
 import time
 from urllib.parse import urlsplit
 
-from duecourse.adapters.aws import make_client
 from duecourse.adapters.lambda_invoker import LambdaInvoker
 from duecourse.adapters.redis_bells import RedisBells
 from duecourse.bridge import Bridge
-from duecourse.errors import FieldError, InvalidSettings
+from duecourse.errors import FieldError, InvalidSettings, InvocationRefused
 from duecourse.ports.invoker import Invoker
 from duecourse.settings import Settings, load
 
 REPORT_S = 60.0
-ANSWER_S = 905.0
-"""How long an invocation is waited for: a little more than Lambda lets a function run."""
 RING_BY_BELL = {"redis", "rediss", "unix"}
 SWITCH_S = 0.0005
 """How long a busy thread may keep the timer from the interpreter: Python's own 5 ms would be seen as lateness."""
@@ -82,13 +79,12 @@ def _bells(settings: Settings) -> RedisBells:
 
 
 def _invoker() -> Invoker:
-    """An invoker whose client exists already: making it takes longer than a ring may be late."""
-    from botocore.exceptions import BotoCoreError
-
+    invoker = LambdaInvoker()
     try:
-        return LambdaInvoker(make_client("lambda", attempts=1, read_timeout_s=ANSWER_S))
-    except BotoCoreError as error:
+        invoker.prepare()
+    except InvocationRefused as error:
         raise InvalidSettings([FieldError("AWS_DEFAULT_REGION", str(error))]) from error
+    return invoker
 
 
 def _announce(bridge: Bridge, settings: Settings) -> None:

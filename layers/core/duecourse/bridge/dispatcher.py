@@ -28,7 +28,8 @@ class Dispatcher:
     """Hands rings to `serve`, at most `in_flight` calls at a time and PER_BELL for each bell.
 
     A ring for a bell that is being served, or is held back after a refusal, waits and takes in those that follow. It
-    waits no longer than JOIN_S for a first call to end.
+    waits no longer than JOIN_S for a first call to end. Where more bells than there are threads were refused and
+    nothing was taken since, it is not theirs but the function's doing: then all wait.
     `serve` returns the function's answer and may raise InvocationRefused. `on_end` is called when one of the threads
     ends, which before `stop` is a fault.
     """
@@ -43,7 +44,10 @@ class Dispatcher:
         self._held: dict[str, float] = {}
         self._later: list[tuple[float, str]] = []
         self._refusals: dict[str, int] = {}
-        self._refusing = self._stopped = False
+        self._refused: set[str] = set()
+        self._in_a_row = 0
+        self._not_before = 0.0
+        self._stopped = False
         self._workers = [threading.Thread(target=self._work, name=f"serve-{n}", daemon=True) for n in range(in_flight)]
         self.rings = self.invocations = self.refused = 0
 
@@ -100,9 +104,11 @@ class Dispatcher:
         with self._changed:
             while not self._stopped:
                 self._end_waits()
-                if self._ready:
+                now = time.monotonic()
+                if self._ready and self._not_before <= now:
                     return self._batch()
-                self._changed.wait(max(0.0, self._later[0][0] - time.monotonic()) if self._later else None)
+                until = self._not_before if self._ready else self._later[0][0] if self._later else None
+                self._changed.wait(until and max(0.0, until - now))
         return []
 
     def _batch(self) -> list[Ring]:
@@ -133,7 +139,8 @@ class Dispatcher:
 
     def _on_answer(self, rings: list[Ring], answer: Json) -> None:
         with self._changed:
-            recovered, self._refusing = self._refusing, False
+            recovered, self._in_a_row, self._not_before = self._in_a_row > 0, 0, 0.0
+            self._refused.clear()
             for ring in rings:
                 self._refusals.pop(ring.key, None)
                 self._leave(ring.key)
@@ -146,22 +153,32 @@ class Dispatcher:
     def _on_refusal(self, rings: list[Ring], error: InvocationRefused) -> None:
         with self._changed:
             self.refused += 1
-            first, self._refusing = not self._refusing, True
+            self._in_a_row += 1
+            first = self._in_a_row == 1
             for ring in rings:
                 self._leave(ring.key)
                 self._hold(ring)
+            self._hold_all(rings)
         if first:
             log.error("the function refuses invocations; its rings are held back and tried again: %s", error)
 
     def _hold(self, ring: Ring) -> None:
         """Full jitter, as for tasks: bridges and shards that were refused together do not come back together."""
         refusals = self._refusals[ring.key] = self._refusals.get(ring.key, 0) + 1
-        ceiling = min(FIRST_HOLD_S * 2.0 ** min(refusals - 1, 10), LONGEST_HOLD_S)
-        until = time.monotonic() + random.uniform(0, ceiling)
+        until = time.monotonic() + _hold_s(refusals)
         self._held[ring.key] = until
         heapq.heappush(self._later, (until, ring.key))
         self._folded.setdefault(ring.key, self._ready.pop(ring.key, ring))
         self._changed.notify()
+
+    def _hold_all(self, rings: Sequence[Ring]) -> None:
+        self._refused.update(ring.key for ring in rings)
+        if len(self._refused) > len(self._workers):
+            self._not_before = time.monotonic() + _hold_s(self._in_a_row)
+
+
+def _hold_s(refusals: int) -> float:
+    return random.uniform(0, min(FIRST_HOLD_S * 2.0 ** min(refusals - 1, 10), LONGEST_HOLD_S))
 
 
 def _is_behind(answer: Json) -> bool:

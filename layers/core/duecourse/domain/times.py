@@ -10,8 +10,12 @@ MAX_INSTANT = 253_402_300_799_999
 
 _DURATION = re.compile(
     r"^P(?!$)(?:(?P<weeks>\d+(?:\.\d+)?)W)?(?:(?P<days>\d+(?:\.\d+)?)D)?"
-    r"(?:T(?!$)(?:(?P<hours>\d+(?:\.\d+)?)H)?(?:(?P<minutes>\d+(?:\.\d+)?)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?$"
+    r"(?:T(?!$)(?:(?P<hours>\d+(?:\.\d+)?)H)?(?:(?P<minutes>\d+(?:\.\d+)?)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?$",
+    re.ASCII,
 )
+# Python takes more than the standards do: blanks and underscores in numbers, any script's digits, week dates.
+_PLAIN = re.compile(r"[!-^`-~]+")
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII | re.IGNORECASE)
 
 
 def parse_duration(value: int | float | str | timedelta) -> int:
@@ -28,8 +32,8 @@ def parse_duration(value: int | float | str | timedelta) -> int:
 def _seconds(value: int | float | str | timedelta) -> float:
     if isinstance(value, timedelta):
         return value.total_seconds()
-    if isinstance(value, bool):
-        raise ValueError("must be seconds or an ISO 8601 duration such as PT5M")  # noqa: TRY004 - as for any wrong text
+    if isinstance(value, bool) or (isinstance(value, str) and not _PLAIN.fullmatch(value)):
+        raise ValueError("must be seconds or an ISO 8601 duration such as PT5M")
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     try:
         if match:
@@ -44,7 +48,7 @@ def _seconds(value: int | float | str | timedelta) -> float:
 def parse_instant(value: str | datetime) -> int:
     """Epoch milliseconds of an RFC 3339 text or an aware datetime. Raises ValueError with a text fit for a user."""
     try:
-        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        moment = value if isinstance(value, datetime) else _moment(value)
     except (TypeError, ValueError):
         raise ValueError("must be an RFC 3339 instant such as 2026-03-29T01:30:00Z") from None
     if moment.tzinfo is None:
@@ -53,6 +57,12 @@ def parse_instant(value: str | datetime) -> int:
     if not 0 <= at <= MAX_INSTANT:
         raise ValueError("must be between the years 1970 and 9999")
     return at
+
+
+def _moment(text: str) -> datetime:
+    if not _INSTANT.fullmatch(text):
+        raise ValueError
+    return datetime.fromisoformat(text.upper())
 
 
 def to_ms(moment: datetime) -> int:

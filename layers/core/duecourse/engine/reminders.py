@@ -8,6 +8,7 @@ from duecourse.ports.store import Move, Reply, Store
 
 LIVE = frozenset({Status.SCHEDULED, Status.LEASED})
 MOVABLE = LIVE | {Status.DONE}
+GONE = frozenset({Reply.ABSENT, Reply.CANCELLED, Reply.DEAD})
 CANCELLABLE = LIVE | {Status.DEAD}
 
 
@@ -49,6 +50,7 @@ class Reminders:
         stale = [task for task in tasks if task.status in LIVE or _start(task) != starts_at]
         moves = [_move(task, starts_at, now) for task in stale]
         replies = self._store.move(QUEUE, moves)
+        _refuse_if_gone(replies)
         moved = zip(stale, moves, replies, strict=True)
         return Moved(
             id,
@@ -101,6 +103,12 @@ def _refuse_if_live(standing: list[Task]) -> None:
     if live:
         refusal = TaskLeased if Status.LEASED in live else TaskScheduled
         raise refusal("Another reminder stands under this id: move or delete it.")
+
+
+def _refuse_if_gone(replies: list[Reply]) -> None:
+    """All was cancelled, or died, between being looked at and being moved."""
+    if replies and GONE.issuperset(replies):
+        raise REFUSALS[replies[0]](f"All of this reminder is {replies[0]}.")
 
 
 def _move(task: Task, starts_at: int, now: int) -> Move:

@@ -1,6 +1,6 @@
 """What callers do to tasks: add, look at, move, cancel, replay."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task, dump_json
@@ -16,7 +16,7 @@ from duecourse.errors import (
     TaskScheduled,
 )
 from duecourse.ports.results import Results
-from duecourse.ports.store import Added, Move, Reply, Store
+from duecourse.ports.store import Move, Reply, Store
 
 REFUSALS: dict[Reply, type[DuecourseError]] = {
     Reply.ABSENT: TaskNotFound,
@@ -58,13 +58,6 @@ class Tasks:
         require(added.reply)
         standing = added.task or self.get(task.queue, task.id, task.tenant)
         return Taken(standing, added.reply is Reply.CREATED)
-
-    def add_all(self, tasks: Sequence[NewTask]) -> list[Added]:
-        """Schedule many (at most MAX_ADD a shard); a refusal stands in its own reply.
-
-        Raises InvalidInput, with nothing added, where one of them is wrong; StoreUnavailable.
-        """
-        return self._store.add([self._prepare(task) for task in tasks])
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
         """One task with its result, wherever that is kept. Raises TaskNotFound, also ResultsUnavailable."""

@@ -1,7 +1,7 @@
 """What the kinds that call the web share: the request out of a payload, and the answer in words."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from duecourse.domain.outcomes import Span
@@ -85,11 +85,7 @@ def _date(value: str) -> int | None:
         moment = parsedate_to_datetime(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return to_ms(moment if moment.tzinfo else _as_utc(moment))
-
-
-def _as_utc(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC)
+    return to_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def seconds(ms: int | None) -> Span | None:

@@ -1,17 +1,15 @@
 """The kind `poll`: asks an address again and again until its answer says that it is done."""
 
 import json
-from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
-import jmespath
 from jmespath.exceptions import ArityError, JMESPathError, JMESPathTypeError, UnknownFunctionError
-from jmespath.parser import ParsedResult
 
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
 from duecourse.domain.task import MAX_RESULT_BYTES, Json, Task, dump_json
 from duecourse.errors import CallFailed, FieldError, InvalidInput
 from duecourse.kinds.calls import describe, duration_ms, retry_after, seconds, text, to_request
+from duecourse.kinds.expressions import TooMuchMade, compiled, search
 from duecourse.ports.http import HttpAnswer, HttpCaller, HttpRequest
 
 MAX_ANSWER_BYTES = 1024 * 1024
@@ -82,12 +80,6 @@ def _check(field: str, expression: str | None) -> None:
         raise InvalidInput([FieldError(f"payload.{field}", "is not a JMESPath expression")]) from None
 
 
-@lru_cache(maxsize=256)
-def compiled(expression: str) -> ParsedResult:
-    """A JMESPath expression, compiled once. Raises JMESPathError."""
-    return jmespath.compile(expression)
-
-
 def _judge(plan: Plan, answer: HttpAnswer, called_at: int) -> Outcome:
     wait = retry_after(answer, called_at)
     if not 200 <= answer.status < 300:
@@ -100,7 +92,7 @@ def _judge(plan: Plan, answer: HttpAnswer, called_at: int) -> Outcome:
         return Retry(after=seconds(wait), error=f"{describe(plan.request, answer)} ({error})")
     try:
         return _decide(plan, answer, found, wait)
-    except (ArityError, UnknownFunctionError) as error:
+    except (ArityError, UnknownFunctionError, TooMuchMade) as error:
         return Drop(f"an expression is wrong: {error}")
     except JMESPathTypeError as error:
         return Retry(after=seconds(wait), error=f"{describe(plan.request, answer)} ({error})")
@@ -126,10 +118,10 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _decide(plan: Plan, answer: HttpAnswer, found: Json, wait: int | None) -> Outcome:
-    if plan.failed_when and is_true(compiled(plan.failed_when).search(found)):
+    if plan.failed_when and is_true(search(plan.failed_when, found)):
         return Drop(f"failed_when holds: {describe(plan.request, answer)}")
-    if is_true(compiled(plan.until).search(found)):
-        return _done(compiled(plan.result).search(found) if plan.result else found)
+    if is_true(search(plan.until, found)):
+        return _done(search(plan.result, found) if plan.result else found)
     return _again(plan, wait)
 
 

@@ -6,18 +6,17 @@ from duecourse.domain.task import Json, Task
 
 
 class Result(NamedTuple):
-    """What a task's newest finished run left: its value, the fence it was written under, and when (epoch ms)."""
+    """What a task's newest finished run left: its value, and the fence it was written under."""
 
     value: Json
     fence: int
-    stored_at: int
 
 
 class Results(Protocol):
     """The results database. Both verbs raise ResultsUnavailable."""
 
     def put(self, task: Task, result_json: str, now: int) -> bool:
-        """Keep the task's result; False, and nothing changed, where one with a higher generation or fence is there."""
+        """Keep the task's result; False, and nothing changed, where a newer one (a higher fence) is there."""
 
     def get(self, queue: str, id: str, tenant: str) -> Result | None:
         """The task's result, if it has one."""

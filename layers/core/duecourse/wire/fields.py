@@ -1,15 +1,28 @@
 """The field types that requests share, and how pydantic's errors read to a user."""
 
-import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from datetime import datetime
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, StrictStr, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictStr,
+    ValidationError,
+    WithJsonSchema,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from duecourse.domain.task import ID_PATTERN
+from duecourse.domain.task import ID_PATTERN, MAX_PAYLOAD_BYTES, dump_json
 from duecourse.domain.times import format_duration, parse_duration, parse_instant
-from duecourse.errors import FieldError
+from duecourse.errors import FieldError, InvalidInput
+
+M = TypeVar("M", bound=BaseModel)
 
 NAME_PATTERN = r"^[A-Za-z0-9._:@-]{1,64}$"
 """What a queue, a kind and a reminder may be called: no slash and no brace, which keys need for themselves."""
@@ -19,6 +32,11 @@ INSTANT_SCHEMA = {"type": "string", "format": "date-time", "examples": ["2026-03
 DEADLINE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples": ["PT24H", "2026-03-29T01:30:00Z"]}
 MAX_DEPTH = 100
 """How deep a payload may nest: well within what every JSON library carries."""
+DATED = re.compile(r"\d{4}-")
+"""How an instant begins, and no duration does."""
+MAX_ERRORS = 100
+MAX_FIELD = 200
+"""How much of a refused request is told: an answer must not be many times its size."""
 PLACES = frozenset({"body", "path", "query"})
 
 WORDING = {
@@ -30,7 +48,11 @@ WORDING = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
     "string_type": "must be text",
+    "string_unicode": "holds a character that JSON cannot carry",
+    "string_pattern_mismatch": "must be 1 to {most} characters of A-Z a-z 0-9 . _ : @ -",
 }
+LONGEST = re.compile(r"\{1,(\d+)\}")
+"""How long a name may be, in its pattern."""
 
 
 class Deadline(NamedTuple):
@@ -41,7 +63,7 @@ class Deadline(NamedTuple):
 
 
 def _deadline(value: Any) -> Deadline:
-    if isinstance(value, str) and "T" in value and not value.startswith("P"):
+    if isinstance(value, datetime) or (isinstance(value, str) and DATED.match(value)):
         return Deadline(at=parse_instant(value))
     try:
         return Deadline(after_ms=parse_duration(value))
@@ -65,15 +87,19 @@ def _json_text(value: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"must not nest deeper than {MAX_DEPTH}")
     # Python's parser lets through what JSON cannot carry: NaN, numbers beyond a float, half surrogate pairs.
     try:
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+        size = len(dump_json(value).encode())
     except ValueError:
         raise ValueError("holds a number or a text that JSON cannot carry") from None
+    except TypeError as error:  # only a caller in Python can send these
+        raise ValueError(f"cannot be JSON: {error}") from None
+    if size > MAX_PAYLOAD_BYTES:
+        raise ValueError(f"must be at most {MAX_PAYLOAD_BYTES // 1024} KiB of JSON")
     return value
 
 
 def deeper_than(depth: int, value: Any) -> bool:
     """Whether objects and lists nest deeper than `depth` within `value`."""
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     return depth < 0 or any(deeper_than(depth - 1, item) for item in inside)
 
 
@@ -91,9 +117,26 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 """A query parameter that may stand bare: `?force`."""
 
 
+class Strict(BaseModel):
+    """A JSON object without fields that are not known."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def read(model: type[M], value: Any) -> M:
+    """`value` as one of `model`. Raises InvalidInput, naming every wrong field."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise InvalidInput(field_errors(error.errors())) from None
+
+
 def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:
-    """Errors of pydantic by dotted field name; the whole body is called `body`."""
-    return [FieldError(_dotted(error["loc"]), _wording(error)) for error in errors]
+    """Errors of pydantic by dotted field name, the first MAX_ERRORS of them; the whole body is called `body`."""
+    found = list(errors)
+    named = [FieldError(_dotted(error["loc"])[:MAX_FIELD], _wording(error)) for error in found[:MAX_ERRORS]]
+    more = len(found) - len(named)
+    return [*named, FieldError("body", f"has {more} more wrong fields")] if more else named
 
 
 def refuse_fields(problem: str, *fields: str) -> ValidationError:
@@ -110,4 +153,5 @@ def _dotted(loc: Sequence[str | int]) -> str:
 
 def _wording(error: Mapping[str, Any]) -> str:
     text = str(error["msg"]).removeprefix("Value error, ")
-    return WORDING.get(error["type"], text[:1].lower() + text[1:])
+    most = LONGEST.search(text)
+    return WORDING.get(error["type"], text[:1].lower() + text[1:]).replace("{most}", most[1] if most else "")

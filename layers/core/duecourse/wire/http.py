@@ -3,9 +3,10 @@
 import json
 from typing import Annotated, Any, NotRequired, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
 from typing_extensions import TypedDict
 
+from duecourse.domain import reminder
 from duecourse.domain.task import DEFAULT_QUEUE, NewTask, OnDuplicate, RetryPolicy, Run, Status, Task, dump_json, new_id
 from duecourse.domain.times import format_instant
 from duecourse.errors import FieldError, InvalidInput
@@ -16,6 +17,7 @@ from duecourse.wire.fields import (
     Instant,
     JsonObject,
     Name,
+    Strict,
     TaskId,
     deeper_than,
     refuse_fields,
@@ -24,7 +26,6 @@ from duecourse.wire.kinds import check_payload
 from duecourse.wire.problems import BodyTooLarge, MalformedBody
 
 MAX_BODY_BYTES = 256 * 1024
-REMINDER = "reminder"
 
 
 def parse_body(text: str) -> dict[str, Any]:
@@ -33,22 +34,26 @@ def parse_body(text: str) -> dict[str, Any]:
         raise BodyTooLarge
     try:
         body = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+    except (_Unfit, json.JSONDecodeError) as error:
         raise MalformedBody(f"The body is not JSON: {error}") from None
+    except RecursionError:
+        raise MalformedBody("The body is nested too deep.") from None
+    except ValueError:  # Python's own bound; its words tell how to raise that
+        raise MalformedBody("The body holds a number with too many digits.") from None
     if not isinstance(body, dict):
         raise InvalidInput([FieldError("body", "must be a JSON object")])
     return body
 
 
+class _Unfit(ValueError):
+    """What Python takes for JSON and nobody else does."""
+
+
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
+    raise _Unfit(f"{name} is not a JSON value")
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Retry(_Request):
+class Retry(Strict):
     """How often, and how far apart, a failing task is tried."""
 
     max_attempts: int = Field(10, ge=1, le=1_000, strict=True)
@@ -68,7 +73,7 @@ class Retry(_Request):
         return RetryPolicy(self.max_attempts, self.backoff, self.factor, self.max_backoff, self.jitter)
 
 
-class AddTask(_Request):
+class AddTask(Strict):
     """POST /tasks: what, when and how often; due at once where neither `due_at` nor `delay` is given."""
 
     id: TaskId = Field(default_factory=new_id)
@@ -85,9 +90,17 @@ class AddTask(_Request):
     @field_validator("kind")
     @classmethod
     def _not_a_reminder(cls, kind: str) -> str:
-        if kind == REMINDER:
-            raise ValueError("reminder is made by POST /reminders")
+        if kind == reminder.KIND:
+            raise ValueError(f"{reminder.KIND} is made by POST /reminders")
         return kind
+
+    @field_validator("queue")
+    @classmethod
+    def _not_the_reminders(cls, queue: str) -> str:
+        # A task of another kind under a reminder's id would take its place, or be taken by it.
+        if queue == reminder.QUEUE:
+            raise ValueError(f"{reminder.QUEUE} holds what POST /reminders makes: choose another")
+        return queue
 
     @field_validator("payload")
     @classmethod
@@ -118,7 +131,7 @@ class AddTask(_Request):
         )
 
 
-class MoveTask(_Request):
+class MoveTask(Strict):
     """PATCH /tasks/{id}: a new due time; `force` takes a running task from its worker."""
 
     due_at: Instant | None = None

@@ -4,9 +4,9 @@ import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
+from pydantic import AfterValidator, Field, StrictStr
 
-from duecourse.wire.fields import Duration, between
+from duecourse.wire.fields import Duration, Strict, between
 
 MAX_URL = 2_048
 MAX_EXPRESSION = 1_000
@@ -60,16 +60,12 @@ Headers = Annotated[dict[StrictStr, StrictStr], Field(max_length=MAX_HEADERS), A
 Expression = Annotated[StrictStr, Field(min_length=1, max_length=MAX_EXPRESSION), AfterValidator(_expression)]
 
 
-class _Payload(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class PollPayload(_Payload):
+class PollPayload(Strict):
     """Ask `url` each `interval` until the JMESPath expression `until` is true of its JSON answer."""
 
     url: Url
     method: Method = "GET"
-    headers: Headers = {}
+    headers: Headers = Field(default_factory=dict)
     body: Any = None
     interval: Annotated[Duration, between(MIN_INTERVAL_MS, MAX_INTERVAL_MS)]
     timeout: Annotated[Duration, between(1, MAX_TIMEOUT_MS)] | None = None
@@ -78,16 +74,16 @@ class PollPayload(_Payload):
     result: Expression | None = None
 
 
-class WebhookPayload(_Payload):
+class WebhookPayload(Strict):
     """Send `body` to `url` until a 2xx takes it."""
 
     url: Url
     method: Method = "POST"
-    headers: Headers = {}
+    headers: Headers = Field(default_factory=dict)
     body: Any = None
 
 
-PAYLOADS: dict[str, type[BaseModel]] = {"poll": PollPayload, "webhook": WebhookPayload}
+PAYLOADS: dict[str, type[Strict]] = {"poll": PollPayload, "webhook": WebhookPayload}
 
 
 def check_payload(kind: str, payload: dict[str, Any]) -> None:

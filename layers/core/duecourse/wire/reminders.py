@@ -3,16 +3,19 @@
 import re
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictStr, model_validator
 from typing_extensions import TypedDict
 
 from duecourse.domain.reminder import MAX_TASKS, Moved, Recipient, Reminder, Standing
 from duecourse.domain.task import Status, Task, new_id
-from duecourse.domain.times import format_duration, format_instant
-from duecourse.wire.fields import Duration, Instant, Name, refuse_fields
+from duecourse.domain.times import MAX_DURATION_MS, format_duration, format_instant
+from duecourse.wire.fields import Duration, Instant, Name, Strict, between, refuse_fields
 
 _EMAIL = re.compile(r"[^\s@<>()\[\],;:\\\"\x00-\x1f\x7f]{1,64}@[A-Za-z0-9.-]{1,189}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+MIN_LEAD_MS = 1_000
+"""A message that is due as the meeting begins would come too late, and is not sent."""
 
 
 def _email(value: str) -> str:
@@ -29,27 +32,24 @@ def _one_line(value: str) -> str:
 
 
 Line = Annotated[StrictStr, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
+Lead = Annotated[Duration, between(MIN_LEAD_MS, MAX_DURATION_MS)]
 Email = Annotated[StrictStr, AfterValidator(_email)]
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Person(_Request):
+class Person(Strict):
     """Who is reminded."""
 
     name: Line
     email: Email
 
 
-class AddReminder(_Request):
+class AddReminder(Strict):
     """POST /reminders: one message to each recipient at each time before the start; repeated ones are folded."""
 
     id: Name = Field(default_factory=new_id)
     subject: Line
     starts_at: Instant
-    remind_before: Annotated[list[Duration], Field(min_length=1, max_length=MAX_TASKS)]
+    remind_before: Annotated[list[Lead], Field(min_length=1, max_length=MAX_TASKS)]
     recipients: Annotated[list[Person], Field(min_length=1, max_length=MAX_TASKS)]
     message: Annotated[StrictStr, Field(max_length=10_000)] = ""
 
@@ -74,7 +74,7 @@ class AddReminder(_Request):
         )
 
 
-class MoveReminder(_Request):
+class MoveReminder(Strict):
     """PATCH /reminders/{id}: a new start."""
 
     starts_at: Instant

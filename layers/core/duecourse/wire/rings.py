@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from duecourse.domain.task import Shard
-from duecourse.errors import InvalidInput
-from duecourse.wire.fields import field_errors
 
 
 class Ring(BaseModel):
@@ -23,7 +21,7 @@ class Ring(BaseModel):
 
 
 class Rings(BaseModel):
-    """Design: bridge to `on_expired`."""
+    """What the bridge invokes `on_expired` with."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -55,14 +53,6 @@ class RingsAnswer(TypedDict):
     dead: int
     backlog: int
     bell_at: int
-
-
-def parse_rings(event: Any) -> Rings:
-    """The bridge's event, checked. Raises InvalidInput, naming every wrong field."""
-    try:
-        return Rings.model_validate(event)
-    except ValidationError as error:
-        raise InvalidInput(field_errors(error.errors())) from None
 
 
 def _shard(key: str, namespace: str) -> Shard | None:

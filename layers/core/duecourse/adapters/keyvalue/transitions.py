@@ -1,6 +1,7 @@
 """What each verb makes of one task: pure functions from a held task to the next."""
 
 from duecourse.adapters.keyvalue.held import Held
+from duecourse.adapters.record import ENDINGS
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import HISTORY_LENGTH, NewTask, Run, Status, Task, cut_detail
 from duecourse.ports.store import Move, Settled
@@ -12,7 +13,6 @@ ANSWERS = {
     Ending.DROP: Settled.DEAD,
     Ending.RELEASE: Settled.RELEASED,
 }
-ENDING_CODES = {Ending.DONE: b"D", Ending.AGAIN: b"A", Ending.RETRY: b"R", Ending.DROP: b"X", Ending.RELEASE: b"B"}
 LAPSED = "the lease lapsed"
 EXPIRED = "past its deadline"
 
@@ -97,7 +97,7 @@ def replayed(held: Held, now: int) -> Held:
 def settled(held: Held, settlement: Settlement, now: int) -> tuple[Held, Settled]:
     """The task after its lease ended, and the answer to that."""
     task = _end(held.task, settlement, now)
-    code = ENDING_CODES[settlement.ending]
+    code = ENDINGS[settlement.ending]
     if task.status is Status.DEAD:
         return held._replace(task=task, last=ord(code.lower())), Settled.DEAD
     return held._replace(task=task, last=ord(code)), ANSWERS[settlement.ending]
@@ -105,7 +105,7 @@ def settled(held: Held, settlement: Settlement, now: int) -> tuple[Held, Settled
 
 def settled_before(held: Held, settlement: Settlement) -> Settled:
     """The answer to a settlement of a lease that has ended: the first one's where it was the same."""
-    code = ENDING_CODES[settlement.ending]
+    code = ENDINGS[settlement.ending]
     if held.task.token == settlement.token:
         answers = {ord(code.lower()): Settled.DEAD, ord(code): ANSWERS[settlement.ending]}
         return answers.get(held.last, Settled.STALE)

@@ -126,6 +126,9 @@ local function over_others()
 
   return function(sid, at, data)
     local old, mode = open(data), ARGV[at + 1]
+    if not old then
+      error('the record of ' .. sid .. ' cannot be read')
+    end
     local reply, record = resent(sid, at, old, data)
     if reply then
       return reply, record
@@ -169,15 +172,15 @@ for i = 1, count do
 end
 flush()
 
--- What is only added, and later than the bell, cannot change it.
+-- What is only added, and later than a bell that hangs at the earliest instant, cannot change it.
 local function bell_stays()
   local hung = bell_hung()
-  if add_over or not hung or hung < NOW then
+  if add_over or not hung or hung < NOW or hung ~= earliest() then
     return nil
   end
   for tenant, due in pairs(soonest) do
-    local head = due > hung and call('ZSCORE', HEADS, tenant)
-    if not head or tonumber(head) > due then
+    local head = tonumber(due > hung and call('ZSCORE', HEADS, tenant) or nil)
+    if not head or head > due then
       return nil
     end
   end

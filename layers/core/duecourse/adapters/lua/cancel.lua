@@ -19,7 +19,7 @@ local function cancel(sid, r)
   local tenant = tenant_of(sid)
   if r.status == LEASE then
     call('ZREM', LEASED, sid)
-    call('HINCRBY', META, 'running:' .. tenant, -1)
+    count_running(tenant, -1)
     if has_successor(r) then
       drop_successor(sid, r)
     end
@@ -34,12 +34,10 @@ local function cancel(sid, r)
 end
 
 local function answer(sid)
-  local data = call('HGET', TASKS, sid)
-  if not data then
+  local r = open(call('HGET', TASKS, sid))
+  if not r then
     return -1
-  end
-  local r = open(data)
-  if r.status == DIED then
+  elseif r.status == DIED then
     return forget(sid, r)
   elseif r.status == SCHEDULED or (r.status == LEASE and force) then
     return cancel(sid, r)

@@ -2,13 +2,15 @@
 --
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's, then: limit (tasks), lease ms, max bytes of records after the first, nonce (8 bytes)
--- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}}
+-- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}}; the
+--         record is "" of a task that is put off, for it cannot be read
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local limit, lease_ms, max_bytes = tonumber(ARGV[FIRST]), tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
 local nonce = ARGV[FIRST + 3]
 local RECLAIM, BURY, NOTICE, LOOK = 500, 1000, 100, 64
+local useless = 0 -- how many were due and are not leased
 
 local want, answer, bytes, taken = {}, {}, 0, 0
 local written, leased = {}, {}
@@ -32,31 +34,38 @@ end
 local function bury(sid, r)
   local fence, claimed = r.fence, r.claimed
   r.status, r.fence, r.claimed = DIED, 0, 0
-  remember(r, 69, 'past its deadline')
+  pcall(remember, r, 69, 'past its deadline') -- a broken record must not undo what was claimed before it
   r.fence, r.claimed = fence, claimed
   call('ZADD', DEAD, NOW, sid)
   push(written, sid, close(r))
   died = died + 1
 end
 
--- Splits what is due into tasks to lease and those past their deadline; stops where the bytes are used up.
+-- Splits what is due into tasks to lease, those past their deadline, and those that cannot be read; stops where the
+-- bytes are used up.
 local function choose(sids)
-  local records = call('HMGET', TASKS, unpack(sids))
-  local gone, chosen = {}, {}
+  local gone, chosen, broken, records, at = {}, {}, {}, {}, 0
   for i, sid in ipairs(sids) do
-    local data = records[i]
-    local r = data and open(data)
+    if at == #records then
+      records, at = call('HMGET', TASKS, unpack(sids, i, math.min(i + PIECE - 1, #sids))), 0
+    end
+    at = at + 1
+    local data = records[at]
+    local r = open(data)
     if r and not expired(r) then
       if taken + #chosen > 0 and bytes + #data > max_bytes then
-        return gone, chosen, true
+        return gone, chosen, broken, true
       end
       bytes = bytes + #data
       chosen[#chosen + 1] = { sid, r }
     elseif r then
       gone[#gone + 1] = { sid, r }
+    elseif data then
+      broken[#broken + 1] = sid
     end
   end
-  return gone, chosen, false
+  useless = useless + #sids - #chosen
+  return gone, chosen, broken, false
 end
 
 local function lease(chosen)
@@ -79,7 +88,7 @@ local function serve(tenant, quantum)
     rehead(tenant)
     return false
   end
-  local gone, chosen, full = choose(sids)
+  local gone, chosen, broken, full = choose(sids)
   if not full then
     call('ZREM', DUE[tenant], unpack(sids))
   else
@@ -91,7 +100,11 @@ local function serve(tenant, quantum)
     end
   end
   if #chosen > 0 then
-    call('HINCRBY', META, 'running:' .. tenant, #chosen)
+    count_running(tenant, #chosen)
+  end
+  for _, sid in ipairs(broken) do
+    call('ZADD', DUE[tenant], NOW + PUT_OFF, sid)
+    push(answer, sid, '')
   end
   for _, pair in ipairs(gone) do
     bury(pair[1], pair[2])
@@ -107,7 +120,7 @@ end
 local function take_turns()
   local quantum = math.max(1, math.ceil(limit / math.max(1, call('ZCARD', RING))))
   local skipped = 0
-  while taken < limit and died < BURY and skipped < LOOK do
+  while taken < limit and useless < BURY and skipped < LOOK do
     local tenant = call('ZRANGE', RING, skipped, skipped)[1]
     if not tenant then
       return

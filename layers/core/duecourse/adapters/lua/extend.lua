@@ -3,12 +3,14 @@
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's, then: lease ms from now, then for each lease: stored id, fence, nonce (8 bytes)
 -- RETURNS {now, bell_at, {end of the lease, 0 where it is lost...}}
+--
+-- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local lease_ms = tonumber(ARGV[FIRST])
 local ends = {}
+call('ZREM', LEASED, '')
 for at = FIRST + 1, #ARGV, 3 do
-  local data = call('HGET', TASKS, ARGV[at])
-  local r = data and open(data)
+  local r = open(call('HGET', TASKS, ARGV[at]))
   local held = r and r.status == LEASE and r.fence == tonumber(ARGV[at + 1]) and r.nonce == ARGV[at + 2]
   if held then
     call('ZADD', LEASED, NOW + lease_ms, ARGV[at])

@@ -5,6 +5,7 @@
 -- RETURNS nothing
 
 local HISTORY = 10 -- how many runs a record remembers
+local PIECE, BYTES = 32, 4000000 -- records are read so many at a time, and upkeep stops after so many bytes
 
 -- The record's tail. -------------------------------------------------------------------------------------------------
 
@@ -64,6 +65,13 @@ local function expired(r)
   return r.deadline > 0 and r.deadline <= NOW
 end
 
+-- How many of a tenant's tasks are leased, which is written down while any is.
+local function count_running(tenant, change)
+  if call('HINCRBY', META, 'running:' .. tenant, change) <= 0 then
+    call('HDEL', META, 'running:' .. tenant)
+  end
+end
+
 -- Spends an attempt: the record is scheduled at `due`, or dead. Answers whether it lives.
 local function retry_or_die(r, due)
   if spent(r) or expired(r) then
@@ -74,36 +82,52 @@ local function retry_or_die(r, due)
   return true
 end
 
--- Takes back at most `limit` lapsed leases. Answers how many, how many of them died, and how many tenants it could not
--- serve, whose names it adds to `want`. It begins with ZREM, which runs where memory is short.
+-- Takes back at most `limit` lapsed leases. Answers how many, how many of them died, and whether it stopped at a bound;
+-- tenants that it could not serve it adds to `want`. It begins with ZREM, which runs where memory is short.
 local function reclaim(limit, want)
   local lapsed = call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, limit)
-  local reclaimed, died = 0, 0
+  local reclaimed, died, bytes = 0, 0, 0
+
+  local function take_back(sid, tenant, r)
+    r.last = 0
+    local successor = has_successor(r) and succeed(sid, r)
+    if successor then
+      r = successor
+    else
+      remember(r, 76, 'the lease lapsed')
+      if not retry_or_die(r, r.due) then
+        died = died + 1
+        call('ZADD', DEAD, NOW, sid)
+      end
+    end
+    if r.status == SCHEDULED then
+      call('ZADD', DUE[tenant], r.due, sid)
+    end
+    call('HSET', TASKS, sid, close(r))
+    rehead(tenant)
+  end
+
   for _, sid in ipairs(lapsed) do
     local tenant = tenant_of(sid)
-    if not DUE[tenant] then
+    if bytes >= BYTES then
+      return reclaimed, died, true
+    elseif not DUE[tenant] then
       want[#want + 1] = tenant
     else
       call('ZREM', LEASED, sid)
-      call('HINCRBY', META, 'running:' .. tenant, -1)
-      local r = open(call('HGET', TASKS, sid))
-      r.last = 0
-      if has_successor(r) then
-        r = succeed(sid, r)
+      local data = call('HGET', TASKS, sid)
+      local r = open(data)
+      if data and not r then
+        call('ZADD', LEASED, NOW + PUT_OFF, sid)
       else
-        remember(r, 76, 'the lease lapsed')
-        if not retry_or_die(r, r.due) then
-          died = died + 1
-          call('ZADD', DEAD, NOW, sid)
-        end
+        count_running(tenant, -1)
       end
-      if r.status == SCHEDULED then
-        call('ZADD', DUE[tenant], r.due, sid)
+      if r then
+        take_back(sid, tenant, r)
+        bytes = bytes + #data
       end
-      call('HSET', TASKS, sid, close(r))
-      rehead(tenant)
       reclaimed = reclaimed + 1
     end
   end
-  return reclaimed, died
+  return reclaimed, died, reclaimed == limit
 end

@@ -22,7 +22,7 @@ end
 local function leave(sid, r)
   if r.status == LEASE then
     call('ZREM', LEASED, sid)
-    call('HINCRBY', META, 'running:' .. tenant_of(sid), -1)
+    count_running(tenant_of(sid), -1)
     if has_successor(r) then
       drop_successor(sid, r)
     end
@@ -50,8 +50,7 @@ local function move(sid, at, r)
 end
 
 for at = FIRST, #ARGV, ITEM do
-  local data = call('HGET', TASKS, ARGV[at])
-  local r = data and open(data)
+  local r = open(call('HGET', TASKS, ARGV[at]))
   replies[#replies + 1] = not r and -1 or (allowed(r, at) and move(ARGV[at], at, r) or REFUSALS[r.status])
 end
 return { NOW, hang(fresh), replies }

@@ -7,7 +7,7 @@
 --         5 done    zset, stored id -> when it was done or cancelled
 --         6 dead    zset, stored id -> when it died
 --         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"
---         8 meta    hash: fence, running:<tenant>, paused, clock and bell_at (travel)
+--         8 meta    hash: fence, running:<tenant> while any is, paused, clock and bell_at (travel)
 --         9 bell    string with a TTL: the instant at which it goes
 --         10...     due:<tenant> zset, stored id -> due_at, for each tenant in ARGV
 -- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 n   4..3+n tenants   then the verb's own
@@ -43,12 +43,20 @@ local FRONT = '>BBBBBI4I2I6I6I6I6I6I6c8'
 local NO_NONCE = string.rep('\0', 8)
 local SCHEDULED, LEASE, FINISHED, DIED, CANCELLED = 115, 108, 100, 120, 99 -- s l d x c
 local SUCCESSOR = 2
+local PUT_OFF = 60000 -- how long what cannot be read is left alone
 
+-- Nil where there is no record, and where it cannot be read: written by a later version, or broken.
 local function open(data)
+  if not data or #data < 80 then
+    return nil
+  end
   local r = {}
   local version
   version, r.status, r.flags, r.last, r.count, r.run, r.attempt, r.due, r.created, r.generation, r.deadline, r.claimed,
     r.fence, r.nonce = unpack_struct(FRONT, data)
+  if version ~= 1 then
+    return nil
+  end
   r.rest = string.sub(data, 56)
   return r
 end
@@ -130,11 +138,14 @@ local function push(list, a, b)
 end
 
 -- The successor's record in the place of the one whose lease ended. It keeps the token, so that a repeated settle is
--- answered as before.
+-- answered as before. Nil where it cannot be read: then the other stays.
 local function succeed(sid, r)
-  local data = call('HGET', TASKS, sid .. '+')
+  local s = open(call('HGET', TASKS, sid .. '+'))
   call('HDEL', TASKS, sid .. '+')
-  local s = open(data)
+  r.flags = r.flags - SUCCESSOR
+  if not s then
+    return nil
+  end
   if group_of(s.rest) ~= group_of(r.rest) then
     leave_group(sid, r.rest)
   end
@@ -144,11 +155,10 @@ end
 
 local function drop_successor(sid, r)
   local s = succeed(sid, r)
-  if group_of(s.rest) ~= group_of(r.rest) then
+  if s and group_of(s.rest) ~= group_of(r.rest) then
     leave_group(sid, s.rest)
     join_group(sid, r.rest)
   end
-  r.flags = r.flags - SUCCESSOR
 end
 
 -- An instant in ARGV: "+<ms>" counts from `from`, else epoch milliseconds.

@@ -18,8 +18,7 @@ local function replay(sid, r)
 end
 
 for at = FIRST, #ARGV do
-  local data = call('HGET', TASKS, ARGV[at])
-  local r = data and open(data)
+  local r = open(call('HGET', TASKS, ARGV[at]))
   replies[#replies + 1] = not r and -1 or (r.status == DIED and replay(ARGV[at], r) or REFUSALS[r.status])
 end
 return { NOW, hang(fresh), replies }

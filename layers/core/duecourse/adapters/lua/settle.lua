@@ -91,7 +91,7 @@ local standing = count > 0 and call('HMGET', TASKS, unpack(sids)) or {}
 local opened = {}
 for i = 1, count do
   local sid = sids[i]
-  opened[sid] = opened[sid] or standing[i] and open(standing[i])
+  opened[sid] = opened[sid] or open(standing[i])
   replies[i] = opened[sid] and settle(sid, FIRST + (i - 1) * ITEM, opened[sid]) or STALE
 end
 
@@ -109,7 +109,7 @@ if #ended > 0 then
   in_pieces('ZADD', DONE, finished)
   in_pieces('ZADD', DEAD, died)
   for tenant, n in pairs(running) do
-    call('HINCRBY', META, 'running:' .. tenant, -n)
+    count_running(tenant, -n)
     if scheduled[tenant] then
       in_pieces('ZADD', DUE[tenant], scheduled[tenant])
       rehead(tenant)

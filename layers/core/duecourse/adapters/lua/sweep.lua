@@ -6,23 +6,27 @@
 
 local BOUND = 500
 local want = {}
-local reclaimed, died = reclaim(BOUND, want)
+local reclaimed, died, more = reclaim(BOUND, want)
 
 local function prune()
   local sids = call('ZRANGEBYSCORE', DONE, '-inf', NOW - tonumber(ARGV[FIRST]), 'LIMIT', 0, BOUND)
-  if #sids == 0 then
-    return 0
-  end
-  for i, data in ipairs(call('HMGET', TASKS, unpack(sids))) do
-    if data then
-      leave_group(sids[i], string.sub(data, 56))
+  local pruned, bytes = 0, 0
+  while pruned < #sids and bytes < BYTES do
+    local piece = { unpack(sids, pruned + 1, math.min(pruned + PIECE, #sids)) }
+    for i, data in ipairs(call('HMGET', TASKS, unpack(piece))) do
+      local r = open(data)
+      if r then
+        leave_group(piece[i], r.rest)
+        bytes = bytes + #data
+      end
     end
+    call('ZREM', DONE, unpack(piece))
+    call('HDEL', TASKS, unpack(piece))
+    pruned = pruned + #piece
   end
-  call('ZREM', DONE, unpack(sids))
-  call('HDEL', TASKS, unpack(sids))
-  return #sids
+  more = more or pruned == BOUND or pruned < #sids
+  return pruned
 end
 
 local pruned = prune()
-local more = reclaimed == BOUND or pruned == BOUND
 return { NOW, hang(false), reclaimed, died, pruned, more and 1 or 0, want }

@@ -1,0 +1,157 @@
+"""A ledger with something wrong in it: records that cannot be read, entries without one, masses of bytes."""
+
+import logging
+import struct
+
+import pytest
+import redis
+
+from duecourse.adapters.redis_keys import keys_of
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import Status
+from duecourse.errors import StoreMisused
+from duecourse.ports.store import Move, Reply, Settled
+from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, new, settle, standing
+from tests.support.redis_server import RedisServer
+from tests.support.wait import until
+
+KEYS = keys_of("duecourse", SHARD)
+
+
+@pytest.fixture
+def store(redis_client: redis.Redis) -> RedisStore:
+    return RedisStore(redis_client)
+
+
+def spoil(client: redis.Redis, how: str, sid: str = "-/bad") -> None:
+    """Make a record one that cannot be read."""
+    data = bytes(client.hget(KEYS.tasks, sid) or b"")
+    broken = {"short": data[:20], "empty": b"", "later version": b"\x02" + data[1:]}[how]
+    client.hset(KEYS.tasks, sid, broken)
+
+
+BROKEN = pytest.mark.parametrize("how", ["short", "empty", "later version"])
+
+
+@BROKEN
+def test_a_record_that_cannot_be_read_is_put_off_and_told_and_all_others_are_claimed(
+    store: RedisStore, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    store.add([new(f"a{n}", tenant="first") for n in range(3)])
+    store.add([new("bad"), new("good")])
+    spoil(redis_client, how)
+    fresh = RedisStore(redis_client)
+    with caplog.at_level(logging.ERROR):
+        claimed = claim(fresh) + claim(fresh)
+    assert sorted(task.id for task in claimed) == ["a0", "a1", "a2", "good"]
+    assert "-/bad in default waits, for its record cannot be read" in caplog.text
+    assert 59_000 < int(redis_client.zscore(KEYS.due("-"), "-/bad") or 0) - store.now() <= 60_000
+    assert redis_client.hget(KEYS.tasks, "-/bad") is not None, "who can read it finds it as it was"
+
+
+@BROKEN
+def test_no_verb_touches_a_record_that_cannot_be_read(store: RedisStore, redis_client: redis.Redis, how: str) -> None:
+    task, other = claim_one(store, "bad"), claim_one(store, "good")
+    spoil(redis_client, how)
+    kept = redis_client.hget(KEYS.tasks, "-/bad")
+    assert store.settle(SHARD, [ending(task, Ending.DONE), ending(other, Ending.DONE)]) == [
+        Settled.STALE,
+        Settled.DONE,
+    ]
+    assert store.move("default", [Move("bad", delay_ms=5, force=True)]) == [Reply.ABSENT]
+    assert store.cancel("default", ["bad"], force=True) == store.replay("default", ["bad"]) == [Reply.ABSENT]
+    with pytest.raises(StoreMisused, match="the record of -/bad cannot be read"):
+        add(store, "bad")
+    assert redis_client.hget(KEYS.tasks, "-/bad") == kept
+
+
+@BROKEN
+def test_a_lapsed_lease_whose_record_cannot_be_read_holds_nobody_up(
+    store: RedisStore, redis_client: redis.Redis, how: str
+) -> None:
+    store.add([new("bad"), new("good")])
+    leases = claim(store, lease_ms=1)
+    until(lambda: store.now() > leases[1].lease_expires_at)
+    spoil(redis_client, how)
+    assert [task.id for task in claim(store)] == ["good"]
+    assert store.stats(SHARD).bell_at > store.now() + LEASE_MS / 2
+    assert store.stats(SHARD).leased == 2
+
+
+def test_a_successor_that_cannot_be_read_leaves_the_task_as_it_is(store: RedisStore, redis_client: redis.Redis) -> None:
+    task = claim_one(store)
+    store.add([new(on_duplicate="replace")])
+    redis_client.hset(KEYS.tasks, "-/a+", b"?")
+    assert settle(store, task, Ending.DONE) is Settled.DONE
+    assert standing(store).status is Status.DONE
+    assert redis_client.hlen(KEYS.tasks) == 1
+
+
+@BROKEN
+def test_a_finished_record_that_cannot_be_read_is_forgotten_in_time(
+    store: RedisStore, redis_client: redis.Redis, how: str
+) -> None:
+    settle(store, claim_one(store, "bad"), Ending.DONE)
+    settle(store, claim_one(store, "good"), Ending.DONE)
+    spoil(redis_client, how)
+    assert store.sweep(SHARD, retention_ms=-1).pruned == 2
+    assert redis_client.hlen(KEYS.tasks) == 0
+
+
+def test_a_history_that_is_broken_loses_nothing_that_was_claimed_before_it(
+    store: RedisStore, redis_client: redis.Redis
+) -> None:
+    store.add([new("a"), new("bad", deadline_ms=1)])
+    until(lambda: store.now() > standing(store, "bad").deadline_at)
+    data = bytes(redis_client.hget(KEYS.tasks, "-/bad") or b"")
+    redis_client.hset(KEYS.tasks, "-/bad", data[:76] + struct.pack(">I", 5) + data[80:])
+    assert [task.id for task in claim(store)] == ["a"]
+    assert (store.stats(SHARD).dead, store.stats(SHARD).leased) == (1, 1)
+
+
+@pytest.mark.parametrize("index", ["due:-", "leased"])
+def test_entries_without_a_record_vanish(store: RedisStore, redis_client: redis.Redis, index: str) -> None:
+    add(store)
+    redis_client.zadd(KEYS.prefix + index, {"-/nothing": 5})
+    assert [task.id for task in claim(store)] == ["a"]
+    assert redis_client.zscore(KEYS.prefix + index, "-/nothing") is None
+
+
+def test_a_mass_of_entries_without_a_record_keeps_no_script_busy_for_long(
+    store: RedisStore, redis_client: redis.Redis
+) -> None:
+    add(store)
+    redis_client.zadd(KEYS.due("-"), {f"-/{n}": 5 for n in range(5_000)})
+    assert claim(store, 1) == []
+    assert redis_client.zcard(KEYS.due("-")) == 4_001
+    assert [task.id for _ in range(5) for task in claim(store, 1)] == ["a"]
+
+
+def test_no_script_reads_a_mass_of_great_tasks_at_once(
+    redis_server: RedisServer, store: RedisStore, redis_client: redis.Redis
+) -> None:
+    for n in range(60):
+        store.add([new(f"t{n:02}", payload='"' + 250_000 * "x" + '"')])
+    with redis_server.client() as watcher, watcher.monitor() as monitor:
+        tasks = store.claim(SHARD, 60, lease_ms=LEASE_MS).tasks
+        redis_client.echo("the end")
+        reads = []
+        while not (command := monitor.next_command()["command"]).startswith("ECHO"):
+            reads += [command] if command.startswith("HMGET") else []
+    assert len(tasks) == 15
+    assert [read.count("-/t") for read in reads] == [32]
+
+
+def test_upkeep_stops_after_some_bytes_and_says_that_there_is_more(store: RedisStore) -> None:
+    for n in range(60):
+        store.add([new(f"t{n:02}", payload='"' + 250_000 * "x" + '"')])
+    tasks = store.claim(SHARD, 60, lease_ms=1, max_bytes=100_000_000).tasks
+    until(lambda: store.now() > tasks[-1].lease_expires_at)
+    first, *others = [store.sweep(SHARD, retention_ms=0) for _ in range(4)]
+    assert (len(tasks), first.reclaimed, first.more) == (60, 16, True)
+    assert (sum(step.reclaimed for step in others), others[-1].more) == (44, False)
+    tasks = store.claim(SHARD, 60, lease_ms=LEASE_MS, max_bytes=100_000_000).tasks
+    store.settle(SHARD, [ending(task, Ending.DONE) for task in tasks])
+    pruned = [(step.pruned, step.more) for step in (store.sweep(SHARD, retention_ms=-1) for _ in range(2))]
+    assert pruned == [(32, True), (28, False)]
