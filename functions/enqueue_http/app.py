@@ -104,7 +104,7 @@ def health() -> Response[Health]:
     try:
         wiring.store().ping()
     except StoreUnavailable:
-        return answer(503, {"status": "unavailable", "store": "unavailable"})
+        return answer(503, {"status": "unavailable", "store": "unavailable"}, problems.RETRY_AFTER)
     return answer(200, {"status": "ok", "store": "ok"})
 
 
@@ -133,9 +133,9 @@ def translate(error: Exception) -> Exception:
 app.exception_handler(Exception)(refuse)
 
 
-def answer(status: int, body: Any) -> Response[Any]:
+def answer(status: int, body: Any, headers: dict[str, str | list[str]] | None = None) -> Response[Any]:
     """A JSON answer that is not a plain 200."""
-    return Response(status, APPLICATION_JSON, body)
+    return Response(status, APPLICATION_JSON, body, headers)
 
 
 def count_added(tasks: int) -> None:

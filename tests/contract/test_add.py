@@ -4,9 +4,9 @@ import pytest
 
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, OnDuplicate, RetryPolicy, Shard, Status, Task
-from duecourse.ports.store import MAX_ADD, Added, Move, Reply, Settled, Store
+from duecourse.ports.store import MAX_ADD, Added, Alone, Move, Reply, Settled, Store
 from tests.support.clock import HandClock
-from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, lease_of, new, settle, standing
+from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, lease_of, new, settle, standing
 
 KEEP, REPLACE, DEBOUNCE = OnDuplicate.KEEP, OnDuplicate.REPLACE, OnDuplicate.DEBOUNCE
 
@@ -222,3 +222,22 @@ def test_force_drops_a_replacement_that_waits(store: Store, clock: HandClock, ve
     assert settle(store, running, Ending.DONE) == Settled.STALE
     assert [t.id for t in store.group("default", "g1")] == ["a"]
     assert store.group("default", "g2") == []
+
+
+def test_a_group_that_is_taken_takes_no_other_task(store: Store) -> None:
+    tasks = [new("x", group="g", on_duplicate=REPLACE), new("y", group="g", on_duplicate=REPLACE)]
+    assert [added.reply for added in store.add(tasks, alone=Alone("g", 0))] == [Reply.CREATED, Reply.CREATED]
+    assert store.add([new("x", payload="2", group="g", on_duplicate=REPLACE)], alone=Alone("g", 0)) == []
+    assert store.add([new("z")], alone=Alone("g", 1_000_000)) == [], "live, though older"
+    assert store.get(SHARD.queue, "z") is None
+    assert standing(store, "x").payload_json == "{}"
+    assert store.add([new("z")], alone=Alone("other", 0))
+    assert store.add([new("w", tenant="t")], alone=Alone("g", 0)), "another tenant's group"
+
+
+@pytest.mark.parametrize("state", ["done", "dead"])
+def test_a_group_whose_tasks_have_ended_is_taken_for_who_has_not_seen_them(store: Store, state: str) -> None:
+    bring(store, state, group="g")
+    seen = standing(store).generation
+    assert store.add([new("b")], alone=Alone("g", seen - 1)) == []
+    assert store.add([new("b")], alone=Alone("g", seen))

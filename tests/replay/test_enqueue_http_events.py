@@ -241,14 +241,19 @@ class Broken:
 
 @pytest.mark.parametrize("case", ["add_poll", "show_poll", "move_poll", "cancel_webhook", "add_reminder"])
 def test_a_store_that_is_away_is_told_with_a_time_to_come_again(case: str) -> None:
-    wiring.configure(settings=Settings(), store=Broken(errors.StoreUnavailable()), results=None)
+    wiring.configure(settings=Settings(), store=Broken(errors.StoreUnavailable("Error 111 at 10.0.0.7")), results=None)
     answer = invoke("enqueue_http", saved(f"enqueue_http/{case}"))
     assert (answer["statusCode"], answer["headers"]["Retry-After"]) == (503, "1")
+    assert json.loads(answer["body"])["detail"] == "The store does not answer.", (
+        "which host it is, is the log's to tell"
+    )
 
 
 def test_health_tells_that_the_store_is_away() -> None:
     wiring.configure(settings=Settings(), store=Broken(errors.StoreUnavailable()), results=None)
-    assert replay("health") == (503, {"status": "unavailable", "store": "unavailable"})
+    answer = invoke("enqueue_http", saved("enqueue_http/health"))
+    assert (answer["statusCode"], answer["headers"]["Retry-After"]) == (503, "1")
+    assert json.loads(answer["body"]) == {"status": "unavailable", "store": "unavailable"}
 
 
 def test_an_unexpected_error_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "ports": {"domain", "errors"},
     "kinds": {"ports", "domain", "errors"},
     "wire": {"domain", "errors"},
-    "settings": {"domain", "errors"},
+    "settings": {"domain", "errors", "wire"},
     "engine": {"ports", "domain", "errors", "wire"},
     "adapters": {"ports", "domain", "errors", "version"},
     "bridge": {"ports", "domain", "errors"},

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -112,3 +113,11 @@ def test_a_payload_that_is_no_json_is_refused_by_name(client: Client, value: obj
     with pytest.raises(errors.InvalidInput) as caught:
         client.add(kind="report", payload={"a": value})
     assert [problem.field for problem in caught.value.problems] == ["payload"]
+
+
+def test_what_names_no_task_is_refused_by_field(client: Client) -> None:
+    verbs = (client.get, client.cancel, client.replay, partial(client.move, delay=1))
+    for verb in verbs:
+        with pytest.raises(errors.InvalidInput) as caught:
+            verb("a/b", "no spaces")
+        assert {problem.field for problem in caught.value.problems} == {"id", "queue"}

@@ -122,6 +122,35 @@ def test_another_reminder_under_a_live_ones_id_is_refused(
     assert store.group(QUEUE, "standup") == before
 
 
+class Overtaken(MemoryStore):
+    """A store where another reminder comes between the first look at a group and what follows it."""
+
+    other: Reminder | None = None
+
+    def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
+        seen = super().group(queue, group, tenant)
+        if self.other:
+            other, self.other = self.other, None
+            Reminders(self).add(other)
+            send(self)
+        return seen
+
+
+def test_of_two_reminders_that_come_at_once_one_stands_whole(clock: HandClock) -> None:
+    store = Overtaken(clock)
+    store.other = STANDUP._replace(leads_ms=(MINUTE,))
+    with pytest.raises(errors.TaskScheduled):
+        Reminders(store).add(STANDUP)
+    assert [task.id for task in store.group(QUEUE, "standup")] == ["standup:60:0", "standup:60:1"]
+
+
+def test_the_same_reminder_twice_at_once_is_sent_once(clock: HandClock) -> None:
+    store = Overtaken(clock)
+    store.other = STANDUP._replace(leads_ms=(2 * HOUR,))  # due, and sent, before the second adds
+    assert not Reminders(store).add(store.other).created
+    assert send(store) == []
+
+
 def test_an_id_is_free_once_nothing_of_it_is_live(reminders: Reminders, store: MemoryStore) -> None:
     reminders.add(STANDUP)
     reminders.cancel("standup")

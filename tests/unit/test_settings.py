@@ -65,6 +65,10 @@ def test_a_wrong_target_is_named_by_its_kind(target: str) -> None:
     assert list(wrong(TARGETS=f'{{"report": "{target}"}}')) == ["DUECOURSE_TARGETS.report"]
 
 
+def test_a_kind_that_no_task_can_have_is_named() -> None:
+    assert list(wrong(TARGETS='{"my report": "lambda:X"}')) == ["DUECOURSE_TARGETS.my report"]
+
+
 def test_all_that_is_wrong_is_told_at_once() -> None:
     problems = wrong(STORE="x", PARALLEL="x", TYPO="x", LEASE="x")
     assert set(problems) == {f"DUECOURSE_{name}" for name in ("STORE", "PARALLEL", "TYPO", "LEASE")}

@@ -9,7 +9,7 @@ from duecourse.domain.task import DEFAULT_QUEUE, Json, Task
 from duecourse.engine.tasks import Taken, Tasks
 from duecourse.ports.store import Move
 from duecourse.wire.fields import read
-from duecourse.wire.http import AddTask, MoveTask
+from duecourse.wire.http import AddTask, MoveTask, TaskKey
 
 
 class AddFields(TypedDict, total=False):
@@ -48,7 +48,8 @@ class Client:
 
     def get(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
         """One task as it stands."""
-        return self._tasks.get(queue, id)
+        key = _key(id, queue)
+        return self._tasks.get(key.queue, key.id)
 
     def move(
         self,
@@ -60,13 +61,20 @@ class Client:
         force: bool = False,
     ) -> Task:
         """Give a task a new due time: an instant, or a delay from now; `force` takes a running one from its worker."""
+        key = _key(id, queue)
         move = read(MoveTask, {"due_at": due_at, "delay": delay, "force": force})
-        return self._tasks.move(queue, Move(id, move.due_at, move.delay or 0, force=move.force))
+        return self._tasks.move(key.queue, Move(key.id, move.due_at, move.delay or 0, force=move.force))
 
     def cancel(self, id: str, queue: str = DEFAULT_QUEUE, *, force: bool = False) -> None:
         """Cancel a scheduled task (with `force` a running one too), or delete a dead one."""
-        self._tasks.cancel(queue, id, force=force)
+        key = _key(id, queue)
+        self._tasks.cancel(key.queue, key.id, force=force)
 
     def replay(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
         """Schedule a dead task for now, with all its attempts."""
-        return self._tasks.replay(queue, id)
+        key = _key(id, queue)
+        return self._tasks.replay(key.queue, key.id)
+
+
+def _key(id: str, queue: str) -> TaskKey:
+    return read(TaskKey, {"id": id, "queue": queue})

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from duecourse.domain.times import parse_duration
 from duecourse.errors import FieldError, InvalidSettings
+from duecourse.wire.fields import Name, field_errors
 
 PREFIX = "DUECOURSE_"
 BUILT_IN = ("poll", "webhook", "reminder")
@@ -71,7 +72,7 @@ class Settings(BaseModel):
     namespace: str = Field(
         "duecourse", description="what every key of ours begins with", pattern=r"^[A-Za-z0-9._-]{1,64}$"
     )
-    targets: Annotated[dict[str, Target], BeforeValidator(_targets), AfterValidator(_inline_is_built_in)] = Field(
+    targets: Annotated[dict[Name, Target], BeforeValidator(_targets), AfterValidator(_inline_is_built_in)] = Field(
         default_factory=dict, description="the user's own kinds: name to lambda:<function>"
     )
     parallel: int = Field(16, ge=1, le=256, description="how many tasks of one drain run at a time")
@@ -119,11 +120,10 @@ def parse(environ: Mapping[str, str]) -> Settings:
     try:
         return Settings.model_validate(given)
     except ValidationError as error:
-        raise InvalidSettings([_problem(e) for e in error.errors()]) from None
+        wrong = field_errors(error.errors())
+        raise InvalidSettings([FieldError(_variable(field), problem) for field, problem in wrong]) from None
 
 
-def _problem(error: Any) -> FieldError:
-    head, *rest = error["loc"]
-    return FieldError(
-        ".".join([PREFIX + str(head).upper(), *map(str, rest)]), error["msg"].removeprefix("Value error, ")
-    )
+def _variable(field: str) -> str:
+    head, dot, rest = field.removesuffix(".[key]").partition(".")
+    return PREFIX + head.upper() + dot + rest

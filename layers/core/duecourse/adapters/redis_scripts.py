@@ -23,7 +23,7 @@ T = TypeVar("T")
 CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY) ")
 """The code of an error that is told by its text alone: inside a script, up to 6.2."""
 
-UNREGISTERED = -8
+NOT_ALONE, UNREGISTERED = -7, -8
 IDLE_S = 5.0
 """After how long without a command the pooled connections are dropped rather than trusted."""
 WAIT_MS = 1_000
@@ -89,15 +89,16 @@ class Scripts:
         again: bool,
         replicas: int = 0,
     ) -> Any:
-        """The script's answer: a list, or UNREGISTERED. `again`: it may be sent again where its reply was lost.
+        """The script's answer: a list, NOT_ALONE or UNREGISTERED.
 
+        `again`: it may be sent again where its reply was lost.
         With `replicas`, only once so many have what it wrote. Raises StoreUnavailable, StoreFull, StoreMisused.
         """
         clock = str(self.travel.now()) if self.travel else ""
         every = (*keys.fixed, *map(keys.due, tenants), clock, keys.head, len(tenants), *tenants, *arguments)
         count = len(keys.fixed) + len(tenants)
         answer = self.call(lambda: self._send(load(verb), count, every, replicas), again=again)
-        if isinstance(answer, int) and answer != UNREGISTERED:
+        if isinstance(answer, int) and answer not in (NOT_ALONE, UNREGISTERED):
             raise StoreMisused("the clock is overridden, and this shard's clock does not travel")
         return answer
 

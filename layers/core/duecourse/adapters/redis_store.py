@@ -11,7 +11,7 @@ import redis
 from duecourse.adapters import redis_wire as wire
 from duecourse.adapters.record import unpack
 from duecourse.adapters.redis_keys import Keys, keys_of, shards_key
-from duecourse.adapters.redis_scripts import UNREGISTERED, Scripts
+from duecourse.adapters.redis_scripts import NOT_ALONE, UNREGISTERED, Scripts
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.clock import Clock
@@ -19,6 +19,7 @@ from duecourse.ports.store import (
     MAX_ADD,
     MAX_CLAIM,
     Added,
+    Alone,
     Claim,
     Lease,
     Move,
@@ -65,12 +66,12 @@ class RedisStore:
         members: Any = self._scripts.call(lambda: self._client.smembers(shards_key(self._namespace)), again=True)
         return sorted(Shard(queue, int(index)) for queue, index, _ in (m.decode().split("/") for m in members))
 
-    def add(self, tasks: Sequence[NewTask], *, echo: bool = False) -> list[Added]:
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
         """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already."""
         if not tasks:
             return []
         if len(queues := {task.queue for task in tasks}) == 1:
-            return self._add(Shard(queues.pop()), tasks, echo)
+            return self._add(Shard(queues.pop()), tasks, echo, alone)
         added: dict[int, Added] = {}
         by_queue = sorted(range(len(tasks)), key=lambda i: tasks[i].queue)
         for queue, indexes in groupby(by_queue, key=lambda i: tasks[i].queue):
@@ -178,13 +179,14 @@ class RedisStore:
         heads = [int(head[0][1]) for head in answers[1::2] if head]
         return sum(answers[::2]), min(heads, default=0)
 
-    def _add(self, shard: Shard, tasks: Sequence[NewTask], echo: bool) -> list[Added]:
+    def _add(self, shard: Shard, tasks: Sequence[NewTask], echo: bool, alone: Alone | None = None) -> list[Added]:
         _bounded(len(tasks), MAX_ADD)
         nonce = secrets.token_bytes(6)
-        arguments: list[wire.Argument] = [0, int(echo)]
+        arguments: list[wire.Argument] = [0, int(echo), *wire.alone(tasks[0].tenant, alone)]
         for index, task in enumerate(tasks):
             arguments += wire.new_task(task, nonce + index.to_bytes(2))
-        return wire.added(tasks, self._send_add(shard, wire.tenants_of(tasks), arguments))
+        answer = self._send_add(shard, wire.tenants_of(tasks), arguments)
+        return [] if answer == NOT_ALONE else wire.added(tasks, answer)
 
     def _send_add(self, shard: Shard, tenants: Sequence[str], arguments: list[wire.Argument]) -> Any:
         answer = self._run("add", shard, tenants, arguments, again=True, replicas=self._wait)

@@ -7,7 +7,7 @@ from typing import Any
 from duecourse.adapters.record import ENDINGS, UNREADABLE, pack_rest, split_token, unpack
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, Task, cut_detail
-from duecourse.ports.store import Added, Lease, Move, Reply, Settled
+from duecourse.ports.store import Added, Alone, Lease, Move, Reply, Settled
 
 log = logging.getLogger("duecourse.store")
 
@@ -47,6 +47,11 @@ def new_task(task: NewTask, origin: bytes) -> tuple[Argument, ...]:
         task.group,
         pack_rest(task, origin),
     )
+
+
+def alone(tenant: str, condition: Alone | None) -> tuple[Argument, ...]:
+    """A condition on an add as add.lua takes it."""
+    return (f"{tenant}/{condition.group}", condition.since) if condition else ("", 0)
 
 
 def settlement(end: Settlement) -> tuple[Argument, ...]:

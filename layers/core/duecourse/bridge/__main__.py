@@ -17,6 +17,8 @@ from duecourse.ports.invoker import Invoker
 from duecourse.settings import Settings, load
 
 REPORT_S = 60.0
+HEED_S = 1.0
+"""How long to wait at a time: a signal that comes just before a wait is heeded when it ends."""
 RING_BY_BELL = {"redis", "rediss", "unix"}
 SWITCH_S = 0.0005
 """How long a busy thread may keep the timer from the interpreter: Python's own 5 ms would be seen as lateness."""
@@ -60,15 +62,26 @@ def _serve(bridge: Bridge, settings: Settings) -> int:
     faulty = False
     with contextlib.suppress(KeyboardInterrupt):
         bridge.start()
-        bridge.wait_ready()
-        gc.freeze()
-        _announce(bridge, settings)
-        while not (faulty := bridge.wait_ended(REPORT_S)):
-            bridge.report()
+        faulty = _stay(bridge, settings)
     for ignored in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ignored, signal.SIG_IGN)
     bridge.stop()
     return int(faulty)
+
+
+def _stay(bridge: Bridge, settings: Settings) -> bool:
+    """Tell that it is ready, then how it goes, until a fault."""
+    while not bridge.wait_ready(HEED_S):
+        if bridge.wait_ended(0):
+            return True
+    gc.freeze()
+    _announce(bridge, settings)
+    report_at = time.monotonic() + REPORT_S
+    while not bridge.wait_ended(HEED_S):
+        if time.monotonic() >= report_at:
+            bridge.report()
+            report_at += REPORT_S
+    return True
 
 
 def _bells(settings: Settings) -> RedisBells:

@@ -4,7 +4,7 @@ from duecourse.domain.reminder import QUEUE, Made, Moved, MovedTask, Reminder, S
 from duecourse.domain.task import NewTask, Status, Task
 from duecourse.engine.tasks import REFUSALS
 from duecourse.errors import FieldError, InvalidInput, TaskLeased, TaskNotFound, TaskScheduled
-from duecourse.ports.store import Move, Reply, Store
+from duecourse.ports.store import Alone, Move, Reply, Store
 
 LIVE = frozenset({Status.SCHEDULED, Status.LEASED})
 MOVABLE = LIVE | {Status.DONE}
@@ -30,7 +30,9 @@ class Reminders:
         if _same(wanted, standing):
             return Made(False, [(task.id, task.due_at) for task in standing])
         _refuse_if_live(standing)
-        self._store.add(wanted)
+        newest = max((task.generation for task in standing), default=0)
+        if not self._store.add(wanted, alone=Alone(reminder.id, newest)):
+            return self.add(reminder)  # another came between the look and the add
         return Made(True, [(task.id, task.due_at or 0) for task in wanted])
 
     def get(self, id: str) -> Standing:

@@ -52,6 +52,13 @@ class Added(NamedTuple):
     task: Task | None = None
 
 
+class Alone(NamedTuple):
+    """A condition on an add: no task of `group` is live, nor of a later generation than `since`."""
+
+    group: str
+    since: int
+
+
 class Claim(NamedTuple):
     """Leased tasks, those that died on the way (out of attempts or past their deadline), and what is left due."""
 
@@ -121,8 +128,11 @@ class Store(Protocol):
     def shards(self) -> list[Shard]:
         """Every shard that was ever added to."""
 
-    def add(self, tasks: Sequence[NewTask], *, echo: bool = False) -> list[Added]:
-        """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already."""
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
+        """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already.
+
+        With `alone`, where all are one tenant's and one queue's: all of them, or none and an empty answer.
+        """
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """One task as it stands."""

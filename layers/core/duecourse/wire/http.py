@@ -131,6 +131,13 @@ class AddTask(Strict):
         )
 
 
+class TaskKey(Strict):
+    """What names one task."""
+
+    id: TaskId
+    queue: Name = DEFAULT_QUEUE
+
+
 class MoveTask(Strict):
     """PATCH /tasks/{id}: a new due time; `force` takes a running task from its worker."""
 

@@ -53,7 +53,7 @@ STATUS: dict[type[BaseException], int] = {
     errors.StoreUnavailable: 503,
     errors.ResultsUnavailable: 503,
 }
-RETRY_AFTER: dict[int, dict[str, str | list[str]]] = {503: {"Retry-After": "1"}}
+RETRY_AFTER: dict[str, str | list[str]] = {"Retry-After": "1"}
 
 
 def is_json(content_type: str) -> bool:
@@ -72,12 +72,14 @@ def describe(error: Exception) -> Problem:
         "detail": str(shown),
         **_members(shown),
     }
-    return Problem(status, document, RETRY_AFTER.get(status, {}))
+    return Problem(status, document, RETRY_AFTER if status == 503 else {})
 
 
 def _shown(error: Exception, status: int) -> DuecourseError:
     if status == 500:
         return Internal()
+    if status > 500:  # which host does not answer is the log's to tell
+        return type(error)() if isinstance(error, DuecourseError) else Internal()
     return error if isinstance(error, DuecourseError) else MalformedBody("The body is not UTF-8 text.")
 
 

@@ -14,7 +14,7 @@ from duecourse.adapters.keyvalue.verbs import stored_id
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.clock import Clock
-from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Added, Claim, Lease, Move, Reply, Settled, Stats, Swept
+from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Added, Alone, Claim, Lease, Move, Reply, Settled, Stats, Swept
 
 BOUND = 500
 """How many leases one step takes back, and how many finished tasks it forgets."""
@@ -48,7 +48,7 @@ class KeyValueStore:
         with self._lock:
             return [Shard(queue) for queue in queues(Batch(self._below))]
 
-    def add(self, tasks: Sequence[NewTask], *, echo: bool = False) -> list[Added]:
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
         """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already."""
         by_queue: dict[str, list[int]] = {}
         for index, task in enumerate(tasks):
@@ -57,6 +57,8 @@ class KeyValueStore:
         added: dict[int, Added] = {}
         for queue, indexes in by_queue.items():
             with self._step(queue) as ledger:
+                if alone and verbs.is_taken(ledger, tasks[0].tenant, alone):
+                    return []
                 ledger.register()
                 added |= {index: self._add(ledger, tasks[index], echo) for index in indexes}
         return [added[index] for index in range(len(tasks))]

@@ -5,10 +5,11 @@ from duecourse.adapters.keyvalue.held import Held
 from duecourse.adapters.keyvalue.ledger import Ledger
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
-from duecourse.ports.store import Lease, Move, Reply, Settled
+from duecourse.ports.store import Alone, Lease, Move, Reply, Settled
 
 BURY = 1_000
 """How many tasks die of one claim before it stops."""
+LIVE = (Status.SCHEDULED, Status.LEASED)
 FINISHED = (Status.DONE, Status.CANCELLED)
 REFUSALS = {status: Reply(status.value) for status in Status}
 
@@ -16,6 +17,12 @@ REFUSALS = {status: Reply(status.value) for status in Status}
 def stored_id(tenant: str, id: str) -> str:
     """The id under which a task is kept: unique per tenant within a queue."""
     return f"{tenant}/{id}"
+
+
+def is_taken(ledger: Ledger, tenant: str, alone: Alone) -> bool:
+    """Whether a group has a task that is live, or newer than the caller knows."""
+    members = ledger.members(tenant, alone.group)
+    return any(task.status in LIVE or task.generation > alone.since for task in members)
 
 
 def add(ledger: Ledger, new: NewTask) -> tuple[Reply, Held | None]:

@@ -2,16 +2,28 @@
 --
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's, then: registered (1 once the caller has put the shard on record), echo (1 to answer the records),
---         then for each task: stored id, mode (k keep, r replace, j reject, d debounce), due ("+ms" from now, or epoch
+--         alone ("" or "<tenant>/<group>") and since (a generation), then for each task: stored id, mode (k keep, r replace, j reject, d debounce), due ("+ms" from now, or epoch
 --         ms), deadline ("" none, "+ms" from due, or epoch ms), max_wait ms, group, rest of the record
 -- RETURNS {now, bell_at, {reply...}, {record...} where echo}; a reply is 1 created, 2 kept, 3 replaced, 4 debounced,
---         -2 scheduled, -3 leased, -6 dead
+--         -2 scheduled, -3 leased, -6 dead; -7 alone, and nothing is added, where a task of the group `alone` is
+--         live or newer than `since`
 
 local echo = ARGV[FIRST + 1] == '1'
 local ITEM = 7
-local first = FIRST + 2
+local alone = ARGV[FIRST + 2]
+local first = FIRST + 4
 local count = (#ARGV - first + 1) / ITEM
 local CREATED, KEPT, REPLACED, DEBOUNCED = 1, 2, 3, 4
+
+if alone ~= '' then
+  local since = tonumber(ARGV[FIRST + 3])
+  for _, member in ipairs(call('ZRANGEBYLEX', GROUPS, '[' .. alone .. '\0', '(' .. alone .. '\1')) do
+    local r = open(call('HGET', TASKS, string.match(member, '%z(.*)$')))
+    if r and (r.status == SCHEDULED or r.status == LEASE or r.generation > since) then
+      return -7
+    end
+  end
+end
 
 -- A fence for each task, drawn at once. A shard that never drew one is not on record yet: its tasks would not be found.
 local fence = next_fence(count) - count
