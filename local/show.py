@@ -60,7 +60,9 @@ def _record(task: Task) -> Table:
 
 
 def _history(history: tuple[Run, ...]) -> Table:
-    table = Table(*Run._fields, title="history, oldest first", title_justify="left")
+    table = Table(title="history, oldest first", title_justify="left")
+    for name in Run._fields:
+        table.add_column(name, overflow="fold")
     for run in history:
         table.add_row(*(escape(_shown(name, value)) for name, value in run._asdict().items()))
     return table

@@ -1,10 +1,14 @@
 """How a client of an AWS service is made: on first use, with timeouts, and never twice at a time."""
 
+import logging
 import threading
 from typing import Any
 
 _making = threading.Lock()
 _CONNECTIONS = 64
+
+# Lambda's root logger lets INFO through, where botocore tells of each client which credentials it found.
+logging.getLogger("botocore").setLevel(logging.WARNING)
 
 
 def make_client(service: str, *, attempts: int, read_timeout_s: float, connect_timeout_s: float = 3.0) -> Any:
