@@ -1,5 +1,6 @@
 """The tick: what the schedule invokes each minute, whether or not a bell rang."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -13,15 +14,40 @@ from duecourse.wire.schedule import ScheduledEvent
 logger = Logger()
 metrics = Metrics(namespace="duecourse")
 
+FOUND = {
+    "OldestOverdue": (MetricUnit.Milliseconds, "oldest_overdue_ms"),
+    "Dead": (MetricUnit.Count, "dead_total"),
+    "Claimed": (MetricUnit.Count, "claimed"),
+    "Done": (MetricUnit.Count, "done"),
+    "Retried": (MetricUnit.Count, "retried"),
+    "Reclaimed": (MetricUnit.Count, "reclaimed"),
+}
+LINGERED = {
+    "Rings": (MetricUnit.Count, "rings"),
+    "Lateness": (MetricUnit.Milliseconds, "latest_ms"),
+    "Claimed": (MetricUnit.Count, "claimed"),
+    "Done": (MetricUnit.Count, "done"),
+    "Retried": (MetricUnit.Count, "retried"),
+    "Dead": (MetricUnit.Count, "dead"),
+}
+
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
-    """Sweep every shard and drain what the rings missed."""
+    """Sweep every shard and drain what the rings missed; then, if so set, stay and serve the rings."""
     read(ScheduledEvent, event)
-    ticked = wiring.sweeper().tick(context.get_remaining_time_in_millis)
-    metrics.add_metric("OldestOverdue", MetricUnit.Milliseconds, ticked.oldest_overdue_ms)
-    metrics.add_metric("Dead", MetricUnit.Count, ticked.dead_total)
-    metrics.add_metric("Claimed", MetricUnit.Count, ticked.claimed)
-    metrics.add_metric("Reclaimed", MetricUnit.Count, ticked.reclaimed)
+    remaining_ms = context.get_remaining_time_in_millis
+    found = wiring.sweeper().survey()
+    with wiring.linger(remaining_ms) as lingering:
+        ticked = wiring.sweeper().tick(found, remaining_ms)._asdict()
+        measure(FOUND, ticked)
+    if lingering:
+        measure(LINGERED, {**lingering.stats()._asdict(), **lingering.counts})
+    return ticked
+
+
+def measure(named: Mapping[str, tuple[MetricUnit, str]], values: Mapping[str, float]) -> None:
+    """Tell these metrics at once, in the log's embedded metric format: the rest of a tick may take a minute."""
+    for name, (unit, key) in named.items():
+        metrics.add_metric(name, unit, values.get(key, 0))
     metrics.flush_metrics()
-    return ticked._asdict()

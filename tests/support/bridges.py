@@ -10,6 +10,7 @@ import redis
 
 from duecourse.adapters.redis_bells import RedisBells
 from duecourse.bridge import Bridge
+from duecourse.bridge.rings import invoking
 from tests.support.redis_server import RedisServer
 
 NAMESPACE = "test"
@@ -80,11 +81,17 @@ def bellman(server: RedisServer) -> Iterator[Bellman]:
 
 @contextmanager
 def bridging(
-    server: RedisServer, invoker: Any, *, in_flight: int = 4, beat_s: float = 10.0, ready: bool = True
+    server: RedisServer,
+    invoker: Any,
+    *,
+    in_flight: int = 4,
+    beat_s: float = 10.0,
+    ready: bool = True,
+    events: bool = True,
 ) -> Iterator[Bridge]:
     """A bridge on the server, ready unless told otherwise, and stopped at the end."""
-    bells = RedisBells.from_url(server.url, NAMESPACE)
-    bridge = Bridge(bells, invoker, function="on_expired", in_flight=in_flight, beat_s=beat_s)
+    bells = RedisBells.from_url(server.url, NAMESPACE, events=events)
+    bridge = Bridge(bells, invoking(invoker, "on_expired"), in_flight=in_flight, beat_s=beat_s)
     bridge.start()
     try:
         if ready:

@@ -15,6 +15,7 @@ class Heard:
     """Bells that note what is asked of them, and whose events are heard."""
 
     canary = "canary"
+    events = True
 
     def __init__(self) -> None:
         self.asked: list[str] = []

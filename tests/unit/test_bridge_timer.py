@@ -24,6 +24,7 @@ class HandBells:
     """A server's bells kept in a dictionary, its clock this machine's, moved by `ahead_ms`."""
 
     canary = "test:{canary/b0}:bell"
+    events = True
 
     def __init__(self) -> None:
         self.hung: dict[str, int] = {}

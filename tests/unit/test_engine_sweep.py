@@ -17,7 +17,8 @@ NOTHING = Ticked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 def tick(store: MemoryStore, kind: Kind = lambda _task: None, remaining_ms: Callable[[], int] = ample) -> Ticked:
     with engine(store, kind) as run:
-        return Sweeper(store, run.drainer, RETENTION_MS, MARGIN_MS).tick(remaining_ms)
+        sweeper = Sweeper(store, run.drainer, RETENTION_MS, MARGIN_MS)
+        return sweeper.tick(sweeper.survey(), remaining_ms)
 
 
 def finish(store: MemoryStore, count: int) -> None:

@@ -62,7 +62,8 @@ def test_the_kinds_of_the_design_are_worked_inline() -> None:
 def test_both_doors_lead_to_the_same_engine(store: MemoryStore) -> None:
     store.add([new("a", kind="nobodys"), new("b", kind="nobodys", queue="other")])
     assert wiring.drainer().drain([SHARD], ample).dead == 1
-    assert wiring.sweeper().tick(ample).dead == 1
+    sweeper = wiring.sweeper()
+    assert sweeper.tick(sweeper.survey(), ample).dead == 1
     assert "no kind 'nobodys' is known here" in standing(store, "a").error
 
 

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -104,6 +104,14 @@ class Settings(BaseModel):
     )
     mail_from: str = Field("", description="the verified sender of reminders")
     wait: int = Field(0, ge=0, le=10, description="how many replicas must have an added task before it is acknowledged")
+    events: Literal["on", "off"] = Field(
+        "on", description="whether rings are heard by Redis's notifications too, or by its PUBLISH and our timer alone"
+    )
+    tick_linger_ms: Milliseconds = Field(
+        0,
+        alias="tick_linger",
+        description="how long poll_tick stays, from its start, to serve rings itself; 0 leaves that to a bridge",
+    )
     on_expired_function: str = Field("on_expired", description="the function that the bridge invokes")
     bridge_in_flight: int = Field(4, ge=1, le=64, description="how many invocations the bridge keeps under way")
 

@@ -2,8 +2,10 @@
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 from duecourse import settings as environment
 from duecourse.domain.reminder import KIND as REMINDER
@@ -15,12 +17,18 @@ from duecourse.engine.sweep import Sweeper
 from duecourse.engine.targets import Targets
 from duecourse.engine.tasks import Tasks
 from duecourse.engine.work import Worker
+from duecourse.errors import FieldError, InvalidSettings
+from duecourse.ports.bells import Bells
 from duecourse.ports.http import HttpCaller
 from duecourse.ports.invoker import Invoker
 from duecourse.ports.results import Results
 from duecourse.ports.sender import Sender
 from duecourse.ports.store import Store
 from duecourse.settings import Settings
+from duecourse.wire.rings import shards_of
+
+if TYPE_CHECKING:
+    from duecourse.bridge.linger import Linger
 
 T = TypeVar("T")
 
@@ -69,6 +77,20 @@ def open_store(given: Settings) -> Store:
     from duecourse.adapters.redis_store import RedisStore
 
     return RedisStore(connect(given.store), given.namespace, wait=given.wait)
+
+
+RING_BY_BELL = {"redis", "rediss", "unix"}
+
+
+def open_bells(given: Settings) -> Bells:
+    """The bells of the ledger that the settings name. Raises InvalidSettings where that has none."""
+    scheme = urlsplit(given.store).scheme
+    if scheme not in RING_BY_BELL:
+        problem = f"a ledger at {scheme}:// has no bells, so there are no rings to serve"
+        raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])
+    from duecourse.adapters.redis_bells import RedisBells
+
+    return RedisBells.from_url(given.store, given.namespace, events=given.events == "on")
 
 
 @part
@@ -149,6 +171,26 @@ def drainer() -> Drainer:
 def sweeper() -> Sweeper:
     """What a tick does."""
     return Sweeper(store(), drainer(), settings().retention_ms, settings().margin_ms)
+
+
+def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | None]":
+    """What serves rings in this invocation for as long as the settings say; None where they say not at all.
+
+    Raises InvalidSettings where the ledger has no bells.
+    """
+    given = settings()
+    if not given.tick_linger_ms:
+        return nullcontext()
+    from duecourse.bridge.linger import Linger
+
+    return Linger(
+        open_bells(given),
+        lambda bells, left_ms: drainer().drain(shards_of(bells, given.namespace).shards, left_ms)._asdict(),
+        remaining_ms,
+        linger_ms=given.tick_linger_ms,
+        margin_ms=given.margin_ms,
+        in_flight=given.bridge_in_flight,
+    )
 
 
 def worker(kind: Kind) -> Worker:

@@ -63,15 +63,15 @@ class Names:
 
 
 class RedisSubscription:
-    """One connection that listens to expiries and evictions of all keys, and to heads."""
+    """One connection that listens to heads and, as `events` has it, to expiries and evictions of all keys."""
 
-    def __init__(self, pool: redis.ConnectionPool, names: Names, heads: Sequence[str]) -> None:
+    def __init__(self, pool: redis.ConnectionPool, names: Names, heads: Sequence[str], *, events: bool) -> None:
         self._pool = pool
         self._names = names
         self._heads = set(heads[1:])
         self._connection: Any = pool.get_connection()
         try:
-            self._confirm(["SUBSCRIBE", *names.events.values()], heads)
+            self._confirm(*([["SUBSCRIBE", *names.events.values()]] if events else []), heads)
         except BaseException:
             self.close()
             raise
@@ -114,15 +114,16 @@ class RedisSubscription:
 
 
 class RedisBells:
-    """The bells of one namespace in one database."""
+    """The bells of one namespace in one database; without `events` they are heard by their heads alone."""
 
-    def __init__(self, client: redis.Redis, namespace: str) -> None:
+    def __init__(self, client: redis.Redis, namespace: str, *, events: bool = True) -> None:
         self._redis = client
+        self.events = events
         self._names = Names(namespace, client.get_connection_kwargs().get("db") or 0)
         self.canary = self._names.canary
 
     @classmethod
-    def from_url(cls, url: str, namespace: str) -> "RedisBells":
+    def from_url(cls, url: str, namespace: str, *, events: bool = True) -> "RedisBells":
         """Bells at a redis://, rediss:// or unix:// address. Nothing is connected yet, and nothing is retried."""
         client = redis.Redis.from_url(
             url,
@@ -131,7 +132,7 @@ class RedisBells:
             socket_timeout=TIMEOUT_S,
             socket_connect_timeout=TIMEOUT_S,
         )
-        return cls(client, namespace)
+        return cls(client, namespace, events=events)
 
     def channel(self, what: What) -> str:
         """The channel of a key event."""
@@ -165,10 +166,10 @@ class RedisBells:
         with translated():
             pool = self._redis.connection_pool
             try:
-                return RedisSubscription(pool, self._names, ["PSUBSCRIBE", self._names.every_head])
+                return RedisSubscription(pool, self._names, ["PSUBSCRIBE", self._names.every_head], events=self.events)
             except redis.ResponseError:
                 heads = map(_head, [self.canary, *self.known()])
-                return RedisSubscription(pool, self._names, ["SUBSCRIBE", *heads])
+                return RedisSubscription(pool, self._names, ["SUBSCRIBE", *heads], events=self.events)
 
     def known(self) -> list[str]:
         """The bells of `<namespace>:shards`, whose members are `<queue>/<index>/<count>`."""
@@ -189,7 +190,7 @@ class RedisBells:
     def try_canary(self) -> bool:
         """Hang the canary for a millisecond, touch it until it is gone, publish its head."""
         with translated():
-            hung = self._hang_canary()
+            hung = self.events and self._hang_canary()
             for _ in range(100 if hung else 0):
                 time.sleep(0.002)
                 if not self._redis.exists(self.canary):

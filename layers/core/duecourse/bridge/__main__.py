@@ -10,18 +10,17 @@ import time
 from urllib.parse import urlsplit
 
 from duecourse.adapters.lambda_invoker import LambdaInvoker
-from duecourse.adapters.redis_bells import RedisBells
 from duecourse.bridge import Bridge
+from duecourse.bridge.bridge import SWITCH_S
+from duecourse.bridge.rings import invoking
 from duecourse.errors import FieldError, InvalidSettings, InvocationRefused
 from duecourse.ports.invoker import Invoker
 from duecourse.settings import Settings, load
+from duecourse.wiring import open_bells
 
 REPORT_S = 60.0
 HEED_S = 1.0
 """How long to wait at a time: a signal that comes just before a wait is heeded when it ends."""
-RING_BY_BELL = {"redis", "rediss", "unix"}
-SWITCH_S = 0.0005
-"""How long a busy thread may keep the timer from the interpreter: Python's own 5 ms would be seen as lateness."""
 HELP = "Turn the bells of a duecourse ledger into invocations of its on_expired function, until SIGTERM or Ctrl-C."
 EPILOG = """\
 environment:
@@ -29,6 +28,7 @@ environment:
   DUECOURSE_NAMESPACE            duecourse by default
   DUECOURSE_ON_EXPIRED_FUNCTION  the function to invoke, on_expired by default
   DUECOURSE_BRIDGE_IN_FLIGHT     how many invocations at a time, 4 by default
+  DUECOURSE_EVENTS               off: no notifications are read, set or subscribed to; on by default
   AWS_ENDPOINT_URL_LAMBDA        where the functions are, if not on AWS
   and AWS's usual region and credentials
 
@@ -48,12 +48,13 @@ def main(arguments: list[str] | None = None) -> int:
     _log_to_stderr()
     try:
         settings = load()
-        bells, invoker = _bells(settings), _invoker()
+        bells, invoker = open_bells(settings), _invoker()
     except InvalidSettings as error:
         logging.getLogger("duecourse.bridge").critical("wrong settings: %s", error)
         return 2
     sys.setswitchinterval(SWITCH_S)
-    bridge = Bridge(bells, invoker, function=settings.on_expired_function, in_flight=settings.bridge_in_flight)
+    serve = invoking(invoker, settings.on_expired_function)
+    bridge = Bridge(bells, serve, in_flight=settings.bridge_in_flight)
     return _serve(bridge, settings)
 
 
@@ -82,13 +83,6 @@ def _stay(bridge: Bridge, settings: Settings) -> bool:
             bridge.report()
             report_at += REPORT_S
     return True
-
-
-def _bells(settings: Settings) -> RedisBells:
-    if urlsplit(settings.store).scheme not in RING_BY_BELL:
-        problem = f"a ledger at {urlsplit(settings.store).scheme}:// has no bells, so there is nothing to bridge"
-        raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])
-    return RedisBells.from_url(settings.store, settings.namespace)
 
 
 def _invoker() -> Invoker:

@@ -1,4 +1,4 @@
-"""The bridge put together: bells in, invocations out."""
+"""The bridge put together: bells in, rings served."""
 
 import logging
 import threading
@@ -8,16 +8,16 @@ from typing import NamedTuple
 from duecourse.bridge.clock import ServerClock
 from duecourse.bridge.dispatcher import Dispatcher
 from duecourse.bridge.keeper import Keeper
-from duecourse.bridge.rings import Ring, event
+from duecourse.bridge.rings import Serve
 from duecourse.bridge.timer import Timer
-from duecourse.domain.task import Json
 from duecourse.ports.bells import Bells
-from duecourse.ports.invoker import Invoker
 
 log = logging.getLogger("duecourse.bridge")
 
 BEAT_S = 10.0
 PATIENCE_S = 5.0
+SWITCH_S = 0.0005
+"""How long a busy thread may keep the timer from the interpreter: Python's own 5 ms would be seen as lateness."""
 
 
 class Stats(NamedTuple):
@@ -34,14 +34,9 @@ class Stats(NamedTuple):
 
 
 class Bridge:
-    """Turns rings into invocations of `function` until stopped; for one start and one stop."""
+    """Hands rings to `serve` until stopped, `in_flight` calls at a time; for one start and one stop."""
 
-    def __init__(
-        self, bells: Bells, invoker: Invoker, *, function: str, in_flight: int = 4, beat_s: float = BEAT_S
-    ) -> None:
-        def serve(rings: list[Ring]) -> Json:
-            return invoker.invoke(function, event(rings))
-
+    def __init__(self, bells: Bells, serve: Serve, *, in_flight: int = 4, beat_s: float = BEAT_S) -> None:
         self._bells = bells
         self._dispatcher = Dispatcher(serve, in_flight=in_flight, on_end=self._end)
         self._timer = Timer(bells, ServerClock(), self._dispatcher.ring)
@@ -65,11 +60,11 @@ class Bridge:
         """Wait for one of the bridge's threads to end, which none does before `stop` but by a fault."""
         return self._ended.wait(timeout)
 
-    def stop(self) -> bool:
-        """Listen no more, finish the invocations under way; False where some took longer than PATIENCE_S."""
+    def stop(self, patience_s: float = PATIENCE_S) -> bool:
+        """Listen no more, finish the calls under way; False where some took longer than `patience_s`."""
         self._keeper.stop()
         self._timer.stop()
-        finished = self._dispatcher.stop(PATIENCE_S)
+        finished = self._dispatcher.stop(patience_s)
         for thread in self._threads:
             thread.join(PATIENCE_S)
         self._bells.close()

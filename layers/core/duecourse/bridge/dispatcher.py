@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from duecourse.bridge.rings import Ring
+from duecourse.bridge.rings import Ring, Serve
 from duecourse.domain.task import Json
 from duecourse.errors import InvocationRefused
 
@@ -34,7 +34,7 @@ class Dispatcher:
     ends, which before `stop` is a fault.
     """
 
-    def __init__(self, serve: Callable[[list[Ring]], Json], *, in_flight: int, on_end: Callable[[], None]) -> None:
+    def __init__(self, serve: Serve, *, in_flight: int, on_end: Callable[[], None]) -> None:
         self._serve = serve
         self._on_end = on_end
         self._changed = threading.Condition()

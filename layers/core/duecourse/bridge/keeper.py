@@ -33,8 +33,8 @@ class Keeper:
         self._lost_at: float | None = None
         self._lost_why = ""
         self._failures = 0
-        self.events: bool | None = None
-        """Whether key events are heard; None before that is known."""
+        self.events: bool | None = None if bells.events else False
+        """Whether key events are heard; None before that is known, False from the start where they are not wanted."""
 
     def run(self) -> None:
         """Keep sessions going until stopped."""
@@ -94,6 +94,8 @@ class Keeper:
 
     def _enable_events(self, *, were_on: bool = False) -> str:
         """Turn on what is missing of the notifications; returns why that was refused, "" where it was not."""
+        if not self._bells.events:
+            return ""
         try:
             added = self._bells.enable_events()
         except EventsRefused as error:

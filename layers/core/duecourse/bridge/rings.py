@@ -1,6 +1,10 @@
 """A ring: a bell went, and its shard is to be drained."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from duecourse.domain.task import Json
+from duecourse.ports.invoker import Invoker
 
 
 class Ring(NamedTuple):
@@ -9,6 +13,15 @@ class Ring(NamedTuple):
     key: str
     channel: str
     heard_at: int
+
+
+Serve = Callable[[list[Ring]], Json]
+"""Has the shards of these bells drained, and answers what `on_expired` does. May raise InvocationRefused."""
+
+
+def invoking(invoker: Invoker, function: str) -> Serve:
+    """Rings served by invoking `function`, and waiting for it."""
+    return lambda rings: invoker.invoke(function, event(rings))
 
 
 def event(rings: list[Ring]) -> dict[str, Any]:

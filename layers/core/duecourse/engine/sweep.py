@@ -8,8 +8,16 @@ from duecourse.engine.drain import Drainer
 from duecourse.ports.store import Stats, Store, Swept
 
 
+class Survey(NamedTuple):
+    """How the ledger stands when a tick comes; `oldest_overdue_ms` is how late the longest waiting task is then."""
+
+    shards: list[Shard]
+    oldest_overdue_ms: int
+    dead_total: int
+
+
 class Ticked(NamedTuple):
-    """What a tick found and did; `oldest_overdue_ms` is how late the longest waiting task was when the tick came."""
+    """What a tick found and did."""
 
     shards: int
     oldest_overdue_ms: int
@@ -33,10 +41,15 @@ class Sweeper:
         self._retention_ms = retention_ms
         self._margin_ms = margin_ms
 
-    def tick(self, remaining_ms: Callable[[], int]) -> Ticked:
-        """Sweep every shard a bounded step, drain them all, and go on sweeping while there is time."""
+    def survey(self) -> Survey:
+        """See what there is, and change nothing."""
         shards = self._store.shards()
         stats = [self._store.stats(shard) for shard in shards]
+        return Survey(shards, max(map(_overdue_ms, stats), default=0), sum(s.dead for s in stats))
+
+    def tick(self, found: Survey, remaining_ms: Callable[[], int]) -> Ticked:
+        """Sweep every shard a bounded step, drain them all, and go on sweeping while there is time."""
+        shards = found.shards
         swept = {shard: [self._sweep(shard)] for shard in shards}
         drained = self._drainer.drain(shards, remaining_ms)
         for shard, steps in swept.items():
@@ -45,8 +58,8 @@ class Sweeper:
         every = [step for steps in swept.values() for step in steps]
         return Ticked(
             shards=len(shards),
-            oldest_overdue_ms=max(map(_overdue_ms, stats), default=0),
-            dead_total=sum(s.dead for s in stats),
+            oldest_overdue_ms=found.oldest_overdue_ms,
+            dead_total=found.dead_total,
             reclaimed=sum(step.reclaimed for step in every),
             pruned=sum(step.pruned for step in every),
             claimed=drained.claimed,

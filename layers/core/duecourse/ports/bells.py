@@ -52,6 +52,10 @@ class Bells(Protocol):
     def canary(self) -> str:
         """The name of this bridge's own bell, whose sounds prove that the subscription lives."""
 
+    @property
+    def events(self) -> bool:
+        """Whether key events are wanted; where not, heads are all that is heard, and no flag is asked for or set."""
+
     def channel(self, what: What) -> str:
         """Where EXPIRED and EVICTED are heard, as rings name it."""
 
@@ -73,7 +77,7 @@ class Bells(Protocol):
     def try_canary(self) -> bool:
         """Hang the canary, touch it when it has gone, then say its HEAD.
 
-        False where the server does not take the write: then there is nothing to be heard but the HEAD.
+        False where events are not wanted, or the server does not take the write: then only the HEAD is to be heard.
         """
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The bridge's event: which bells rang; and what the function answers to it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -31,9 +31,7 @@ class Rings(BaseModel):
 
     def heard(self, namespace: str) -> "Heard":
         """The shards of `namespace` whose bells rang, each once, in the order of their first ring; and the rest."""
-        found = {ring.key: _shard(ring.key, namespace) for ring in self.rings}
-        shards = [shard for shard in found.values() if shard]
-        return Heard(shards, [key for key, shard in found.items() if not shard])
+        return shards_of([ring.key for ring in self.rings], namespace)
 
 
 class Heard(NamedTuple):
@@ -53,6 +51,13 @@ class RingsAnswer(TypedDict):
     dead: int
     backlog: int
     bell_at: int
+
+
+def shards_of(bells: Iterable[str], namespace: str) -> Heard:
+    """The shards of these keys, each once, in their order; and the keys that are no bells of `namespace`."""
+    found = {key: _shard(key, namespace) for key in bells}
+    shards = [shard for shard in found.values() if shard]
+    return Heard(shards, [key for key, shard in found.items() if not shard])
 
 
 def _shard(key: str, namespace: str) -> Shard | None:

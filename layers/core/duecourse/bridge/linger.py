@@ -1,0 +1,92 @@
+"""A tick that stays: the bridge within a function, its rings drained in this very process until the time is over."""
+
+import logging
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from duecourse.bridge.bridge import SWITCH_S, Bridge, Stats
+from duecourse.bridge.rings import Ring
+from duecourse.domain.task import Json
+from duecourse.errors import InvocationRefused, StoreUnavailable
+from duecourse.ports.bells import Bells
+
+log = logging.getLogger("duecourse.bridge")
+
+Remaining = Callable[[], int]
+"""How many milliseconds this invocation still has."""
+Drain = Callable[[Sequence[str], Remaining], Json]
+"""Works the shards of these bells, and answers what `on_expired` does. May raise StoreUnavailable."""
+
+COUNTED = ("claimed", "done", "again", "retried", "dead", "released", "stale")
+LOOK_S = 1.0
+"""How often it is looked at what time is left: what is suspended comes back to another time."""
+RETURN_MS = 1_000
+"""What is kept back of the time for the way out."""
+
+
+class Linger:
+    """Serves rings while its block runs, and when the block has ended, until `linger_ms` after the start are over.
+
+    It never serves into the invocation's last `margin_ms`: those are for finishing what is under way. What was claimed
+    and not begun by then is released. When the block has been left, every thread and every connection is closed. Where
+    the block raises, it stops at once. For one invocation.
+    """
+
+    def __init__(
+        self, bells: Bells, drain: Drain, remaining_ms: Remaining, *, linger_ms: int, margin_ms: int, in_flight: int
+    ) -> None:
+        self._drain = drain
+        self._remaining_ms = remaining_ms
+        self._margin_ms = margin_ms
+        self._end_ms = max(remaining_ms() - linger_ms, margin_ms)
+        self._over = threading.Event()
+        self._bridge = Bridge(bells, self._serve, in_flight=in_flight)
+        self._counting = threading.Lock()
+        self.counts: Counter[str] = Counter()
+        """What all its drains did, in tasks."""
+
+    def __enter__(self) -> Self:
+        self._switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_S)
+        self._bridge.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self._stay()
+        finally:
+            self._leave()
+
+    def stats(self) -> Stats:
+        """What its bridge heard and did."""
+        return self._bridge.stats()
+
+    def _stay(self) -> None:
+        while (left_ms := self._left_ms()) > 0:
+            if self._bridge.wait_ended(min(left_ms / 1000, LOOK_S)):
+                log.error("a lingering tick's thread ended before its time: rings wait for the next tick")
+                return
+
+    def _leave(self) -> None:
+        self._over.set()
+        patience_s = max(0, self._remaining_ms() - RETURN_MS) / 1000
+        if not self._bridge.stop(patience_s):
+            log.error("a lingering tick left work behind that did not end in %.1f s: its lease lapses", patience_s)
+        sys.setswitchinterval(self._switch_s)
+
+    def _left_ms(self) -> int:
+        return 0 if self._over.is_set() else self._remaining_ms() - self._end_ms
+
+    def _serve(self, rings: list[Ring]) -> Json:
+        try:
+            answer = self._drain([ring.key for ring in rings], lambda: self._left_ms() + self._margin_ms)
+        except StoreUnavailable as error:
+            raise InvocationRefused(f"the drain failed: {error}") from error
+        with self._counting:
+            self.counts.update({name: answer[name] for name in COUNTED})
+        return answer
