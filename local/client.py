@@ -13,7 +13,7 @@ import urllib3
 from local import console, state
 from local.identity import Addresses
 from local.model import Function
-from local.options import TEMPLATE, Options
+from local.options import TEMPLATE, Options, Precision
 from local.problems import HarnessError
 from local.stack import Stack
 from local.template import Template
@@ -38,7 +38,7 @@ def lambda_service(folder: Path) -> Iterator[str]:
     if found:
         yield str(found["lambda"])
         return
-    with Stack(Options(state=folder, bridge=False, tick=0), notice=console.notice) as stack:
+    with Stack(Options(state=folder, precision=Precision.TICK, tick=0), notice=console.notice) as stack:
         yield stack.lambda_url
 
 

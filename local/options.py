@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 TEMPLATE = Path(__file__).resolve().parent.parent / "template.yaml"
@@ -11,19 +12,27 @@ PARAMETERS = {"MailFrom": "reminders@example.com"}
 """What stands in for a deployment's parameters, so that mail is sent to the emulator."""
 
 
+class Precision(StrEnum):
+    """Who serves rings, as the template's parameter has it."""
+
+    TICK = "tick"
+    LINGER = "linger"
+    BRIDGE = "bridge"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """How to run a template; port 0 picks a free one, None leaves a thing to the template or the harness."""
 
     template: Path = TEMPLATE
     parameters: Mapping[str, str] = field(default_factory=lambda: dict(PARAMETERS))
-    """For the template's parameters; the rest have their defaults."""
+    """For the template's parameters besides Precision; the rest have their defaults."""
     port: int = 0
     lambda_port: int = 0
     aws_port: int = 0
     tick: float | None = None
     """Seconds between two ticks of every schedule; None: as the template says, 0: no schedules."""
-    bridge: bool = True
+    precision: Precision = Precision.BRIDGE
     freeze: bool = False
     """Stop function processes between invokes, as Lambda does."""
     store: str | None = None

@@ -30,10 +30,13 @@ class Schedules:
     def _cadence(self, schedule: Schedule) -> Cadence:
         return Every(self._tick) if self._tick else schedule.cadence
 
-    async def keep(self) -> None:
-        """Send every event at its time, until cancelled."""
+    async def keep(self, *, at_once: bool = False) -> None:
+        """Send every event at its time, and once before if so told, until cancelled."""
         if self._tick == 0:
             return
+        if at_once:
+            for function, schedule in self._all:
+                self._functions.send(function, Invocation(event_of(schedule, time.time())))
         await asyncio.gather(*(self._keep(name, schedule) for name, schedule in self._all))
 
     async def _keep(self, function: str, schedule: Schedule) -> None:

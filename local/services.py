@@ -22,7 +22,7 @@ from local.http_api import http_api
 from local.identity import Addresses
 from local.lambda_api import lambda_api
 from local.logs import Logs
-from local.options import Options
+from local.options import Options, Precision
 from local.pool import Pool
 from local.problems import HarnessError
 from local.routes import Routes
@@ -36,6 +36,8 @@ from local.worker import Rules
 AWS_OPTION = "--aws-port, or use what is there with --aws"
 ON_EXPIRED = "on_expired"
 """The folder of the function that the bridge invokes."""
+LINGER_FOR_TICK = 63 / 60
+"""The template's own proportion."""
 STORE_WITHIN = 5.0
 OWN_STORE_WITHIN = 60.0
 """Seconds: a large append-only file takes a while to load."""
@@ -145,9 +147,10 @@ class Services:
 
     def _make_functions(self) -> None:
         options = self._options
-        self._template = Template(options.template, Addresses(self.api, self.aws, self.store), options.parameters)
+        parameters = {**options.parameters, "Precision": options.precision}
+        self._template = Template(options.template, Addresses(self.api, self.aws, self.store), parameters)
         self.described = self._template.functions
-        overrides = host_settings() | dict(options.environment)
+        overrides = linger_for(options) | host_settings() | dict(options.environment)
         self._surroundings = Surroundings(self.aws, self.lambda_url, self.store, overrides, options.pure_python)
         rules = Rules(options.init_limit, options.freeze)
         self.functions = Functions(
@@ -160,7 +163,7 @@ class Services:
 
     async def _start_bridge(self) -> None:
         function = next((f for f in self.described if f.code.name == ON_EXPIRED), None)
-        if not self._options.bridge or function is None:
+        if self._options.precision != Precision.BRIDGE or function is None:
             return
         self.bridge = Bridge(self._surroundings.of_bridge(function), self._logs.of("bridge"), self._notice)
         self._parts.push_async_callback(self.bridge.stop)
@@ -169,7 +172,7 @@ class Services:
 
     def _keep_time(self) -> None:
         self.schedules = Schedules(self.described, self.functions, self._options.tick)
-        self._keep(self.schedules.keep())
+        self._keep(self.schedules.keep(at_once=self._options.precision == Precision.LINGER))
         self._keep(self.functions.keep_measuring())
         if self.schedules.described:
             self._say("schedules", self.schedules.described)
@@ -194,3 +197,10 @@ class Services:
             self._notice(f"{name.upper()} IS DEAD (exit {code}): see its log")
 
         self._keep(watch())
+
+
+def linger_for(options: Options) -> dict[str, str]:
+    """How long a tick stays where ticks come at a pace that is not the template's: a little beyond the next one."""
+    if options.precision == Precision.LINGER and options.tick:
+        return {"DUECOURSE_TICK_LINGER": f"{options.tick * LINGER_FOR_TICK:g}"}
+    return {}

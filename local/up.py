@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from local import console, state
-from local.options import Options
+from local.options import Options, Precision
 from local.stack import Stack
 
 MAX_PORT = 65_535
@@ -30,7 +30,7 @@ Tick = Annotated[
     float | None,
     typer.Option(help="Seconds between ticks, 0 for none.", show_default="as the template says", callback=_sensible),
 ]
-WithBridge = Annotated[bool, typer.Option("--bridge/--no-bridge", help="Whether rings are heard, or ticks only.")]
+By = Annotated[Precision, typer.Option(help="Who serves rings: nobody but the tick, a tick that lingers, or a bridge.")]
 Freeze = Annotated[bool, typer.Option("--freeze", help="Stop processes between invokes (SIGSTOP), as Lambda.")]
 Store = Annotated[
     str | None,
@@ -51,7 +51,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
     lambda_port: LambdaPort = 3001,
     aws_port: AwsPort = 4566,
     tick: Tick = None,
-    bridge: WithBridge = True,
+    precision: By = Precision.BRIDGE,
     freeze: Freeze = False,
     store: Store = None,
     aws: Aws = None,
@@ -69,9 +69,11 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
         python -m local up --port 0 --lambda-port 0 --aws-port 0 --json
 
         python -m local up --store redis://127.0.0.1:6379/1 --tick 5
+
+        python -m local up --precision linger
     """
     options = Options(
-        port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, bridge=bridge, freeze=freeze,
+        port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, precision=precision, freeze=freeze,
         store=store, aws=aws, state=folder, echo=True,
     )  # fmt: skip
     for number in (signal.SIGINT, signal.SIGTERM):

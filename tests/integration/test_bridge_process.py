@@ -101,7 +101,8 @@ def test_it_says_that_it_is_ready_and_stops_cleanly(bridge: subprocess.Popen[str
     assert bridge.stdout.readline().startswith("bridge ready: 0 shards at unix://")
     bridge.send_signal(how)
     out, err = bridge.communicate(timeout=10)
-    assert (bridge.returncode, out) == (0, "")
+    assert bridge.returncode == 0
+    assert [json.loads(line)["Rings"] for line in out.splitlines()] == [0], "its last figures"
     assert "Traceback" not in err
 
 
@@ -116,8 +117,10 @@ def test_it_invokes_the_function_that_is_set_and_finishes_what_is_under_way(
         until(lambda: service.invoked)
     bridge.send_signal(signal.SIGTERM)
     service.hold.set()
-    _, err = bridge.communicate(timeout=10)
+    out, err = bridge.communicate(timeout=10)
     assert bridge.returncode == 0, err
+    told = json.loads(out)
+    assert (told["Rings"], told["Invocations"], told["Refused"], told["service"]) == (1, 1, 0, "duecourse")
     ((path, event),) = service.invoked
     assert path == "/2015-03-31/functions/Expired/invocations"
     assert [ring["key"] for ring in event["rings"]] == ["test:{default/0}:bell"]
@@ -159,7 +162,20 @@ def test_a_store_that_is_away_is_told_and_waited_for(service: LambdaService) -> 
         out, _ = process.communicate(timeout=10)
     assert "LOST the store" in line
     assert "secret" not in line
-    assert (process.returncode, out) == (0, "")
+    assert process.returncode == 0
+    assert "ready" not in out
+
+
+def test_with_events_off_it_says_so_and_is_quiet_where_there_is_no_config(service: LambdaService) -> None:
+    with RedisServer(binaries()["6.2"], "--rename-command", "CONFIG", "") as server:
+        given = {"DUECOURSE_STORE": server.url, "DUECOURSE_EVENTS": "off", "AWS_ENDPOINT_URL_LAMBDA": service.url}
+        with start(**given) as process:
+            assert process.stdout
+            line = process.stdout.readline()
+            process.terminate()
+            _, err = process.communicate(timeout=10)
+    assert ", events off, " in line
+    assert not {"WARNING", "ERROR"} & {word for line in err.splitlines() for word in line.split()}
 
 
 def test_its_help_has_examples() -> None:

@@ -125,7 +125,7 @@ def test_a_port_in_use_ends_up_with_one_line(tmp_path: Path) -> None:
 def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The state folder of a stack that is up."""
     path = tmp_path_factory.mktemp("up") / "state"
-    with up(path, "--no-bridge", "--tick", "0"):
+    with up(path, "--precision", "tick", "--tick", "0"):
         yield path
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import cfn_flip  # type: ignore[import-untyped]
 import pytest
 
+from duecourse.bridge.figures import NAMESPACE, UNITS
 from duecourse.domain.times import parse_duration
 from duecourse.settings import PREFIX, Settings, parse
 from duecourse.wire.kinds import MAX_TIMEOUT_MS
@@ -28,6 +29,8 @@ GRANTED = {
     "SendReminderFunction": {("dynamodb:PutItem", "ResultsTable.Arn"), ("ses:SendEmail", "identity/${Identity}")},
 }
 """Every action that a function may take, and on what."""
+PULLING = {"PullImage", "AskToPull"}
+"""Statements on every image of the account: which one is in the parameter, in a form that no policy takes."""
 ROUTES = {
     "POST /tasks", "GET /tasks/{id}", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
     "POST /reminders", "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
@@ -70,6 +73,12 @@ def resource_of(statement: dict[str, Any]) -> str:
     return ".".join(what) if isinstance(what, list) else str(what)
 
 
+def timeouts_ms(name: str) -> list[int]:
+    """A function's timeout, in each case where it depends on a condition."""
+    timeout = properties(name)["Timeout"]
+    return [seconds * 1000 for seconds in (timeout["Fn::If"][1:] if isinstance(timeout, dict) else [timeout])]
+
+
 def environment(name: str) -> dict[str, Any]:
     shared = template()["Globals"]["Function"]["Environment"]["Variables"]
     return {**shared, **properties(name).get("Environment", {}).get("Variables", {})}
@@ -86,9 +95,21 @@ def test_the_bridge_may_invoke_one_function() -> None:
     assert (statement["Action"], resource_of(statement)) == ("lambda:InvokeFunction", "OnExpiredFunction.Arn")
 
 
-def test_no_policy_is_about_everything() -> None:
+def test_no_policy_is_about_everything_but_where_an_image_is_pulled() -> None:
     for statement in statements(template()["Resources"]):
-        assert "*" not in json.dumps(statement), statement
+        assert "*" not in json.dumps(statement) or statement["Sid"] in PULLING, statement
+
+
+def test_the_bridges_container_may_invoke_and_its_starter_read_one_secret_and_write_one_log() -> None:
+    assert properties("BridgeTaskRole")["ManagedPolicyArns"] == [{"Ref": "BridgePolicy"}]
+    assert "Policies" not in properties("BridgeTaskRole")
+    starting = {s["Sid"]: s for s in statements(properties("BridgeExecutionRole")["Policies"])}
+    assert starting.keys() == {"ReadStoreUrl", "WriteLog", *PULLING}
+    assert starting["ReadStoreUrl"]["Action"] == "secretsmanager:GetSecretValue"
+    assert "${RedisUrlSecret}-??????" in json.dumps(starting["ReadStoreUrl"]["Resource"])
+    assert starting["WriteLog"]["Resource"] == {"Fn::GetAtt": ["BridgeLogs", "Arn"]}
+    assert starting["AskToPull"]["Action"] == "ecr:GetAuthorizationToken"
+    assert all(action.startswith("ecr:") for action in starting["PullImage"]["Action"])
 
 
 def test_the_api_lets_nobody_in_without_a_signature() -> None:
@@ -133,13 +154,25 @@ def test_functions_stand_in_the_vpc_where_subnets_are_given() -> None:
 
 def test_a_lease_outlasts_every_function() -> None:
     lease_ms = parse_duration(template()["Parameters"]["Lease"]["Default"])
-    assert all(properties(name)["Timeout"] * 1000 < lease_ms for name in FUNCTIONS)
+    assert all(timeout_ms < lease_ms for name in FUNCTIONS for timeout_ms in timeouts_ms(name))
 
 
 def test_what_is_claimed_last_can_still_be_finished() -> None:
     margin_ms = Settings().margin_ms
     assert margin_ms > MAX_TIMEOUT_MS
-    assert all(properties(name)["Timeout"] * 1000 > margin_ms for name in ("PollTickFunction", "OnExpiredFunction"))
+    draining = ("PollTickFunction", "OnExpiredFunction")
+    assert all(timeout_ms > margin_ms for name in draining for timeout_ms in timeouts_ms(name))
+
+
+def test_a_lingering_tick_outlasts_the_start_of_the_next_and_is_over_before_the_one_after() -> None:
+    minute_ms = 60_000
+    condition, long_ms, _ = properties("PollTickFunction")["Timeout"]["Fn::If"]
+    lingers, linger, none = environment("PollTickFunction")["DUECOURSE_TICK_LINGER"]["Fn::If"]
+    assert (condition, lingers) == ("Lingers", "Lingers")
+    linger_ms = parse({"DUECOURSE_TICK_LINGER": linger}).tick_linger_ms
+    assert minute_ms + 2_000 <= linger_ms
+    assert linger_ms + Settings().margin_ms < long_ms * 1000 < 2 * minute_ms
+    assert parse({"DUECOURSE_TICK_LINGER": none}).tick_linger_ms == 0
 
 
 def test_lambda_repeats_nothing_of_its_own_accord() -> None:
@@ -227,6 +260,62 @@ def test_an_alarm_goes_within_minutes_and_tells_somebody(name: str, silence: str
     assert alarm["TreatMissingData"] == silence  # a tick that is silent measures nothing: that is overdue, not well
     topic = {"Fn::If": ["MakesTopic", {"Ref": "AlarmTopic"}, {"Ref": "AlarmTopicArn"}]}
     assert alarm["AlarmActions"] == alarm["OKActions"] == [topic]
+
+
+def test_the_bridge_stands_only_where_it_is_asked_for_and_has_an_image() -> None:
+    assert template()["Parameters"]["Precision"] == {
+        "Type": "String",
+        "Default": "linger",
+        "AllowedValues": ["tick", "linger", "bridge"],
+        "Description": template()["Parameters"]["Precision"]["Description"],
+    }
+    wanted = template()["Conditions"]["RunsBridge"]["Fn::And"]
+    assert wanted == [{"Fn::Equals": [{"Ref": "Precision"}, "bridge"]}, {"Condition": "HasBridgeImage"}]
+    parts = {name for name, found in template()["Resources"].items() if found["Type"].startswith("AWS::ECS")}
+    assert parts == {"BridgeCluster", "BridgeService", "BridgeTask"}
+    conditional = {name for name, found in template()["Resources"].items() if found.get("Condition") == "RunsBridge"}
+    assert conditional == parts | {"BridgeExecutionRole", "BridgeTaskRole", "BridgeLogs", "BridgeAlarm"}
+
+
+def test_the_bridges_container_is_given_settings_a_secret_and_nothing_to_write_to() -> None:
+    (container,) = properties("BridgeTask")["ContainerDefinitions"]
+    named = {variable["Name"] for variable in container["Environment"]}
+    known = {PREFIX + (field.alias or key).upper() for key, field in Settings.model_fields.items()}
+    assert {name for name in named if name.startswith(PREFIX)} <= known
+    assert [secret["Name"] for secret in container["Secrets"]] == ["DUECOURSE_STORE"]
+    assert container["ReadonlyRootFilesystem"] is True
+    assert properties("BridgeTask")["RuntimePlatform"]["CpuArchitecture"] == {"Fn::If": ["OnArm", "ARM64", "X86_64"]}
+    service = environment("PollTickFunction")["POWERTOOLS_SERVICE_NAME"]
+    assert {"Name": "POWERTOOLS_SERVICE_NAME", "Value": service} in container["Environment"]
+
+
+def test_a_new_bridge_rings_before_the_old_one_stops() -> None:
+    deployment = properties("BridgeService")["DeploymentConfiguration"]
+    assert (deployment["MinimumHealthyPercent"], deployment["MaximumPercent"]) == (100, 200)
+    network = properties("BridgeService")["NetworkConfiguration"]["Fn::If"][1]["AwsvpcConfiguration"]
+    assert network["AssignPublicIp"] == "DISABLED"
+
+
+def test_an_alarm_goes_when_the_bridge_tells_nothing_of_itself() -> None:
+    alarm = properties("BridgeAlarm")
+    assert alarm["MetricName"] in UNITS
+    assert (alarm["Namespace"], alarm["Statistic"], alarm["TreatMissingData"]) == (
+        NAMESPACE,
+        "SampleCount",
+        "breaching",
+    )
+    assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (1, "LessThanThreshold")
+    told_by_tick = (TEMPLATE.parent / "functions/poll_tick/app.py").read_text()
+    assert f'"{alarm["MetricName"]}"' not in told_by_tick, "a tick would hide the bridge's silence"
+
+
+def test_the_dashboard_shows_metrics_that_something_tells() -> None:
+    body = json.loads(re.sub(r"\$\{[^}]+\}", "x", properties("Dashboard")["DashboardBody"]["Fn::Sub"]))
+    shown = {metric[1] for widget in body["widgets"] for metric in widget["properties"]["metrics"]}
+    assert shown == {"OldestOverdue", "Lateness", "Added", "Done", "Retried", "Dead"}
+    told = "".join(path.read_text() for path in (TEMPLATE.parent / "functions").glob("*/app.py"))
+    assert all(f'"{name}"' in told for name in shown)
+    assert "Lateness" in UNITS
 
 
 def test_the_layer_is_built_for_the_architecture_that_the_functions_run_on() -> None:

@@ -172,7 +172,7 @@ def test_the_log_format_reaches_the_runtime_client(tmp_path: Path) -> None:
 
 @pytest.fixture
 def ours() -> Template:
-    return Template(TEMPLATE, ADDRESSES, PARAMETERS)
+    return Template(TEMPLATE, ADDRESSES, {**PARAMETERS, "Precision": "bridge"})
 
 
 def test_our_own_template_has_the_four_functions_with_the_layer(ours: Template) -> None:
@@ -185,6 +185,27 @@ def test_our_own_template_routes_tasks_and_ticks_every_minute(ours: Template) ->
     http, tick = ours.functions[:2]
     assert Route("POST", "/tasks") in http.routes
     assert [s.cadence.next_after(61.0) for s in tick.schedules] == [120.0]
+
+
+@pytest.mark.parametrize(
+    ("precision", "timeout", "linger"), [("tick", 55, "PT0S"), ("linger", 89, "PT63S"), ("bridge", 55, "PT0S")]
+)
+def test_our_own_templates_tick_lingers_where_that_is_asked_for(precision: str, timeout: float, linger: str) -> None:
+    tick = Template(TEMPLATE, ADDRESSES, {"Precision": precision}).functions[1]
+    assert (tick.timeout, tick.environment["DUECOURSE_TICK_LINGER"]) == (timeout, linger)
+
+
+def test_our_own_template_has_every_resource_resolved_with_a_bridge_on_fargate() -> None:
+    given = {"Precision": "bridge", "BridgeImage": "example/bridge:1", "SubnetIds": "subnet-1"}
+    template = Template(TEMPLATE, ADDRESSES, given)
+    (task,) = template.resources("AWS::ECS::TaskDefinition")
+    (container,) = task.properties["ContainerDefinitions"]
+    assert container["Image"] == "example/bridge:1"
+    assert container["Secrets"][0]["ValueFrom"].endswith(":secret:duecourse/redis-url")
+    whole = {**given, "RedisUrlSecret": "arn:aws:secretsmanager:us-east-1:123456789012:secret:x-abcdef"}
+    (task,) = Template(TEMPLATE, ADDRESSES, whole).resources("AWS::ECS::TaskDefinition")
+    assert task.properties["ContainerDefinitions"][0]["Secrets"][0]["ValueFrom"] == whole["RedisUrlSecret"]
+    assert not Template(TEMPLATE, ADDRESSES, {**given, "Precision": "linger"}).resources("AWS::ECS::TaskDefinition")
 
 
 def test_our_own_template_declares_what_the_emulator_can_make(ours: Template) -> None:

@@ -4,14 +4,16 @@ import argparse
 import contextlib
 import gc
 import logging
+import os
 import signal
 import sys
 import time
 from urllib.parse import urlsplit
 
 from duecourse.adapters.lambda_invoker import LambdaInvoker
-from duecourse.bridge import Bridge
+from duecourse.bridge import Bridge, Stats
 from duecourse.bridge.bridge import SWITCH_S
+from duecourse.bridge.figures import figures
 from duecourse.bridge.rings import invoking
 from duecourse.errors import FieldError, InvalidSettings, InvocationRefused
 from duecourse.ports.invoker import Invoker
@@ -29,6 +31,7 @@ environment:
   DUECOURSE_ON_EXPIRED_FUNCTION  the function to invoke, on_expired by default
   DUECOURSE_BRIDGE_IN_FLIGHT     how many invocations at a time, 4 by default
   DUECOURSE_EVENTS               off: no notifications are read, set or subscribed to; on by default
+  POWERTOOLS_SERVICE_NAME        what its metrics are told for, as the functions' are: duecourse by default
   AWS_ENDPOINT_URL_LAMBDA        where the functions are, if not on AWS
   and AWS's usual region and credentials
 
@@ -36,7 +39,8 @@ examples:
   DUECOURSE_STORE=redis://cache.internal:6379/1 python -m duecourse.bridge
   AWS_ENDPOINT_URL_LAMBDA=http://127.0.0.1:3001 python -m duecourse.bridge
 
-"bridge ready" on standard output tells that what rang before it came has been passed on. Several bridges may run.
+"bridge ready" on standard output tells that what rang before it came has been passed on. There, too, is a line of
+metrics each minute, in CloudWatch's embedded format. Several bridges may run.
 """
 
 
@@ -60,17 +64,32 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _serve(bridge: Bridge, settings: Settings) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    faulty = False
+    faulty, reporter = False, _Reporter(bridge)
     with contextlib.suppress(KeyboardInterrupt):
         bridge.start()
-        faulty = _stay(bridge, settings)
+        faulty = _stay(bridge, settings, reporter)
     for ignored in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ignored, signal.SIG_IGN)
     bridge.stop()
+    reporter.report()
     return int(faulty)
 
 
-def _stay(bridge: Bridge, settings: Settings) -> bool:
+class _Reporter:
+    """Tells what a bridge did since it last told."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._told = Stats(0, 0, 0, 0.0, None)
+        self._service = os.environ.get("POWERTOOLS_SERVICE_NAME", "duecourse")
+
+    def report(self) -> None:
+        stats = self._bridge.report()
+        _say(figures(stats, self._told, service=self._service, at=round(time.time() * 1000)))
+        self._told = stats
+
+
+def _stay(bridge: Bridge, settings: Settings, reporter: _Reporter) -> bool:
     """Tell that it is ready, then how it goes, until a fault."""
     while not bridge.wait_ready(HEED_S):
         if bridge.wait_ended(0):
@@ -80,7 +99,7 @@ def _stay(bridge: Bridge, settings: Settings) -> bool:
     report_at = time.monotonic() + REPORT_S
     while not bridge.wait_ended(HEED_S):
         if time.monotonic() >= report_at:
-            bridge.report()
+            reporter.report()
             report_at += REPORT_S
     return True
 
@@ -98,7 +117,10 @@ def _announce(bridge: Bridge, settings: Settings) -> None:
     where = urlsplit(settings.store)
     at = f"{where.scheme}://{where.hostname or ''}{f':{where.port}' if where.port else ''}{where.path}"
     events = "off" if bridge.stats().events is False else "on"
-    line = f"bridge ready: {bridge.shards} shards at {at}, events {events}, to {settings.on_expired_function}"
+    _say(f"bridge ready: {bridge.shards} shards at {at}, events {events}, to {settings.on_expired_function}")
+
+
+def _say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

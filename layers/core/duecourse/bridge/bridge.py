@@ -75,11 +75,12 @@ class Bridge:
         counts = self._dispatcher
         return Stats(counts.rings, counts.invocations, counts.refused, self._timer.latest_ms, self._keeper.events)
 
-    def report(self) -> None:
-        """Log `stats`, and measure the lateness afresh."""
+    def report(self) -> Stats:
+        """Log `stats` and answer them, and measure the lateness afresh."""
         stats = self.stats()
         self._timer.latest_ms = 0.0
         log.info("%d rings, %d invocations, %d refused; timer at most %.1f ms late", *stats[:4])
+        return stats
 
     def _on_swept(self, shards: int) -> None:
         self.shards = shards

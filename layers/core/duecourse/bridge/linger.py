@@ -11,7 +11,7 @@ from typing import Self
 from duecourse.bridge.bridge import SWITCH_S, Bridge, Stats
 from duecourse.bridge.rings import Ring
 from duecourse.domain.task import Json
-from duecourse.errors import InvocationRefused, StoreUnavailable
+from duecourse.errors import InvocationRefused
 from duecourse.ports.bells import Bells
 
 log = logging.getLogger("duecourse.bridge")
@@ -19,7 +19,7 @@ log = logging.getLogger("duecourse.bridge")
 Remaining = Callable[[], int]
 """How many milliseconds this invocation still has."""
 Drain = Callable[[Sequence[str], Remaining], Json]
-"""Works the shards of these bells, and answers what `on_expired` does. May raise StoreUnavailable."""
+"""Works the shards of these bells, and answers what `on_expired` does. What it raises holds the rings back for a while."""
 
 COUNTED = ("claimed", "done", "again", "retried", "dead", "released", "stale")
 LOOK_S = 1.0
@@ -85,8 +85,8 @@ class Linger:
     def _serve(self, rings: list[Ring]) -> Json:
         try:
             answer = self._drain([ring.key for ring in rings], lambda: self._left_ms() + self._margin_ms)
-        except StoreUnavailable as error:
-            raise InvocationRefused(f"the drain failed: {error}") from error
+        except Exception as error:
+            raise InvocationRefused(f"the drain failed: {error!r}") from error
         with self._counting:
             self.counts.update({name: answer[name] for name in COUNTED})
         return answer

@@ -1,0 +1,111 @@
+"""The bridge with events off: it asks the server for no notifications and no flags, and keeps time all the same."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+
+from tests.support.bridges import Bellman, Recorder, bellman, bridging
+from tests.support.redis_server import RedisServer, binaries
+from tests.support.wait import until
+
+ON_TIME_MS = 400
+"""As in test_bridge_timing: far more than a ring takes, far less than anything but the timer takes."""
+
+
+@pytest.fixture(params=sorted(binaries()))
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    with RedisServer(binaries()[request.param]) as server:
+        yield server
+
+
+@contextmanager
+def monitoring(server: RedisServer) -> Iterator[list[str]]:
+    """Every command that the server is sent meanwhile."""
+    seen: list[str] = []
+    with server.client() as client, client.monitor() as monitor:
+
+        def listen() -> None:
+            while (command := str(monitor.next_command()["command"])) != "ECHO over":
+                seen.append(command)
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        yield seen
+        with server.client() as other:
+            other.echo("over")
+        thread.join()
+
+
+def rings_on_time(bells: Bellman, recorder: Recorder, bell: str, in_ms: int = 150) -> None:
+    before = len(recorder.of(bell))
+    at = bells.hang(bell, in_ms)
+    until(lambda: len(recorder.of(bell)) > before)
+    assert 0 < recorder.of(bell)[before].at - at < ON_TIME_MS
+
+
+def test_no_flag_is_read_or_set_and_no_key_event_subscribed_to(
+    server: RedisServer, bells: Bellman, recorder: Recorder
+) -> None:
+    with monitoring(server) as commands, bridging(server, recorder, events=False, beat_s=0.05) as bridge:
+        bell = bells.shard("default/0")
+        rings_on_time(bells, recorder, bell, in_ms=300)
+        assert bridge.stats().events is False
+    assert [c for c in commands if c.upper().startswith("CONFIG") or "__keyevent" in c] == []
+    assert any(c.startswith("PSUBSCRIBE") for c in commands)
+    assert sum("canary" in c and c.startswith("PUBLISH") for c in commands) > 2, "it proves at each beat that it hears"
+    assert not any("canary" in c and c.startswith("SET") for c in commands), "nor does it hang a bell that rings nobody"
+
+
+def test_rings_are_as_late_as_ever(server: RedisServer, bells: Bellman, recorder: Recorder) -> None:
+    bell = bells.shard("default/0")
+    with bridging(server, recorder, events=False):
+        until(lambda: recorder.of(bell))
+        for in_ms in (20, 150, 500):
+            rings_on_time(bells, recorder, bell, in_ms)
+        rings_on_time(bells, recorder, "test:{new-queue/0}:bell")
+
+
+def test_a_server_without_config_is_served_without_a_word(recorder: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+    server = RedisServer(binaries()["6.2"], "--rename-command", "CONFIG", "")
+    with server, bellman(server) as bells, bridging(server, recorder, events=False, beat_s=0.02):
+        rings_on_time(bells, recorder, bells.shard("default/0"), in_ms=300)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_a_bell_that_vanishes_unheard_is_rung_for_at_the_next_beat(
+    server: RedisServer, bells: Bellman, recorder: Recorder
+) -> None:
+    bell = bells.shard("default/0")
+    with bridging(server, recorder, events=False, beat_s=0.1):
+        bells.hang(bell, 3_600_000)
+        until(lambda: recorder.of(bell))
+        before = len(recorder.of(bell))
+        bells.redis.delete(bell)
+        until(lambda: len(recorder.of(bell)) > before)
+
+
+def test_where_patterns_are_refused_the_heads_are_subscribed_to_by_name(
+    server: RedisServer, bells: Bellman, recorder: Recorder
+) -> None:
+    bell = bells.shard("default/0")
+    with server.client() as admin:
+        admin.execute_command("ACL", "SETUSER", "default", "-psubscribe")
+    with bridging(server, recorder, events=False):
+        until(lambda: recorder.of(bell))
+        rings_on_time(bells, recorder, bell)
+
+
+def test_a_connection_that_is_cut_is_made_anew(server: RedisServer, bells: Bellman, recorder: Recorder) -> None:
+    bell = bells.shard("default/0")
+    with bridging(server, recorder, events=False) as bridge:
+        until(lambda: recorder.of(bell))
+        assert isinstance(bells.redis, redis.Redis)
+        bells.redis.client_kill_filter(_type="pubsub")
+        before = len(recorder.of(bell))
+        until(lambda: len(recorder.of(bell)) > before)
+        rings_on_time(bells, recorder, bell)
+        assert bridge.stats().events is False

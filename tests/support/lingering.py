@@ -1,0 +1,53 @@
+"""Lingering ticks on real servers: each with an engine of its own, as two functions' processes have."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from duecourse.adapters.redis_bells import RedisBells
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.bridge.linger import Linger
+from duecourse.engine.crew import Crew
+from duecourse.engine.run import Kind
+from duecourse.wire.rings import shards_of
+from tests.support.drainer import NAMESPACE, drainer_of
+from tests.support.redis_server import RedisServer
+
+MARGIN_MS = 1_000
+"""That of `drainer_of`."""
+
+
+def countdown(seconds: float) -> Callable[[], int]:
+    """The time that an invocation has left."""
+    end = time.monotonic() + seconds
+    return lambda: int((end - time.monotonic()) * 1000)
+
+
+@contextmanager
+def lingering(
+    server: RedisServer,
+    kind: Kind,
+    *,
+    linger_ms: int,
+    remaining_ms: Callable[[], int] | None = None,
+    events: bool = True,
+    size: int = 4,
+    lease_ms: int = 30_000,
+) -> Iterator[Linger]:
+    """A lingering tick whose tasks do what `kind` says; it stays at the block's end."""
+    with ExitStack() as parts:
+        store = RedisStore(parts.enter_context(connect(server.url)), NAMESPACE)
+        crew = Crew(size)
+        parts.callback(crew.close)
+        drainer = drainer_of(store, kind, crew, lease_ms)
+        yield parts.enter_context(
+            Linger(
+                RedisBells.from_url(server.url, NAMESPACE, events=events),
+                lambda bells, left_ms: drainer.drain(shards_of(bells, NAMESPACE).shards, left_ms)._asdict(),
+                remaining_ms or countdown(linger_ms / 1000 + 10),
+                linger_ms=linger_ms,
+                margin_ms=MARGIN_MS,
+                in_flight=4,
+            )
+        )
