@@ -39,7 +39,7 @@ MAY_USE = {
     "kinds": {"jmespath"},
     "wire": {"pydantic", "pydantic_core", "typing_extensions", "jmespath"},
     "settings": {"pydantic"},
-    "adapters": {"redis", "urllib3", "boto3", "botocore", "sortedcontainers"},
+    "adapters": {"redis", "urllib3", "boto3", "botocore", "plyvel", "sortedcontainers"},
     "functions": {"pydantic", "aws_lambda_powertools"},
 }
 """Which libraries each part may import; a part that is not here has none."""
@@ -53,7 +53,7 @@ CATCH_ALLS = {
 
 LIGHT = ("duecourse", "duecourse.wire.invocation")
 LIGHT_PARTS = ("errors", "domain", "ports", "kinds", "engine", "adapters", "bridge")
-HEAVY = ("boto3", "botocore", "pydantic", "aws_lambda_powertools")
+HEAVY = ("boto3", "botocore", "plyvel", "pydantic", "aws_lambda_powertools")
 
 
 def part_of(module: str) -> str:

@@ -29,7 +29,14 @@ def test_targets_are_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "store", ["redis://h:6379/0", "rediss://user:pw@h:6380/1", "memory://", "unix:///run/redis.sock?db=1"]
+    "store",
+    [
+        "redis://h:6379/0",
+        "rediss://user:pw@h:6380/1",
+        "memory://",
+        "leveldb:///var/lib/d",
+        "unix:///run/redis.sock?db=1",
+    ],
 )
 def test_the_stores_that_there_are(store: str) -> None:
     assert parse({"DUECOURSE_STORE": store}).store == store
@@ -40,6 +47,7 @@ def test_the_stores_that_there_are(store: str) -> None:
     [
         ("STORE", "postgres://h"),
         ("STORE", "127.0.0.1:6379"),
+        ("STORE", "leveldb://folder"),
         ("NAMESPACE", "a b"),
         ("NAMESPACE", "{tag}"),
         ("PARALLEL", "0"),

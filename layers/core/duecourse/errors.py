@@ -92,6 +92,10 @@ class StoreFull(StoreUnavailable):
     """The store is out of memory and takes no new tasks."""
 
 
+class StoreInUse(StoreUnavailable):
+    """Another process has the store open, and only one at a time may."""
+
+
 class StoreMisused(DuecourseError):
     """The store was asked for something its set-up forbids."""
 

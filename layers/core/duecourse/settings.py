@@ -50,6 +50,8 @@ def has_a_port(url: str) -> bool:
 
 
 def _reachable(url: str) -> str:
+    if url.startswith("leveldb://") and not url.startswith("leveldb:///"):
+        raise ValueError("must name a folder by its absolute path: leveldb:///var/lib/duecourse")
     if not has_a_port(url):
         raise ValueError("must have a number up to 65535 as its port")
     return url
@@ -66,8 +68,8 @@ class Settings(BaseModel):
 
     store: Annotated[str, AfterValidator(_reachable)] = Field(
         "redis://127.0.0.1:6379/0",
-        description="where the ledger is: redis://, rediss://, unix:// or memory://",
-        pattern=r"^(rediss?|memory|unix)://",
+        description="where the ledger is: redis://, rediss://, unix://, leveldb:///absolute/path or memory://",
+        pattern=r"^(rediss?|memory|unix|leveldb)://",
     )
     namespace: str = Field(
         "duecourse", description="what every key of ours begins with", pattern=r"^[A-Za-z0-9._-]{1,64}$"

@@ -73,6 +73,11 @@ def open_store(given: Settings) -> Store:
         from duecourse.adapters.keyvalue.store import MemoryStore
 
         return MemoryStore()
+    if given.store.startswith("leveldb://"):
+        from duecourse.adapters.keyvalue.leveldb import LevelMap
+        from duecourse.adapters.keyvalue.store import KeyValueStore
+
+        return KeyValueStore(LevelMap(given.store.removeprefix("leveldb://")))
     from duecourse.adapters.redis_scripts import connect
     from duecourse.adapters.redis_store import RedisStore
 

@@ -4,30 +4,30 @@ Keys are `<part> NUL <queue> NUL ...`, instants in them 8 bytes big-endian:
 
     task   stored id                            when (8 bytes: due, end of lease, or when it ended), packed record
     wait   stored id                            the packed record of a successor
-    due, leased, done, dead   when, stored id   nothing
     group  tenant/group NUL stored id           nothing
     meta                                        META
     shard                                       nothing
+
+and those of indexes.py.
 """
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
 from duecourse.adapters.keyvalue.held import Held, decode, encode
+from duecourse.adapters.keyvalue.indexes import DEAD, DONE, DUE, LEASED, Indexes
 from duecourse.adapters.keyvalue.map import Batch
 from duecourse.domain.task import Status, Task
 
 DEADMAN_MS = 1_000
-FOREVER = 2**63
 SHARD = b"shard\0"
 META = Struct(">Q?Q")
 INDEX = {
-    Status.SCHEDULED: b"due",
-    Status.LEASED: b"leased",
-    Status.DONE: b"done",
-    Status.CANCELLED: b"done",
-    Status.DEAD: b"dead",
+    Status.SCHEDULED: DUE,
+    Status.LEASED: LEASED,
+    Status.DONE: DONE,
+    Status.CANCELLED: DONE,
+    Status.DEAD: DEAD,
 }
 
 
@@ -50,6 +50,7 @@ class Ledger:
         self._name = queue.encode()
         data = batch.get(self._key(b"meta"))
         self.meta = Meta(*META.unpack(data)) if data else Meta()
+        self.indexes = Indexes(batch, self._name)
 
     def register(self) -> None:
         """Put the shard on record."""
@@ -86,9 +87,8 @@ class Ledger:
     def place(self, sid: str, held: Held, when: int) -> None:
         """Keep a record in the one index its status names, and nowhere else."""
         self._unplace(sid)
-        instant = when.to_bytes(8)
-        self._batch.put(self._key(b"task", sid), instant + encode(held))
-        self._batch.put(self._key(INDEX[held.task.status], instant, sid), b"")
+        self._batch.put(self._key(b"task", sid), when.to_bytes(8) + encode(held))
+        self.indexes.put(INDEX[held.task.status], when, sid)
         self._join(sid, held)
 
     def schedule(self, sid: str, held: Held) -> None:
@@ -100,8 +100,8 @@ class Ledger:
         """Let a record stand at another instant of the index it is in."""
         key = self._key(b"task", sid)
         data = self._batch.get(key) or b""
-        self._batch.delete(self._key(INDEX[held.task.status], data[:8], sid))
-        self._batch.put(self._key(INDEX[held.task.status], when.to_bytes(8), sid), b"")
+        self.indexes.delete(INDEX[held.task.status], _instant(data), sid)
+        self.indexes.put(INDEX[held.task.status], when, sid)
         self._batch.put(key, when.to_bytes(8) + data[8:])
 
     def rewrite(self, sid: str, held: Held) -> None:
@@ -127,33 +127,11 @@ class Ledger:
         self._join(sid, held)
         self._join(sid, successor)
 
-    def due(self) -> Iterator[str]:
-        """The stored ids of what is due, earliest first."""
-        return self._until(b"due", self.now)
-
-    def lapsed(self) -> Iterator[str]:
-        """The stored ids of the leases that have run out."""
-        return self._until(b"leased", self.now)
-
-    def finished(self, until: int) -> Iterator[str]:
-        """The stored ids of what was done or cancelled no later than `until`."""
-        return self._until(b"done", until)
-
     def members(self, tenant: str, group: str) -> list[Task]:
         """The tasks of a group, by id."""
         prefix = self._key(b"group", f"{tenant}/{group}\0")
         sids = [key[len(prefix) :].decode() for key, _ in self._batch.range(prefix, prefix + b"\xff")]
         return [task for sid in sids if (task := self.show(sid))]
-
-    def count(self, index: bytes, until: int = FOREVER) -> int:
-        """How many stand in an index, up to an instant."""
-        return self._batch.count(self._key(index), self._key(index, (until + 1).to_bytes(8)))
-
-    def earliest(self, index: bytes) -> int:
-        """The first instant in an index, 0 where it is empty."""
-        start = self._key(index)
-        key = next((key for key, _ in self._batch.range(start, self._key(index, b"\xff" * 8))), None)
-        return _instant(key[len(start) :]) if key else 0
 
     def hang(self) -> int:
         """Hang the bell at the earliest instant that could change something, and answer it.
@@ -167,14 +145,15 @@ class Ledger:
         self.set_meta(self.meta._replace(bell_at=at))
         return at
 
-    def _earliest_change(self) -> int:
-        heads = [self.earliest(b"leased"), 0 if self.meta.paused else self.earliest(b"due")]
-        return min((at for at in heads if at), default=0)
+    def close(self) -> None:
+        """End the change: hang the bell, keep the indexes' numbers."""
+        self.hang()
+        if not self._batch.is_empty:
+            self.indexes.save()
 
-    def _until(self, index: bytes, until: int) -> Iterator[str]:
-        start = self._key(index)
-        for key, _ in self._batch.range(start, self._key(index, (until + 1).to_bytes(8))):
-            yield key[len(start) + 8 :].decode()
+    def _earliest_change(self) -> int:
+        heads = [self.indexes.first(LEASED), 0 if self.meta.paused else self.indexes.first(DUE)]
+        return min((at for at in heads if at), default=0)
 
     def _unplace(self, sid: str) -> None:
         data = self._batch.get(self._key(b"task", sid))
@@ -183,7 +162,7 @@ class Ledger:
             if held.successor:
                 self._leave(sid, self.successor(sid))
                 self._batch.delete(self._key(b"wait", sid))
-            self._batch.delete(self._key(INDEX[held.task.status], data[:8], sid))
+            self.indexes.delete(INDEX[held.task.status], _instant(data), sid)
             self._leave(sid, held)
 
     def _join(self, sid: str, held: Held) -> None:

@@ -18,11 +18,11 @@ class OrderedMap(Protocol):
     def range(self, start: bytes, end: bytes) -> Iterator[Item]:
         """The items with start <= key < end, in order; the map does not change meanwhile."""
 
-    def count(self, start: bytes, end: bytes) -> int:
-        """How many keys there are with start <= key < end."""
-
     def apply(self, writes: Mapping[bytes, bytes | None]) -> None:
-        """Write all of `writes` or nothing; None deletes."""
+        """Write all of `writes` or nothing, as lastingly as this map can; None deletes."""
+
+    def close(self) -> None:
+        """Give up what the map holds open."""
 
 
 class MemoryMap:
@@ -40,10 +40,6 @@ class MemoryMap:
         for key in self._items.irange(start, end, inclusive=(True, False)):
             yield key, self._items[key]
 
-    def count(self, start: bytes, end: bytes) -> int:
-        """See OrderedMap."""
-        return self._items.bisect_left(end) - self._items.bisect_left(start)
-
     def apply(self, writes: Mapping[bytes, bytes | None]) -> None:
         """See OrderedMap."""
         for key, value in writes.items():
@@ -51,6 +47,9 @@ class MemoryMap:
                 self._items.pop(key, None)
             else:
                 self._items[key] = value
+
+    def close(self) -> None:
+        """See OrderedMap; there is nothing."""
 
 
 class Batch:
@@ -78,11 +77,10 @@ class Batch:
         overwritten = set(self._writes)
         return heapq.merge((item for item in self._below.range(start, end) if item[0] not in overwritten), written)
 
-    def count(self, start: bytes, end: bytes) -> int:
-        """How many keys there are with start <= key < end after these writes."""
-        changed = [(k, v) for k, v in self._writes.items() if start <= k < end]
-        gained = sum((v is not None) - (self._below.get(k) is not None) for k, v in changed)
-        return self._below.count(start, end) + gained
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written."""
+        return not self._writes
 
     def commit(self) -> None:
         """Hand all writes to the map as one."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from itertools import islice
 
 from duecourse.adapters.keyvalue import verbs
+from duecourse.adapters.keyvalue.indexes import DONE, DUE, LEASED, NAMES
 from duecourse.adapters.keyvalue.ledger import Ledger, queues
 from duecourse.adapters.keyvalue.map import Batch, MemoryMap, OrderedMap
 from duecourse.adapters.keyvalue.verbs import stored_id
@@ -87,7 +88,7 @@ class KeyValueStore:
             if ledger.meta.paused:
                 return Claim([], lapsed, 0, ledger.hang(), ledger.now)
             tasks, expired = verbs.claim(ledger, limit, lease_ms, max_bytes, secrets.token_bytes(8))
-            return Claim(tasks, lapsed + expired, ledger.count(b"due", ledger.now), ledger.hang(), ledger.now)
+            return Claim(tasks, lapsed + expired, ledger.indexes.ripe(ledger.now), ledger.hang(), ledger.now)
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
@@ -132,7 +133,7 @@ class KeyValueStore:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
         with self._step(shard.queue) as ledger:
             reclaimed, died = _reclaim(ledger)
-            old = list(islice(ledger.finished(ledger.now - retention_ms), BOUND))
+            old = list(islice(ledger.indexes.until(DONE, ledger.now - retention_ms), BOUND))
             for sid in old:
                 ledger.forget(sid)
             return Swept(reclaimed, died, len(old), BOUND in (reclaimed, len(old)), ledger.hang(), ledger.now)
@@ -140,9 +141,14 @@ class KeyValueStore:
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
         with self._look(shard.queue) as ledger:
-            scheduled, leased, done, dead = map(ledger.count, (b"due", b"leased", b"done", b"dead"))
-            oldest, meta = ledger.earliest(b"due"), ledger.meta
+            scheduled, leased, done, dead = map(ledger.indexes.size, NAMES)
+            oldest, meta = ledger.indexes.first(DUE), ledger.meta
             return Stats(scheduled, leased, done, dead, oldest, meta.bell_at, meta.paused, ledger.now)
+
+    def close(self) -> None:
+        """Give up the map; every verb on tasks raises StoreUnavailable afterwards where that was a folder."""
+        with self._lock:
+            self._below.close()
 
     @contextmanager
     def _step(self, queue: str) -> Iterator[Ledger]:
@@ -151,7 +157,7 @@ class KeyValueStore:
             batch = Batch(self._below)
             ledger = Ledger(batch, queue, self._clock.now())
             yield ledger
-            ledger.hang()
+            ledger.close()
             batch.commit()
 
     @contextmanager
@@ -168,7 +174,7 @@ class MemoryStore(KeyValueStore):
 
 
 def _reclaim(ledger: Ledger) -> tuple[int, int]:
-    deaths = [verbs.reclaim(ledger, sid) for sid in list(islice(ledger.lapsed(), BOUND))]
+    deaths = [verbs.reclaim(ledger, sid) for sid in list(islice(ledger.indexes.until(LEASED, ledger.now), BOUND))]
     return len(deaths), sum(deaths)
 
 

@@ -2,6 +2,7 @@
 
 from duecourse.adapters.keyvalue import transitions
 from duecourse.adapters.keyvalue.held import Held
+from duecourse.adapters.keyvalue.indexes import DUE
 from duecourse.adapters.keyvalue.ledger import Ledger
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
@@ -71,7 +72,7 @@ def claim(ledger: Ledger, limit: int, lease_ms: int, max_bytes: int, nonce: byte
     """Lease due tasks; answers them and how many died instead, past their deadline."""
     tasks: list[Task] = []
     died = 0
-    for sid in ledger.due():
+    for sid in ledger.indexes.until(DUE, ledger.now):
         if len(tasks) == limit or died == BURY:
             break
         held = _held(ledger, sid)

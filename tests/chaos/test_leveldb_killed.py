@@ -1,0 +1,53 @@
+"""What was answered is still there when a process that writes to a folder is killed, at whatever point."""
+
+import os
+import random
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from duecourse.adapters.keyvalue.store import KeyValueStore
+from duecourse.domain.task import Status
+from tests.support.ledger import SHARD, standing
+from tests.support.level_store import level_store
+
+ROOT = Path(__file__).parents[2]
+KILLS = 12
+Answered = dict[str, set[str]]
+
+
+def work_and_be_killed(folder: Path, name: str, lines: int, answered: Answered) -> None:
+    """Let a child answer so often, kill it, and take down all that it answered."""
+    command = [sys.executable, "-m", "tests.support.level_worker", str(folder), name]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'layers' / 'core'}{os.pathsep}{ROOT}"}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout
+        assert child.stdout.readline() == "open\n"
+        heard = [child.stdout.readline() for _ in range(lines)]
+        child.kill()
+        heard += [line for line in child.stdout if line.endswith("\n")]
+    for line in heard:
+        what, *ids = line.split()
+        answered[what].update(ids)
+
+
+def check_answers(store: KeyValueStore, answered: Answered) -> None:
+    """Fail where something that was answered is not so."""
+    assert {id for id in answered["added"] if store.get(SHARD.queue, id) is None} == set()
+    assert {standing(store, id).status for id in answered["done"]} == {Status.DONE}
+    assert {id for id in answered["leased"] if standing(store, id).run == 0} == set()
+    batches: dict[str, int] = defaultdict(int)
+    for id in answered["added"]:
+        batches[id.rpartition("-")[0]] += 1
+    assert {batch: len(store.group(SHARD.queue, batch)) for batch in batches} == batches
+
+
+def test_nothing_answered_is_missing_however_often_the_process_is_killed(tmp_path: Path) -> None:
+    rng, answered = random.Random(7), defaultdict[str, set[str]](set)
+    folder = tmp_path / "ledger"
+    for kill in range(KILLS):
+        work_and_be_killed(folder, f"k{kill}", rng.randint(1, 250), answered)
+        with level_store(folder) as store:  # whose keys are all looked at as it is closed
+            check_answers(store, answered)
+    assert len(answered["done"]) > 500

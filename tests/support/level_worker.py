@@ -1,0 +1,35 @@
+"""A process that adds, claims and settles in a folder until it is killed, and prints each answer."""
+
+import os
+import random
+import sys
+
+from duecourse.adapters.keyvalue.leveldb import LevelMap
+from duecourse.adapters.keyvalue.store import KeyValueStore
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.task import NewTask, Shard
+
+LEASE_MS = 300
+
+
+def main(folder: str, name: str) -> None:
+    """Work until killed."""
+    store, rng = KeyValueStore(LevelMap(folder)), random.Random(name)
+    _tell("open")
+    for number in range(1_000_000):
+        ids = [f"{name}-{number}-{part}" for part in range(rng.randint(1, 20))]
+        store.add([NewTask(id, "work", group=f"{name}-{number}") for id in ids])
+        _tell("added", *ids)
+        tasks = store.claim(Shard(), rng.randint(1, 20), lease_ms=LEASE_MS).tasks
+        _tell("leased", *(task.id for task in tasks))
+        ends = [Settlement(task.id, task.tenant, task.token, Ending.DONE) for task in tasks if rng.random() < 0.8]
+        store.settle(Shard(), ends)
+        _tell("done", *(end.id for end in ends))
+
+
+def _tell(*words: str) -> None:
+    os.write(1, " ".join(words).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

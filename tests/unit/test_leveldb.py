@@ -1,0 +1,186 @@
+"""The ledger in a folder: who may open it, what outlives it, and what it says where it cannot be had."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import plyvel  # type: ignore[import-untyped]
+import pytest
+
+from duecourse import wiring
+from duecourse.adapters.keyvalue.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelMap
+from duecourse.adapters.keyvalue.store import KeyValueStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import Status
+from duecourse.errors import StoreInUse, StoreMisused, StoreUnavailable
+from duecourse.settings import Settings
+from tests.support.ledger import SHARD, add, claim, new, settle, standing
+from tests.support.level_store import level_store
+
+
+def test_what_was_answered_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
+    with level_store(tmp_path / "ledger") as store:
+        add(store, "later", delay_ms=60_000)
+        add(store, "done")
+        settle(store, claim(store)[0], Ending.DONE, result="1")
+        before = store.stats(SHARD)
+    with level_store(tmp_path / "ledger") as store:
+        assert [standing(store, id).status for id in ("later", "done")] == [Status.SCHEDULED, Status.DONE]
+        assert store.stats(SHARD)[:7] == before[:7]
+        assert store.shards() == [SHARD]
+
+
+def test_each_change_is_one_synced_write(tmp_path: Path) -> None:
+    written: list[dict[str, object]] = []
+
+    class Listening:
+        closed = False
+
+        def __init__(self, below: object) -> None:
+            self.below = below
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.below, name)
+
+        def write_batch(self, **how: object) -> object:
+            written.append(how)
+            return self.below.write_batch(**how)  # type: ignore[attr-defined]
+
+    below = LevelMap(str(tmp_path / "ledger"))
+    below._db = Listening(below._db)
+    store = KeyValueStore(below)
+    store.add([new(f"t-{n}") for n in range(10)])
+    tasks = claim(store)
+    settle(store, tasks[0], Ending.DONE)
+    assert written == [{"transaction": True, "sync": True}] * 3
+    store.stats(SHARD)
+    store.get("default", "t-1")
+    assert len(written) == 3, "a look writes nothing"
+    store.close()
+
+
+def test_a_second_opener_is_told_who_has_the_folder_and_what_to_do(tmp_path: Path) -> None:
+    with level_store(tmp_path / "ledger"):
+        problem = rf"{tmp_path}/ledger is in use by process {os.getpid()}.*another folder"
+        with pytest.raises(StoreInUse, match=problem):
+            LevelMap(str(tmp_path / "ledger"))
+        code = f"from duecourse.adapters.keyvalue.leveldb import LevelMap; LevelMap({str(tmp_path / 'ledger')!r})"
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert f"StoreInUse: leveldb://{tmp_path}/ledger is in use by process {os.getpid()}" in other.stderr
+    with level_store(tmp_path / "ledger"):
+        pass
+
+
+def test_a_refused_second_opener_leaves_the_first_one_its_folder(tmp_path: Path) -> None:
+    with level_store(tmp_path / "ledger") as store:
+        for _ in range(2):
+            with pytest.raises(StoreInUse):
+                LevelMap(str(tmp_path / "ledger"))
+        add(store)
+
+
+@pytest.mark.parametrize(
+    ("folder", "problem"),
+    [
+        ("missing/ledger", "missing is no folder: make it first"),
+        ("file", "is a file: give a folder"),
+        ("file/ledger", "file is no folder: make it first"),
+        ("full", r"holds something else \(letters.txt\): give an empty folder"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_named_with_what_to_do(tmp_path: Path, folder: str, problem: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letters.txt").touch()
+    with pytest.raises(StoreMisused, match=f"leveldb://{tmp_path}/{folder}: .*{problem}"):
+        LevelMap(str(tmp_path / folder))
+
+
+def test_refusing_a_folder_changes_nothing_in_it(tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").touch()
+    with pytest.raises(StoreMisused):
+        LevelMap(str(tmp_path))
+    assert os.listdir(tmp_path) == ["letters.txt"]
+
+
+@pytest.mark.parametrize("folder", ["/proc/self", "/proc/duecourse"])
+def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(folder: str) -> None:
+    with pytest.raises(
+        StoreMisused, match=rf"leveldb://{folder}: .*(cannot be written|holds something else|is no folder)"
+    ):
+        LevelMap(folder)
+
+
+def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    with plyvel.DB(str(tmp_path / "theirs"), create_if_missing=True) as theirs:
+        theirs.put(b"a", b"1")
+    with pytest.raises(StoreMisused, match="another program's LevelDB"):
+        LevelMap(str(tmp_path / "theirs"))
+    with plyvel.DB(str(tmp_path / "theirs")) as theirs:
+        assert list(theirs) == [(b"a", b"1")]
+
+
+def test_a_later_layout_is_refused_by_its_name(tmp_path: Path) -> None:
+    with plyvel.DB(str(tmp_path / "later"), create_if_missing=True) as later:
+        later.put(LAYOUT_KEY, b"duecourse 2")
+    with pytest.raises(StoreMisused, match=r"'duecourse 2', and this version reads 'duecourse 1': use the version"):
+        LevelMap(str(tmp_path / "later"))
+
+
+def test_a_first_opening_that_was_cut_off_is_gone_on_with(tmp_path: Path) -> None:
+    plyvel.DB(str(tmp_path / "ledger"), create_if_missing=True).close()
+    (tmp_path / "early").mkdir()
+    for name in ("LOCK", "LOG", "MANIFEST-000001", "000001.dbtmp", LOCK):
+        (tmp_path / "early" / name).touch()
+    for folder in ("ledger", "early"):
+        with level_store(tmp_path / folder):
+            pass
+        with plyvel.DB(str(tmp_path / folder)) as opened:
+            assert opened.get(LAYOUT_KEY) == LAYOUT
+
+
+def test_a_damaged_database_is_named(tmp_path: Path) -> None:
+    with level_store(tmp_path / "ledger") as store:
+        add(store)
+    (tmp_path / "ledger" / "CURRENT").write_text("nonsense")
+    with pytest.raises(StoreUnavailable, match=f"leveldb://{tmp_path}/ledger: "):
+        LevelMap(str(tmp_path / "ledger"))
+    (tmp_path / "ledger" / LOCK).unlink()
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    with level_store(tmp_path / "ledger") as store:
+        pass
+    store.close()
+    for verb in (lambda: store.get("default", "a"), lambda: store.add([new()])):
+        with pytest.raises(StoreUnavailable, match=f"leveldb://{tmp_path}/ledger was closed"):
+            verb()
+
+
+def test_the_settings_name_the_folder(tmp_path: Path) -> None:
+    store = wiring.open_store(Settings(store=f"leveldb://{tmp_path}/ledger"))
+    assert isinstance(store, KeyValueStore)
+    add(store)
+    store.close()
+    with level_store(tmp_path / "ledger") as again:
+        standing(again)
+
+
+def test_a_look_at_the_front_steps_over_no_gaps(tmp_path: Path) -> None:
+    """What was worked leaves gaps that LevelDB walks through; a claim begins behind them."""
+    asked: list[bytes] = []
+
+    class Listening(LevelMap):
+        def range(self, start: bytes, end: bytes):  # type: ignore[no-untyped-def]
+            asked.append(start)
+            return super().range(start, end)
+
+    store = KeyValueStore(Listening(str(tmp_path / "ledger")))
+    store.add([new(f"t-{n}", due_at=1_000 + n) for n in range(3)])
+    store.add([new("far", due_at=9_000_000_000_000)])
+    claim(store)
+    asked.clear()
+    store.stats(SHARD)
+    assert asked == [b"due\0default\0" + (9_000_000_000_000).to_bytes(8)]
+    store.close()
