@@ -22,7 +22,7 @@ WORKING = {
     ("lambda:InvokeFunction", "TargetArns"),
 }
 GRANTED = {
-    "EnqueueHttpFunction": {("dynamodb:GetItem", "ResultsTable.Arn")},
+    "EnqueueHttpFunction": {("dynamodb:GetItem", "ResultsTable.Arn"), ("dynamodb:PutItem", "ResultsTable.Arn")},
     "PollTickFunction": WORKING,
     "OnExpiredFunction": WORKING,
     "SendReminderFunction": {("dynamodb:PutItem", "ResultsTable.Arn"), ("ses:SendEmail", "identity/${Identity}")},
@@ -30,6 +30,7 @@ GRANTED = {
 """Every action that a function may take, and on what."""
 ROUTES = {
     "POST /tasks", "GET /tasks/{id}", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
+    "POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save",
     "POST /reminders", "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
     "GET /health",
 }  # fmt: skip
