@@ -7,8 +7,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def copy_project(folder: Path) -> Path:
-    """Copy to `folder` what belongs to a user, beside the layer; answers the template."""
-    for name in ("functions", "events"):
+    """Copy to `folder` what belongs to a user, and the harness, beside the layer; answers the template."""
+    for name in ("functions", "events", "local"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "layers").symlink_to(ROOT / "layers")
     return Path(shutil.copy(ROOT / "template.yaml", folder))
