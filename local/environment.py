@@ -1,4 +1,4 @@
-"""What a function's process finds around it: its command, its environment variables and its search path."""
+"""What a function's process finds around it: its environment variables and its search path."""
 
 import importlib.util
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from local.account import ACCOUNT, CREDENTIALS
 from local.model import Function
+from local.runtimes import is_python
 
 STAND_IN = Path(__file__).with_name("standin")
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
@@ -32,10 +33,6 @@ class Surroundings:
     pure_python: bool = False
     """Use the stand-in for the runtime client's native part even where that is there."""
 
-    def command(self, function: Function) -> tuple[str, ...]:
-        """AWS's runtime client, told which handler to serve."""
-        return (sys.executable, "-m", "awslambdaric", function.handler)
-
     def base(self) -> dict[str, str]:
         """What every child of the harness finds, the bridge too."""
         return {
@@ -55,7 +52,7 @@ class Surroundings:
         return {
             **self.base(),
             "TZ": ":UTC",
-            "PYTHONPATH": os.pathsep.join(map(str, self._path(function))),
+            **({"PYTHONPATH": os.pathsep.join(map(str, self._path(function)))} if is_python(function) else {}),
             "_HANDLER": function.handler,
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{function.runtime}",
             "AWS_LAMBDA_FUNCTION_NAME": function.name,

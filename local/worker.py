@@ -1,4 +1,4 @@
-"""One process of one function under AWS's own runtime client: started, invoked one request at a time, watched."""
+"""One process of one function under its runtime client: started, invoked one request at a time, watched."""
 
 import asyncio
 import math
@@ -14,10 +14,21 @@ import psutil
 from local.account import arn
 from local.children import Pipe, spawn
 from local.environment import Surroundings
-from local.invocation import MAX_SYNC_BYTES, UNHANDLED, Answer, Invocation, error_type, exited, oversized, timed_out
+from local.invocation import (
+    MAX_SYNC_BYTES,
+    UNHANDLED,
+    Answer,
+    Invocation,
+    error_type,
+    exited,
+    oversized,
+    timed_out,
+    unhandled,
+)
 from local.logs import Log
 from local.model import Function
 from local.runtime_api import RuntimeConnection
+from local.runtimes import NoRuntime, command
 
 MB = 1024 * 1024
 
@@ -68,13 +79,14 @@ class Worker:
 
     async def start(self, request_id: str) -> None:
         """Start the process and wait until it asks for work. Raises InitFailed."""
+        words = self._command()
         began = time.perf_counter()
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: RuntimeConnection(self), "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         self._pipe = Pipe(self._heard)
         self._process = await spawn(
-            self._surroundings.command(self._function),
+            words,
             environment=self._surroundings.of(self._function, f"127.0.0.1:{port}"),
             out=self._pipe.child_end,
             folder=self._function.code,
@@ -89,6 +101,12 @@ class Worker:
             self._answer = timed_out(request_id, self._rules.init_limit)
         self._init_ms = (time.perf_counter() - began) * 1000
         await self._judge_start(request_id)
+
+    def _command(self) -> tuple[str, ...]:
+        try:
+            return command(self._function)
+        except NoRuntime as error:
+            raise InitFailed(unhandled("Runtime.InvalidRuntime", str(error))) from error
 
     async def _judge_start(self, request_id: str) -> None:
         if self._answer is None and self.alive:

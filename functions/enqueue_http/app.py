@@ -15,12 +15,14 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import BeforeValidator
 
 from duecourse import wiring
-from duecourse.domain.task import DEFAULT_QUEUE
+from duecourse.domain.task import DEFAULT_QUEUE, dump_state
+from duecourse.domain.times import format_instant
 from duecourse.errors import DuecourseError, InvalidInput, StoreUnavailable
-from duecourse.ports.store import Move
+from duecourse.ports.store import Lease, Move
 from duecourse.wire import problems
 from duecourse.wire.fields import Flag, Name, TaskId, field_errors
 from duecourse.wire.http import AddAnswer, AddTask, Health, MoveTask, TaskAnswer, parse_body, show_task
+from duecourse.wire.leases import ExtendLease, LeaseAnswer, SaveState, SettleAnswer, SettleTask
 from duecourse.wire.reminders import (
     AddReminder,
     AddReminderAnswer,
@@ -68,6 +70,25 @@ def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_
 def cancel_task(id: Id, queue: Queue = DEFAULT_QUEUE, force: Force = False) -> Response[None]:
     """Cancel a task, or delete a dead one."""
     wiring.tasks().cancel(queue, id, force=force)
+    return Response(204)
+
+
+@app.post("/tasks/<id>/settle")
+def settle_task(id: Id, body: Annotated[SettleTask, Body()], queue: Queue = DEFAULT_QUEUE) -> SettleAnswer:
+    """End a lease, for a function that settles by itself."""
+    return {"settled": wiring.leases().settle(queue, Lease(id, body.token), body.value())}
+
+
+@app.post("/tasks/<id>/extend")
+def extend_task(id: Id, body: Annotated[ExtendLease, Body()], queue: Queue = DEFAULT_QUEUE) -> LeaseAnswer:
+    """Give a lease more time."""
+    return {"expires_at": format_instant(wiring.leases().extend(queue, Lease(id, body.token), body.time))}
+
+
+@app.post("/tasks/<id>/save")
+def save_task(id: Id, body: Annotated[SaveState, Body()], queue: Queue = DEFAULT_QUEUE) -> Response[None]:
+    """Keep a checkpoint."""
+    wiring.leases().save(queue, Lease(id, body.token), dump_state(body.state))
     return Response(204)
 
 

@@ -19,16 +19,27 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "add_reminder": ([], 201, {"id": "standup"}),
     "add_webhook": ([], 201, {"created": True}),
     "add_webhook_base64": ([], 201, {"created": True}),
+    "bad_extend": ([], 422, {"errors": [{"field": "for", "problem": "must be between PT1S and PT86400S"}]}),
     "bad_fields": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_form": ([], 415, {"type": "urn:duecourse:problem:unsupported-body"}),
     "bad_json": ([], 400, {"type": "urn:duecourse:problem:malformed-body"}),
     "bad_kind": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_past_start": ([], 422, {"errors": [{"field": "starts_at", "problem": "must be ahead"}]}),
+    "bad_settle": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_settle_fields": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_two_due_times": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "cancel_webhook": (["add_webhook"], 204, {}),
+    "extend_lease": (["add_webhook"], 409, {"reason": "stale"}),
     "health": ([], 200, {"status": "ok", "store": "ok"}),
     "move_poll": (["add_poll"], 200, {}),
     "move_reminder": (["add_reminder"], 200, {"starts_at": "2099-03-02T09:00:00.000Z", "leased": [], "sent": []}),
+    "save_state": (["add_webhook"], 409, {"reason": "stale"}),
+    "settle_again": (["add_webhook"], 409, {"reason": "stale"}),
+    "settle_done": (["add_webhook"], 409, {"reason": "stale"}),
+    "settle_drop": (["add_webhook"], 409, {"reason": "stale"}),
+    "settle_retry": (["add_webhook"], 409, {"reason": "stale"}),
+    "settle_stale": (["add_webhook"], 409, {"reason": "stale"}),
+    "settle_unknown": (["add_webhook"], 404, {"type": "urn:duecourse:problem:task-not-found"}),
     "show_poll": (["add_poll"], 200, {}),
     "show_reminder": (["add_reminder"], 200, {"subject": "Stand-up", "starts_at": "2099-03-02T08:00:00.000Z"}),
     "show_unknown": ([], 404, {"type": "urn:duecourse:problem:task-not-found"}),
@@ -239,7 +250,9 @@ class Broken:
         return refuse
 
 
-@pytest.mark.parametrize("case", ["add_poll", "show_poll", "move_poll", "cancel_webhook", "add_reminder"])
+@pytest.mark.parametrize(
+    "case", ["add_poll", "show_poll", "move_poll", "cancel_webhook", "add_reminder", "settle_done"]
+)
 def test_a_store_that_is_away_is_told_with_a_time_to_come_again(case: str) -> None:
     wiring.configure(settings=Settings(), store=Broken(errors.StoreUnavailable("Error 111 at 10.0.0.7")), results=None)
     answer = invoke("enqueue_http", saved(f"enqueue_http/{case}"))

@@ -44,11 +44,18 @@ MEETING = st.builds(
     lambda odd, name, people: {**REMINDER, "id": name, "recipients": people, **odd},
     some([*REMINDER, "message", "colour"]), NAME, st.lists(PERSON, max_size=2),
 )  # fmt: skip
-BODY = (TASK | MEETING | JSON | some(["due_at", "delay", "force", "starts_at"])).map(json.dumps)
+TOKEN = st.just("7.0011223344556677") | JSON
+OUTCOME = st.sampled_from(["done", "again", "retry", "drop"]) | JSON
+SETTLE = st.builds(
+    lambda odd, token, outcome: {"token": token, "outcome": outcome, **odd},
+    some(["result", "after", "at", "state", "error", "reason", "for", "colour"]), TOKEN, OUTCOME,
+)  # fmt: skip
+BODY = (TASK | MEETING | JSON | SETTLE | some(["due_at", "delay", "force", "starts_at"])).map(json.dumps)
 RAW = st.sampled_from(["", "null", "{", '{"a": NaN}', "[" * 100_000, "\ufeff{}", '{"a": 1' + "0" * 5_000 + "}"])
 PATH = st.sampled_from(["/tasks", "/reminders", "/health", "/", "", "//"]) | st.builds(
-    lambda part, name: f"/{part}/{quote(name, errors='replace')}", st.sampled_from(["tasks", "reminders"]), NAME
-)
+    lambda part, name, verb: f"/{part}/{quote(name, errors='replace')}{verb}",
+    st.sampled_from(["tasks", "reminders"]), NAME, st.sampled_from(["", "", "", "/settle", "/extend", "/save"]),
+)  # fmt: skip
 QUERY = st.sampled_from([{}, {"force": ""}, {"force": "maybe"}, {"queue": "b"}, {"queue": "a,b"}, {"queue": "\x00"}])
 
 

@@ -11,6 +11,7 @@ from duecourse import settings as environment
 from duecourse.domain.reminder import KIND as REMINDER
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.leases import Leases
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.sweep import Sweeper
@@ -212,6 +213,12 @@ def tasks() -> Tasks:
 def known_kinds(given: Settings) -> set[str]:
     """The kinds that a caller may ask for: a reminder's tasks are made with it."""
     return {*environment.BUILT_IN, *given.targets} - {REMINDER}
+
+
+@part
+def leases() -> Leases:
+    """The verbs on leases, for workers that are told of them and answer from outside."""
+    return Leases(store(), runner(lambda _name: None))
 
 
 @part

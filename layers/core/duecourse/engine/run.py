@@ -42,11 +42,12 @@ class Runner:
         if kind is None:
             return self._drop(task, Drop(f"no kind {task.kind!r} is known here"))
         try:
-            return self._settlement(task, kind(task))
+            return self.settlement(task, kind(task))
         except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too: all is a Retry
             return self._retry(task, Retry(error=_told(error)))
 
-    def _settlement(self, task: Task, outcome: Outcome | None) -> Settlement:
+    def settlement(self, task: Task, outcome: Outcome | None) -> Settlement:
+        """How the task's lease ends by this outcome; a result is kept where results are kept, before it is told."""
         match outcome:
             case Done():
                 return self._done(task, outcome)

@@ -1,0 +1,59 @@
+"""What a worker outside does to its lease: settle it, extend it, save a checkpoint under it."""
+
+from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
+from duecourse.domain.task import Shard, Status, Task
+from duecourse.engine.run import Runner
+from duecourse.errors import LeaseLost, TaskNotFound
+from duecourse.ports.store import Lease, Settled, Store
+
+ENDINGS: dict[type, Ending] = {Done: Ending.DONE, Again: Ending.AGAIN, Retry: Ending.RETRY, Drop: Ending.DROP}
+
+
+class Leases:
+    """The verbs on leases, each under its token.
+
+    Each raises TaskNotFound for an id that does not stand in the queue, LeaseLost for a token that is not (or no
+    longer) its lease's, and StoreUnavailable.
+    """
+
+    def __init__(self, store: Store, runner: Runner) -> None:
+        self._store = store
+        self._runner = runner
+
+    def settle(self, queue: str, lease: Lease, outcome: Outcome) -> Settled:
+        """End the lease as a worker of ours ends it; the same again is answered as before.
+
+        RELEASED where the result could not be kept: the task runs again, its attempt unspent.
+        """
+        task = self._task(queue, lease)
+        held = task.status is Status.LEASED and task.token == lease.token
+        # A lease that is over keeps no result: under its fence there may be one, told of already.
+        end = self._runner.settlement(task, outcome) if held else _repeated(lease, outcome)
+        [settled] = self._store.settle(Shard(queue), [end])
+        if settled is Settled.STALE:
+            raise LeaseLost
+        return settled
+
+    def extend(self, queue: str, lease: Lease, lease_ms: int) -> int:
+        """Let the lease end `lease_ms` from now; answers that instant."""
+        self._task(queue, lease)
+        [end] = self._store.extend(Shard(queue), [lease], lease_ms)
+        if not end:
+            raise LeaseLost
+        return end
+
+    def save(self, queue: str, lease: Lease, state: str) -> None:
+        """Keep a checkpoint (JSON text) for the task's next run."""
+        self._task(queue, lease)
+        if not self._store.save(Shard(queue), lease, state):
+            raise LeaseLost
+
+    def _task(self, queue: str, lease: Lease) -> Task:
+        task = self._store.get(queue, lease.id, lease.tenant)
+        if task is None:
+            raise TaskNotFound
+        return task
+
+
+def _repeated(lease: Lease, outcome: Outcome) -> Settlement:
+    return Settlement(lease.id, lease.tenant, lease.token, ENDINGS[type(outcome)])

@@ -1,0 +1,176 @@
+"""The saved requests of a worker outside, replayed under a lease that holds."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from duecourse import wiring
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, Status, Task
+from duecourse.settings import Settings
+from tests.support.clock import HandClock
+from tests.support.engine import Table
+from tests.support.functions import invoke, saved
+from tests.support.ledger import LEASE_MS, claim, claim_one, standing
+
+ID = "order-7:paid"
+
+
+@pytest.fixture
+def task(store: MemoryStore) -> Task:
+    return claim_one(store, ID)
+
+
+@pytest.fixture
+def table(store: MemoryStore) -> Table:
+    results = Table()
+    wiring.configure(settings=Settings(), store=store, results=results)
+    return results
+
+
+def send(case: str, token: str, **fields: Any) -> tuple[int, Any]:
+    """The status and document of a saved request under `token`, some of its fields changed."""
+    event = saved(f"enqueue_http/{case}")
+    event["body"] = json.dumps(json.loads(event["body"]) | {"token": token} | fields)
+    answer = invoke("enqueue_http", event)
+    return answer["statusCode"], json.loads(answer["body"]) if answer.get("body") else {}
+
+
+def wrong(case: str, **fields: Any) -> dict[str, str]:
+    status, problem = send(case, **{"token": "7.0011223344556677", **fields})
+    assert status == 422
+    return {error["field"]: error["problem"] for error in problem["errors"]}
+
+
+def test_done_ends_the_task_with_its_result(store: MemoryStore, task: Task) -> None:
+    assert send("settle_done", task.token) == (200, {"settled": "done"})
+    after = standing(store, ID)
+    assert (after.status, after.result, after.history[-1].outcome) == (Status.DONE, {"paid": True}, "done")
+
+
+def test_again_spends_no_attempt_and_comes_back_when_it_said_with_its_state(store: MemoryStore, task: Task) -> None:
+    assert send("settle_again", task.token) == (200, {"settled": "again"})
+    after = standing(store, ID)
+    assert (after.status, after.attempt, after.state) == (Status.SCHEDULED, 1, {"page": 7})
+    assert after.due_at == store.now() + 30_000
+
+
+def test_again_may_name_an_instant(store: MemoryStore, task: Task) -> None:
+    at = datetime.fromtimestamp((store.now() + 90_000) / 1000, UTC).isoformat()
+    again = {"token": task.token, "outcome": "again", "at": at}
+    assert send("settle_stale", **again) == (200, {"settled": "again"})
+    assert standing(store, ID).due_at == store.now() + 90_000
+
+
+def test_a_retry_waits_by_the_tasks_own_backoff_and_dies_at_its_last_attempt(
+    store: MemoryStore, clock: HandClock, task: Task
+) -> None:
+    for attempt, wait in ((1, 1_000), (2, 2_000)):
+        assert send("settle_retry", task.token) == (200, {"settled": "retried"})
+        after = standing(store, ID)
+        assert (after.attempt, after.due_at - store.now()) == (attempt + 1, wait)
+        assert after.error == "the bank is closed"
+        clock.advance(wait)
+        (task,) = claim(store)
+    assert send("settle_retry", task.token) == (200, {"settled": "dead"})
+    assert standing(store, ID).status is Status.DEAD
+
+
+def test_a_retry_may_say_when(store: MemoryStore, task: Task) -> None:
+    assert send("settle_retry", task.token, after=45)[1] == {"settled": "retried"}
+    assert standing(store, ID).due_at == store.now() + 45_000
+
+
+def test_a_dropped_task_is_dead_with_its_reason(store: MemoryStore, task: Task) -> None:
+    assert send("settle_drop", task.token) == (200, {"settled": "dead"})
+    assert (standing(store, ID).status, standing(store, ID).error) == (Status.DEAD, "no such order")
+
+
+@pytest.mark.parametrize("case", ["settle_done", "settle_again", "settle_retry", "settle_drop"])
+def test_the_same_settle_again_is_answered_the_same(store: MemoryStore, task: Task, case: str) -> None:
+    first = send(case, task.token)
+    stands = standing(store, ID)
+    assert (send(case, task.token), standing(store, ID)) == (first, stands)
+
+
+def test_another_settle_after_the_first_is_stale(task: Task) -> None:
+    send("settle_done", task.token)
+    status, problem = send("settle_drop", task.token)
+    assert (status, problem["reason"]) == (409, "stale")
+
+
+def test_a_lapsed_lease_settles_nothing(store: MemoryStore, clock: HandClock, task: Task) -> None:
+    clock.advance(LEASE_MS + 1)
+    (later,) = claim(store)
+    for case in ("settle_done", "extend_lease", "save_state"):
+        assert send(case, task.token)[1]["reason"] == "stale"
+    assert standing(store, ID).token == later.token
+    assert standing(store, ID).state is None
+
+
+def test_a_result_goes_to_the_results_table_and_is_shown(table: Table, store: MemoryStore, task: Task) -> None:
+    send("settle_done", task.token)
+    assert table.results[ID].value == '{"paid":true}'
+    assert table.results[ID].fence == task.fence
+    assert standing(store, ID).result_json == ""
+
+
+def test_a_settle_that_is_too_late_leaves_the_kept_result_alone(table: Table, task: Task) -> None:
+    send("settle_done", task.token)
+    assert send("settle_done", task.token, result="another") == (200, {"settled": "done"})
+    assert table.results[ID].value == '{"paid":true}'
+
+
+def test_a_result_that_cannot_be_kept_gives_the_task_back_unspent(table: Table, store: MemoryStore, task: Task) -> None:
+    table.away = True
+    assert send("settle_done", task.token) == (200, {"settled": "released"})
+    after = standing(store, ID)
+    assert (after.status, after.attempt) == (Status.SCHEDULED, 1)
+
+
+def test_an_extended_lease_outlasts_its_first_end(store: MemoryStore, clock: HandClock, task: Task) -> None:
+    status, answer = send("extend_lease", task.token)
+    ends = datetime.fromisoformat(answer["expires_at"])
+    assert (status, round(ends.timestamp() * 1000)) == (200, store.now() + 300_000)
+    clock.advance(LEASE_MS + 1)
+    assert claim(store) == []
+    assert send("settle_done", task.token)[0] == 200
+
+
+def test_what_was_saved_is_the_next_runs_state(store: MemoryStore, clock: HandClock, task: Task) -> None:
+    assert send("save_state", task.token) == (204, {})
+    clock.advance(LEASE_MS + 1)
+    (again,) = claim(store)
+    assert again.state == {"page": 7}
+
+
+def test_every_wrong_field_of_a_settle_is_named() -> None:
+    assert wrong("bad_settle", token="none").keys() == {"token", "outcome", "after"}
+    assert wrong("bad_settle_fields").keys() == {"reason", "after"}
+    assert wrong("settle_drop", reason="") == {"reason": "is required: why the task never will work"}
+    assert wrong("settle_again", at="2100-01-01T00:00:00Z").keys() == {"after", "at"}
+    assert wrong("settle_done", colour="green") == {"colour": "is not a known field"}
+    assert wrong("extend_lease", **{"for": "soon"}).keys() == {"for"}
+
+
+@pytest.mark.parametrize("token", ["", ".", "1.", "-1.0011223344556677", "²." + "0" * 16, "1." + "g" * 16, 7, None])
+def test_a_token_that_cannot_be_one_is_named(token: Any) -> None:
+    assert wrong("settle_done", token=token).keys() == {"token"}
+
+
+def test_a_result_or_a_state_that_is_too_large_is_refused_and_the_lease_stays(store: MemoryStore, task: Task) -> None:
+    assert wrong("settle_done", token=task.token, result="x" * MAX_RESULT_BYTES) == {
+        "result": "must be at most 64 KiB of JSON"
+    }
+    assert wrong("settle_again", token=task.token, state="x" * MAX_STATE_BYTES).keys() == {"state"}
+    assert wrong("save_state", token=task.token, state="x" * MAX_STATE_BYTES).keys() == {"state"}
+    assert standing(store, ID) == task
+
+
+def test_a_task_is_settled_in_the_queue_that_was_named(store: MemoryStore, task: Task) -> None:
+    event = saved("enqueue_http/settle_done") | {"queryStringParameters": {"queue": "other"}}
+    event["body"] = json.dumps({"token": task.token, "outcome": "done"})
+    assert invoke("enqueue_http", event)["statusCode"] == 404
+    assert standing(store, ID).status is Status.LEASED

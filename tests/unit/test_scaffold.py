@@ -1,0 +1,126 @@
+"""What `python -m local new` writes, and what it refuses."""
+
+import difflib
+import json
+from pathlib import Path
+
+import pytest
+
+from duecourse.settings import parse
+from duecourse.wire.invocation import decode_tasks
+from local.identity import Addresses
+from local.options import PARAMETERS
+from local.problems import HarnessError
+from local.scaffold import New, write
+from local.template import Template
+from tests.support.project import copy_project
+
+NOWHERE = Addresses("http://api", "http://aws", "redis://store")
+
+
+def files(root: Path) -> dict[Path, str]:
+    return {path: path.read_text() for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+
+
+def test_a_new_function_is_described_like_the_others(tmp_path: Path) -> None:
+    template = copy_project(tmp_path)
+    write(tmp_path, New("send_bill", "bill"))
+    functions = {f.name: f for f in Template(template, NOWHERE, PARAMETERS).functions}
+    made = functions["SendBillFunction"]
+    assert made.code == tmp_path / "functions/send_bill"
+    assert (made.handler, made.layers) == ("app.handler", functions["SendReminderFunction"].layers)
+    assert made.async_policy == functions["SendReminderFunction"].async_policy
+    assert made.environment["DUECOURSE_TARGETS"] == ""
+    for name in ("EnqueueHttpFunction", "PollTickFunction", "OnExpiredFunction"):
+        targets = parse({"DUECOURSE_TARGETS": functions[name].environment["DUECOURSE_TARGETS"]}).targets
+        assert targets == {"reminder": "lambda:SendReminderFunction", "bill": "lambda:SendBillFunction"}
+
+
+def test_a_users_targets_join_the_new_ones(tmp_path: Path) -> None:
+    template = copy_project(tmp_path)
+    write(tmp_path, New("report", "report"))
+    given = Template(template, NOWHERE, {**PARAMETERS, "Targets": '"a": "lambda:A"'}).functions
+    targets = next(f.environment["DUECOURSE_TARGETS"] for f in given if f.name == "OnExpiredFunction")
+    assert parse({"DUECOURSE_TARGETS": targets}).targets.keys() == {"report", "reminder", "a"}
+
+
+def test_the_template_keeps_its_comments_and_order_and_two_can_be_added(tmp_path: Path) -> None:
+    template = copy_project(tmp_path)
+    before = template.read_text().splitlines()
+    write(tmp_path, New("report", "report"))
+    write(tmp_path, New("send_bill", "bill"))
+    changed = [line for line in difflib.ndiff(before, template.read_text().splitlines()) if line.startswith("- ")]
+    assert len(changed) == 2
+    assert all("lambda:${SendReminderFunction}" in line for line in changed)
+    names = [f.name for f in Template(template, NOWHERE, PARAMETERS).functions]
+    assert {"ReportFunction", "SendBillFunction"} < set(names)
+
+
+def test_those_who_drain_may_invoke_the_new_function(tmp_path: Path) -> None:
+    template = copy_project(tmp_path)
+    write(tmp_path, New("report", "report"))
+    [policy] = [
+        r
+        for r in Template(template, NOWHERE, PARAMETERS).resources("AWS::IAM::ManagedPolicy")
+        if r.logical_id == "WorkPolicy"
+    ]
+    statements = {s["Sid"]: s for s in policy.properties["PolicyDocument"]["Statement"]}
+    assert statements["InvokeReportFunction"]["Action"] == "lambda:InvokeFunction"
+    assert statements["InvokeReportFunction"]["Resource"].endswith(":function:ReportFunction")
+
+
+def test_the_saved_event_is_the_engines(tmp_path: Path) -> None:
+    copy_project(tmp_path)
+    write(tmp_path, New("send_bill", "bill"))
+    [task] = decode_tasks(json.loads((tmp_path / "events/send_bill/one_task.json").read_text()))
+    assert (task.kind, task.payload) == ("bill", {"hello": "world"})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "complaint"),
+    [
+        ("Report", "a", "NAME: 'Report' is not fit"),
+        ("../up", "a", "is not fit"),
+        ("7up", "a", "is not fit"),
+        ("a__b", "a", "is not fit"),
+        ("class", "a", "is not fit"),
+        ("x" * 41, "a", "is not fit"),
+        ("", "a", "is not fit"),
+        ("send_reminder", "a", "NAME: functions/send_reminder is there already"),
+        ("report", "no spaces", "KIND: 'no spaces' must be 1 to 64 characters"),
+        ("report", 'a"b', "must be 1 to 64 characters"),
+        ("report", "poll", "KIND: poll is worked already"),
+        ("report", "reminder", "KIND: reminder is worked already"),
+    ],
+)
+def test_what_is_taken_or_not_fit_is_refused_and_nothing_is_written(
+    tmp_path: Path, name: str, kind: str, complaint: str
+) -> None:
+    copy_project(tmp_path)
+    before = files(tmp_path)
+    with pytest.raises(HarnessError, match=complaint):
+        write(tmp_path, New(name, kind))
+    assert files(tmp_path) == before
+
+
+def test_a_kind_or_a_resource_that_is_there_is_refused(tmp_path: Path) -> None:
+    copy_project(tmp_path)
+    write(tmp_path, New("report", "report"))
+    with pytest.raises(HarnessError, match="KIND: report is worked already"):
+        write(tmp_path, New("second", "report"))
+    (tmp_path / "functions/report/app.py").unlink()
+    for folder in ("functions", "events"):
+        for path in (tmp_path / folder / "report").glob("*"):
+            path.unlink()
+        (tmp_path / folder / "report").rmdir()
+    with pytest.raises(HarnessError, match="has a ReportFunction already"):
+        write(tmp_path, New("report", "other"))
+
+
+def test_a_template_without_the_places_to_write_at_is_left_alone(tmp_path: Path) -> None:
+    template = copy_project(tmp_path)
+    template.write_text(template.read_text().replace("WorkPolicy", "LaborPolicy"))
+    before = files(tmp_path)
+    with pytest.raises(HarnessError, match="write it by hand"):
+        write(tmp_path, New("report", "report"))
+    assert files(tmp_path) == before
