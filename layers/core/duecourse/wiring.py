@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 from duecourse import settings as environment
 from duecourse.domain.reminder import KIND as REMINDER
+from duecourse.domain.shards import Sharding
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.reminders import Reminders
@@ -60,15 +61,16 @@ def store() -> Store:
 
 
 def open_store(given: Settings) -> Store:
-    """The ledger that the settings name."""
+    """The ledger that the settings name. Raises StoreUnavailable where a cluster does not answer."""
+    sharding = Sharding(given.shards)
     if given.store.startswith("memory://"):
         from duecourse.adapters.keyvalue.store import MemoryStore
 
-        return MemoryStore()
+        return MemoryStore(sharding=sharding)
     from duecourse.adapters.redis_scripts import connect
     from duecourse.adapters.redis_store import RedisStore
 
-    return RedisStore(connect(given.store), given.namespace, wait=given.wait)
+    return RedisStore(connect(given.store), given.namespace, sharding=sharding, wait=given.wait)
 
 
 @part
