@@ -11,6 +11,7 @@ import redis
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.redis_scripts import connect
 from tests.support.clock import HandClock
+from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_server import REDIS, RedisServer, need
 
 # A suite that was started in the background has Ctrl-C ignored, and would hand that on to the processes it stops by it.
@@ -28,6 +29,19 @@ def server_of() -> Iterator[Callable[[str], RedisServer]]:
             return running.enter_context(RedisServer(need(version)))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def cluster_servers() -> Iterator[ClusterServers]:
+    """Six servers that are a cluster, the same through the session."""
+    with ClusterServers() as servers:
+        yield servers
+
+
+@pytest.fixture
+def cluster(cluster_servers: ClusterServers) -> ClusterServers:
+    """An empty cluster of three primaries with a replica each."""
+    return cluster_servers.emptied()
 
 
 @pytest.fixture(params=REDIS, ids=lambda version: f"redis-{version}")

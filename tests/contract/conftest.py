@@ -1,35 +1,60 @@
 """Every store that keeps the ledger: the suite runs against each."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.shards import Sharding
 from duecourse.ports.store import Store
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.level_store import level_store
-from tests.support.redis_server import REDIS, RedisServer
+from tests.support.redis_server import REDIS
 
-STORES = ["memory", "leveldb", *(f"redis-{version}" for version in REDIS)]
+CLUSTER = "redis-cluster"
+STORES = ["memory", "leveldb", *(f"redis-{version}" for version in REDIS), CLUSTER]
+SHARDS = 8
 
 
 @pytest.fixture(params=STORES)
-def store(
-    request: pytest.FixtureRequest, clock: HandClock, server_of: Callable[[str], RedisServer], tmp_path: Path
-) -> Iterator[Store]:
+def kind_of_store(request: pytest.FixtureRequest) -> str:
+    """Every store in turn, by its name."""
+    return str(request.param)
+
+
+@pytest.fixture
+def store(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Store]:
     """Every store in turn, empty, on the clock that moves by hand."""
-    if request.param == "memory":
-        yield MemoryStore(clock)
+    yield from opened(kind_of_store, request, clock, Sharding())
+
+
+@pytest.fixture
+def sharded(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Store]:
+    """Every store in turn, whose queue `default` has eight shards."""
+    yield from opened(kind_of_store, request, clock, Sharding({"default": SHARDS}))
+
+
+def opened(kind: str, request: pytest.FixtureRequest, clock: HandClock, sharding: Sharding) -> Iterator[Store]:
+    """An empty store, whose keys must be in order at the end."""
+    if kind == "memory":
+        yield MemoryStore(clock, sharding)
         return
-    if request.param == "leveldb":
-        with level_store(tmp_path, clock) as store:
+    if kind == "leveldb":
+        with level_store(request.getfixturevalue("tmp_path"), clock, sharding) as store:
             yield store
         return
-    server = server_of(request.param.removeprefix("redis-")).emptied()
-    with connect(server.url) as client:
-        yield RedisStore(client, travel=clock)
-        redis_ledger.check(client)
+    with connect(emptied(kind, request)) as client:
+        yield RedisStore(client, sharding=sharding, travel=clock)
+        for shard in sharding.every("default"):
+            redis_ledger.check(client, shard)
+
+
+def emptied(kind: str, request: pytest.FixtureRequest) -> str:
+    """The URL of an empty server, or of the cluster."""
+    if kind == CLUSTER:
+        return str(request.getfixturevalue("cluster").url)
+    server_of = request.getfixturevalue("server_of")
+    return str(server_of(kind.removeprefix("redis-")).emptied().url)

@@ -2,33 +2,34 @@
 
 from collections import Counter
 
-import redis
-
 from duecourse.adapters.record import unpack
-from duecourse.domain.task import Status, Task
+from duecourse.adapters.redis_connect import Client
+from duecourse.adapters.redis_keys import Keys, keys_of
+from duecourse.domain.task import Shard, Status, Task
 
-PREFIX = "duecourse:{default/0}:"
+DEFAULT = Shard()
 
 
-def check(client: redis.Redis) -> int:
+def check(client: Client, shard: Shard = DEFAULT, namespace: str = "duecourse") -> int:
     """Fail where the keys contradict each other; answers the fence counter."""
-    records = {key.decode(): data for key, data in client.hgetall(PREFIX + "tasks").items()}
+    keys = keys_of(namespace, shard)
+    records = {key.decode(): data for key, data in client.hgetall(keys.tasks).items()}
     tasks = {sid: unpack("default", sid, data) for sid, data in records.items() if not sid.endswith("+")}
     tenants = {task.tenant for task in tasks.values()}
-    places = {name: _members(client, name) for name in ("leased", "done", "dead", *map("due:{}".format, tenants))}
+    places = {name: _members(client, keys, name) for name in ("leased", "done", "dead", *map("due:{}".format, tenants))}
     for sid, task in tasks.items():
         assert [name for name, members in places.items() if sid in members] == [_place(task)], sid
         if task.status == Status.SCHEDULED:
             assert places[_place(task)][sid] == task.due_at
     assert Counter(sid for members in places.values() for sid in members) == Counter(list(tasks))
     _check_successors(records)
-    _check_groups(client, records)
+    _check_groups(client, keys, records)
     for tenant in tenants:
-        _check_head(client, tenant, places[f"due:{tenant}"])
-        running = int(client.hget(f"{PREFIX}meta", f"running:{tenant}") or 0)
+        _check_head(client, keys, tenant, places[f"due:{tenant}"])
+        running = int(client.hget(keys.meta, f"running:{tenant}") or 0)
         assert running == sum(sid.startswith(f"{tenant}/") for sid in places["leased"])
     assert all(client.pttl(key) == -1 for key in client.scan_iter())
-    return int(client.hget(PREFIX + "meta", "fence") or 0)
+    return int(client.hget(keys.meta, "fence") or 0)
 
 
 def _place(task: Task) -> str:
@@ -37,8 +38,8 @@ def _place(task: Task) -> str:
     return "done" if task.status == Status.CANCELLED else task.status.value
 
 
-def _members(client: redis.Redis, name: str) -> dict[str, int]:
-    return {sid.decode(): int(at) for sid, at in client.zrange(PREFIX + name, 0, -1, withscores=True)}
+def _members(client: Client, keys: Keys, name: str) -> dict[str, int]:
+    return {sid.decode(): int(at) for sid, at in client.zrange(keys.prefix + name, 0, -1, withscores=True)}
 
 
 def _check_successors(records: dict[str, bytes]) -> None:
@@ -49,16 +50,16 @@ def _check_successors(records: dict[str, bytes]) -> None:
     assert all(records[sid][1] == ord("l") for sid in told)
 
 
-def _check_groups(client: redis.Redis, records: dict[str, bytes]) -> None:
+def _check_groups(client: Client, keys: Keys, records: dict[str, bytes]) -> None:
     """A task is a member of its own group and of its successor's, and of no other."""
     standing = [(sid.removesuffix("+"), unpack("default", sid, data)) for sid, data in records.items()]
     expected = {f"{task.tenant}/{task.group}\0{sid}".encode() for sid, task in standing if task.group}
-    assert set(client.zrange(PREFIX + "groups", 0, -1)) == expected
+    assert set(client.zrange(keys.groups, 0, -1)) == expected
 
 
-def _check_head(client: redis.Redis, tenant: str, due: dict[str, int]) -> None:
+def _check_head(client: Client, keys: Keys, tenant: str, due: dict[str, int]) -> None:
     """A tenant with scheduled work stands among the heads, by its earliest, or in the ring; one without in neither."""
-    head, turn = client.zscore(PREFIX + "heads", tenant), client.zscore(PREFIX + "ring", tenant)
+    head, turn = client.zscore(keys.heads, tenant), client.zscore(keys.ring, tenant)
     if not due:
         assert (head, turn) == (None, None)
     elif turn is None:

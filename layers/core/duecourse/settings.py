@@ -10,22 +10,33 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from duecourse.domain.address import nodes_of
+from duecourse.domain.shards import MAX_SHARDS
 from duecourse.domain.times import parse_duration
 from duecourse.errors import FieldError, InvalidSettings
 from duecourse.wire.fields import Name, field_errors
 
 PREFIX = "DUECOURSE_"
 BUILT_IN = ("poll", "webhook", "reminder")
+SERVICE = re.compile(r"/[^/]+(/\d+)?/?")
 TARGET = re.compile(r"^(inline|lambda:[A-Za-z0-9_.:-]{1,170})$")
 
 
 def _targets(value: Any) -> Any:
+    return _json(value, '{"report": "lambda:ReportFunction"}')
+
+
+def _shards(value: Any) -> Any:
+    return _json(value, '{"default": 8}')
+
+
+def _json(value: Any, example: str) -> Any:
     if not isinstance(value, str):
         return value
     try:
         return json.loads(value)
     except ValueError:
-        raise ValueError('must be JSON such as {"report": "lambda:ReportFunction"}') from None
+        raise ValueError(f"must be JSON such as {example}") from None
 
 
 def _target(value: str) -> str:
@@ -42,9 +53,9 @@ def _inline_is_built_in(targets: dict[str, str]) -> dict[str, str]:
 
 
 def has_a_port(url: str) -> bool:
-    """Whether the port in `url` is one, or there is none: else each call would fail with another's traceback."""
+    """Whether each port in `url` is one, or there is none: else each call would fail with another's traceback."""
     try:
-        return urlsplit(url).port != 0
+        return all(port for _, port in nodes_of(url, 1))
     except ValueError:
         return False
 
@@ -54,11 +65,17 @@ def _reachable(url: str) -> str:
         raise ValueError("must name a folder by its absolute path: leveldb:///var/lib/duecourse")
     if not has_a_port(url):
         raise ValueError("must have a number up to 65535 as its port")
+    given = urlsplit(url)
+    if "cluster" in given.scheme and (not nodes_of(url, 1) or given.path.strip("/") not in {"", "0"}):
+        raise ValueError("must be redis-cluster://<host>:<port>[,<host>:<port>…]: a cluster has one database, 0")
+    if "sentinel" in given.scheme and not (nodes_of(url, 1) and SERVICE.fullmatch(given.path)):
+        raise ValueError("must be redis+sentinel://<host>:<port>[,<host>:<port>…]/<service>[/<db>]")
     return url
 
 
 Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
 Target = Annotated[str, BeforeValidator(_target)]
+ShardCount = Annotated[int, Field(ge=1, le=MAX_SHARDS)]
 
 
 class Settings(BaseModel):
@@ -68,8 +85,12 @@ class Settings(BaseModel):
 
     store: Annotated[str, AfterValidator(_reachable)] = Field(
         "redis://127.0.0.1:6379/0",
-        description="where the ledger is: redis://, rediss://, unix://, leveldb:///absolute/path or memory://",
-        pattern=r"^(rediss?|memory|unix|leveldb)://",
+        description="where the ledger is: redis://, rediss://, unix://, redis-cluster://, rediss-cluster://, "
+        "redis+sentinel://, leveldb:///absolute/path or memory://",
+        pattern=r"^(rediss?|rediss?-cluster|redis\+sentinel|memory|unix|leveldb)://",
+    )
+    shards: Annotated[dict[Name, ShardCount], BeforeValidator(_shards)] = Field(
+        default_factory=dict, description="queues of more than one shard: name to how many; a limit holds per shard"
     )
     namespace: str = Field(
         "duecourse", description="what every key of ours begins with", pattern=r"^[A-Za-z0-9._-]{1,64}$"

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from duecourse import settings as environment
 from duecourse.domain.reminder import KIND as REMINDER
+from duecourse.domain.shards import Sharding
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.leases import Leases
@@ -69,20 +70,21 @@ def store() -> Store:
 
 
 def open_store(given: Settings) -> Store:
-    """The ledger that the settings name."""
+    """The ledger that the settings name. Raises StoreUnavailable where a cluster does not answer."""
+    sharding = Sharding(given.shards)
     if given.store.startswith("memory://"):
         from duecourse.adapters.keyvalue.store import MemoryStore
 
-        return MemoryStore()
+        return MemoryStore(sharding=sharding)
     if given.store.startswith("leveldb://"):
         from duecourse.adapters.keyvalue.leveldb import LevelMap
         from duecourse.adapters.keyvalue.store import KeyValueStore
 
-        return KeyValueStore(LevelMap(given.store.removeprefix("leveldb://")))
+        return KeyValueStore(LevelMap(given.store.removeprefix("leveldb://")), sharding=sharding)
     from duecourse.adapters.redis_scripts import connect
     from duecourse.adapters.redis_store import RedisStore
 
-    return RedisStore(connect(given.store), given.namespace, wait=given.wait)
+    return RedisStore(connect(given.store), given.namespace, sharding=sharding, wait=given.wait)
 
 
 RING_BY_BELL = {"redis", "rediss", "unix"}

@@ -4,15 +4,24 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeVar
 
 import redis
-from redis.backoff import ExponentialBackoff, NoBackoff
-from redis.exceptions import ClusterDownError, NoScriptError, OutOfMemoryError, ReadOnlyError
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import (
+    AskError,
+    ClusterError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    TryAgainError,
+)
 from redis.retry import Retry
 
+from duecourse.adapters.redis_connect import Client, drop_idle, learn, node_of, open_client
 from duecourse.adapters.redis_keys import Keys
 from duecourse.adapters.redis_wire import Argument
 from duecourse.errors import DuecourseError, StoreFull, StoreMisused, StoreUnavailable
@@ -23,14 +32,19 @@ T = TypeVar("T")
 CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY) ")
 """The code of an error that is told by its text alone: inside a script, up to 6.2."""
 
-NOT_ALONE, UNREGISTERED = -7, -8
+NOT_ALONE, UNREGISTERED, OVERRIDDEN, RESHARDED = -7, -8, -9, -10
+ELSEWHERE = (AskError, TryAgainError)
+"""A cluster's answers (MovedError is an AskError) to what it did not do, for the key is, or comes to be, elsewhere."""
+REDIRECTS_S = (0.0, 0.05, 0.1, 0.2, 0.4)
+"""How long to wait before what was sent elsewhere is sent again."""
 IDLE_S = 5.0
 """After how long without a command the pooled connections are dropped rather than trusted."""
 WAIT_MS = 1_000
 """How long replicas have to take what was written."""
 ENDS_NO_LEASE = frozenset({"add", "pause"})
+STANDS_ALONE = frozenset({"register"})
 
-AWAY = (redis.ConnectionError, redis.TimeoutError)
+AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
 _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
 
 
@@ -41,32 +55,30 @@ class Script(NamedTuple):
     text: str
 
 
-def connect(url: str) -> redis.Redis:
+def connect(url: str) -> Client:
     """A client that gives up after 3 s, and never sends a command again by itself: a claim is not repeatable.
 
     With the repeats that `Scripts.call` makes, what is away is known within 10 s: less than any function's timeout.
+    Raises StoreUnavailable where a cluster's map cannot be had.
     """
-    keepalive = {} if url.startswith("unix:") else {"socket_keepalive": True}
-    return redis.Redis.from_url(
-        url, protocol=2, socket_timeout=3, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0), **keepalive
-    )
+    return open_client(url, socket_timeout=3, socket_connect_timeout=2)
 
 
 @cache
 def load(verb: str) -> Script:
     """The script of one verb, with what it builds on."""
     folder = files("duecourse.adapters") / "lua"
-    parts = ("prelude", verb) if verb in ENDS_NO_LEASE else ("prelude", "lease", verb)
-    text = "\n".join((folder / f"{part}.lua").read_text() for part in parts)
+    before = () if verb in STANDS_ALONE else ("prelude",) if verb in ENDS_NO_LEASE else ("prelude", "lease")
+    text = "\n".join((folder / f"{part}.lua").read_text() for part in (*before, verb))
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
 
 
-def translate(error: redis.RedisError) -> DuecourseError:
+def translate(error: Exception) -> DuecourseError:
     """What one of Redis's errors means here."""
     code = CODE.search(str(error))
     if isinstance(error, OutOfMemoryError) or (code and code[1] == "OOM"):
         return StoreFull()
-    if isinstance(error, (*AWAY, ReadOnlyError, ClusterDownError)) or code:
+    if isinstance(error, (*AWAY, *ELSEWHERE, ReadOnlyError, ClusterError)) or code:
         return StoreUnavailable(f"The store does not answer: {error}")
     return StoreMisused(f"The store refuses: {error}")
 
@@ -74,7 +86,7 @@ def translate(error: redis.RedisError) -> DuecourseError:
 class Scripts:
     """The verbs' scripts on one client."""
 
-    def __init__(self, client: redis.Redis, travel: Clock | None) -> None:
+    def __init__(self, client: Client, travel: Clock | None) -> None:
         self.client = client
         self.travel = travel
         self._used_at = time.time()
@@ -86,27 +98,32 @@ class Scripts:
         tenants: Sequence[str],
         arguments: Sequence[Argument],
         *,
+        count: int,
         again: bool,
         replicas: int = 0,
     ) -> Any:
-        """The script's answer: a list, NOT_ALONE or UNREGISTERED.
+        """The script's answer: a list, NOT_ALONE, UNREGISTERED or RESHARDED. `count`: the queue's shards.
 
         `again`: it may be sent again where its reply was lost.
         With `replicas`, only once so many have what it wrote. Raises StoreUnavailable, StoreFull, StoreMisused.
         """
         clock = str(self.travel.now()) if self.travel else ""
-        every = (*keys.fixed, *map(keys.due, tenants), clock, keys.head, len(tenants), *tenants, *arguments)
-        count = len(keys.fixed) + len(tenants)
-        answer = self.call(lambda: self._send(load(verb), count, every, replicas), again=again)
-        if isinstance(answer, int) and answer not in (NOT_ALONE, UNREGISTERED):
+        declared = (*keys.fixed, *map(keys.due, tenants))
+        every = (*declared, clock, keys.head, count, len(tenants), *tenants, *arguments)
+        answer = self.evaluate(verb, len(declared), every, again=again, replicas=replicas)
+        if answer == OVERRIDDEN:
             raise StoreMisused("the clock is overridden, and this shard's clock does not travel")
         return answer
+
+    def evaluate(self, name: str, keys: int, every: Sequence[Argument], *, again: bool, replicas: int = 0) -> Any:
+        """What one script answers to `every`, of which the first `keys` are keys; for the rest see `run`."""
+        return self.call(lambda: self._send(load(name), keys, every, replicas), again=again)
 
     def call(self, command: Callable[[], T], *, again: bool) -> T:
         """Send one command; after a long pause on fresh connections, for a frozen process's may have died unseen."""
         used_at, self._used_at = self._used_at, time.time()
         if abs(self._used_at - used_at) > IDLE_S:
-            self.client.connection_pool.disconnect(inuse_connections=False)
+            drop_idle(self.client)
         try:
             try:
                 return command()
@@ -114,9 +131,9 @@ class Scripts:
                 if not again:
                     raise
                 return _AGAIN.call_with_retry(command, lambda _error: None)
-        except redis.RedisError as error:
+        except (redis.RedisError, RedisClusterException) as error:
             if "READONLY" in str(error) or isinstance(error, ReadOnlyError):
-                self.client.connection_pool.disconnect(inuse_connections=False)  # the address may lead elsewhere by now
+                drop_idle(self.client)  # the address may lead elsewhere by now
             raise translate(error) from error
 
     def read(self, *commands: Callable[[Any], object]) -> list[Any]:
@@ -134,17 +151,27 @@ class Scripts:
         return self.call(send, again=True)
 
     def _send(self, script: Script, count: int, every: Sequence[Argument], replicas: int) -> Any:
+        evaluate = partial(self._evaluate, count, every, replicas)
         try:
-            if replicas:
-                return self._send_and_wait(script, count, every, replicas)
-            return self.client.evalsha(script.sha, count, *every)
+            return evaluate("EVALSHA", script.sha)
         except NoScriptError:
-            self.client.script_load(script.text)
-            return self._send(script, count, every, replicas)
+            return evaluate("EVAL", script.text)
 
-    def _send_and_wait(self, script: Script, count: int, every: Sequence[Argument], replicas: int) -> Any:
-        pipe = self.client.pipeline(transaction=False)  # WAIT speaks of its own connection's writes
-        pipe.evalsha(script.sha, count, *every)
+    def _evaluate(self, count: int, every: Sequence[Argument], replicas: int, how: str, script: str) -> Any:
+        if not replicas:
+            return self.client.execute_command(how, script, count, *every)  # type: ignore[no-untyped-call]
+        for pause in REDIRECTS_S:
+            try:
+                return self._evaluate_and_wait((how, script, count, *every), str(every[0]), replicas)
+            except ELSEWHERE as error:
+                elsewhere = error
+                time.sleep(pause)
+                learn(self.client)
+        raise elsewhere
+
+    def _evaluate_and_wait(self, command: Sequence[Argument], key: str, replicas: int) -> Any:
+        pipe = node_of(self.client, key).pipeline(transaction=False)  # WAIT speaks of its own connection's writes
+        pipe.execute_command(*command)  # type: ignore[no-untyped-call]
         pipe.wait(replicas, WAIT_MS)
         answer, got = pipe.execute()
         if int(got) < replicas:

@@ -51,7 +51,7 @@ class Reminders:
         tasks = self._in_state(id, MOVABLE)
         stale = [task for task in tasks if task.status in LIVE or _start(task) != starts_at]
         moves = [_move(task, starts_at, now) for task in stale]
-        replies = self._store.move(QUEUE, moves)
+        replies = self._store.move(QUEUE, moves, group=id)
         _refuse_if_gone(replies)
         moved = zip(stale, moves, replies, strict=True)
         return Moved(
@@ -69,7 +69,7 @@ class Reminders:
         sent, after all the others are cancelled; `force` cancels those too, though their messages may be out.
         """
         ids = [task.id for task in self._in_state(id, CANCELLABLE)]
-        replies = self._store.cancel(QUEUE, ids, force=force)
+        replies = self._store.cancel(QUEUE, ids, force=force, group=id)
         leased = [task_id for task_id, reply in zip(ids, replies, strict=True) if reply is Reply.LEASED]
         if leased:
             raise TaskLeased(f"Being sent now: {', '.join(leased)}. All others are cancelled.")

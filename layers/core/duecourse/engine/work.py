@@ -45,14 +45,17 @@ class Worker:
     def _hold(self, tasks: Sequence[Task], lease_ms: int) -> list[tuple[Shard, Task]]:
         """The tasks whose leases are still theirs: a late invocation must not run what has gone to another."""
         held: list[tuple[Shard, Task]] = []
-        by_queue = sorted(tasks, key=lambda task: task.queue)
-        for queue, group in groupby(by_queue, key=lambda task: task.queue):
-            shard, batch = Shard(queue), list(group)
+        by_shard = sorted(tasks, key=self._shard_of)
+        for shard, group in groupby(by_shard, key=self._shard_of):
+            batch = list(group)
             leases = [Lease(task.id, task.token, task.tenant) for task in batch]
             ends = self._store.extend(shard, leases, lease_ms)
             found = zip(batch, ends, strict=True)
             held += [(shard, task._replace(lease_expires_at=end)) for task, end in found if end]
         return held
+
+    def _shard_of(self, task: Task) -> Shard:
+        return self._store.shard_of(task.queue, task.id, task.group)
 
     def _run(self, shard: Shard, task: Task, outbox: SimpleQueue[tuple[Shard, Settlement]]) -> None:
         outbox.put((shard, self._runner.run(task)))

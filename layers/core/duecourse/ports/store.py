@@ -1,7 +1,8 @@
 """The ledger's contract: every verb that changes a task, and what it answers.
 
 Every verb is one atomic step on one shard; what it answers has happened, what it refuses has changed nothing.
-Time is the store's own. Each verb raises StoreUnavailable where the store does not answer.
+Time is the store's own. Each verb raises StoreUnavailable where the store does not answer, and StoreMisused where a
+queue has another number of shards than the store was told.
 """
 
 from collections.abc import Sequence
@@ -128,14 +129,17 @@ class Store(Protocol):
     def shards(self) -> list[Shard]:
         """Every shard that was ever added to."""
 
+    def shard_of(self, queue: str, id: str, group: str = "") -> Shard:
+        """The shard that a task of this group, or of none, is in: leases are settled there."""
+
     def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
         """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already.
 
-        With `alone`, where all are one tenant's and one queue's: all of them, or none and an empty answer.
+        With `alone`, where all are one tenant's and of its group: all of them, or none and an empty answer.
         """
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
-        """One task as it stands."""
+        """One task as it stands, in whichever shard."""
 
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
         """The tasks of a group, by id."""
@@ -155,16 +159,19 @@ class Store(Protocol):
     def save(self, shard: Shard, lease: Lease, state: str) -> bool:
         """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""
 
-    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT) -> list[Reply]:
-        """Give tasks of one shard new due times in one step."""
+    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
+        """Give tasks new due times, those of one shard in one step: with `group`, whose tasks they are, all.
+
+        Without it, a task that is not in its id's shard is looked for in the queue's others.
+        """
 
     def cancel(
-        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT
+        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT, group: str = ""
     ) -> list[Reply]:
-        """Cancel scheduled tasks of one shard and delete dead ones, in one step."""
+        """Cancel scheduled tasks and delete dead ones; in which steps, as `move`."""
 
     def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT) -> list[Reply]:
-        """Schedule dead tasks of one shard for now: a fresh set of attempts, no deadline, the same generation."""
+        """Schedule dead tasks for now: a fresh set of attempts, no deadline, the same generation."""
 
     def pause(self, queue: str, paused: bool) -> None:
         """Stop or resume handing out a queue's tasks; what is leased goes on."""

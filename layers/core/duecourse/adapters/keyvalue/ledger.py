@@ -1,6 +1,6 @@
 """One shard's ledger within one batch: records, the index each stands in, groups, fences and the bell.
 
-Keys are `<part> NUL <queue> NUL ...`, instants in them 8 bytes big-endian:
+Keys are `<part> NUL <queue>/<number> NUL ...`, instants in them 8 bytes big-endian:
 
     task   stored id                            when (8 bytes: due, end of lease, or when it ended), packed record
     wait   stored id                            the packed record of a successor
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from duecourse.adapters.keyvalue.held import Held, decode, encode
 from duecourse.adapters.keyvalue.indexes import DEAD, DONE, DUE, LEASED, Indexes
 from duecourse.adapters.keyvalue.map import Batch
-from duecourse.domain.task import Status, Task
+from duecourse.domain.task import Shard, Status, Task
 
 DEADMAN_MS = 1_000
 SHARD = b"shard\0"
@@ -40,14 +40,14 @@ class Meta(NamedTuple):
 
 
 class Ledger:
-    """A queue's shard at one instant `now`; nothing is kept before the batch is committed."""
+    """A shard at one instant `now`; nothing is kept before the batch is committed."""
 
-    def __init__(self, batch: Batch, queue: str, now: int) -> None:
+    def __init__(self, batch: Batch, shard: Shard, now: int) -> None:
         self.now = now
         self.fresh = False
         self._batch = batch
-        self._queue = queue
-        self._name = queue.encode()
+        self._queue = shard.queue
+        self._name = str(shard).encode()
         data = batch.get(self._key(b"meta"))
         self.meta = Meta(*META.unpack(data)) if data else Meta()
         self.indexes = Indexes(batch, self._name)
@@ -181,9 +181,10 @@ class Ledger:
         return part + b"\0" + self._name + b"\0" + tail
 
 
-def queues(batch: Batch) -> list[str]:
-    """Every queue that was ever added to."""
-    return [key.partition(b"\0")[2].decode() for key, _ in batch.range(SHARD, SHARD + b"\xff")]
+def shards(batch: Batch) -> list[Shard]:
+    """Every shard that was ever added to."""
+    names = (key.partition(b"\0")[2].decode().rpartition("/") for key, _ in batch.range(SHARD, SHARD + b"\xff"))
+    return sorted(Shard(queue, int(number)) for queue, _, number in names)
 
 
 def _instant(data: bytes) -> int:

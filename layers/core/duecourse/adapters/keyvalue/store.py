@@ -3,16 +3,18 @@
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
 from duecourse.adapters.keyvalue import verbs
 from duecourse.adapters.keyvalue.indexes import DONE, DUE, LEASED, NAMES
-from duecourse.adapters.keyvalue.ledger import Ledger, queues
+from duecourse.adapters.keyvalue.ledger import Ledger, shards
 from duecourse.adapters.keyvalue.map import Batch, MemoryMap, OrderedMap
 from duecourse.adapters.keyvalue.verbs import stored_id
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.clock import Clock
 from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Added, Alone, Claim, Lease, Move, Reply, Settled, Stats, Swept
@@ -30,10 +32,11 @@ class SystemClock:
 
 
 class KeyValueStore:
-    """The ledger (ports.store.Store) on an ordered map of one process: each queue has one shard."""
+    """The ledger (ports.store.Store) on an ordered map of one process."""
 
-    def __init__(self, below: OrderedMap, clock: Clock | None = None) -> None:
+    def __init__(self, below: OrderedMap, clock: Clock | None = None, sharding: Sharding | None = None) -> None:
         self._below = below
+        self._sharding = sharding or Sharding()
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
 
@@ -47,22 +50,26 @@ class KeyValueStore:
     def shards(self) -> list[Shard]:
         """Every shard that was ever added to."""
         with self._lock:
-            return [Shard(queue) for queue in queues(Batch(self._below))]
+            return shards(Batch(self._below))
+
+    def shard_of(self, queue: str, id: str, group: str = "") -> Shard:
+        """The shard that a task of this group, or of none, is in."""
+        return self._sharding.of(queue, id, group)
 
     def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
         """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already."""
-        by_queue: dict[str, list[int]] = {}
-        for index, task in enumerate(tasks):
-            by_queue.setdefault(task.queue, []).append(index)
-        _at_most(MAX_ADD, max(map(len, by_queue.values()), default=0))
-        added: dict[int, Added] = {}
-        for queue, indexes in by_queue.items():
-            with self._step(queue) as ledger:
-                if alone and verbs.is_taken(ledger, tasks[0].tenant, alone):
-                    return []
-                ledger.register()
-                added |= {index: self._add(ledger, tasks[index], echo) for index in indexes}
-        return [added[index] for index in range(len(tasks))]
+        shards = [self._sharding.of(task.queue, task.id, task.group) for task in tasks]
+        _at_most(MAX_ADD, max(Counter(shards).values(), default=0))
+        if alone and tasks:
+            return self._add_to(shards[0], tasks, echo, alone)
+        return scatter(shards, lambda shard, chosen: self._add_to(shard, [tasks[i] for i in chosen], echo))
+
+    def _add_to(self, shard: Shard, tasks: Sequence[NewTask], echo: bool, alone: Alone | None = None) -> list[Added]:
+        with self._step(shard) as ledger:
+            if alone and verbs.is_taken(ledger, tasks[0].tenant, alone):
+                return []
+            ledger.register()
+            return [self._add(ledger, task, echo) for task in tasks]
 
     def _add(self, ledger: Ledger, task: NewTask, echo: bool) -> Added:
         reply, held = verbs.add(ledger, task)
@@ -70,12 +77,12 @@ class KeyValueStore:
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """One task as it stands."""
-        with self._look(queue) as ledger:
-            return ledger.show(stored_id(tenant, id))
+        sid = stored_id(tenant, id)
+        return self._show(self._find(queue, id, sid), sid)
 
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
         """The tasks of a group, by id."""
-        with self._look(queue) as ledger:
+        with self._look(self._sharding.of(queue, "", group)) as ledger:
             return ledger.members(tenant, group)
 
     def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
@@ -83,7 +90,7 @@ class KeyValueStore:
         if limit < 1:
             raise ValueError(f"a claim takes at least 1, not {limit}")
         _at_most(MAX_CLAIM, limit)
-        with self._step(shard.queue) as ledger:
+        with self._step(shard) as ledger:
             _, lapsed = _reclaim(ledger)
             if ledger.meta.paused:
                 return Claim([], lapsed, 0, ledger.hang(), ledger.now)
@@ -93,45 +100,46 @@ class KeyValueStore:
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
         _at_most(MAX_CLAIM, len(settlements))
-        with self._step(shard.queue) as ledger:
+        with self._step(shard) as ledger:
             return [verbs.settle(ledger, settlement) for settlement in settlements]
 
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int) -> list[int]:
         """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost."""
-        with self._step(shard.queue) as ledger:
+        with self._step(shard) as ledger:
             return [verbs.extend(ledger, lease, lease_ms) for lease in leases]
 
     def save(self, shard: Shard, lease: Lease, state: str) -> bool:
         """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""
-        with self._step(shard.queue) as ledger:
+        with self._step(shard) as ledger:
             return verbs.save(ledger, lease, state)
 
-    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT) -> list[Reply]:
-        """Give tasks of one shard new due times in one step."""
-        with self._step(queue) as ledger:
-            return [verbs.move(ledger, tenant, asked) for asked in moves]
+    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
+        """Give tasks new due times, those of one shard in one step."""
+        ids = [asked.id for asked in moves]
+        return self._wherever(queue, ids, tenant, group, lambda ledger, i: verbs.move(ledger, tenant, moves[i]))
 
     def cancel(
-        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT
+        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT, group: str = ""
     ) -> list[Reply]:
-        """Cancel scheduled tasks of one shard and delete dead ones, in one step."""
-        with self._step(queue) as ledger:
-            return [verbs.cancel(ledger, stored_id(tenant, one), force) for one in ids]
+        """Cancel scheduled tasks and delete dead ones, those of one shard in one step."""
+        sids = [stored_id(tenant, one) for one in ids]
+        return self._wherever(queue, ids, tenant, group, lambda ledger, i: verbs.cancel(ledger, sids[i], force))
 
     def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT) -> list[Reply]:
-        """Schedule dead tasks of one shard for now: a fresh set of attempts, no deadline, the same generation."""
-        with self._step(queue) as ledger:
-            return [verbs.replay(ledger, stored_id(tenant, one)) for one in ids]
+        """Schedule dead tasks for now: a fresh set of attempts, no deadline, the same generation."""
+        sids = [stored_id(tenant, one) for one in ids]
+        return self._wherever(queue, ids, tenant, "", lambda ledger, i: verbs.replay(ledger, sids[i]))
 
     def pause(self, queue: str, paused: bool) -> None:
         """Stop or resume handing out a queue's tasks; what is leased goes on."""
-        with self._step(queue) as ledger:
-            ledger.fresh = ledger.meta.paused and not paused
-            ledger.set_meta(ledger.meta._replace(paused=paused))
+        for shard in self._sharding.every(queue):
+            with self._step(shard) as ledger:
+                ledger.fresh = ledger.meta.paused and not paused
+                ledger.set_meta(ledger.meta._replace(paused=paused))
 
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
-        with self._step(shard.queue) as ledger:
+        with self._step(shard) as ledger:
             reclaimed, died = _reclaim(ledger)
             old = list(islice(ledger.indexes.until(DONE, ledger.now - retention_ms), BOUND))
             for sid in old:
@@ -140,7 +148,7 @@ class KeyValueStore:
 
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
-        with self._look(shard.queue) as ledger:
+        with self._look(shard) as ledger:
             scheduled, leased, done, dead = map(ledger.indexes.size, NAMES)
             oldest, meta = ledger.indexes.first(DUE), ledger.meta
             return Stats(scheduled, leased, done, dead, oldest, meta.bell_at, meta.paused, ledger.now)
@@ -150,27 +158,49 @@ class KeyValueStore:
         with self._lock:
             self._below.close()
 
+    def _wherever(
+        self, queue: str, ids: Sequence[str], tenant: str, group: str, act: Callable[[Ledger, int], Reply]
+    ) -> list[Reply]:
+        """What `act` does with each of a group's tasks, or with each wherever it is."""
+
+        def step(shard: Shard, chosen: list[int]) -> list[Reply]:
+            with self._step(shard) as ledger:
+                return [act(ledger, index) for index in chosen]
+
+        if group:
+            return scatter([self._sharding.of(queue, "", group)] * len(ids), step)
+        return scatter([self._find(queue, id, stored_id(tenant, id)) for id in ids], step)
+
+    def _find(self, queue: str, id: str, sid: str) -> Shard:
+        home = self._sharding.of(queue, id)
+        every = [home, *self._sharding.every(queue)]
+        return next((shard for shard in every if self._show(shard, sid)), home)
+
+    def _show(self, shard: Shard, sid: str) -> Task | None:
+        with self._look(shard) as ledger:
+            return ledger.show(sid)
+
     @contextmanager
-    def _step(self, queue: str) -> Iterator[Ledger]:
+    def _step(self, shard: Shard) -> Iterator[Ledger]:
         """One change: all of it is written, with the bell hung, or nothing where it raises."""
         with self._lock:
             batch = Batch(self._below)
-            ledger = Ledger(batch, queue, self._clock.now())
+            ledger = Ledger(batch, shard, self._clock.now())
             yield ledger
             ledger.close()
             batch.commit()
 
     @contextmanager
-    def _look(self, queue: str) -> Iterator[Ledger]:
+    def _look(self, shard: Shard) -> Iterator[Ledger]:
         with self._lock:
-            yield Ledger(Batch(self._below), queue, self._clock.now())
+            yield Ledger(Batch(self._below), shard, self._clock.now())
 
 
 class MemoryStore(KeyValueStore):
     """The ledger of one process, gone with it; for tests."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        super().__init__(MemoryMap(), clock)
+    def __init__(self, clock: Clock | None = None, sharding: Sharding | None = None) -> None:
+        super().__init__(MemoryMap(), clock, sharding)
 
 
 def _reclaim(ledger: Ledger) -> tuple[int, int]:

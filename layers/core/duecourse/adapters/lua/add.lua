@@ -30,6 +30,8 @@ local fence = next_fence(count) - count
 if fence == 0 and ARGV[FIRST] ~= '1' then
   call('HDEL', META, 'fence')
   return -8
+elseif fence == 0 and COUNT ~= '1' then
+  call('HSET', META, 'shards', COUNT)
 end
 
 local replies, records = {}, {}

@@ -7,22 +7,30 @@
 --         5 done    zset, stored id -> when it was done or cancelled
 --         6 dead    zset, stored id -> when it died
 --         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"
---         8 meta    hash: fence, running:<tenant> while any is, paused, clock and bell_at (travel)
+--         8 meta    hash: fence, running:<tenant> while any is, paused, clock and bell_at (travel), shards: how many the
+--                   queue has where that is or was not 1, or "<from>><to>" while they are changed
 --         9 bell    string with a TTL: the instant at which it goes
 --         10...     due:<tenant> zset, stored id -> due_at, for each tenant in ARGV
--- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 n   4..3+n tenants   then the verb's own
--- RETURNS a negative number alone: -8 the shard is not registered, -9 an override where the clock does not travel
+-- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 how many shards the queue has   4 n
+--         5..4+n tenants   then the verb's own
+-- RETURNS a negative number alone: -8 the shard is not registered, -9 an override where the clock does not travel,
+--         -10 the queue has another number of shards
 
 local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local DEAD, GROUPS, META, BELL = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local TRAVEL = ARGV[1] ~= ''
 local DEADMAN = 1000
-local FIRST = 4 + tonumber(ARGV[3])
+local COUNT = ARGV[3]
+local FIRST = 5 + tonumber(ARGV[4])
 
 local DUE = {}
-for i = 4, FIRST - 1 do
-  DUE[ARGV[i]] = KEYS[i + 6]
+for i = 5, FIRST - 1 do
+  DUE[ARGV[i]] = KEYS[i + 5]
+end
+
+if (call('HGET', META, 'shards') or COUNT) ~= COUNT then
+  return -10
 end
 
 -- Time is the server's; it moves while a script runs, so it is read once.

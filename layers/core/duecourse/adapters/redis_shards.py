@@ -1,0 +1,66 @@
+"""The shards on record in Redis, and what is said where a queue has another number of them than the settings say."""
+
+from typing import Any, NoReturn
+
+from duecourse.adapters.redis_keys import keys_of, shards_key
+from duecourse.adapters.redis_scripts import Scripts
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import Shard
+from duecourse.errors import StoreMisused, StoreUnavailable
+
+
+class ShardsOnRecord:
+    """The set `<namespace>:shards`, whose members are `<queue>/<number>/<count>`."""
+
+    def __init__(self, scripts: Scripts, namespace: str, sharding: Sharding) -> None:
+        self._scripts = scripts
+        self._namespace = namespace
+        self._sharding = sharding
+        self._known: set[str] = set()
+
+    def all(self) -> list[Shard]:
+        """Every shard on record."""
+        return sorted(Shard(queue, number) for queue, number, _ in self._members())
+
+    def check(self, queue: str) -> None:
+        """Return if the queue has as many shards as the settings say; looked up once. Raises StoreMisused."""
+        if queue not in self._known:
+            for told in {str(count) for name, _, count in self._members() if name == queue}:
+                self._compare(queue, told)
+            self._known.add(queue)
+
+    def compare(self, queue: str, told: bytes | None) -> None:
+        """Return if that is how many shards the queue has, as its shard's meta tells. Raises as `refuse`."""
+        if told:
+            self._compare(queue, told.decode())
+
+    def refuse(self, shard: Shard) -> NoReturn:
+        """Raise StoreUnavailable while the queue's shards are changed, StoreMisused where they are another number."""
+        meta = keys_of(self._namespace, shard).meta
+        told: Any = self._scripts.call(lambda: self._scripts.client.hget(meta, "shards"), again=True)
+        self.compare(shard.queue, told)
+        raise StoreUnavailable(f"The shards of queue {shard.queue} have just been changed: ask again")
+
+    def register(self, shard: Shard) -> None:
+        """Put a shard on record. Raises StoreMisused where its queue has another number of shards."""
+        count = self._sharding.count(shard.queue)
+        arguments = (shards_key(self._namespace), shard.queue, shard.number, count)
+        on_record = self._scripts.evaluate("register", 1, arguments, again=True)
+        if on_record:
+            self._compare(shard.queue, str(on_record))
+
+    def _compare(self, queue: str, told: str) -> None:
+        count = str(self._sharding.count(queue))
+        if ">" in told:
+            raise StoreUnavailable(f"The shards of queue {queue} are being changed, from {told.replace('>', ' to ')}")
+        if told != count:
+            raise StoreMisused(
+                f"Queue {queue} has {told} shards on record and DUECOURSE_SHARDS says {count}: "
+                f"run `python -m local reshard {queue} {count}`, or set it to {told}"
+            )
+
+    def _members(self) -> list[tuple[str, int, int]]:
+        key = shards_key(self._namespace)
+        members: Any = self._scripts.call(lambda: self._scripts.client.smembers(key), again=True)
+        parts = (member.decode().split("/") for member in members)
+        return [(queue, int(number), int(count)) for queue, number, count in parts]

@@ -1,0 +1,49 @@
+"""Which shard of its queue a task is in."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+from zlib import crc32
+
+from duecourse.domain.task import Shard
+
+T = TypeVar("T")
+
+MAX_SHARDS = 256
+
+
+class Sharding:
+    """How many shards each queue has: those in `counts` as many as they say, all others one.
+
+    A task's shard is the CRC-32 (zlib's) of its group in UTF-8, else of its id, modulo the count: what is moved and
+    cancelled together is in one. An id is unique within its shard: a group's ids must not be used outside it.
+    """
+
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        self._counts = dict(counts or {})
+
+    def count(self, queue: str) -> int:
+        """How many shards a queue has."""
+        return self._counts.get(queue, 1)
+
+    def of(self, queue: str, id: str, group: str = "") -> Shard:
+        """The shard of a task."""
+        count = self.count(queue)
+        return Shard(queue, crc32((group or id).encode()) % count if count > 1 else 0)
+
+    def every(self, queue: str) -> list[Shard]:
+        """All shards of a queue."""
+        return [Shard(queue, number) for number in range(self.count(queue))]
+
+
+def scatter(shards: Sequence[Shard], act: Callable[[Shard, list[int]], Sequence[T]]) -> list[T]:
+    """Do something once a shard: `shards` are those of a list of things, `act` gets one's indexes in that list.
+
+    What it answers, one for each index, comes back in the list's order.
+    """
+    indexes: dict[Shard, list[int]] = {}
+    for index, shard in enumerate(shards):
+        indexes.setdefault(shard, []).append(index)
+    answers = {
+        i: answer for shard, chosen in indexes.items() for i, answer in zip(chosen, act(shard, chosen), strict=True)
+    }
+    return [answers[index] for index in range(len(shards))]

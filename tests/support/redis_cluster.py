@@ -1,0 +1,150 @@
+"""A real Redis Cluster of a test's own: three primaries with a replica each, on loopback ports, gone with the test."""
+
+import signal
+import socket
+from contextlib import ExitStack
+from typing import Any
+
+import redis
+from redis.cluster import RedisCluster
+
+from tests.support.redis_server import RedisServer, need, newest
+from tests.support.wait import until
+
+SLOTS = 16_384
+BUS = 10_000
+NODE_TIMEOUT_MS = 1_000
+
+
+class ClusterServers:
+    """Six servers that know each other; `url` names two of them."""
+
+    def __init__(self) -> None:
+        self._binary = need(newest())
+        self._running = ExitStack()
+        self.servers: dict[int, RedisServer] = {}
+
+    def __enter__(self) -> "ClusterServers":
+        for port in free_ports(6):
+            self.servers[port] = self._running.enter_context(self._server(port))
+        self._form()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    @property
+    def ports(self) -> list[int]:
+        return list(self.servers)
+
+    @property
+    def url(self) -> str:
+        return f"redis-cluster://127.0.0.1:{self.ports[0]},127.0.0.1:{self.ports[-1]}"
+
+    def node(self, port: int) -> redis.Redis:
+        """A new client of one server."""
+        return self.servers[port].client(decode_responses=True)
+
+    def primaries(self) -> list[int]:
+        """The ports of those that are primaries now, and up."""
+        return [port for port in self.ports if self._role(port) == "master"]
+
+    def owner(self, key: str) -> int:
+        """The port of the primary that has a key."""
+        with self.client() as client:
+            node: Any = client.get_node_from_key(key)
+            return int(node.port)
+
+    def client(self) -> RedisCluster:
+        """A new client of the cluster, as redis-py makes it."""
+        port = next(port for port in self.ports if self._role(port))
+        return RedisCluster(host="127.0.0.1", port=port)
+
+    def kill(self, port: int) -> None:
+        """Kill one server outright."""
+        self.servers[port].stop(signal.SIGKILL)
+
+    def revive(self, port: int) -> None:
+        """Start one that was killed, and wait until the cluster is whole again."""
+        self.servers[port].start()
+        self.wait_whole()
+
+    def wait_whole(self) -> None:
+        """Wait until all six agree that all is well, each replica in step."""
+        until(lambda: all(map(self._is_well, self.ports)), seconds=30, every=0.02)
+
+    def emptied(self) -> "ClusterServers":
+        """This cluster, whole and with nothing in it."""
+        for port, server in self.servers.items():
+            if not server.runs:
+                self.revive(port)
+        self.wait_whole()
+        for port in self.primaries():
+            with self.node(port) as node:
+                node.flushall()
+                node.config_set("notify-keyspace-events", "")
+        return self
+
+    def _server(self, port: int) -> RedisServer:
+        options = {
+            "bind": "127.0.0.1",
+            "port": str(port),
+            "cluster-enabled": "yes",
+            "cluster-node-timeout": str(NODE_TIMEOUT_MS),
+            "cluster-replica-validity-factor": "0",
+            "repl-diskless-sync-delay": "0",
+            "repl-ping-replica-period": "1",
+        }
+        return RedisServer(self._binary, *(word for name, value in options.items() for word in (f"--{name}", value)))
+
+    def _form(self) -> None:
+        primaries, replicas = self.ports[:3], self.ports[3:]
+        for index, port in enumerate(self.ports):
+            self._do(port, "SET-CONFIG-EPOCH", index + 1)
+            self._do(port, "MEET", "127.0.0.1", self.ports[0])
+        for index, port in enumerate(primaries):
+            self._do(port, "ADDSLOTSRANGE", index * SLOTS // 3, (index + 1) * SLOTS // 3 - 1)
+        until(lambda: all(self._info(port)["cluster_known_nodes"] == "6" for port in self.ports), seconds=20)
+        for primary, replica in zip(primaries, replicas, strict=True):
+            self._do(replica, "REPLICATE", self._do(primary, "MYID"))
+        self.wait_whole()
+
+    def _do(self, port: int, *command: object) -> Any:
+        with self.node(port) as node:
+            return node.execute_command("CLUSTER", *command)
+
+    def _info(self, port: int) -> dict[str, str]:
+        with self.node(port) as node:
+            info: Any = node.execute_command("CLUSTER INFO")
+            return info
+
+    def _role(self, port: int) -> str:
+        try:
+            with self.node(port) as node:
+                return str(node.role()[0]) if self.servers[port].runs else ""
+        except redis.RedisError:
+            return ""
+
+    def _is_well(self, port: int) -> bool:
+        try:
+            with self.node(port) as node:
+                role = node.role()
+                in_step = role[3] == "connected" if role[0] == "slave" else len(role[2]) == 1
+                return in_step and self._info(port)["cluster_state"] == "ok"
+        except redis.RedisError:
+            return False
+
+
+def free_ports(count: int) -> list[int]:
+    """Free ports on loopback, each with a free one for the cluster's bus 10,000 above."""
+    found: list[int] = []
+    with ExitStack() as held:
+        while len(found) < count:
+            listener = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+            port = int(listener.getsockname()[1])
+            try:
+                held.enter_context(socket.create_server(("127.0.0.1", port + BUS)))
+            except (OSError, OverflowError):
+                continue
+            found.append(port)
+    return found
