@@ -100,3 +100,11 @@ def test_ticks_that_linger_keep_time_from_one_to_the_next(http: urllib3.PoolMana
         tasks = [api.done(f"hook-{n}") for n in range(30)]
     assert {task["run"] for task in tasks} == {1}
     assert {len(task["history"]) for task in tasks} == {1}
+
+
+def test_the_first_tick_that_lingers_does_not_wait_for_its_time(http: urllib3.PoolManager) -> None:
+    options = Options(tick=3_600, precision=Precision.LINGER)
+    with answering(lambda _: DONE) as server, Stack(options) as stack:
+        api = Api(http, stack.api)
+        assert api.add_webhook("soon", server.url, delay=1) == 201
+        assert api.done("soon")["run"] == 1
