@@ -1,6 +1,7 @@
 """`python -m local demo`: plays the stories and prints what happened."""
 
 import time
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -10,25 +11,36 @@ from local.console import err, out, problems_told
 from local.demo import stories
 from local.demo.others import Others
 from local.demo.stage import Lateness, Stage, StoryFailed
-from local.options import Options
+from local.options import Options, Precision
 from local.stack import Stack
 
 TICK_S = 5
-STARTING = "starting Redis, the AWS emulator, four functions and the bridge …"
+STARTING = "starting Redis, the AWS emulator, four functions and who rings …"
 
 
-def demo() -> None:
+def _rings(precision: Precision) -> Precision:
+    if precision == Precision.TICK:
+        raise typer.BadParameter("must be linger or bridge: the stories last for seconds, a tick alone is too slow")
+    return precision
+
+
+By = Annotated[Precision, typer.Option(help="Who serves rings: a tick that lingers, or a bridge.", callback=_rings)]
+
+
+def demo(precision: By = Precision.BRIDGE) -> None:
     """Tell the whole story with real parts, on free ports, and check it; exit 0 if all of it is true.
 
     Examples:
 
         python -m local demo
+
+        python -m local demo --precision linger
     """
     began = time.monotonic()
     status = err.status(STARTING)
     status.start()
     try:
-        with problems_told(), Others() as others, Stack(Options(tick=TICK_S)) as stack:
+        with problems_told(), Others() as others, Stack(Options(tick=TICK_S, precision=precision)) as stack:
             status.update("four stories are under way, about 15 s …")
             stage = Stage(stack, others)
             told = _play(stage)
@@ -44,10 +56,10 @@ def demo() -> None:
 
 
 def _play(stage: Stage) -> list[stories.Told]:
-    """The first three beside each other; the bridge is killed when they are over."""
+    """The first three beside each other; who rings is killed when they are over."""
     endings = [begin(stage) for begin in (stories.poll, stories.meetings, stories.webhook)]
     told = [ending() for ending in endings]
-    return [*told, stories.bridge_killed(stage)()]
+    return [*told, stories.ringer_killed(stage)()]
 
 
 def _stories(told: list[stories.Told]) -> Table:

@@ -1,6 +1,8 @@
 """What the stories are played on: the running stack, seen as its users see it."""
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -72,6 +74,16 @@ class Stage:
         table = self.stack.session().resource("dynamodb").Table(names[0])
         item = table.get_item(Key={"id": f"default/-/{id}"}).get("Item")
         return json.loads(item["result"]) if item else None
+
+    def kill_ringer(self) -> str:
+        """End what serves rings at once, as SIGKILL does; what it was."""
+        pids = self.stack.pids()
+        if pids["bridge"]:
+            self.stack.kill_bridge()
+            return "bridge"
+        for pid in pids["functions"]["PollTickFunction"]:
+            os.kill(pid, signal.SIGKILL)
+        return "lingering tick"
 
     def mails(self) -> list[Mail]:
         """Every e-mail sent so far."""

@@ -118,9 +118,9 @@ def webhook(stage: Stage) -> Ending:
     return ending
 
 
-def bridge_killed(stage: Stage) -> Ending:
-    """The bridge is killed: a task that falls due meanwhile runs at the next tick."""
-    stage.stack.kill_bridge()
+def ringer_killed(stage: Stage) -> Ending:
+    """Who serves rings is killed: a task that falls due meanwhile runs at the next tick."""
+    who = stage.kill_ringer()
     payload = {"url": f"{stage.others.url}/hooks/meanwhile", "body": {}}
     body = {"id": "meanwhile", "kind": "webhook", "payload": payload, "delay": "PT0.5S"}
     stage.call("POST", "/tasks", body, expect=201)
@@ -130,7 +130,7 @@ def bridge_killed(stage: Stage) -> Ending:
         count = len(stage.others.deliveries["/hooks/meanwhile"])
         check(count == 1, "one delivery", str(count))
         return Told(
-            "The bridge is killed (SIGKILL)",
+            f"The {who} is killed (SIGKILL)",
             [
                 "a webhook fell due half a second later, with nobody to hear its bell",
                 "the next tick found it in the ledger: delivered once",

@@ -141,13 +141,13 @@ def test_what_is_under_way_at_the_end_is_finished_and_what_is_not_begun_is_given
 
 
 def test_nothing_is_open_and_no_thread_runs_once_it_has_ended(server: RedisServer, store: RedisStore) -> None:
-    before = connections(server), threading.active_count()
-    with lingering(server, Ran(), linger_ms=500):
-        add(store, "a", 100)
+    add(store, "a", 300)
+    open_before, threads_before = len(connections(server)), threading.active_count()
+    with lingering(server, Ran(), linger_ms=500) as linger:
         until(lambda: any("subscribe" in c for c in connections(server)))
-    until(lambda: len(connections(server)) <= len(before[0]) + 1)  # the server notices a moment later; `store`'s stays
-    assert not any("subscribe" in c for c in connections(server))
-    assert threading.active_count() == before[1]
+    assert threading.active_count() == threads_before
+    until(lambda: len(connections(server)) == open_before)  # the server notices a moment later
+    assert linger.counts["done"] == 1, "and it is not garbage whose connections are closed for that"
 
 
 def test_where_the_tick_fails_it_stops_at_once(server: RedisServer) -> None:

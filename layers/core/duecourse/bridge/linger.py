@@ -19,7 +19,7 @@ log = logging.getLogger("duecourse.bridge")
 Remaining = Callable[[], int]
 """How many milliseconds this invocation still has."""
 Drain = Callable[[Sequence[str], Remaining], Json]
-"""Works the shards of these bells, and answers what `on_expired` does; what it raises holds the rings back a while."""
+"""Works the shards of these bells, and answers what `on_expired` does. What it raises holds the rings back."""
 
 COUNTED = ("claimed", "done", "again", "retried", "dead", "released", "stale")
 LOOK_S = 1.0

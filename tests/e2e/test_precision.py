@@ -1,0 +1,110 @@
+"""The whole stack with rings served in other ways: with events off; by a tick that lingers, and no bridge."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import urllib3
+
+from local.options import Options, Precision
+from local.stack import Stack
+from tests.e2e.test_stack import DONE, SHORT_LEASE, Api, outcomes, slow_at_first
+from tests.support.answering import Server, answering
+from tests.support.wait import until
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def http() -> Iterator[urllib3.PoolManager]:
+    with urllib3.PoolManager(retries=False, timeout=30) as manager:
+        yield manager
+
+
+def demo(*options: str, **environment: str) -> str:
+    command = [sys.executable, "-m", "local", "demo", *options]
+    given = {**os.environ, "COLUMNS": "160", **environment}
+    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def late_by_rings(shown: str) -> list[int]:
+    """How many milliseconds late each task that a ring found was claimed."""
+    return [int(ms.replace(",", "")) for ms in re.findall(r"ring\s.*?([\d,]+) ms", shown)]
+
+
+@pytest.mark.parametrize(
+    ("precision", "events", "killed"),
+    [("bridge", "off", "The bridge is killed"), ("linger", "on", "The lingering tick is killed")],
+)
+def test_the_demos_stories_hold(precision: str, events: str, killed: str) -> None:
+    shown = demo("--precision", precision, DUECOURSE_EVENTS=events)
+    assert "All of it is true" in shown
+    assert killed in shown
+    late = late_by_rings(shown)
+    assert len(late) == 8
+    assert sorted(late)[len(late) // 2] < 400, shown
+
+
+def test_a_tick_alone_is_refused_for_the_demo() -> None:
+    command = [sys.executable, "-m", "local", "demo", "--precision", "tick"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "linger or bridge" in done.stderr
+
+
+def serving(stack: Stack, server: Server) -> int:
+    """The tick's process that is asking the server something."""
+    port = urllib3.util.parse_url(server.url).port
+    pids = stack.pids()["functions"]["PollTickFunction"]
+    asking = [pid for pid in pids for c in psutil.Process(pid).net_connections() if c.raddr and c.raddr.port == port]
+    assert len(asking) == 1
+    return asking[0]
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["suspended", "killed"])
+def test_a_lingering_tick_that_goes_at_its_work_leaves_it_to_the_next(
+    http: urllib3.PoolManager, how: signal.Signals
+) -> None:
+    options = Options(tick=2, precision=Precision.LINGER, environment=SHORT_LEASE)
+    with slow_at_first() as (receiver, server), Stack(options) as stack:
+        api = Api(http, stack.api)
+        assert stack.pids()["bridge"] is None
+        api.add_webhook("held", server.url)
+        assert receiver.asked.wait(10)
+        first = serving(stack, server)
+        os.kill(first, how)
+        task: Any = api.done("held")
+        if how == signal.SIGSTOP:
+            os.kill(first, signal.SIGCONT)
+        receiver.go_on.set()
+        assert outcomes(task) == ["lapsed", "done"]
+        until(lambda: api.add_webhook("after", server.url) == 201 and api.done("after"))
+        assert api.task("held") == task  # the late settle changed nothing
+
+
+def test_ticks_that_linger_keep_time_from_one_to_the_next(http: urllib3.PoolManager) -> None:
+    options = Options(tick=3, precision=Precision.LINGER)
+    with answering(lambda _: DONE) as server, Stack(options) as stack:
+        api = Api(http, stack.api)
+        for n in range(30):
+            assert api.add_webhook(f"hook-{n}", server.url, delay=2 + n * 0.2) == 201
+        tasks = [api.done(f"hook-{n}") for n in range(30)]
+    assert {task["run"] for task in tasks} == {1}
+    assert {len(task["history"]) for task in tasks} == {1}
+
+
+def test_the_first_tick_that_lingers_does_not_wait_for_its_time(http: urllib3.PoolManager) -> None:
+    options = Options(tick=3_600, precision=Precision.LINGER)
+    with answering(lambda _: DONE) as server, Stack(options) as stack:
+        api = Api(http, stack.api)
+        assert api.add_webhook("soon", server.url, delay=1) == 201
+        assert api.done("soon")["run"] == 1

@@ -1,0 +1,117 @@
+"""poll_tick as the schedule invokes it, told to linger: what it serves, measures and answers, and when it ends."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from duecourse import wiring
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.task import NewTask, Task
+from duecourse.errors import InvalidSettings
+from duecourse.settings import Settings
+from tests.support.functions import Context, invoke, saved
+from tests.support.lingering import countdown
+from tests.support.redis_server import RedisServer
+from tests.support.wait import until
+
+LINGER_S = 1.5
+
+
+class Running(Context):
+    """An invocation whose time runs."""
+
+    def __init__(self, seconds: float) -> None:
+        self.get_remaining_time_in_millis = countdown(seconds)  # type: ignore[method-assign]
+
+
+@contextmanager
+def wired(server: RedisServer, kind: Callable[[Task], None], **settings: Any) -> Iterator[RedisStore]:
+    """The functions' parts on this server, whose kind `noop` does what `kind` says."""
+    given = {"store": server.url, "namespace": "test", "tick_linger": LINGER_S, "margin": 1, "parallel": 4}
+    with connect(server.url) as client:
+        store = RedisStore(client, "test")
+        parts = Settings.model_validate(given | settings)
+        wiring.configure(settings=parts, store=store, results=None, kinds={"noop": kind})
+        yield store
+        wiring.crew().close()
+        wiring.configure()
+
+
+def measured(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines() if "_aws" in line]
+
+
+def test_a_tick_that_lingers_serves_what_falls_due_and_measures_it(
+    redis_server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late: list[int] = []
+    with wired(redis_server, lambda task: late.append(task.claimed_at - task.due_at)) as store:
+        store.add([NewTask("overdue", "noop"), NewTask("soon", "noop", delay_ms=600)])
+        began = time.monotonic()
+        answer = invoke("poll_tick", saved("poll_tick/rule"), Running(10))
+        took = time.monotonic() - began
+    assert LINGER_S <= took < LINGER_S + 2
+    assert len(late) == 2
+    assert 0 <= late[-1] < 400
+    assert answer["shards"] == 1
+    found, lingered = measured(capsys.readouterr().out)
+    assert {"OldestOverdue", "Dead", "Claimed", "Reclaimed"} <= found.keys()
+    assert {"Rings", "Lateness", "Done", "Retried"} <= lingered.keys()
+    assert answer["done"] + lingered["Done"][0] == 2
+    assert lingered["Rings"][0] >= 1
+
+
+def test_what_it_found_is_measured_before_it_stays(
+    redis_server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with wired(redis_server, lambda _: None):
+        thread = threading.Thread(target=invoke, args=("poll_tick", saved("poll_tick/rule"), Running(10)))
+        thread.start()
+        out = until(lambda: capsys.readouterr().out)
+        assert thread.is_alive()
+        assert [set(line) >= {"OldestOverdue"} for line in measured(out)] == [True]
+        thread.join()
+
+
+def test_a_tick_that_is_not_told_to_linger_ends_at_once(redis_server: RedisServer) -> None:
+    with wired(redis_server, lambda _: None, tick_linger=0) as store:
+        store.add([NewTask("later", "noop", delay_ms=300)])
+        began = time.monotonic()
+        assert invoke("poll_tick", saved("poll_tick/rule"), Running(10))["claimed"] == 0
+        assert time.monotonic() - began < 0.3
+
+
+def test_a_tick_with_slow_work_of_its_own_serves_rings_meanwhile(redis_server: RedisServer) -> None:
+    """The drain of the tick itself looks for more each tenth of a second: rings are served beside it, at once."""
+    late, go_on = dict[str, int](), threading.Event()
+
+    def kind(task: Task) -> None:
+        late[task.id] = task.claimed_at - task.due_at
+        if task.id == "slow":
+            assert go_on.wait(10)
+
+    with wired(redis_server, kind, tick_linger=2) as store:
+        store.add([NewTask("slow", "noop")])
+        thread = threading.Thread(target=invoke, args=("poll_tick", saved("poll_tick/rule"), Running(10)))
+        thread.start()
+        until(lambda: late)
+        store.add([NewTask(f"quick-{n}", "noop", delay_ms=100 + 30 * n) for n in range(20)])
+        until(lambda: len(late) == 21)
+        go_on.set()
+        thread.join()
+    quick = sorted(ms for id, ms in late.items() if id != "slow")
+    assert quick[len(quick) // 2] < 50
+
+
+def test_a_ledger_without_bells_is_named() -> None:
+    wiring.configure(settings=Settings(store="memory://", tick_linger=60), store=MemoryStore(), results=None)
+    with pytest.raises(InvalidSettings, match=r"DUECOURSE_STORE: .* no bells"):
+        invoke("poll_tick", saved("poll_tick/rule"), Running(10))
+    wiring.configure()
