@@ -44,6 +44,8 @@ def show(
 
 
 def _read(queue: str, id: str, tenant: str, store: str | None) -> Task | None:
+    if store and store.startswith("memory://"):
+        raise HarnessError("memory:// is its stack's own: ask its HTTP API, GET /tasks/{id}")
     try:
         settings = parse({**os.environ, **({"DUECOURSE_STORE": store} if store else {})})
         return wiring.open_store(settings).get(queue, id, tenant)

@@ -15,6 +15,7 @@ from local.stack import Stack
 
 MAX_PORT = 65_535
 SHORTEST_TICK_S = 0.1
+SHOWN = "DUECOURSE_STORE, REDIS_URL, or a redis-server started here"
 
 
 def _sensible(tick: float | None) -> float | None:
@@ -34,7 +35,7 @@ WithBridge = Annotated[bool, typer.Option("--bridge/--no-bridge", help="Whether 
 Freeze = Annotated[bool, typer.Option("--freeze", help="Stop processes between invokes (SIGSTOP), as Lambda.")]
 Store = Annotated[
     str | None,
-    typer.Option(help="The store's URL.", show_default="DUECOURSE_STORE, REDIS_URL, or a redis-server started here"),
+    typer.Option(help="The store's URL; with memory:// and leveldb:///… functions are threads.", show_default=SHOWN),
 ]
 Aws = Annotated[
     str | None,
@@ -69,6 +70,8 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
         python -m local up --port 0 --lambda-port 0 --aws-port 0 --json
 
         python -m local up --store redis://127.0.0.1:6379/1 --tick 5
+
+        python -m local up --store leveldb:///tmp/duecourse
     """
     options = Options(
         port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, bridge=bridge, freeze=freeze,

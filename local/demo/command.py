@@ -1,6 +1,7 @@
 """`python -m local demo`: plays the stories and prints what happened."""
 
 import time
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -12,23 +13,33 @@ from local.demo.others import Others
 from local.demo.stage import Lateness, Stage, StoryFailed
 from local.options import Options
 from local.stack import Stack
+from local.up import SHOWN
 
 TICK_S = 5
-STARTING = "starting Redis, the AWS emulator, four functions and the bridge …"
+STARTING = "starting the store, the AWS emulator, four functions and the bridge …"
+PROCESSES = "real Redis, AWS's own runtime client"
+THREADS = "no server for the ledger; handlers and bridge were threads of this process"
+Store = Annotated[
+    str | None, typer.Option(help="The store's URL, its ledger as yet without the demo's tasks.", show_default=SHOWN)
+]
 
 
-def demo() -> None:
+def demo(store: Store = None) -> None:
     """Tell the whole story with real parts, on free ports, and check it; exit 0 if all of it is true.
 
     Examples:
 
         python -m local demo
+
+        python -m local demo --store memory://
+
+        python -m local demo --store leveldb:///tmp/duecourse-demo
     """
     began = time.monotonic()
     status = err.status(STARTING)
     status.start()
     try:
-        with problems_told(), Others() as others, Stack(Options(tick=TICK_S)) as stack:
+        with problems_told(), Others() as others, Stack(Options(tick=TICK_S, store=store)) as stack:
             status.update("four stories are under way, about 15 s …")
             stage = Stage(stack, others)
             told = _play(stage)
@@ -40,11 +51,12 @@ def demo() -> None:
         status.stop()
     out.print(_stories(told))
     out.print(_lateness(stage.lateness))
-    out.print(f"All of it is true, after {time.monotonic() - began:.0f} s: real Redis, AWS's own runtime client.")
+    how = THREADS if stack.in_threads else PROCESSES
+    out.print(f"All of it is true, after {time.monotonic() - began:.0f} s: {how}.")
 
 
 def _play(stage: Stage) -> list[stories.Told]:
-    """The first three beside each other; the bridge is killed when they are over."""
+    """The first three beside each other; the bridge is ended when they are over."""
     endings = [begin(stage) for begin in (stories.poll, stories.meetings, stories.webhook)]
     told = [ending() for ending in endings]
     return [*told, stories.bridge_killed(stage)()]

@@ -119,7 +119,8 @@ def webhook(stage: Stage) -> Ending:
 
 
 def bridge_killed(stage: Stage) -> Ending:
-    """The bridge is killed: a task that falls due meanwhile runs at the next tick."""
+    """The bridge is killed, or stopped where it is no process: a task due meanwhile runs at the next tick."""
+    how = "stopped: it was threads of this process" if stage.stack.in_threads else "killed (SIGKILL)"
     stage.stack.kill_bridge()
     payload = {"url": f"{stage.others.url}/hooks/meanwhile", "body": {}}
     body = {"id": "meanwhile", "kind": "webhook", "payload": payload, "delay": "PT0.5S"}
@@ -130,7 +131,7 @@ def bridge_killed(stage: Stage) -> Ending:
         count = len(stage.others.deliveries["/hooks/meanwhile"])
         check(count == 1, "one delivery", str(count))
         return Told(
-            "The bridge is killed (SIGKILL)",
+            f"The bridge is {how}",
             [
                 "a webhook fell due half a second later, with nobody to hear its bell",
                 "the next tick found it in the ledger: delivered once",
