@@ -2,8 +2,9 @@
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -27,6 +28,8 @@ from local.threads.voices import VOICES
 
 SWITCH_S = 0.0005
 """How long a busy thread may keep the bridge's timer from the interpreter."""
+UNGATHERED = "No application metrics to publish"
+"""Powertools' complaint where another thread has told, or dropped, the metrics that they share."""
 PATIENCE_S = 5.0
 _one = threading.Lock()
 
@@ -36,6 +39,7 @@ class House:
 
     def __init__(self, described: Sequence[Function], surroundings: Surroundings, logs: Logs) -> None:
         self._variables = united(described, surroundings)
+        self._layers = dict.fromkeys(str(layer) for function in described for layer in function.layers)
         self._logs = logs
         self._http_turn = threading.Lock()
 
@@ -43,9 +47,12 @@ class House:
         with ExitStack() as opened:
             self._be_the_one(opened)
             opened.enter_context(environment(self._variables))
+            opened.enter_context(_found(self._layers))
             self._open_store()
             opened.callback(self._store.close)
             opened.enter_context(VOICES.taken(self._logs.of("threads").write))
+            opened.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", UNGATHERED)
             opened.callback(sys.setswitchinterval, sys.getswitchinterval())
             sys.setswitchinterval(SWITCH_S)
             self._opened = opened.pop_all()
@@ -89,6 +96,17 @@ class House:
             raise HarnessError(str(error)) from error
         assert isinstance(store, KeyValueStore)  # noqa: S101 - for the type: what SCHEMES name
         self._store = store
+
+
+@contextmanager
+def _found(folders: Iterable[str]) -> Iterator[None]:
+    """Let imports find what lies in `folders`, after all else."""
+    before = list(sys.path)
+    sys.path.extend(folders)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def _close(crew: Crew) -> None:

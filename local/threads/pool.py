@@ -32,6 +32,8 @@ from local.threads.voices import VOICES
 from local.worker import InitFailed
 
 T = TypeVar("T")
+NOT_YET = "-"
+"""The id of no request: the handler is being loaded."""
 GRACE_S = 5.0
 """How long a stop waits for what is under way: a thread cannot be ended."""
 
@@ -87,6 +89,7 @@ class ThreadPool:
         except InitFailed as failure:
             return failure.answer
         except TimeoutError:
+            self._note(invocation, f"{invocation.request_id} Task timed out after {self.function.timeout:.2f} seconds")
             return timed_out(invocation.request_id, self.function.timeout)
 
     async def _on_a_thread(self, work: Callable[[], T]) -> T:
@@ -109,7 +112,7 @@ class ThreadPool:
         return await done
 
     def _load(self) -> Handler | Answer:
-        return self._guarded("-", lambda: load(self.function))
+        return self._guarded(NOT_YET, lambda: load(self.function))
 
     def _run(self, invocation: Invocation, until: float) -> Answer:
         def handle() -> Answer:
@@ -131,7 +134,9 @@ class ThreadPool:
             return self._failed(request_id, error)
 
     def _failed(self, request_id: str, error: Exception) -> Answer:
-        kind, lines = type(error).__name__, traceback.format_tb(error.__traceback__)
+        unloaded = request_id == NOT_YET and isinstance(error, ImportError)
+        kind = "Runtime.ImportModuleError" if unloaded else type(error).__name__
+        lines = traceback.format_tb(error.__traceback__)
         self._write(f"[ERROR] {kind}: {error}\nTraceback (most recent call last):\n{''.join(lines)}".encode())
         told = {"errorMessage": str(error), "errorType": kind, "requestId": request_id, "stackTrace": lines}
         return Answer(json.dumps(told).encode(), UNHANDLED)
