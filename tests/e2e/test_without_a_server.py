@@ -69,7 +69,7 @@ class Api:
 def test_the_demos_stories_hold_with_no_redis(store: str, tmp_path: Path) -> None:
     told = run("demo", "--store", store.format(folder=tmp_path))
     assert told.returncode == 0, told.stderr + told.stdout
-    assert "no server for the ledger; handlers and bridge were threads" in told.stdout.replace("\n", " ")
+    assert "no server for the ledger; handlers and bridge were threads" in " ".join(told.stdout.split())
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -120,11 +120,13 @@ def test_a_second_up_is_told_who_has_the_folder_and_the_first_goes_on(tmp_path: 
         url = f"leveldb://{tmp_path}/ledger"
         second = run("up", "--store", url, "--state", str(tmp_path / "other"), *FREE_PORTS)
         assert second.returncode == 2
-        assert f"{url} is in use by process {process.pid}" in second.stderr.replace("\n", " ")
+        assert f"{url} is in use by process {process.pid}" in " ".join(second.stderr.split())
         assert "Traceback" not in second.stderr
         shown = run("show", "a", "--state", str(tmp_path / "state"))
         assert shown.returncode == 2
-        assert f"the running stack's alone: ask it, with GET {addresses['api']}/tasks/<id>" in shown.stderr
+        assert f"the running stack's alone: ask it, with GET {addresses['api']}/tasks/<id>" in " ".join(
+            shown.stderr.split()
+        )
         assert Api(addresses["api"]).call("GET", "/health")[0] == 200
 
 

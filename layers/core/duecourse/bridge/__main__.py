@@ -86,7 +86,9 @@ def _stay(bridge: Bridge, settings: Settings) -> bool:
 
 def _bells(settings: Settings) -> RedisBells:
     if urlsplit(settings.store).scheme not in RING_BY_BELL:
-        problem = f"a ledger at {urlsplit(settings.store).scheme}:// rings in the process that has it open, and no other"
+        problem = (
+            f"a ledger at {urlsplit(settings.store).scheme}:// rings in the process that has it open, and no other"
+        )
         raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])
     return RedisBells.from_url(settings.store, settings.namespace)
 
