@@ -6,16 +6,38 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Protocol
 
 from local.account import arn
 from local.events import Delivered, invocation_record
 from local.invocation import MAX_ASYNC_BYTES, MAX_SYNC_BYTES, Answer, Invocation, Refused
-from local.pool import Pool
+from local.model import Function
 from local.worker import InitFailed
 
 NAME = re.compile(r"^(?:arn:aws:lambda:[a-z0-9-]+:)?(?:\d{12}:)?(?:function:)?(?P<name>[A-Za-z0-9_-]+)(?::\$LATEST)?$")
 MEASURE_EVERY = 0.1
 LONGEST_THROTTLE_WAIT = 60.0
+
+
+class Pool(Protocol):
+    """A function, and what runs it."""
+
+    function: Function
+
+    def pids(self) -> list[int]:
+        """Its processes."""
+
+    async def warm(self) -> None:
+        """Be ready for one invocation. Raises InitFailed."""
+
+    async def invoke(self, invocation: Invocation) -> Answer:
+        """Run it. Raises Refused where the function's limit is reached."""
+
+    def measure(self) -> None:
+        """Hold it to its memory size."""
+
+    async def close(self) -> None:
+        """End what runs it."""
 
 
 class Functions:

@@ -1,6 +1,7 @@
 """One invocation of a function: what goes in, what comes out, and the errors that Lambda itself answers."""
 
 import json
+import math
 import secrets
 import signal
 import time
@@ -10,8 +11,9 @@ from typing import NamedTuple
 
 from local.problems import HarnessError
 
-MAX_SYNC_BYTES = 6 * 1024 * 1024
-MAX_ASYNC_BYTES = 1024 * 1024
+MB = 1024 * 1024
+MAX_SYNC_BYTES = 6 * MB
+MAX_ASYNC_BYTES = MB
 TAIL_BYTES = 4096
 """How much of its log an invocation hands back."""
 UNHANDLED = "Unhandled"
@@ -79,6 +81,20 @@ def oversized(length: int) -> Answer:
     """The function's answer is larger than Lambda carries."""
     text = f"Response payload size ({length} bytes) exceeded maximum allowed payload size ({MAX_SYNC_BYTES} bytes)."
     return unhandled("Function.ResponseSizeTooLarge", text)
+
+
+def report(
+    invocation: Invocation, answer: Answer, memory_mb: int, took_ms: float, peak: int, init_ms: float = 0
+) -> str:
+    """The lines that end an invocation's log; `peak` is the most memory in bytes, `init_ms` that of a cold start."""
+    init = f"Init Duration: {init_ms:.2f} ms\t" if init_ms else ""
+    status = f"Status: error\tError Type: {error_type(answer)}\t" if answer.error else ""
+    return (
+        f"END RequestId: {invocation.request_id}\n"
+        f"REPORT RequestId: {invocation.request_id}\tDuration: {took_ms:.2f} ms\t"
+        f"Billed Duration: {math.ceil(took_ms)} ms\tMemory Size: {memory_mb} MB\t"
+        f"Max Memory Used: {math.ceil(peak / MB)} MB\t{init}{status}"
+    )
 
 
 def error_type(answer: Answer) -> str:

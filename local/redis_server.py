@@ -19,6 +19,7 @@ from local.children import spawn
 from local.logs import Log
 from local.problems import HarnessError
 from local.sockets import LOOPBACK, free_port
+from local.threads import SCHEMES
 
 SERVERS = ("redis://", "rediss://", "unix://")
 
@@ -28,8 +29,8 @@ def given_store(option: str | None) -> str | None:
     url = option or os.environ.get("DUECOURSE_STORE") or os.environ.get("REDIS_URL")
     if not url:
         return None
-    if not url.startswith(SERVERS):
-        raise HarnessError(f"{url}: functions run in processes of their own and need a store that all reach: redis://…")
+    if not url.startswith((*SERVERS, *SCHEMES)):
+        raise HarnessError(f"{url}: a store is redis://…, rediss://…, unix://…, leveldb:///a/folder or memory://")
     if not has_a_port(url):
         raise HarnessError(f"{url}: its port must be a number up to 65535")
     return url

@@ -18,10 +18,12 @@ from local.children import stop
 from local.destinations import deliverer
 from local.environment import Surroundings, host_settings
 from local.functions import Functions
+from local.functions import Pool as Host
 from local.http_api import http_api
 from local.identity import Addresses
 from local.lambda_api import lambda_api
 from local.logs import Logs
+from local.model import Function
 from local.options import Options, Precision
 from local.pool import Pool
 from local.problems import HarnessError
@@ -31,6 +33,9 @@ from local.serving import serve
 from local.sockets import LOOPBACK, free_port, listen, url_of
 from local.state import StateFolder
 from local.template import Template
+from local.threads import SCHEMES
+from local.threads.bridge import ThreadBridge
+from local.threads.house import House
 from local.worker import Rules
 
 AWS_OPTION = "--aws-port, or use what is there with --aws"
@@ -54,7 +59,8 @@ class Services:
         self._say = say
         self._notice = notice
         self._redis_pid: int | None = None
-        self.bridge: Bridge | None = None
+        self._house: House | None = None
+        self.bridge: Bridge | ThreadBridge | None = None
 
     async def start(self, parts: AsyncExitStack) -> None:
         """Start everything; `parts` stops it. Raises HarnessError."""
@@ -110,6 +116,8 @@ class Services:
 
     async def _start_store(self) -> str:
         url, within = redis_server.given_store(self._options.store), STORE_WITHIN
+        if url and url.startswith(SCHEMES):
+            return url  # opened once the functions are known that share it
         if url is None:
             process, url = await redis_server.start(self._state.path / "redis", self._logs.of("redis"))
             self._redis_pid, within = process.pid, OWN_STORE_WITHIN
@@ -152,23 +160,47 @@ class Services:
         self.described = self._template.functions
         overrides = linger_for(options) | host_settings() | dict(options.environment)
         self._surroundings = Surroundings(self.aws, self.lambda_url, self.store, overrides, options.pure_python)
-        rules = Rules(options.init_limit, options.freeze)
+        self._open_house()
         self.functions = Functions(
-            [Pool(function, self._surroundings, self._logs.of(function.name), rules) for function in self.described],
+            [self._pool(function) for function in self.described],
             destine=deliverer(self.aws, self._notice),
             notice=self._notice,
             retry_waits=options.retry_waits,
         )
         self._parts.push_async_callback(self.functions.close)
+        if self._house:
+            self._house.wire(self.functions)
+
+    def _open_house(self) -> None:
+        """Open a store that only one process may, and take the functions in."""
+        if not self.store.startswith(SCHEMES):
+            return
+        if self._options.freeze:
+            raise HarnessError(f"--freeze stops processes, and with {self.store} functions are threads: leave it out")
+        if self._options.precision == Precision.LINGER:
+            raise HarnessError(f"with {self.store} the bridge is in this process anyway: leave --precision linger out")
+        self._house = self._parts.enter_context(House(self.described, self._surroundings, self._logs))
+        self._say("store", f"{self.store}  in this process alone: the functions are its threads")
+
+    def _pool(self, function: Function) -> Host:
+        if self._house:
+            return self._house.pool(function)
+        rules = Rules(self._options.init_limit, self._options.freeze)
+        return Pool(function, self._surroundings, self._logs.of(function.name), rules)
 
     async def _start_bridge(self) -> None:
         function = next((f for f in self.described if f.code.name == ON_EXPIRED), None)
         if self._options.precision != Precision.BRIDGE or function is None:
             return
-        self.bridge = Bridge(self._surroundings.of_bridge(function), self._logs.of("bridge"), self._notice)
+        self.bridge = self._make_bridge(function)
         self._parts.push_async_callback(self.bridge.stop)
         if await self.bridge.start():
             self._say("bridge", f"rings invoke {function.name}")
+
+    def _make_bridge(self, function: Function) -> Bridge | ThreadBridge:
+        if self._house:
+            return self._house.bridge(function, self._notice)
+        return Bridge(self._surroundings.of_bridge(function), self._logs.of("bridge"), self._notice)
 
     def _keep_time(self) -> None:
         self.schedules = Schedules(self.described, self.functions, self._options.tick)

@@ -1,7 +1,7 @@
 """`show`: print one task as the ledger keeps it, its packed record decoded."""
 
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -14,6 +14,7 @@ from duecourse.errors import DuecourseError
 from duecourse.settings import parse
 from local import client, console, state
 from local.problems import HarnessError
+from local.threads import SCHEMES
 
 
 def show(
@@ -34,13 +35,21 @@ def show(
         python -m local show standup:300:0 --queue reminders --store redis://127.0.0.1:6379/0
     """
     with console.problems_told():
-        task = _read(queue, id, tenant, store or (state.running(folder) or {}).get("store"))
+        up = state.running(folder) or {}
+        if not store:
+            _refuse_the_stacks_own(up)
+        task = _read(queue, id, tenant, store or up.get("store"))
     if task is None:
         console.err.print(f"no task {escape(id)} in queue {escape(queue)}")
         raise typer.Exit(1)
     console.out.print(_record(task))
     if task.history:
         console.out.print(_history(task.history))
+
+
+def _refuse_the_stacks_own(up: dict[str, Any]) -> None:
+    if str(up.get("store", "")).startswith(SCHEMES):
+        raise HarnessError(f"{up['store']} is the running stack's alone: ask it, with GET {up['api']}/tasks/<id>")
 
 
 def _read(queue: str, id: str, tenant: str, store: str | None) -> Task | None:

@@ -15,6 +15,7 @@ from local import aws_emulator
 from local.invocation import Answer, Invocation
 from local.options import Options
 from local.services import Services
+from local.threads import SCHEMES
 
 T = TypeVar("T")
 
@@ -76,6 +77,11 @@ class Stack:
         """The store's URL."""
         return self._services.store
 
+    @property
+    def in_threads(self) -> bool:
+        """Whether the functions are threads of this process, and with them the bridge."""
+        return self.store.startswith(SCHEMES)
+
     def session(self) -> Session:
         """A boto3-like session: `session().client("sesv2")` calls the emulator."""
         return aws_emulator.session(self.aws)
@@ -99,7 +105,7 @@ class Stack:
         return self._wait_for(self._services.schedules.now())
 
     def kill_bridge(self) -> None:
-        """End the bridge at once, as SIGKILL does."""
+        """End the bridge at once, as SIGKILL does; where it has no process of its own, it is stopped."""
         if self._services.bridge is not None:
             self._services.bridge.kill()
 

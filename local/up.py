@@ -15,6 +15,7 @@ from local.stack import Stack
 
 MAX_PORT = 65_535
 SHORTEST_TICK_S = 0.1
+SHOWN = "DUECOURSE_STORE, REDIS_URL, or a redis-server started here"
 
 
 def _sensible(tick: float | None) -> float | None:
@@ -31,10 +32,11 @@ Tick = Annotated[
     typer.Option(help="Seconds between ticks, 0 for none.", show_default="as the template says", callback=_sensible),
 ]
 By = Annotated[Precision, typer.Option(help="Who serves rings: nobody but the tick, a tick that lingers, or a bridge.")]
+NoBridge = Annotated[bool, typer.Option("--no-bridge", help="The same as --precision tick.")]
 Freeze = Annotated[bool, typer.Option("--freeze", help="Stop processes between invokes (SIGSTOP), as Lambda.")]
 Store = Annotated[
     str | None,
-    typer.Option(help="The store's URL.", show_default="DUECOURSE_STORE, REDIS_URL, or a redis-server started here"),
+    typer.Option(help="The store's URL; with memory:// and leveldb:///… functions are threads.", show_default=SHOWN),
 ]
 Aws = Annotated[
     str | None,
@@ -52,6 +54,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
     aws_port: AwsPort = 4566,
     tick: Tick = None,
     precision: By = Precision.BRIDGE,
+    no_bridge: NoBridge = False,
     freeze: Freeze = False,
     store: Store = None,
     aws: Aws = None,
@@ -71,9 +74,11 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
         python -m local up --store redis://127.0.0.1:6379/1 --tick 5
 
         python -m local up --precision linger
+
+        python -m local up --store leveldb:///tmp/duecourse
     """
     options = Options(
-        port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, precision=precision, freeze=freeze,
+        port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, precision=Precision.TICK if no_bridge else precision, freeze=freeze,
         store=store, aws=aws, state=folder, echo=True,
     )  # fmt: skip
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,7 +1,6 @@
 """One process of one function under its runtime client: started, invoked one request at a time, watched."""
 
 import asyncio
-import math
 import os
 import signal
 import time
@@ -16,12 +15,14 @@ from local.children import Pipe, spawn
 from local.environment import Surroundings
 from local.invocation import (
     MAX_SYNC_BYTES,
+    MB,
     UNHANDLED,
     Answer,
     Invocation,
     error_type,
     exited,
     oversized,
+    report,
     timed_out,
     unhandled,
 )
@@ -29,8 +30,6 @@ from local.logs import Log
 from local.model import Function
 from local.runtime_api import RuntimeConnection
 from local.runtimes import NoRuntime, command
-
-MB = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -161,15 +160,8 @@ class Worker:
     def _close_log(self, invocation: Invocation, answer: Answer, took_ms: float) -> None:
         self._pipe.drain()
         self.measure()
-        init = f"Init Duration: {self._init_ms:.2f} ms\t" if self._init_ms else ""
-        status = f"Status: error\tError Type: {error_type(answer)}\t" if answer.error else ""
-        self._init_ms = 0.0
-        self._note(f"END RequestId: {invocation.request_id}")
-        self._note(
-            f"REPORT RequestId: {invocation.request_id}\tDuration: {took_ms:.2f} ms\t"
-            f"Billed Duration: {math.ceil(took_ms)} ms\tMemory Size: {self._function.memory_mb} MB\t"
-            f"Max Memory Used: {math.ceil(self._peak / MB)} MB\t{init}{status}"
-        )
+        init_ms, self._init_ms = self._init_ms, 0.0
+        self._note(report(invocation, answer, self._function.memory_mb, took_ms, self._peak, init_ms))
 
     def measure(self) -> None:
         """Look at the memory that the process holds, and end it where it is over its size, as Lambda does."""

@@ -13,9 +13,12 @@ from local.demo.others import Others
 from local.demo.stage import Lateness, Stage, StoryFailed
 from local.options import Options, Precision
 from local.stack import Stack
+from local.up import SHOWN
 
 TICK_S = 5
-STARTING = "starting Redis, the AWS emulator, four functions and who rings …"
+STARTING = "starting the store, the AWS emulator, four functions and who rings …"
+PROCESSES = "real Redis, AWS's own runtime client"
+THREADS = "no server for the ledger; handlers and bridge were threads of this process"
 
 
 def _rings(precision: Precision) -> Precision:
@@ -25,9 +28,12 @@ def _rings(precision: Precision) -> Precision:
 
 
 By = Annotated[Precision, typer.Option(help="Who serves rings: a tick that lingers, or a bridge.", callback=_rings)]
+Store = Annotated[
+    str | None, typer.Option(help="The store's URL, its ledger as yet without the demo's tasks.", show_default=SHOWN)
+]
 
 
-def demo(precision: By = Precision.BRIDGE) -> None:
+def demo(precision: By = Precision.BRIDGE, store: Store = None) -> None:
     """Tell the whole story with real parts, on free ports, and check it; exit 0 if all of it is true.
 
     Examples:
@@ -35,12 +41,17 @@ def demo(precision: By = Precision.BRIDGE) -> None:
         python -m local demo
 
         python -m local demo --precision linger
+
+        python -m local demo --store memory://
+
+        python -m local demo --store leveldb:///tmp/duecourse-demo
     """
     began = time.monotonic()
     status = err.status(STARTING)
     status.start()
     try:
-        with problems_told(), Others() as others, Stack(Options(tick=TICK_S, precision=precision)) as stack:
+        options = Options(tick=TICK_S, precision=precision, store=store)
+        with problems_told(), Others() as others, Stack(options) as stack:
             status.update("four stories are under way, about 15 s …")
             stage = Stage(stack, others)
             told = _play(stage)
@@ -52,11 +63,12 @@ def demo(precision: By = Precision.BRIDGE) -> None:
         status.stop()
     out.print(_stories(told))
     out.print(_lateness(stage.lateness))
-    out.print(f"All of it is true, after {time.monotonic() - began:.0f} s: real Redis, AWS's own runtime client.")
+    how = THREADS if stack.in_threads else PROCESSES
+    out.print(f"All of it is true, after {time.monotonic() - began:.0f} s: {how}.")
 
 
 def _play(stage: Stage) -> list[stories.Told]:
-    """The first three beside each other; who rings is killed when they are over."""
+    """The first three beside each other; who rings is ended when they are over."""
     endings = [begin(stage) for begin in (stories.poll, stories.meetings, stories.webhook)]
     told = [ending() for ending in endings]
     return [*told, stories.ringer_killed(stage)()]

@@ -75,15 +75,18 @@ class Stage:
         item = table.get_item(Key={"id": f"default/-/{id}"}).get("Item")
         return json.loads(item["result"]) if item else None
 
-    def kill_ringer(self) -> str:
-        """End what serves rings at once, as SIGKILL does; what it was."""
+    def end_ringer(self) -> str:
+        """End what serves rings at once, as SIGKILL does; what was done to it."""
+        if self.stack.in_threads:
+            self.stack.kill_bridge()
+            return "bridge is stopped: it was threads of this process"
         pids = self.stack.pids()
         if pids["bridge"]:
             self.stack.kill_bridge()
-            return "bridge"
+            return "bridge is killed (SIGKILL)"
         for pid in pids["functions"]["PollTickFunction"]:
             os.kill(pid, signal.SIGKILL)
-        return "lingering tick"
+        return "lingering tick is killed (SIGKILL)"
 
     def mails(self) -> list[Mail]:
         """Every e-mail sent so far."""

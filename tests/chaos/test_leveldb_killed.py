@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from tests.support.ledger import SHARD, standing
 from tests.support.level_store import level_store
 
 ROOT = Path(__file__).parents[2]
-KILLS = 12
+KILLS = 16
+LONGEST_S = 0.02
 Answered = dict[str, set[str]]
 
 
@@ -25,6 +27,7 @@ def work_and_be_killed(folder: Path, name: str, lines: int, answered: Answered) 
         assert child.stdout
         assert child.stdout.readline() == "open\n"
         heard = [child.stdout.readline() for _ in range(lines)]
+        time.sleep(random.uniform(0, LONGEST_S))  # for a kill at any moment, and not only after an answer
         child.kill()
         heard += [line for line in child.stdout if line.endswith("\n")]
     for line in heard:
@@ -47,7 +50,7 @@ def test_nothing_answered_is_missing_however_often_the_process_is_killed(tmp_pat
     rng, answered = random.Random(7), defaultdict[str, set[str]](set)
     folder = tmp_path / "ledger"
     for kill in range(KILLS):
-        work_and_be_killed(folder, f"k{kill}", rng.randint(1, 250), answered)
+        work_and_be_killed(folder, f"k{kill}", rng.randint(1, 30), answered)
         with level_store(folder) as store:  # whose keys are all looked at as it is closed
             check_answers(store, answered)
     assert len(answered["done"]) > 500

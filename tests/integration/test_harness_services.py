@@ -195,7 +195,9 @@ def test_a_full_disk_stops_no_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("store", "problem"),
     [
-        ("memory://", "processes of their own"),
+        ("postgres://h/d", "a store is redis://"),
+        ("leveldb://folder", "DUECOURSE_STORE: must name a folder by its absolute path"),
+        ("leveldb:///nowhere/ledger", "leveldb:///nowhere/ledger: /nowhere is no folder"),
         ("redis://127.0.0.1:9/0", "does not answer"),
         ("redis://127.0.0.1:x/0", "its port must be a number"),
         ("redis://127.0.0.1:99999/0", "its port must be a number"),

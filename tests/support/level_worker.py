@@ -10,6 +10,8 @@ from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import NewTask, Shard
 
 LEASE_MS = 300
+MOST = 200
+"""Tasks at a time: large writes take long enough for a kill to fall into one."""
 
 
 def main(folder: str, name: str) -> None:
@@ -17,10 +19,10 @@ def main(folder: str, name: str) -> None:
     store, rng = KeyValueStore(LevelMap(folder)), random.Random(name)
     _tell("open")
     for number in range(1_000_000):
-        ids = [f"{name}-{number}-{part}" for part in range(rng.randint(1, 20))]
+        ids = [f"{name}-{number}-{part}" for part in range(rng.randint(1, MOST))]
         store.add([NewTask(id, "work", group=f"{name}-{number}") for id in ids])
         _tell("added", *ids)
-        tasks = store.claim(Shard(), rng.randint(1, 20), lease_ms=LEASE_MS).tasks
+        tasks = store.claim(Shard(), rng.randint(1, MOST), lease_ms=LEASE_MS).tasks
         _tell("leased", *(task.id for task in tasks))
         ends = [Settlement(task.id, task.tenant, task.token, Ending.DONE) for task in tasks if rng.random() < 0.8]
         store.settle(Shard(), ends)

@@ -48,6 +48,7 @@ CATCH_ALLS = {
     "layers/core/duecourse/engine/run.py": 1,
     "layers/core/duecourse/engine/targets.py": 1,
     "local/stack.py": 1,
+    "local/threads/pool.py": 1,
 }
 """Where any exception at all is stopped: around a handler and a piece of a drain; where a thread hands over its own."""
 

@@ -19,6 +19,8 @@ from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.clock import Clock
 from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Added, Alone, Claim, Lease, Move, Reply, Settled, Stats, Swept
 
+Heard = Callable[[Shard, int], None]
+"""What is told when a shard's bell goes from now on (0: none hangs); it must neither wait nor raise nor ask back."""
 BOUND = 500
 """How many leases one step takes back, and how many finished tasks it forgets."""
 
@@ -39,6 +41,7 @@ class KeyValueStore:
         self._sharding = sharding or Sharding()
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
+        self._listeners: tuple[Heard, ...] = ()
 
     def ping(self) -> None:
         """It is here."""
@@ -153,6 +156,22 @@ class KeyValueStore:
             oldest, meta = ledger.indexes.first(DUE), ledger.meta
             return Stats(scheduled, leased, done, dead, oldest, meta.bell_at, meta.paused, ledger.now)
 
+    def bell_at(self, shard: Shard) -> int:
+        """When a shard's bell goes, or went; 0 where none hangs."""
+        with self._look(shard) as ledger:
+            return ledger.meta.bell_at
+
+    def listen(self, heard: Heard) -> Callable[[], None]:
+        """Have `heard` told of each bell that is hung elsewhere, in order, until the answer is called."""
+        with self._lock:
+            self._listeners = (*self._listeners, heard)
+
+        def end() -> None:
+            with self._lock:
+                self._listeners = tuple(one for one in self._listeners if one is not heard)
+
+        return end
+
     def close(self) -> None:
         """Give up the map; every verb on tasks raises StoreUnavailable afterwards where that was a folder."""
         with self._lock:
@@ -186,9 +205,13 @@ class KeyValueStore:
         with self._lock:
             batch = Batch(self._below)
             ledger = Ledger(batch, shard, self._clock.now())
+            hung = ledger.meta.bell_at
             yield ledger
             ledger.close()
             batch.commit()
+            if ledger.meta.bell_at != hung:
+                for heard in self._listeners:
+                    heard(shard, ledger.meta.bell_at)
 
     @contextmanager
     def _look(self, shard: Shard) -> Iterator[Ledger]:

@@ -1,0 +1,112 @@
+"""The bells of a ledger on an ordered map, for a bridge in its own process: they ring by the bridge's timer."""
+
+import queue
+import secrets
+from collections.abc import Callable, Sequence
+
+from duecourse.adapters.keyvalue.store import KeyValueStore
+from duecourse.adapters.redis_keys import keys_of
+from duecourse.domain.task import Shard
+from duecourse.ports.bells import Sound, View, What
+
+
+class KeyValueSubscription:
+    """Every head, as the store hangs it, and what `look` found gone; until closed."""
+
+    def __init__(self, end: Callable[["KeyValueSubscription"], None]) -> None:
+        self._sounds: queue.SimpleQueue[Sound] = queue.SimpleQueue()
+        self._end = end
+
+    def tell(self, sound: Sound) -> None:
+        """Let it be heard."""
+        self._sounds.put(sound)
+
+    def hear(self, timeout: float) -> Sound | None:
+        """The next sound, or None after `timeout` seconds without one."""
+        try:
+            return self._sounds.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def covers(self, _bells: Sequence[str]) -> bool:
+        """It hears all there are."""
+        return True
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._end(self)
+
+
+class KeyValueBells:
+    """The bells (ports.bells.Bells) of one store, named as in `namespace`; no server rings them."""
+
+    events = True
+
+    def __init__(self, store: KeyValueStore, namespace: str) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._subscriptions: tuple[KeyValueSubscription, ...] = ()
+        self._shards: dict[str, Shard] = {}
+        self._told: dict[str, int] = {}
+        self.canary = f"{namespace}:{{canary/b{secrets.token_hex(4)}}}:bell"
+        self._end_listening = store.listen(self._on_head)
+
+    def channel(self, what: What) -> str:
+        """What rings are said to be heard on."""
+        return f"{self._namespace}:{what}"
+
+    def check_primary(self) -> None:
+        """There is no other."""
+
+    def enable_events(self) -> str:
+        """Nothing is missing."""
+        return ""
+
+    def subscribe(self) -> KeyValueSubscription:
+        """A subscription to all of them."""
+        made = KeyValueSubscription(self._unsubscribe)
+        self._subscriptions = (*self._subscriptions, made)
+        return made
+
+    def known(self) -> list[str]:
+        """The bell of every shard that was ever added to."""
+        return [self._bell_of(shard) for shard in self._store.shards()]
+
+    def look(self, bells: Sequence[str]) -> View:
+        """When these bells will go, by the ledger's word; one whose time is over is gone, and told so once."""
+        now = self._store.now()
+        return View(now, [self._look(bell, now) for bell in bells])
+
+    def try_canary(self) -> bool:
+        """Let the canary be heard to go, then its head."""
+        self._tell(Sound(What.EXPIRED, self.canary))
+        self._tell(Sound(What.HEAD, self.canary))
+        return True
+
+    def close(self) -> None:
+        """Hear no more of the store."""
+        self._end_listening()
+
+    def _look(self, bell: str, now: int) -> int | None:
+        at = self._store.bell_at(self._shards[bell]) if bell in self._shards else 0
+        if at >= now:
+            return at
+        if at and self._told.get(bell) != at:
+            self._told[bell] = at
+            self._tell(Sound(What.EXPIRED, bell))
+        return None
+
+    def _on_head(self, shard: Shard, at: int) -> None:
+        self._tell(Sound(What.HEAD, self._bell_of(shard), at))
+
+    def _tell(self, sound: Sound) -> None:
+        for subscription in self._subscriptions:
+            subscription.tell(sound)
+
+    def _unsubscribe(self, ended: KeyValueSubscription) -> None:
+        self._subscriptions = tuple(one for one in self._subscriptions if one is not ended)
+
+    def _bell_of(self, shard: Shard) -> str:
+        bell = keys_of(self._namespace, shard).bell
+        self._shards[bell] = shard
+        return str(bell)

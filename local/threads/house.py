@@ -1,0 +1,117 @@
+"""What functions that are threads share: the one open store, the environment, the wiring, the standard output."""
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from types import TracebackType
+from typing import Self
+
+from duecourse import settings, wiring
+from duecourse.adapters.http_out import HttpOut
+from duecourse.adapters.keyvalue.bells import KeyValueBells
+from duecourse.adapters.keyvalue.store import KeyValueStore
+from duecourse.bridge import Bridge
+from duecourse.bridge.rings import invoking
+from duecourse.engine.crew import Crew
+from duecourse.errors import DuecourseError
+from local.environment import Surroundings
+from local.functions import Functions
+from local.logs import Logs
+from local.model import Function
+from local.problems import HarnessError
+from local.threads.bridge import ThreadBridge
+from local.threads.invoker import DirectInvoker
+from local.threads.pool import ThreadPool
+from local.threads.surroundings import environment, united
+from local.threads.voices import VOICES
+
+SWITCH_S = 0.0005
+"""How long a busy thread may keep the bridge's timer from the interpreter."""
+UNGATHERED = "No application metrics to publish"
+"""Powertools' complaint where another thread has told, or dropped, the metrics that they share."""
+PATIENCE_S = 5.0
+_one = threading.Lock()
+
+
+class House:
+    """One store and the functions around it, from `with` to its end. Raises HarnessError at the start."""
+
+    def __init__(self, described: Sequence[Function], surroundings: Surroundings, logs: Logs) -> None:
+        self._variables = united(described, surroundings)
+        self._layers = dict.fromkeys(str(layer) for function in described for layer in function.layers)
+        self._logs = logs
+        self._http_turn = threading.Lock()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opened:
+            self._be_the_one(opened)
+            opened.enter_context(environment(self._variables))
+            opened.enter_context(_found(self._layers))
+            self._open_store()
+            opened.callback(self._store.close)
+            opened.enter_context(VOICES.taken(self._logs.of("threads").write))
+            opened.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", UNGATHERED)
+            opened.callback(sys.setswitchinterval, sys.getswitchinterval())
+            sys.setswitchinterval(SWITCH_S)
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+    def pool(self, function: Function) -> ThreadPool:
+        """The threads of a function; those with routes take turns, for Powertools keeps a request in a class."""
+        turn = self._http_turn if function.routes else nullcontext()
+        return ThreadPool(function, self._logs.of(function.name), turn)
+
+    def wire(self, functions: Functions) -> None:
+        """Let the handlers find the store here, and invoke each other without a detour."""
+        self._invoker = DirectInvoker(functions)
+        crew, http = Crew(self._settings.parallel), HttpOut(self._settings.parallel)
+        wiring.configure(settings=self._settings, store=self._store, invoker=self._invoker, crew=crew, http=http)
+        self._opened.callback(wiring.configure)
+        self._opened.callback(http.close)
+        self._opened.callback(_close, crew)
+
+    def bridge(self, function: Function, notice: Callable[[str], None]) -> ThreadBridge:
+        """A bridge whose rings invoke `function`."""
+        bells = KeyValueBells(self._store, self._settings.namespace)
+        made = Bridge(bells, invoking(self._invoker, function.name), in_flight=self._settings.bridge_in_flight)
+        return ThreadBridge(made, notice)
+
+    def _be_the_one(self, opened: ExitStack) -> None:
+        if not _one.acquire(blocking=False):
+            raise HarnessError("this process has a stack whose functions are its threads already: stop that one first")
+        opened.callback(_one.release)
+
+    def _open_store(self) -> None:
+        try:
+            self._settings = settings.parse(self._variables)
+            store = wiring.open_store(self._settings)
+        except DuecourseError as error:
+            raise HarnessError(str(error)) from error
+        assert isinstance(store, KeyValueStore)  # noqa: S101 - for the type: what SCHEMES name
+        self._store = store
+
+
+@contextmanager
+def _found(folders: Iterable[str]) -> Iterator[None]:
+    """Let imports find what lies in `folders`, after all else."""
+    before = list(sys.path)
+    sys.path.extend(folders)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _close(crew: Crew) -> None:
+    """End the crew's threads, but wait for none that is stuck in its work."""
+    ending = threading.Thread(target=crew.close, daemon=True)
+    ending.start()
+    ending.join(PATIENCE_S)

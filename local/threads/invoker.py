@@ -1,0 +1,45 @@
+"""The functions' service for the engine and the bridge where all of them are one process."""
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from duecourse.domain.task import Json, dump_json
+from duecourse.errors import InvocationRefused
+from local.functions import Functions
+from local.invocation import Invocation, Refused
+
+T = TypeVar("T")
+
+
+class DirectInvoker:
+    """An Invoker (duecourse.ports.invoker) on the functions of the event loop that made this; for other threads."""
+
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
+        self._loop = asyncio.get_running_loop()
+
+    def invoke(self, function: str, event: Json) -> Json:
+        """Run `function` and wait for its answer. Raises InvocationRefused, also where the function itself failed."""
+        answer = self._do(function, self._functions.invoke(function, _invocation(event)))
+        if answer.error:
+            raise InvocationRefused(f"{function} failed: {answer.payload.decode(errors='replace')[:400]}")
+        return json.loads(answer.payload)
+
+    def send(self, function: str, event: Json) -> None:
+        """Have `function` run later, without its answer. Raises InvocationRefused."""
+        self._do(function, self._send(function, _invocation(event)))
+
+    async def _send(self, function: str, invocation: Invocation) -> None:
+        self._functions.send(function, invocation)
+
+    def _do(self, function: str, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        except Refused as refused:
+            raise InvocationRefused(f"{function} was not invoked: {refused}") from refused
+
+
+def _invocation(event: Json) -> Invocation:
+    return Invocation(dump_json(event).encode())

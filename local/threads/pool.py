@@ -1,0 +1,180 @@
+"""The threads of one function: grown on demand up to its concurrency, each serving one request at a time."""
+
+import asyncio
+import json
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import psutil
+
+from duecourse.engine.crew import Crew
+from local.account import arn
+from local.invocation import (
+    MAX_SYNC_BYTES,
+    UNHANDLED,
+    Answer,
+    Invocation,
+    Refused,
+    exited,
+    oversized,
+    report,
+    timed_out,
+)
+from local.logs import Log
+from local.model import Function
+from local.threads.loading import Handler, load
+from local.threads.voices import VOICES
+from local.worker import InitFailed
+
+T = TypeVar("T")
+NOT_YET = "-"
+"""The id of no request: the handler is being loaded."""
+GRACE_S = 5.0
+"""How long a stop waits for what is under way: a thread cannot be ended."""
+
+
+class ThreadPool:
+    """A function and its threads; `turn` is held while its handler runs."""
+
+    def __init__(self, function: Function, log: Log, turn: AbstractContextManager[Any]) -> None:
+        self.function = function
+        self._log = log
+        self._turn = turn
+        self._crew = Crew(function.concurrency)
+        self._writing = threading.Lock()
+        self._handler: Handler | None = None
+        self._busy = 0
+        self._closed = False
+
+    def pids(self) -> list[int]:
+        """It has no processes of its own."""
+        return []
+
+    async def warm(self) -> None:
+        """Load the handler. Raises InitFailed."""
+        loaded = await self._on_a_thread(self._load)
+        if isinstance(loaded, Answer):
+            raise InitFailed(loaded)
+        self._handler = loaded
+
+    async def invoke(self, invocation: Invocation) -> Answer:
+        """Run the invocation on a thread. Raises Refused where the limit is reached.
+
+        One that takes too long is answered for, and goes on: it keeps its place until it ends.
+        """
+        if self._closed:
+            raise Refused(500, "ServiceException", "The stack is stopping.")
+        if self._busy >= self.function.concurrency:
+            raise Refused(429, "TooManyRequestsException", "Rate Exceeded.")
+        began = time.perf_counter()
+        self._note(invocation, f"START RequestId: {invocation.request_id} Version: $LATEST")
+        answer = await self._answer(invocation)
+        took_ms = (time.perf_counter() - began) * 1000
+        peak = psutil.Process().memory_info().rss
+        self._note(invocation, report(invocation, answer, self.function.memory_mb, took_ms, peak))
+        return answer
+
+    async def _answer(self, invocation: Invocation) -> Answer:
+        until = time.monotonic() + self.function.timeout
+        try:
+            if self._handler is None:
+                await self.warm()
+            async with asyncio.timeout(self.function.timeout):
+                return await self._on_a_thread(lambda: self._run(invocation, until))
+        except InitFailed as failure:
+            return failure.answer
+        except TimeoutError:
+            self._note(invocation, f"{invocation.request_id} Task timed out after {self.function.timeout:.2f} seconds")
+            return timed_out(invocation.request_id, self.function.timeout)
+
+    async def _on_a_thread(self, work: Callable[[], T]) -> T:
+        """What `work`, which must not raise, answers."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def end(answer: T) -> None:
+            self._busy -= 1
+            if not done.done():
+                done.set_result(answer)
+
+        def body() -> None:
+            answer = work()
+            with suppress(RuntimeError):  # the stack has stopped, and waited long enough
+                loop.call_soon_threadsafe(end, answer)
+
+        self._busy += 1
+        self._crew.do(body)
+        return await done
+
+    def _load(self) -> Handler | Answer:
+        return self._guarded(NOT_YET, lambda: load(self.function))
+
+    def _run(self, invocation: Invocation, until: float) -> Answer:
+        def handle() -> Answer:
+            assert self._handler is not None  # noqa: S101 - for the type
+            with self._turn:
+                answer = self._handler(json.loads(invocation.payload), self._context(invocation, until))
+            body = json.dumps(answer).encode()
+            return Answer(body) if len(body) <= MAX_SYNC_BYTES else oversized(len(body))
+
+        with VOICES.of(lambda chunk: self._hear(invocation, chunk)):
+            return self._guarded(invocation.request_id, handle)
+
+    def _guarded(self, request_id: str, work: Callable[[], T]) -> T | Answer:
+        try:
+            return work()
+        except SystemExit as left:
+            return exited(request_id, left.code if isinstance(left.code, int) else 1)
+        except Exception as error:  # noqa: BLE001 around a handler, as the runtime client has it
+            return self._failed(request_id, error)
+
+    def _failed(self, request_id: str, error: Exception) -> Answer:
+        unloaded = request_id == NOT_YET and isinstance(error, ImportError)
+        kind = "Runtime.ImportModuleError" if unloaded else type(error).__name__
+        lines = traceback.format_tb(error.__traceback__)
+        self._write(f"[ERROR] {kind}: {error}\nTraceback (most recent call last):\n{''.join(lines)}".encode())
+        told = {"errorMessage": str(error), "errorType": kind, "requestId": request_id, "stackTrace": lines}
+        return Answer(json.dumps(told).encode(), UNHANDLED)
+
+    def _context(self, invocation: Invocation, until: float) -> SimpleNamespace:
+        name = self.function.name
+        return SimpleNamespace(
+            aws_request_id=invocation.request_id,
+            function_name=name,
+            function_version="$LATEST",
+            invoked_function_arn=arn("lambda", f"function:{name}"),
+            memory_limit_in_mb=str(self.function.memory_mb),
+            log_group_name=f"/aws/lambda/{name}",
+            log_stream_name="local/[$LATEST]thread",
+            client_context=None,
+            identity=None,
+            get_remaining_time_in_millis=lambda: max(0, int((until - time.monotonic()) * 1000)),
+        )
+
+    def measure(self) -> None:
+        """Memory is the whole process's, and is held to nothing."""
+
+    async def close(self) -> None:
+        """Take no more, and wait a while for what is under way."""
+        self._closed = True
+        until = time.monotonic() + GRACE_S
+        while self._busy and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        if not self._busy:
+            self._crew.close()
+
+    def _hear(self, invocation: Invocation, chunk: bytes) -> None:
+        invocation.logged(chunk)
+        self._write(chunk)
+
+    def _note(self, invocation: Invocation, line: str) -> None:
+        self._hear(invocation, f"{line}\n".encode())
+
+    def _write(self, chunk: bytes) -> None:
+        with self._writing:
+            self._log.write(chunk)

@@ -1,0 +1,52 @@
+"""The environment that functions of one process share: what they would have each, united."""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from local.environment import Surroundings
+from local.model import Function
+from local.problems import HarnessError
+
+ALONE = {"POWERTOOLS_METRICS_DISABLED": "true"}
+"""Powertools gathers metrics in one set a process: two invocations at a time would tell each other's."""
+
+
+def united(described: Iterable[Function], surroundings: Surroundings) -> dict[str, str]:
+    """Every function's variables; one that is empty here and set there is set.
+
+    Raises HarnessError where two functions want different values.
+    """
+    wanted: dict[str, dict[str, list[str]]] = defaultdict(dict)
+    for function in described:
+        for name, value in surroundings.settings(function).items():
+            wanted[name].setdefault(value, []).append(function.name)
+    values = {name: [value for value in found if value] or [""] for name, found in wanted.items()}
+    for name, found in values.items():
+        if len(found) > 1:
+            raise HarnessError(_torn(name, wanted[name]))
+    return {**surroundings.base(), **{name: found[0] for name, found in values.items()}, **ALONE}
+
+
+def _torn(name: str, found: Mapping[str, list[str]]) -> str:
+    told = ", ".join(f"{value!r} for {' and '.join(functions)}" for value, functions in found.items() if value)
+    return (
+        f"{name} is {told}: functions that are threads of one process share their environment. "
+        "Give them one value, or --store redis://…, with which they are processes"
+    )
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """This process's environment with `variables`, and without the host's own of AWS; as it was, at the end."""
+    before = dict(os.environ)
+    for name in before:
+        if name.startswith("AWS_"):
+            del os.environ[name]
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,81 @@
+"""Functions as threads of the harness's process, around a store that nobody else has open."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.support.harness import Probes
+from tests.support.threads import FUNCTIONS, threads
+from tests.support.wait import until
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probes]:
+    with threads(tmp_path_factory.mktemp("functions")) as running:
+        yield running
+
+
+def test_a_function_runs_in_the_harness_itself_with_what_lambda_tells_it(stack: Probes) -> None:
+    answer = stack.invoke("Echo", {"a": [1, "ü"]})
+    seen = answer.payload
+    assert (seen["event"], seen["pid"], seen["layer"]) == ({"a": [1, "ü"]}, os.getpid(), "from the layer")
+    assert (seen["name"], seen["id"]) == ("Echo", answer.response["ResponseMetadata"]["RequestId"])
+    assert seen["arn"].endswith(":function:Echo")
+    assert 9_000 < seen["remaining_ms"] <= 10_000
+    assert stack.stack.pids() == {"bridge": None, "redis": None, "functions": {name: [] for name in FUNCTIONS}}
+    assert stack.stack.in_threads
+
+
+def test_functions_share_one_environment_and_nothing_of_the_hosts_account(stack: Probes) -> None:
+    seen = stack.invoke("Echo").payload["environment"]
+    assert (seen["OWN"], seen["BOTH"], seen["EMPTY"]) == ("yes", "same", "not here")
+    assert seen["DUECOURSE_STORE"] == "memory://"
+    assert seen["AWS_ENDPOINT_URL_LAMBDA"] == stack.stack.lambda_url
+    assert seen["AWS_ACCESS_KEY_ID"] == "local"
+
+
+def test_each_function_has_the_modules_of_its_own_folder(stack: Probes) -> None:
+    assert stack.invoke("Echo").payload["helper"] == "one"
+    assert stack.invoke("Other").payload["helper"] == "two"
+
+
+def test_a_handler_that_raises_gives_the_error_and_where_it_was(stack: Probes) -> None:
+    answer = stack.invoke("Raising", {}, LogType="Tail")
+    assert answer.error == "Unhandled"
+    assert (answer.payload["errorType"], answer.payload["errorMessage"]) == ("KeyError", "'no such thing'")
+    assert "in raising" in answer.payload["stackTrace"][-1]
+
+
+@pytest.mark.parametrize(("name", "event", "kind"), [
+    ("Leaving", {"code": 3}, "Runtime.ExitError"),
+    ("Unspeakable", {}, "TypeError"),
+    ("Unimportable", {}, "Runtime.ImportModuleError"),
+])  # fmt: skip
+def test_what_a_function_does_wrong_is_its_own_and_the_stack_stays(
+    stack: Probes, name: str, event: Any, kind: str
+) -> None:
+    answer = stack.invoke(name, event)
+    assert (answer.error, answer.payload["errorType"]) == ("Unhandled", kind)
+    assert stack.invoke("Echo").error is None
+
+
+def test_a_module_that_cannot_be_imported_is_told_at_the_start(stack: Probes) -> None:
+    assert any(notice.startswith("Unimportable does not start") for notice in stack.notices)
+
+
+def test_a_handler_that_takes_too_long_is_answered_for_and_keeps_its_place_until_it_ends(stack: Probes) -> None:
+    answer = stack.invoke("Busy", {"seconds": 1.5})
+    assert answer.payload["errorMessage"].endswith("Task timed out after 1.00 seconds")
+    with pytest.raises(ClientError, match="TooManyRequests"):
+        stack.invoke("Busy", {"seconds": 0})
+
+    def free() -> bool:
+        try:
+            return stack.invoke("Busy", {"seconds": 0}).error is None
+        except ClientError:
+            return False
+
+    until(free)

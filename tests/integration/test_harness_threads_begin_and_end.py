@@ -1,0 +1,90 @@
+"""What a stack of threads takes of its process, gives back, and refuses."""
+
+import base64
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duecourse import wiring
+from duecourse.errors import StoreInUse
+from local.problems import HarnessError
+from tests.support.harness import probes
+from tests.support.threads import function, threads, variables
+
+
+def test_what_a_function_prints_is_in_its_log_between_start_and_report(tmp_path: Path) -> None:
+    with threads(tmp_path) as stack:
+        answer = stack.invoke("Echo", 7, LogType="Tail").response
+    start, echo, end, report, rest = base64.b64decode(answer["LogResult"]).decode().split("\n")
+    id = answer["ResponseMetadata"]["RequestId"]
+    assert (start, echo) == (f"START RequestId: {id} Version: $LATEST", "echoing 7")
+    assert (end, rest) == (f"END RequestId: {id}", "")
+    assert report.startswith(f"REPORT RequestId: {id}\tDuration: ")
+
+
+def test_invocations_of_a_function_run_beside_each_other(tmp_path: Path) -> None:
+    meeting = threading.Barrier(4, timeout=10)
+    sys.modules["meeting"] = meeting  # type: ignore[assignment]
+    with threads(tmp_path, {"Meet": function("meet.handler")}) as stack, ThreadPoolExecutor(4) as crowd:
+        (tmp_path / "one" / "meet.py").write_text("import meeting\ndef handler(event, context): meeting.wait()")
+        assert [answer.error for answer in crowd.map(stack.invoke, ["Meet"] * 4)] == [None] * 4
+    del sys.modules["meeting"]
+
+
+def test_what_the_stack_changed_in_its_process_is_as_before_afterwards(tmp_path: Path) -> None:
+    def around() -> Any:
+        return dict(os.environ), list(sys.path), sys.stdout, sys.getswitchinterval()
+
+    before = around()
+    with threads(tmp_path) as stack:
+        assert stack.invoke("Echo").error is None
+        store = wiring.store()
+        assert store is wiring.store()
+        assert around() != before
+    assert around() == before
+    with threads(tmp_path) as stack:
+        assert stack.invoke("Echo").error is None
+        assert wiring.store() is not store
+
+
+def test_variables_that_contradict_each_other_are_refused_by_name(tmp_path: Path) -> None:
+    torn = {
+        "One": function("app.echo", **variables(TABLE="a")),
+        "Two": function("app.echo", **variables(TABLE="b")),
+        "Three": function("app.echo", **variables(TABLE="b")),
+    }
+    with (
+        pytest.raises(HarnessError, match=r"TABLE is 'a' for One, 'b' for Two and Three: .* one value"),
+        threads(tmp_path, torn),
+    ):
+        pass
+
+
+def test_two_such_stacks_do_not_fit_into_one_process(tmp_path: Path) -> None:
+    with (
+        threads(tmp_path) as stack,
+        pytest.raises(HarnessError, match="stop that one first"),
+        probes(store="memory://"),
+    ):
+        pass
+    assert stack.notices
+
+
+def test_freezing_is_refused_for_there_are_no_processes(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="--freeze stops processes"), threads(tmp_path, freeze=True):
+        pass
+
+
+def test_a_folder_in_use_is_named_and_the_first_stack_goes_on(tmp_path: Path) -> None:
+    url = f"leveldb://{tmp_path}/ledger"
+    with threads(tmp_path, store=url) as stack:
+        with pytest.raises(StoreInUse, match=f"{url} is in use by process {os.getpid()}"):
+            wiring.open_store(wiring.settings())
+        assert stack.invoke("Echo").error is None
+    with threads(tmp_path, store=url) as stack:
+        assert stack.invoke("Echo").error is None

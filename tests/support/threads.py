@@ -1,0 +1,72 @@
+"""Stacks of small functions that are threads of this process."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.harness import Probes, probes
+
+APP = """
+import os, sys, time
+import helper, probelib
+
+def echo(event, context):
+    print("echoing", event)
+    return {"event": event, "helper": helper.NAME, "layer": probelib.NAME, "pid": os.getpid(),
+            "environment": dict(os.environ), "remaining_ms": context.get_remaining_time_in_millis(),
+            "name": context.function_name, "arn": context.invoked_function_arn, "id": context.aws_request_id}
+
+def raising(event, context):
+    raise KeyError("no such thing")
+
+def leaving(event, context):
+    sys.exit(event["code"])
+
+def busy(event, context):
+    time.sleep(event["seconds"])
+
+def unspeakable(event, context):
+    return object()
+"""
+PROPERTIES = {"Runtime": "python3.11", "Timeout": 10, "Layers": [{"Ref": "Library"}]}
+
+
+def function(handler: str, code: str = "one", **more: Any) -> dict[str, Any]:
+    """A function of the template."""
+    return {"Type": "AWS::Serverless::Function", "Properties": {"CodeUri": code, "Handler": handler, **more}}
+
+
+def variables(**given: str) -> dict[str, Any]:
+    return {"Environment": {"Variables": given}}
+
+
+FUNCTIONS = {
+    "Echo": function("app.echo", **variables(OWN="yes", BOTH="same", EMPTY="")),
+    "Other": function("app.echo", "two", **variables(BOTH="same", EMPTY="not here")),
+    "Raising": function("app.raising"),
+    "Leaving": function("app.leaving"),
+    "Busy": function("app.busy", Timeout=1, ReservedConcurrentExecutions=1),
+    "Unspeakable": function("app.unspeakable"),
+    "Unimportable": function("broken.handler"),
+}
+
+
+@contextmanager
+def threads(folder: Path, functions: Any = None, **options: Any) -> Iterator[Probes]:
+    """A stack of such functions on `memory://`, or the store given."""
+    for name in ("one", "two"):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "app.py").write_text(APP)
+        (folder / name / "helper.py").write_text(f"NAME = {name!r}")
+    (folder / "one" / "broken.py").write_text("import there_is_no_such_module")
+    (folder / "layer").mkdir(exist_ok=True)
+    (folder / "layer" / "probelib.py").write_text("NAME = 'from the layer'")
+    library = {"Type": "AWS::Serverless::LayerVersion", "Properties": {"ContentUri": "layer"}}
+    text = {"Globals": {"Function": PROPERTIES}, "Resources": {"Library": library, **(functions or FUNCTIONS)}}
+    (folder / "template.yaml").write_text(json.dumps(text))
+    with probes(str(folder / "template.yaml"), **{"store": "memory://", **options}) as running:
+        yield running
+    sys.modules.pop("probelib", None)
