@@ -78,7 +78,8 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
         python -m local up --store leveldb:///tmp/duecourse
     """
     options = Options(
-        port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, precision=Precision.TICK if no_bridge else precision, freeze=freeze,
+        port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, freeze=freeze,
+        precision=Precision.TICK if no_bridge else precision,
         store=store, aws=aws, state=folder, echo=True,
     )  # fmt: skip
     for number in (signal.SIGINT, signal.SIGTERM):
