@@ -7,7 +7,6 @@ from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_keys import Keys, keys_of
 from duecourse.domain.task import Shard, Status, Task
 
-
 DEFAULT = Shard()
 
 
