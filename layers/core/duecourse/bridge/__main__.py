@@ -11,21 +11,24 @@ from urllib.parse import urlsplit
 
 from duecourse.adapters.lambda_invoker import LambdaInvoker
 from duecourse.adapters.redis_bells import RedisBells
+from duecourse.adapters.redis_cluster_bells import ClusterBells
+from duecourse.adapters.redis_connect import is_cluster
 from duecourse.bridge import Bridge
 from duecourse.errors import FieldError, InvalidSettings, InvocationRefused
+from duecourse.ports.bells import Bells
 from duecourse.ports.invoker import Invoker
 from duecourse.settings import Settings, load
 
 REPORT_S = 60.0
 HEED_S = 1.0
 """How long to wait at a time: a signal that comes just before a wait is heeded when it ends."""
-RING_BY_BELL = {"redis", "rediss", "unix"}
+RING_BY_BELL = {"redis", "rediss", "unix", "redis-cluster", "rediss-cluster", "redis+sentinel"}
 SWITCH_S = 0.0005
 """How long a busy thread may keep the timer from the interpreter: Python's own 5 ms would be seen as lateness."""
 HELP = "Turn the bells of a duecourse ledger into invocations of its on_expired function, until SIGTERM or Ctrl-C."
 EPILOG = """\
 environment:
-  DUECOURSE_STORE                redis://127.0.0.1:6379/0 by default; rediss:// and unix:// too
+  DUECOURSE_STORE                redis://127.0.0.1:6379/0 by default; a cluster or a Sentinel too
   DUECOURSE_NAMESPACE            duecourse by default
   DUECOURSE_ON_EXPIRED_FUNCTION  the function to invoke, on_expired by default
   DUECOURSE_BRIDGE_IN_FLIGHT     how many invocations at a time, 4 by default
@@ -84,10 +87,12 @@ def _stay(bridge: Bridge, settings: Settings) -> bool:
     return True
 
 
-def _bells(settings: Settings) -> RedisBells:
+def _bells(settings: Settings) -> Bells:
     if urlsplit(settings.store).scheme not in RING_BY_BELL:
         problem = f"a ledger at {urlsplit(settings.store).scheme}:// has no bells, so there is nothing to bridge"
         raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])
+    if is_cluster(settings.store):
+        return ClusterBells(settings.store, settings.namespace)
     return RedisBells.from_url(settings.store, settings.namespace)
 
 
@@ -102,7 +107,7 @@ def _invoker() -> Invoker:
 
 def _announce(bridge: Bridge, settings: Settings) -> None:
     where = urlsplit(settings.store)
-    at = f"{where.scheme}://{where.hostname or ''}{f':{where.port}' if where.port else ''}{where.path}"
+    at = f"{where.scheme}://{where.netloc.rpartition('@')[2]}{where.path}"
     events = "off" if bridge.stats().events is False else "on"
     line = f"bridge ready: {bridge.shards} shards at {at}, events {events}, to {settings.on_expired_function}"
     sys.stdout.write(line + "\n")
