@@ -6,6 +6,7 @@ from local.demo.command import demo
 from local.invoke import invoke
 from local.new import new
 from local.replay import replay
+from local.reshard import reshard
 from local.show import show
 from local.up import up
 
@@ -15,5 +16,5 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for command in (up, invoke, replay, show, new, demo):
+for command in (up, invoke, replay, show, new, reshard, demo):
     app.command()(command)

@@ -4,11 +4,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
-
-import redis
+from typing import Any, NamedTuple, Protocol
 
 from duecourse.adapters.redis_bells import RedisBells
+from duecourse.adapters.redis_cluster_bells import ClusterBells
+from duecourse.adapters.redis_connect import Client, is_cluster
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import invoking
 from tests.support.redis_server import RedisServer
@@ -51,8 +51,8 @@ class Recorder:
 class Bellman:
     """Hangs bells as the ledger's scripts do."""
 
-    def __init__(self, client: redis.Redis) -> None:
-        self.redis = client
+    def __init__(self, client: Client) -> None:
+        self.redis: Any = client
 
     def shard(self, name: str) -> str:
         """A new shard `<queue>/<index>`; returns its bell."""
@@ -79,9 +79,17 @@ def bellman(server: RedisServer) -> Iterator[Bellman]:
         yield Bellman(client)
 
 
+class Served(Protocol):
+    """What has a store's URL: a server, a cluster, a Sentinel's service."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+
+
 @contextmanager
 def bridging(
-    server: RedisServer,
+    server: Served,
     invoker: Any,
     *,
     in_flight: int = 4,
@@ -90,7 +98,8 @@ def bridging(
     events: bool = True,
 ) -> Iterator[Bridge]:
     """A bridge on the server, ready unless told otherwise, and stopped at the end."""
-    bells = RedisBells.from_url(server.url, NAMESPACE, events=events)
+    made = ClusterBells if is_cluster(server.url) else RedisBells.from_url
+    bells = made(server.url, NAMESPACE, events=events)
     bridge = Bridge(bells, invoking(invoker, "on_expired"), in_flight=in_flight, beat_s=beat_s)
     bridge.start()
     try:

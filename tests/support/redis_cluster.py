@@ -7,6 +7,7 @@ from typing import Any
 
 import redis
 from redis.cluster import RedisCluster
+from redis.crc import key_slot
 
 from tests.support.redis_server import RedisServer, need, newest
 from tests.support.wait import until
@@ -51,9 +52,12 @@ class ClusterServers:
 
     def owner(self, key: str) -> int:
         """The port of the primary that has a key."""
+        return self.owner_of_slot(key_slot(key.encode()))
+
+    def owner_of_slot(self, slot: int) -> int:
+        """The port of the primary that has a slot."""
         with self.client() as client:
-            node: Any = client.get_node_from_key(key)
-            return int(node.port)
+            return int(client.nodes_manager.get_node_from_slot(slot).port)
 
     def client(self) -> RedisCluster:
         """A new client of the cluster, as redis-py makes it."""
@@ -63,6 +67,35 @@ class ClusterServers:
     def kill(self, port: int) -> None:
         """Kill one server outright."""
         self.servers[port].stop(signal.SIGKILL)
+
+    def wait_failover(self) -> None:
+        """Wait until a replica has taken a killed primary's place."""
+        others = [other for other in self.ports if self.servers[other].runs]
+        until(lambda: len(self.primaries()) == 3, seconds=20)
+        until(lambda: all(self._info(other)["cluster_state"] == "ok" for other in others), seconds=20)
+
+    def move_slot(self, slot: int, source: int, target: int) -> None:
+        """Move a slot and its keys from one primary to another, as `redis-cli --cluster reshard` does."""
+        self.begin_move(slot, source, target)
+        self.move_keys(slot, source, target)
+        self.end_move(slot, target)
+
+    def move_keys(self, slot: int, source: int, target: int) -> None:
+        """Move the keys of a slot."""
+        with self.node(source) as node:
+            while keys := node.execute_command("CLUSTER GETKEYSINSLOT", slot, 100):
+                node.execute_command("MIGRATE", "127.0.0.1", target, "", 0, 5_000, "KEYS", *keys)
+
+    def begin_move(self, slot: int, source: int, target: int) -> None:
+        """Declare that a slot moves."""
+        self._do(target, "SETSLOT", slot, "IMPORTING", self._do(source, "MYID"))
+        self._do(source, "SETSLOT", slot, "MIGRATING", self._do(target, "MYID"))
+
+    def end_move(self, slot: int, target: int) -> None:
+        """Declare that a slot has moved."""
+        owner = self._do(target, "MYID")
+        for port in (target, *(other for other in self.primaries() if other != target)):
+            self._do(port, "SETSLOT", slot, "NODE", owner)
 
     def revive(self, port: int) -> None:
         """Start one that was killed, and wait until the cluster is whole again."""

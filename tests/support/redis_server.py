@@ -64,8 +64,9 @@ def _version(path: Path) -> str:
 class RedisServer:
     """One server process, with nothing on disk unless `options` say otherwise (`--save`, `60 1`)."""
 
-    def __init__(self, binary: Path, *options: str) -> None:
+    def __init__(self, binary: Path, *options: str, password: str | None = None) -> None:
         self._binary = binary
+        self._password = password
         self._options = options
         self.folder = Path(tempfile.mkdtemp(prefix="duecourse-redis-"))
         self.socket = self.folder / "redis.sock"
@@ -103,7 +104,7 @@ class RedisServer:
 
     def client(self, **options: Any) -> redis.Redis:
         """A new client of this server."""
-        return redis.Redis.from_url(self.url, **options)
+        return redis.Redis.from_url(self.url, password=self._password, **options)
 
     def emptied(self) -> "RedisServer":
         """This server, with nothing in it and the settings that it began with."""

@@ -269,9 +269,9 @@ def test_an_unknown_reminder_is_not_found(reminders: Reminders) -> None:
 class CancelledMeanwhile(MemoryStore):
     """A store on which somebody cancels the reminder just before it is moved."""
 
-    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT) -> list[Reply]:
+    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
         self.cancel(queue, [move.id for move in moves])
-        return super().move(queue, moves, tenant)
+        return super().move(queue, moves, tenant, group=group)
 
 
 def test_a_move_that_a_cancel_overtook_is_refused(clock: HandClock) -> None:

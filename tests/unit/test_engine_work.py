@@ -7,6 +7,7 @@ import pytest
 
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Done, Drop, Outcome, Retry, Settlement
+from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.run import Kind
 from duecourse.engine.work import Worker
@@ -102,6 +103,15 @@ def test_tasks_of_several_queues_go_back_to_their_own(store: MemoryStore) -> Non
     together = threading.Barrier(2, timeout=10)
     assert work(store, meeting(together), both)["done"] == 2
     assert store.stats(SHARD).done == store.stats(Shard("other")).done == 1
+
+
+def test_tasks_are_settled_in_their_own_shards_as_their_groups_and_ids_tell(clock: HandClock) -> None:
+    store = MemoryStore(clock, Sharding({"default": 8}))
+    store.add([new("a"), new("b"), new("c", group="g"), new("d", group="g")])
+    tasks = [task for shard in store.shards() for task in store.claim(shard, 9, lease_ms=5_000).tasks]
+    assert len(store.shards()) == 3
+    sent = decode_tasks(tasks_event(tasks))
+    assert work(store, lambda _task: None, sent)["done"] == 4
 
 
 def test_a_settlement_that_is_not_taken_is_tried_again_with_the_next(clock: HandClock) -> None:

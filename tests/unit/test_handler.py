@@ -5,12 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from duecourse import Done, Drop, Retry, Task, task_handler, wiring
+from duecourse import Done, Drop, Retry, Task, extend, save, task_handler, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Status
 from duecourse.errors import InvalidInput
 from duecourse.settings import Settings
 from duecourse.wire.invocation import tasks_event
+from tests.support.clock import HandClock
 from tests.support.engine import Table
 from tests.support.functions import Context
 from tests.support.ledger import claim, new, standing
@@ -71,3 +73,15 @@ def test_the_function_keeps_its_name_and_words() -> None:
 def test_an_event_that_is_not_the_engines_is_refused(strange: object) -> None:
     with pytest.raises(InvalidInput):
         handler(strange, Context())
+
+
+def test_a_checkpoint_and_more_time_reach_the_tasks_own_shard(clock: HandClock) -> None:
+    store = MemoryStore(clock, Sharding({"default": 8}))
+    wiring.configure(settings=Settings(), store=store)
+    store.add([new("a", group="g")])
+    (task,) = store.claim(store.shard_of("default", "a", "g"), 1, lease_ms=5_000).tasks
+    save(task, {"at": 3})
+    extend(task, "PT60S")
+    standing_now = store.get("default", "a")
+    assert standing_now
+    assert (standing_now.state, standing_now.lease_expires_at) == ({"at": 3}, clock.at + 60_000)

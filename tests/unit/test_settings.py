@@ -36,6 +36,10 @@ def test_targets_are_json() -> None:
         "memory://",
         "leveldb:///var/lib/d",
         "unix:///run/redis.sock?db=1",
+        "redis-cluster://h:7000,[::1]:7001,k",
+        "rediss-cluster://:pw@h/0",
+        "redis+sentinel://user:pw@a:26379,b:26379/main/2",
+        "redis+sentinel://a/main",
     ],
 )
 def test_the_stores_that_there_are(store: str) -> None:
@@ -78,6 +82,35 @@ def test_a_wrong_target_is_named_by_its_kind(target: str) -> None:
 
 def test_a_kind_that_no_task_can_have_is_named() -> None:
     assert list(wrong(TARGETS='{"my report": "lambda:X"}')) == ["DUECOURSE_TARGETS.my report"]
+
+
+def test_shards_are_json() -> None:
+    assert parse({"DUECOURSE_SHARDS": '{"default": 8, "bills": 256}'}).shards == {"default": 8, "bills": 256}
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "257", '"many"', "1.5"])
+def test_a_wrong_count_of_shards_is_named_by_its_queue(count: str) -> None:
+    assert list(wrong(SHARDS=f'{{"default": {count}}}')) == ["DUECOURSE_SHARDS.default"]
+
+
+@pytest.mark.parametrize("shards", ["8", "default=8", "[8]"])
+def test_shards_that_are_not_by_queue_are_refused(shards: str) -> None:
+    assert list(wrong(SHARDS=shards)) == ["DUECOURSE_SHARDS"]
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("redis-cluster://a:7000,b:port", "as its port"),
+        ("redis-cluster://a:7000/3", "one database"),
+        ("redis-cluster://", "<host>"),
+        ("redis+sentinel://a:26379", "<service>"),
+        ("redis+sentinel://a:26379/main/x", "<service>"),
+        ("redis+sentinel:///main", "<host>"),
+    ],
+)
+def test_a_store_of_many_servers_that_is_written_wrongly_is_told_how(store: str, told: str) -> None:
+    assert told in wrong(STORE=store)["DUECOURSE_STORE"]
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:

@@ -87,7 +87,7 @@ def open_store(given: Settings) -> Store:
     return RedisStore(connect(given.store), given.namespace, sharding=sharding, wait=given.wait)
 
 
-RING_BY_BELL = {"redis", "rediss", "unix"}
+RING_BY_BELL = {"redis", "rediss", "unix", "redis-cluster", "rediss-cluster", "redis+sentinel"}
 
 
 def open_bells(given: Settings) -> Bells:
@@ -96,9 +96,14 @@ def open_bells(given: Settings) -> Bells:
     if scheme not in RING_BY_BELL:
         problem = f"a ledger at {scheme}:// has no bells, so there are no rings to serve"
         raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])
+    events = given.events == "on"
+    if "cluster" in scheme:
+        from duecourse.adapters.redis_cluster_bells import ClusterBells
+
+        return ClusterBells(given.store, given.namespace, events=events)
     from duecourse.adapters.redis_bells import RedisBells
 
-    return RedisBells.from_url(given.store, given.namespace, events=given.events == "on")
+    return RedisBells.from_url(given.store, given.namespace, events=events)
 
 
 @part

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+from redis.exceptions import RedisClusterException
 
+from duecourse.adapters.redis_connect import open_client
 from duecourse.adapters.redis_keys import shards_key
 from duecourse.errors import EventsRefused, NotPrimary, StoreUnavailable
 from duecourse.ports.bells import Sound, View, What
@@ -34,16 +34,16 @@ def translated() -> Iterator[None]:
         yield
     except redis.ReadOnlyError as error:
         raise NotPrimary from error
-    except (redis.RedisError, OSError) as error:
+    except (redis.RedisError, RedisClusterException, OSError) as error:
         raise StoreUnavailable(f"Redis: {error}") from error
 
 
 class Names:
     """What a bridge's keys and channels are called."""
 
-    def __init__(self, namespace: str, db: int) -> None:
+    def __init__(self, namespace: str, db: int, canary: str = "") -> None:
         self.namespace = namespace
-        self.canary = self.bell(f"canary/b{secrets.token_hex(4)}")
+        self.canary = canary or self.bell(f"canary/b{secrets.token_hex(4)}")
         self.every_head = f"{namespace}:{{*}}:head"
         self.events = {what: f"__keyevent@{db}__:{what}" for what in (What.EXPIRED, What.EVICTED)}
         self.events_heard = {name.encode(): what for what, name in self.events.items()}
@@ -114,24 +114,23 @@ class RedisSubscription:
 
 
 class RedisBells:
-    """The bells of one namespace in one database; without `events` they are heard by their heads alone."""
+    """The bells of one namespace in one database; without `events` they are heard by their heads alone.
 
-    def __init__(self, client: redis.Redis, namespace: str, *, events: bool = True) -> None:
-        self._redis = client
+    `canary` is drawn unless it is given.
+    """
+
+    def __init__(self, client: redis.Redis, namespace: str, *, events: bool = True, canary: str = "") -> None:
+        self.client = client
         self.events = events
-        self._names = Names(namespace, client.get_connection_kwargs().get("db") or 0)
+        self._names = Names(namespace, client.get_connection_kwargs().get("db") or 0, canary)
         self.canary = self._names.canary
 
     @classmethod
     def from_url(cls, url: str, namespace: str, *, events: bool = True) -> "RedisBells":
-        """Bells at a redis://, rediss:// or unix:// address. Nothing is connected yet, and nothing is retried."""
-        client = redis.Redis.from_url(
-            url,
-            protocol=2,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=TIMEOUT_S,
-            socket_connect_timeout=TIMEOUT_S,
-        )
+        """Bells at one server's address, or a Sentinel's primary. Nothing is connected yet, and nothing is retried."""
+        client = open_client(url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
+        if not isinstance(client, redis.Redis):
+            raise TypeError(f"{url} is a cluster's")
         return cls(client, namespace, events=events)
 
     def channel(self, what: What) -> str:
@@ -142,21 +141,21 @@ class RedisBells:
         """Ask ROLE; a server that does not answer it is taken for a primary."""
         with translated():
             try:
-                role = cast("list[bytes]", self._redis.role())
+                role = cast("list[bytes]", self.client.role())
             except redis.ResponseError:
                 return
         if role[0] != b"master":
-            self._redis.connection_pool.disconnect(inuse_connections=False)  # the address may lead elsewhere by now
+            self.client.connection_pool.disconnect(inuse_connections=False)  # the address may lead elsewhere by now
             raise NotPrimary
 
     def enable_events(self) -> str:
         """Add what is missing to notify-keyspace-events, and answer it; other programs' flags stay."""
         with translated():
             try:
-                flags = str(self._redis.config_get("notify-keyspace-events")["notify-keyspace-events"])
+                flags = str(self.client.config_get("notify-keyspace-events")["notify-keyspace-events"])
                 added = missing_flags(flags)
                 if added:
-                    self._redis.config_set("notify-keyspace-events", flags + added)
+                    self.client.config_set("notify-keyspace-events", flags + added)
             except (redis.ResponseError, KeyError) as error:
                 raise EventsRefused(f"notify-keyspace-events cannot be read and set: {error}") from error
         return added
@@ -164,7 +163,7 @@ class RedisBells:
     def subscribe(self) -> RedisSubscription:
         """Subscribe to all heads by pattern; by name, to those that exist, where patterns are refused."""
         with translated():
-            pool = self._redis.connection_pool
+            pool = self.client.connection_pool
             try:
                 return RedisSubscription(pool, self._names, ["PSUBSCRIBE", self._names.every_head], events=self.events)
             except redis.ResponseError:
@@ -174,12 +173,12 @@ class RedisBells:
     def known(self) -> list[str]:
         """The bells of `<namespace>:shards`, whose members are `<queue>/<index>/<count>`."""
         with translated():
-            members = cast("set[bytes]", self._redis.smembers(shards_key(self._names.namespace)))
+            members = cast("set[bytes]", self.client.smembers(shards_key(self._names.namespace)))
         return sorted({self._names.bell(member.decode().rpartition("/")[0]) for member in members})
 
     def look(self, bells: Sequence[str]) -> View:
         """TIME and the bells' values in one round trip."""
-        with translated(), self._redis.pipeline(transaction=False) as pipe:
+        with translated(), self.client.pipeline(transaction=False) as pipe:
             pipe.time()
             if bells:
                 pipe.mget(bells)
@@ -193,14 +192,14 @@ class RedisBells:
             hung = self.events and self._hang_canary()
             for _ in range(100 if hung else 0):
                 time.sleep(0.002)
-                if not self._redis.exists(self.canary):
+                if not self.client.exists(self.canary):
                     break
-            self._redis.publish(_head(self.canary), "0")
+            self.client.publish(_head(self.canary), "0")
         return hung
 
     def _hang_canary(self) -> bool:
         try:
-            return bool(self._redis.set(self.canary, "0", px=1))
+            return bool(self.client.set(self.canary, "0", px=1))
         except redis.ReadOnlyError:
             raise
         except redis.ResponseError:
@@ -208,8 +207,8 @@ class RedisBells:
 
     def close(self) -> None:
         """Close every connection."""
-        self._redis.close()
-        self._redis.connection_pool.disconnect()
+        self.client.close()
+        self.client.connection_pool.disconnect()
 
 
 def _head(bell: str) -> str:

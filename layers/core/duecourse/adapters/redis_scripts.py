@@ -41,7 +41,7 @@ IDLE_S = 5.0
 """After how long without a command the pooled connections are dropped rather than trusted."""
 WAIT_MS = 1_000
 """How long replicas have to take what was written."""
-ENDS_NO_LEASE = frozenset({"add", "pause"})
+ENDS_NO_LEASE = frozenset({"add", "pause", "close", "put", "drop", "reopen"})
 STANDS_ALONE = frozenset({"register"})
 
 AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
@@ -98,7 +98,7 @@ class Scripts:
         tenants: Sequence[str],
         arguments: Sequence[Argument],
         *,
-        count: int,
+        count: int | str,
         again: bool,
         replicas: int = 0,
     ) -> Any:

@@ -52,7 +52,8 @@ class ShardsOnRecord:
     def _compare(self, queue: str, told: str) -> None:
         count = str(self._sharding.count(queue))
         if ">" in told:
-            raise StoreUnavailable(f"The shards of queue {queue} are being changed, from {told.replace('>', ' to ')}")
+            changed = told.partition("#")[0].replace(">", " to ")
+            raise StoreUnavailable(f"The shards of queue {queue} are being changed, from {changed}")
         if told != count:
             raise StoreMisused(
                 f"Queue {queue} has {told} shards on record and DUECOURSE_SHARDS says {count}: "

@@ -26,7 +26,7 @@ HEED_S = 1.0
 HELP = "Turn the bells of a duecourse ledger into invocations of its on_expired function, until SIGTERM or Ctrl-C."
 EPILOG = """\
 environment:
-  DUECOURSE_STORE                redis://127.0.0.1:6379/0 by default; rediss:// and unix:// too
+  DUECOURSE_STORE                redis://127.0.0.1:6379/0 by default; a cluster or a Sentinel too
   DUECOURSE_NAMESPACE            duecourse by default
   DUECOURSE_ON_EXPIRED_FUNCTION  the function to invoke, on_expired by default
   DUECOURSE_BRIDGE_IN_FLIGHT     how many invocations at a time, 4 by default
@@ -115,7 +115,7 @@ def _invoker() -> Invoker:
 
 def _announce(bridge: Bridge, settings: Settings) -> None:
     where = urlsplit(settings.store)
-    at = f"{where.scheme}://{where.hostname or ''}{f':{where.port}' if where.port else ''}{where.path}"
+    at = f"{where.scheme}://{where.netloc.rpartition('@')[2]}{where.path}"
     events = "off" if bridge.stats().events is False else "on"
     _say(f"bridge ready: {bridge.shards} shards at {at}, events {events}, to {settings.on_expired_function}")
 

@@ -1,0 +1,177 @@
+"""A cluster under load, through the bridge and the engine: a primary is killed, slots are moved; nothing is lost."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count, cycle
+from typing import Any
+
+import pytest
+from redis.crc import key_slot
+
+from duecourse.adapters.redis_connect import node_of
+from duecourse.adapters.redis_keys import keys_of
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import NewTask, Shard, Task
+from duecourse.errors import InvocationRefused, StoreUnavailable
+from duecourse.wire.fields import read
+from duecourse.wire.rings import Rings, show_drained
+from tests.support import redis_ledger
+from tests.support.bridges import NAMESPACE, bridging
+from tests.support.engine import Engine, ample, engine
+from tests.support.redis_cluster import ClusterServers
+from tests.support.wait import until
+
+SHARDS = Sharding({"default": 8})
+LEASE_MS = 2_000
+DELAY_MS = 300
+LATE_MS = 100
+
+
+class Work:
+    """Tasks that are added by threads of their own, and what became of them."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self._store = store
+        self._stop = threading.Event()
+        self.acknowledged: list[str] = []
+        self.refused = 0
+        self.ran: Counter[str] = Counter()
+        self.late: dict[str, float] = {}
+
+    def run(self, task: Task) -> None:
+        """What a task does: it is counted, and how late it began."""
+        self.ran[task.id] += 1
+        self.late[task.id] = time.time() * 1000 - task.due_at
+
+    def add(self, lane: int) -> None:
+        """Add tasks one by one, each again until it is acknowledged."""
+        for n in count():
+            while not self._stop.is_set() and not self.add_one(f"{lane}-{n}"):
+                time.sleep(0.02)
+            if self._stop.wait(0.002):
+                return
+
+    def add_one(self, id: str) -> bool:
+        try:
+            self._store.add([NewTask(id, "work", delay_ms=DELAY_MS)])
+        except StoreUnavailable:
+            self.refused += 1
+            return False
+        self.acknowledged.append(id)
+        return True
+
+    def missing(self) -> set[str]:
+        """What was acknowledged and has not run yet."""
+        return set(self.acknowledged) - set(self.ran)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
+class Function:
+    """`on_expired` as the bridge invokes it, in this process."""
+
+    def __init__(self, run: Engine) -> None:
+        self._run = run
+
+    def invoke(self, _function: str, event: Any) -> Any:
+        try:
+            return show_drained(self._run.drainer.drain(read(Rings, event).heard(NAMESPACE).shards, ample)._asdict())
+        except StoreUnavailable as error:
+            raise InvocationRefused(str(error)) from error
+
+    def send(self, function: str, event: Any) -> None:
+        raise AssertionError((function, event))
+
+
+@contextmanager
+def load(cluster: ClusterServers, *, wait: int) -> Iterator[Work]:
+    """Three threads add, the bridge rings, the engine drains."""
+    with connect(cluster.url) as client:
+        store = RedisStore(client, NAMESPACE, sharding=SHARDS, wait=wait)
+        work = Work(store)
+        adders = [threading.Thread(target=work.add, args=(lane,)) for lane in range(3)]
+        with engine(store, work.run, size=8, lease_ms=LEASE_MS) as run, bridging(cluster, Function(run), beat_s=1):
+            with ExitStack() as ending:
+                for adder in adders:
+                    adder.start()
+                    ending.callback(adder.join)
+                ending.callback(work.stop)
+                yield work
+            until(lambda: not work.missing(), seconds=20)
+        for shard in SHARDS.every("default"):
+            redis_ledger.check(client, shard, NAMESPACE)
+
+
+@pytest.fixture
+def whole(cluster: ClusterServers) -> Iterator[ClusterServers]:
+    yield cluster
+    cluster.emptied()
+
+
+def test_a_primary_killed_under_load_costs_time_and_no_task(whole: ClusterServers) -> None:
+    port = whole.owner(keys_of(NAMESPACE, Shard("default", 3)).tasks)
+    with load(whole, wait=1) as work:
+        until(lambda: len(work.ran) > 200)
+        whole.kill(port)
+        killed = len(work.acknowledged)
+        whole.wait_failover()
+        until(lambda: not [id for id in work.acknowledged[:killed] if id not in work.ran], seconds=20)
+        whole.revive(port)  # only then has each primary a replica again, which an add here waits for
+        until(lambda: len(work.acknowledged) > killed + 200, seconds=20)
+        on_time_again(work)
+    assert work.refused > 0, "it was killed in the midst"
+
+
+def on_time_again(work: Work) -> None:
+    """From some moment on all of a hundred tasks in a row begin on time."""
+
+    def on_time() -> bool:
+        ids = [id for id in work.acknowledged if id in work.late][-100:]
+        return sum(work.late[id] < LATE_MS for id in ids) >= 98
+
+    until(on_time, seconds=20, every=0.05)
+
+
+def test_slots_moved_under_load_cost_no_task_and_hardly_any_time(whole: ClusterServers) -> None:
+    slots = [key_slot(keys_of(NAMESPACE, shard).tasks.encode()) for shard in SHARDS.every("default")]
+    with load(whole, wait=0) as work:
+        until(lambda: len(work.ran) > 200)
+        begin = len(work.acknowledged)
+        for slot, target in zip(slots * 2, cycle(whole.primaries()), strict=False):
+            source = whole.owner_of_slot(slot)
+            if source != target:
+                whole.move_slot(slot, source, target)
+            at = len(work.acknowledged)
+            until(lambda at=at: len(work.acknowledged) > at + 20)
+        on_time_again(work)
+        moved = len(work.acknowledged) - begin
+    assert moved > 300
+    assert max(work.ran.values()) == 1, "no lease lapsed"
+
+
+def test_while_a_slot_is_on_the_move_its_shard_is_away_and_nothing_is_done_by_halves(whole: ClusterServers) -> None:
+    shard, other = Shard("default", 0), Shard("default", 1)
+    tasks = keys_of("duecourse", shard).tasks
+    source = whole.owner(tasks)
+    target = next(port for port in whole.primaries() if port != source)
+    ids = {SHARDS.of("default", id): id for id in map(str, range(99))}
+    with connect(whole.url) as client:
+        store = RedisStore(client, sharding=SHARDS)
+        store.add([NewTask(ids[shard], "work"), NewTask(ids[other], "work")])
+        whole.begin_move(key_slot(tasks.encode()), source, target)
+        whole.move_keys(key_slot(tasks.encode()), source, target)
+        with pytest.raises(StoreUnavailable):
+            store.claim(shard, 1, lease_ms=LEASE_MS)
+        task = store.get("default", ids[shard])
+        assert task
+        assert task.run == 0
+        assert len(store.claim(other, 1, lease_ms=LEASE_MS).tasks) == 1
+        whole.end_move(key_slot(tasks.encode()), target)
+        assert [t.run for t in store.claim(shard, 1, lease_ms=LEASE_MS).tasks] == [1]
+        assert node_of(client, tasks).get_connection_kwargs()["port"] == target

@@ -1,0 +1,72 @@
+"""A primary behind a Sentinel is killed: store and bridge go on with the replica, and what it had is not lost."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from duecourse.adapters.redis_connect import open_client
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.task import Shard
+from duecourse.errors import StoreUnavailable
+from tests.support.bridges import NAMESPACE, Recorder, bridging
+from tests.support.ledger import LEASE_MS, new
+from tests.support.redis_sentinel import SentinelServers
+from tests.support.wait import until
+
+BELL = f"{NAMESPACE}:{{default/0}}:bell"
+
+
+@pytest.fixture
+def service() -> Iterator[SentinelServers]:
+    with SentinelServers() as service:
+        yield service
+
+
+def added(store: RedisStore, id: str) -> bool:
+    try:
+        return bool(store.add([new(id)]))
+    except StoreUnavailable:
+        return False
+
+
+def test_the_store_and_the_bridge_follow_a_sentinels_failover(
+    service: SentinelServers, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    recorder, answered = Recorder(), list[str]()
+    with connect(service.url) as client, bridging(service, recorder, beat_s=1) as bridge:
+        store = RedisStore(client, NAMESPACE, wait=1)
+        for n in range(200):
+            store.add([new(f"t-{n}")])
+            answered.append(f"t-{n}")
+        until(lambda: recorder.of(BELL))
+        service.kill(service.primary_port)
+        assert not added(store, "lost")
+        until(lambda: service.primary() == service.replica_port, seconds=20)
+        store = RedisStore(client, NAMESPACE)
+        until(lambda: added(store, "after"), seconds=20, every=0.05)
+        until(lambda: "the store is back" in caplog.text, seconds=20)
+        assert bridge.stats().events
+        before = len(recorder.of(BELL))
+        added(store, "rings")
+        until(lambda: len(recorder.of(BELL)) > before)
+        ids = {task.id for task in store.claim(Shard(), 500, lease_ms=LEASE_MS).tasks}
+        assert ids - {"lost"} == {*answered, "after", "rings"}
+
+
+def test_a_service_that_no_sentinel_knows_is_away(service: SentinelServers) -> None:
+    with connect(service.url.replace("/main/", "/other/")) as client, pytest.raises(StoreUnavailable):
+        RedisStore(client).ping()
+
+
+def test_a_primary_that_was_demoted_is_left(service: SentinelServers) -> None:
+    with connect(service.url) as client:
+        store = RedisStore(client)
+        store.add([new("a")])
+        with open_client(f"redis://127.0.0.1:{service.port}") as sentinel:
+            sentinel.execute_command("SENTINEL", "FAILOVER", "main")
+        until(lambda: service.primary() == service.replica_port, seconds=20)
+        until(lambda: added(store, "b"), seconds=20, every=0.05)
+        assert {task.id for task in store.claim(Shard(), 9, lease_ms=LEASE_MS).tasks} == {"a", "b"}

@@ -1,0 +1,142 @@
+"""The bridge on a cluster: bells on every primary, failover, slots on the move, and proof that each is heard."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from redis.cluster import RedisCluster
+from redis.crc import key_slot
+
+from tests.support.bridges import Bellman, Recorder, bridging
+from tests.support.redis_cluster import ClusterServers
+from tests.support.wait import until
+
+NOTIFICATIONS = "notify-keyspace-events"
+
+
+@pytest.fixture
+def client(cluster: ClusterServers) -> Iterator[RedisCluster]:
+    with cluster.client() as client:
+        yield client
+
+
+class ClusterBellman(Bellman):
+    """A bellman whose time is one node's; all run on this machine."""
+
+    def now(self) -> int:
+        seconds, micros = self.redis.get_redis_connection(self.redis.get_default_node()).time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
+
+@pytest.fixture
+def bells(client: RedisCluster) -> ClusterBellman:
+    return ClusterBellman(client)
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+def one_on_each(cluster: ClusterServers, bells: ClusterBellman) -> dict[int, str]:
+    """A bell on each primary, by its port."""
+    found: dict[int, str] = {}
+    for number in range(99):
+        bell = f"test:{{default/{number}}}:bell"
+        if cluster.owner(bell) not in found:
+            found[cluster.owner(bell)] = bells.shard(f"default/{number}")
+        if len(found) == 3:
+            return found
+    raise AssertionError(found)
+
+
+def rings_on_time(bells: ClusterBellman, recorder: Recorder, bell: str, *, late: float = 50.0) -> None:
+    """Hang a bell and see it ring once, on time."""
+    before = len(recorder.of(bell))
+    at = bells.hang(bell, 150)
+    until(lambda: len(recorder.of(bell)) > before)
+    assert at < recorder.of(bell)[before].at < at + late
+
+
+def test_a_bell_on_any_primary_rings_on_time_and_once(
+    cluster: ClusterServers, bells: ClusterBellman, recorder: Recorder
+) -> None:
+    every = one_on_each(cluster, bells)
+    with bridging(cluster, recorder) as bridge:
+        until(lambda: all(recorder.of(bell) for bell in every.values()))  # those that hang not are swept
+        assert bridge.shards == 3
+        assert bridge.stats().events is True
+        for bell in every.values():
+            rings_on_time(bells, recorder, bell)
+            assert len(recorder.of(bell)) == 2
+
+
+def test_a_bell_that_nobody_told_of_is_heard_by_its_key_event(
+    cluster: ClusterServers, bells: ClusterBellman, recorder: Recorder
+) -> None:
+    every = one_on_each(cluster, bells)
+    with bridging(cluster, recorder):
+        until(lambda: all(recorder.of(bell) for bell in every.values()))
+        for bell in every.values():
+            rings_on_time(bells, recorder, bell)
+            before = len(recorder.of(bell))
+            bells.hang(bell, 50, tell=False)
+            until(lambda bell=bell, before=before: len(recorder.of(bell)) > before)
+
+
+def test_notifications_turned_off_at_one_primary_are_noticed_and_set_again(
+    cluster: ClusterServers, bells: ClusterBellman, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    port, bell = one_on_each(cluster, bells).popitem()
+    with bridging(cluster, recorder, beat_s=0.2), cluster.node(port) as node:
+        node.config_set(NOTIFICATIONS, "")
+        until(lambda: "turned off by someone" in caplog.text)
+        until(lambda: node.config_get(NOTIFICATIONS)[NOTIFICATIONS])
+        rings_on_time(bells, recorder, bell)
+
+
+def test_a_subscription_that_one_primary_killed_is_made_again(
+    cluster: ClusterServers, bells: ClusterBellman, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    port, bell = one_on_each(cluster, bells).popitem()
+    with bridging(cluster, recorder), cluster.node(port) as node:
+        until(lambda: recorder.of(bell))
+        assert node.client_kill_filter(_type="pubsub") == 1
+        until(lambda: "the store is back" in caplog.text)
+        rings_on_time(bells, recorder, bell)
+
+
+def test_a_slot_that_moves_to_another_primary_takes_its_bell_along(
+    cluster: ClusterServers, bells: ClusterBellman, recorder: Recorder
+) -> None:
+    every = one_on_each(cluster, bells)
+    (source, bell), (target, _), *_ = every.items()
+    with bridging(cluster, recorder, beat_s=60):
+        until(lambda: recorder.of(bell))
+        bells.hang(bell, 400)
+        before = len(recorder.of(bell))
+        cluster.move_slot(key_slot(bell.encode()), source, target)
+        assert cluster.owner(bell) == target
+        until(lambda: len(recorder.of(bell)) > before)
+        rings_on_time(bells, recorder, bell)
+        rings_on_time(bells, recorder, every[target])
+        cluster.move_slot(key_slot(bell.encode()), target, source)
+        rings_on_time(bells, recorder, bell)
+
+
+def test_after_a_failover_every_bell_rings_on_time_again(
+    cluster: ClusterServers, bells: ClusterBellman, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    every = one_on_each(cluster, bells)
+    port, bell = every.popitem()
+    with bridging(cluster, recorder, beat_s=1):
+        until(lambda: recorder.of(bell))
+        cluster.kill(port)
+        cluster.wait_failover()
+        until(lambda: "the store is back" in caplog.text, seconds=20)
+        bells.redis.nodes_manager.initialize()
+        for each in (bell, *every.values()):
+            rings_on_time(bells, recorder, each)
+        cluster.revive(port)
+        rings_on_time(bells, recorder, bell)

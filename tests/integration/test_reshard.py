@@ -1,0 +1,280 @@
+"""A queue's number of shards, changed: what is refused before, and that nothing is lost or doubled, killed or not."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from duecourse.adapters.redis_connect import Client
+from duecourse.adapters.redis_keys import keys_of
+from duecourse.adapters.redis_reshard import Reshard
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import NewTask, Shard, Status, Task
+from duecourse.errors import StoreMisused, StoreUnavailable
+from duecourse.ports.store import Move
+from tests.support import redis_ledger
+from tests.support.ledger import LATER_MS, LEASE_MS, ending, new
+from tests.support.redis_cluster import ClusterServers
+from tests.support.redis_server import RedisServer
+from tests.support.source import LAYER, ROOT
+
+USES: dict[str, Callable[[RedisStore], object]] = {
+    "add": lambda store: store.add([new("x")]),
+    "get": lambda store: store.get("default", "t-0"),
+    "group": lambda store: store.group("default", "g"),
+    "claim": lambda store: store.claim(Shard(), 1, lease_ms=LEASE_MS),
+    "move": lambda store: store.move("default", [Move("t-0")]),
+    "stats": lambda store: store.stats(Shard()),
+    "sweep": lambda store: store.sweep(Shard(), retention_ms=1),
+}
+
+
+def store_of(client: Client, count: int) -> RedisStore:
+    return RedisStore(client, sharding=Sharding({"default": count}))
+
+
+def every(count: int) -> list[Shard]:
+    return Sharding({"default": count}).every("default")
+
+
+def filled(store: RedisStore, count: int, many: int = 60) -> dict[str, Task]:
+    """Tasks of all states but leased, some in groups and of several tenants; answers them as they stand."""
+    store.add([new(f"x-{n}") for n in range(30)])
+    for shard in every(count):
+        tasks = store.claim(shard, 100, lease_ms=LEASE_MS).tasks
+        ends = [
+            ending(t, (Ending.DONE, Ending.DROP, Ending.AGAIN)[n % 3], delay_ms=LATER_MS) for n, t in enumerate(tasks)
+        ]
+        store.settle(shard, ends)
+    store.add([new(f"t-{n}", delay_ms=LATER_MS, group=f"g-{n % 5}" if n % 2 else "") for n in range(many)])
+    store.add([new("t-0", tenant="other", delay_ms=LATER_MS), new("t-1", tenant="other", payload='"x"')])
+    return standing(store, many)
+
+
+def standing(store: RedisStore, many: int = 60) -> dict[str, Task]:
+    ids = [
+        *((f"x-{n}", "-") for n in range(30)),
+        *((f"t-{n}", "-") for n in range(many)),
+        ("t-0", "other"),
+        ("t-1", "other"),
+    ]
+    found = {f"{tenant}/{id}": store.get("default", id, tenant) for id, tenant in ids}
+    return {sid: task for sid, task in found.items() if task}
+
+
+def assert_whole(client: Client, before: dict[str, Task], count: int) -> None:
+    """Every task is as it was, in its own shard and no other, and fences go on above all."""
+    store = store_of(client, count)
+    assert standing(store, sum(sid.startswith("-/t-") for sid in before)) == before
+    assert store.shards() == every(count)
+    fences = [redis_ledger.check(client, shard) for shard in every(count)]
+    assert min(fences) >= max(max(task.generation, task.fence) for task in before.values())
+    places = Counter[str]()
+    for shard in every(count):
+        sids = [sid.decode() for sid in client.hkeys(keys_of("duecourse", shard).tasks)]
+        places.update(sids)
+        assert all(store.shard_of("default", before[sid].id, before[sid].group) == shard for sid in sids)
+    assert places == Counter(before.keys())
+    shards = tuple(f"duecourse:{{{shard}" for shard in every(count))
+    strays = [key for k in client.scan_iter("duecourse:{*") if not (key := k.decode()).startswith(shards)]
+    assert all(key.endswith(":meta") for key in strays), "only what refuses those who still count on it"
+    for task in before.values():
+        if task.status is Status.SCHEDULED and task.group:
+            assert task.id in [member.id for member in store.group("default", task.group)]
+
+
+@pytest.mark.parametrize(("was", "to"), [(1, 8), (8, 1), (3, 5), (5, 3), (4, 4)])
+def test_every_task_moves_to_its_own_shard_as_it_is(redis_client: redis.Redis, was: int, to: int) -> None:
+    before = filled(store_of(redis_client, was), was)
+    total = Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
+    assert total == (len(before) if was != to else 0)
+    if was == to:
+        assert standing(store_of(redis_client, to)) == before
+    else:
+        assert_whole(redis_client, before, to)
+
+
+def test_a_cluster_is_resharded_from_node_to_node(cluster: ClusterServers) -> None:
+    with connect(cluster.url) as client:
+        before = filled(store_of(client, 2), 2)
+        Reshard(client, "duecourse", "default", 8, lambda _: None).run(0)
+        assert_whole(client, before, 8)
+
+
+def test_after_it_tasks_run_and_their_fences_only_grow(redis_client: redis.Redis) -> None:
+    before = filled(store_of(redis_client, 2), 2)
+    Reshard(redis_client, "duecourse", "default", 5, lambda _: None).run(0)
+    store = store_of(redis_client, 5)
+    store.move("default", [Move(f"t-{n}") for n in range(60)])
+    ran = [task for shard in every(5) for task in store.claim(shard, 100, lease_ms=LEASE_MS).tasks]
+    assert {task.id for task in ran} >= {f"t-{n}" for n in range(60)}
+    highest = max(max(task.fence, task.generation) for task in before.values())
+    assert all(task.fence > highest for task in ran)
+    assert all(task.idempotency_key == before[f"{task.tenant}/{task.id}"].idempotency_key for task in ran)
+
+
+class Cut(Exception):
+    """The end of a process, as far as Redis can tell."""
+
+
+class CutShort(Reshard):
+    """A reshard that ends before its n-th script, command or read: nothing is tidied up."""
+
+    left = 10**9
+
+    def cut_after(self, steps: int) -> "CutShort":
+        scripts, call = self._scripts, self._scripts.call
+
+        def limited(command: Callable[[], Any], *, again: bool) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise Cut
+            return call(command, again=again)
+
+        self.left = steps
+        scripts.call = limited  # type: ignore[method-assign]
+        return self
+
+
+@pytest.mark.parametrize(("was", "to"), [(3, 5), (5, 2)])
+def test_cut_off_at_any_step_and_run_again_nothing_is_lost_or_doubled(
+    redis_client: redis.Redis, was: int, to: int
+) -> None:
+    steps, finished = 0, False
+    while not finished:
+        redis_client.flushall()
+        before = filled(store_of(redis_client, was), was, many=12)
+        try:
+            CutShort(redis_client, "duecourse", "default", to, lambda _: None).cut_after(steps).run(0)
+            finished = True
+        except Cut:
+            Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
+        assert_whole(redis_client, before, to)
+        steps += 1
+    assert steps > 40
+
+
+def command(url: str, to: int, *more: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "local", "reshard", "default", str(to), "--store", url, *more]
+    environment = {**os.environ, "PYTHONPATH": f"{LAYER}{os.pathsep}{ROOT}", "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def test_killed_in_the_middle_the_queue_stays_closed_until_the_command_is_run_again(cluster: ClusterServers) -> None:
+    with connect(cluster.url) as client:
+        before = filled(store_of(client, 1), 1, many=2_000)
+        with command(cluster.url, 4) as killed:
+            assert killed.stdout
+            assert any("moved" in line for line in killed.stdout)
+            killed.kill()
+        for count in (1, 4):
+            with pytest.raises((StoreUnavailable, StoreMisused)):
+                store_of(client, count).add([new("x")])
+        with command(cluster.url, 4) as again:
+            said, _ = again.communicate()
+        assert again.returncode == 0, said
+        assert f"default has 4 shards now, {len(before)} tasks in them" in said
+        assert_whole(client, before, 4)
+
+
+def test_another_count_is_refused_at_the_first_use_and_both_are_named(redis_client: redis.Redis) -> None:
+    store_of(redis_client, 3).add([new("a")])
+    for use in USES.values():
+        with pytest.raises(StoreMisused, match=r"default has 3 shards .* says 5: .*python -m local reshard default 5"):
+            use(store_of(redis_client, 5))
+    store_of(redis_client, 5).add([NewTask("a", "work", queue="another")])
+
+
+@pytest.mark.parametrize("use", ["add", "claim", "group", "move", "sweep"])
+@pytest.mark.parametrize(("was", "to"), [(1, 4), (4, 1)])
+def test_a_process_that_began_before_it_is_refused_and_changes_nothing(
+    redis_client: redis.Redis, use: str, was: int, to: int
+) -> None:
+    old = store_of(redis_client, was)
+    before = filled(old, was)
+    Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
+    tries = [lambda n=n: old.add([new(f"new-{n}")]) for n in range(9)] if use == "add" else [lambda: USES[use](old)]
+    for one in tries:  # some of them are for shards that there are no more
+        with pytest.raises(StoreMisused, match=f"default has {to} shards on record"):
+            one()
+    assert_whole(redis_client, before, to)
+
+
+def test_leases_are_waited_for_and_then_refused_with_the_queue_as_it_was(redis_client: redis.Redis) -> None:
+    store = store_of(redis_client, 2)
+    store.add([new("a"), new("b", delay_ms=LATER_MS)])
+    home = store.shard_of("default", "a")
+    (task,) = store.claim(home, 1, lease_ms=LEASE_MS).tasks
+    said: list[str] = []
+    with pytest.raises(StoreMisused, match=r"1 tasks of default are leased: .* nothing is changed"):
+        Reshard(redis_client, "duecourse", "default", 4, said.append).run(0.3)
+    assert any("waiting for 1 leases" in line for line in said)
+    assert not store.stats(home).paused
+    store.settle(home, [ending(task, Ending.AGAIN)])
+    assert [t.id for t in store.claim(home, 1, lease_ms=50).tasks] == ["a"]  # a worker that died
+    Reshard(redis_client, "duecourse", "default", 4, said.append).run(10)
+    assert sorted(t.id for s in every(4) for t in store_of(redis_client, 4).claim(s, 9, lease_ms=LEASE_MS).tasks) == [
+        "a"
+    ]
+
+
+def test_a_queue_that_was_paused_stays_paused(redis_client: redis.Redis) -> None:
+    store = store_of(redis_client, 2)
+    store.add([new("a")])
+    store.pause("default", paused=True)
+    Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
+    assert all(store_of(redis_client, 4).stats(shard).paused for shard in every(4))
+
+
+def test_ids_that_would_meet_are_named_and_nothing_moves(redis_client: redis.Redis) -> None:
+    store = store_of(redis_client, 8)
+    groups = [f"g-{n}" for n in range(2, 20)]
+    other = next(g for g in groups if store.shard_of("default", "", g) != store.shard_of("default", "", "g-1"))
+    store.add([new("same", group="g-1"), new("same", group=other)])
+    with pytest.raises(StoreMisused, match=r"would meet in one shard: same; nothing is changed"):
+        Reshard(redis_client, "duecourse", "default", 1, lambda _: None).run(0)
+    assert [len(store.group("default", g)) for g in ("g-1", other)] == [1, 1]
+    store.add([new("b")])
+
+
+def test_a_change_that_was_cut_off_is_ended_before_another(redis_client: redis.Redis) -> None:
+    filled(store_of(redis_client, 2), 2)
+    with pytest.raises(Cut):
+        CutShort(redis_client, "duecourse", "default", 5, lambda _: None).cut_after(25).run(0)
+    with pytest.raises(
+        StoreMisused, match="from 2 to 5 shards was interrupted: run `python -m local reshard default 5`"
+    ):
+        Reshard(redis_client, "duecourse", "default", 3, lambda _: None)
+
+
+def test_of_two_at_once_the_later_one_goes_on(redis_client: redis.Redis) -> None:
+    before = filled(store_of(redis_client, 2), 2)
+    later: list[Reshard] = []
+
+    def begin_another(line: str) -> None:
+        if "moved" in line and not later:
+            later.append(Reshard(redis_client, "duecourse", "default", 5, lambda _: None))
+            later[0]._pause(0)
+            later[0]._close()
+
+    with pytest.raises(StoreMisused, match="another reshard of default has begun"):
+        Reshard(redis_client, "duecourse", "default", 5, begin_another).run(0)
+    later[0].run(0)
+    assert_whole(redis_client, before, 5)
+
+
+def test_a_store_without_the_queue_has_nothing_to_move(redis_server: RedisServer) -> None:
+    with command(redis_server.url, 4) as process:
+        said, _ = process.communicate()
+    assert process.returncode == 0
+    assert "nothing was ever added to default" in said
