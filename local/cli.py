@@ -4,6 +4,7 @@ import typer
 
 from local.demo.command import demo
 from local.invoke import invoke
+from local.rabbitmq import rabbitmq
 from local.replay import replay
 from local.show import show
 from local.up import up
@@ -14,5 +15,5 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for command in (up, invoke, replay, show, demo):
+for command in (up, invoke, replay, show, demo, rabbitmq):
     app.command()(command)
