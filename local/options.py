@@ -28,6 +28,8 @@ class Options:
     """Stop function processes between invokes, as Lambda does."""
     store: str | None = None
     aws: str | None = None
+    amqp: str | None = None
+    """A RabbitMQ for functions with MQ events, and for tasks that are handed to amqp: targets."""
     state: Path | None = None
     """None: a folder that goes with the stack."""
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -29,6 +29,7 @@ from local.routes import Routes
 from local.schedules import Schedules
 from local.serving import serve
 from local.sockets import LOOPBACK, free_port, listen, url_of
+from local.sources.feeds import Feeds
 from local.state import StateFolder
 from local.template import Template
 from local.worker import Rules
@@ -75,6 +76,7 @@ class Services:
         parts.push_async_callback(self.functions.close)  # before the servers, which then have nobody to wait for
         await self._start_bridge()
         self._keep_time()
+        self._feed()
         self._state.announce(self.addresses())
 
     def addresses(self) -> dict[str, Any]:
@@ -88,9 +90,14 @@ class Services:
             "pids": {**pids, "functions": self.functions.pids()},
         }
 
+    def _given_settings(self) -> dict[str, str]:
+        """The product's settings that win over the template's."""
+        amqp = {"DUECOURSE_AMQP": self._options.amqp} if self._options.amqp else {}
+        return {**host_settings(), **amqp, **self._options.environment}
+
     def _check_settings(self) -> None:
         """Refuse now what every function and the bridge would refuse later; the store's own is told by its option."""
-        given = {**host_settings(), **self._options.environment, "DUECOURSE_STORE": ""}
+        given = {**self._given_settings(), "DUECOURSE_STORE": ""}
         try:
             settings.parse(given)
         except InvalidSettings as error:
@@ -147,7 +154,7 @@ class Services:
         options = self._options
         self._template = Template(options.template, Addresses(self.api, self.aws, self.store), options.parameters)
         self.described = self._template.functions
-        overrides = host_settings() | dict(options.environment)
+        overrides = self._given_settings()
         self._surroundings = Surroundings(self.aws, self.lambda_url, self.store, overrides, options.pure_python)
         rules = Rules(options.init_limit, options.freeze)
         self.functions = Functions(
@@ -173,6 +180,14 @@ class Services:
         self._keep(self.functions.keep_measuring())
         if self.schedules.described:
             self._say("schedules", self.schedules.described)
+
+    def _feed(self) -> None:
+        amqp = self._given_settings().get("DUECOURSE_AMQP", "")
+        feeds = Feeds(self.described, self.functions, self.aws, amqp, self._notice)
+        for duty in feeds.duties():
+            self._keep(duty)
+        if feeds.described:
+            self._say("queues", feeds.described)
 
     def _keep(self, duty: Coroutine[Any, Any, None]) -> None:
         """Do something until the stack stops."""
