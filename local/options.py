@@ -7,8 +7,8 @@ from pathlib import Path
 TEMPLATE = Path(__file__).resolve().parent.parent / "template.yaml"
 
 
-PARAMETERS = {"MailFrom": "reminders@example.com"}
-"""What stands in for a deployment's parameters, so that mail is sent to the emulator."""
+PARAMETERS = {"MailFrom": "reminders@example.com", "IntakeQueue": "sqs"}
+"""What stands in for a deployment's parameters: mail is sent to the emulator, which has a queue for new tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
