@@ -25,6 +25,9 @@ demo: setup ## the whole story with real parts, in under a minute
 up: setup ## the same stack, until Ctrl-C
 	@$(PY) -m local up
 
+rabbitmq: setup ## a RabbitMQ of your own from the installed server (apt-get install rabbitmq-server), until Ctrl-C
+	@$(PY) -m local rabbitmq
+
 test: setup ## the whole suite
 	@$(PY) -m pytest
 
@@ -53,4 +56,4 @@ sam: .venv-sam/.ready ## the template: validated, linted and built (ARCH=arm64 o
 	@.venv-sam/bin/python -m pip install --quiet --disable-pip-version-check 'aws-sam-cli>=1.160,<2'
 	@touch $@
 
-.PHONY: sam help setup demo up test check fix bench
+.PHONY: sam help setup rabbitmq demo up test check fix bench

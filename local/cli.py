@@ -5,6 +5,7 @@ import typer
 from local.demo.command import demo
 from local.invoke import invoke
 from local.new import new
+from local.rabbitmq import rabbitmq
 from local.replay import replay
 from local.reshard import reshard
 from local.show import show
@@ -16,5 +17,5 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for command in (up, invoke, replay, show, new, reshard, demo):
+for command in (up, invoke, replay, show, new, reshard, demo, rabbitmq):
     app.command()(command)

@@ -13,7 +13,7 @@ import urllib3
 from local import console, state
 from local.identity import Addresses
 from local.model import Function
-from local.options import TEMPLATE, Options, Precision
+from local.options import PARAMETERS, TEMPLATE, Options, Precision
 from local.problems import HarnessError
 from local.stack import Stack
 from local.template import Template
@@ -57,5 +57,5 @@ def invoke(service: str, function: str, event: bytes) -> Invoked:
 
 def functions() -> dict[str, Function]:
     """The template's functions by name, logical id and folder."""
-    described = Template(TEMPLATE, Addresses("", "", "")).functions
+    described = Template(TEMPLATE, Addresses("", "", ""), PARAMETERS).functions
     return {key: function for function in described for key in (function.code.name, function.logical_id, function.name)}

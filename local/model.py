@@ -7,6 +7,7 @@ from pathlib import Path
 
 from local.cadence import Cadence, parse_cadence
 from local.intrinsics import Value
+from local.sources.described import Source
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Function:
     routes: tuple[Route, ...]
     schedules: tuple[Schedule, ...]
     async_policy: AsyncPolicy
+    sources: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True)

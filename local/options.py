@@ -8,8 +8,8 @@ from pathlib import Path
 TEMPLATE = Path(__file__).resolve().parent.parent / "template.yaml"
 
 
-PARAMETERS = {"MailFrom": "reminders@example.com"}
-"""What stands in for a deployment's parameters, so that mail is sent to the emulator."""
+PARAMETERS = {"MailFrom": "reminders@example.com", "IntakeQueue": "sqs"}
+"""What stands in for a deployment's parameters: mail is sent to the emulator, which has a queue for new tasks."""
 
 
 class Precision(StrEnum):
@@ -37,6 +37,8 @@ class Options:
     """Stop function processes between invokes, as Lambda does."""
     store: str | None = None
     aws: str | None = None
+    amqp: str | None = None
+    """A RabbitMQ for functions with MQ events, and for tasks that are handed to amqp: targets."""
     state: Path | None = None
     """None: a folder that goes with the stack."""
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -31,7 +31,8 @@ def create(template: Template, aws: str) -> list[str]:
 
     Raises HarnessError where the emulator does not answer, or refuses.
     """
-    resources = template.resources(*MAKERS)
+    # A queue that has a dead-letter queue wants that to be there.
+    resources = sorted(template.resources(*MAKERS), key=lambda resource: "RedrivePolicy" in resource.properties)
     session = emulator_session(aws)
     for resource in resources:
         _create(session, resource, aws)

@@ -15,7 +15,7 @@ from local.problems import HarnessError
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 MAX_NAME = 40
-TARGETS = '"lambda:${SendReminderFunction}"'
+TARGETS = '"reminder": "${Reminders}"'
 """What the lines of the template that hold the targets have in common."""
 BEFORE_RESOURCE = "\n  WorkPolicy:\n"
 BEFORE_STATEMENT = "          - !If\n            - HasTargetArns\n"

@@ -31,6 +31,7 @@ from local.routes import Routes
 from local.schedules import Schedules
 from local.serving import serve
 from local.sockets import LOOPBACK, free_port, listen, url_of
+from local.sources.feeds import Feeds
 from local.state import StateFolder
 from local.template import Template
 from local.threads import SCHEMES
@@ -83,6 +84,7 @@ class Services:
         parts.push_async_callback(self.functions.close)  # before the servers, which then have nobody to wait for
         await self._start_bridge()
         self._keep_time()
+        self._feed()
         self._state.announce(self.addresses())
 
     def addresses(self) -> dict[str, Any]:
@@ -96,9 +98,14 @@ class Services:
             "pids": {**pids, "functions": self.functions.pids()},
         }
 
+    def _given_settings(self) -> dict[str, str]:
+        """The product's settings that win over the template's."""
+        amqp = {"DUECOURSE_AMQP": self._options.amqp} if self._options.amqp else {}
+        return {**host_settings(), **amqp, **self._options.environment}
+
     def _check_settings(self) -> None:
         """Refuse now what every function and the bridge would refuse later; the store's own is told by its option."""
-        given = {**host_settings(), **self._options.environment, "DUECOURSE_STORE": ""}
+        given = {**self._given_settings(), "DUECOURSE_STORE": ""}
         try:
             settings.parse(given)
         except InvalidSettings as error:
@@ -158,7 +165,7 @@ class Services:
         parameters = {**options.parameters, "Precision": options.precision}
         self._template = Template(options.template, Addresses(self.api, self.aws, self.store), parameters)
         self.described = self._template.functions
-        overrides = linger_for(options) | host_settings() | dict(options.environment)
+        overrides = linger_for(options) | self._given_settings()
         self._surroundings = Surroundings(self.aws, self.lambda_url, self.store, overrides, options.pure_python)
         self._open_house()
         self.functions = Functions(
@@ -208,6 +215,14 @@ class Services:
         self._keep(self.functions.keep_measuring())
         if self.schedules.described:
             self._say("schedules", self.schedules.described)
+
+    def _feed(self) -> None:
+        amqp = self._given_settings().get("DUECOURSE_AMQP", "")
+        feeds = Feeds(self.described, self.functions, self.aws, amqp, self._notice)
+        for duty in feeds.duties():
+            self._keep(duty)
+        if feeds.described:
+            self._say("queues", feeds.described)
 
     def _keep(self, duty: Coroutine[Any, Any, None]) -> None:
         """Do something until the stack stops."""

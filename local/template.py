@@ -12,8 +12,10 @@ from local.identity import Addresses, attribute, named_by, ref
 from local.intrinsics import ABSENT, Resolver, Value, is_call
 from local.model import Function, Resource, async_policy_of, logging_variables, route_of, schedule_of, text_of
 from local.problems import TemplateError
+from local.sources.described import Source, mapped, source_of
 
 FUNCTION = "AWS::Serverless::Function"
+MAPPING = "AWS::Lambda::EventSourceMapping"
 LAYER = "AWS::Serverless::LayerVersion"
 DEFAULT_CONCURRENCY = 10
 """How many processes a function without ReservedConcurrentExecutions may have on a laptop."""
@@ -117,7 +119,18 @@ class Template:
             routes=tuple(route_of(e) for _, e in events if e["Type"] == "HttpApi"),
             schedules=tuple(s for name, e in events if (s := schedule_of(logical_id + name, e))),
             async_policy=async_policy_of(read("EventInvokeConfig", {})),
+            sources=(
+                *(found for name, e in events if (found := source_of(logical_id + name, e))),
+                *self._mapped(logical_id),
+            ),
         )
+
+    def _mapped(self, function: str) -> Iterator[Source]:
+        """The sources that stand in the template as resources of their own."""
+        names = {function, self._name(function)}
+        for mapping in self.resources(MAPPING):
+            if mapping.properties["FunctionName"] in names and (s := mapped(mapping.name, mapping.properties)):
+                yield s
 
     def _code(self, logical_id: str, uri: str) -> Path:
         folder = (self._folder / uri).resolve()

@@ -42,6 +42,10 @@ Aws = Annotated[
     str | None,
     typer.Option(help="Where AWS's services answer.", show_default="AWS_ENDPOINT_URL, or moto's server started here"),
 ]
+Amqp = Annotated[
+    str | None,
+    typer.Option(help="A RabbitMQ's URL.", show_default="DUECOURSE_AMQP, or none"),
+]
 State = Annotated[
     Path, typer.Option("--state", help="What outlives this run: Redis's file, and logs.", show_default=".duecourse")
 ]
@@ -58,6 +62,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
     freeze: Freeze = False,
     store: Store = None,
     aws: Aws = None,
+    amqp: Amqp = None,
     folder: State = state.DEFAULT,
     as_json: AsJson = False,
 ) -> None:
@@ -80,7 +85,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
     options = Options(
         port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, freeze=freeze,
         precision=Precision.TICK if no_bridge else precision,
-        store=store, aws=aws, state=folder, echo=True,
+        store=store, aws=aws, amqp=amqp, state=folder, echo=True,
     )  # fmt: skip
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)

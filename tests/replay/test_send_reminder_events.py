@@ -18,7 +18,9 @@ SHARD = Shard(QUEUE)
 
 
 def test_every_saved_event_is_listed_here() -> None:
-    assert cases("send_reminder") == {"one_task", "stale_lease", "bad_shape", "bad_source"}
+    assert cases("send_reminder") == {
+        "one_task", "stale_lease", "from_sqs", "from_rabbitmq", "bad_shape", "bad_source", "bad_message",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("case", "field"), [("bad_shape", "tasks.0.lease.token"), ("bad_source", "source")])
@@ -77,4 +79,18 @@ def test_a_reminder_for_what_has_begun_is_dropped(store: MemoryStore, outbox: Ou
     clock.advance(300_000)
     [late] = store.claim(SHARD, 10, lease_ms=60_000).tasks
     assert invoke("send_reminder", event_for(late))["dead"] == 1
+    assert outbox.sent == []
+
+
+@pytest.mark.parametrize(("case", "answer"), [("from_sqs", {"batchItemFailures": []}), ("from_rabbitmq", {})])
+def test_a_reminder_that_came_by_a_queue_is_sent_without_a_lease(case: str, answer: Any, outbox: Outbox) -> None:
+    assert invoke("send_reminder", saved(f"send_reminder/{case}")) == answer
+    [message] = outbox.sent
+    assert (message.to, message.subject) == ("ada@example.com", "Reminder: Stand-up")
+
+
+def test_a_message_that_is_no_task_is_refused_by_field(outbox: Outbox, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(errors.MessagesFailed, match="1 of 1"):
+        invoke("send_reminder", saved("send_reminder/bad_message"))
+    assert "source: must be duecourse" in caplog.text
     assert outbox.sent == []

@@ -1,8 +1,10 @@
 """Engines for tests: a drainer on a store, a crew that ends with its test, and the world as a few lines of memory."""
 
+import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
 from duecourse.domain.task import Json, Task
@@ -11,6 +13,7 @@ from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
 from duecourse.errors import InvocationRefused, ResultsUnavailable
+from duecourse.ports.publisher import Message
 from duecourse.ports.results import Result, Results
 from duecourse.ports.store import Store
 
@@ -35,6 +38,22 @@ class Lambda:
     def ids(self) -> list[list[str]]:
         """The ids of each invocation's tasks."""
         return [[task["id"] for task in event["tasks"]] for _, event in self.sent]
+
+
+class Broker:
+    """A Publisher that keeps what it confirms; `problems` are why it does not confirm some, by id."""
+
+    def __init__(self, problems: Mapping[str, str] = MappingProxyType({}), refusal: Exception | None = None) -> None:
+        self.problems = problems
+        self.refusal = refusal
+        self.queues: dict[str, dict[str, Json]] = {}
+
+    def publish(self, queue: str, messages: Sequence[Message]) -> list[str]:
+        if self.refusal:
+            raise self.refusal
+        confirmed = {m.id: json.loads(m.body) for m in messages if m.id not in self.problems}
+        self.queues.setdefault(queue, {}).update(confirmed)
+        return [self.problems.get(message.id, "") for message in messages]
 
 
 class Table:
@@ -76,6 +95,7 @@ def engine(
     results: Results | None = None,
     targets: Mapping[str, str] | None = None,
     invoker: Lambda | None = None,
+    broker: Broker | None = None,
     lease_ms: int = 30_000,
 ) -> Iterator[Engine]:
     """An engine whose tasks do what `kinds` says, by name or all the same; its threads end with the test."""
@@ -84,7 +104,9 @@ def engine(
     crew = Crew(size)
     limits = Limits(lease_ms, MARGIN_MS)
     try:
-        yield Engine(Drainer(store, runner, Targets(targets or {}, invoker or Lambda()), crew, limits), runner, crew)
+        brokers = {"sqs": broker} if broker else {}
+        handing = Targets(targets or {}, invoker or Lambda(), brokers)
+        yield Engine(Drainer(store, runner, handing, crew, limits), runner, crew)
     finally:
         crew.close()
 

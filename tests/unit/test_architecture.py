@@ -39,7 +39,7 @@ MAY_USE = {
     "kinds": {"jmespath"},
     "wire": {"pydantic", "pydantic_core", "typing_extensions", "jmespath"},
     "settings": {"pydantic"},
-    "adapters": {"redis", "urllib3", "boto3", "botocore", "plyvel", "sortedcontainers"},
+    "adapters": {"redis", "urllib3", "boto3", "botocore", "plyvel", "sortedcontainers", "pika"},
     "functions": {"pydantic", "aws_lambda_powertools"},
 }
 """Which libraries each part may import; a part that is not here has none."""
@@ -52,9 +52,9 @@ CATCH_ALLS = {
 }
 """Where any exception at all is stopped: around a handler and a piece of a drain; where a thread hands over its own."""
 
-LIGHT = ("duecourse", "duecourse.wire.invocation")
+LIGHT = ("duecourse", "duecourse.wire.invocation", "duecourse.wire.messages")
 LIGHT_PARTS = ("errors", "domain", "ports", "kinds", "engine", "adapters", "bridge")
-HEAVY = ("boto3", "botocore", "plyvel", "pydantic", "aws_lambda_powertools")
+HEAVY = ("boto3", "botocore", "pika", "plyvel", "pydantic", "aws_lambda_powertools")
 
 
 def part_of(module: str) -> str:

@@ -7,12 +7,13 @@ import pytest
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_STATE_BYTES, RetryPolicy, Task
 from duecourse.engine.targets import MAX_BYTES, Targets
-from duecourse.errors import InvocationRefused
-from duecourse.wire.invocation import tasks_event
-from tests.support.engine import Lambda
+from duecourse.errors import InvocationRefused, PublishRefused
+from duecourse.wire.invocation import message_body, tasks_event
+from tests.support.engine import Broker, Lambda
 from tests.support.kinds import leased
 
-TARGETS = {"report": "lambda:ReportFunction", "mail": "lambda:MailFunction", "poll": "inline"}
+REPORT = "lambda:ReportFunction"
+TARGETS = {"report": REPORT, "mail": "lambda:MailFunction", "poll": "inline", "bill": "sqs:bills"}
 
 
 def tasks(count: int, kind: str = "report", payload: object = None) -> list[Task]:
@@ -23,18 +24,18 @@ def batches(given: list[Task]) -> list[tuple[str, list[str]]]:
     return [(name, [task.id for task in batch]) for name, batch in Targets(TARGETS, Lambda()).batches(given)]
 
 
-@pytest.mark.parametrize(("kind", "function"), [("report", "ReportFunction"), ("poll", ""), ("webhook", "")])
-def test_a_kind_is_worked_by_its_function_or_here(kind: str, function: str) -> None:
-    assert Targets(TARGETS, Lambda()).function_of(leased(kind, {})) == function
+@pytest.mark.parametrize(("kind", "target"), [("report", REPORT), ("bill", "sqs:bills"), ("poll", ""), ("webhook", "")])
+def test_a_kind_is_worked_by_its_target_or_here(kind: str, target: str) -> None:
+    assert Targets(TARGETS, Lambda()).of(leased(kind, {})) == target
 
 
 def test_batches_are_of_one_function_and_of_ten_at_most() -> None:
     cut = batches([*tasks(3, "mail"), *tasks(21), *tasks(1, "mail")])
     assert [(name, len(ids)) for name, ids in cut] == [
-        ("MailFunction", 4),
-        ("ReportFunction", 10),
-        ("ReportFunction", 10),
-        ("ReportFunction", 1),
+        ("lambda:MailFunction", 4),
+        (REPORT, 10),
+        (REPORT, 10),
+        (REPORT, 1),
     ]
 
 
@@ -59,30 +60,60 @@ def test_the_longest_names_still_fit() -> None:
 def test_one_that_is_too_long_by_itself_goes_alone() -> None:
     huge = leased("report", {"text": "x" * (MAX_PAYLOAD_BYTES - 20)}, id="huge")
     assert batches([*tasks(1), huge, *tasks(1, "mail")]) == [
-        ("MailFunction", ["mail-0"]),
-        ("ReportFunction", ["report-0"]),
-        ("ReportFunction", ["huge"]),
+        ("lambda:MailFunction", ["mail-0"]),
+        (REPORT, ["report-0"]),
+        (REPORT, ["huge"]),
     ]
 
 
 def test_what_is_taken_is_the_functions_to_settle() -> None:
     function = Lambda()
     given = tasks(2)
-    assert Targets(TARGETS, function).hand_over("ReportFunction", given) == []
+    assert Targets(TARGETS, function).hand_over(REPORT, given) == []
     assert function.sent == [("ReportFunction", tasks_event(given))]
 
 
 def test_what_is_refused_is_given_back_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
     targets = Targets(TARGETS, Lambda(InvocationRefused("no such function")))
-    ends = targets.hand_over("ReportFunction", tasks(40))
+    ends = targets.hand_over(REPORT, tasks(40))
     assert [(end.id, end.ending) for end in ends] == [(f"report-{n}", Ending.RELEASE) for n in range(40)]
     delays = {end.delay_ms for end in ends}
     assert len(delays) > 10  # what was refused together does not come back together
     assert 0 <= min(delays) < max(delays) <= 1_000
-    assert "ReportFunction could not be invoked: no such function" in caplog.text
+    assert "lambda:ReportFunction did not take them: no such function" in caplog.text
 
 
 def test_what_is_refused_again_and_again_is_given_back_for_longer() -> None:
     targets = Targets(TARGETS, Lambda(InvocationRefused("no such function")))
-    ends = targets.hand_over("ReportFunction", [task._replace(run=5) for task in tasks(40)])
+    ends = targets.hand_over(REPORT, [task._replace(run=5) for task in tasks(40)])
     assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
+
+
+def test_what_a_broker_confirms_is_done_and_the_rest_is_given_back(caplog: pytest.LogCaptureFixture) -> None:
+    given = tasks(3, "bill", {"sum": "1 €"})
+    broker = Broker({given[1].idempotency_key: "no room"})
+    ends = Targets(TARGETS, Lambda(), {"sqs": broker}).hand_over("sqs:bills", given)
+    assert [end.ending for end in ends] == [Ending.DONE, Ending.RELEASE, Ending.DONE]
+    assert [end.token for end in ends] == [task.token for task in given]
+    assert list(broker.queues["bills"]) == [given[0].idempotency_key, given[2].idempotency_key]
+    assert "task bill-1 waits, for sqs:bills did not confirm it: no room" in caplog.text
+
+
+def test_what_no_broker_takes_is_given_back_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    targets = Targets(TARGETS, Lambda(), {"sqs": Broker(refusal=PublishRefused("away"))})
+    ends = targets.hand_over("sqs:bills", [task._replace(run=5) for task in tasks(40, "bill")])
+    assert {end.ending for end in ends} == {Ending.RELEASE}
+    assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
+    assert "sqs:bills did not take them: away" in caplog.text
+
+
+def test_a_message_is_the_event_for_one_task_with_its_fence_in_place_of_a_lease() -> None:
+    [task] = tasks(1, "bill", {"sum": "1 €", "odd": "\uffff"})
+    body = message_body(task)
+    assert body.isascii()
+    direct = tasks_event([task])
+    lease = direct["tasks"][0].pop("lease")
+    [carried] = json.loads(body)["tasks"]
+    assert str(carried.pop("fence")) == lease["token"].partition(".")[0]
+    assert carried.pop("deadline_at") == task.deadline_at
+    assert json.loads(body) | {"tasks": [carried]} == direct

@@ -28,6 +28,20 @@ def test_targets_are_json() -> None:
     assert given.targets == {"report": "lambda:ReportFunction:live", "poll": "inline"}
 
 
+def test_a_task_can_be_handed_to_a_queue_by_its_name_or_url() -> None:
+    targets = (
+        '{"a": "sqs:bills", "b": "sqs:bills.fifo", "c": "sqs:https://sqs.eu-west-1.amazonaws.com/1/q", "d": "amqp:a b"}'
+    )
+    with pytest.raises(InvalidSettings, match=r"DUECOURSE_TARGETS\.d"):
+        parse({"DUECOURSE_TARGETS": targets})
+    given = parse({"DUECOURSE_TARGETS": targets.replace("a b", "a.b"), "DUECOURSE_AMQP": "amqps://u:p@h:5671/v"})
+    assert (given.targets["c"], given.targets["d"]) == ("sqs:https://sqs.eu-west-1.amazonaws.com/1/q", "amqp:a.b")
+
+
+def test_a_target_by_amqp_wants_a_brokers_address() -> None:
+    assert list(wrong(TARGETS='{"bill": "amqp:bills"}')) == ["DUECOURSE_AMQP"]
+
+
 @pytest.mark.parametrize(
     "store",
     [
@@ -62,6 +76,8 @@ def test_the_stores_that_there_are(store: str) -> None:
         ("TARGETS", "report=lambda:X"),
         ("TARGETS", "[]"),
         ("TARGETS", '{"report": "inline"}'),
+        ("AMQP", "http://h"),
+        ("AMQP", "amqp://h:99999"),
         ("WAIT", "-1"),
         ("BRIDGE_IN_FLIGHT", "0"),
         ("EVENTS", "no"),
@@ -75,7 +91,9 @@ def test_a_wrong_variable_is_named(name: str, value: str) -> None:
     assert list(wrong(**{name: value})) == [f"DUECOURSE_{name}"]
 
 
-@pytest.mark.parametrize("target", ["lambda:", "sqs:queue", "ReportFunction", "lambda:a b"])
+@pytest.mark.parametrize(
+    "target", ["lambda:", "sqs:", "sqs:a/b", "sqs:q.fifo.fifo", "amqp:", "sns:topic", "ReportFunction", "lambda:a b"]
+)
 def test_a_wrong_target_is_named_by_its_kind(target: str) -> None:
     assert list(wrong(TARGETS=f'{{"report": "{target}"}}')) == ["DUECOURSE_TARGETS.report"]
 

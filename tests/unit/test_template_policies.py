@@ -17,21 +17,42 @@ from duecourse.settings import PREFIX, Settings, parse
 from duecourse.wire.kinds import MAX_TIMEOUT_MS
 
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
-FUNCTIONS = ("EnqueueHttpFunction", "PollTickFunction", "OnExpiredFunction", "SendReminderFunction")
+FUNCTIONS = (
+    "EnqueueHttpFunction",
+    "PollTickFunction",
+    "OnExpiredFunction",
+    "SendReminderFunction",
+    "EnqueueMessageFunction",
+)
 WORKING = {
     ("dynamodb:PutItem", "ResultsTable.Arn"),
     ("lambda:InvokeFunction", "SendReminderFunction.Arn"),
     ("lambda:InvokeFunction", "TargetArns"),
+    ("sqs:SendMessage", "ReminderMessages.Arn"),
+    ("sqs:SendMessage", "TargetQueueArns"),
+    ("sqs:GetQueueUrl", "TargetQueueArns"),
 }
+READING = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
+"""What Lambda's poller does by the function's role."""
 GRANTED = {
     "EnqueueHttpFunction": {("dynamodb:GetItem", "ResultsTable.Arn"), ("dynamodb:PutItem", "ResultsTable.Arn")},
     "PollTickFunction": WORKING,
     "OnExpiredFunction": WORKING,
-    "SendReminderFunction": {("dynamodb:PutItem", "ResultsTable.Arn"), ("ses:SendEmail", "identity/${Identity}")},
+    "SendReminderFunction": {
+        ("dynamodb:PutItem", "ResultsTable.Arn"),
+        ("ses:SendEmail", "identity/${Identity}"),
+        *((action, "ReminderMessages.Arn") for action in READING),
+    },
+    "EnqueueMessageFunction": {(action, "IntakeMessages.Arn") for action in READING},
 }
 """Every action that a function may take, and on what."""
 PULLING = {"PullImage", "AskToPull"}
 """Statements on every image of the account: which one is in the parameter, in a form that no policy takes."""
+SOURCES = {
+    "ReminderSource": ("SendReminderFunction", "ReminderMessages", "ReminderDeadLetters", "QueuesReminders"),
+    "IntakeSource": ("EnqueueMessageFunction", "IntakeMessages", "IntakeDeadLetters", "TakesMessages"),
+}
+"""Which function reads which queue, what that cannot deliver, and on what condition."""
 ROUTES = {
     "POST /tasks", "GET /tasks/{id}", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
     "POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save",
@@ -67,6 +88,11 @@ def statements(node: Any) -> Iterator[dict[str, Any]]:
             yield from statements(item)
 
 
+def actions(statement: dict[str, Any]) -> list[str]:
+    action = statement["Action"]
+    return action if isinstance(action, list) else [action]
+
+
 def resource_of(statement: dict[str, Any]) -> str:
     """What a statement is about, in short."""
     ((how, what),) = statement["Resource"].items()
@@ -94,8 +120,36 @@ def environment(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_may_do_what_its_work_takes_and_no_more(name: str) -> None:
-    granted = {(s["Action"], resource_of(s)) for s in statements(properties(name)["Policies"])}
+    granted = {(a, resource_of(s)) for s in statements(properties(name)["Policies"]) for a in actions(s)}
     assert granted - {("lambda:InvokeFunction", f"{own}.Arn") for own in users_own()} == GRANTED[name]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_queue_is_read_message_by_message_and_keeps_what_fails(name: str) -> None:
+    function, queue, dead, condition = SOURCES[name]
+    assert properties(name) == {
+        "EventSourceArn": {"Fn::GetAtt": [queue, "Arn"]},
+        "FunctionName": {"Ref": function},
+        "BatchSize": 10,
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+    }
+    assert properties(queue)["VisibilityTimeout"] == 6 * properties(function)["Timeout"]
+    redrive = properties(queue)["RedrivePolicy"]
+    assert redrive == {"deadLetterTargetArn": {"Fn::GetAtt": [dead, "Arn"]}, "maxReceiveCount": 5}
+    resources = template()["Resources"]
+    assert {resources[each]["Condition"] for each in (name, queue, dead)} == {condition}
+    assert all(properties(each)["SqsManagedSseEnabled"] for each in (queue, dead))
+    assert properties(dead)["MessageRetentionPeriod"] == 14 * 86_400
+
+
+def test_a_queue_before_the_reminders_takes_the_place_of_their_invocation() -> None:
+    [choice] = [s["Fn::If"] for s in policy_of_work() if "Fn::If" in s and s["Fn::If"][0] == "QueuesReminders"]
+    assert [actions(statement) for statement in choice[1:]] == [["sqs:SendMessage"], ["lambda:InvokeFunction"]]
+
+
+def policy_of_work() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = properties("WorkPolicy")["PolicyDocument"]["Statement"]
+    return found
 
 
 def test_the_bridge_may_invoke_one_function() -> None:
@@ -213,15 +267,24 @@ def test_the_url_of_the_store_comes_from_a_secret() -> None:
         ("", {}),
         ('"report": "lambda:ReportFunction"', {"report": "lambda:ReportFunction"}),
         ('"a":"lambda:A", "b.c" : "lambda:B"', {"a": "lambda:A", "b.c": "lambda:B"}),
+        ('"a": "sqs:bills.fifo", "b": "amqp:mails"', {"a": "sqs:bills.fifo", "b": "amqp:mails"}),
+        (
+            '"a": "sqs:https://sqs.eu-west-1.amazonaws.com/123456789012/bills"',
+            {"a": "sqs:https://sqs.eu-west-1.amazonaws.com/123456789012/bills"},
+        ),
     ],
 )
 def test_kinds_of_the_users_own_join_the_reminder(members: str, kinds: dict[str, str]) -> None:
     condition, joined, alone = environment("OnExpiredFunction")["DUECOURSE_TARGETS"]["Fn::If"]
     assert condition == "HasTargets"
-    text = (joined if members else alone)["Fn::Sub"]
-    text = text.replace("${SendReminderFunction}", "Send").replace("${Targets}", members)
+    text, given = (joined if members else alone)["Fn::Sub"]
+    assert given["Reminders"]["Fn::If"] == [
+        "QueuesReminders", {"Fn::Sub": "sqs:${ReminderMessages}"}, {"Fn::Sub": "lambda:${SendReminderFunction}"}
+    ]  # fmt: skip
+    text = text.replace("${Reminders}", "lambda:Send").replace("${Targets}", members)
     own = {f"lambda:${{{id}}}": f"lambda:{id}" for id in users_own()}
-    found = parse({"DUECOURSE_TARGETS": functools.reduce(lambda made, pair: made.replace(*pair), own.items(), text)})
+    text = functools.reduce(lambda made, pair: made.replace(*pair), own.items(), text)
+    found = parse({"DUECOURSE_TARGETS": text, "DUECOURSE_AMQP": "amqps://broker/"})
     known = {kind: target for kind, target in found.targets.items() if target not in own.values()}
     assert known == {"reminder": "lambda:Send", **kinds}
     assert re.fullmatch(template()["Parameters"]["Targets"]["AllowedPattern"], members)

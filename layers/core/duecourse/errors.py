@@ -108,6 +108,14 @@ class InvocationRefused(DuecourseError):
     """The function's service did not take the invocation."""
 
 
+class PublishRefused(DuecourseError):
+    """The broker did not confirm the messages."""
+
+
+class MessagesFailed(DuecourseError):
+    """Some messages could not be worked: their broker is to deliver them again."""
+
+
 class SendFailed(DuecourseError):
     """The message was not taken by the service that sends it."""
 

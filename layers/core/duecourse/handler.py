@@ -1,5 +1,6 @@
 """What a function of one's own works tasks with: the decorator, a checkpoint, more time."""
 
+import logging
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -8,24 +9,46 @@ from duecourse import wiring
 from duecourse.domain.outcomes import Outcome, Span
 from duecourse.domain.task import Json, Task, dump_state
 from duecourse.domain.times import parse_duration
-from duecourse.errors import LeaseLost
+from duecourse.errors import InvalidInput, LeaseLost
 from duecourse.ports.store import Lease
-from duecourse.wire.invocation import decode_tasks
+from duecourse.wire.invocation import decode_message, decode_tasks
+from duecourse.wire.messages import Batch, answer, read_batch
+
+log = logging.getLogger("duecourse.handler")
 
 
-def task_handler(function: Callable[[Task], Outcome | None]) -> Callable[[Json, Any], dict[str, int]]:
-    """Make `function` a Lambda handler for the engine's invocations: `lambda:<its name>` in DUECOURSE_TARGETS.
+def task_handler(function: Callable[[Task], Outcome | None]) -> Callable[[Json, Any], dict[str, Json]]:
+    """Make `function` a Lambda handler for tasks, from the engine (`lambda:`) and from queues (`sqs:`, `amqp:`) alike.
 
     The function gets one Task and returns Done, Again, Retry or Drop; None is Done, an exception a Retry. The tasks of
-    one invocation run beside each other, each under its lease, which is settled here. The handler answers how many
-    tasks ended how, and raises InvalidInput for an event that is not the engine's.
+    one invocation run beside each other. Of the engine's, each is under its lease, which is settled here: the handler
+    answers how many ended how. Of a queue's, it answers which messages failed (ReportBatchItemFailures), or raises
+    MessagesFailed where the broker is RabbitMQ. Raises InvalidInput for any other event.
     """
 
     @wraps(function)
-    def handler(event: Json, context: Any) -> dict[str, int]:
-        return wiring.worker(function).work(decode_tasks(event), context.get_remaining_time_in_millis)
+    def handler(event: Json, context: Any) -> dict[str, Json]:
+        batch = read_batch(event)
+        if batch is not None:
+            return _receive(function, batch)
+        return dict(wiring.worker(function).work(decode_tasks(event), context.get_remaining_time_in_millis))
 
     return handler
+
+
+def _receive(function: Callable[[Task], Outcome | None], batch: Batch) -> dict[str, Json]:
+    tasks, failed = {}, {}
+    for message in batch.messages:
+        try:
+            task = decode_message(message.body)
+        except InvalidInput as error:
+            failed[message.name] = str(error)
+        else:
+            tasks[message.name] = task._replace(run=message.deliveries, attempt=message.deliveries)
+    failed |= wiring.receiver(function).work(tasks)
+    for name, problem in failed.items():
+        log.error("message %s is to be delivered again: %s", name, problem)
+    return answer(batch, failed)
 
 
 def save(task: Task, state: Json) -> None:

@@ -5,21 +5,23 @@ import os
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from duecourse.domain.address import nodes_of
 from duecourse.domain.shards import MAX_SHARDS
 from duecourse.domain.times import parse_duration
 from duecourse.errors import FieldError, InvalidSettings
-from duecourse.wire.fields import Name, field_errors
+from duecourse.wire.fields import Name, field_errors, refuse_fields
 
 PREFIX = "DUECOURSE_"
 BUILT_IN = ("poll", "webhook", "reminder")
 SERVICE = re.compile(r"/[^/]+(/\d+)?/?")
-TARGET = re.compile(r"^(inline|lambda:[A-Za-z0-9_.:-]{1,170})$")
+TARGET = re.compile(
+    r"^(inline|lambda:[A-Za-z0-9_.:-]{1,170}|sqs:([A-Za-z0-9_-]{1,75}(\.fifo)?|https?://[!-~]{1,500})|amqp:[!-~]{1,255})$"
+)
 
 
 def _targets(value: Any) -> Any:
@@ -41,14 +43,14 @@ def _json(value: Any, example: str) -> Any:
 
 def _target(value: str) -> str:
     if not TARGET.fullmatch(value):
-        raise ValueError("must be inline or lambda:<function>")
+        raise ValueError("must be inline, lambda:<function>, sqs:<queue> or amqp:<queue>")
     return value
 
 
 def _inline_is_built_in(targets: dict[str, str]) -> dict[str, str]:
     strangers = [kind for kind, target in targets.items() if target == "inline" and kind not in BUILT_IN]
     if strangers:
-        raise ValueError(f"only {', '.join(BUILT_IN)} can be inline: give {', '.join(strangers)} a lambda:<function>")
+        raise ValueError(f"only {', '.join(BUILT_IN)} can be inline: give {', '.join(strangers)} another target")
     return targets
 
 
@@ -71,6 +73,12 @@ def _reachable(url: str) -> str:
     if "sentinel" in given.scheme and not (nodes_of(url, 1) and SERVICE.fullmatch(given.path)):
         raise ValueError("must be redis+sentinel://<host>:<port>[,<host>:<port>…]/<service>[/<db>]")
     return url
+
+
+def _broker(url: str) -> str:
+    if not url.startswith(("amqp://", "amqps://")):
+        raise ValueError("must begin with amqp:// or amqps://")
+    return _reachable(url)
 
 
 Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
@@ -96,7 +104,11 @@ class Settings(BaseModel):
         "duecourse", description="what every key of ours begins with", pattern=r"^[A-Za-z0-9._-]{1,64}$"
     )
     targets: Annotated[dict[Name, Target], BeforeValidator(_targets), AfterValidator(_inline_is_built_in)] = Field(
-        default_factory=dict, description="the user's own kinds: name to lambda:<function>"
+        default_factory=dict,
+        description="where kinds are worked: inline, lambda:<function>, sqs:<queue or URL> or amqp:<queue>",
+    )
+    amqp: Annotated[str, AfterValidator(_broker)] = Field(
+        "", description="the broker of amqp: targets: amqp:// or amqps://"
     )
     parallel: int = Field(16, ge=1, le=256, description="how many tasks of one drain run at a time")
     lease_ms: Milliseconds = Field(
@@ -137,6 +149,12 @@ class Settings(BaseModel):
     )
     on_expired_function: str = Field("on_expired", description="the function that the bridge invokes")
     bridge_in_flight: int = Field(4, ge=1, le=64, description="how many invocations the bridge keeps under way")
+
+    @model_validator(mode="after")
+    def _amqp_is_named(self) -> Self:
+        if not self.amqp and any(target.startswith("amqp:") for target in self.targets.values()):
+            raise refuse_fields("is required, for DUECOURSE_TARGETS names an amqp:<queue>", "amqp")
+        return self
 
 
 @cache

@@ -13,6 +13,7 @@ from duecourse.domain.shards import Sharding
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.leases import Leases
+from duecourse.engine.receive import Receiver
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.sweep import Sweeper
@@ -23,6 +24,7 @@ from duecourse.errors import FieldError, InvalidSettings
 from duecourse.ports.bells import Bells
 from duecourse.ports.http import HttpCaller
 from duecourse.ports.invoker import Invoker
+from duecourse.ports.publisher import Publisher
 from duecourse.ports.results import Results
 from duecourse.ports.sender import Sender
 from duecourse.ports.store import Store
@@ -125,6 +127,15 @@ def invoker() -> Invoker:
 
 
 @part
+def brokers() -> dict[str, Publisher]:
+    """The brokers that tasks are handed to, by the word before a target's colon."""
+    from duecourse.adapters.amqp_publisher import AmqpPublisher
+    from duecourse.adapters.sqs_publisher import SqsPublisher
+
+    return {"sqs": SqsPublisher(), "amqp": AmqpPublisher(settings().amqp)}
+
+
+@part
 def sender() -> Sender:
     """The e-mail service."""
     from duecourse.adapters.ses_sender import SesSender
@@ -177,7 +188,8 @@ def runner(kind_of: Callable[[str], Kind | None]) -> Runner:
 def drainer() -> Drainer:
     """What works shards whose bells rang."""
     limits = Limits(settings().lease_ms, settings().margin_ms)
-    return Drainer(store(), runner(kinds().get), Targets(settings().targets, invoker()), crew(), limits)
+    targets = Targets(settings().targets, invoker(), brokers())
+    return Drainer(store(), runner(kinds().get), targets, crew(), limits)
 
 
 @part
@@ -209,6 +221,11 @@ def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | 
 def worker(kind: Kind) -> Worker:
     """What works the tasks that were handed to this function, all of its one kind."""
     return Worker(store(), runner(lambda _name: kind), crew(), settings().margin_ms)
+
+
+def receiver(kind: Kind) -> Receiver:
+    """What works the tasks that a broker delivered to this function, all of its one kind."""
+    return Receiver(Runner(lambda _name: kind, results(), lambda: store().now(), random.Random()), crew(), store)
 
 
 @part

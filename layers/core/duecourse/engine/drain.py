@@ -46,11 +46,11 @@ class Limits(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Tasks of one shard that are worked in one go: handed to `function`, or one of them run here."""
+    """Tasks of one shard that are worked in one go: handed to `target`, or one of them run here."""
 
     shard: Shard
     tasks: Sequence[Task]
-    function: str = ""
+    target: str = ""
 
 
 class Drainer:
@@ -192,17 +192,17 @@ class _Flow:
         return bool(claim.backlog and (claim.tasks or claim.died))
 
     def _pieces(self, shard: Shard, tasks: Sequence[Task]) -> list[Piece]:
-        elsewhere = [task for task in tasks if self._targets.function_of(task)]
-        here = [Piece(shard, (task,)) for task in tasks if not self._targets.function_of(task)]
-        return here + [Piece(shard, batch, function) for function, batch in self._targets.batches(elsewhere)]
+        elsewhere = [task for task in tasks if self._targets.of(task)]
+        here = [Piece(shard, (task,)) for task in tasks if not self._targets.of(task)]
+        return here + [Piece(shard, batch, target) for target, batch in self._targets.batches(elsewhere)]
 
     def _work(self) -> None:
         try:
             piece = self._unstarted.popleft()
         except IndexError:
             return  # it was taken back
-        if piece.function:
-            settlements = self._targets.hand_over(piece.function, piece.tasks)
+        if piece.target:
+            settlements = self._targets.hand_over(piece.target, piece.tasks)
         else:
             settlements = [self._runner.run(piece.tasks[0])]
         self._outbox.put((piece, settlements))

@@ -104,6 +104,11 @@ def release(task: Task) -> Settlement:
     return _end(task, Ending.RELEASE)
 
 
+def handed_over(task: Task) -> Settlement:
+    """The end of a task that a broker now owns."""
+    return _end(task, Ending.DONE)
+
+
 def put_off(task: Task, rng: random.Random) -> Settlement:
     """Gives back a task that could not be finished because something was away, for a while."""
     return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, task.run, rng))

@@ -1,56 +1,77 @@
-"""Where a kind's work is done: here, or in a function that settles by itself."""
+"""Where a kind's work is done: here, in a function that settles by itself, or by whoever reads a broker's queue."""
 
 import logging
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Task
-from duecourse.engine.run import put_off
+from duecourse.engine.run import handed_over, put_off
 from duecourse.ports.invoker import Invoker
-from duecourse.wire.invocation import tasks_event
+from duecourse.ports.publisher import Message, Publisher
+from duecourse.wire.invocation import message_body, tasks_event
 
 log = logging.getLogger("duecourse.engine")
 
-LAMBDA = "lambda:"
+INLINE = "inline"
+LAMBDA = "lambda"
 MAX_TASKS = 10
 """The most tasks of one invocation: its function has one timeout for them all."""
 MAX_BYTES = 240_000
 """What fits into an asynchronous invocation (256 KiB), less the event around the tasks."""
 ENVELOPE_BYTES = 1_000
 """What a task takes besides its payload and state: the longest names, the policy, the lease."""
+NO_BROKERS: Mapping[str, Publisher] = MappingProxyType({})
 
 
 class Targets:
-    """Kinds by name: those not listed are worked inline."""
+    """Kinds by name: those not listed are worked inline; `brokers` by the word before a target's colon."""
 
-    def __init__(self, targets: Mapping[str, str], invoker: Invoker) -> None:
-        self._functions = {k: t.removeprefix(LAMBDA) for k, t in targets.items() if t.startswith(LAMBDA)}
+    def __init__(
+        self, targets: Mapping[str, str], invoker: Invoker, brokers: Mapping[str, Publisher] = NO_BROKERS
+    ) -> None:
+        self._targets = {kind: target for kind, target in targets.items() if target != INLINE}
         self._invoker = invoker
+        self._brokers = brokers
         self._rng = random.Random()
 
-    def function_of(self, task: Task) -> str:
-        """The function that works the task, "" where it is worked inline."""
-        return self._functions.get(task.kind, "")
+    def of(self, task: Task) -> str:
+        """The target that the task is handed to (`lambda:<function>`, `sqs:<queue>` …), "" where it is worked here."""
+        return self._targets.get(task.kind, "")
 
     def batches(self, tasks: Sequence[Task]) -> Iterator[tuple[str, list[Task]]]:
-        """The tasks by function, in pieces that one invocation takes."""
-        for function, group in groupby(sorted(tasks, key=self.function_of), key=self.function_of):
+        """The tasks by target, in pieces that one invocation takes."""
+        for target, group in groupby(sorted(tasks, key=self.of), key=self.of):
             for batch in _cut(group):
-                yield function, batch
+                yield target, batch
 
-    def hand_over(self, function: str, tasks: Sequence[Task]) -> list[Settlement]:
-        """Invoke the function with the tasks, which it settles; where that fails, their release for a while.
+    def hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
+        """Hand the tasks to their target; answers the ends of those that it does not settle by itself.
 
-        Should the function have been invoked all the same, it finds their leases gone.
+        A function settles what it was invoked with. What a broker has confirmed is done here and its own from then on.
+        What was not taken is released for a while, no attempt spent; should it have arrived all the same, a function
+        finds its lease gone, and a queue holds it twice.
         """
+        scheme, _, name = target.partition(":")
         try:
-            self._invoker.send(function, tasks_event(tasks))
+            if scheme == LAMBDA:
+                self._invoker.send(name, tasks_event(tasks))
+                return []
+            return self._publish(self._brokers[scheme], target, tasks)
         except Exception as error:  # noqa: BLE001 one piece of a drain, whose other tasks go on
-            log.warning("%d tasks wait, for %s could not be invoked: %s", len(tasks), function, error)
+            log.warning("%d tasks wait, for %s did not take them: %s", len(tasks), target, error)
             return [put_off(task, self._rng) for task in tasks]
-        return []
+
+    def _publish(self, broker: Publisher, target: str, tasks: Sequence[Task]) -> list[Settlement]:
+        messages = [Message(task.idempotency_key, message_body(task)) for task in tasks]
+        answers = broker.publish(target.partition(":")[2], messages)
+        for task, problem in zip(tasks, answers, strict=True):
+            if problem:
+                log.warning("task %s waits, for %s did not confirm it: %s", task.id, target, problem)
+        told = zip(tasks, answers, strict=True)
+        return [put_off(task, self._rng) if problem else handed_over(task) for task, problem in told]
 
 
 def _cut(tasks: Iterable[Task]) -> Iterator[list[Task]]:

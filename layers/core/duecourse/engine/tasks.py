@@ -1,8 +1,9 @@
 """What callers do to tasks: add, look at, move, cancel, replay."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from duecourse.domain.order import Filled, Order
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task, dump_json
 from duecourse.errors import (
     DuecourseError,
@@ -16,7 +17,7 @@ from duecourse.errors import (
     TaskScheduled,
 )
 from duecourse.ports.results import Results
-from duecourse.ports.store import Move, Reply, Store
+from duecourse.ports.store import MAX_ADD, Move, Reply, Store
 
 REFUSALS: dict[Reply, type[DuecourseError]] = {
     Reply.ABSENT: TaskNotFound,
@@ -58,6 +59,27 @@ class Tasks:
         require(added.reply)
         standing = added.task or self.get(task.queue, task.id, task.tenant)
         return Taken(standing, added.reply is Reply.CREATED)
+
+    def fill(self, orders: Mapping[str, Order]) -> Filled:
+        """Add the tasks that messages ask for, those that are refused left out.
+
+        Raises StoreUnavailable; the same orders again then add nothing twice.
+        """
+        ready, refused = {}, {}
+        for name, order in orders.items():
+            try:
+                task = self._prepare(order.task)
+            except InvalidInput as error:
+                refused[name] = str(error)
+                continue
+            if not (order.once and self._store.get(task.queue, task.id)):
+                ready[name] = task
+        tasks = list(ready.values())
+        batches = [tasks[first : first + MAX_ADD] for first in range(0, len(tasks), MAX_ADD)]
+        replies = [added.reply for batch in batches for added in self._store.add(batch)]
+        told = zip(ready, replies, strict=True)
+        refused |= {name: str(REFUSALS[reply]()) for name, reply in told if reply in REFUSALS}
+        return Filled(replies.count(Reply.CREATED), refused)
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
         """One task with its result, wherever that is kept. Raises TaskNotFound, also ResultsUnavailable."""

@@ -1,8 +1,9 @@
-"""The event by which the engine hands tasks to a function, built and read without pydantic.
+"""The event by which the engine hands tasks to a function or a broker, built and read without pydantic.
 
 A user's own function reads it before anything else: importing pydantic alone would cost it 68 ms of each cold start.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,6 +22,20 @@ def tasks_event(tasks: Iterable[Task]) -> dict[str, Json]:
 
 def encode_task(task: Task) -> dict[str, Json]:
     """One leased task as the event carries it; `retry` and `group` are what its worker needs to settle it."""
+    return _common(task) | {"lease": {"token": task.token, "expires_at": task.lease_expires_at}}
+
+
+def message_body(task: Task) -> str:
+    """A task that a broker is to own: the same event for it alone, its fence and deadline in place of a lease.
+
+    ASCII, for not every broker takes every character.
+    """
+    entry = _common(task) | {"deadline_at": task.deadline_at, "fence": task.fence}
+    event = {"source": SOURCE, "version": VERSION, "tasks": [entry]}
+    return json.dumps(event, separators=(",", ":"))
+
+
+def _common(task: Task) -> dict[str, Json]:
     return {
         "id": task.id,
         "queue": task.queue,
@@ -33,22 +48,45 @@ def encode_task(task: Task) -> dict[str, Json]:
         "attempt": task.attempt,
         "due_at": task.due_at,
         "retry": task.retry._asdict(),
-        "lease": {"token": task.token, "expires_at": task.lease_expires_at},
         "idempotency_key": task.idempotency_key,
     }
 
 
 def decode_tasks(event: Json) -> list[Task]:
     """The leased tasks of an event. Raises InvalidInput, naming the field, where it is not one of ours."""
+    return [_leased(entry) for entry in _entries(event)]
+
+
+def decode_message(body: bytes) -> Task:
+    """The task of a broker's message; its token is its fence alone, with which nothing can be settled or saved.
+
+    Raises InvalidInput, naming the field, where the message is not one of ours.
+    """
+    try:
+        event = json.loads(body)
+    except (ValueError, RecursionError):
+        raise InvalidInput([FieldError("body", "must be JSON")]) from None
+    entries = _entries(event)
+    _check(len(entries) == 1, "tasks", "must hold one task")
+    task = _decode(entries[0])._replace(deadline_at=entries[0].get("deadline_at") or 0)
+    return task._replace(token=f"{entries[0].take('fence', NUMBER)}.")
+
+
+def _entries(event: Json) -> list["_Reader"]:
     _check(isinstance(event, Mapping), "event", "must be an object")
     _check(event.get("source") == SOURCE, "source", f"must be {SOURCE}")
     _check(event.get("version") == VERSION, "version", f"must be {VERSION}")
     _check(isinstance(event.get("tasks"), list), "tasks", "must be a list")
-    return [_decode(_Reader(entry, f"tasks.{index}")) for index, entry in enumerate(event["tasks"])]
+    return [_Reader(entry, f"tasks.{index}") for index, entry in enumerate(event["tasks"])]
+
+
+def _leased(entry: "_Reader") -> Task:
+    lease = _Reader(entry.take("lease", TABLE), f"{entry.path}.lease")
+    token, expires_at = lease.take("token", TEXT), lease.take("expires_at", NUMBER)
+    return _decode(entry)._replace(token=token, lease_expires_at=expires_at)
 
 
 def _decode(entry: "_Reader") -> Task:
-    lease = _Reader(entry.take("lease", TABLE), f"{entry.path}.lease")
     state = entry.get("state")
     return Task(
         id=entry.take("id", TEXT),
@@ -67,10 +105,9 @@ def _decode(entry: "_Reader") -> Task:
         run=entry.take("run", NUMBER),
         attempt=entry.take("attempt", NUMBER),
         retry=_policy(entry),
-        token=lease.take("token", TEXT),
+        token="",
         claimed_at=0,
         history=(),
-        lease_expires_at=lease.take("expires_at", NUMBER),
     )
 
 

@@ -1,0 +1,198 @@
+"""One connection to RabbitMQ, worked by whichever thread uses it: no thread of its own, and every wait has an end."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from duecourse.errors import PublishRefused
+from duecourse.ports.publisher import Message
+
+HEARTBEAT_S = 30
+"""A process that was frozen for twice as long has lost its connection, and finds out at its next use."""
+CLOSE_S = 0.5
+NOT_FOUND = 404
+# What goes wrong is told once, by whoever wanted to publish; pika would tell it five times over.
+logging.getLogger("pika").setLevel(logging.CRITICAL)
+UNCONFIRMED = "the broker did not confirm it in time"
+
+
+class AmqpSession:
+    """An open connection with one channel in confirm mode; not for two threads at a time.
+
+    Raises PublishRefused where the broker at `url` is not there within `within_s`.
+    """
+
+    def __init__(self, url: str, within_s: float) -> None:
+        from pika import SelectConnection, URLParameters
+
+        try:
+            parameters = URLParameters(url)
+        except (ValueError, TypeError) as error:
+            raise PublishRefused(f"DUECOURSE_AMQP is no AMQP URL: {error}") from error
+        parameters.heartbeat = HEARTBEAT_S
+        # A little before our own patience ends: then pika takes a half-open socket down by itself.
+        parameters.socket_timeout = parameters.stack_timeout = within_s * 0.8
+        self.used_at = time.time()
+        self._known: set[str] = set()
+        self._waiting: dict[int, str] = {}
+        self._problems: dict[str, str] = {}
+        self._channel: Any = None
+        self._over = False
+        self._lost = ""
+        self._connection: Any = SelectConnection(
+            parameters,
+            on_open_callback=self._wake,
+            on_open_error_callback=self._ended,
+            on_close_callback=self._ended,
+        )
+        try:
+            self._run(lambda: self._connection.is_open, within_s)
+            self._open_channel(within_s)
+        except PublishRefused:
+            self.close()
+            raise
+
+    def publish(self, queue: str, messages: Sequence[Message], within_s: float) -> list[str]:
+        """Put messages into `queue`, made where it is missing; why each was not confirmed, "" where it was.
+
+        Raises PublishRefused where nothing could be sent.
+        """
+        from pika import BasicProperties, DeliveryMode
+
+        self._declare(queue, within_s)
+        first = self._tag + 1
+        self._waiting = dict(enumerate([message.id for message in messages], start=first))
+        self._problems = {message.id: UNCONFIRMED for message in messages}
+        for message in messages:
+            properties = BasicProperties(
+                content_type="application/json", delivery_mode=DeliveryMode.Persistent, message_id=message.id
+            )
+            self._channel.basic_publish("", queue, message.body.encode(), properties, mandatory=True)
+        self._tag += len(messages)
+        try:
+            self._run(lambda: not self._waiting, within_s)
+        except PublishRefused as error:
+            self._problems |= dict.fromkeys(self._waiting.values(), str(error))
+        self.used_at = time.time()
+        return [self._problems[message.id] for message in messages]
+
+    def usable(self) -> bool:
+        """Whether connection and channel are open, by all that has arrived, and nothing on them is unanswered."""
+        self._hear()
+        return not self._over and self._channel is not None and self._channel.is_open and not self._waiting
+
+    def close(self) -> None:
+        """End the connection: politely, and where the broker does not answer to that, at once."""
+        try:
+            if self._connection.is_open:
+                self._connection.close()
+                self._run(lambda: self._over, CLOSE_S)
+        except PublishRefused:
+            pass
+        finally:
+            if not self._over:
+                # pika waits for the broker's goodbye for as long as it takes; this drops the socket.
+                self._connection._adapter_disconnect_stream()  # noqa: SLF001
+            self._hear()
+            self._connection.ioloop.close()
+
+    def _open_channel(self, within_s: float) -> None:
+        self._channel, self._tag, self._waiting = None, 0, {}
+        self._confirming = False
+        self._connection.channel(on_open_callback=self._channel_open)
+        self._run(lambda: self._confirming, within_s)
+
+    def _channel_open(self, channel: Any) -> None:
+        self._channel = channel
+        channel.add_on_return_callback(self._returned)
+        channel.add_on_close_callback(self._channel_closed)
+        channel.confirm_delivery(self._answered, callback=self._confirms)
+
+    def _declare(self, queue: str, within_s: float) -> None:
+        """A queue that is there is taken as it is: its owner knows what kind it is to be."""
+        if queue in self._known:
+            return
+        try:
+            self._ask(lambda heard: self._channel.queue_declare(queue, passive=True, callback=heard), within_s)
+        except _ChannelClosed as closed:
+            if closed.code != NOT_FOUND:
+                raise
+            self._open_channel(within_s)
+            self._ask(lambda heard: self._channel.queue_declare(queue, durable=True, callback=heard), within_s)
+        self._known.add(queue)
+
+    def _ask(self, ask: Callable[[Callable[[Any], None]], None], within_s: float) -> None:
+        answers: list[Any] = []
+
+        def heard(answer: Any) -> None:
+            answers.append(answer)
+            self._wake()
+
+        self._refusal: _ChannelClosed | None = None
+        ask(heard)
+        self._run(lambda: bool(answers or self._refusal), within_s)
+        if self._refusal:
+            raise self._refusal
+
+    def _run(self, done: Callable[[], bool], within_s: float) -> None:
+        """Work the connection until `done`. Raises PublishRefused where it is lost before, or the time is up."""
+        loop, until = self._connection.ioloop, time.monotonic() + within_s
+        timer = loop.call_later(within_s, loop.stop)
+        try:
+            while not done():
+                if self._over:
+                    raise PublishRefused(f"the connection to the broker is lost: {self._lost}")
+                if time.monotonic() >= until:
+                    raise PublishRefused(f"the broker did not answer within {within_s:g} s")
+                loop.start()
+        finally:
+            loop.remove_timeout(timer)
+
+    def _hear(self) -> None:
+        """Let the loop do what it can do at once, the closing of sockets too."""
+        loop = self._connection.ioloop
+        loop.call_later(0, loop.stop)
+        loop.start()
+
+    def _wake(self, *_: Any) -> None:
+        self._connection.ioloop.stop()
+
+    def _confirms(self, _frame: Any) -> None:
+        self._confirming = True
+        self._wake()
+
+    def _ended(self, _connection: Any, reason: Any) -> None:
+        self._over, self._lost = True, str(reason) or repr(reason)
+        self._wake()
+
+    def _channel_closed(self, _channel: Any, reason: Any) -> None:
+        self._refusal = _ChannelClosed(getattr(reason, "reply_code", 0), str(reason))
+        self._problems |= dict.fromkeys(self._waiting.values(), str(self._refusal))
+        self._waiting.clear()
+        self._wake()
+
+    def _returned(self, _channel: Any, method: Any, properties: Any, _body: bytes) -> None:
+        """No queue took it; its confirm follows all the same."""
+        self._known.discard(method.routing_key)
+        self._problems[properties.message_id] = f"no queue took it: {method.reply_text}"
+
+    def _answered(self, frame: Any) -> None:
+        from pika.spec import Basic
+
+        tag, taken = frame.method.delivery_tag, isinstance(frame.method, Basic.Ack)
+        tags = [t for t in self._waiting if t <= tag] if frame.method.multiple else [tag]
+        for id in [self._waiting.pop(t) for t in tags if t in self._waiting]:
+            if not taken:
+                self._problems[id] = "the broker refused it"
+            elif self._problems[id] == UNCONFIRMED:
+                self._problems[id] = ""
+        self._wake()
+
+
+class _ChannelClosed(PublishRefused):
+    """The broker closed the channel."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"the broker closed the channel: {reason}")
+        self.code = code

@@ -1,0 +1,77 @@
+"""Working the tasks that a broker delivered, in the function that reads its queue: no lease, nothing to settle."""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from queue import SimpleQueue
+
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.task import NewTask, Task
+from duecourse.engine.crew import Crew
+from duecourse.engine.run import Runner
+from duecourse.engine.tasks import require
+from duecourse.errors import DuecourseError
+from duecourse.ports.store import Store
+
+log = logging.getLogger("duecourse.engine")
+
+
+class Receiver:
+    """Runs tasks that a broker owns; `store` is asked for only by a task that is to run again."""
+
+    def __init__(self, runner: Runner, crew: Crew, store: Callable[[], Store]) -> None:
+        self._runner = runner
+        self._crew = crew
+        self._store = store
+
+    def work(self, tasks: Mapping[str, Task]) -> dict[str, str]:
+        """Run the tasks, beside each other; answers which are to be delivered again, by their keys, and why.
+
+        Done and Drop end a message, Again once the ledger has the task back; Retry and an exception have it delivered
+        again, when its broker sees fit.
+        """
+        outbox: SimpleQueue[tuple[str, str]] = SimpleQueue()
+        for name, task in tasks.items():
+            self._crew.do(partial(self._run, name, task, outbox))
+        ended = [outbox.get() for _ in tasks]
+        return {name: problem for name, problem in ended if problem}
+
+    def _run(self, name: str, task: Task, outbox: SimpleQueue[tuple[str, str]]) -> None:
+        outbox.put((name, self._end(task, self._runner.run(task))))
+
+    def _end(self, task: Task, settlement: Settlement) -> str:
+        """Why the message is to come again, "" where it is not."""
+        match settlement.ending:
+            case Ending.DONE:
+                return ""
+            case Ending.DROP:
+                log.error("task %s, which a broker delivered, is dropped: %s", task.id, settlement.detail)
+                return ""
+            case Ending.AGAIN:
+                return self._give_back(task, settlement)
+        return settlement.detail or "its result could not be kept"
+
+    def _give_back(self, task: Task, settlement: Settlement) -> str:
+        """Have the ledger keep the task until it is due again. Where its id has been given anew, that task stands."""
+        try:
+            [added] = self._store().add([_anew(task, settlement)])
+            require(added.reply)
+        except DuecourseError as error:
+            return f"the ledger did not take it back: {error}"
+        return ""
+
+
+def _anew(task: Task, settlement: Settlement) -> NewTask:
+    return NewTask(
+        id=task.id,
+        kind=task.kind,
+        payload=task.payload_json,
+        queue=task.queue,
+        tenant=task.tenant,
+        group=task.group,
+        state=task.state_json if settlement.state is None else settlement.state,
+        due_at=settlement.due_at,
+        delay_ms=settlement.delay_ms,
+        deadline_at=task.deadline_at or None,
+        retry=task.retry,
+    )

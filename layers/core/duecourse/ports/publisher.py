@@ -1,0 +1,21 @@
+"""How a due task reaches a broker, which then owns it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class Message(NamedTuple):
+    """A task for a queue: its idempotency key as the message's id, its body as JSON text of ASCII characters."""
+
+    id: str
+    body: str
+
+
+class Publisher(Protocol):
+    """A broker."""
+
+    def publish(self, queue: str, messages: Sequence[Message]) -> list[str]:
+        """Put messages into `queue`; answers for each why it was not confirmed, "" where the broker has it for good.
+
+        One that was not confirmed may be there all the same. Raises PublishRefused where none was confirmed.
+        """

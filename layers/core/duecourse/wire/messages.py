@@ -1,0 +1,71 @@
+"""What brokers bring to a function, read without pydantic: SQS's event, and Amazon MQ's for RabbitMQ."""
+
+import base64
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from duecourse.domain.task import Json
+from duecourse.errors import FieldError, InvalidInput, MessagesFailed
+
+SQS = "aws:sqs"
+RABBITMQ = "aws:rmq"
+
+
+class Received(NamedTuple):
+    """One message: what it is called in its event, its body, the broker's or the sender's id for it ("" for none).
+
+    `deliveries` counts this one; a broker that does not count says 2 for any that is not the first.
+    """
+
+    name: str
+    body: bytes
+    id: str
+    deliveries: int
+
+
+class Batch(NamedTuple):
+    """The messages of one event; `partial` where the broker can be told which of them failed."""
+
+    messages: Sequence[Received]
+    partial: bool
+
+
+def read_batch(event: Json) -> Batch | None:
+    """The messages of a broker's event, None where it is another event. Raises InvalidInput for one out of shape."""
+    if not isinstance(event, Mapping):
+        return None
+    try:
+        if "Records" in event:
+            return Batch([_of_sqs(record) for record in event["Records"]], partial=True)
+        if event.get("eventSource") == RABBITMQ:
+            queues = event["rmqMessagesByQueue"].items()
+            found = [_of_rabbitmq(f"{queue}[{n}]", each) for queue, all in queues for n, each in enumerate(all)]
+            return Batch(found, partial=False)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InvalidInput([FieldError("event", f"is not a broker's: {error!r}")]) from None
+    return None
+
+
+def answer(batch: Batch, failed: Collection[str]) -> dict[str, Json]:
+    """What the function answers so that the messages named in `failed` are delivered again, and the rest are not.
+
+    RabbitMQ's event knows no such answer: raises MessagesFailed, after which the whole batch is delivered again.
+    """
+    if batch.partial:
+        return {"batchItemFailures": [{"itemIdentifier": name} for name in failed]}
+    if failed:
+        raise MessagesFailed(f"{len(failed)} of {len(batch.messages)} messages failed: {', '.join(sorted(failed))}")
+    return {}
+
+
+def _of_sqs(record: Mapping[str, Any]) -> Received:
+    if record["eventSource"] != SQS:
+        raise ValueError(f"eventSource {record['eventSource']}")
+    deliveries = int(record["attributes"]["ApproximateReceiveCount"])
+    return Received(record["messageId"], record["body"].encode(), record["messageId"], deliveries)
+
+
+def _of_rabbitmq(name: str, message: Mapping[str, Any]) -> Received:
+    body = base64.b64decode(message["data"], validate=True)
+    id = (message.get("basicProperties") or {}).get("messageId") or ""
+    return Received(name, body, id, 2 if message["redelivered"] else 1)

@@ -1,0 +1,140 @@
+"""`rabbitmq`: a broker of one's own, from the server that is installed, in a folder of its own and without root."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Self
+
+import typer
+
+from local import console
+from local.problems import HarnessError
+from local.sockets import LOOPBACK, free_port
+
+PLACES = ("/usr/lib/rabbitmq/bin/rabbitmq-server",)
+"""Debian's own script: the one on its PATH will only run as root or as the user rabbitmq."""
+READY_WITHIN = 60.0
+GRACE = 20.0
+AMQP_GREETING = b"AMQP\x00\x00\x09\x01"
+PORT_OPTION = "--port"
+
+
+def executable() -> str:
+    """The server's script. Raises HarnessError."""
+    found = next((place for place in PLACES if os.access(place, os.X_OK)), None) or shutil.which("rabbitmq-server")
+    if not found:
+        raise HarnessError("no RabbitMQ is installed: apt-get install rabbitmq-server, or give --amqp a broker's URL")
+    return found
+
+
+class Node:
+    """One broker with its own Erlang port mapper, both on loopback; what it keeps is in `folder`."""
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        self._folder = folder
+        self._ports = [free_port(port, PORT_OPTION), *(free_port(0, PORT_OPTION) for _ in range(2))]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"amqp://guest:guest@{LOOPBACK}:{self._ports[0]}/"
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the broker and wait until it answers. Raises HarnessError."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "plugins").write_text("[].\n")
+        (self._folder / "rabbitmq.conf").write_text(f"listeners.tcp.1 = {LOOPBACK}:{self._ports[0]}\n")
+        with (self._folder / "node.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [executable()], cwd=self._folder, env=self._environment(), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        until = time.monotonic() + READY_WITHIN
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > until:
+                raise HarnessError(f"RabbitMQ does not start: see {self._folder / 'node.log'}")
+            time.sleep(0.1)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End the broker, by default in order, and wait for it."""
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def close(self) -> None:
+        """End the broker and its port mapper."""
+        self.stop()
+        subprocess.run(["epmd", "-kill"], env=self._environment(), capture_output=True, check=False)
+
+    def _environment(self) -> Mapping[str, str]:
+        port, distribution, mapper = map(str, self._ports)
+        folder = self._folder
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            "RABBITMQ_NODENAME": f"duecourse-{port}@localhost",
+            "RABBITMQ_DIST_PORT": distribution,
+            "RABBITMQ_MNESIA_BASE": str(folder / "data"),
+            "RABBITMQ_LOG_BASE": str(folder / "log"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": os.devnull,
+            "RABBITMQ_ALLOW_INPUT": "1",  # become the broker, with no shell that stands between it and a signal
+            "RABBITMQ_SERVER_START_ARGS": "-noinput -kernel inet_dist_use_interface {127,0,0,1}",
+            "ERL_EPMD_PORT": mapper,
+            "ERL_EPMD_ADDRESS": LOOPBACK,
+        }
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((LOOPBACK, self._ports[0]), timeout=2) as dialled:
+                dialled.sendall(AMQP_GREETING)
+                return bool(dialled.recv(1))
+        except OSError:
+            return False
+
+
+def rabbitmq(
+    port: Annotated[int, typer.Option(help="Its port; 0 picks a free one.", min=0, max=65_535)] = 5673,
+) -> None:
+    """Start a RabbitMQ with nothing in it and stay until Ctrl-C, which deletes it.
+
+    Examples:
+
+        python -m local rabbitmq
+
+        python -m local up --amqp amqp://guest:guest@127.0.0.1:5673/
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with console.problems_told(), tempfile.TemporaryDirectory(prefix="duecourse-rabbitmq-") as folder:
+        try:
+            with Node(Path(folder), port) as node:
+                console.say("rabbitmq", node.url)
+                signal.pause()
+        except KeyboardInterrupt:
+            raise typer.Exit(0) from None

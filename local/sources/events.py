@@ -1,0 +1,117 @@
+"""The events of queues, in the exact shapes in which Lambda sends them, and what a function answers to them."""
+
+import base64
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from local.account import REGION
+from local.sources.described import Source
+
+Event = dict[str, Any]
+PROPERTIES = (
+    ("contentType", "content_type"),
+    ("contentEncoding", "content_encoding"),
+    ("headers", "headers"),
+    ("deliveryMode", "delivery_mode"),
+    ("priority", "priority"),
+    ("correlationId", "correlation_id"),
+    ("replyTo", "reply_to"),
+    ("expiration", "expiration"),
+    ("messageId", "message_id"),
+    ("timestamp", "timestamp"),
+    ("type", "type"),
+    ("userId", "user_id"),
+    ("appId", "app_id"),
+    ("clusterId", "cluster_id"),
+)
+"""RabbitMQ's basic properties as events name them, and as pika does."""
+
+
+class Delivery(NamedTuple):
+    """A message of RabbitMQ: pika's basic properties of it, its body, and whether it was delivered before."""
+
+    properties: Any
+    body: bytes
+    redelivered: bool
+    tag: int
+
+
+def sqs_event(source: Source, messages: Sequence[Mapping[str, Any]]) -> Event:
+    """SQS's event for messages as boto3 receives them."""
+    return {"Records": [_record(source, message) for message in messages]}
+
+
+def _record(source: Source, message: Mapping[str, Any]) -> Event:
+    attributes = message.get("MessageAttributes", {})
+    return {
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": message["Body"],
+        "attributes": dict(message["Attributes"]),
+        "messageAttributes": {name: _attribute(value) for name, value in attributes.items()},
+        "md5OfBody": message["MD5OfBody"],
+        **({"md5OfMessageAttributes": message["MD5OfMessageAttributes"]} if attributes else {}),
+        "eventSource": "aws:sqs",
+        "eventSourceARN": source.arn,
+        "awsRegion": REGION,
+    }
+
+
+def _attribute(value: Mapping[str, Any]) -> Event:
+    attribute: Event = {"stringListValues": [], "binaryListValues": [], "dataType": value["DataType"]}
+    if "StringValue" in value:
+        attribute["stringValue"] = value["StringValue"]
+    if "BinaryValue" in value:
+        attribute["binaryValue"] = base64.b64encode(value["BinaryValue"]).decode()
+    return attribute
+
+
+def rabbitmq_event(source: Source, virtual_host: str, deliveries: Sequence[Delivery]) -> Event:
+    """Amazon MQ's event for messages of one queue of RabbitMQ."""
+    messages = [
+        {
+            "basicProperties": _properties(delivery),
+            "redelivered": delivery.redelivered,
+            "data": base64.b64encode(delivery.body).decode(),
+        }
+        for delivery in deliveries
+    ]
+    return {
+        "eventSource": "aws:rmq",
+        "eventSourceArn": source.arn,
+        "rmqMessagesByQueue": {f"{source.queue}::{virtual_host}": messages},
+    }
+
+
+def _properties(delivery: Delivery) -> Event:
+    found = {name: getattr(delivery.properties, ours) for name, ours in PROPERTIES}
+    found["headers"] = {name: _header(value) for name, value in (found["headers"] or {}).items()}
+    if found["timestamp"] is not None:
+        found["timestamp"] = _instant(found["timestamp"])
+    return {**found, "bodySize": len(delivery.body)}
+
+
+def _header(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"bytes": list(value.encode())}
+    if isinstance(value, bytes):
+        return {"bytes": list(value)}
+    return value if isinstance(value, int | float | bool) or value is None else str(value)
+
+
+def _instant(seconds: int) -> str:
+    at = datetime.fromtimestamp(seconds, UTC)
+    return f"{at:%b} {at.day}, {at.year}, {at.hour % 12 or 12}:{at:%M:%S %p}"
+
+
+def failed_items(payload: bytes, ids: Collection[str]) -> set[str]:
+    """The messages that an answer says failed: all of them where it is out of shape or names one that was not there."""
+    try:
+        answer = json.loads(payload or b"null")
+        failures = (answer or {}).get("batchItemFailures") or []
+        named = {failure["itemIdentifier"] for failure in failures}
+    except (ValueError, AttributeError, KeyError, TypeError):
+        return set(ids)
+    return named if named <= set(ids) else set(ids)

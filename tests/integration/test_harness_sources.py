@@ -1,0 +1,197 @@
+"""Queues that the harness feeds to functions: what Lambda's pollers promise, on the emulator and a real RabbitMQ."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.harness import Probes, probes
+from tests.support.rabbitmq import Rabbit, need, rabbit
+from tests.support.wait import until
+
+
+class Fed:
+    """A stack whose functions read queues, and what they were sent."""
+
+    def __init__(self, stack: Probes, notes: Path) -> None:
+        self.stack = stack
+        self._notes = notes
+        self.sqs = stack.stack.session().client("sqs")
+
+    def url(self, queue: str) -> str:
+        found: str = self.sqs.get_queue_url(QueueName=queue)["QueueUrl"]
+        return found
+
+    def put(self, queue: str, *bodies: str) -> None:
+        entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies)]
+        self.sqs.send_message_batch(QueueUrl=self.url(queue), Entries=entries)
+
+    def events(self, queue: str) -> list[list[Any]]:
+        """The messages of each event from one SQS queue."""
+        noted = map(json.loads, self._notes.read_text().splitlines()) if self._notes.exists() else []
+        batches = [event["Records"] for event in noted if "Records" in event]
+        return [batch for batch in batches if batch[0]["eventSourceARN"].endswith(f":{queue}")]
+
+    def bodies(self, queue: str) -> list[list[str]]:
+        return [[record["body"] for record in batch] for batch in self.events(queue)]
+
+    def seen(self, queue: str, body: str) -> int:
+        """How often a message was delivered."""
+        return sum(batch.count(body) for batch in self.bodies(queue))
+
+    def waiting(self, queue: str) -> int:
+        """How many messages the queue has, those under way included."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        counts = self.sqs.get_queue_attributes(QueueUrl=self.url(queue), AttributeNames=names)["Attributes"]
+        return sum(map(int, counts.values()))
+
+
+@pytest.fixture(scope="module")
+def fed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fed]:
+    notes = tmp_path_factory.mktemp("fed") / "notes"
+    with probes("sources.yaml", aws=None, bridge=False, environment={"NOTES": str(notes)}) as stack:
+        found = Fed(stack, notes)
+        yield found
+        found.sqs.close()
+
+
+def test_a_message_reaches_its_function_in_lambdas_shape_and_is_deleted(fed: Fed) -> None:
+    attributes = {"idempotency_key": {"DataType": "String", "StringValue": "a:1"}}
+    fed.sqs.send_message(QueueUrl=fed.url("work"), MessageBody="shape", MessageAttributes=attributes)
+    until(lambda: fed.seen("work", "shape"))
+    [record] = next(batch for batch in fed.events("work") if batch[0]["body"] == "shape")
+    saved = json.loads((Path(__file__).parents[2] / "events/send_reminder/from_sqs.json").read_text())["Records"][0]
+    assert record.keys() == saved.keys()
+    assert record["attributes"].keys() >= saved["attributes"].keys()
+    assert record["messageAttributes"]["idempotency_key"] == {
+        **saved["messageAttributes"]["idempotency_key"],
+        "stringValue": "a:1",
+    }
+    assert (record["eventSource"], record["awsRegion"]) == ("aws:sqs", "us-east-1")
+    assert record["eventSourceARN"].endswith(":123456789012:work")
+    until(lambda: fed.waiting("work") == 0)
+
+
+def test_of_a_batch_only_what_is_reported_comes_back_and_after_two_deliveries_lies_in_the_dead_letter_queue(
+    fed: Fed,
+) -> None:
+    dead = fed.waiting("dead")
+    fed.put("work", "fail", "good one", "good two")
+    until(lambda: fed.waiting("dead") == dead + 1, seconds=20, every=0.1)
+    assert (fed.seen("work", "fail"), fed.seen("work", "good one"), fed.seen("work", "good two")) == (2, 1, 1)
+    counts = [r["attributes"]["ApproximateReceiveCount"] for b in fed.events("work") for r in b if r["body"] == "fail"]
+    assert counts == ["1", "2"]
+    assert fed.waiting("work") == 0
+
+
+@pytest.mark.parametrize("how", ["raise", "nonsense"])
+def test_a_batch_whose_function_fails_or_answers_nonsense_comes_back_whole(fed: Fed, how: str) -> None:
+    dead = fed.waiting("dead")
+    fed.put("work", how, f"beside {how}")
+    until(lambda: fed.waiting("dead") == dead + 2, seconds=20, every=0.1)
+    assert fed.seen("work", f"beside {how}") == 2
+
+
+def test_a_batch_waits_for_its_window_and_is_no_larger_than_its_size(fed: Fed) -> None:
+    fed.put("gathered", "w1")
+    fed.put("gathered", "w2")
+    until(lambda: fed.seen("gathered", "w2"), every=0.05)
+    assert ["w1", "w2"] in map(sorted, fed.bodies("gathered"))
+    fed.put("gathered", *(f"s{n}" for n in range(7)))
+    until(lambda: all(fed.seen("gathered", f"s{n}") for n in range(7)), every=0.05)
+    assert max(map(len, fed.bodies("gathered"))) == 3
+
+
+def test_without_a_partial_answer_asked_for_the_whole_batch_counts_as_worked(fed: Fed) -> None:
+    fed.put("gathered", "fail")
+    until(lambda: fed.seen("gathered", "fail"), every=0.05)
+    until(lambda: fed.waiting("gathered") == 0)
+
+
+def test_a_source_that_is_switched_off_is_not_fed(fed: Fed) -> None:
+    assert fed.events("dead") == []
+
+
+def test_a_rabbitmq_source_without_a_broker_is_told_in_one_line(fed: Fed) -> None:
+    told = [notice for notice in fed.stack.notices if "RabbitMQ" in notice]
+    assert told == ["Rabbit is not fed from RabbitMQ's queue duecourse-test-none: give --amqp, or set DUECOURSE_AMQP"]
+
+
+@pytest.fixture
+def broker() -> Iterator[Rabbit]:
+    with rabbit(need()) as client:
+        client.channel.queue_declare(client.queue, durable=True)
+        yield client
+
+
+Read = Callable[[], list[Any]]
+
+
+@pytest.fixture
+def read(broker: Rabbit, tmp_path: Path) -> Iterator[Read]:
+    """The events that a function was sent from the broker's queue, while a stack feeds it."""
+    notes = tmp_path / "notes"
+    options = {"parameters": {"Queue": broker.queue}, "amqp": broker.url, "environment": {"NOTES": str(notes)}}
+    with probes("sources.yaml", aws=None, bridge=False, **options):
+        yield lambda: list(map(json.loads, notes.read_text().splitlines())) if notes.exists() else []
+
+
+def rabbit_bodies(event: Any) -> list[str]:
+    [messages] = event["rmqMessagesByQueue"].values()
+    return [base64.b64decode(message["data"]).decode() for message in messages]
+
+
+def test_rabbitmqs_messages_come_in_amazon_mqs_shape_and_are_acknowledged(broker: Rabbit, read: Read) -> None:
+    broker.put(
+        "one",
+        content_type="text/plain",
+        headers={"h": "v", "n": 10},
+        delivery_mode=2,
+        message_id="m-1",
+        timestamp=45_241,
+    )
+    broker.put("two")
+    [event] = until(read)
+    saved = json.loads((Path(__file__).parents[2] / "events/send_reminder/from_rabbitmq.json").read_text())
+    assert event.keys() == saved.keys()
+    [(queue, [first, second])] = event["rmqMessagesByQueue"].items()
+    [[shape]] = saved["rmqMessagesByQueue"].values()
+    assert (first.keys(), first["basicProperties"].keys()) == (shape.keys(), shape["basicProperties"].keys())
+    assert queue == f"{broker.queue}::/"
+    properties = first["basicProperties"]
+    assert (properties["messageId"], properties["bodySize"], properties["deliveryMode"]) == ("m-1", 3, 2)
+    assert properties["headers"] == {"h": {"bytes": [118]}, "n": 10}
+    assert properties["timestamp"] == "Jan 1, 1970, 12:34:01 PM"
+    assert (first["redelivered"], base64.b64decode(second["data"])) == (False, b"two")
+    until(lambda: broker.count() == 0)
+
+
+def test_a_rabbitmq_batch_that_fails_is_requeued_whole_and_delivered_again(broker: Rabbit, read: Read) -> None:
+    broker.put("raise")
+    broker.put("beside")
+    until(lambda: len(read()) >= 2, every=0.05)
+    first, second = read()[:2]
+    assert rabbit_bodies(first) == rabbit_bodies(second) == ["raise", "beside"]
+    [messages] = second["rmqMessagesByQueue"].values()
+    assert [message["redelivered"] for message in messages] == [True, True]
+
+
+def test_a_rabbitmq_batch_is_no_larger_than_its_size(broker: Rabbit, read: Read) -> None:
+    for n in range(7):
+        broker.put(str(n))
+    until(lambda: sum(len(rabbit_bodies(event)) for event in read()) == 7, every=0.05)
+    assert max(len(rabbit_bodies(event)) for event in read()) == 3
+    until(lambda: broker.count() == 0)
+
+
+def test_what_is_under_way_when_the_stack_stops_goes_back_to_its_queue(broker: Rabbit, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    options = {"parameters": {"Queue": broker.queue}, "amqp": broker.url, "environment": {"NOTES": str(notes)}}
+    with probes("sources.yaml", aws=None, bridge=False, **options):
+        broker.put("slow")
+        until(notes.exists)
+    again = until(broker.got)
+    assert (again.body, again.redelivered) == ("slow", True)

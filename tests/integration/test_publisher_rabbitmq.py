@@ -1,0 +1,314 @@
+"""Handing tasks to a real RabbitMQ: what is confirmed is there, what is not is said so."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE
+
+import pika
+import psutil
+import pytest
+
+from duecourse.adapters import amqp_publisher
+from duecourse.adapters.amqp_publisher import AmqpPublisher
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.outcomes import Done
+from duecourse.domain.task import Status
+from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.targets import Targets
+from duecourse.errors import PublishRefused
+from duecourse.ports.publisher import Message
+from local.rabbitmq import Node
+from tests.support.clock import HandClock
+from tests.support.deaf_proxy import DeafProxy
+from tests.support.engine import MARGIN_MS, Lambda, ample, engine
+from tests.support.ledger import SHARD, new, standing
+from tests.support.rabbitmq import Rabbit, need, need_server, rabbit
+from tests.support.wait import until
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def broker() -> Iterator[Rabbit]:
+    with rabbit(need()) as client:
+        yield client
+
+
+@pytest.fixture
+def publisher() -> Iterator[AmqpPublisher]:
+    made = AmqpPublisher(need())
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    need_server()
+    with Node(tmp_path_factory.mktemp("rabbitmq")) as started:
+        yield started
+
+
+CONSUMER = """
+import sys, time
+from tests.support.rabbitmq import Rabbit
+print(Rabbit(sys.argv[1]).got(sys.argv[2], ack=False).id, flush=True)
+time.sleep(60)
+"""
+PUBLISHER = """
+import sys
+from duecourse.adapters.amqp_publisher import AmqpPublisher
+from duecourse.ports.publisher import Message
+publisher = AmqpPublisher(sys.argv[1])
+for line in sys.stdin:
+    print(publisher.publish(sys.argv[2], [Message(line.strip(), "{}")]), flush=True)
+"""
+
+
+class Child:
+    """A process of its own that runs a piece of Python."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def readline(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def ask(self, line: str) -> str:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        return self.readline().strip()
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def child(code: str, *arguments: str) -> Iterator[Child]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "layers/core")))}
+    command = [sys.executable, "-c", code, *arguments]
+    with subprocess.Popen(command, env=environment, text=True, stdin=PIPE, stdout=PIPE) as process:
+        started = Child(process)
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+def messages(count: int, name: str = "m") -> list[Message]:
+    return [Message(f"{name}-{n}:1", json.dumps({"n": n})) for n in range(count)]
+
+
+def test_what_is_confirmed_stands_in_a_durable_queue_for_good(broker: Rabbit, publisher: AmqpPublisher) -> None:
+    assert publisher.publish(broker.queue, messages(25)) == [""] * 25
+    assert broker.count() == 25
+    first = broker.got()
+    assert first is not None
+    assert (first.id, first.body, first.persistent) == ("m-0:1", '{"n": 0}', True)
+    broker.channel.queue_declare(broker.queue, durable=True)  # refused where it stands otherwise
+
+
+def test_a_queue_that_stands_is_taken_as_it_is(broker: Rabbit, publisher: AmqpPublisher) -> None:
+    broker.channel.queue_declare(broker.queue, durable=True, arguments={"x-queue-type": "quorum"})
+    assert publisher.publish(broker.queue, messages(3)) == [""] * 3
+    assert broker.count() == 3
+
+
+def test_what_finds_no_queue_is_not_confirmed_and_the_queue_is_made_for_the_next(
+    broker: Rabbit, publisher: AmqpPublisher
+) -> None:
+    assert publisher.publish(broker.queue, messages(1)) == [""]
+    broker.channel.queue_delete(broker.queue)
+    assert publisher.publish(broker.queue, messages(2)) == ["no queue took it: NO_ROUTE"] * 2
+    assert publisher.publish(broker.queue, messages(2)) == ["", ""]
+    assert broker.count() == 2
+
+
+def test_what_a_full_queue_refuses_is_not_confirmed(broker: Rabbit, publisher: AmqpPublisher) -> None:
+    limits = {"x-max-length": 2, "x-overflow": "reject-publish"}
+    broker.channel.queue_declare(broker.queue, durable=True, arguments=limits)
+    answers = publisher.publish(broker.queue, messages(4))
+    assert sorted(answers) == ["", "", "the broker refused it", "the broker refused it"]
+    assert broker.count() == 2
+
+
+def test_a_queue_that_may_not_be_used_is_said_so_and_the_next_one_still_works(
+    broker: Rabbit, publisher: AmqpPublisher
+) -> None:
+    broker.channel.queue_declare(broker.queue, exclusive=True)
+    with pytest.raises(PublishRefused, match="RESOURCE_LOCKED"):
+        publisher.publish(broker.queue, messages(1))
+    broker.channel.queue_delete(broker.queue)
+    assert publisher.publish(broker.queue, messages(1)) == [""]
+
+
+def test_threads_share_one_connection(broker: Rabbit, publisher: AmqpPublisher) -> None:
+    answers: list[list[str]] = []
+
+    def publish(name: str) -> None:
+        answers.extend(publisher.publish(broker.queue, messages(10, f"{name}-{turn}")) for turn in range(5))
+
+    threads = [threading.Thread(target=publish, args=(f"t{n}",)) for n in range(8)]
+    before = connections()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [[""] * 10] * 40
+    assert connections() - before == 1
+    assert broker.count() == 400
+
+
+def connections() -> int:
+    """How many connections to the broker this process has."""
+    mine = psutil.Process().net_connections("tcp")
+    return sum(bool(c.raddr) and c.raddr.port == 5672 and c.status == psutil.CONN_ESTABLISHED for c in mine)
+
+
+def test_a_connection_that_idled_is_replaced(
+    broker: Rabbit, publisher: AmqpPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher.publish(broker.queue, messages(1))
+    monkeypatch.setattr(amqp_publisher, "MAX_IDLE_S", 0.0)
+    assert publisher.publish(broker.queue, messages(1)) == [""]
+    assert broker.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("", "set DUECOURSE_AMQP"),
+        ("amqp://127.0.0.1:9/", "Connection refused"),
+        ("amqp://guest:wrong@127.0.0.1:5672/", "ACCESS_REFUSED"),
+        ("amqp://guest:guest@127.0.0.1:5672/no-such-host", "NOT_ALLOWED|vhost"),
+        ("amqp://127.0.0.1:x/", "no AMQP URL"),
+    ],
+)
+def test_a_broker_that_cannot_be_had_is_named_without_its_password(url: str, problem: str) -> None:
+    need()
+    with pytest.raises(PublishRefused, match=problem) as caught:
+        AmqpPublisher(url).publish("q", messages(1))
+    assert "wrong" not in str(caught.value)
+
+
+def test_a_broker_that_is_away_is_not_dialled_at_every_turn() -> None:
+    dialled = []
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def answer() -> None:
+            while True:
+                try:
+                    caller, _ = door.accept()
+                except OSError:
+                    return
+                dialled.append(1)
+                caller.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        publisher = AmqpPublisher(f"amqp://127.0.0.1:{door.getsockname()[1]}/")
+        for _ in range(50):
+            with pytest.raises(PublishRefused):
+                publisher.publish("q", messages(1))
+        door.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    assert 1 <= len(dialled) < 5
+
+
+def test_a_confirm_that_does_not_come_leaves_the_task_in_the_ledger(
+    broker: Rabbit, store: MemoryStore, clock: HandClock
+) -> None:
+    broker.channel.queue_declare(broker.queue, durable=True)
+    with DeafProxy(("127.0.0.1", 5672)) as proxy:
+        publisher = AmqpPublisher(f"amqp://guest:guest@127.0.0.1:{proxy.port}/", within_s=1.0)
+        assert publisher.publish(broker.queue, messages(1)) == [""]
+        proxy.deaf.set()
+        drain(store, broker.queue, publisher)
+        task = standing(store)
+        assert (task.status, task.run, task.attempt) == (Status.SCHEDULED, 1, 1)
+        proxy.deaf.clear()
+        clock.advance(60_000)
+        drain(store, broker.queue, publisher, add=False)
+        publisher.close()
+    assert standing(store).status is Status.DONE
+    assert broker.count() == 3  # one before, one whose confirm was lost, one confirmed: twice, but not lost
+
+
+def drain(store: MemoryStore, queue: str, publisher: AmqpPublisher, *, add: bool = True) -> None:
+    if add:
+        store.add([new(kind="bill", payload='{"sum":1}')])
+    with engine(store, lambda _: Done()) as made:
+        targets = Targets({"bill": f"amqp:{queue}"}, Lambda(), {"amqp": publisher})
+        Drainer(store, made.runner, targets, made.crew, Limits(30_000, MARGIN_MS)).drain([SHARD], ample)
+
+
+def test_a_message_that_its_consumer_had_when_it_was_killed_is_delivered_again(
+    broker: Rabbit, publisher: AmqpPublisher
+) -> None:
+    publisher.publish(broker.queue, messages(1))
+    with child(CONSUMER, broker.url, broker.queue) as consumer:
+        assert consumer.readline() == "m-0:1\n"
+        assert broker.got() is None
+        consumer.kill()
+    again = until(broker.got)
+    assert (again.id, again.redelivered) == ("m-0:1", True)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_what_was_confirmed_outlives_the_broker(node: Node, how: signal.Signals) -> None:
+    publisher = AmqpPublisher(node.url)
+    queue = f"outlives-{how.name}"
+    with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+        connection.channel().queue_declare(queue, durable=True)
+    node.stop()  # what is written of a new queue itself is only sure to be on disk after this
+    node.start()
+    assert until(lambda: published(publisher, queue), seconds=20, every=0.1) == [""]
+    assert publisher.publish(queue, messages(20)) == [""] * 20
+    node.stop(how)
+    with pytest.raises(PublishRefused):
+        publisher.publish(queue, messages(1, "lost"))
+    node.start()
+    assert until(lambda: published(publisher, queue), seconds=20, every=0.1) == [""]
+    publisher.close()
+    with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+        assert connection.channel().queue_declare(queue, passive=True).method.message_count == 22
+
+
+def test_a_process_that_was_frozen_while_its_connection_died_publishes_on_a_new_one(node: Node) -> None:
+    with child(PUBLISHER, node.url, "frozen") as publisher:
+        assert publisher.ask("a:1") == "['']"
+        publisher.send(signal.SIGSTOP)
+        node.stop()
+        node.start()
+        publisher.send(signal.SIGCONT)
+        assert publisher.ask("b:1") == "['']"
+    with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+        assert connection.channel().queue_declare("frozen", passive=True).method.message_count == 2
+
+
+def published(publisher: AmqpPublisher, queue: str) -> list[str]:
+    try:
+        return publisher.publish(queue, messages(1, "after"))
+    except PublishRefused:
+        return []
+
+
+def test_a_node_of_ones_own_leaves_nothing_running(tmp_path: Path) -> None:
+    need_server()
+    with Node(tmp_path) as own:
+        port = own.url.rsplit(":", 1)[1].rstrip("/")
+    left = [p for p in psutil.process_iter(["cmdline"]) if port in " ".join(p.info["cmdline"] or ())]
+    assert left == []

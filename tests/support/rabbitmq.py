@@ -1,0 +1,96 @@
+"""A RabbitMQ to test on: the one that runs here, for queues of a test's own, and nodes that a test may stop."""
+
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, NoReturn
+
+import pika
+import pytest
+
+from local.problems import HarnessError
+from local.rabbitmq import executable
+
+URL = "amqp://guest:guest@127.0.0.1:5672/"
+
+
+def need() -> str:
+    """The URL of the broker that runs here; without one a laptop skips the test, and CI fails it."""
+    try:
+        socket.create_connection(("127.0.0.1", 5672), timeout=1).close()
+    except OSError:
+        _without("no RabbitMQ answers at 127.0.0.1:5672")
+    return URL
+
+
+def need_server() -> None:
+    """See that a node can be started here; without the server a laptop skips the test, and CI fails it."""
+    try:
+        executable()
+    except HarnessError as error:
+        _without(str(error))
+
+
+def _without(message: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+class Got(NamedTuple):
+    """A message as a consumer finds it."""
+
+    body: str
+    id: str
+    persistent: bool
+    redelivered: bool
+    tag: int
+
+
+class Rabbit:
+    """A client of a broker with queues of its own, which go with it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.queue = f"duecourse-test-{secrets.token_hex(6)}"
+        self._connection = pika.BlockingConnection(pika.URLParameters(url))
+        self.channel: Any = self._connection.channel()
+
+    def got(self, queue: str = "", *, ack: bool = True) -> Got | None:
+        """The next message of the queue, None for none."""
+        method, properties, body = self.channel.basic_get(queue or self.queue, auto_ack=ack)
+        if method is None:
+            return None
+        persistent = properties.delivery_mode == 2
+        return Got(body.decode(), properties.message_id, persistent, method.redelivered, method.delivery_tag)
+
+    def put(self, body: str, queue: str = "", **properties: Any) -> None:
+        """Put one message into the queue."""
+        self.channel.basic_publish("", queue or self.queue, body.encode(), pika.BasicProperties(**properties))
+
+    def count(self, queue: str = "") -> int:
+        """How many messages wait."""
+        counted: int = self.channel.queue_declare(queue or self.queue, passive=True).method.message_count
+        return counted
+
+    def hang_up(self) -> None:
+        """Go without acknowledging anything."""
+        self._connection.close()
+
+    def close(self) -> None:
+        """Delete the queue and go."""
+        if self._connection.is_open and self.channel.is_open:
+            self.channel.queue_delete(self.queue)
+            self._connection.close()
+
+
+@contextmanager
+def rabbit(url: str) -> Iterator[Rabbit]:
+    """A client for the while."""
+    client = Rabbit(url)
+    try:
+        yield client
+    finally:
+        client.close()

@@ -1,0 +1,176 @@
+"""A function of a user's own that reads a broker's queue: the same decorator, and no lease."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from duecourse import Again, Done, Drop, Retry, Task, save, task_handler, wiring
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.outcomes import Outcome
+from duecourse.domain.task import Status
+from duecourse.errors import InvalidInput, MessagesFailed, StoreUnavailable
+from duecourse.settings import Settings
+from duecourse.wire.invocation import decode_message, message_body
+from tests.support.brokers import rabbitmq_event, sqs_event
+from tests.support.clock import START
+from tests.support.engine import Table
+from tests.support.functions import Context
+from tests.support.kinds import leased
+from tests.support.ledger import claim_one, new, standing
+
+SEEN: list[Task] = []
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+@pytest.fixture(autouse=True)
+def wired(store: MemoryStore, table: Table) -> Iterator[None]:
+    SEEN.clear()
+    wiring.configure(settings=Settings(), store=store, results=table)
+    yield
+    wiring.crew().close()
+    wiring.configure()
+
+
+@task_handler
+def handler(task: Task) -> Outcome | None:
+    """Do as the payload says."""
+    SEEN.append(task)
+    match task.payload["do"]:
+        case "done":
+            return Done({"by": task.id})
+        case "drop":
+            return Drop("no use")
+        case "raise":
+            raise LookupError("no such customer")
+        case "retry":
+            return Retry(error="not yet")
+        case "again":
+            return Again(after="PT1M", state={"step": 2})
+        case "save":
+            save(task, {"step": 1})
+    return None
+
+
+def body(do: str, id: str = "t-1", **changes: object) -> str:
+    return message_body(leased("bill", {"do": do}, {"step": 1}, id=id, **changes))
+
+
+def failures(answer: dict[str, object]) -> list[object]:
+    found = answer["batchItemFailures"]
+    assert isinstance(found, list)
+    return [each["itemIdentifier"] for each in found]
+
+
+def test_of_an_sqs_batch_exactly_what_failed_is_delivered_again(caplog: pytest.LogCaptureFixture) -> None:
+    given = [body(do, id=do) for do in ("done", "raise", "nothing", "retry", "drop")]
+    answer = handler(sqs_event(*given), Context())
+    assert sorted(map(str, failures(answer))) == ["m-1", "m-3"]
+    assert "message m-1 is to be delivered again: LookupError: no such customer" in caplog.text
+    assert "task drop, which a broker delivered, is dropped: no use" in caplog.text
+
+
+def test_a_batch_that_worked_names_no_failure() -> None:
+    assert handler(sqs_event(body("done")), Context()) == {"batchItemFailures": []}
+    assert handler(rabbitmq_event(body("done"), body("drop")), Context()) == {}
+
+
+def test_of_a_rabbitmq_batch_one_failure_has_all_of_it_delivered_again() -> None:
+    with pytest.raises(MessagesFailed, match=r"1 of 2 messages failed: bills::/\[1\]"):
+        handler(rabbitmq_event(body("done"), body("raise")), Context())
+    assert len(SEEN) == 2
+
+
+def test_the_task_is_as_it_was_handed_over_and_counts_its_deliveries() -> None:
+    task = leased("bill", {"do": "done", "odd": "é\uffff"}, {"step": 1}, deadline_at=START + 9, group="g")
+    handler(sqs_event(message_body(task), deliveries=3), Context())
+    [seen] = SEEN
+    assert seen.idempotency_key == task.idempotency_key
+    assert (seen.payload, seen.state, seen.fence, seen.deadline_at) == (task.payload, task.state, 8, START + 9)
+    assert (seen.run, seen.attempt, seen.group, seen.retry) == (3, 3, "g", task.retry)
+    handler(rabbitmq_event(message_body(task), redelivered=True), Context())
+    assert SEEN[1].attempt == 2
+
+
+def test_a_result_is_kept_under_the_fence_of_the_handing_over(table: Table) -> None:
+    handler(sqs_event(body("done")), Context())
+    assert (table.results["t-1"].value, table.results["t-1"].fence) == ('{"by":"t-1"}', 8)
+
+
+def test_a_result_that_cannot_be_kept_has_the_message_delivered_again(table: Table) -> None:
+    table.away = True
+    assert failures(handler(sqs_event(body("done")), Context())) == ["m-0"]
+
+
+def test_again_gives_the_task_back_to_the_ledger_with_its_state(store: MemoryStore) -> None:
+    given = body("again", deadline_at=START + 3_600_000, group="g")
+    assert failures(handler(sqs_event(given), Context())) == []
+    task = standing(store, "t-1")
+    assert (task.status, task.due_at, task.state) == (Status.SCHEDULED, START + 60_000, {"step": 2})
+    assert (task.kind, task.payload, task.group) == ("bill", {"do": "again"}, "g")
+    assert (task.deadline_at, task.retry) == (START + 3_600_000, leased("bill", {}).retry)
+    assert failures(handler(sqs_event(given, deliveries=2), Context())) == []
+    assert standing(store, "t-1") == task
+
+
+def test_again_while_the_ledger_is_away_has_the_message_delivered_again(caplog: pytest.LogCaptureFixture) -> None:
+    class Away(MemoryStore):
+        def add(self, *_: object, **__: object) -> list[object]:  # type: ignore[override]
+            raise StoreUnavailable
+
+    wiring.crew().close()
+    wiring.configure(settings=Settings(), store=Away(), results=None)
+    assert failures(handler(sqs_event(body("again")), Context())) == ["m-0"]
+    assert "the ledger did not take it back: The store does not answer." in caplog.text
+
+
+def test_again_leaves_a_new_task_of_the_same_id_as_it_stands(store: MemoryStore) -> None:
+    store.add([new("t-1", kind="bill", payload='{"newer":true}', delay_ms=5_000)])
+    assert failures(handler(sqs_event(body("again")), Context())) == []
+    assert standing(store, "t-1").payload == {"newer": True}
+
+
+def test_a_checkpoint_needs_a_lease(store: MemoryStore, caplog: pytest.LogCaptureFixture) -> None:
+    claim_one(store, "t-1", kind="bill")
+    assert failures(handler(sqs_event(body("save")), Context())) == ["m-0"]
+    assert "LeaseLost" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("strange", "field"),
+    [
+        ("{", "body: must be JSON"),
+        ("[]", "event: must be an object"),
+        ('{"source":"elsewhere"}', "source: must be duecourse"),
+        ('{"source":"duecourse","version":"1","tasks":[]}', "tasks: must hold one task"),
+        (body("done").replace('"fence":8', '"fence":"8"'), "tasks.0.fence: must be a whole number"),
+    ],
+)
+def test_a_message_that_is_not_ours_fails_alone(strange: str, field: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        assert failures(handler(sqs_event(body("done"), strange), Context())) == ["m-1"]
+    assert field in caplog.text
+    assert len(SEEN) == 1
+    with pytest.raises(InvalidInput):
+        decode_message(strange.encode())
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"Records": [{"eventSource": "aws:s3", "s3": {}}]},
+        {"Records": None},
+        {"Records": [{}]},
+        {"eventSource": "aws:rmq"},
+        {"eventSource": "aws:rmq", "rmqMessagesByQueue": {"q::/": [{"data": "?", "redelivered": False}]}},
+        {"eventSource": "aws:mq", "messages": []},
+    ],
+)
+def test_another_services_event_is_refused(strange: object) -> None:
+    with pytest.raises(InvalidInput):
+        handler(json.loads(json.dumps(strange)), Context())
