@@ -43,10 +43,12 @@ fix: setup ## format and what lint can mend
 bench: setup ## the figures, beside the machine's own limits
 	@$(PY) -m tests.bench
 
-sam: .venv-sam/.ready ## the template: validated, linted and built (ARCH=arm64 or x86_64)
+sam: setup .venv-sam/.ready ## the template: validated, linted, built, weighed and held against (ARCH=arm64 or x86_64)
 	@SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam validate --lint
 	@PATH="$(CURDIR)/.venv-sam/bin:$$PATH" SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam build --parameter-overrides Architecture=$(ARCH)
-	@echo "sam: the layer for $(ARCH) is $$(du -sm .aws-sam/build/CoreLayer | cut -f1) MB; a function and its layers may have 250"
+	@$(PY) -m local built --architecture $(ARCH)
+	@echo "sam: the harness against SAM, event by event; what is skipped was not run"
+	@SAM_CLI_TELEMETRY=0 $(PY) -m pytest -rs tests/integration/test_against_sam.py tests/integration/test_readme.py
 
 # In a venv of its own, for it pins much; of the functions' own minor version, for it builds with the Python it finds.
 .venv-sam/.ready:

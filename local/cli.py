@@ -2,6 +2,7 @@
 
 import typer
 
+from local.built import built
 from local.demo.command import demo
 from local.invoke import invoke
 from local.new import new
@@ -17,5 +18,5 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for command in (up, invoke, replay, show, new, reshard, demo, rabbitmq):
+for command in (up, invoke, replay, show, new, reshard, built, demo, rabbitmq):
     app.command()(command)

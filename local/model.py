@@ -74,8 +74,12 @@ class Resource:
 
 
 def logging_variables(config: Mapping[str, str]) -> dict[str, str]:
-    """What Lambda tells the runtime client of a function's LoggingConfig."""
-    named = {"AWS_LAMBDA_LOG_FORMAT": "LogFormat", "AWS_LAMBDA_LOG_LEVEL": "ApplicationLogLevel"}
+    """What Lambda tells a function of its LoggingConfig."""
+    named = {
+        "AWS_LAMBDA_LOG_FORMAT": "LogFormat",
+        "AWS_LAMBDA_LOG_LEVEL": "ApplicationLogLevel",
+        "AWS_LAMBDA_LOG_GROUP_NAME": "LogGroup",
+    }
     return {variable: config[name] for variable, name in named.items() if name in config}
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from local.stack import Stack
+from tests.support.sam import env_vars, need_engine, start_api
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -24,10 +25,18 @@ def steps() -> list[Step]:
     return [Step(command, answer.strip()) for command, answer in pairs]
 
 
-@pytest.fixture(scope="module")
-def api() -> Iterator[str]:
+@pytest.fixture(scope="module", params=["harness", "sam"])
+def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The HTTP API: the harness's, then that of `sam local start-api`, where a container engine runs it."""
+    if request.param == "sam":
+        need_engine("sam local start-api")
     with Stack() as stack:
-        yield stack.api
+        if request.param == "harness":
+            yield stack.api
+            return
+        variables = env_vars(tmp_path_factory.mktemp("sam"), stack.store)
+        with start_api(variables) as url:
+            yield url
 
 
 def test_each_line_of_the_first_task_section_answers_what_it_shows(api: str) -> None:

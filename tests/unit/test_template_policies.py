@@ -265,7 +265,7 @@ def test_the_url_of_the_store_comes_from_a_secret() -> None:
     ("members", "kinds"),
     [
         ("", {}),
-        ('"report": "lambda:ReportFunction"', {"report": "lambda:ReportFunction"}),
+        ('"yours": "lambda:YourFunction"', {"yours": "lambda:YourFunction"}),
         ('"a":"lambda:A", "b.c" : "lambda:B"', {"a": "lambda:A", "b.c": "lambda:B"}),
         ('"a": "sqs:bills.fifo", "b": "amqp:mails"', {"a": "sqs:bills.fifo", "b": "amqp:mails"}),
         (

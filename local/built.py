@@ -1,0 +1,122 @@
+"""`built`: weigh what `sam build` made, and time the cold import of each function in a fresh process."""
+
+import platform
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.table import Table
+
+from local import console
+from local.identity import Addresses
+from local.model import Function
+from local.options import PARAMETERS, TEMPLATE
+from local.problems import HarnessError
+from local.template import Template
+
+ROOT = TEMPLATE.parent
+BUILT = ROOT / ".aws-sam" / "build" / "template.yaml"
+LAYER_MB = 30.0
+IMPORT_MS = 250.0
+ROUNDS = 7
+MACHINES = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
+NOWHERE = Addresses("http://127.0.0.1", "http://127.0.0.1", "memory://")
+
+# The function's own file is compiled at each cold start, on Lambda too: its folder cannot be written to.
+COLD = """
+import sys, time
+sys.path[:0] = sys.argv[2:]
+began = time.perf_counter()
+__import__(sys.argv[1])
+print((time.perf_counter() - began) * 1000)
+"""
+
+
+class Weighed(NamedTuple):
+    """One line of what was measured, in its unit, and what it may be."""
+
+    what: str
+    value: float
+    bound: float
+    unit: str
+
+
+def built(
+    architecture: Annotated[str, typer.Option(help="What the layer was built for.")] = "arm64",
+    python: Annotated[str, typer.Option(help="The interpreter of the functions' version.")] = "python3.11",
+) -> None:
+    """Print the layers' sizes and the functions' cold imports; exit code 1 where one is over its bound.
+
+    Examples:
+
+        python -m local built --architecture x86_64
+    """
+    with console.problems_told():
+        functions = Template(_there(BUILT), NOWHERE, {**PARAMETERS, "Architecture": architecture}).functions
+        found = [*_sizes(functions)]
+        with _layers_for_here(functions, architecture, python) as layers:
+            found += [_cold(function, layers, python) for function in functions if is_ours(function)]
+    console.out.print(_table(found))
+    over = [weighed for weighed in found if weighed.value > weighed.bound]
+    for weighed in over:
+        console.notice(f"{weighed.what} is over its bound: {weighed.value:.1f} of {weighed.bound:g} {weighed.unit}")
+    raise typer.Exit(1 if over else 0)
+
+
+def is_ours(function: Function) -> bool:
+    """Whether its import can be timed here."""
+    return function.runtime.startswith("python")
+
+
+def _there(template: Path) -> Path:
+    if not template.exists():
+        raise HarnessError(f"{template} is not there: run make sam")
+    return template
+
+
+def _sizes(functions: list[Function]) -> Iterator[Weighed]:
+    for layer in sorted({layer for function in functions for layer in function.layers}):
+        size = sum(path.stat().st_size for path in layer.rglob("*") if path.is_file())
+        yield Weighed(f"layer {layer.parent.name}, unzipped", size / 1e6, LAYER_MB, "MB")
+
+
+@contextmanager
+def _layers_for_here(functions: list[Function], architecture: str, python: str) -> Iterator[list[Path]]:
+    """The layer that this machine can load: the one that was built, or the same made for here."""
+    here = MACHINES.get(platform.machine(), "x86_64")
+    if here == architecture:
+        yield sorted({layer for function in functions for layer in function.layers})
+        return
+    with tempfile.TemporaryDirectory(prefix="duecourse-layer-") as folder:
+        words = ["build-CoreLayer", f"ARCH={here}", f"ARTIFACTS_DIR={folder}", f"PYTHON={python}"]
+        made = subprocess.run(["make", "-C", ROOT / "layers/core", *words], capture_output=True, text=True, check=False)
+        if made.returncode:
+            raise HarnessError(f"the layer cannot be built for {here}: {made.stderr.strip()}")
+        yield [Path(folder) / "python"]
+
+
+def _cold(function: Function, layers: list[Path], python: str) -> Weighed:
+    times = [_import_ms(function, layers, python) for _ in range(ROUNDS)]
+    return Weighed(f"cold import of {function.code.name}", min(times), IMPORT_MS, "ms")
+
+
+def _import_ms(function: Function, layers: list[Path], python: str) -> float:
+    module = function.handler.rpartition(".")[0].replace("/", ".")
+    command = [python, "-I", "-S", "-B", "-c", COLD, module, str(function.code), *map(str, layers)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise HarnessError(f"{function.name} cannot be imported: {done.stderr.strip()}")
+    return float(done.stdout)
+
+
+def _table(found: list[Weighed]) -> Table:
+    table = Table("what was built", title=f"best of {ROUNDS} fresh processes")
+    for column in ("measured", "bound"):
+        table.add_column(column, justify="right")
+    for weighed in found:
+        table.add_row(weighed.what, f"{weighed.value:.1f} {weighed.unit}", f"{weighed.bound:g} {weighed.unit}")
+    return table

@@ -1,0 +1,126 @@
+"""The harness held against SAM: the same event, the same answer, the same error, the same environment.
+
+Without a container engine SAM's answer is that of the parts it ships: its own builder of the environment, and AWS's
+Runtime Interface Emulator, which is what runs in sam's containers, over the same runtime client. With an engine it is
+that of `sam local invoke`. A test's name tells which of the two it was: [parts] or [engine].
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from local.environment import Surroundings
+from local.model import Function
+from local.options import Options
+from local.stack import Stack
+from tests.support.functions import cases, saved
+from tests.support.sam import SAM_PYTHON, ask, emulated, env_vars, in_container, need_engine, sam_environment, sam_local
+
+pytestmark = pytest.mark.skipif(not SAM_PYTHON.exists(), reason="no .venv-sam: make sam sets it up and runs this")
+
+FOLDERS = ("on_expired", "poll_tick", "send_reminder", "enqueue_http")
+DIFFERS = {
+    "AWS_SAM_LOCAL": "says that it is sam; the harness is not",
+    "AWS_LAMBDA_FUNCTION_TIMEOUT": "sam tells its emulator by it; Lambda sets no such variable",
+    "AWS_LAMBDA_FUNCTION_HANDLER": "sam tells its emulator by it; Lambda's is _HANDLER",
+    "AWS_LAMBDA_LOG_STREAM_NAME": "on Lambda, and here, one a process; with sam the same for all",
+    "AWS_ACCESS_KEY_ID": "both are dummies, each its own",
+    "AWS_SECRET_ACCESS_KEY": "both are dummies, each its own",
+}
+"""What sam sets and the harness does not, or not so, and why."""
+
+
+class Sides(NamedTuple):
+    stack: Stack
+    functions: dict[str, Function]
+    surroundings: Surroundings
+
+
+@pytest.fixture(scope="module")
+def sides() -> Iterator[Sides]:
+    """The harness with the project's own template, and what it knows of its functions by their folders."""
+    with Stack(Options(bridge=False, tick=0)) as stack:
+        services = stack._services
+        yield Sides(stack, {f.code.name: f for f in services.described}, services._surroundings)
+
+
+def logging_of(function: Function) -> dict[str, str]:
+    """The function's LoggingConfig, from what the harness made of it."""
+    names = {"LogGroup": "AWS_LAMBDA_LOG_GROUP_NAME", "LogFormat": "AWS_LAMBDA_LOG_FORMAT"}
+    names["ApplicationLogLevel"] = "AWS_LAMBDA_LOG_LEVEL"
+    return {key: function.environment[name] for key, name in names.items()}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_function_finds_the_variables_that_sam_gives_it(sides: Sides, folder: str) -> None:
+    function = sides.functions[folder]
+    ours, sams = sides.surroundings.of(function, "127.0.0.1:1"), sam_environment(function, logging_of(function))
+    sams["DUECOURSE_STORE"] = sides.stack.store  # a secret on AWS, which sam local does not read
+    different = {name for name, value in sams.items() if ours.get(name) != value}
+    assert different == set(DIFFERS)
+
+
+Asking = Callable[[str, list[Any]], list[Any]]
+
+
+@pytest.fixture(scope="module", params=["parts", "engine"])
+def sam(request: pytest.FixtureRequest, sides: Sides, tmp_path_factory: pytest.TempPathFactory) -> Asking:
+    """What SAM answers to a folder's events, on a ledger that begins as empty as the harness's."""
+    address = sides.stack.store.removesuffix("/0")
+    if request.param == "parts":
+        return _by_parts(sides, f"{address}/1")
+    need_engine("sam local invoke")
+    return _by_engine(sides, env_vars(tmp_path_factory.mktemp("sam"), f"{address}/2"))
+
+
+def _by_parts(sides: Sides, store: str) -> Asking:
+    def answer(folder: str, events: list[Any]) -> list[Any]:
+        function = sides.functions[folder]
+        environment = {
+            **sam_environment(function, logging_of(function)),
+            "DUECOURSE_STORE": store,
+            "AWS_ENDPOINT_URL": sides.stack.aws,
+            # What the runtime's image brings along.
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(map(str, [function.code, *function.layers])),
+        }
+        with emulated(function, environment) as url:
+            return [ask(url, event) for event in events]
+
+    return answer
+
+
+def _by_engine(sides: Sides, variables: Path) -> Asking:
+    def answer(folder: str, events: list[Any]) -> list[Any]:
+        words = ["invoke", sides.functions[folder].logical_id, "--event", "-", *in_container(variables)]
+        return [json.loads(sam_local(words, json.dumps(event)).strip().splitlines()[-1]) for event in events]
+
+    return answer
+
+
+def alike(answer: Any) -> Any:
+    """An answer without what differs from one run to the next: instants, request ids, the traceback's lines."""
+    text = json.dumps(answer, sort_keys=True)
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<instant>", text)
+    text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<request>", text)
+    return json.loads(re.sub(r"\b1[789]\d{11}\b", '"<ms>"', text))
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_same_event_gets_the_same_answer_and_the_same_error(sides: Sides, sam: Asking, folder: str) -> None:
+    names = sorted(cases(folder))
+    events = [saved(f"{folder}/{name}") for name in names]
+    theirs = dict(zip(names, map(alike, sam(folder, events)), strict=True))
+    answers = [sides.stack.invoke(sides.functions[folder].name, event) for event in events]
+    ours = {name: alike(json.loads(answer.payload)) for name, answer in zip(names, answers, strict=True)}
+    assert ours == theirs
+    for name, answer in zip(names, answers, strict=True):
+        refused = name.startswith("bad_") and folder != "enqueue_http"
+        assert (answer.error == "Unhandled") == refused, name
+        if refused:
+            assert ours[name].keys() == {"errorType", "errorMessage", "requestId", "stackTrace"}

@@ -1,0 +1,68 @@
+"""What `python -m local built` measures, and when it fails: on a small build of the test's own."""
+
+import json
+import platform
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from local import built
+
+HERE = built.MACHINES[platform.machine()]
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A built template of one function and its layer, which `built` looks at."""
+    function = {"CodeUri": "One", "Handler": "app.handler", "Runtime": "python3.11", "Layers": [{"Ref": "Shared"}]}
+    resources = {
+        "One": {"Type": "AWS::Serverless::Function", "Properties": function},
+        "Shared": {"Type": "AWS::Serverless::LayerVersion", "Properties": {"ContentUri": "Shared"}},
+    }
+    (tmp_path / "One").mkdir()
+    (tmp_path / "Shared/python").mkdir(parents=True)
+    (tmp_path / "One/app.py").write_text("import shared\n")
+    (tmp_path / "Shared/python/shared.py").write_text("")
+    (tmp_path / "template.yaml").write_text(json.dumps({"Resources": resources}))
+    monkeypatch.setattr(built, "BUILT", tmp_path / "template.yaml")
+    return tmp_path
+
+
+def code(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The exit code of the command, and what it complained of."""
+    with pytest.raises(typer.Exit) as ended:
+        built.built(HERE, sys.executable)
+    return ended.value.exit_code, capsys.readouterr().err
+
+
+def test_a_build_within_its_bounds_passes(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert build.exists()
+    assert code(capsys) == (0, "")
+
+
+def test_a_layer_that_is_too_large_fails(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (build / "Shared/python/large").write_bytes(b"\0" * 30_000_001)
+    ended, complaint = code(capsys)
+    assert ended == 1
+    assert "unzipped is over its bound: 30.0 of 30 MB" in complaint
+
+
+def test_a_function_that_imports_too_slowly_fails(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (build / "Shared/python/shared.py").write_text("import time; time.sleep(0.26)")
+    ended, complaint = code(capsys)
+    assert ended == 1
+    assert "cold import of One is over its bound" in complaint
+
+
+def test_a_function_that_cannot_be_imported_is_told(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (build / "One/app.py").write_text("import nowhere")
+    ended, complaint = code(capsys)
+    assert ended == 2
+    assert "One cannot be imported" in complaint
+
+
+def test_nothing_built_is_told(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (build / "template.yaml").unlink()
+    assert code(capsys)[0] == 2

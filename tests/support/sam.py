@@ -1,0 +1,123 @@
+"""SAM: its own parts without a container engine, and its commands that need one."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from local.model import Function
+from local.sockets import free_port
+from tests.support.project import ROOT
+from tests.support.wait import until
+
+SAM = ROOT / ".venv-sam/bin/sam"
+SAM_PYTHON = ROOT / ".venv-sam/bin/python"
+MACHINES = {"x86_64": "x86_64", "aarch64": "arm64"}
+BUILDER = """
+import json, sys
+from samcli.local.lambdafn.env_vars import EnvironmentVariables
+given = json.loads(sys.argv[1])
+print(json.dumps(EnvironmentVariables(**given).resolve()))
+"""
+FIND = "import pathlib, samcli.local.rapid as it; print(pathlib.Path(list(it.__path__)[0]))"
+
+
+def need_engine(what: str) -> None:
+    """Skip the test, saying `what` was not run, where no container engine answers."""
+    try:
+        answers = subprocess.run(["docker", "info"], capture_output=True, check=False, timeout=20).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        answers = False
+    if not answers:
+        pytest.skip(f"no container engine answers `docker info`: {what} was not run")
+
+
+def env_vars(folder: Path, store: str) -> Path:
+    """A file for --env-vars: the secret that sam does not read, and no results table."""
+    path = folder / "env.json"
+    path.write_text(json.dumps({"Parameters": {"DUECOURSE_STORE": store, "DUECOURSE_RESULTS_TABLE": ""}}))
+    return path
+
+
+def in_container(variables: Path) -> list[str]:
+    """Options by which a container finds the Redis of this machine; SAM_LOCAL_OPTIONS adds more (an image, say)."""
+    own = os.environ.get("SAM_LOCAL_OPTIONS", "").split()
+    return ["--env-vars", str(variables), "--docker-network", "host", *own]
+
+
+def sam_local(words: list[str], event: str) -> str:
+    """What a `sam local` command prints when it is given an event."""
+    return subprocess.run(
+        [SAM, "local", *words], input=event, capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
+
+
+def sam_environment(function: Function, logging: Mapping[str, Any]) -> dict[str, str]:
+    """What sam's own code gives a function's process, `logging` being its LoggingConfig."""
+    given = {
+        "function_name": function.name,
+        "function_memory": function.memory_mb,
+        "function_timeout": int(function.timeout),
+        "function_handler": function.handler,
+        "function_logging_config": dict(logging),
+        "variables": dict(function.environment),
+    }
+    found: dict[str, str] = json.loads(_sam(BUILDER, json.dumps(given)))
+    return found
+
+
+def _sam(code: str, *words: str) -> str:
+    return subprocess.run([SAM_PYTHON, "-c", code, *words], capture_output=True, text=True, check=True).stdout
+
+
+@contextmanager
+def emulated(function: Function, environment: Mapping[str, str]) -> Iterator[str]:
+    """The URL at which the emulator that sam ships runs the function, under AWS's client, one request at a time."""
+    port, inner = free_port(0, ""), free_port(0, "")
+    rie = Path(_sam(FIND).strip()) / f"aws-lambda-rie-{MACHINES[platform.machine()]}"
+    addresses = ["--runtime-interface-emulator-address", f"127.0.0.1:{port}"]
+    addresses += ["--runtime-api-address", f"127.0.0.1:{inner}", "--log-level", "error"]
+    command = [rie, *addresses, sys.executable, "-m", "awslambdaric", function.handler]
+    with subprocess.Popen(
+        command, cwd=function.code, env=dict(environment), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            until(lambda: _listens(port), seconds=15)
+            yield f"http://127.0.0.1:{port}/2015-03-31/functions/function/invocations"
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def start_api(variables: Path) -> Iterator[str]:
+    """The URL of `sam local start-api`."""
+    port = free_port(0, "")
+    command = [SAM, "local", "start-api", "--port", str(port), "--warm-containers", "EAGER", *in_container(variables)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            until(lambda: _listens(port), seconds=120, every=0.5)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def _listens(port: int) -> bool:
+    with urllib3.PoolManager(retries=False, timeout=1) as http:
+        try:
+            return http.request("GET", f"http://127.0.0.1:{port}/").status > 0
+        except urllib3.exceptions.HTTPError:
+            return False
+
+
+def ask(url: str, event: Any) -> Any:
+    """What the emulator answers to an event."""
+    with urllib3.PoolManager(retries=False, timeout=30) as http:
+        return http.request("POST", url, json=event).json()
