@@ -11,9 +11,11 @@ from pathlib import Path
 from duecourse.adapters.keyvalue.store import KeyValueStore
 from duecourse.domain.task import Status
 from tests.support.ledger import SHARD, standing
+from tests.support.level_filler import AFTERWARDS
 from tests.support.level_store import level_store
 
 ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'layers' / 'core'}{os.pathsep}{ROOT}"}
 KILLS = 16
 LONGEST_S = 0.02
 Answered = dict[str, set[str]]
@@ -22,8 +24,7 @@ Answered = dict[str, set[str]]
 def work_and_be_killed(folder: Path, name: str, lines: int, answered: Answered) -> None:
     """Let a child answer so often, kill it, and take down all that it answered."""
     command = [sys.executable, "-m", "tests.support.level_worker", str(folder), name]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'layers' / 'core'}{os.pathsep}{ROOT}"}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout
         assert child.stdout.readline() == "open\n"
         heard = [child.stdout.readline() for _ in range(lines)]
@@ -54,3 +55,15 @@ def test_nothing_answered_is_missing_however_often_the_process_is_killed(tmp_pat
         with level_store(folder) as store:  # whose keys are all looked at as it is closed
             check_answers(store, answered)
     assert len(answered["done"]) > 500
+
+
+def test_a_full_disk_refuses_loses_nothing_and_is_written_to_again_when_there_is_room(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.support.level_filler", str(tmp_path / "ledger")]
+    said = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout
+    answers = [line.split() for line in said.splitlines()]
+    refused = {id for what, id in answers if what == "refused"}
+    added = {id for what, id in answers if what == "added"}
+    assert {"full-0", "full-1", "full-2"} < refused
+    assert {f"after-{number}" for number in range(AFTERWARDS)} <= added
+    with level_store(tmp_path / "ledger") as store:
+        assert {id for id in added if store.get(SHARD.queue, id) is None} == set()

@@ -149,6 +149,12 @@ def test_a_damaged_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "ledger" / LOCK).unlink()
 
 
+def test_a_missing_library_is_named_with_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plyvel", None)
+    with pytest.raises(StoreMisused, match=r"pip install 'duecourse\[embedded\]'"):
+        LevelMap(str(tmp_path / "ledger"))
+
+
 def test_a_closed_store_says_so(tmp_path: Path) -> None:
     with level_store(tmp_path / "ledger") as store:
         pass

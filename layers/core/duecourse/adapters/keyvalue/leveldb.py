@@ -34,11 +34,11 @@ class LevelMap:
         self._folder = Path(path)
         _prepare(self._folder)
         with ExitStack() as opened:
-            opened.enter_context(_lock(self._folder))
+            self._lock = opened.enter_context(_lock(self._folder))
             self._db, self._failed = _open(self._folder)
             opened.callback(self._db.close)
             self._check_layout()
-            self._opened = opened.pop_all()
+            opened.pop_all()
 
     def get(self, key: bytes) -> bytes | None:
         """See OrderedMap."""
@@ -57,7 +57,11 @@ class LevelMap:
             raise _away(self._folder, error) from error
 
     def apply(self, writes: Mapping[bytes, bytes | None]) -> None:
-        """See OrderedMap; synced to the disk."""
+        """See OrderedMap; synced to the disk.
+
+        After a write that failed the database is opened anew: LevelDB would go on in the same log, behind a torn
+        record, and what follows one there cannot be read again.
+        """
         try:
             with self._database().write_batch(transaction=True, sync=True) as batch:
                 for key, value in writes.items():
@@ -66,15 +70,19 @@ class LevelMap:
                     else:
                         batch.put(key, value)
         except self._failed as error:
+            self._db.close()
             raise _away(self._folder, error) from error
 
     def close(self) -> None:
         """See OrderedMap."""
-        self._opened.close()
+        self._db.close()
+        self._lock.close()
 
     def _database(self) -> Any:
-        if self._db.closed:
+        if self._lock.closed:
             raise StoreUnavailable(f"{SCHEME}{self._folder} was closed")
+        if self._db.closed:
+            self._db, _ = _open(self._folder)
         return self._db
 
     def _check_layout(self) -> None:

@@ -1,0 +1,45 @@
+"""A process that adds to a folder until its files may grow no more, gets room again, goes on, and just ends."""
+
+import os
+import resource
+import sys
+
+from duecourse.adapters.keyvalue.leveldb import LevelMap
+from duecourse.adapters.keyvalue.store import KeyValueStore
+from duecourse.domain.task import NewTask
+from duecourse.errors import StoreUnavailable
+
+ROOM = 300_000
+AFTERWARDS = 200
+PAYLOAD = '"' + "x" * 5_000 + '"'
+
+
+def main(folder: str) -> None:
+    """Print `added ID` for each answer, and `refused ID` for what the disk had no room for."""
+    store = KeyValueStore(LevelMap(folder))
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
+    number = 0
+    while _add(store, f"before-{number}"):
+        number += 1
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    for number in range(3):
+        _add(store, f"full-{number}")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    for number in range(AFTERWARDS):
+        _add(store, f"after-{number}")
+    os._exit(0)
+
+
+def _add(store: KeyValueStore, id: str) -> bool:
+    try:
+        store.add([NewTask(id, "work", PAYLOAD)])
+    except StoreUnavailable:
+        os.write(1, f"refused {id}\n".encode())
+        return False
+    os.write(1, f"added {id}\n".encode())
+    return True
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
