@@ -99,7 +99,7 @@ def test_children_die_with_a_killed_up_and_the_next_one_goes_on_with_its_data(tm
         children = stack.children
         stack.process.kill()
         until(lambda: gone(children), seconds=30)
-    with up(tmp_path / "state", "--no-bridge") as stack, redis.Redis.from_url(stack.line["store"]) as client:
+    with up(tmp_path / "state", "--precision", "tick") as stack, redis.Redis.from_url(stack.line["store"]) as client:
         assert stack.line["pids"]["bridge"] is None
         assert client.get("a") == b"kept-by-the-file"
 

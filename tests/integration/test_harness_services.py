@@ -125,7 +125,7 @@ def test_the_stacks_redis_keeps_its_data_in_the_state_folder(tmp_path: Path) -> 
 
 
 def test_all_of_it_listens_on_loopback_only() -> None:
-    with probes("destinations.yaml", aws=None, bridge=True):
+    with probes("destinations.yaml", aws=None):
         me = psutil.Process()
         listening = [
             connection.laddr.ip
