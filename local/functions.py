@@ -19,7 +19,7 @@ MEASURE_EVERY = 0.1
 LONGEST_THROTTLE_WAIT = 60.0
 
 
-class Pool(Protocol):
+class Host(Protocol):
     """A function, and what runs it."""
 
     function: Function
@@ -49,7 +49,7 @@ class Functions:
 
     def __init__(
         self,
-        pools: Iterable[Pool],
+        pools: Iterable[Host],
         *,
         destine: Callable[[str, str], None],
         notice: Callable[[str], None],
@@ -70,14 +70,14 @@ class Functions:
         """Start one process of each function; what does not start is told, and fails again when invoked."""
         await asyncio.gather(*map(self._warm, self._pools.values()))
 
-    async def _warm(self, pool: Pool) -> None:
+    async def _warm(self, pool: Host) -> None:
         try:
             if pool.function.concurrency:
                 await pool.warm()
         except InitFailed as failure:
             self._notice(f"{pool.function.name} does not start: {failure.answer.payload.decode(errors='replace')}")
 
-    def find(self, name: str) -> Pool:
+    def find(self, name: str) -> Host:
         """The function called `name`: its name, logical id, or an ARN, whole or partial. Raises Refused (404)."""
         match = NAME.match(name)
         found = self._pools.get(self._names.get(match["name"], match["name"])) if match else None
@@ -100,7 +100,7 @@ class Functions:
         self._underway.add(task)
         task.add_done_callback(self._underway.discard)
 
-    async def _deliver(self, pool: Pool, invocation: Invocation) -> None:
+    async def _deliver(self, pool: Host, invocation: Invocation) -> None:
         policy = pool.function.async_policy
         waits = iter(self._retry_waits[: policy.retries])
         started, tries = time.monotonic(), 0
@@ -113,7 +113,7 @@ class Functions:
             await asyncio.sleep(wait)
         await self._report(pool, invocation, answer, tries)
 
-    async def _admitted(self, pool: Pool, invocation: Invocation, until: float) -> Answer:
+    async def _admitted(self, pool: Host, invocation: Invocation, until: float) -> Answer:
         """The answer, after however many throttles: those are no failures of the function."""
         wait = 0.05
         while True:
@@ -126,7 +126,7 @@ class Functions:
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_THROTTLE_WAIT)
 
-    async def _report(self, pool: Pool, invocation: Invocation, answer: Answer, tries: int) -> None:
+    async def _report(self, pool: Host, invocation: Invocation, answer: Answer, tries: int) -> None:
         name, policy = pool.function.name, pool.function.async_policy
         destination = policy.on_failure if answer.error else policy.on_success
         if answer.error and not destination:

@@ -17,8 +17,7 @@ from local.bridge import Bridge
 from local.children import stop
 from local.destinations import deliverer
 from local.environment import Surroundings, host_settings
-from local.functions import Functions
-from local.functions import Pool as Host
+from local.functions import Functions, Host
 from local.http_api import http_api
 from local.identity import Addresses
 from local.lambda_api import lambda_api
