@@ -58,4 +58,30 @@ sam: setup .venv-sam/.ready ## the template: validated, linted, built, weighed a
 	@.venv-sam/bin/python -m pip install --quiet --disable-pip-version-check 'aws-sam-cli>=1.160,<2'
 	@touch $@
 
-.PHONY: sam help setup rabbitmq demo up test check fix bench
+# The machine's own architecture, whatever the template's default: the emulator's functions run here.
+HERE := $(if $(filter arm64 aarch64,$(shell uname -m)),arm64,x86_64)
+
+deployable: setup .venv-sam/.ready
+	@mkdir -p .aws-sam
+	@PATH="$(CURDIR)/.venv-sam/bin:$$PATH" SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam build --build-dir .aws-sam/here --parameter-overrides Architecture=$(HERE) >.aws-sam/here.log 2>&1 || { cat .aws-sam/here.log; exit 1; }
+
+localstack: deployable .venv-localstack/.ready ## the template deployed to a LocalStack here, and the stories against it
+	@$(PY) -m tests.e2e.localstack
+
+e2e: deployable ## the same against AWS_ENDPOINT_URL, or an account (DUECOURSE_E2E=aws)
+	@$(PY) -m pytest -m deployed -rs tests/e2e/test_deployed.py
+
+# In a venv of its own, for it pins all it needs; DynamoDB Local's licence forbids handing it on, so it is fetched.
+.venv-localstack/.ready: tests/e2e/localstack/requirements.txt
+	@for word in python3.11 npm java; do command -v $$word >/dev/null || { echo "make localstack needs $$word" >&2; exit 2; }; done
+	@echo "localstack: .venv-localstack with LocalStack and DynamoDB Local (about a minute, 400 MB)"
+	@python3.11 -m venv .venv-localstack
+	@.venv-localstack/bin/python -m pip install --quiet --disable-pip-version-check -r tests/e2e/localstack/requirements.txt
+	@.venv-localstack/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable tests/e2e/localstack/plugin
+	@rm -rf .venv-localstack/dynamodb && mkdir .venv-localstack/dynamodb
+	@cd .venv-localstack && npm pack --silent amplify-dynamodb-simulator@2.9.30 >/dev/null
+	@tar xzf .venv-localstack/amplify-dynamodb-simulator-2.9.30.tgz -C .venv-localstack/dynamodb --strip-components 2 package/emulator
+	@rm .venv-localstack/amplify-dynamodb-simulator-2.9.30.tgz
+	@touch $@
+
+.PHONY: deployable localstack e2e sam help setup rabbitmq demo up test check fix bench

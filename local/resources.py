@@ -85,7 +85,11 @@ def _attribute(value: Any) -> str:
 
 
 def _identity(session: Session, resource: Resource) -> None:
-    session.client("sesv2").create_email_identity(EmailIdentity=resource.name)
+    ses = session.client("ses")  # its first version, for not every emulator has the second
+    if "@" in resource.name:
+        ses.verify_email_identity(EmailAddress=resource.name)
+    else:
+        ses.verify_domain_identity(Domain=resource.name)
 
 
 MAKERS: dict[str, Callable[[Session, Resource], None]] = {

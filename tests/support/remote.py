@@ -1,0 +1,87 @@
+"""A stack whose functions are deployed elsewhere: the harness's gateway and bridge call them by Lambda's Invoke API."""
+
+import asyncio
+import json
+from typing import Any
+
+from local.demo.stage import Mail, Stage
+from local.invocation import Answer, Invocation
+from local.options import Options
+from local.services import Services
+from local.stack import Stack
+from tests.support.capabilities import Emulator
+from tests.support.deploy import Deployment
+
+
+class RemoteFunctions:
+    """Stands for local.functions.Functions; `names` are the deployed functions' by logical id."""
+
+    def __init__(self, client: Any, names: Any) -> None:
+        self._client = client
+        self._names = names
+
+    def find(self, name: str) -> str:
+        """The deployed function's name."""
+        return str(self._names.get(name, name))
+
+    async def invoke(self, name: str, invocation: Invocation) -> Answer:
+        """Run a function and wait for its answer."""
+        return await asyncio.to_thread(self._invoke, self.find(name), invocation.payload)
+
+    def _invoke(self, name: str, payload: bytes) -> Answer:
+        answer = self._client.invoke(FunctionName=name, Payload=payload)
+        with answer["Payload"] as body:
+            return Answer(body.read(), answer.get("FunctionError"))
+
+    def send(self, name: str, invocation: Invocation) -> None:
+        """Have a function run, without its answer."""
+        self._client.invoke(FunctionName=self.find(name), Payload=invocation.payload, InvocationType="Event")
+
+    def pids(self) -> dict[str, list[int]]:
+        """None of this machine's."""
+        return {}
+
+    async def warm(self) -> None:
+        """They are warm when they are."""
+
+    async def keep_measuring(self) -> None:
+        """Lambda does."""
+
+    async def close(self) -> None:
+        """They stay."""
+
+
+class RemoteServices(Services):
+    """The harness's parts, less functions and resources."""
+
+    remote: RemoteFunctions
+
+    def _make_functions(self) -> None:
+        super()._make_functions()
+        self.functions = self.remote  # type: ignore[assignment]
+
+    async def _fill_aws(self, emulator: Any) -> None:
+        """CloudFormation has."""
+
+
+def remote_stack(session: Any, deployment: Deployment, store: str, endpoint: str) -> Stack:
+    """A stack before the deployed functions, on the same ledger."""
+    namespace = {"DUECOURSE_NAMESPACE": deployment.stack}
+    stack = Stack(Options(aws=endpoint, store=store, tick=0, environment=namespace))
+    services = RemoteServices(Options(aws=endpoint, store=store, tick=0, environment=namespace), print, print)
+    services.remote = RemoteFunctions(session.client("lambda"), deployment.names)
+    stack._services = services
+    return stack
+
+
+class RemoteStage(Stage):
+    """The stage, whose mail is where the emulator tells it."""
+
+    emulator: Emulator
+
+    def mails(self) -> list[Mail]:
+        """Every e-mail sent so far."""
+        if self.emulator.name != "localstack":
+            return super().mails()
+        told = self._http.request("GET", self.stack.aws + self.emulator.mails).json()["messages"]
+        return [Mail(m["Destination"]["ToAddresses"][0], m["Subject"], json.dumps(m["Body"])) for m in told]
