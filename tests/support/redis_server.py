@@ -95,6 +95,12 @@ class RedisServer:
         """Whether its process was started and not stopped."""
         return self._process is not None
 
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process of a server that runs."""
+        assert self._process
+        return self._process
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End the process and wait for it."""
         if self._process:
@@ -104,7 +110,7 @@ class RedisServer:
 
     def client(self, **options: Any) -> redis.Redis:
         """A new client of this server."""
-        return redis.Redis.from_url(self.url, password=self._password, **options)
+        return redis.Redis.from_url(self.url, **{"password": self._password, **options})
 
     def emptied(self) -> "RedisServer":
         """This server, with nothing in it and the settings that it began with."""
