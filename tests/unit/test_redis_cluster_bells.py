@@ -1,4 +1,4 @@
-"""A cluster's bells heard as one: heads from where their bell is, canaries when all have been heard, clocks compared."""
+"""A cluster's bells heard as one: heads where their bell is, a canary when all were heard, clocks compared."""
 
 import time
 from collections.abc import Iterator, Sequence
