@@ -1,13 +1,16 @@
 """The verbs on reminders: one group of tasks, added, moved and cancelled together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
 from duecourse import errors
+from duecourse.adapters.keyvalue.ledger import Ledger
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.reminder import QUEUE, Recipient, Reminder
+from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Status, Task
 from duecourse.engine.reminders import Reminders
 from duecourse.ports.store import Move, Reply
@@ -279,3 +282,26 @@ def test_a_move_that_a_cancel_overtook_is_refused(clock: HandClock) -> None:
     reminders.add(STANDUP)
     with pytest.raises(errors.TaskCancelled):
         reminders.move("standup", START + 2 * HOUR)
+
+
+class Steps(MemoryStore):
+    """A store of eight shards that counts its steps."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock, Sharding({QUEUE: 8}))
+        self.steps: list[Shard] = []
+
+    @contextmanager
+    def _step(self, shard: Shard) -> Iterator[Ledger]:
+        self.steps.append(shard)
+        with super()._step(shard) as ledger:
+            yield ledger
+
+
+def test_of_many_shards_a_reminder_is_in_one_and_each_verb_is_one_step_there(clock: HandClock) -> None:
+    store = Steps(clock)
+    reminders = Reminders(store)
+    reminders.add(STANDUP)
+    reminders.move("standup", START + HOUR)
+    reminders.cancel("standup")
+    assert store.steps == 3 * [store.shard_of(QUEUE, "", "standup")]
