@@ -1,12 +1,10 @@
 """The verbs on reminders: one group of tasks, added, moved and cancelled together."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pytest
 
 from duecourse import errors
-from duecourse.adapters.keyvalue.ledger import Ledger
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.reminder import QUEUE, Recipient, Reminder
@@ -284,24 +282,29 @@ def test_a_move_that_a_cancel_overtook_is_refused(clock: HandClock) -> None:
         reminders.move("standup", START + 2 * HOUR)
 
 
-class Steps(MemoryStore):
-    """A store of eight shards that counts its steps."""
+class Sharded(MemoryStore):
+    """A store of eight shards that keeps for which groups it was asked."""
 
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock, Sharding({QUEUE: 8}))
-        self.steps: list[Shard] = []
+        self.groups: list[str] = []
 
-    @contextmanager
-    def _step(self, shard: Shard) -> Iterator[Ledger]:
-        self.steps.append(shard)
-        with super()._step(shard) as ledger:
-            yield ledger
+    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
+        self.groups.append(group)
+        return super().move(queue, moves, tenant, group=group)
+
+    def cancel(
+        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT, group: str = ""
+    ) -> list[Reply]:
+        self.groups.append(group)
+        return super().cancel(queue, ids, force=force, tenant=tenant, group=group)
 
 
-def test_of_many_shards_a_reminder_is_in_one_and_each_verb_is_one_step_there(clock: HandClock) -> None:
-    store = Steps(clock)
+def test_of_many_shards_a_reminder_is_in_one_and_each_verb_is_told_which(clock: HandClock) -> None:
+    store = Sharded(clock)
     reminders = Reminders(store)
     reminders.add(STANDUP)
     reminders.move("standup", START + HOUR)
     reminders.cancel("standup")
-    assert store.steps == 3 * [store.shard_of(QUEUE, "", "standup")]
+    assert store.shards() == [store.shard_of(QUEUE, "", "standup")]
+    assert store.groups == ["standup", "standup"]
