@@ -10,9 +10,9 @@ import time
 from asyncio.subprocess import Process
 from pathlib import Path
 
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
-
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.errors import StoreUnavailable
 from duecourse.settings import has_a_port
 from local.account import CREDENTIALS
 from local.children import spawn
@@ -21,7 +21,7 @@ from local.problems import HarnessError
 from local.sockets import LOOPBACK, free_port
 from local.threads import SCHEMES
 
-SERVERS = ("redis://", "rediss://", "unix://")
+SERVERS = ("redis://", "rediss://", "unix://", "redis-cluster://", "rediss-cluster://", "redis+sentinel://")
 
 
 def given_store(option: str | None) -> str | None:
@@ -87,13 +87,18 @@ def _refuse_older(server: str, folder: Path) -> None:
 async def wait_until_ready(url: str, within: float) -> None:
     """Return once the server answers, its file loaded. Raises HarnessError after `within` seconds."""
     until = time.monotonic() + within
-    async with Redis.from_url(url, socket_connect_timeout=within) as client:
-        while True:
-            try:
-                await client.ping()
-            except RedisError as error:
-                if time.monotonic() > until:
-                    raise HarnessError(f"the store at {url} does not answer: {error}") from None
-            else:
-                return
-            await asyncio.sleep(0.02)
+    while True:
+        try:
+            await asyncio.to_thread(_ping, url)
+        except StoreUnavailable as error:
+            if time.monotonic() > until:
+                raise HarnessError(f"the store at {url} does not answer: {error}") from None
+        else:
+            return
+        await asyncio.sleep(0.02)
+
+
+def _ping(url: str) -> None:
+    """Ask it as the functions will. Raises StoreUnavailable."""
+    with connect(url) as client:
+        RedisStore(client).ping()

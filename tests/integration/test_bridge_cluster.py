@@ -7,7 +7,8 @@ import pytest
 from redis.cluster import RedisCluster
 from redis.crc import key_slot
 
-from tests.support.bridges import Bellman, Recorder, bridging
+from duecourse.adapters.redis_cluster_bells import ClusterBells
+from tests.support.bridges import NAMESPACE, Bellman, Recorder, bridging
 from tests.support.redis_cluster import ClusterServers
 from tests.support.wait import until
 
@@ -55,7 +56,8 @@ def rings_on_time(bells: ClusterBellman, recorder: Recorder, bell: str, *, late:
     before = len(recorder.of(bell))
     at = bells.hang(bell, 150)
     until(lambda: len(recorder.of(bell)) > before)
-    assert at < recorder.of(bell)[before].at < at + late
+    rang = recorder.of(bell)[before].event["rings"]
+    assert at < next(ring["heard_at"] for ring in rang if ring["key"] == bell) < at + late
 
 
 def test_a_bell_on_any_primary_rings_on_time_and_once(
@@ -123,6 +125,26 @@ def test_a_slot_that_moves_to_another_primary_takes_its_bell_along(
         rings_on_time(bells, recorder, every[target])
         cluster.move_slot(key_slot(bell.encode()), target, source)
         rings_on_time(bells, recorder, bell)
+
+
+def test_a_bell_is_seen_where_it_is_while_its_slot_moves_and_after(
+    cluster: ClusterServers, bells: ClusterBellman
+) -> None:
+    every = one_on_each(cluster, bells)
+    (source, bell), (target, other), *_ = every.items()
+    slot = key_slot(bell.encode())
+    looking = ClusterBells(cluster.url, NAMESPACE)
+    looking.check_primary()
+    times: list[int | None] = [bells.hang(bell, 60_000), bells.hang(other, 70_000), None]
+    names = [bell, other, every.popitem()[1]]
+    cluster.begin_move(slot, source, target)
+    assert looking.look(names).hung == times
+    cluster.move_keys(slot, source, target)
+    assert looking.look(names).hung == times
+    cluster.end_move(slot, target)
+    assert looking.look(names).hung == times
+    assert looking.owner_of(bell) == f"127.0.0.1:{target}"
+    looking.close()
 
 
 def test_after_a_failover_every_bell_rings_on_time_again(

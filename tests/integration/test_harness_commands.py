@@ -168,7 +168,7 @@ def test_invoke_starts_a_stack_of_its_own_where_none_is_up(tmp_path: Path) -> No
     assert answer.returncode == 0, answer.stderr
 
 
-@pytest.mark.parametrize("command", ["up", "invoke", "replay", "show", "demo"])
+@pytest.mark.parametrize("command", ["up", "invoke", "replay", "show", "reshard", "demo"])
 def test_the_help_of_every_command_has_examples(command: str) -> None:
     answer = run(command, "--help")
     assert answer.returncode == 0

@@ -54,7 +54,8 @@ def filled(store: RedisStore, count: int, many: int = 60) -> dict[str, Task]:
             ending(t, (Ending.DONE, Ending.DROP, Ending.AGAIN)[n % 3], delay_ms=LATER_MS) for n, t in enumerate(tasks)
         ]
         store.settle(shard, ends)
-    store.add([new(f"t-{n}", delay_ms=LATER_MS, group=f"g-{n % 5}" if n % 2 else "") for n in range(many)])
+    for n in range(many):
+        store.add([new(f"t-{n}", delay_ms=LATER_MS, group=f"g-{n % 5}" if n % 2 else "")])
     store.add([new("t-0", tenant="other", delay_ms=LATER_MS), new("t-1", tenant="other", payload='"x"')])
     return standing(store, many)
 
@@ -208,6 +209,16 @@ def test_a_process_that_began_before_it_is_refused_and_changes_nothing(
         with pytest.raises(StoreMisused, match=f"default has {to} shards on record"):
             one()
     assert_whole(redis_client, before, to)
+
+
+def test_of_two_counts_at_a_queues_beginning_the_first_add_decides(redis_client: redis.Redis) -> None:
+    three, five = store_of(redis_client, 3), store_of(redis_client, 5)
+    assert five.get("default", "a") is None, "it has looked, and nothing was on record"
+    three.add([new(f"t-{n}") for n in range(20)])
+    for n in range(9):
+        with pytest.raises(StoreMisused, match="default has 3 shards on record"):
+            five.add([new(f"t-{n}")])
+    assert three.shards() == every(3)
 
 
 def test_leases_are_waited_for_and_then_refused_with_the_queue_as_it_was(redis_client: redis.Redis) -> None:

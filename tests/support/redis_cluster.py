@@ -2,7 +2,8 @@
 
 import signal
 import socket
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import redis
@@ -67,6 +68,22 @@ class ClusterServers:
     def kill(self, port: int) -> None:
         """Kill one server outright."""
         self.servers[port].stop(signal.SIGKILL)
+
+    def replica_of(self, port: int) -> int:
+        """The port of a primary's replica."""
+        with self.node(port) as node:
+            role: Any = node.role()
+            return int(role[2][0][1])
+
+    @contextmanager
+    def paused(self, port: int) -> Iterator[None]:
+        """One server stopped for a while, shorter than others take it for dead."""
+        process = self.servers[port].process
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     def wait_failover(self) -> None:
         """Wait until a replica has taken a killed primary's place."""

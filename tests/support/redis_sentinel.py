@@ -8,7 +8,7 @@ from types import TracebackType
 import redis
 
 from tests.support.redis_cluster import free_ports
-from tests.support.redis_server import RedisServer, need, newest
+from tests.support.redis_server import RedisServer, need, newest, tie
 from tests.support.wait import until
 
 SERVICE = "main"
@@ -78,7 +78,7 @@ class SentinelServers:
             f"sentinel failover-timeout {SERVICE} 3000\n"
         )
         self._sentinel = subprocess.Popen(
-            [self._binary, config, "--sentinel"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*tie(), self._binary, config, "--sentinel"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
     def _stop_sentinel(self) -> None:

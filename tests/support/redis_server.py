@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 import redis
 
+from tests.support.source import ROOT
 from tests.support.wait import until
+
+TETHER = ROOT / "local" / "tether.py"
 
 
 @cache
@@ -61,6 +64,11 @@ def _version(path: Path) -> str:
     return re.findall(r"v=(\d+\.\d+)", text)[0]
 
 
+def tie() -> list[str | Path]:
+    """What stands before a command so that it dies with these tests, however they end."""
+    return [sys.executable, "-S", TETHER, str(os.getpid())]
+
+
 class RedisServer:
     """One server process, with nothing on disk unless `options` say otherwise (`--save`, `60 1`)."""
 
@@ -86,7 +94,9 @@ class RedisServer:
         debug = [] if _version(self._binary) < "7" else ["--enable-debug-command", "yes"]
         options = ["--port", "0", "--unixsocket", self.socket, "--dir", self.folder, "--save", "", "--appendonly", "no"]
         self._process = subprocess.Popen(
-            [self._binary, *options, *debug, *self._options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*tie(), self._binary, *options, *debug, *self._options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         until(self._answers)
 
@@ -94,6 +104,12 @@ class RedisServer:
     def runs(self) -> bool:
         """Whether its process was started and not stopped."""
         return self._process is not None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process of a server that runs."""
+        assert self._process
+        return self._process
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End the process and wait for it."""
@@ -104,7 +120,7 @@ class RedisServer:
 
     def client(self, **options: Any) -> redis.Redis:
         """A new client of this server."""
-        return redis.Redis.from_url(self.url, password=self._password, **options)
+        return redis.Redis.from_url(self.url, **{"password": self._password, **options})
 
     def emptied(self) -> "RedisServer":
         """This server, with nothing in it and the settings that it began with."""

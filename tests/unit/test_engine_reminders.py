@@ -8,6 +8,7 @@ from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.reminder import QUEUE, Recipient, Reminder
+from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Status, Task
 from duecourse.engine.reminders import Reminders
 from duecourse.ports.store import Move, Reply
@@ -279,3 +280,31 @@ def test_a_move_that_a_cancel_overtook_is_refused(clock: HandClock) -> None:
     reminders.add(STANDUP)
     with pytest.raises(errors.TaskCancelled):
         reminders.move("standup", START + 2 * HOUR)
+
+
+class Sharded(MemoryStore):
+    """A store of eight shards that keeps for which groups it was asked."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock, Sharding({QUEUE: 8}))
+        self.groups: list[str] = []
+
+    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
+        self.groups.append(group)
+        return super().move(queue, moves, tenant, group=group)
+
+    def cancel(
+        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT, group: str = ""
+    ) -> list[Reply]:
+        self.groups.append(group)
+        return super().cancel(queue, ids, force=force, tenant=tenant, group=group)
+
+
+def test_of_many_shards_a_reminder_is_in_one_and_each_verb_is_told_which(clock: HandClock) -> None:
+    store = Sharded(clock)
+    reminders = Reminders(store)
+    reminders.add(STANDUP)
+    reminders.move("standup", START + HOUR)
+    reminders.cancel("standup")
+    assert store.shards() == [store.shard_of(QUEUE, "", "standup")]
+    assert store.groups == ["standup", "standup"]

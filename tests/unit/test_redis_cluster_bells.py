@@ -1,0 +1,149 @@
+"""A cluster's bells heard as one: heads where their bell is, a canary when all were heard, clocks compared."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import pytest
+
+from duecourse.adapters.redis_cluster_bells import ClusterBells
+from duecourse.adapters.redis_cluster_subscription import ClusterSubscription
+from duecourse.errors import StoreUnavailable
+from duecourse.ports.bells import Sound, View, What
+from tests.support.wait import until
+
+HEAD, EXPIRED = What.HEAD, What.EXPIRED
+CANARIES = {"one": "canary-1", "two": "canary-2"}
+
+
+class Heard:
+    """A node's subscription that hears what a test says."""
+
+    def __init__(self) -> None:
+        self.sounds: SimpleQueue[Sound | StoreUnavailable] = SimpleQueue()
+        self.closed = False
+
+    def hear(self, timeout: float) -> Sound | None:
+        try:
+            sound = self.sounds.get(timeout=min(timeout, 0.01))
+        except Empty:
+            return None
+        if isinstance(sound, StoreUnavailable):
+            raise sound
+        return sound
+
+    def covers(self, bells: Sequence[str]) -> bool:
+        return "unheard" not in bells
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Map:
+    """A cluster whose bells are named for where they are."""
+
+    canary = "all"
+    changed = False
+    subscribed = True
+
+    def owner_of(self, bell: str) -> str:
+        return bell.partition("/")[0]
+
+    def has_changed(self) -> bool:
+        return self.changed
+
+    def unsubscribed(self) -> None:
+        self.subscribed = False
+
+
+@contextmanager
+def listening(cluster: Map) -> Iterator[tuple[Any, dict[str, Heard]]]:
+    nodes = {name: Heard() for name in CANARIES}
+    subscription = ClusterSubscription(cluster, nodes, CANARIES)  # type: ignore[arg-type]
+    try:
+        yield subscription, nodes
+    finally:
+        subscription.close()
+    assert all(node.closed for node in nodes.values())
+    assert not cluster.subscribed
+
+
+def all_heard(subscription: Any) -> list[Sound]:
+    return list(iter(lambda: subscription.hear(0.1), None))
+
+
+def test_a_head_counts_where_its_bell_is_and_nowhere_else() -> None:
+    with listening(Map()) as (subscription, nodes):
+        nodes["two"].sounds.put(Sound(HEAD, "one/bell", 5))  # it came around by the other node
+        nodes["one"].sounds.put(Sound(HEAD, "one/bell", 7))
+        nodes["two"].sounds.put(Sound(EXPIRED, "one/bell"))
+        assert sorted(all_heard(subscription)) == [Sound(EXPIRED, "one/bell"), Sound(HEAD, "one/bell", 7)]
+
+
+def test_the_canary_is_heard_when_that_of_every_node_was() -> None:
+    with listening(Map()) as (subscription, nodes):
+        for _ in range(2):
+            nodes["one"].sounds.put(Sound(EXPIRED, "canary-1"))
+            nodes["one"].sounds.put(Sound(HEAD, "canary-1"))
+            assert all_heard(subscription) == []
+            nodes["two"].sounds.put(Sound(EXPIRED, "canary-2"))
+            nodes["two"].sounds.put(Sound(HEAD, "canary-2"))
+            assert all_heard(subscription) == [Sound(EXPIRED, "all"), Sound(HEAD, "all")]
+
+
+def test_one_node_without_events_is_enough_for_the_canary_to_be_silent() -> None:
+    with listening(Map()) as (subscription, nodes):
+        nodes["one"].sounds.put(Sound(EXPIRED, "canary-1"))
+        nodes["one"].sounds.put(Sound(HEAD, "canary-1"))
+        nodes["two"].sounds.put(Sound(HEAD, "canary-2"))
+        assert all_heard(subscription) == [Sound(HEAD, "all")]
+
+
+def test_a_node_that_is_lost_ends_it() -> None:
+    with listening(Map()) as (subscription, nodes):
+        nodes["two"].sounds.put(StoreUnavailable("gone"))
+        with pytest.raises(StoreUnavailable, match="gone"):
+            until(lambda: subscription.hear(0.1))
+
+
+def test_other_primaries_end_it() -> None:
+    cluster = Map()
+    with listening(cluster) as (subscription, _):
+        assert subscription.hear(0.01) is None
+        cluster.changed = True
+        with pytest.raises(StoreUnavailable, match="others now"):
+            subscription.hear(0.01)
+
+
+def test_it_covers_what_every_node_does() -> None:
+    with listening(Map()) as (subscription, _):
+        assert subscription.covers(["a", "b"])
+        assert not subscription.covers(["a", "unheard"])
+
+
+class Clock:
+    """A node whose clock is so many milliseconds ahead of this machine's."""
+
+    canary = ""
+
+    def __init__(self, ahead: float) -> None:
+        self._ahead = ahead
+
+    def look(self, _bells: Sequence[str]) -> View:
+        return View(time.time() * 1000 + self._ahead, [])
+
+
+def test_the_time_is_that_of_the_foremost_clock() -> None:
+    bells = ClusterBells("redis-cluster://nowhere", "ns")
+    bells._primaries = {"one": Clock(-300), "two": Clock(500), "three": Clock(0)}  # type: ignore[dict-item]
+    assert abs(bells.look([]).now - time.time() * 1000 - 500) < 50
+    assert [round(bells._behind[name], -2) for name in ("one", "two", "three")] == [800, 0, 500]
+
+
+def test_a_cluster_that_was_never_reached_is_away() -> None:
+    with pytest.raises(StoreUnavailable):
+        ClusterBells("redis-cluster://127.0.0.1:1", "ns").check_primary()
+    with pytest.raises(StoreUnavailable):
+        ClusterBells("redis-cluster://127.0.0.1:1", "ns").look([])
