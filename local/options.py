@@ -20,6 +20,10 @@ class Precision(StrEnum):
     BRIDGE = "bridge"
 
 
+LINGER_FOR_TICK = 63 / 60
+"""The template's own proportion."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """How to run a template; port 0 picks a free one, None leaves a thing to the template or the harness."""
@@ -50,3 +54,9 @@ class Options:
     """Seconds before each retry of a failed asynchronous invocation (Lambda's own: 60 and 120)."""
     pure_python: bool = False
     """Use the stand-in for the runtime client's native part even where that is there."""
+
+    def linger(self) -> dict[str, str]:
+        """How long a tick stays where ticks come at a pace that is not the template's: a little beyond the next one."""
+        if self.precision == Precision.LINGER and self.tick:
+            return {"DUECOURSE_TICK_LINGER": f"{self.tick * LINGER_FOR_TICK:g}"}
+        return {}

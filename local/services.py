@@ -41,8 +41,6 @@ from local.worker import Rules
 AWS_OPTION = "--aws-port, or use what is there with --aws"
 ON_EXPIRED = "on_expired"
 """The folder of the function that the bridge invokes."""
-LINGER_FOR_TICK = 63 / 60
-"""The template's own proportion."""
 STORE_WITHIN = 5.0
 OWN_STORE_WITHIN = 60.0
 """Seconds: a large append-only file takes a while to load."""
@@ -164,7 +162,7 @@ class Services:
         parameters = {**options.parameters, "Precision": options.precision}
         self._template = Template(options.template, Addresses(self.api, self.aws, self.store), parameters)
         self.described = self._template.functions
-        overrides = linger_for(options) | self._given_settings()
+        overrides = options.linger() | self._given_settings()
         self._surroundings = Surroundings(self.aws, self.lambda_url, self.store, overrides, options.pure_python)
         self._open_house()
         self.functions = Functions(
@@ -243,10 +241,3 @@ class Services:
             self._notice(f"{name.upper()} IS DEAD (exit {code}): see its log")
 
         self._keep(watch())
-
-
-def linger_for(options: Options) -> dict[str, str]:
-    """How long a tick stays where ticks come at a pace that is not the template's: a little beyond the next one."""
-    if options.precision == Precision.LINGER and options.tick:
-        return {"DUECOURSE_TICK_LINGER": f"{options.tick * LINGER_FOR_TICK:g}"}
-    return {}

@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from duecourse import wiring
+from duecourse import ledgers
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Run, Task
 from duecourse.domain.times import format_instant
 from duecourse.errors import DuecourseError
@@ -55,7 +55,7 @@ def _refuse_the_stacks_own(up: dict[str, Any]) -> None:
 def _read(queue: str, id: str, tenant: str, store: str | None) -> Task | None:
     try:
         settings = parse({**os.environ, **({"DUECOURSE_STORE": store} if store else {})})
-        return wiring.open_store(settings).get(queue, id, tenant)
+        return ledgers.open_store(settings).get(queue, id, tenant)
     except DuecourseError as error:
         raise HarnessError(str(error)) from error
 

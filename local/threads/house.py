@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from types import TracebackType
 from typing import Self
 
-from duecourse import settings, wiring
+from duecourse import ledgers, settings, wiring
 from duecourse.adapters.http_out import HttpOut
 from duecourse.adapters.keyvalue.bells import KeyValueBells
 from duecourse.adapters.keyvalue.store import KeyValueStore
@@ -92,7 +92,7 @@ class House:
     def _open_store(self) -> None:
         try:
             self._settings = settings.parse(self._variables)
-            store = wiring.open_store(self._settings)
+            store = ledgers.open_store(self._settings)
         except DuecourseError as error:
             raise HarnessError(str(error)) from error
         assert isinstance(store, KeyValueStore)  # noqa: S101 - for the type: what SCHEMES name

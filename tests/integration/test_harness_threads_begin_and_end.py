@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from duecourse import wiring
+from duecourse import ledgers, wiring
 from duecourse.errors import StoreInUse
 from local.problems import HarnessError
 from tests.support.harness import probes
@@ -84,7 +84,7 @@ def test_a_folder_in_use_is_named_and_the_first_stack_goes_on(tmp_path: Path) ->
     url = f"leveldb://{tmp_path}/ledger"
     with threads(tmp_path, store=url) as stack:
         with pytest.raises(StoreInUse, match=f"{url} is in use by process {os.getpid()}"):
-            wiring.open_store(wiring.settings())
+            ledgers.open_store(wiring.settings())
         assert stack.invoke("Echo").error is None
     with threads(tmp_path, store=url) as stack:
         assert stack.invoke("Echo").error is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import plyvel  # type: ignore[import-untyped]
 import pytest
 
-from duecourse import wiring
+from duecourse import ledgers
 from duecourse.adapters.keyvalue.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelMap
 from duecourse.adapters.keyvalue.store import KeyValueStore
 from duecourse.domain.outcomes import Ending
@@ -165,7 +165,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 
 def test_the_settings_name_the_folder(tmp_path: Path) -> None:
-    store = wiring.open_store(Settings(store=f"leveldb://{tmp_path}/ledger"))
+    store = ledgers.open_store(Settings(store=f"leveldb://{tmp_path}/ledger"))
     assert isinstance(store, KeyValueStore)
     add(store)
     store.close()

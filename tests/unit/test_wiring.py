@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from duecourse import wiring
+from duecourse import ledgers, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import Task
@@ -41,7 +41,7 @@ def test_what_is_given_is_used_and_what_was_built_is_forgotten(store: MemoryStor
     ("url", "kind"), [("memory://", MemoryStore), ("redis://127.0.0.1:1/0", RedisStore), ("unix:///x", RedisStore)]
 )
 def test_the_ledger_is_the_one_that_the_settings_name_and_nothing_is_opened_for_it(url: str, kind: type) -> None:
-    assert isinstance(wiring.open_store(Settings(store=url)), kind)
+    assert isinstance(ledgers.open_store(Settings(store=url)), kind)
 
 
 def test_results_are_kept_in_the_ledger_unless_a_table_is_named() -> None:

@@ -16,9 +16,9 @@ from duecourse.bridge.bridge import SWITCH_S
 from duecourse.bridge.figures import figures
 from duecourse.bridge.rings import invoking
 from duecourse.errors import FieldError, InvalidSettings, InvocationRefused
+from duecourse.ledgers import open_bells
 from duecourse.ports.invoker import Invoker
 from duecourse.settings import Settings, load
-from duecourse.wiring import open_bells
 
 REPORT_S = 60.0
 HEED_S = 1.0

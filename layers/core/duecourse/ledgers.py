@@ -1,0 +1,45 @@
+"""Where the ledger is: the store and the bells that a URL names."""
+
+from urllib.parse import urlsplit
+
+from duecourse.domain.shards import Sharding
+from duecourse.errors import FieldError, InvalidSettings
+from duecourse.ports.bells import Bells
+from duecourse.ports.store import Store
+from duecourse.settings import Settings
+
+RING_BY_BELL = {"redis", "rediss", "unix", "redis-cluster", "rediss-cluster", "redis+sentinel"}
+
+
+def open_store(given: Settings) -> Store:
+    """The ledger that the settings name. Raises StoreUnavailable where a cluster does not answer."""
+    sharding = Sharding(given.shards)
+    if given.store.startswith("memory://"):
+        from duecourse.adapters.keyvalue.store import MemoryStore
+
+        return MemoryStore(sharding=sharding)
+    if given.store.startswith("leveldb://"):
+        from duecourse.adapters.keyvalue.leveldb import LevelMap
+        from duecourse.adapters.keyvalue.store import KeyValueStore
+
+        return KeyValueStore(LevelMap(given.store.removeprefix("leveldb://")), sharding=sharding)
+    from duecourse.adapters.redis_scripts import connect
+    from duecourse.adapters.redis_store import RedisStore
+
+    return RedisStore(connect(given.store), given.namespace, sharding=sharding, wait=given.wait)
+
+
+def open_bells(given: Settings) -> Bells:
+    """The bells of the ledger that the settings name. Raises InvalidSettings where that has none."""
+    scheme = urlsplit(given.store).scheme
+    if scheme not in RING_BY_BELL:
+        problem = f"a ledger at {scheme}:// has no bells, so there are no rings to serve"
+        raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])
+    events = given.events == "on"
+    if "cluster" in scheme:
+        from duecourse.adapters.redis_cluster_bells import ClusterBells
+
+        return ClusterBells(given.store, given.namespace, events=events)
+    from duecourse.adapters.redis_bells import RedisBells
+
+    return RedisBells.from_url(given.store, given.namespace, events=events)
