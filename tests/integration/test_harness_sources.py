@@ -48,6 +48,12 @@ class Fed:
         counts = self.sqs.get_queue_attributes(QueueUrl=self.url(queue), AttributeNames=names)["Attributes"]
         return sum(map(int, counts.values()))
 
+    def under_way(self, queue: str) -> bool:
+        """Whether a message has been received and not yet been worked."""
+        names = ["ApproximateNumberOfMessagesNotVisible"]
+        counts = self.sqs.get_queue_attributes(QueueUrl=self.url(queue), AttributeNames=names)["Attributes"]
+        return counts != {names[0]: "0"}
+
 
 @pytest.fixture(scope="module")
 def fed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fed]:
@@ -73,6 +79,7 @@ def test_a_message_reaches_its_function_in_lambdas_shape_and_is_deleted(fed: Fed
     assert (record["eventSource"], record["awsRegion"]) == ("aws:sqs", "us-east-1")
     assert record["eventSourceARN"].endswith(":123456789012:work")
     until(lambda: fed.waiting("work") == 0)
+    assert fed.seen("work", "shape") == 1
 
 
 def test_of_a_batch_only_what_is_reported_comes_back_and_after_two_deliveries_lies_in_the_dead_letter_queue(
@@ -97,6 +104,7 @@ def test_a_batch_whose_function_fails_or_answers_nonsense_comes_back_whole(fed: 
 
 def test_a_batch_waits_for_its_window_and_is_no_larger_than_its_size(fed: Fed) -> None:
     fed.put("gathered", "w1")
+    until(lambda: fed.under_way("gathered"))
     fed.put("gathered", "w2")
     until(lambda: fed.seen("gathered", "w2"), every=0.05)
     assert ["w1", "w2"] in map(sorted, fed.bodies("gathered"))

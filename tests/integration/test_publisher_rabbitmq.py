@@ -168,23 +168,27 @@ def test_threads_share_one_connection(broker: Rabbit, publisher: AmqpPublisher) 
     for thread in threads:
         thread.join()
     assert answers == [[""] * 10] * 40
-    assert connections() - before == 1
+    assert len(connections() - before) == 1
     assert broker.count() == 400
 
 
-def connections() -> int:
-    """How many connections to the broker this process has."""
+def connections() -> set[int]:
+    """This process's connections to the broker, by their own ports."""
     mine = psutil.Process().net_connections("tcp")
-    return sum(bool(c.raddr) and c.raddr.port == 5672 and c.status == psutil.CONN_ESTABLISHED for c in mine)
+    return {c.laddr.port for c in mine if c.raddr and c.raddr.port == 5672 and c.status == psutil.CONN_ESTABLISHED}
 
 
 def test_a_connection_that_idled_is_replaced(
     broker: Rabbit, publisher: AmqpPublisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publisher.publish(broker.queue, messages(1))
+    before = connections()
+    assert publisher.publish(broker.queue, messages(1)) == [""]
+    assert connections() == before
     monkeypatch.setattr(amqp_publisher, "MAX_IDLE_S", 0.0)
     assert publisher.publish(broker.queue, messages(1)) == [""]
-    assert broker.count() == 2
+    assert len(connections() - before) == 1
+    assert broker.count() == 3
 
 
 @pytest.mark.parametrize(
@@ -245,6 +249,19 @@ def test_a_confirm_that_does_not_come_leaves_the_task_in_the_ledger(
         publisher.close()
     assert standing(store).status is Status.DONE
     assert broker.count() == 3  # one before, one whose confirm was lost, one confirmed: twice, but not lost
+
+
+def test_an_answer_that_never_came_does_not_hold_up_what_is_published_next(broker: Rabbit) -> None:
+    with DeafProxy(("127.0.0.1", 5672)) as proxy:
+        publisher = AmqpPublisher(f"amqp://guest:guest@127.0.0.1:{proxy.port}/", within_s=1.0)
+        broker.channel.queue_declare(broker.queue, durable=True)
+        assert publisher.publish(broker.queue, messages(1)) == [""]
+        proxy.deaf.set()
+        with pytest.raises(PublishRefused, match="did not answer in time"):
+            publisher.publish("duecourse-test-never-made", messages(1))
+        proxy.deaf.clear()
+        assert publisher.publish(broker.queue, messages(1)) == [""]
+        publisher.close()
 
 
 def drain(store: MemoryStore, queue: str, publisher: AmqpPublisher, *, add: bool = True) -> None:

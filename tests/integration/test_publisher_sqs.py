@@ -122,6 +122,9 @@ def test_a_fifo_queue_takes_a_task_once_within_five_minutes(sqs: Any) -> None:
     long = [Message(f"{'n' * 128}:1", "{}")]
     assert publisher.publish("bills.fifo", messages(2)) == ["", ""]
     assert publisher.publish("bills.fifo", [*messages(3), *long]) == [""] * 4
+    url = sqs.get_queue_url(QueueName="bills.fifo")["QueueUrl"]
+    waiting = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]
+    assert waiting == {"ApproximateNumberOfMessages": "4"}
     assert sorted(received(sqs, "bills.fifo")) == ["m-0:1", "m-1:1", "m-2:1", f"{'n' * 128}:1"]
 
 

@@ -75,15 +75,10 @@ class Rabbit:
         counted: int = self.channel.queue_declare(queue or self.queue, passive=True).method.message_count
         return counted
 
-    def hang_up(self) -> None:
-        """Go without acknowledging anything."""
-        self._connection.close()
-
     def close(self) -> None:
         """Delete the queue and go."""
-        if self._connection.is_open and self.channel.is_open:
-            self.channel.queue_delete(self.queue)
-            self._connection.close()
+        with self._connection as connection:
+            connection.channel().queue_delete(self.queue)  # one of its own: a test may have had the other closed
 
 
 @contextmanager

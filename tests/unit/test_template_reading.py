@@ -10,6 +10,7 @@ from local.model import AsyncPolicy, Route
 from local.options import PARAMETERS, TEMPLATE
 from local.problems import TemplateError
 from local.resources import MAKERS
+from local.sources.described import mapped, source_of
 from local.template import Template
 
 ADDRESSES = Addresses("http://api", "http://aws", "redis://store")
@@ -175,8 +176,9 @@ def ours() -> Template:
     return Template(TEMPLATE, ADDRESSES, {**PARAMETERS, "Precision": "bridge"})
 
 
-def test_our_own_template_has_the_four_functions_with_the_layer(ours: Template) -> None:
-    assert [f.code.name for f in ours.functions][:4] == ["enqueue_http", "poll_tick", "on_expired", "send_reminder"]
+def test_our_own_template_has_the_five_functions_with_the_layer(ours: Template) -> None:
+    names = ["enqueue_http", "poll_tick", "on_expired", "send_reminder", "enqueue_message"]
+    assert [f.code.name for f in ours.functions][:5] == names
     assert {layer for f in ours.functions for layer in f.layers} == {TEMPLATE.parent / "layers" / "core"}
     assert {f.environment["DUECOURSE_STORE"] for f in ours.functions} == {"redis://store"}
 
@@ -211,3 +213,43 @@ def test_our_own_template_has_every_resource_resolved_with_a_bridge_on_fargate()
 def test_our_own_template_declares_what_the_emulator_can_make(ours: Template) -> None:
     kinds = {r.kind.split("::")[1] for r in ours.resources(*MAKERS)}
     assert kinds == {"DynamoDB", "SQS", "SES", "SNS"}
+
+
+def test_our_own_template_puts_queues_before_functions_only_where_asked(ours: Template) -> None:
+    asked = Template(TEMPLATE, ADDRESSES, {"ReminderQueue": "sqs"})
+    assert sources(ours) == {"enqueue_message": ["IntakeMessages"]}
+    assert sources(asked) == {"send_reminder": ["ReminderMessages"]}
+    assert {f.environment["DUECOURSE_TARGETS"] for f in asked.functions if f.code.name != "send_reminder"} == {
+        '{"reminder": "sqs:http://aws/123456789012/ReminderMessages"}'
+    }
+
+
+def sources(template: Template) -> dict[str, list[str]]:
+    return {f.code.name: [source.queue for source in f.sources] for f in template.functions if f.sources}
+
+
+def test_what_a_source_says_is_read_and_the_rest_has_lambdas_defaults() -> None:
+    broker = "arn:aws:mq:us-east-1:123456789012:broker:b:b-1"
+    access = [{"Type": "BASIC_AUTH", "URI": "arn:…"}, {"Type": "VIRTUAL_HOST", "URI": "orders"}]
+    plain = source_of("A", {"Type": "MQ", "Properties": {"Broker": broker, "Queues": ["q"]}})
+    full = mapped(
+        "B", {"EventSourceArn": broker, "Queues": ["q"], "BatchSize": 5, "SourceAccessConfigurations": access}
+    )
+    assert plain is not None
+    assert (plain.queue, plain.batch_size, plain.window_s, plain.virtual_host) == ("q", 100, 0.5, None)
+    assert full is not None
+    assert (full.batch_size, full.virtual_host, full.partial) == (5, "orders", False)
+    assert source_of("C", {"Type": "HttpApi"}) is None
+
+
+@pytest.mark.parametrize(
+    ("properties", "problem"),
+    [
+        ({"Queue": "arn:aws:kinesis:us-east-1:123456789012:stream/s"}, "feeds from sqs and mq"),
+        ({"Queue": "work"}, "feeds from sqs and mq"),
+        ({"Queue": "arn:aws:sqs:us-east-1:1:q", "FilterCriteria": {}}, "FilterCriteria of A are not understood"),
+    ],
+)
+def test_a_source_that_cannot_be_fed_is_refused(properties: dict[str, object], problem: str) -> None:
+    with pytest.raises(TemplateError, match=problem):
+        source_of("A", {"Type": "SQS", "Properties": properties})

@@ -8,8 +8,8 @@ from duecourse.adapters.amqp_session import AmqpSession
 from duecourse.errors import PublishRefused
 from duecourse.ports.publisher import Message
 
-WITHIN_S = 6.0
-"""For each of: its turn on the connection, a new connection, the confirms. In all less than a drain's margin."""
+WITHIN_S = 10.0
+"""For a turn on the connection, and for what is then done on it: both together less than a drain's margin."""
 MAX_IDLE_S = 5.0
 """A connection that idled longer is dropped rather than trusted: a frozen process does not see its socket die."""
 FIRST_PAUSE_S = 0.1
@@ -52,26 +52,27 @@ class AmqpPublisher:
             self._drop()
 
     def _publish(self, queue: str, messages: Sequence[Message]) -> list[str]:
-        session = self._connected()
+        until = time.monotonic() + self._within_s
+        session = self._connected(until)
         try:
-            return session.publish(queue, messages, self._within_s)
-        finally:
-            if not session.usable():
-                self._drop()
+            return session.publish(queue, messages, until)
+        except PublishRefused:
+            self._drop()  # an answer may still be under way on it
+            raise
 
-    def _connected(self) -> AmqpSession:
+    def _connected(self, until: float) -> AmqpSession:
         idle = self._session and time.time() - self._session.used_at > MAX_IDLE_S
         if self._session and (idle or not self._session.usable()):
             self._drop()
         if not self._session:
-            self._session = self._connect()
+            self._session = self._connect(until)
         return self._session
 
-    def _connect(self) -> AmqpSession:
+    def _connect(self, until: float) -> AmqpSession:
         if time.monotonic() < self._refuse_until:
             raise PublishRefused(f"the broker was away a moment ago: {self._problem}")
         try:
-            session = AmqpSession(self._url, self._within_s)
+            session = AmqpSession(self._url, until)
         except PublishRefused as error:
             self._problem = str(error)
             self._refuse_until = time.monotonic() + self._pause_s

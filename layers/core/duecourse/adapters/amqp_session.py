@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from duecourse.errors import PublishRefused
 from duecourse.ports.publisher import Message
@@ -14,16 +14,23 @@ CLOSE_S = 0.5
 NOT_FOUND = 404
 # What goes wrong is told once, by whoever wanted to publish; pika would tell it five times over.
 logging.getLogger("pika").setLevel(logging.CRITICAL)
-UNCONFIRMED = "the broker did not confirm it in time"
+
+
+class Closed(NamedTuple):
+    """How the broker closed a channel: its code, 0 for an open one, and what to tell."""
+
+    code: int = 0
+    told: str = ""
 
 
 class AmqpSession:
     """An open connection with one channel in confirm mode; not for two threads at a time.
 
-    Raises PublishRefused where the broker at `url` is not there within `within_s`.
+    `until` is the instant (of `time.monotonic`) at which patience ends. Raises PublishRefused where the broker at `url`
+    is not there by then.
     """
 
-    def __init__(self, url: str, within_s: float) -> None:
+    def __init__(self, url: str, until: float) -> None:
         from pika import SelectConnection, URLParameters
 
         try:
@@ -32,7 +39,7 @@ class AmqpSession:
             raise PublishRefused(f"DUECOURSE_AMQP is no AMQP URL: {error}") from error
         parameters.heartbeat = HEARTBEAT_S
         # A little before our own patience ends: then pika takes a half-open socket down by itself.
-        parameters.socket_timeout = parameters.stack_timeout = within_s * 0.8
+        parameters.socket_timeout = parameters.stack_timeout = max(0.8 * (until - time.monotonic()), 0.1)
         self.used_at = time.time()
         self._known: set[str] = set()
         self._waiting: dict[int, str] = {}
@@ -47,23 +54,23 @@ class AmqpSession:
             on_close_callback=self._ended,
         )
         try:
-            self._run(lambda: self._connection.is_open, within_s)
-            self._open_channel(within_s)
+            self._run(lambda: self._connection.is_open, until)
+            self._open_channel(until)
         except PublishRefused:
             self.close()
             raise
 
-    def publish(self, queue: str, messages: Sequence[Message], within_s: float) -> list[str]:
+    def publish(self, queue: str, messages: Sequence[Message], until: float) -> list[str]:
         """Put messages into `queue`, made where it is missing; why each was not confirmed, "" where it was.
 
         Raises PublishRefused where nothing could be sent.
         """
         from pika import BasicProperties, DeliveryMode
 
-        self._declare(queue, within_s)
+        self._declare(queue, until)
         first = self._tag + 1
         self._waiting = dict(enumerate([message.id for message in messages], start=first))
-        self._problems = {message.id: UNCONFIRMED for message in messages}
+        self._problems = dict.fromkeys(self._waiting.values(), "")
         for message in messages:
             properties = BasicProperties(
                 content_type="application/json", delivery_mode=DeliveryMode.Persistent, message_id=message.id
@@ -71,7 +78,7 @@ class AmqpSession:
             self._channel.basic_publish("", queue, message.body.encode(), properties, mandatory=True)
         self._tag += len(messages)
         try:
-            self._run(lambda: not self._waiting, within_s)
+            self._run(lambda: not self._waiting, until)
         except PublishRefused as error:
             self._problems |= dict.fromkeys(self._waiting.values(), str(error))
         self.used_at = time.time()
@@ -87,7 +94,7 @@ class AmqpSession:
         try:
             if self._connection.is_open:
                 self._connection.close()
-                self._run(lambda: self._over, CLOSE_S)
+                self._run(lambda: self._over, time.monotonic() + CLOSE_S)
         except PublishRefused:
             pass
         finally:
@@ -97,11 +104,11 @@ class AmqpSession:
             self._hear()
             self._connection.ioloop.close()
 
-    def _open_channel(self, within_s: float) -> None:
+    def _open_channel(self, until: float) -> None:
         self._channel, self._tag, self._waiting = None, 0, {}
-        self._confirming = False
+        self._confirming, self._closed = False, Closed()
         self._connection.channel(on_open_callback=self._channel_open)
-        self._run(lambda: self._confirming, within_s)
+        self._run(lambda: self._confirming, until)
 
     def _channel_open(self, channel: Any) -> None:
         self._channel = channel
@@ -109,42 +116,38 @@ class AmqpSession:
         channel.add_on_close_callback(self._channel_closed)
         channel.confirm_delivery(self._answered, callback=self._confirms)
 
-    def _declare(self, queue: str, within_s: float) -> None:
+    def _declare(self, queue: str, until: float) -> None:
         """A queue that is there is taken as it is: its owner knows what kind it is to be."""
         if queue in self._known:
             return
-        try:
-            self._ask(lambda heard: self._channel.queue_declare(queue, passive=True, callback=heard), within_s)
-        except _ChannelClosed as closed:
-            if closed.code != NOT_FOUND:
-                raise
-            self._open_channel(within_s)
-            self._ask(lambda heard: self._channel.queue_declare(queue, durable=True, callback=heard), within_s)
+        self._ask(lambda heard: self._channel.queue_declare(queue, passive=True, callback=heard), until)
+        if self._closed.code == NOT_FOUND:
+            self._open_channel(until)
+            self._ask(lambda heard: self._channel.queue_declare(queue, durable=True, callback=heard), until)
+        if self._closed.code:
+            raise PublishRefused(self._closed.told)
         self._known.add(queue)
 
-    def _ask(self, ask: Callable[[Callable[[Any], None]], None], within_s: float) -> None:
+    def _ask(self, ask: Callable[[Callable[[Any], None]], None], until: float) -> None:
         answers: list[Any] = []
 
         def heard(answer: Any) -> None:
             answers.append(answer)
             self._wake()
 
-        self._refusal: _ChannelClosed | None = None
         ask(heard)
-        self._run(lambda: bool(answers or self._refusal), within_s)
-        if self._refusal:
-            raise self._refusal
+        self._run(lambda: bool(answers or self._closed.code), until)
 
-    def _run(self, done: Callable[[], bool], within_s: float) -> None:
-        """Work the connection until `done`. Raises PublishRefused where it is lost before, or the time is up."""
-        loop, until = self._connection.ioloop, time.monotonic() + within_s
-        timer = loop.call_later(within_s, loop.stop)
+    def _run(self, done: Callable[[], bool], until: float) -> None:
+        """Work the connection until it is `done`. Raises PublishRefused where it is lost before, or the time is up."""
+        loop = self._connection.ioloop
+        timer = loop.call_later(max(until - time.monotonic(), 0), loop.stop)
         try:
             while not done():
                 if self._over:
                     raise PublishRefused(f"the connection to the broker is lost: {self._lost}")
                 if time.monotonic() >= until:
-                    raise PublishRefused(f"the broker did not answer within {within_s:g} s")
+                    raise PublishRefused("the broker did not answer in time")
                 loop.start()
         finally:
             loop.remove_timeout(timer)
@@ -167,8 +170,8 @@ class AmqpSession:
         self._wake()
 
     def _channel_closed(self, _channel: Any, reason: Any) -> None:
-        self._refusal = _ChannelClosed(getattr(reason, "reply_code", 0), str(reason))
-        self._problems |= dict.fromkeys(self._waiting.values(), str(self._refusal))
+        self._closed = Closed(getattr(reason, "reply_code", -1), f"the broker closed the channel: {reason}")
+        self._problems |= dict.fromkeys(self._waiting.values(), self._closed.told)
         self._waiting.clear()
         self._wake()
 
@@ -185,14 +188,4 @@ class AmqpSession:
         for id in [self._waiting.pop(t) for t in tags if t in self._waiting]:
             if not taken:
                 self._problems[id] = "the broker refused it"
-            elif self._problems[id] == UNCONFIRMED:
-                self._problems[id] = ""
         self._wake()
-
-
-class _ChannelClosed(PublishRefused):
-    """The broker closed the channel."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(f"the broker closed the channel: {reason}")
-        self.code = code

@@ -29,23 +29,22 @@ class Leases:
         held = task.status is Status.LEASED and task.token == lease.token
         # A lease that is over keeps no result: under its fence there may be one, told of already.
         end = self._runner.settlement(task, outcome) if held else _repeated(lease, outcome)
-        [settled] = self._store.settle(Shard(queue), [end])
+        [settled] = self._store.settle(self._shard(task), [end])
         if settled is Settled.STALE:
             raise LeaseLost
         return settled
 
     def extend(self, queue: str, lease: Lease, lease_ms: int) -> int:
         """Let the lease end `lease_ms` from now; answers that instant."""
-        self._task(queue, lease)
-        [end] = self._store.extend(Shard(queue), [lease], lease_ms)
+        shard = self._shard(self._task(queue, lease))
+        [end] = self._store.extend(shard, [lease], lease_ms)
         if not end:
             raise LeaseLost
         return end
 
     def save(self, queue: str, lease: Lease, state: str) -> None:
         """Keep a checkpoint (JSON text) for the task's next run."""
-        self._task(queue, lease)
-        if not self._store.save(Shard(queue), lease, state):
+        if not self._store.save(self._shard(self._task(queue, lease)), lease, state):
             raise LeaseLost
 
     def _task(self, queue: str, lease: Lease) -> Task:
@@ -53,6 +52,9 @@ class Leases:
         if task is None:
             raise TaskNotFound
         return task
+
+    def _shard(self, task: Task) -> Shard:
+        return self._store.shard_of(task.queue, task.id, task.group)
 
 
 def _repeated(lease: Lease, outcome: Outcome) -> Settlement:
