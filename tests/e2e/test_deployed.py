@@ -195,9 +195,12 @@ def test_the_table_tells_whether_ses_has_its_second_version(claimed: tuple[Emula
     assert refused(session.client("sesv2").create_email_identity, EmailIdentity="probe@example.com") != row.ses_v2
 
 
-def test_the_table_tells_whether_a_sam_template_makes_functions(claimed: tuple[Emulator, Any]) -> None:
+def test_the_table_tells_whether_a_sam_template_makes_functions(
+    claimed: tuple[Emulator, Any], request: pytest.FixtureRequest
+) -> None:
     row, session = claimed
     if row.deploys:
+        request.getfixturevalue("deployment")
         assert "EnqueueHttpFunction" in _functions(session)
         return
     properties = {"Runtime": "python3.11", "Handler": "index.handler", "InlineCode": "def handler(e, c): return 7"}
