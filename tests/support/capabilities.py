@@ -1,4 +1,7 @@
-"""What each emulator of AWS can do of what this project needs: each cell is a claim, which a test makes it prove."""
+"""What each emulator of AWS can do of what this project needs: each cell is a claim, which a test makes it prove.
+
+(A schedule that is said not to fire is not waited for.)
+"""
 
 from typing import NamedTuple
 
@@ -21,6 +24,8 @@ class Emulator(NamedTuple):
     """A rule with rate(1 minute) invokes its function."""
     ses_v2: bool
     """SES has its second version, which CloudFormation's EmailIdentity stands on."""
+    errors: bool
+    """A function's error carries its class as errorType."""
     here: bool
     """Its functions reach servers on this machine's loopback, which the demo's stories play on."""
     mails: str
@@ -29,15 +34,20 @@ class Emulator(NamedTuple):
 TABLE = {
     row.name: row
     for row in (
-        Emulator("localstack", True, True, False, False, True, False, True, "/_aws/ses"),
-        Emulator("moto", False, False, False, True, False, True, False, "/moto-api/data.json"),
-        Emulator("aws", True, True, True, True, True, True, False, ""),
+        Emulator("localstack", True, True, False, False, True, False, True, True, "/_aws/ses"),
+        Emulator("moto", False, False, False, True, False, True, False, False, "/moto-api/data.json"),
+        Emulator("ministack", True, True, True, True, True, True, False, True, "/_ministack/ses/messages"),
+        Emulator("aws", True, True, True, True, True, True, True, False, ""),
     )
 }
 """`localstack` is the community edition 4.9.2 with an executor of ours; it proves nothing about its own containers."""
 
-SIGNS = {"localstack": "/_localstack/health", "moto": "/moto-api/data.json"}
-"""The address that only this emulator answers."""
+SIGNS = {
+    "ministack": "/_ministack/ses/messages",
+    "localstack": "/_localstack/health",
+    "moto": "/moto-api/data.json",
+}
+"""An address that an emulator answers, and none of those after it."""
 
 
 def emulator_at(endpoint: str | None) -> Emulator:
