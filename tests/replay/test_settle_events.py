@@ -8,12 +8,13 @@ import pytest
 
 from duecourse import wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
-from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, Status, Task
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, Shard, Status, Task
 from duecourse.settings import Settings
 from tests.support.clock import HandClock
 from tests.support.engine import Table
 from tests.support.functions import invoke, saved
-from tests.support.ledger import LEASE_MS, claim, claim_one, standing
+from tests.support.ledger import LEASE_MS, claim, claim_one, new, standing
 
 ID = "order-7:paid"
 
@@ -174,3 +175,15 @@ def test_a_task_is_settled_in_the_queue_that_was_named(store: MemoryStore, task:
     event["body"] = json.dumps({"token": task.token, "outcome": "done"})
     assert invoke("enqueue_http", event)["statusCode"] == 404
     assert standing(store, ID).status is Status.LEASED
+
+
+def test_of_many_shards_it_is_the_tasks_own_that_keeps_and_ends_its_lease(clock: HandClock) -> None:
+    sharding = Sharding({"default": 8})
+    store = MemoryStore(clock, sharding)
+    wiring.configure(settings=Settings(), store=store, results=None)
+    store.add([new(ID, group="order-8")])
+    shard = store.shard_of("default", ID, "order-8")
+    assert shard not in (Shard("default"), store.shard_of("default", ID)), "else this shows nothing"
+    (task,) = store.claim(shard, 1, lease_ms=LEASE_MS).tasks
+    assert [send(case, task.token)[0] for case in ("extend_lease", "save_state", "settle_done")] == [200, 204, 200]
+    assert store.get("default", ID).status is Status.DONE
