@@ -16,7 +16,7 @@ from local.stack import Stack
 from local.up import SHOWN
 
 TICK_S = 5
-STARTING = "starting the store, the AWS emulator, four functions and who rings …"
+STARTING = "starting the store, the AWS emulator, the functions and who rings …"
 PROCESSES = "real Redis, AWS's own runtime client"
 THREADS = "no server for the ledger; handlers and bridge were threads of this process"
 
