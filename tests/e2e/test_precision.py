@@ -17,6 +17,7 @@ from local.options import Options, Precision
 from local.stack import Stack
 from tests.e2e.test_stack import DONE, SHORT_LEASE, Api, outcomes, slow_at_first
 from tests.support.answering import Server, answering
+from tests.support.redis_cluster import ClusterServers
 from tests.support.wait import until
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +53,18 @@ def test_the_demos_stories_hold(precision: str, events: str, killed: str) -> Non
     late = late_by_rings(shown)
     assert len(late) == 8
     assert sorted(late)[len(late) // 2] < 400, shown
+
+
+@pytest.mark.parametrize("precision", ["bridge", "linger"])
+def test_the_demos_stories_hold_on_a_cluster_with_queues_of_many_shards(
+    precision: str, cluster: ClusterServers
+) -> None:
+    shards = '{"default": 4, "reminders": 3}'
+    shown = demo("--precision", precision, "--store", cluster.url, DUECOURSE_SHARDS=shards)
+    assert "All of it is true" in shown
+    assert len(late_by_rings(shown)) == 8
+    with cluster.client() as client:
+        assert {f"default/{n}/4".encode() for n in range(4)} & client.smembers("duecourse:shards")
 
 
 def test_a_tick_alone_is_refused_for_the_demo() -> None:

@@ -153,7 +153,7 @@ class ClusterServers:
             self._do(port, "SET-CONFIG-EPOCH", index + 1)
             self._do(port, "MEET", "127.0.0.1", self.ports[0])
         for index, port in enumerate(primaries):
-            self._do(port, "ADDSLOTSRANGE", index * SLOTS // 3, (index + 1) * SLOTS // 3 - 1)
+            self._do(port, "ADDSLOTS", *range(index * SLOTS // 3, (index + 1) * SLOTS // 3))
         until(lambda: all(self._info(port)["cluster_known_nodes"] == "6" for port in self.ports), seconds=20)
         for primary, replica in zip(primaries, replicas, strict=True):
             self._do(replica, "REPLICATE", self._do(primary, "MYID"))
