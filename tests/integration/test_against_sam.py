@@ -16,7 +16,7 @@ import pytest
 
 from local.environment import Surroundings
 from local.model import Function
-from local.options import Options
+from local.options import Options, Precision
 from local.stack import Stack
 from tests.support.functions import cases, saved
 from tests.support.sam import SAM_PYTHON, ask, emulated, env_vars, in_container, need_engine, sam_environment, sam_local
@@ -44,7 +44,7 @@ class Sides(NamedTuple):
 @pytest.fixture(scope="module")
 def sides() -> Iterator[Sides]:
     """The harness with the project's own template, and what it knows of its functions by their folders."""
-    with Stack(Options(bridge=False, tick=0)) as stack:
+    with Stack(Options(precision=Precision.TICK, tick=0)) as stack:
         services = stack._services
         yield Sides(stack, {f.code.name: f for f in services.described}, services._surroundings)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from local.options import Precision
 from tests.support.harness import Probes, probes
 from tests.support.rabbitmq import Rabbit, need, rabbit
 from tests.support.wait import until
@@ -58,7 +59,7 @@ class Fed:
 @pytest.fixture(scope="module")
 def fed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fed]:
     notes = tmp_path_factory.mktemp("fed") / "notes"
-    with probes("sources.yaml", aws=None, bridge=False, environment={"NOTES": str(notes)}) as stack:
+    with probes("sources.yaml", aws=None, precision=Precision.TICK, environment={"NOTES": str(notes)}) as stack:
         found = Fed(stack, notes)
         yield found
         found.sqs.close()
@@ -143,7 +144,7 @@ def read(broker: Rabbit, tmp_path: Path) -> Iterator[Read]:
     """The events that a function was sent from the broker's queue, while a stack feeds it."""
     notes = tmp_path / "notes"
     options = {"parameters": {"Queue": broker.queue}, "amqp": broker.url, "environment": {"NOTES": str(notes)}}
-    with probes("sources.yaml", aws=None, bridge=False, **options):
+    with probes("sources.yaml", aws=None, precision=Precision.TICK, **options):
         yield lambda: list(map(json.loads, notes.read_text().splitlines())) if notes.exists() else []
 
 
@@ -198,7 +199,7 @@ def test_a_rabbitmq_batch_is_no_larger_than_its_size(broker: Rabbit, read: Read)
 def test_what_is_under_way_when_the_stack_stops_goes_back_to_its_queue(broker: Rabbit, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     options = {"parameters": {"Queue": broker.queue}, "amqp": broker.url, "environment": {"NOTES": str(notes)}}
-    with probes("sources.yaml", aws=None, bridge=False, **options):
+    with probes("sources.yaml", aws=None, precision=Precision.TICK, **options):
         broker.put("slow")
         until(notes.exists)
     again = until(broker.got)
