@@ -110,7 +110,7 @@ def test_a_story_of_the_demo_holds(stage: RemoteStage, story: Any) -> None:
 def test_without_a_bridge_the_deployed_tick_finds_what_is_due(stage: RemoteStage, emulator: Emulator) -> None:
     if not emulator.schedules:
         pytest.skip(f"schedules do not fire on {emulator.name}, says the table")
-    ending = stories.bridge_killed(stage)
+    ending = stories.ringer_killed(stage)
     until(lambda: stage.others.deliveries["/hooks/meanwhile"], seconds=130, every=0.5)
     ending()
 

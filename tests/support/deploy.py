@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import cfn_flip  # type: ignore[import-untyped]
 
+from local.intrinsics import Resolver
 from tests.support.capabilities import Emulator
 from tests.support.project import ROOT
 from tests.support.wait import until
@@ -36,9 +37,9 @@ def deployed(session: Any, emulator: Emulator, store: str, architecture: str) ->
     secret = session.client("secretsmanager").create_secret(Name=f"{stack}/redis-url", SecretString=store)
     session.client("ses").verify_email_identity(EmailAddress=SENDER)
     session.client("s3").create_bucket(Bucket=bucket)
-    template = packaged(session.client("s3"), bucket, emulator)
     given = {"Architecture": architecture, "RedisUrlSecret": secret["Name"], "MailFrom": SENDER, "MailIdentity": SENDER}
     given |= {"Namespace": stack, "Concurrency": "0"}
+    template = packaged(session.client("s3"), bucket, emulator, given)
     try:
         cloudformation.create_stack(
             StackName=stack,
@@ -66,9 +67,9 @@ def _ended(cloudformation: Any, stack: str) -> bool:
     return bool(status == "CREATE_COMPLETE")
 
 
-def packaged(s3: Any, bucket: str, emulator: Emulator) -> dict[str, Any]:
+def packaged(s3: Any, bucket: str, emulator: Emulator, given: Mapping[str, str]) -> dict[str, Any]:
     """The built template with its code in the bucket, less what the emulator does not know."""
-    template: dict[str, Any] = json.loads(cfn_flip.to_json(BUILT.read_text()))
+    template = without_the_absent(json.loads(cfn_flip.to_json(BUILT.read_text())), given)
     resources = template["Resources"]
     layers = {name: _folder(r["Properties"]["ContentUri"]) for name, r in resources.items() if r["Type"] == LAYER}
     folded = [] if emulator.layers else list(layers.values())
@@ -83,6 +84,18 @@ def packaged(s3: Any, bucket: str, emulator: Emulator) -> dict[str, Any]:
         for name in layers:
             del resources[name]
     return template if emulator.http_api else without_api(template)
+
+
+def without_the_absent(template: dict[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """The template less what its conditions leave out: LocalStack trips over what else refers to that."""
+    defaults = {name: parameter.get("Default") for name, parameter in template["Parameters"].items()}
+    names = {**defaults, "TargetArns": [], "TargetQueueArns": [], "SubnetIds": [], "SecurityGroupIds": [], **given}
+    holds = Resolver(template, names=names.__getitem__, attributes=lambda _id, _name: "", secret="").holds
+    kept = {
+        part: {name: one for name, one in template[part].items() if "Condition" not in one or holds(one["Condition"])}
+        for part in ("Resources", "Outputs")
+    }
+    return {**template, **kept}
 
 
 def without_api(template: dict[str, Any]) -> dict[str, Any]:

@@ -63,6 +63,9 @@ class RemoteServices(Services):
     async def _fill_aws(self, emulator: Any) -> None:
         """CloudFormation has."""
 
+    def _feed(self) -> None:
+        """Lambda does."""
+
 
 def remote_stack(session: Any, deployment: Deployment, store: str, endpoint: str) -> Stack:
     """A stack before the deployed functions, on the same ledger."""
