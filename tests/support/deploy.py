@@ -38,7 +38,7 @@ def deployed(session: Any, emulator: Emulator, store: str, architecture: str) ->
     session.client("ses").verify_email_identity(EmailAddress=SENDER)
     session.client("s3").create_bucket(Bucket=bucket)
     given = {"Architecture": architecture, "RedisUrlSecret": secret["Name"], "MailFrom": SENDER, "MailIdentity": SENDER}
-    given |= {"Namespace": stack, "Concurrency": "0"}
+    given |= {"Namespace": stack, "Concurrency": "0", "Precision": "bridge"}  # which runs beside the harness
     template = packaged(session.client("s3"), bucket, emulator, given)
     try:
         cloudformation.create_stack(
