@@ -31,8 +31,9 @@ MAY_IMPORT = {
     "wiring": {"ledgers", "adapters", "bridge", "engine", "kinds", "wire", "ports", "domain", "settings", "errors"},
     "client": {"wiring", "engine", "wire", "ports", "domain"},
     "handler": {"wiring", "wire", "ports", "domain", "errors"},
+    "routes": {"wiring", "wire", "ports", "domain", "errors"},
     "version": {"client", "handler", "domain"},
-    "functions": {"wiring", "wire", "ports", "domain", "errors", "version"},
+    "functions": {"routes", "wiring", "wire", "ports", "domain", "errors", "version"},
 }
 """Which parts of the package each part may import, itself aside. `version` is the package's own front, `duecourse`."""
 
@@ -41,7 +42,8 @@ MAY_USE = {
     "wire": {"pydantic", "pydantic_core", "typing_extensions", "jmespath"},
     "settings": {"pydantic"},
     "adapters": {"redis", "urllib3", "boto3", "botocore", "plyvel", "sortedcontainers", "pika"},
-    "functions": {"pydantic", "aws_lambda_powertools"},
+    "routes": {"pydantic", "aws_lambda_powertools"},
+    "functions": {"aws_lambda_powertools"},
 }
 """Which libraries each part may import; a part that is not here has none."""
 

@@ -1,0 +1,43 @@
+"""`/tasks`: add, show, move, cancel."""
+
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body
+from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
+
+from duecourse import wiring
+from duecourse.domain.task import DEFAULT_QUEUE
+from duecourse.ports.store import Move
+from duecourse.routes.parts import Force, Id, Queue, answer, count_added
+from duecourse.wire.http import AddAnswer, AddTask, MoveTask, TaskAnswer, show_task
+
+router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
+
+
+@router.post("/tasks")
+def add_task(body: Annotated[AddTask, Body()]) -> Response[AddAnswer]:
+    """Add a task; 201 where this made it, 200 where it stood already."""
+    taken = wiring.tasks().add(body.task())
+    count_added(int(taken.created))
+    return answer(201 if taken.created else 200, {"task": show_task(taken.task), "created": taken.created})
+
+
+@router.get("/tasks/<id>")
+def get_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
+    """Show a task."""
+    return {"task": show_task(wiring.tasks().get(queue, id))}
+
+
+@router.patch("/tasks/<id>")
+def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
+    """Give a task a new due time."""
+    move = Move(id, due_at=body.due_at, delay_ms=body.delay or 0, force=body.force)
+    return {"task": show_task(wiring.tasks().move(queue, move))}
+
+
+@router.delete("/tasks/<id>")
+def cancel_task(id: Id, queue: Queue = DEFAULT_QUEUE, force: Force = False) -> Response[None]:
+    """Cancel a task, or delete a dead one."""
+    wiring.tasks().cancel(queue, id, force=force)
+    return Response(204)
