@@ -33,8 +33,10 @@ def open_bells(given: Settings) -> Bells:
     if scheme not in BY_BELL:
         problem = f"must be a Redis: a ledger at {scheme}:// has no bells, so there are no rings to serve"
         raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])
+    from duecourse.adapters.redis_connect import is_cluster
+
     events = given.events == "on"
-    if "cluster" in scheme:
+    if is_cluster(given.store):
         from duecourse.adapters.redis_cluster_bells import ClusterBells
 
         return ClusterBells(given.store, given.namespace, events=events)
