@@ -135,6 +135,8 @@ class Reshard:
 
     def _check(self) -> int:
         """How many tasks there are. Raises StoreMisused where two would meet under one id, or one cannot be read."""
+        # Hashes, for a queue may be large. The same record twice is one: HSCAN may repeat itself, and what was put may
+        # not have been dropped yet.
         seen: dict[tuple[Shard, str], int] = {}
         meet: list[str] = []
         try:

@@ -126,6 +126,7 @@ class Scripts:
 
     def call(self, command: Callable[[], T], *, again: bool) -> T:
         """Send one command; after a long pause on fresh connections, for a frozen process's may have died unseen."""
+        # By the wall's clock: while a process is frozen, the monotonic one may stand still.
         used_at, self._used_at = self._used_at, time.time()
         if abs(self._used_at - used_at) > IDLE_S:
             drop_idle(self.client)

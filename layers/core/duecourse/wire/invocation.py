@@ -4,6 +4,7 @@ A user's own function reads it before anything else: importing pydantic alone wo
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -117,7 +118,8 @@ def _policy(entry: "_Reader") -> RetryPolicy:
     path, given = f"{entry.path}.retry", entry.get("retry", TABLE, {})
     _check(given.keys() <= set(RetryPolicy._fields), path, f"may hold {', '.join(RetryPolicy._fields)}")
     for field, value in given.items():
-        _check(isinstance(value, int | float), f"{path}.{field}", "must be a number, or true or false")
+        fits = isinstance(value, int | float) and 0 <= value < math.inf
+        _check(fits, f"{path}.{field}", "must be a number from 0 on, or true or false")
     return RetryPolicy(**given)
 
 
