@@ -55,9 +55,10 @@ def test_keys_of_several_nodes_in_one_command_are_a_mistake() -> None:
     assert isinstance(translate(ClusterCrossSlotError("Keys in request don't hash to the same slot")), StoreMisused)
 
 
-def test_a_cluster_that_is_away_is_told_as_such() -> None:
+@pytest.mark.parametrize("hosts", ["127.0.0.1:1,127.0.0.1:2", "[::1]:1,127.0.0.1:2", "user:p%40ss@[::1]:1"])
+def test_a_cluster_that_is_away_is_told_as_such(hosts: str) -> None:
     with pytest.raises(StoreUnavailable):
-        connect("redis-cluster://127.0.0.1:1,127.0.0.1:2")
+        connect(f"redis-cluster://{hosts}")
 
 
 def test_one_node_that_answers_is_enough_to_know_the_cluster(cluster: ClusterServers) -> None:

@@ -59,6 +59,12 @@ def test_what_is_no_task_is_reported_with_its_problem_and_the_rest_is_added(
     assert "is not JSON" in second
 
 
+def test_a_task_that_no_record_holds_is_reported_and_the_rest_is_added(store: MemoryStore) -> None:
+    endless = json.dumps(json.loads(HOOK) | {"retry": {"backoff": "P60D", "max_backoff": "P60D"}})
+    assert failed(invoke("enqueue_message", sqs_event(endless, HOOK))) == ["m-0"]
+    assert standing(store, "m-1").kind == "webhook"
+
+
 @pytest.mark.parametrize("end", [None, Ending.DONE, Ending.DROP])
 def test_a_message_that_comes_twice_adds_nothing_whatever_became_of_its_task(
     store: MemoryStore, end: Ending | None

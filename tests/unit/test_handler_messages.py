@@ -174,3 +174,13 @@ def test_a_message_that_is_not_ours_fails_alone(strange: str, field: str, caplog
 def test_another_services_event_is_refused(strange: object) -> None:
     with pytest.raises(InvalidInput):
         handler(json.loads(json.dumps(strange)), Context())
+
+
+@pytest.mark.parametrize(("field", "value"), [("retry", {"backoff_ms": "soon"}), ("deadline_at", "soon")])
+def test_a_message_of_wrong_fields_is_named_and_holds_nobody_up(
+    field: str, value: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    event = json.loads(body("raise"))
+    event["tasks"][0][field] = value
+    assert failures(handler(sqs_event(json.dumps(event), body("done")), Context())) == ["m-0"]
+    assert f"tasks.0.{field}" in caplog.text

@@ -51,8 +51,9 @@ class Map:
     def owner_of(self, bell: str) -> str:
         return bell.partition("/")[0]
 
-    def has_changed(self) -> bool:
-        return self.changed
+    def check_unchanged(self) -> None:
+        if self.changed:
+            raise StoreUnavailable("others now")
 
     def unsubscribed(self) -> None:
         self.subscribed = False

@@ -2,7 +2,6 @@
 
 import pytest
 
-from duecourse import settings
 from duecourse.errors import InvalidSettings
 from duecourse.settings import Settings, parse
 
@@ -145,13 +144,20 @@ def test_every_setting_says_what_it_is_for() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 
 
-def test_the_environment_is_read_once_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings.load.cache_clear()
-    monkeypatch.setenv("DUECOURSE_NAMESPACE", "mine")
-    assert settings.load().namespace == "mine"
-    monkeypatch.setenv("DUECOURSE_NAMESPACE", "other")
-    assert settings.load().namespace == "mine"
-    settings.load.cache_clear()
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("STORE", "postgres://h", "must begin with one of redis://, rediss://"),
+        ("LEASE", "0.5", "must be at least PT1S"),
+        ("HTTP_TIMEOUT", "0", "must be at least PT0.001S"),
+    ],
+)
+def test_what_is_wrong_is_told_in_the_words_of_the_setting(name: str, value: str, told: str) -> None:
+    assert told in wrong(**{name: value})[f"DUECOURSE_{name}"]
+
+
+def test_a_target_that_is_no_text_is_named_by_its_kind() -> None:
+    assert list(wrong(TARGETS='{"report": 7}')) == ["DUECOURSE_TARGETS.report"]
 
 
 @pytest.mark.parametrize("port", ["x", "99999", "-1", "0"])

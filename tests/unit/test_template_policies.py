@@ -275,13 +275,14 @@ def test_the_url_of_the_store_comes_from_a_secret() -> None:
     ],
 )
 def test_kinds_of_the_users_own_join_the_reminder(members: str, kinds: dict[str, str]) -> None:
-    condition, joined, alone = environment("OnExpiredFunction")["DUECOURSE_TARGETS"]["Fn::If"]
+    text, given = environment("OnExpiredFunction")["DUECOURSE_TARGETS"]["Fn::Sub"]
+    condition, others, none = given["Others"]["Fn::If"]
     assert condition == "HasTargets"
-    text, given = (joined if members else alone)["Fn::Sub"]
     assert given["Reminders"]["Fn::If"] == [
         "QueuesReminders", {"Fn::Sub": "sqs:${ReminderMessages}"}, {"Fn::Sub": "lambda:${SendReminderFunction}"}
     ]  # fmt: skip
-    text = text.replace("${Reminders}", "lambda:Send").replace("${Targets}", members)
+    text = text.replace("${Reminders}", "lambda:Send").replace("${Others}", others["Fn::Sub"] if members else none)
+    text = text.replace("${Targets}", members)
     own = {f"lambda:${{{id}}}": f"lambda:{id}" for id in users_own()}
     text = functools.reduce(lambda made, pair: made.replace(*pair), own.items(), text)
     found = parse({"DUECOURSE_TARGETS": text, "DUECOURSE_AMQP": "amqps://broker/"})

@@ -74,6 +74,11 @@ def test_wrong_events_are_refused_by_field() -> None:
         ("idempotency_key", "t-1", "tasks.0.idempotency_key"),
         ("retry", {"tries": 3}, "tasks.0.retry"),
         ("retry", [3], "tasks.0.retry"),
+        ("retry", {"backoff_ms": "soon"}, "tasks.0.retry.backoff_ms"),
+        ("retry", {"jitter": None}, "tasks.0.retry.jitter"),
+        ("retry", {"factor": -1}, "tasks.0.retry.factor"),
+        ("retry", {"factor": float("nan")}, "tasks.0.retry.factor"),
+        ("group", ["g"], "tasks.0.group"),
     ],
 )
 def test_a_wrong_field_is_named(field: str, value: object, named: str) -> None:

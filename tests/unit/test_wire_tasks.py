@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from duecourse.adapters.record import pack_rest
 from duecourse.domain.task import ID_PATTERN, OnDuplicate, RetryPolicy, Run, Status
 from duecourse.errors import InvalidInput
 from duecourse.wire.fields import field_errors
@@ -96,6 +97,16 @@ def test_odd_due_times_are_refused(body: dict[str, object]) -> None:
 
 def test_a_cap_below_the_first_backoff_is_refused() -> None:
     assert refused(AddTask, WORK | {"retry": {"backoff": "PT2H"}}) == {"retry.max_backoff": "must not be below backoff"}
+
+
+@pytest.mark.parametrize("field", ["backoff", "max_backoff"])
+def test_a_backoff_that_no_record_holds_is_named(field: str) -> None:
+    longest = {"backoff": "P49D", "max_backoff": "P49D"}
+    assert refused(AddTask, WORK | {"retry": longest | {field: "P50D"}}) == {
+        f"retry.{field}": "must be between PT0S and PT4233600S"
+    }
+    task = AddTask.model_validate(WORK | {"retry": longest}).task()
+    assert pack_rest(task, bytes(8))
 
 
 def test_reminders_have_a_route_of_their_own() -> None:

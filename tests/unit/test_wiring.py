@@ -37,6 +37,14 @@ def test_what_is_given_is_used_and_what_was_built_is_forgotten(store: MemoryStor
     assert wiring.tasks() is not before
 
 
+def test_the_environment_is_read_once_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    wiring.configure()
+    monkeypatch.setenv("DUECOURSE_NAMESPACE", "mine")
+    assert wiring.settings().namespace == "mine"
+    monkeypatch.setenv("DUECOURSE_NAMESPACE", "other")
+    assert wiring.settings().namespace == "mine"
+
+
 @pytest.mark.parametrize(
     ("url", "kind"), [("memory://", MemoryStore), ("redis://127.0.0.1:1/0", RedisStore), ("unix:///x", RedisStore)]
 )

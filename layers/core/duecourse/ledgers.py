@@ -6,9 +6,7 @@ from duecourse.domain.shards import Sharding
 from duecourse.errors import FieldError, InvalidSettings
 from duecourse.ports.bells import Bells
 from duecourse.ports.store import Store
-from duecourse.settings import Settings
-
-RING_BY_BELL = {"redis", "rediss", "unix", "redis-cluster", "rediss-cluster", "redis+sentinel"}
+from duecourse.settings import BY_BELL, Settings
 
 
 def open_store(given: Settings) -> Store:
@@ -32,11 +30,13 @@ def open_store(given: Settings) -> Store:
 def open_bells(given: Settings) -> Bells:
     """The bells of the ledger that the settings name. Raises InvalidSettings where that has none."""
     scheme = urlsplit(given.store).scheme
-    if scheme not in RING_BY_BELL:
-        problem = f"a ledger at {scheme}:// has no bells, so there are no rings to serve"
+    if scheme not in BY_BELL:
+        problem = f"must be a Redis: a ledger at {scheme}:// has no bells, so there are no rings to serve"
         raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])
+    from duecourse.adapters.redis_connect import is_cluster
+
     events = given.events == "on"
-    if "cluster" in scheme:
+    if is_cluster(given.store):
         from duecourse.adapters.redis_cluster_bells import ClusterBells
 
         return ClusterBells(given.store, given.namespace, events=events)

@@ -1,10 +1,8 @@
-"""Every setting, read from the environment once: the names are the fields with the prefix `DUECOURSE_`."""
+"""Every setting, as the environment says it: the names are the fields with the prefix `DUECOURSE_`."""
 
 import json
-import os
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -12,33 +10,39 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from duecourse.domain.address import nodes_of
 from duecourse.domain.shards import MAX_SHARDS
-from duecourse.domain.times import parse_duration
+from duecourse.domain.times import format_duration, parse_duration
 from duecourse.errors import FieldError, InvalidSettings
 from duecourse.wire.fields import Name, field_errors, refuse_fields
 
 PREFIX = "DUECOURSE_"
 BUILT_IN = ("poll", "webhook", "reminder")
+BY_BELL = ("redis", "rediss", "unix", "redis-cluster", "rediss-cluster", "redis+sentinel")
+"""The schemes of ledgers whose bells a server rings."""
+LEDGERS = (*BY_BELL, "leveldb", "memory")
 SERVICE = re.compile(r"/[^/]+(/\d+)?/?")
+"""What a Sentinel's URL names: the service, and its database."""
 TARGET = re.compile(
-    r"^(inline|lambda:[A-Za-z0-9_.:-]{1,170}|sqs:([A-Za-z0-9_-]{1,75}(\.fifo)?|https?://[!-~]{1,500})|amqp:[!-~]{1,255})$"
+    r"inline|lambda:[A-Za-z0-9_.:-]{1,170}|sqs:([A-Za-z0-9_-]{1,75}(\.fifo)?|https?://[!-~]{1,500})|amqp:[!-~]{1,255}"
 )
 
 
-def _targets(value: Any) -> Any:
-    return _json(value, '{"report": "lambda:ReportFunction"}')
+def _json_such_as(example: str) -> BeforeValidator:
+    def read(value: Any) -> Any:
+        try:
+            return json.loads(value) if isinstance(value, str) else value
+        except ValueError:
+            raise ValueError(f"must be JSON such as {example}") from None
+
+    return BeforeValidator(read)
 
 
-def _shards(value: Any) -> Any:
-    return _json(value, '{"default": 8}')
-
-
-def _json(value: Any, example: str) -> Any:
-    if not isinstance(value, str):
+def _at_least(low_ms: int) -> AfterValidator:
+    def check(value: int) -> int:
+        if value < low_ms:
+            raise ValueError(f"must be at least {format_duration(low_ms)}")
         return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        raise ValueError(f"must be JSON such as {example}") from None
+
+    return AfterValidator(check)
 
 
 def _target(value: str) -> str:
@@ -63,11 +67,17 @@ def has_a_port(url: str) -> bool:
 
 
 def _reachable(url: str) -> str:
-    if url.startswith("leveldb://") and not url.startswith("leveldb:///"):
-        raise ValueError("must name a folder by its absolute path: leveldb:///var/lib/duecourse")
     if not has_a_port(url):
         raise ValueError("must have a number up to 65535 as its port")
-    given = urlsplit(url)
+    return url
+
+
+def _ledger(url: str) -> str:
+    if url.partition("://")[0] not in LEDGERS:
+        raise ValueError(f"must begin with one of {'://, '.join(LEDGERS)}://")
+    if url.startswith("leveldb://") and not url.startswith("leveldb:///"):
+        raise ValueError("must name a folder by its absolute path: leveldb:///var/lib/duecourse")
+    given = urlsplit(_reachable(url))
     if "cluster" in given.scheme and (not nodes_of(url, 1) or given.path.strip("/") not in {"", "0"}):
         raise ValueError("must be redis-cluster://<host>:<port>[,<host>:<port>…]: a cluster has one database, 0")
     if "sentinel" in given.scheme and not (nodes_of(url, 1) and SERVICE.fullmatch(given.path)):
@@ -82,7 +92,7 @@ def _broker(url: str) -> str:
 
 
 Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
-Target = Annotated[str, BeforeValidator(_target)]
+Target = Annotated[str, AfterValidator(_target)]
 ShardCount = Annotated[int, Field(ge=1, le=MAX_SHARDS)]
 
 
@@ -91,19 +101,22 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    store: Annotated[str, AfterValidator(_reachable)] = Field(
+    store: Annotated[str, AfterValidator(_ledger)] = Field(
         "redis://127.0.0.1:6379/0",
         description="where the ledger is: redis://, rediss://, unix://, redis-cluster://, rediss-cluster://, "
         "redis+sentinel://, leveldb:///absolute/path or memory://",
-        pattern=r"^(rediss?|rediss?-cluster|redis\+sentinel|memory|unix|leveldb)://",
     )
-    shards: Annotated[dict[Name, ShardCount], BeforeValidator(_shards)] = Field(
+    shards: Annotated[dict[Name, ShardCount], _json_such_as('{"default": 8}')] = Field(
         default_factory=dict, description="queues of more than one shard: name to how many; a limit holds per shard"
     )
     namespace: str = Field(
         "duecourse", description="what every key of ours begins with", pattern=r"^[A-Za-z0-9._-]{1,64}$"
     )
-    targets: Annotated[dict[Name, Target], BeforeValidator(_targets), AfterValidator(_inline_is_built_in)] = Field(
+    targets: Annotated[
+        dict[Name, Target],
+        _json_such_as('{"report": "lambda:ReportFunction"}'),
+        AfterValidator(_inline_is_built_in),
+    ] = Field(
         default_factory=dict,
         description="where kinds are worked: inline, lambda:<function>, sqs:<queue or URL> or amqp:<queue>",
     )
@@ -111,10 +124,9 @@ class Settings(BaseModel):
         "", description="the broker of amqp: targets: amqp:// or amqps://"
     )
     parallel: int = Field(16, ge=1, le=256, description="how many tasks of one drain run at a time")
-    lease_ms: Milliseconds = Field(
+    lease_ms: Annotated[Milliseconds, _at_least(1_000)] = Field(
         60_000,
         alias="lease",
-        ge=1_000,
         description="how long a claimed task is its worker's; longer than any target's timeout",
     )
     margin_ms: Milliseconds = Field(
@@ -122,10 +134,9 @@ class Settings(BaseModel):
         alias="margin",
         description="how long before its own timeout a function stops claiming; longer than an inline task may take",
     )
-    http_timeout_ms: Milliseconds = Field(
+    http_timeout_ms: Annotated[Milliseconds, _at_least(1)] = Field(
         10_000,
         alias="http_timeout",
-        ge=1,
         description="how long a webhook or a poll waits for its answer, unless it says otherwise",
     )
     retention_ms: Milliseconds = Field(
@@ -155,12 +166,6 @@ class Settings(BaseModel):
         if not self.amqp and any(target.startswith("amqp:") for target in self.targets.values()):
             raise refuse_fields("is required, for DUECOURSE_TARGETS names an amqp:<queue>", "amqp")
         return self
-
-
-@cache
-def load() -> Settings:
-    """The settings of this process, read at the first call. Raises InvalidSettings, naming every wrong variable."""
-    return parse(os.environ)
 
 
 def parse(environ: Mapping[str, str]) -> Settings:

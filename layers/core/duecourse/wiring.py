@@ -1,5 +1,6 @@
 """Where the parts are put together: each is built at its first use and kept while the process is warm."""
 
+import os
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -59,7 +60,7 @@ def part(build: Callable[[], T]) -> Callable[[], T]:
 @part
 def settings() -> Settings:
     """What the environment says."""
-    return environment.load()
+    return environment.parse(os.environ)
 
 
 @part
@@ -140,8 +141,8 @@ def crew() -> Crew:
 
 
 def runner(kind_of: Callable[[str], Kind | None]) -> Runner:
-    """What runs tasks of the kinds that `kind_of` knows."""
-    return Runner(kind_of, results(), store().now, random.Random())
+    """What runs tasks of the kinds that `kind_of` knows; the ledger is opened only where a result wants its time."""
+    return Runner(kind_of, results(), lambda: store().now(), random.Random())
 
 
 @part
@@ -185,7 +186,7 @@ def worker(kind: Kind) -> Worker:
 
 def receiver(kind: Kind) -> Receiver:
     """What works the tasks that a broker delivered to this function, all of its one kind."""
-    return Receiver(Runner(lambda _name: kind, results(), lambda: store().now(), random.Random()), crew(), store)
+    return Receiver(runner(lambda _name: kind), crew(), store)
 
 
 @part

@@ -61,6 +61,7 @@ class AmqpPublisher:
             raise
 
     def _connected(self, until: float) -> AmqpSession:
+        # By the wall's clock: while a process is frozen, the monotonic one may stand still.
         idle = self._session and time.time() - self._session.used_at > MAX_IDLE_S
         if self._session and (idle or not self._session.usable()):
             self._drop()

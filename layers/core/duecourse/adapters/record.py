@@ -51,6 +51,11 @@ UNREADABLE = (StructError, LookupError, ValueError)
 """What `unpack` raises for a record that is broken."""
 
 
+def stored_id(tenant: str, id: str) -> str:
+    """The id under which a task is kept: unique within its shard."""
+    return f"{tenant}/{id}"
+
+
 def pack_rest(task: NewTask, origin: bytes) -> bytes:
     """The rest of a fresh record; `origin` has 8 bytes. Raises InvalidInput where a field does not fit."""
     kind, group, payload, state = (text.encode() for text in (task.kind, task.group, task.payload, task.state))

@@ -1,6 +1,5 @@
 """The bells as Redis keys: looked at by MGET, heard by keyspace events and by the shards' head channels."""
 
-import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ import redis
 from redis.exceptions import RedisClusterException
 
 from duecourse.adapters.redis_connect import open_client
-from duecourse.adapters.redis_keys import shards_key
+from duecourse.adapters.redis_keys import CANARY, bells_on_record, new_canary, shards_key
 from duecourse.errors import EventsRefused, NotPrimary, StoreUnavailable
 from duecourse.ports.bells import Sound, View, What
 
@@ -25,6 +24,11 @@ def missing_flags(flags: str) -> str:
     """Those of NEEDED that are not in `flags`, a value of notify-keyspace-events."""
     given = set(flags) | (ALL if "A" in flags else set())
     return "".join(flag for flag in NEEDED if flag not in given)
+
+
+def hung_at(value: bytes | None) -> int | None:
+    """When a bell with this value will go, None for one that is gone."""
+    return int(value) if value and value.isdigit() else None
 
 
 @contextmanager
@@ -43,20 +47,16 @@ class Names:
 
     def __init__(self, namespace: str, db: int, canary: str = "") -> None:
         self.namespace = namespace
-        self.canary = canary or self.bell(f"canary/b{secrets.token_hex(4)}")
+        self.canary = canary or new_canary(namespace)
         self.every_head = f"{namespace}:{{*}}:head"
         self.events = {what: f"__keyevent@{db}__:{what}" for what in (What.EXPIRED, What.EVICTED)}
         self.events_heard = {name.encode(): what for what, name in self.events.items()}
         self._prefix = f"{namespace}:{{".encode()
-        self._canaries = f"{namespace}:{{canary/b".encode()
+        self._canaries = f"{namespace}:{{{CANARY}".encode()
         self._own = self.canary.encode()
 
-    def bell(self, shard: str) -> str:
-        """The bell of `<queue>/<index>`."""
-        return f"{self.namespace}:{{{shard}}}:bell"
-
     def is_bell(self, key: bytes) -> bool:
-        """Whether a key is a bell of ours; another bridge's canary is not, and no shard is called as they are."""
+        """Whether a key is a bell of ours; another bridge's canary is not."""
         if not (key.startswith(self._prefix) and key.endswith(b"}:bell")):
             return False
         return key == self._own or not key.startswith(self._canaries)
@@ -97,11 +97,8 @@ class RedisSubscription:
         if what := self._names.events_heard.get(channel):
             return Sound(what, data.decode(errors="replace")) if self._names.is_bell(data) else None
         bell = channel[: -len(b"head")] + b"bell"
-        return (
-            Sound(What.HEAD, bell.decode(errors="replace"), int(data))
-            if data.isdigit() and self._names.is_bell(bell)
-            else None
-        )
+        known = data.isdigit() and self._names.is_bell(bell)
+        return Sound(What.HEAD, bell.decode(errors="replace"), int(data)) if known else None
 
     def covers(self, bells: Sequence[str]) -> bool:
         """Whether the heads of all these bells can be heard."""
@@ -171,10 +168,10 @@ class RedisBells:
                 return RedisSubscription(pool, self._names, ["SUBSCRIBE", *heads], events=self.events)
 
     def known(self) -> list[str]:
-        """The bells of `<namespace>:shards`, whose members are `<queue>/<index>/<count>`."""
+        """The bells of `<namespace>:shards`."""
         with translated():
             members = cast("set[bytes]", self.client.smembers(shards_key(self._names.namespace)))
-        return sorted({self._names.bell(member.decode().rpartition("/")[0]) for member in members})
+        return bells_on_record(self._names.namespace, members)
 
     def look(self, bells: Sequence[str]) -> View:
         """TIME and the bells' values in one round trip."""
@@ -183,8 +180,7 @@ class RedisBells:
             if bells:
                 pipe.mget(bells)
             (seconds, micros), *values = pipe.execute()
-        hung = [int(value) if value and value.isdigit() else None for value in (values[0] if values else [])]
-        return View(seconds * 1000 + micros / 1000, hung)
+        return View(seconds * 1000 + micros / 1000, [hung_at(value) for value in (values[0] if values else [])])
 
     def try_canary(self) -> bool:
         """Hang the canary for a millisecond, touch it until it is gone, publish its head."""

@@ -4,7 +4,6 @@ Key events are a node's own, so there is a subscription to every primary, with a
 published reaches all nodes: a head counts where its bell is, so that the heads of a bell keep their order.
 """
 
-import secrets
 import threading
 import time
 from collections.abc import Sequence
@@ -13,10 +12,10 @@ from typing import Any
 import redis
 from redis.crc import key_slot
 
-from duecourse.adapters.redis_bells import TIMEOUT_S, Names, RedisBells, RedisSubscription, translated
+from duecourse.adapters.redis_bells import TIMEOUT_S, Names, RedisBells, RedisSubscription, hung_at, translated
 from duecourse.adapters.redis_cluster_subscription import ClusterSubscription
 from duecourse.adapters.redis_connect import learn, open_client
-from duecourse.adapters.redis_keys import shards_key
+from duecourse.adapters.redis_keys import bells_on_record, new_canary, shards_key
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import View, What
 
@@ -44,14 +43,14 @@ class ClusterBells:
         with translated():
             learn(self._cluster())
         self._meet()
-        if self.has_changed():
-            raise StoreUnavailable("the cluster's primaries, or their slots, are others now")
+        self.check_unchanged()
         for bells in self._primaries.values():
             bells.check_primary()
 
-    def has_changed(self) -> bool:
-        """Whether primaries, or what they have, are others than those subscribed to."""
-        return self._subscribed is not None and self._subscribed != {b.canary for b in self._primaries.values()}
+    def check_unchanged(self) -> None:
+        """Return while primaries, and what they have, are those subscribed to. Raises StoreUnavailable."""
+        if self._subscribed is not None and self._subscribed != {b.canary for b in self._primaries.values()}:
+            raise StoreUnavailable("the cluster's primaries, or their slots, are others now")
 
     def enable_events(self) -> str:
         """Turn on what is missing at every primary; answers the flags that one or the other had not."""
@@ -80,7 +79,7 @@ class ClusterBells:
         """The bells of `<namespace>:shards`."""
         with translated():
             members: set[bytes] = self._cluster().smembers(shards_key(self._names.namespace))
-        return sorted({self._names.bell(member.decode().rpartition("/")[0]) for member in members})
+        return bells_on_record(self._names.namespace, members)
 
     def look(self, bells: Sequence[str]) -> View:
         """The bells as they hung, each on its own primary; of none, the time.
@@ -101,8 +100,9 @@ class ClusterBells:
             return View(now, [hung[bell] for bell in bells])
 
     def try_canary(self) -> bool:
-        """Try the canary of every primary."""
-        return all(list(map(RedisBells.try_canary, self._primaries.values())))
+        """Try the canary of every primary, though one has failed."""
+        hung = [bells.try_canary() for bells in self._primaries.values()]
+        return all(hung)
 
     def owner_of(self, bell: str) -> str:
         """The name of the primary that has a bell, as far as is known."""
@@ -146,7 +146,7 @@ class ClusterBells:
 
     def _canary_of(self, name: str) -> str:
         while True:
-            canary = self._names.bell(f"canary/b{secrets.token_hex(6)}")
+            canary = new_canary(self._names.namespace)
             if self.owner_of(canary) == name:
                 return canary
 
@@ -165,7 +165,7 @@ class ClusterBells:
         if isinstance(value, redis.ResponseError):  # it is elsewhere now, or on its way
             value = self._cluster().get(bell)
             self._meet()
-        return int(value) if value and value.isdigit() else None
+        return hung_at(value)
 
     def _compare_clocks(self) -> float:
         """Learn how far each primary's clock is behind the foremost, and answer what that says."""
@@ -173,7 +173,8 @@ class ClusterBells:
         for name, bells in self._primaries.items():
             sent = time.monotonic()
             told = bells.look([]).now
-            offsets[name] = told - (sent + time.monotonic()) * 500
+            looked_at = (sent + time.monotonic()) / 2  # half-way between question and answer
+            offsets[name] = told - looked_at * 1000
         if not offsets:
             raise StoreUnavailable("the cluster has no primaries")
         foremost = max(offsets.values())

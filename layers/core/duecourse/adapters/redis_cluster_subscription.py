@@ -50,8 +50,7 @@ class ClusterSubscription:
                 raise heard
             with translated():
                 self._judge(*heard)
-        if self._bells.has_changed():
-            raise StoreUnavailable("the cluster's primaries, or their slots, are others now")
+        self._bells.check_unchanged()
         return self._told.popleft() if self._told else None
 
     def covers(self, bells: Sequence[str]) -> bool:

@@ -70,13 +70,14 @@ def _known(client: Any) -> list[redis.Redis]:
 
 def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
     given = urlsplit(url)
-    nodes = [ClusterNode(host, port) for host, port in nodes_of(url, REDIS_PORT)]  # type: ignore[no-untyped-call]
+    (host, port), *others = nodes_of(url, REDIS_PORT)
     user = f"{given.netloc.rpartition('@')[0]}@" if "@" in given.netloc else ""
-    first = f"{CLUSTER[given.scheme]}://{user}{nodes[0].name}/?{given.query}"
+    first = f"{CLUSTER[given.scheme]}://{user}{f'[{host}]' if ':' in host else host}:{port}/?{given.query}"
+    nodes = [ClusterNode(*other) for other in others]  # type: ignore[no-untyped-call]
     try:
         # Slots whose primary has gone are still somebody's: the others' shards go on meanwhile.
         return RedisCluster.from_url(
-            first, startup_nodes=nodes[1:], retry=ONCE, require_full_coverage=False, reinitialize_steps=1, **options
+            first, startup_nodes=nodes, retry=ONCE, require_full_coverage=False, reinitialize_steps=1, **options
         )
     except (redis.RedisError, RedisClusterException) as error:
         raise StoreUnavailable(f"The store does not answer: {error}") from error

@@ -1,5 +1,7 @@
 """What a shard's keys are called: all with one hash tag, so that they live on one node."""
 
+import secrets
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -7,6 +9,8 @@ from duecourse.domain.task import Shard
 
 FIXED = ("tasks", "heads", "ring", "leased", "done", "dead", "groups", "meta", "bell")
 """The keys every script declares, in the order of `lua/prelude.lua`."""
+CANARY = "canary/b"
+"""How a canary's shard begins: none is called so, for its number is one."""
 
 
 class Keys(NamedTuple):
@@ -34,5 +38,19 @@ def keys_of(namespace: str, shard: Shard) -> Keys:
 
 
 def shards_key(namespace: str) -> str:
-    """The set of what shards exist, each as `<queue>/<index>/<count>`."""
+    """The set of what shards exist, each as `<queue>/<number>/<count>`."""
     return f"{namespace}:shards"
+
+
+def bells_on_record(namespace: str, members: Iterable[bytes]) -> list[str]:
+    """The bells of the shards in that set, each once."""
+    return sorted({_bell(namespace, member.decode().rpartition("/")[0]) for member in members})
+
+
+def new_canary(namespace: str) -> str:
+    """A name for a bridge's own bell: CANARY and 12 random hexadecimal digits in a shard's place."""
+    return _bell(namespace, f"{CANARY}{secrets.token_hex(6)}")
+
+
+def _bell(namespace: str, shard: str) -> str:
+    return f"{namespace}:{{{shard}}}:bell"

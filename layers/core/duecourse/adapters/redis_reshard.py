@@ -16,7 +16,8 @@ from duecourse.adapters.redis_connect import Client, node_of
 from duecourse.adapters.redis_keys import keys_of, shards_key
 from duecourse.adapters.redis_scripts import RESHARDED, Scripts
 from duecourse.adapters.redis_store import RedisStore
-from duecourse.domain.shards import Sharding
+from duecourse.adapters.redis_wire import tenants_of
+from duecourse.domain.shards import Sharding, by_shard
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.errors import StoreMisused
 
@@ -134,6 +135,8 @@ class Reshard:
 
     def _check(self) -> int:
         """How many tasks there are. Raises StoreMisused where two would meet under one id, or one cannot be read."""
+        # Hashes, for a queue may be large. The same record twice is one: HSCAN may repeat itself, and what was put may
+        # not have been dropped yet.
         seen: dict[tuple[Shard, str], int] = {}
         meet: list[str] = []
         try:
@@ -161,13 +164,10 @@ class Reshard:
 
     def _move(self, shard: Shard, items: Sequence[Item]) -> None:
         whens = self._whens(shard, items)
-        by_home: dict[Shard, list[int]] = {}
-        for index, item in enumerate(items):
-            by_home.setdefault(self._home(item), []).append(index)
-        for home, chosen in by_home.items():
+        for home, chosen in by_shard([self._home(item) for item in items]).items():
             arguments = [part for i in chosen for part in (items[i].sid, whens[i], items[i].data)]
-            self._run("put", home, _tenants([items[i] for i in chosen]), arguments)
-        self._run("drop", shard, _tenants(items), [item.sid for item in items])
+            self._run("put", home, tenants_of(items[i].task for i in chosen), arguments)
+        self._run("drop", shard, tenants_of(item.task for item in items), [item.sid for item in items])
 
     def _whens(self, shard: Shard, items: Sequence[Item]) -> list[int]:
         """When each is due, or ended."""
@@ -223,7 +223,3 @@ class Reshard:
         if answer == RESHARDED:
             raise StoreMisused(f"another reshard of {self._queue} has begun: this one ends")
         return answer
-
-
-def _tenants(items: Sequence[Item]) -> list[str]:
-    return list({item.task.tenant: None for item in items})

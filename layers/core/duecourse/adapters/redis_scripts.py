@@ -43,6 +43,7 @@ WAIT_MS = 1_000
 """How long replicas have to take what was written."""
 ENDS_NO_LEASE = frozenset({"add", "pause", "close", "put", "drop", "reopen"})
 STANDS_ALONE = frozenset({"register"})
+"""Scripts that do without lease.lua, and without prelude.lua too: what a script does not use costs it time."""
 
 AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
 _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
@@ -75,12 +76,16 @@ def load(verb: str) -> Script:
 
 def translate(error: Exception) -> DuecourseError:
     """What one of Redis's errors means here."""
-    code = CODE.search(str(error))
-    if isinstance(error, OutOfMemoryError) or (code and code[1] == "OOM"):
+    if _is(error, OutOfMemoryError, "OOM"):
         return StoreFull()
-    if isinstance(error, (*AWAY, *ELSEWHERE, ReadOnlyError, ClusterError)) or code:
+    if isinstance(error, (*AWAY, *ELSEWHERE, ReadOnlyError, ClusterError)) or CODE.search(str(error)):
         return StoreUnavailable(f"The store does not answer: {error}")
     return StoreMisused(f"The store refuses: {error}")
+
+
+def _is(error: Exception, kind: type[Exception], code: str) -> bool:
+    told = CODE.search(str(error))
+    return isinstance(error, kind) or bool(told and told[1] == code)
 
 
 class Scripts:
@@ -121,6 +126,7 @@ class Scripts:
 
     def call(self, command: Callable[[], T], *, again: bool) -> T:
         """Send one command; after a long pause on fresh connections, for a frozen process's may have died unseen."""
+        # By the wall's clock: while a process is frozen, the monotonic one may stand still.
         used_at, self._used_at = self._used_at, time.time()
         if abs(self._used_at - used_at) > IDLE_S:
             drop_idle(self.client)
@@ -132,7 +138,7 @@ class Scripts:
                     raise
                 return _AGAIN.call_with_retry(command, lambda _error: None)
         except (redis.RedisError, RedisClusterException) as error:
-            if "READONLY" in str(error) or isinstance(error, ReadOnlyError):
+            if _is(error, ReadOnlyError, "READONLY"):
                 drop_idle(self.client)  # the address may lead elsewhere by now
             raise translate(error) from error
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from duecourse.adapters import redis_wire as wire
-from duecourse.adapters.record import unpack
+from duecourse.adapters.record import stored_id, unpack
 from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_keys import Keys
 from duecourse.adapters.redis_scripts import NOT_ALONE
@@ -27,6 +27,7 @@ from duecourse.ports.store import (
     Settled,
     Stats,
     Swept,
+    check_count,
 )
 
 
@@ -81,7 +82,7 @@ class RedisStore:
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """One task as it stands; one that is not in its id's shard is looked for in all others, in one round trip."""
-        home, sid = self._sharding.of(queue, id), f"{tenant}/{id}"
+        home, sid = self._sharding.of(queue, id), stored_id(tenant, id)
         reads = partial(_record_and_lease, sid=sid)
         told, *found = self._scripts.read(
             lambda p: p.hget(self._verbs.keys(home).meta, "shards"), *reads(self._verbs.keys(home))
@@ -109,9 +110,7 @@ class RedisStore:
 
     def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
         """Lease due tasks. A lost reply is not asked for again: those leases lapse."""
-        if limit < 1:
-            raise ValueError(f"a claim takes at least 1, not {limit}")
-        _bounded(limit, MAX_CLAIM)
+        check_count(limit, MAX_CLAIM, least=1)
         claim = Claim([], 0, 0, 0, 0)
         while True:
             arguments = (limit - len(claim.tasks), lease_ms, max_bytes, secrets.token_bytes(8))
@@ -126,7 +125,7 @@ class RedisStore:
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
-        _bounded(len(settlements), MAX_CLAIM)
+        check_count(len(settlements), MAX_CLAIM)
         arguments = [argument for end in settlements for argument in wire.settlement(end)]
         answer = self._verbs.run("settle", shard, wire.tenants_of(settlements), arguments, again=True)
         return [wire.SETTLED[code] for code in answer[2]]
@@ -155,7 +154,7 @@ class RedisStore:
         """Cancel scheduled tasks and delete dead ones, those of one shard in one step."""
 
         def act(shard: Shard, chosen: list[int]) -> list[Reply]:
-            arguments: list[wire.Argument] = [int(force), *(f"{tenant}/{ids[i]}" for i in chosen)]
+            arguments: list[wire.Argument] = [int(force), *(stored_id(tenant, ids[i]) for i in chosen)]
             return wire.replies(self._verbs.run("cancel", shard, [tenant], arguments, again=False))
 
         return self._verbs.wherever(queue, ids, tenant, group, act)
@@ -164,7 +163,7 @@ class RedisStore:
         """Schedule dead tasks for now: a fresh set of attempts, no deadline, the same generation."""
 
         def act(shard: Shard, chosen: list[int]) -> list[Reply]:
-            arguments = [f"{tenant}/{ids[i]}" for i in chosen]
+            arguments = [stored_id(tenant, ids[i]) for i in chosen]
             return wire.replies(self._verbs.run("replay", shard, [tenant], arguments, again=False))
 
         return self._verbs.wherever(queue, ids, tenant, "", act)
@@ -202,7 +201,7 @@ class RedisStore:
         return sum(answers[::2]), min(heads, default=0)
 
     def _add(self, shard: Shard, tasks: Sequence[NewTask], echo: bool, alone: Alone | None = None) -> list[Added]:
-        _bounded(len(tasks), MAX_ADD)
+        check_count(len(tasks), MAX_ADD)
         nonce = secrets.token_bytes(6)
         arguments: list[wire.Argument] = [0, int(echo), *wire.alone(tasks[0].tenant, alone)]
         for index, task in enumerate(tasks):
@@ -217,8 +216,3 @@ def _record_and_lease(keys: Keys, sid: str) -> tuple[Callable[[Any], object], Ca
 
 def _count_and_head(due: str, pipe: Any) -> None:
     pipe.zcard(due).zrange(due, 0, 0, withscores=True)
-
-
-def _bounded(count: int, most: int) -> None:
-    if count > most:
-        raise ValueError(f"at most {most} at a time, not {count}")

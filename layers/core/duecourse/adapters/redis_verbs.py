@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from duecourse.adapters.record import stored_id
 from duecourse.adapters.redis_connect import Client, node_of
 from duecourse.adapters.redis_keys import Keys, keys_of, shards_key
 from duecourse.adapters.redis_scripts import RESHARDED, UNREGISTERED, Scripts
@@ -67,7 +68,7 @@ class Verbs:
         absent = [index for index, reply in enumerate(replies) if reply is Reply.ABSENT]
         if group or not absent or self.sharding.count(queue) == 1:
             return replies
-        found = self._find(queue, {index: f"{tenant}/{ids[index]}" for index in absent})
+        found = self._find(queue, {index: stored_id(tenant, ids[index]) for index in absent})
         indexes = list(found)
         again = scatter(list(found.values()), lambda shard, chosen: act(shard, [indexes[i] for i in chosen]))
         for index, reply in zip(indexes, again, strict=True):

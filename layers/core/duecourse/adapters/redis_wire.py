@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from duecourse.adapters.record import ENDINGS, UNREADABLE, pack_rest, split_token, unpack
+from duecourse.adapters.record import ENDINGS, UNREADABLE, pack_rest, split_token, stored_id, unpack
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, Task, cut_detail
 from duecourse.ports.store import Added, Alone, Lease, Move, Reply, Settled
@@ -31,7 +31,7 @@ SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.
 MODES = {OnDuplicate.KEEP: "k", OnDuplicate.REPLACE: "r", OnDuplicate.REJECT: "j", OnDuplicate.DEBOUNCE: "d"}
 
 
-def tenants_of(items: Iterable[NewTask | Settlement | Lease]) -> list[str]:
+def tenants_of(items: Iterable[NewTask | Task | Settlement | Lease]) -> list[str]:
     """Whose tasks these are, each once: their due sets are among the script's keys."""
     return list({item.tenant: None for item in items})
 
@@ -39,7 +39,7 @@ def tenants_of(items: Iterable[NewTask | Settlement | Lease]) -> list[str]:
 def new_task(task: NewTask, origin: bytes) -> tuple[Argument, ...]:
     """A task as add.lua takes it; `origin` is 8 random bytes."""
     return (
-        f"{task.tenant}/{task.id}",
+        stored_id(task.tenant, task.id),
         MODES[task.on_duplicate],
         _instant(task.due_at, task.delay_ms),
         _deadline(task),
@@ -62,13 +62,13 @@ def settlement(end: Settlement) -> tuple[Argument, ...]:
 
 def lease(held: Lease | Settlement) -> tuple[Argument, ...]:
     """A lease as extend.lua and save.lua take it: stored id, fence, nonce."""
-    return (f"{held.tenant}/{held.id}", *split_token(held.token))
+    return (stored_id(held.tenant, held.id), *split_token(held.token))
 
 
 def move(wanted: Move, tenant: str) -> tuple[Argument, ...]:
     """A move as move.lua takes it."""
     due = _instant(wanted.due_at, wanted.delay_ms)
-    return (f"{tenant}/{wanted.id}", due, _new_state(wanted.state), int(wanted.force), int(wanted.revive))
+    return (stored_id(tenant, wanted.id), due, _new_state(wanted.state), int(wanted.force), int(wanted.revive))
 
 
 def replies(answer: Any) -> list[Reply]:
@@ -100,7 +100,7 @@ def _readable(queue: str, sid: str, data: bytes, expires_at: int) -> Task | None
 
 
 def _record(task: NewTask, data: bytes) -> Task | None:
-    return unpack(task.queue, f"{task.tenant}/{task.id}", data) if data else None
+    return unpack(task.queue, stored_id(task.tenant, task.id), data) if data else None
 
 
 def _instant(at: int | None, delay_ms: int) -> str:

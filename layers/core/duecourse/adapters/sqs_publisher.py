@@ -2,11 +2,12 @@
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from duecourse.adapters.aws import make_client
+from duecourse.domain.batches import cut
 from duecourse.errors import PublishRefused
 from duecourse.ports.publisher import Message
 
@@ -20,6 +21,7 @@ MAX_ENTRIES = 10
 MAX_BATCH_BYTES = 256 * 1024
 """SQS takes 1 MiB a request since August 2025; queues with a limit of their own and emulators still take this."""
 ATTRIBUTE_BYTES = 200
+"""What a message takes besides its body."""
 MAX_DEDUPLICATION_ID = 128
 WAITS_S = (0.1, 0.4)
 """Before what failed in a batch is sent again."""
@@ -49,7 +51,7 @@ class SqsPublisher:
 
         problems: dict[str, str] = {}
         try:
-            for batch in _cut(messages):
+            for batch in cut(messages, _size, most=MAX_ENTRIES, max_bytes=MAX_BATCH_BYTES):
                 problems |= self._send_all(queue, batch)
         except (BotoCoreError, ClientError, ValueError) as error:
             self._urls.pop(queue, None)
@@ -98,22 +100,11 @@ def _entry(number: int, message: Message, *, fifo: bool) -> "SendMessageBatchReq
         "MessageAttributes": {KEY: {"DataType": "String", "StringValue": message.id}},
     }
     if fifo:
-        once = (
-            message.id if len(message.id) <= MAX_DEDUPLICATION_ID else hashlib.sha256(message.id.encode()).hexdigest()
-        )
+        fits = len(message.id) <= MAX_DEDUPLICATION_ID
+        once = message.id if fits else hashlib.sha256(message.id.encode()).hexdigest()
         entry |= {"MessageGroupId": once, "MessageDeduplicationId": once}
     return entry
 
 
-def _cut(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    batch: list[Message] = []
-    size = 0
-    for message in messages:
-        length = len(message.body) + ATTRIBUTE_BYTES
-        if batch and (len(batch) == MAX_ENTRIES or size + length > MAX_BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(message)
-        size += length
-    if batch:
-        yield batch
+def _size(message: Message) -> int:
+    return len(message.body) + ATTRIBUTE_BYTES

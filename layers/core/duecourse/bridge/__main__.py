@@ -18,7 +18,7 @@ from duecourse.bridge.rings import invoking
 from duecourse.errors import FieldError, InvalidSettings, InvocationRefused
 from duecourse.ledgers import open_bells
 from duecourse.ports.invoker import Invoker
-from duecourse.settings import Settings, load
+from duecourse.settings import Settings, parse
 
 REPORT_S = 60.0
 HEED_S = 1.0
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.parse_args(arguments)
     _log_to_stderr()
     try:
-        settings = load()
+        settings = parse(os.environ)
         bells, invoker = open_bells(settings), _invoker()
     except InvalidSettings as error:
         logging.getLogger("duecourse.bridge").critical("wrong settings: %s", error)

@@ -107,9 +107,14 @@ class Dispatcher:
                 now = time.monotonic()
                 if self._ready and self._not_before <= now:
                     return self._batch()
-                until = self._not_before if self._ready else self._later[0][0] if self._later else None
-                self._changed.wait(until and max(0.0, until - now))
+                self._changed.wait(self._pause_s(now))
         return []
+
+    def _pause_s(self, now: float) -> float | None:
+        """How long there is nothing to do but by a change; None for as long as there is none."""
+        if self._ready:
+            return self._not_before - now
+        return max(0.0, self._later[0][0] - now) if self._later else None
 
     def _batch(self) -> list[Ring]:
         rings = [self._ready.pop(key) for key in list(self._ready)[:BATCH]]

@@ -13,10 +13,3 @@ class Order(NamedTuple):
 
     task: NewTask
     once: bool
-
-
-class Filled(NamedTuple):
-    """What became of orders: how many tasks were added, and why some were refused, by the orders' keys."""
-
-    added: int
-    refused: dict[str, str]

@@ -35,15 +35,20 @@ class Sharding:
         return [Shard(queue, number) for number in range(self.count(queue))]
 
 
+def by_shard(shards: Sequence[Shard]) -> dict[Shard, list[int]]:
+    """The shards of a list of things, each once, with the indexes of its own in that list."""
+    indexes: dict[Shard, list[int]] = {}
+    for index, shard in enumerate(shards):
+        indexes.setdefault(shard, []).append(index)
+    return indexes
+
+
 def scatter(shards: Sequence[Shard], act: Callable[[Shard, list[int]], Sequence[T]]) -> list[T]:
     """Do something once a shard: `shards` are those of a list of things, `act` gets one's indexes in that list.
 
     What it answers, one for each index, comes back in the list's order.
     """
-    indexes: dict[Shard, list[int]] = {}
-    for index, shard in enumerate(shards):
-        indexes.setdefault(shard, []).append(index)
-    answers = {
-        i: answer for shard, chosen in indexes.items() for i, answer in zip(chosen, act(shard, chosen), strict=True)
-    }
+    answers: dict[int, T] = {}
+    for shard, chosen in by_shard(shards).items():
+        answers |= zip(chosen, act(shard, chosen), strict=True)
     return [answers[index] for index in range(len(shards))]

@@ -2,10 +2,11 @@
 
 import logging
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 
+from duecourse.domain.batches import cut
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Task
 from duecourse.engine.run import handed_over, put_off
@@ -44,7 +45,7 @@ class Targets:
     def batches(self, tasks: Sequence[Task]) -> Iterator[tuple[str, list[Task]]]:
         """The tasks by target, in pieces that one invocation takes."""
         for target, group in groupby(sorted(tasks, key=self.of), key=self.of):
-            for batch in _cut(group):
+            for batch in cut(group, _size, most=MAX_TASKS, max_bytes=MAX_BYTES):
                 yield target, batch
 
     def hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
@@ -59,30 +60,19 @@ class Targets:
             if scheme == LAMBDA:
                 self._invoker.send(name, tasks_event(tasks))
                 return []
-            return self._publish(self._brokers[scheme], target, tasks)
+            messages = [Message(task.idempotency_key, message_body(task)) for task in tasks]
+            problems = self._brokers[scheme].publish(name, messages)
+            return [self._end(task, target, problem) for task, problem in zip(tasks, problems, strict=True)]
         except Exception as error:  # noqa: BLE001 one piece of a drain, whose other tasks go on
             log.warning("%d tasks wait, for %s did not take them: %s", len(tasks), target, error)
             return [put_off(task, self._rng) for task in tasks]
 
-    def _publish(self, broker: Publisher, target: str, tasks: Sequence[Task]) -> list[Settlement]:
-        messages = [Message(task.idempotency_key, message_body(task)) for task in tasks]
-        answers = broker.publish(target.partition(":")[2], messages)
-        for task, problem in zip(tasks, answers, strict=True):
-            if problem:
-                log.warning("task %s waits, for %s did not confirm it: %s", task.id, target, problem)
-        told = zip(tasks, answers, strict=True)
-        return [put_off(task, self._rng) if problem else handed_over(task) for task, problem in told]
+    def _end(self, task: Task, target: str, problem: str) -> Settlement:
+        if not problem:
+            return handed_over(task)
+        log.warning("task %s waits, for %s did not confirm it: %s", task.id, target, problem)
+        return put_off(task, self._rng)
 
 
-def _cut(tasks: Iterable[Task]) -> Iterator[list[Task]]:
-    batch: list[Task] = []
-    size = 0
-    for task in tasks:
-        length = len(task.payload_json.encode()) + len(task.state_json.encode()) + ENVELOPE_BYTES
-        if batch and (len(batch) == MAX_TASKS or size + length > MAX_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(task)
-        size += length
-    if batch:
-        yield batch
+def _size(task: Task) -> int:
+    return len(task.payload_json.encode()) + len(task.state_json.encode()) + ENVELOPE_BYTES

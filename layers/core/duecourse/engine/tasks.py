@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from duecourse.domain.order import Filled, Order
+from duecourse.domain.order import Order
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task, dump_json
 from duecourse.errors import (
     DuecourseError,
@@ -43,6 +43,13 @@ class Taken(NamedTuple):
 
     task: Task
     created: bool
+
+
+class Filled(NamedTuple):
+    """What became of orders: how many tasks were added, and why some were refused, by the orders' keys."""
+
+    added: int
+    refused: dict[str, str]
 
 
 class Tasks:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import groupby
 from queue import SimpleQueue
 
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.shards import by_shard
 from duecourse.domain.task import Shard, Task
 from duecourse.engine.crew import Crew
 from duecourse.engine.run import Runner
@@ -45,9 +45,8 @@ class Worker:
     def _hold(self, tasks: Sequence[Task], lease_ms: int) -> list[tuple[Shard, Task]]:
         """The tasks whose leases are still theirs: a late invocation must not run what has gone to another."""
         held: list[tuple[Shard, Task]] = []
-        by_shard = sorted(tasks, key=self._shard_of)
-        for shard, group in groupby(by_shard, key=self._shard_of):
-            batch = list(group)
+        for shard, chosen in by_shard([self._shard_of(task) for task in tasks]).items():
+            batch = [tasks[index] for index in chosen]
             leases = [Lease(task.id, task.token, task.tenant) for task in batch]
             ends = self._store.extend(shard, leases, lease_ms)
             found = zip(batch, ends, strict=True)

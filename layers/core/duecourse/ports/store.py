@@ -1,8 +1,8 @@
 """The ledger's contract: every verb that changes a task, and what it answers.
 
 Every verb is one atomic step on one shard; what it answers has happened, what it refuses has changed nothing.
-Time is the store's own. Each verb raises StoreUnavailable where the store does not answer, and StoreMisused where a
-queue has another number of shards than the store was told.
+Time is the store's own. Each verb raises StoreUnavailable where the store does not answer, StoreMisused where a queue
+has another number of shards than the store was told, and ValueError for more things at a time than it takes.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,12 @@ MAX_ADD = 1_000
 """The most tasks one add takes to one shard."""
 MAX_CLAIM = 500
 """The most tasks one claim hands out, and one settle takes."""
+
+
+def check_count(count: int, most: int, least: int = 0) -> None:
+    """Return if a verb takes so many at a time. Raises ValueError."""
+    if not least <= count <= most:
+        raise ValueError(f"{least} to {most} at a time, not {count}")
 
 
 class Reply(StrEnum):

@@ -31,12 +31,11 @@ DURATION_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples"
 INSTANT_SCHEMA = {"type": "string", "format": "date-time", "examples": ["2026-03-29T01:30:00Z"]}
 DEADLINE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples": ["PT24H", "2026-03-29T01:30:00Z"]}
 MAX_DEPTH = 100
-"""How deep a payload may nest: well within what every JSON library carries."""
+"""How deep a payload, a result or a state may nest: well within what every JSON library carries."""
 DATED = re.compile(r"\d{4}-")
 """How an instant begins, and no duration does."""
-MAX_ERRORS = 100
-MAX_FIELD = 200
-"""How much of a refused request is told: an answer must not be many times its size."""
+MAX_ERRORS, MAX_FIELD = 100, 200
+"""How much of a refused request is told (fields, and characters of a field's name): not many times its size."""
 PLACES = frozenset({"body", "path", "query"})
 
 WORDING = {
@@ -82,19 +81,24 @@ def between(low_ms: int, high_ms: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _json_text(value: dict[str, Any]) -> dict[str, Any]:
-    if deeper_than(MAX_DEPTH, value):
-        raise ValueError(f"must not nest deeper than {MAX_DEPTH}")
-    # Python's parser lets through what JSON cannot carry: NaN, numbers beyond a float, half surrogate pairs.
-    try:
-        size = len(dump_json(value).encode())
-    except ValueError:
-        raise ValueError("holds a number or a text that JSON cannot carry") from None
-    except TypeError as error:  # only a caller in Python can send these
-        raise ValueError(f"cannot be JSON: {error}") from None
-    if size > MAX_PAYLOAD_BYTES:
-        raise ValueError(f"must be at most {MAX_PAYLOAD_BYTES // 1024} KiB of JSON")
-    return value
+def json_of(max_bytes: int) -> AfterValidator:
+    """What JSON can carry, in at most so many bytes of text."""
+
+    def check(value: Any) -> Any:
+        if deeper_than(MAX_DEPTH, value):
+            raise ValueError(f"must not nest deeper than {MAX_DEPTH}")
+        # Python's parser lets through what JSON cannot carry: NaN, numbers beyond a float, half surrogate pairs.
+        try:
+            size = len(dump_json(value).encode())
+        except ValueError:
+            raise ValueError("holds a number or a text that JSON cannot carry") from None
+        except TypeError as error:  # only a caller in Python can send these
+            raise ValueError(f"cannot be JSON: {error}") from None
+        if size > max_bytes:
+            raise ValueError(f"must be at most {max_bytes // 1024} KiB of JSON")
+        return value
+
+    return AfterValidator(check)
 
 
 def deeper_than(depth: int, value: Any) -> bool:
@@ -112,7 +116,7 @@ Name = Annotated[StrictStr, Field(pattern=NAME_PATTERN)]
 Duration = Annotated[int, BeforeValidator(parse_duration), WithJsonSchema(DURATION_SCHEMA)]
 Instant = Annotated[int, BeforeValidator(parse_instant), WithJsonSchema(INSTANT_SCHEMA)]
 DeadlineField = Annotated[Deadline, PlainValidator(_deadline), WithJsonSchema(DEADLINE_SCHEMA)]
-JsonObject = Annotated[dict[str, Any], AfterValidator(_json_text)]
+JsonObject = Annotated[dict[str, Any], json_of(MAX_PAYLOAD_BYTES)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 """A query parameter that may stand bare: `?force`."""
 

@@ -19,6 +19,7 @@ from duecourse.wire.fields import (
     Name,
     Strict,
     TaskId,
+    between,
     deeper_than,
     refuse_fields,
 )
@@ -26,6 +27,8 @@ from duecourse.wire.kinds import check_payload
 from duecourse.wire.problems import BodyTooLarge, MalformedBody
 
 MAX_BODY_BYTES = 256 * 1024
+MAX_BACKOFF_MS = 49 * 86_400_000
+"""A task's record has 32 bits for it."""
 
 
 def parse_body(text: str) -> dict[str, Any]:
@@ -53,13 +56,16 @@ def _refuse_constant(name: str) -> None:
     raise _Unfit(f"{name} is not a JSON value")
 
 
+Backoff = Annotated[Duration, between(0, MAX_BACKOFF_MS)]
+
+
 class Retry(Strict):
     """How often, and how far apart, a failing task is tried."""
 
     max_attempts: int = Field(10, ge=1, le=1_000, strict=True)
-    backoff: Duration = Field("PT1S", validate_default=True)
+    backoff: Backoff = Field("PT1S", validate_default=True)
     factor: float = Field(2.0, ge=1, le=100, allow_inf_nan=False, strict=True)
-    max_backoff: Duration = Field("PT1H", validate_default=True)
+    max_backoff: Backoff = Field("PT1H", validate_default=True)
     jitter: StrictBool = True
 
     @model_validator(mode="after")

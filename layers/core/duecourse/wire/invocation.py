@@ -4,6 +4,7 @@ A user's own function reads it before anything else: importing pydantic alone wo
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,16 +14,12 @@ from duecourse.errors import FieldError, InvalidInput
 SOURCE = "duecourse"
 VERSION = "1"
 NUMBER, TEXT, TABLE = int, str, Mapping
+NAMES: dict[type, str] = {NUMBER: "a whole number", TEXT: "text", TABLE: "an object", object: "JSON"}
 
 
 def tasks_event(tasks: Iterable[Task]) -> dict[str, Json]:
     """The event that carries leased tasks."""
-    return {"source": SOURCE, "version": VERSION, "tasks": [encode_task(task) for task in tasks]}
-
-
-def encode_task(task: Task) -> dict[str, Json]:
-    """One leased task as the event carries it; `retry` and `group` are what its worker needs to settle it."""
-    return _common(task) | {"lease": {"token": task.token, "expires_at": task.lease_expires_at}}
+    return _event(_encode(task, lease={"token": task.token, "expires_at": task.lease_expires_at}) for task in tasks)
 
 
 def message_body(task: Task) -> str:
@@ -30,12 +27,16 @@ def message_body(task: Task) -> str:
 
     ASCII, for not every broker takes every character.
     """
-    entry = _common(task) | {"deadline_at": task.deadline_at, "fence": task.fence}
-    event = {"source": SOURCE, "version": VERSION, "tasks": [entry]}
-    return json.dumps(event, separators=(",", ":"))
+    entry = _encode(task, deadline_at=task.deadline_at, fence=task.fence)
+    return json.dumps(_event([entry]), separators=(",", ":"))
 
 
-def _common(task: Task) -> dict[str, Json]:
+def _event(entries: Iterable[Json]) -> dict[str, Json]:
+    return {"source": SOURCE, "version": VERSION, "tasks": list(entries)}
+
+
+def _encode(task: Task, **rest: Json) -> dict[str, Json]:
+    """A task as both carry it; `retry` and `group` are what its worker needs to settle it."""
     return {
         "id": task.id,
         "queue": task.queue,
@@ -49,6 +50,7 @@ def _common(task: Task) -> dict[str, Json]:
         "due_at": task.due_at,
         "retry": task.retry._asdict(),
         "idempotency_key": task.idempotency_key,
+        **rest,
     }
 
 
@@ -68,8 +70,9 @@ def decode_message(body: bytes) -> Task:
         raise InvalidInput([FieldError("body", "must be JSON")]) from None
     entries = _entries(event)
     _check(len(entries) == 1, "tasks", "must hold one task")
-    task = _decode(entries[0])._replace(deadline_at=entries[0].get("deadline_at") or 0)
-    return task._replace(token=f"{entries[0].take('fence', NUMBER)}.")
+    [entry] = entries
+    fence, deadline_at = entry.take("fence", NUMBER), entry.get("deadline_at", NUMBER, 0)
+    return _decode(entry)._replace(token=f"{fence}.", deadline_at=deadline_at)
 
 
 def _entries(event: Json) -> list["_Reader"]:
@@ -87,13 +90,13 @@ def _leased(entry: "_Reader") -> Task:
 
 
 def _decode(entry: "_Reader") -> Task:
-    state = entry.get("state")
+    state = entry.get("state", object, None)
     return Task(
         id=entry.take("id", TEXT),
         queue=entry.take("queue", TEXT),
         tenant=entry.take("tenant", TEXT),
         kind=entry.take("kind", TEXT),
-        group=entry.get("group") or "",
+        group=entry.get("group", TEXT, ""),
         status=Status.LEASED,
         payload_json=dump_json(entry.take("payload", object)),
         state_json="" if state is None else dump_json(state),
@@ -112,9 +115,11 @@ def _decode(entry: "_Reader") -> Task:
 
 
 def _policy(entry: "_Reader") -> RetryPolicy:
-    given = entry.get("retry") or {}
-    known = isinstance(given, Mapping) and given.keys() <= set(RetryPolicy._fields)
-    _check(known, f"{entry.path}.retry", f"may hold {', '.join(RetryPolicy._fields)}")
+    path, given = f"{entry.path}.retry", entry.get("retry", TABLE, {})
+    _check(given.keys() <= set(RetryPolicy._fields), path, f"may hold {', '.join(RetryPolicy._fields)}")
+    for field, value in given.items():
+        fits = isinstance(value, int | float) and 0 <= value < math.inf
+        _check(fits, f"{path}.{field}", "must be a number from 0 on, or true or false")
     return RetryPolicy(**given)
 
 
@@ -133,17 +138,15 @@ class _Reader:
         self._table = table
         self.path = path
 
-    def get(self, field: str) -> Any:
-        return self._table.get(field)
+    def get(self, field: str, kind: type, default: Any) -> Any:
+        """What stands there, `default` for null and for nothing."""
+        return default if self._table.get(field) is None else self.take(field, kind)
 
     def take(self, field: str, kind: type) -> Any:
         path = f"{self.path}.{field}"
         _check(field in self._table, path, "is required")
-        _check(isinstance(self._table[field], kind), path, f"must be {NAMES.get(kind, 'given')}")
+        _check(isinstance(self._table[field], kind), path, f"must be {NAMES[kind]}")
         return self._table[field]
-
-
-NAMES: dict[type, str] = {NUMBER: "a whole number", TEXT: "text", TABLE: "an object"}
 
 
 def _check(fits: bool, field: str, problem: str) -> None:

@@ -1,7 +1,6 @@
 """The requests by which a function in any language ends its lease, extends it, or saves under it."""
 
 import re
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
@@ -9,30 +8,13 @@ from pydantic import AfterValidator, Field, StrictStr, model_validator
 from typing_extensions import TypedDict
 
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
-from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, dump_json
+from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES
 from duecourse.domain.times import format_instant
-from duecourse.wire.fields import MAX_DEPTH, Duration, Instant, Strict, between, deeper_than, refuse_fields
+from duecourse.wire.fields import Duration, Instant, Strict, between, json_of, refuse_fields
 
 TOKEN = re.compile(r"[0-9]{1,15}\.[0-9a-f]{16}")
 MAX_TEXT = 10_000
 """How long an error or a reason may be as sent; a task's history keeps the first 400 bytes."""
-
-
-def at_most(most: int) -> AfterValidator:
-    """The bound of a JSON value that is kept, in bytes."""
-
-    def check(value: Any) -> Any:
-        if deeper_than(MAX_DEPTH, value):
-            raise ValueError(f"must not nest deeper than {MAX_DEPTH}")
-        try:
-            size = len(dump_json(value).encode())
-        except ValueError:
-            raise ValueError("holds a number or a text that JSON cannot carry") from None
-        if size > most:
-            raise ValueError(f"must be at most {most // 1024} KiB of JSON")
-        return value
-
-    return AfterValidator(check)
 
 
 def _token(value: str) -> str:
@@ -42,17 +24,24 @@ def _token(value: str) -> str:
 
 
 Token = Annotated[StrictStr, AfterValidator(_token)]
-State = Annotated[Any, at_most(MAX_STATE_BYTES)]
-Result = Annotated[Any, at_most(MAX_RESULT_BYTES)]
+State = Annotated[Any, json_of(MAX_STATE_BYTES)]
+Result = Annotated[Any, json_of(MAX_RESULT_BYTES)]
 Text = Annotated[StrictStr, Field(max_length=MAX_TEXT)]
-Ending = Literal["done", "again", "retry", "drop"]
+OutcomeName = Literal["done", "again", "retry", "drop"]
+OWN: dict[OutcomeName, set[str]] = {
+    "done": {"result"},
+    "again": {"after", "at", "state"},
+    "retry": {"after", "state", "error"},
+    "drop": {"reason"},
+}
+"""The fields that each outcome may have."""
 
 
 class SettleTask(Strict):
     """POST /tasks/{id}/settle: an outcome by its name, beside it the fields that this one has."""
 
     token: Token
-    outcome: Ending
+    outcome: OutcomeName
     result: Result = None
     after: Duration | None = None
     at: Instant | None = None
@@ -62,7 +51,7 @@ class SettleTask(Strict):
 
     @model_validator(mode="after")
     def _its_own_fields(self) -> Self:
-        strangers = self.model_fields_set - {"token", "outcome", *FIELDS[self.outcome]}
+        strangers = self.model_fields_set - {"token", "outcome", *OWN[self.outcome]}
         if strangers:
             raise refuse_fields(f"does not belong to the outcome {self.outcome}", *sorted(strangers))
         if self.outcome == "drop" and not self.reason:
@@ -73,32 +62,16 @@ class SettleTask(Strict):
 
     def value(self) -> Outcome:
         """The outcome, as a function in Python returns it."""
-        return OUTCOMES[self.outcome](self)
-
-
-FIELDS: dict[str, set[str]] = {
-    "done": {"result"},
-    "again": {"after", "at", "state"},
-    "retry": {"after", "state", "error"},
-    "drop": {"reason"},
-}
-"""What each outcome may carry."""
-
-
-def _after(settle: SettleTask) -> timedelta | None:
-    return None if settle.after is None else timedelta(milliseconds=settle.after)
-
-
-def _at(settle: SettleTask) -> str | None:
-    return None if settle.at is None else format_instant(settle.at)
-
-
-OUTCOMES: dict[str, Callable[[SettleTask], Outcome]] = {
-    "done": lambda settle: Done(settle.result),
-    "again": lambda settle: Again(_after(settle), _at(settle), settle.state),
-    "retry": lambda settle: Retry(_after(settle), settle.state, settle.error),
-    "drop": lambda settle: Drop(settle.reason),
-}
+        after = None if self.after is None else timedelta(milliseconds=self.after)
+        match self.outcome:
+            case "done":
+                return Done(self.result)
+            case "again":
+                return Again(after, None if self.at is None else format_instant(self.at), self.state)
+            case "retry":
+                return Retry(after, self.state, self.error)
+            case "drop":
+                return Drop(self.reason)
 
 
 class ExtendLease(Strict):

@@ -1,11 +1,10 @@
 """The bells of a ledger on an ordered map, for a bridge in its own process: they ring by the bridge's timer."""
 
 import queue
-import secrets
 from collections.abc import Callable, Sequence
 
 from duecourse.adapters.keyvalue.store import KeyValueStore
-from duecourse.adapters.redis_keys import keys_of
+from duecourse.adapters.redis_keys import keys_of, new_canary
 from duecourse.domain.task import Shard
 from duecourse.ports.bells import Sound, View, What
 
@@ -48,7 +47,7 @@ class KeyValueBells:
         self._subscriptions: tuple[KeyValueSubscription, ...] = ()
         self._shards: dict[str, Shard] = {}
         self._told: dict[str, int] = {}
-        self.canary = f"{namespace}:{{canary/b{secrets.token_hex(4)}}}:bell"
+        self.canary = new_canary(namespace)
         self._end_listening = store.listen(self._on_head)
 
     def channel(self, what: What) -> str:

@@ -12,12 +12,25 @@ from duecourse.adapters.keyvalue import verbs
 from duecourse.adapters.keyvalue.indexes import DONE, DUE, LEASED, NAMES
 from duecourse.adapters.keyvalue.ledger import Ledger, shards
 from duecourse.adapters.keyvalue.map import Batch, MemoryMap, OrderedMap
-from duecourse.adapters.keyvalue.verbs import stored_id
+from duecourse.adapters.record import stored_id
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.clock import Clock
-from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Added, Alone, Claim, Lease, Move, Reply, Settled, Stats, Swept
+from duecourse.ports.store import (
+    MAX_ADD,
+    MAX_CLAIM,
+    Added,
+    Alone,
+    Claim,
+    Lease,
+    Move,
+    Reply,
+    Settled,
+    Stats,
+    Swept,
+    check_count,
+)
 
 Heard = Callable[[Shard, int], None]
 """What is told when a shard's bell goes from now on (0: none hangs); it must neither wait nor raise nor ask back."""
@@ -62,7 +75,7 @@ class KeyValueStore:
     def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
         """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already."""
         shards = [self._sharding.of(task.queue, task.id, task.group) for task in tasks]
-        _at_most(MAX_ADD, max(Counter(shards).values(), default=0))
+        check_count(max(Counter(shards).values(), default=0), MAX_ADD)
         if alone and tasks:
             return self._add_to(shards[0], tasks, echo, alone)
         return scatter(shards, lambda shard, chosen: self._add_to(shard, [tasks[i] for i in chosen], echo))
@@ -90,9 +103,7 @@ class KeyValueStore:
 
     def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
         """Lease due tasks, after lapsed leases have been taken back."""
-        if limit < 1:
-            raise ValueError(f"a claim takes at least 1, not {limit}")
-        _at_most(MAX_CLAIM, limit)
+        check_count(limit, MAX_CLAIM, least=1)
         with self._step(shard) as ledger:
             _, lapsed = _reclaim(ledger)
             if ledger.meta.paused:
@@ -102,7 +113,7 @@ class KeyValueStore:
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
-        _at_most(MAX_CLAIM, len(settlements))
+        check_count(len(settlements), MAX_CLAIM)
         with self._step(shard) as ledger:
             return [verbs.settle(ledger, settlement) for settlement in settlements]
 
@@ -229,8 +240,3 @@ class MemoryStore(KeyValueStore):
 def _reclaim(ledger: Ledger) -> tuple[int, int]:
     deaths = [verbs.reclaim(ledger, sid) for sid in list(islice(ledger.indexes.until(LEASED, ledger.now), BOUND))]
     return len(deaths), sum(deaths)
-
-
-def _at_most(most: int, count: int) -> None:
-    if count > most:
-        raise ValueError(f"at most {most} at a time, not {count}")

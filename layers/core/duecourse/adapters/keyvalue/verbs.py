@@ -4,6 +4,7 @@ from duecourse.adapters.keyvalue import transitions
 from duecourse.adapters.keyvalue.held import Held
 from duecourse.adapters.keyvalue.indexes import DUE
 from duecourse.adapters.keyvalue.ledger import Ledger
+from duecourse.adapters.record import stored_id
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
 from duecourse.ports.store import Alone, Lease, Move, Reply, Settled
@@ -13,11 +14,6 @@ BURY = 1_000
 LIVE = (Status.SCHEDULED, Status.LEASED)
 FINISHED = (Status.DONE, Status.CANCELLED)
 REFUSALS = {status: Reply(status.value) for status in Status}
-
-
-def stored_id(tenant: str, id: str) -> str:
-    """The id under which a task is kept: unique per tenant within a queue."""
-    return f"{tenant}/{id}"
 
 
 def is_taken(ledger: Ledger, tenant: str, alone: Alone) -> bool:

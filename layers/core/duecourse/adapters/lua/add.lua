@@ -2,8 +2,9 @@
 --
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's, then: registered (1 once the caller has put the shard on record), echo (1 to answer the records),
---         alone ("" or "<tenant>/<group>") and since (a generation), then for each task: stored id, mode (k keep, r replace, j reject, d debounce), due ("+ms" from now, or epoch
---         ms), deadline ("" none, "+ms" from due, or epoch ms), max_wait ms, group, rest of the record
+--         alone ("" or "<tenant>/<group>"), since (a generation), then for each task: stored id, mode (k keep,
+--         r replace, j reject, d debounce), due ("+ms" from now, or epoch ms), deadline ("" none, "+ms" from due, or
+--         epoch ms), max_wait ms, group, rest of the record
 -- RETURNS {now, bell_at, {reply...}, {record...} where echo}; a reply is 1 created, 2 kept, 3 replaced, 4 debounced,
 --         -2 scheduled, -3 leased, -6 dead; -7 alone, and nothing is added, where a task of the group `alone` is
 --         live or newer than `since`

@@ -8,7 +8,7 @@
 --         6 dead    zset, stored id -> when it died
 --         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"
 --         8 meta    hash: fence, running:<tenant> while any is, paused, clock and bell_at (travel), shards: how many the
---                   queue has where that is or was not 1, or "<from>><to>" while they are changed
+--                   queue has where that is or was not 1, or "<from>><to>#<who>" while they are changed
 --         9 bell    string with a TTL: the instant at which it goes
 --         10...     due:<tenant> zset, stored id -> due_at, for each tenant in ARGV
 -- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 how many shards the queue has   4 n
