@@ -13,7 +13,7 @@ import urllib3
 
 from duecourse.wire.invocation import decode_message
 from local.options import PARAMETERS, Options
-from local.rabbitmq import Node
+from local.rabbitmq import RabbitMq
 from local.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.rabbitmq import Rabbit, need, need_server, rabbit
@@ -108,16 +108,16 @@ def test_a_task_for_rabbitmq_is_there_when_it_is_due_and_done(broker: Rabbit) ->
 
 def test_a_task_waits_while_the_broker_is_down_though_its_function_was_frozen_meanwhile(tmp_path: Path) -> None:
     need_server()
-    with Node(tmp_path) as node:
+    with RabbitMq(tmp_path) as server:
         parameters = {**PARAMETERS, "Targets": targets(bill="amqp:bills")}
-        with running(parameters=parameters, amqp=node.url, freeze=True) as (_, api, _):
+        with running(parameters=parameters, amqp=server.url, freeze=True) as (_, api, _):
             api.post("/tasks", {"id": "before", "kind": "bill", "payload": {}})
             until(lambda: api.task("before")["state"] == "done", every=0.05)
-            node.stop()
+            server.stop()
             api.post("/tasks", {"id": "meanwhile", "kind": "bill", "payload": {}})
             task = until(lambda: found if (found := api.task("meanwhile"))["run"] else None, every=0.05)
-            node.start()
+            server.start()
             until(lambda: api.task("meanwhile")["state"] == "done", seconds=30, every=0.1)
         assert (task["state"], task["attempt"]) in {("scheduled", 1), ("leased", 1)}
-        with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+        with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
             assert connection.channel().queue_declare("bills", passive=True).method.message_count == 2
