@@ -30,7 +30,8 @@ def given_store(option: str | None) -> str | None:
     if not url:
         return None
     if not url.startswith((*SERVERS, *SCHEMES)):
-        raise HarnessError(f"{url}: a store is redis://…, rediss://…, unix://…, leveldb:///a/folder or memory://")
+        known = ", ".join(f"{scheme}…" for scheme in (*SERVERS, *SCHEMES))
+        raise HarnessError(f"{url}: a store is one of {known}")
     if not has_a_port(url):
         raise HarnessError(f"{url}: its port must be a number up to 65535")
     return url
