@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -17,10 +16,9 @@ from local.options import Options, Precision
 from local.stack import Stack
 from tests.e2e.test_stack import DONE, SHORT_LEASE, Api, outcomes, slow_at_first
 from tests.support.answering import Server, answering
+from tests.support.project import ROOT
 from tests.support.redis_cluster import ClusterServers
 from tests.support.wait import until
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ import urllib3
 from local.options import Options
 from local.stack import Stack
 from tests.support.answering import Asked, Reply, Server, answering
+from tests.support.project import ROOT
 from tests.support.wait import until
 
-ROOT = Path(__file__).parents[2]
 SHORT_LEASE = {"DUECOURSE_LEASE": "PT2S", "DUECOURSE_MARGIN": "PT2S"}
 DONE = Reply(200, b"{}")
 

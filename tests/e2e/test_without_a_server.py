@@ -18,9 +18,9 @@ import urllib3
 from local.options import Options
 from local.stack import Stack
 from tests.support.answering import Reply, answering
+from tests.support.project import ROOT
 from tests.support.wait import until
 
-ROOT = Path(__file__).parents[2]
 # Nothing of a Redis that is set up here, nor a redis-server to be found.
 BARE = {k: v for k, v in os.environ.items() if not k.startswith(("DUECOURSE_", "REDIS_", "AWS_"))}
 FREE_PORTS = ("--port", "0", "--lambda-port", "0", "--aws-port", "0")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from duecourse.settings import PREFIX, Settings
+from tests.support.project import ROOT
 from tests.support.redis_server import RedisServer, binaries
 
-ROOT = Path(__file__).parents[2]
 HERE = ROOT / "layers/core/duecourse/bridge"
 CONTAINERFILE = (HERE / "Containerfile").read_text()
 UNIT = (HERE / "duecourse-bridge.service").read_text()
