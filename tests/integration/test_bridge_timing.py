@@ -1,7 +1,6 @@
 """A bell that hangs rings on time: by the timer, by events, with notifications off, beside other programs' keys."""
 
 import logging
-from collections.abc import Iterator
 from itertools import count, pairwise
 
 import pytest
@@ -11,18 +10,12 @@ from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import Json, NewTask, Shard
 from duecourse.errors import InvocationRefused
 from tests.support.bridges import NAMESPACE, Bellman, Recorder, bellman, bridging
-from tests.support.redis_server import FLOOR, REDIS, RedisServer, need
+from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
 
 ON_TIME_MS = 400
 """Far more than the two milliseconds that a ring takes, for machines with other work; far less than anything but the
 timer takes: a beat ten seconds, a deadman one, Redis itself several beside other programs' keys."""
-
-
-@pytest.fixture(params=REDIS)
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    with RedisServer(need(request.param)) as server:
-        yield server
 
 
 def rings_on_time(bells: Bellman, recorder: Recorder, bell: str, in_ms: int = 150) -> None:

@@ -9,17 +9,11 @@ import pytest
 import redis
 
 from tests.support.bridges import Bellman, Recorder, bellman, bridging
-from tests.support.redis_server import FLOOR, REDIS, RedisServer, need
+from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
 
 ON_TIME_MS = 400
 """As in test_bridge_timing: far more than a ring takes, far less than anything but the timer takes."""
-
-
-@pytest.fixture(params=REDIS)
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    with RedisServer(need(request.param)) as server:
-        yield server
 
 
 @contextmanager
