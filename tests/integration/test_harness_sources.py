@@ -122,6 +122,10 @@ def test_without_a_partial_answer_asked_for_the_whole_batch_counts_as_worked(fed
 
 
 def test_a_source_that_is_switched_off_is_not_fed(fed: Fed) -> None:
+    fed.put("dead", "left alone")
+    for n in range(3):  # looks at the queues that are fed
+        fed.put("work", f"meanwhile {n}")
+        until(lambda n=n: fed.seen("work", f"meanwhile {n}"))
     assert fed.events("dead") == []
 
 
