@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from duecourse.adapters.redis_scripts import connect, load
+from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Status
@@ -12,10 +12,8 @@ from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import Added, Move, Reply, Settled
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, ending, lease_of, new, standing
-from tests.support.lossy_proxy import LossyProxy
+from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.redis_server import RedisServer
-
-VERBS = ("add", "cancel", "claim", "extend", "move", "register", "replay", "save", "settle")
 
 
 @pytest.fixture
@@ -27,8 +25,7 @@ def proxy(redis_server: RedisServer) -> Iterator[LossyProxy]:
 @pytest.fixture
 def store(proxy: LossyProxy, clock: HandClock) -> Iterator[RedisStore]:
     with connect(proxy.url) as client:
-        for verb in VERBS:  # or the first answer would be that the server does not know the script
-            client.script_load(load(verb).text)
+        load_scripts(client)
         yield RedisStore(client, travel=clock)
 
 

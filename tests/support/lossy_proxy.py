@@ -5,7 +5,13 @@ import tempfile
 import threading
 from pathlib import Path
 
+from duecourse.adapters.redis_connect import Client
+from duecourse.adapters.redis_scripts import load
 from tests.support.proxy import Link, Proxy, shut
+from tests.support.source import LAYER
+
+PARTS = {"prelude", "lease"}
+VERBS = {path.stem for path in (LAYER / "duecourse/adapters/lua").glob("*.lua")} - PARTS
 
 
 class LossyProxy(Proxy):
@@ -51,11 +57,16 @@ class LossyProxy(Proxy):
         if link.near in self._ran and not data.startswith(b"-"):
             self._armed.clear()
             self.lost += 1
-            shut(link.near)
             shut(link.far)
-            return
+            raise ConnectionAbortedError
         self._ran.discard(link.near)
         super().down(link, data)
+
+
+def load_scripts(client: Client) -> None:
+    """Have the server know all scripts: else the reply that is lost is that it does not know one."""
+    for verb in VERBS:
+        client.script_load(load(verb).text)
 
 
 def _listening(path: str) -> socket.socket:

@@ -36,11 +36,11 @@ class Proxy:
         self._listener.close()
 
     def up(self, link: Link, data: bytes) -> None:
-        """Pass on what the client says."""
+        """Pass on what the client says; an OSError hangs up on the server."""
         link.far.sendall(data)
 
     def down(self, link: Link, data: bytes) -> None:
-        """Pass on what the server says."""
+        """Pass on what the server says; an OSError hangs up on the client."""
         link.near.sendall(data)
 
     def _accept(self) -> None:
