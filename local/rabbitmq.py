@@ -5,7 +5,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -17,9 +16,10 @@ import typer
 
 from local import console
 from local.problems import HarnessError
-from local.sockets import LOOPBACK, free_port
+from local.sockets import LOOPBACK, MAX_PORT, free_port
+from local.staying import stay, until_stopped
 
-PLACES = ("/usr/lib/rabbitmq/bin/rabbitmq-server",)
+DEBIANS = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 """Debian's own script: the one on its PATH will only run as root or as the user rabbitmq."""
 READY_WITHIN = 60.0
 GRACE = 20.0
@@ -29,16 +29,20 @@ PORT_OPTION = "--port"
 
 def executable() -> str:
     """The server's script. Raises HarnessError."""
-    found = next((place for place in PLACES if os.access(place, os.X_OK)), None) or shutil.which("rabbitmq-server")
+    found = shutil.which(DEBIANS) or shutil.which("rabbitmq-server")
     if not found:
         raise HarnessError("no RabbitMQ is installed: apt-get install rabbitmq-server, or give --amqp a broker's URL")
     return found
 
 
-class Node:
-    """One broker with its own Erlang port mapper, both on loopback; what it keeps is in `folder`."""
+class RabbitMq:
+    """One broker with its own Erlang port mapper, both on loopback; what it keeps is in `folder`.
+
+    Raises HarnessError where no server is installed.
+    """
 
     def __init__(self, folder: Path, port: int = 0) -> None:
+        self._executable = executable()
         self._folder = folder
         self._ports = [free_port(port, PORT_OPTION), *(free_port(0, PORT_OPTION) for _ in range(2))]
         self._process: subprocess.Popen[bytes] | None = None
@@ -64,7 +68,7 @@ class Node:
         (self._folder / "rabbitmq.conf").write_text(f"listeners.tcp.1 = {LOOPBACK}:{self._ports[0]}\n")
         with (self._folder / "node.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [executable()], cwd=self._folder, env=self._environment(), stdin=subprocess.DEVNULL,
+                [self._executable], cwd=self._folder, env=self._environment(), stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         until = time.monotonic() + READY_WITHIN
@@ -120,7 +124,7 @@ class Node:
 
 
 def rabbitmq(
-    port: Annotated[int, typer.Option(help="Its port; 0 picks a free one.", min=0, max=65_535)] = 5673,
+    port: Annotated[int, typer.Option(help="Its port; 0 picks a free one.", min=0, max=MAX_PORT)] = 5673,
 ) -> None:
     """Start a RabbitMQ with nothing in it and stay until Ctrl-C, which deletes it.
 
@@ -130,11 +134,10 @@ def rabbitmq(
 
         python -m local up --amqp amqp://guest:guest@127.0.0.1:5673/
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with console.problems_told(), tempfile.TemporaryDirectory(prefix="duecourse-rabbitmq-") as folder:
-        try:
-            with Node(Path(folder), port) as node:
-                console.say("rabbitmq", node.url)
-                signal.pause()
-        except KeyboardInterrupt:
-            raise typer.Exit(0) from None
+    with (
+        until_stopped(),
+        tempfile.TemporaryDirectory(prefix="duecourse-rabbitmq-") as folder,
+        RabbitMq(Path(folder), port) as broker,
+    ):
+        console.say("rabbitmq", broker.url)
+        stay()

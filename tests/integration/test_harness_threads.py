@@ -31,6 +31,10 @@ def test_a_function_runs_in_the_harness_itself_with_what_lambda_tells_it(stack: 
     assert stack.stack.in_threads
 
 
+def test_a_function_is_told_its_log_group_by_its_own_configuration(stack: Probes) -> None:
+    assert [stack.invoke(name).payload["log_group"] for name in ("Echo", "Other")] == ["/aws/lambda/Echo", "/its/own"]
+
+
 def test_functions_share_one_environment_and_nothing_of_the_hosts_account(stack: Probes) -> None:
     seen = stack.invoke("Echo").payload["environment"]
     assert (seen["OWN"], seen["BOTH"], seen["EMPTY"]) == ("yes", "same", "not here")

@@ -13,17 +13,11 @@ from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import DEFAULT_QUEUE, NewTask, Shard, Status, Task
 from tests.support.drainer import NAMESPACE
 from tests.support.lingering import MARGIN_MS, countdown, lingering
-from tests.support.redis_server import RedisServer, binaries
+from tests.support.redis_server import RedisServer
 from tests.support.wait import until
 
 ON_TIME_MS = 400
 """Far more than the few milliseconds it takes, for machines with other work; far less than a deadman's second."""
-
-
-@pytest.fixture(params=sorted(binaries()))
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    with RedisServer(binaries()[request.param]) as server:
-        yield server
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from duecourse import wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
@@ -20,6 +19,7 @@ from tests.support.functions import Context, invoke, saved
 from tests.support.lingering import countdown
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
+from tests.support.wired import wired_with
 
 LINGER_S = 1.5
 
@@ -38,10 +38,8 @@ def wired(server: RedisServer, kind: Callable[[Task], None], **settings: Any) ->
     with connect(server.url) as client:
         store = RedisStore(client, "test")
         parts = Settings.model_validate(given | settings)
-        wiring.configure(settings=parts, store=store, results=None, kinds={"noop": kind})
-        yield store
-        wiring.crew().close()
-        wiring.configure()
+        with wired_with(settings=parts, store=store, results=None, kinds={"noop": kind}):
+            yield store
 
 
 def measured(text: str) -> list[dict[str, Any]]:
@@ -111,7 +109,9 @@ def test_a_tick_with_slow_work_of_its_own_serves_rings_meanwhile(redis_server: R
 
 
 def test_a_ledger_without_bells_is_named() -> None:
-    wiring.configure(settings=Settings(store="memory://", tick_linger=60), store=MemoryStore(), results=None)
-    with pytest.raises(InvalidSettings, match=r"DUECOURSE_STORE: .* no bells"):
+    settings = Settings(store="memory://", tick_linger=60)
+    with (
+        wired_with(settings=settings, store=MemoryStore(), results=None),
+        pytest.raises(InvalidSettings, match=r"DUECOURSE_STORE: .* no bells"),
+    ):
         invoke("poll_tick", saved("poll_tick/rule"), Running(10))
-    wiring.configure()

@@ -25,15 +25,14 @@ from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.targets import Targets
 from duecourse.errors import PublishRefused
 from duecourse.ports.publisher import Message
-from local.rabbitmq import Node
+from local.rabbitmq import RabbitMq
 from tests.support.clock import HandClock
 from tests.support.deaf_proxy import DeafProxy
 from tests.support.engine import MARGIN_MS, Lambda, ample, engine
 from tests.support.ledger import SHARD, new, standing
+from tests.support.project import ROOT
 from tests.support.rabbitmq import Rabbit, need, need_server, rabbit
 from tests.support.wait import until
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -50,9 +49,9 @@ def publisher() -> Iterator[AmqpPublisher]:
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMq]:
     need_server()
-    with Node(tmp_path_factory.mktemp("rabbitmq")) as started:
+    with RabbitMq(tmp_path_factory.mktemp("rabbitmq")) as started:
         yield started
 
 
@@ -285,34 +284,34 @@ def test_a_message_that_its_consumer_had_when_it_was_killed_is_delivered_again(
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_what_was_confirmed_outlives_the_broker(node: Node, how: signal.Signals) -> None:
-    publisher = AmqpPublisher(node.url)
+def test_what_was_confirmed_outlives_the_broker(server: RabbitMq, how: signal.Signals) -> None:
+    publisher = AmqpPublisher(server.url)
     queue = f"outlives-{how.name}"
-    with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+    with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
         connection.channel().queue_declare(queue, durable=True)
-    node.stop()  # what is written of a new queue itself is only sure to be on disk after this
-    node.start()
+    server.stop()  # what is written of a new queue itself is only sure to be on disk after this
+    server.start()
     assert until(lambda: published(publisher, queue), seconds=20, every=0.1) == [""]
     assert publisher.publish(queue, messages(20)) == [""] * 20
-    node.stop(how)
+    server.stop(how)
     with pytest.raises(PublishRefused):
         publisher.publish(queue, messages(1, "lost"))
-    node.start()
+    server.start()
     assert until(lambda: published(publisher, queue), seconds=20, every=0.1) == [""]
     publisher.close()
-    with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+    with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
         assert connection.channel().queue_declare(queue, passive=True).method.message_count == 22
 
 
-def test_a_process_that_was_frozen_while_its_connection_died_publishes_on_a_new_one(node: Node) -> None:
-    with child(PUBLISHER, node.url, "frozen") as publisher:
+def test_a_process_that_was_frozen_while_its_connection_died_publishes_on_a_new_one(server: RabbitMq) -> None:
+    with child(PUBLISHER, server.url, "frozen") as publisher:
         assert publisher.ask("a:1") == "['']"
         publisher.send(signal.SIGSTOP)
-        node.stop()
-        node.start()
+        server.stop()
+        server.start()
         publisher.send(signal.SIGCONT)
         assert publisher.ask("b:1") == "['']"
-    with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+    with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
         assert connection.channel().queue_declare("frozen", passive=True).method.message_count == 2
 
 
@@ -323,9 +322,24 @@ def published(publisher: AmqpPublisher, queue: str) -> list[str]:
         return []
 
 
-def test_a_node_of_ones_own_leaves_nothing_running(tmp_path: Path) -> None:
+def test_a_server_of_ones_own_leaves_nothing_running(tmp_path: Path) -> None:
     need_server()
-    with Node(tmp_path) as own:
+    with RabbitMq(tmp_path) as own:
         port = own.url.rsplit(":", 1)[1].rstrip("/")
-    left = [p for p in psutil.process_iter(["cmdline"]) if port in " ".join(p.info["cmdline"] or ())]
-    assert left == []
+    assert running_with(port) == []
+
+
+def test_the_command_ends_in_order_though_it_is_told_to_again_and_again(tmp_path: Path) -> None:
+    need_server()
+    command = [sys.executable, "-m", "local", "rabbitmq", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, text=True, stdout=PIPE) as up:
+        assert up.stdout
+        port = up.stdout.readline().rsplit(":", 1)[1].strip("/\n")
+        until(lambda: up.send_signal(signal.SIGINT) or up.poll() is not None, seconds=30, every=0.1)
+        assert up.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+    assert running_with(port) == []
+
+
+def running_with(port: str) -> list[psutil.Process]:
+    return [p for p in psutil.process_iter(["cmdline"]) if port in " ".join(p.info["cmdline"] or ())]

@@ -8,9 +8,9 @@ from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.reminder import Recipient, Reminder
 from duecourse.engine.reminders import Reminders
-from tests.replay.conftest import Outbox
 from tests.support.clock import START
 from tests.support.functions import cases, invoke, saved
+from tests.support.kinds import Outbox
 from tests.support.ledger import add
 
 NOTHING = {"claimed": 0, "done": 0, "again": 0, "retried": 0, "dead": 0, "backlog": 0, "bell_at": 0}

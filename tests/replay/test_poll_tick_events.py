@@ -9,9 +9,9 @@ from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.reminder import Recipient, Reminder
 from duecourse.domain.task import Status
 from duecourse.engine.reminders import Reminders
-from tests.replay.conftest import Outbox
 from tests.support.clock import START, HandClock
 from tests.support.functions import cases, invoke, saved
+from tests.support.kinds import Outbox
 from tests.support.ledger import bring
 
 GOOD = {"rule", "scheduler"}

@@ -19,6 +19,7 @@ from tests.support.engine import Table
 from tests.support.functions import Context
 from tests.support.kinds import leased
 from tests.support.ledger import claim_one, new, standing
+from tests.support.wired import wired_with
 
 SEEN: list[Task] = []
 
@@ -31,10 +32,8 @@ def table() -> Table:
 @pytest.fixture(autouse=True)
 def wired(store: MemoryStore, table: Table) -> Iterator[None]:
     SEEN.clear()
-    wiring.configure(settings=Settings(), store=store, results=table)
-    yield
-    wiring.crew().close()
-    wiring.configure()
+    with wired_with(settings=Settings(), store=store, results=table):
+        yield
 
 
 @task_handler

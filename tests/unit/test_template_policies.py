@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import cfn_flip  # type: ignore[import-untyped]
@@ -15,8 +14,9 @@ from duecourse.bridge.figures import NAMESPACE, UNITS
 from duecourse.domain.times import parse_duration
 from duecourse.settings import PREFIX, Settings, parse
 from duecourse.wire.kinds import MAX_TIMEOUT_MS
+from tests.support.project import ROOT
 
-TEMPLATE = Path(__file__).parents[2] / "template.yaml"
+TEMPLATE = ROOT / "template.yaml"
 FUNCTIONS = (
     "EnqueueHttpFunction",
     "PollTickFunction",

@@ -15,14 +15,13 @@ from duecourse.settings import Settings
 from tests.support.engine import ample
 from tests.support.ledger import SHARD, new, standing
 from tests.support.source import ROOT
+from tests.support.wired import wired_with
 
 
 @pytest.fixture(autouse=True)
 def wired(store: MemoryStore) -> Iterator[None]:
-    wiring.configure(settings=Settings(), store=store)
-    yield
-    wiring.crew().close()
-    wiring.configure()
+    with wired_with(settings=Settings(), store=store):
+        yield
 
 
 def test_a_part_is_built_once_and_kept() -> None:
