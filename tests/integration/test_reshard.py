@@ -289,3 +289,61 @@ def test_a_store_without_the_queue_has_nothing_to_move(redis_server: RedisServer
         said, _ = process.communicate()
     assert process.returncode == 0
     assert "nothing was ever added to default" in said
+
+
+def test_a_change_to_another_count_is_refused_though_it_began_before_the_one_that_is_under_way(
+    redis_client: redis.Redis,
+) -> None:
+    """It knows nothing of the shards that are filled meanwhile: what is in them would be lost."""
+    before = filled(store_of(redis_client, 2), 2)
+    late = Reshard(redis_client, "duecourse", "default", 3, lambda _: None)
+    with pytest.raises(Cut):
+        CutShort(redis_client, "duecourse", "default", 8, lambda _: None).cut_after(60).run(0)
+    with pytest.raises(StoreMisused, match="run `python -m local reshard default 8` first"):
+        late.run(0)
+    Reshard(redis_client, "duecourse", "default", 8, lambda _: None).run(0)
+    with pytest.raises(StoreMisused, match="has 8 shards"):
+        late.run(0)
+    assert_whole(redis_client, before, 8)
+
+
+def test_a_change_cut_off_before_it_is_on_record_is_not_forgotten_by_another(redis_client: redis.Redis) -> None:
+    before = filled(store_of(redis_client, 2), 2)
+
+    class Unrecorded(Reshard):
+        def _put_on_record(self) -> None:
+            raise Cut
+
+    with pytest.raises(Cut):
+        Unrecorded(redis_client, "duecourse", "default", 8, lambda _: None).run(0)
+    Reshard(redis_client, "duecourse", "default", 3, lambda _: None).run(0)
+    assert_whole(redis_client, before, 3)
+
+
+def test_one_who_gives_up_waiting_for_leases_opens_the_queue_by_its_old_count(redis_client: redis.Redis) -> None:
+    store = store_of(redis_client, 2)
+    store.add([new("a"), new("b", delay_ms=LATER_MS)])
+    home = store.shard_of("default", "a")
+    store.claim(home, 1, lease_ms=LEASE_MS)
+
+    def interrupt(_line: str) -> None:
+        raise Cut
+
+    with pytest.raises(Cut):
+        Reshard(redis_client, "duecourse", "default", 4, interrupt).run(5)
+    assert store.stats(home).paused
+    assert Reshard(redis_client, "duecourse", "default", 2, lambda _: None).run(0) == 0
+    assert not any(store.stats(shard).paused for shard in every(2))
+
+
+@pytest.mark.parametrize("spoilt", [b"\x02", b""], ids=["of a later version", "empty"])
+def test_a_record_that_cannot_be_read_is_named_and_nothing_moves(redis_client: redis.Redis, spoilt: bytes) -> None:
+    store = store_of(redis_client, 1)
+    store.add([new(f"t-{n}", delay_ms=LATER_MS) for n in range(9)])
+    tasks = keys_of("duecourse", Shard()).tasks
+    data: Any = redis_client.hget(tasks, "-/t-3")
+    redis_client.hset(tasks, "-/t-3", spoilt + data[1:] if spoilt else b"")
+    with pytest.raises(StoreMisused, match=r"the record of -/t-3 in default cannot be read: .*; nothing is changed"):
+        Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
+    assert redis_client.hlen(tasks) == 9
+    assert not store.stats(Shard()).paused
