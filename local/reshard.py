@@ -13,6 +13,7 @@ from duecourse.errors import DuecourseError, StoreUnavailable
 from duecourse.settings import parse
 from local import client, console, state
 from local.problems import HarnessError
+from local.threads import SCHEMES
 
 
 def reshard(
@@ -51,8 +52,10 @@ def _reshard(queue: str, count: int, store: str | None, namespace: str | None, w
     given = {"DUECOURSE_STORE": store, "DUECOURSE_NAMESPACE": namespace}
     try:
         settings = parse({**os.environ, **{name: value for name, value in given.items() if value}})
-        if settings.store.startswith("memory://"):
-            raise HarnessError("a memory:// store is gone with its process: there is nothing to reshard")
+        if settings.store.startswith(SCHEMES):
+            raise HarnessError(
+                f"{settings.store} is one process's, which gains nothing by shards: leave the queue's number as it is"
+            )
         with connect(settings.store) as redis:
             change = Reshard(redis, settings.namespace, queue, count, _tell)
             return change.run(parse_duration(wait) / 1000)

@@ -68,8 +68,7 @@ class Reshard:
         self._pause(patience_s)
         self._close()
         total = self._check()
-        moved = sum(self._empty(shard) for shard in self._shards)
-        self._tell(f"moved {moved} of {total} tasks; the others are where they belong")
+        self._tell(f"moved {sum(map(self._empty, self._shards))} of {total} tasks; the others are where they belong")
         for shard in reversed(self._shards):  # the first tells that this is under way: it comes last
             self._reopen(shard, self._to, self._closed)
         self._put_on_record()
