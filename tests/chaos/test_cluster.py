@@ -128,6 +128,27 @@ def test_a_primary_killed_under_load_costs_time_and_no_task(whole: ClusterServer
     assert work.refused > 0, "it was killed in the midst"
 
 
+def test_a_process_that_only_adds_and_waits_for_replicas_follows_a_failover(whole: ClusterServers) -> None:
+    port = whole.owner(keys_of(NAMESPACE, Shard()).tasks)
+    with connect(whole.url) as client:
+        store = RedisStore(client, NAMESPACE, wait=1)
+        store.add([NewTask("before", "work")])
+        whole.kill(port)
+        whole.wait_failover()
+        until(lambda: "0 of 1 replicas" in told(store), seconds=5)  # by the one that took over
+        whole.revive(port)
+        until(lambda: told(store) == "added", seconds=20)
+
+
+def told(store: RedisStore) -> str:
+    """What an add is told."""
+    try:
+        store.add([NewTask("after", "work")])
+    except StoreUnavailable as error:
+        return str(error)
+    return "added"
+
+
 def on_time_again(work: Work) -> None:
     """From some moment on all of a hundred tasks in a row begin on time."""
 
