@@ -72,7 +72,8 @@ def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
     given = urlsplit(url)
     nodes = [ClusterNode(host, port) for host, port in nodes_of(url, REDIS_PORT)]  # type: ignore[no-untyped-call]
     user = f"{given.netloc.rpartition('@')[0]}@" if "@" in given.netloc else ""
-    first = f"{CLUSTER[given.scheme]}://{user}{nodes[0].name}/?{given.query}"
+    host = f"[{nodes[0].host}]" if ":" in nodes[0].host else nodes[0].host
+    first = f"{CLUSTER[given.scheme]}://{user}{host}:{nodes[0].port}/?{given.query}"
     try:
         # Slots whose primary has gone are still somebody's: the others' shards go on meanwhile.
         return RedisCluster.from_url(
