@@ -69,6 +69,13 @@ class ClusterServers:
         """Kill one server outright."""
         self.servers[port].stop(signal.SIGKILL)
 
+    def configure(self, settings: dict[str, str]) -> None:
+        """Set these at every server that is up."""
+        for port in (port for port in self.ports if self.servers[port].runs):
+            with self.node(port) as node:
+                for name, value in settings.items():
+                    node.config_set(name, value)
+
     def replica_of(self, port: int) -> int:
         """The port of a primary's replica."""
         with self.node(port) as node:
