@@ -412,10 +412,12 @@ def test_a_shard_that_goes_while_its_tasks_run_is_offered_their_ends_beside_the_
         until(lambda: len(works.begun) == 2)
         store.dead = Shard("a")
         works.gate.set()
-        until(lambda: store.refused > 3)
-        fill(store, "t", queue="b")
-        until(lambda: store.stats(Shard("b")).done == 1)
-        store.dead = None
+        try:
+            until(lambda: store.refused > 3)
+            fill(store, "t", queue="b")
+            until(lambda: store.stats(Shard("b")).done == 1)
+        finally:
+            store.dead = None  # or the drain would not end
         fill(store, "u", queue="a")
         assert drain.result()[:2] == (4, 4)
 

@@ -106,7 +106,7 @@ def test_refusing_a_folder_changes_nothing_in_it(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["letters.txt"]
 
 
-@pytest.mark.parametrize("folder", ["/proc/self", "/proc/duecourse"])
+@pytest.mark.parametrize("folder", ["/proc/self", "/proc/duecourse", f"/usr/{'x' * 300}", f"/usr/{'x' * 300}/ledger"])
 def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(folder: str) -> None:
     with pytest.raises(
         StoreMisused, match=rf"leveldb://{folder}: .*(cannot be written|holds something else|is no folder)"

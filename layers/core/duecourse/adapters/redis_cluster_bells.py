@@ -12,6 +12,7 @@ from typing import Any
 
 import redis
 from redis.crc import key_slot
+from redis.exceptions import SlotNotCoveredError
 
 from duecourse.adapters.redis_bells import TIMEOUT_S, Names, RedisBells, RedisSubscription, translated
 from duecourse.adapters.redis_cluster_subscription import ClusterSubscription
@@ -19,6 +20,8 @@ from duecourse.adapters.redis_connect import learn, open_client
 from duecourse.adapters.redis_keys import shards_key
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import View, What
+
+CHANGED = "the cluster's primaries, or their slots, are others now"
 
 
 class ClusterBells:
@@ -43,9 +46,9 @@ class ClusterBells:
         """Ask where the slots are and every primary whether it is one; raises where others were subscribed to."""
         with translated():
             learn(self._cluster())
-        self._meet()
+            self._meet()
         if self.has_changed():
-            raise StoreUnavailable("the cluster's primaries, or their slots, are others now")
+            raise StoreUnavailable(CHANGED)
         for bells in self._primaries.values():
             bells.check_primary()
 
@@ -105,8 +108,11 @@ class ClusterBells:
         return all(list(map(RedisBells.try_canary, self._primaries.values())))
 
     def owner_of(self, bell: str) -> str:
-        """The name of the primary that has a bell, as far as is known."""
-        node: Any = self._cluster().nodes_manager.get_node_from_slot(key_slot(bell.encode()))
+        """The name of the primary that has a bell, as far as is known; "" where its slot is nobody's."""
+        try:
+            node: Any = self._cluster().nodes_manager.get_node_from_slot(key_slot(bell.encode()))
+        except SlotNotCoveredError:
+            return ""
         return str(node.name)
 
     def close(self) -> None:
@@ -153,6 +159,8 @@ class ClusterBells:
     def _look(self, name: str, bells: list[str]) -> tuple[float, list[int | None]]:
         if name not in self._primaries:
             self._meet()
+        if name not in self._primaries:
+            raise StoreUnavailable(CHANGED)
         with self._primaries[name].client.pipeline(transaction=False) as pipe:
             pipe.time()
             for bell in bells:

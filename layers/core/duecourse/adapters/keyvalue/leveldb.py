@@ -118,11 +118,11 @@ class LevelMap:
 
 def _prepare(folder: Path) -> None:
     """Make the folder, or see that it is one that can be used."""
-    if not folder.parent.is_dir():
-        raise _misused(folder, f"{folder.parent} is no folder: make it first")
-    if folder.exists() and not folder.is_dir():
-        raise _misused(folder, "is a file: give a folder")
     try:
+        if not folder.parent.is_dir():
+            raise _misused(folder, f"{folder.parent} is no folder: make it first")
+        if folder.exists() and not folder.is_dir():
+            raise _misused(folder, "is a file: give a folder")
         if not folder.exists():
             folder.mkdir()
             _sync(folder.parent)
