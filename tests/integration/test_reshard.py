@@ -12,7 +12,7 @@ import redis
 
 from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_keys import keys_of
-from duecourse.adapters.redis_reshard import Reshard
+from duecourse.adapters.redis_reshard import BATCH, Reshard
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
@@ -347,3 +347,32 @@ def test_a_record_that_cannot_be_read_is_named_and_nothing_moves(redis_client: r
         Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
     assert redis_client.hlen(tasks) == 9
     assert not store.stats(Shard()).paused
+
+
+def test_no_request_of_it_has_more_tasks_than_a_batch_however_a_hash_is_packed(redis_server: RedisServer) -> None:
+    """A hash that Redis keeps as one list is scanned whole, whatever count is asked for."""
+    sizes: list[int] = []
+
+    class Weighed(Reshard):
+        def _move(self, shard: Shard, items: Any) -> None:
+            sizes.append(len(items))
+            super()._move(shard, items)
+
+    kind = "ziplist" if "hash-max-ziplist-entries" in info(redis_server) else "listpack"
+    with connect(redis_server.url) as client:
+        packed = {f"hash-max-{kind}-entries": 4_000, f"hash-max-{kind}-value": 4_000}
+        before = {name: client.config_get(name)[name] for name in packed}
+        for name, value in packed.items():
+            client.config_set(name, value)
+        store_of(client, 1).add([new(f"t-{n}", delay_ms=LATER_MS) for n in range(900)])
+        Weighed(client, "duecourse", "default", 4, lambda _: None).run(0)
+        for name, value in before.items():
+            client.config_set(name, value)
+    assert sum(sizes) > 600
+    assert max(sizes) <= BATCH
+
+
+def info(server: RedisServer) -> Any:
+    """The server's settings."""
+    with server.client(decode_responses=True) as client:
+        return client.config_get("hash-max-*")
