@@ -327,3 +327,19 @@ def test_no_request_has_more_arguments_than_a_managed_redis_takes(store: RedisSt
     settled = store.settle(SHARD, [ending(task, Ending.DONE) for task in claimed])
     assert settled == [Settled.DONE] * MAX_CLAIM
     assert 3_000 < max(sent) < 4_000
+
+
+def test_a_server_that_became_a_replica_is_connected_to_anew_for_the_address_may_lead_elsewhere(
+    redis_server: RedisServer, store: RedisStore
+) -> None:
+    add(store)
+    with redis_server.client() as other:
+        connected = len(other.client_list(_type="normal"))
+        other.replicaof("127.0.0.1", "1")
+        try:
+            with pytest.raises(StoreUnavailable, match="read only"):
+                store.add([new("b")])
+            assert len(other.client_list(_type="normal")) == connected - 1
+        finally:
+            other.replicaof("NO", "ONE")
+    add(store, "b")
