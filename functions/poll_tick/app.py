@@ -34,7 +34,10 @@ LINGERED = {
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
-    """Sweep every shard and drain what the rings missed; then, if so set, stay and serve the rings."""
+    """Sweep every shard and drain what the rings missed; then, if so set, stay and serve the rings.
+
+    Where some shards are away, the others are served, and then it fails.
+    """
     read(ScheduledEvent, event)
     remaining_ms = context.get_remaining_time_in_millis
     found = wiring.sweeper().survey()
@@ -43,6 +46,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
         measure(FOUND, ticked)
     if lingering:
         measure(LINGERED, {**lingering.stats()._asdict(), **lingering.counts})
+    if found.away:
+        raise found.away
     return ticked
 
 

@@ -16,6 +16,7 @@ from duecourse.adapters.record import stored_id
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
+from duecourse.errors import StoreMisused
 from duecourse.ports.clock import Clock
 from duecourse.ports.store import (
     MAX_ADD,
@@ -50,11 +51,13 @@ class KeyValueStore:
     """The ledger (ports.store.Store) on an ordered map of one process."""
 
     def __init__(self, below: OrderedMap, clock: Clock | None = None, sharding: Sharding | None = None) -> None:
+        """Raises StoreMisused where a queue has another number of shards in the map, which is closed then."""
         self._below = below
         self._sharding = sharding or Sharding()
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._listeners: tuple[Heard, ...] = ()
+        self._check_counts()
 
     def ping(self) -> None:
         """It is here."""
@@ -66,7 +69,7 @@ class KeyValueStore:
     def shards(self) -> list[Shard]:
         """Every shard that was ever added to."""
         with self._lock:
-            return shards(Batch(self._below))
+            return sorted(shards(Batch(self._below)))
 
     def shard_of(self, queue: str, id: str, group: str = "") -> Shard:
         """The shard that a task of this group, or of none, is in."""
@@ -84,7 +87,7 @@ class KeyValueStore:
         with self._step(shard) as ledger:
             if alone and verbs.is_taken(ledger, tasks[0].tenant, alone):
                 return []
-            ledger.register()
+            ledger.register(self._sharding.count(shard.queue))
             return [self._add(ledger, task, echo) for task in tasks]
 
     def _add(self, ledger: Ledger, task: NewTask, echo: bool) -> Added:
@@ -155,7 +158,7 @@ class KeyValueStore:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
         with self._step(shard) as ledger:
             reclaimed, died = _reclaim(ledger)
-            old = list(islice(ledger.indexes.until(DONE, ledger.now - retention_ms), BOUND))
+            old = list(islice(ledger.indexes.until(DONE, max(0, ledger.now - retention_ms)), BOUND))
             for sid in old:
                 ledger.forget(sid)
             return Swept(reclaimed, died, len(old), BOUND in (reclaimed, len(old)), ledger.hang(), ledger.now)
@@ -209,6 +212,16 @@ class KeyValueStore:
     def _show(self, shard: Shard, sid: str) -> Task | None:
         with self._look(shard) as ledger:
             return ledger.show(sid)
+
+    def _check_counts(self) -> None:
+        for shard, told in shards(Batch(self._below)).items():
+            count = self._sharding.count(shard.queue)
+            if told != count:
+                self._below.close()
+                raise StoreMisused(
+                    f"Queue {shard.queue} has {told} shards on record and DUECOURSE_SHARDS says {count}: "
+                    f"set it to {told}, for one process gains nothing by others"
+                )
 
     @contextmanager
     def _step(self, shard: Shard) -> Iterator[Ledger]:
