@@ -81,16 +81,16 @@ class Worker:
         words = self._command()
         began = time.perf_counter()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: RuntimeConnection(self), "127.0.0.1", 0)
-        port = self._server.sockets[0].getsockname()[1]
+        # It serves later: cancelled while it begins to, it would leave an open socket that nobody knows of.
+        self._server = await loop.create_server(lambda: RuntimeConnection(self), "127.0.0.1", 0, start_serving=False)
         self._pipe = Pipe(self._heard)
-        self._process = await spawn(
-            words,
-            environment=self._surroundings.of(self._function, f"127.0.0.1:{port}"),
-            out=self._pipe.child_end,
-            folder=self._function.code,
-        )
-        self._pipe.handed_over()
+        try:
+            self._process = await self._spawned(words)
+        except BaseException:
+            self._let_go()
+            raise
+        finally:
+            self._pipe.handed_over()
         self._watching = asyncio.create_task(self._watch(self._process))
         with suppress(psutil.NoSuchProcess):
             self._stats = psutil.Process(self._process.pid)
@@ -106,6 +106,16 @@ class Worker:
             return command(self._function)
         except NoRuntime as error:
             raise InitFailed(unhandled("Runtime.InvalidRuntime", str(error))) from error
+
+    async def _spawned(self, words: tuple[str, ...]) -> Process:
+        await self._server.start_serving()
+        port = self._server.sockets[0].getsockname()[1]
+        return await spawn(
+            words,
+            environment=self._surroundings.of(self._function, f"127.0.0.1:{port}"),
+            out=self._pipe.child_end,
+            folder=self._function.code,
+        )
 
     async def _judge_start(self, request_id: str) -> None:
         if self._answer is None and self.alive:
@@ -208,11 +218,14 @@ class Worker:
         code = await process.wait()
         self._waiting = None
         self._pipe.drain()
-        self._pipe.close()
-        self._server.close()
+        self._let_go()
         if self._answer is None and self._current is not None:
             self._answer = exited(self._current.request_id, code)
         self._finish_turn()
+
+    def _let_go(self) -> None:
+        self._pipe.close()
+        self._server.close()
 
     def _finish_turn(self) -> None:
         if not self._turn.done():
