@@ -193,6 +193,10 @@ def test_the_tick_comes_once_a_minute() -> None:
     assert tick["Properties"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
 
 
+def test_ticks_that_were_held_up_do_not_come_all_at_once_afterwards() -> None:
+    assert properties("PollTickFunction")["EventInvokeConfig"] == {"MaximumEventAgeInSeconds": 60}
+
+
 def test_the_tick_has_room_of_its_own_and_the_bridges_rings_have_what_is_asked_for() -> None:
     reserved = {name: properties(name)["ReservedConcurrentExecutions"]["Fn::If"] for name in FUNCTIONS[1:3]}
     assert reserved["PollTickFunction"] == ["Reserves", 2, {"Ref": "AWS::NoValue"}]
@@ -336,6 +340,34 @@ def test_an_alarm_goes_within_minutes_and_tells_somebody(name: str, silence: str
     assert alarm["AlarmActions"] == alarm["OKActions"] == [topic]
 
 
+def keeps_what_failed() -> set[str]:
+    """The queues that something is sent to when it has failed for good."""
+    found = re.findall(
+        r'"(?:deadLetterTargetArn|Destination)": {"Fn::GetAtt": \["(\w+)", "Arn"\]}', json.dumps(template())
+    )
+    return set(found)
+
+
+@pytest.mark.parametrize("queue", keeps_what_failed())
+def test_an_alarm_goes_when_something_lies_in_a_queue_of_what_failed(queue: str) -> None:
+    dimensions = [{"Name": "QueueName", "Value": {"Fn::GetAtt": [queue, "QueueName"]}}]
+    resources = template()["Resources"]
+    [name] = [name for name, found in resources.items() if found.get("Properties", {}).get("Dimensions") == dimensions]
+    alarm = properties(name)
+    assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/SQS", "ApproximateNumberOfMessagesVisible")
+    assert (alarm["Statistic"], alarm["Threshold"], alarm["ComparisonOperator"]) == (
+        "Maximum",
+        0,
+        "GreaterThanThreshold",
+    )
+    assert alarm["AlarmActions"] == alarm["OKActions"] == properties("DeadAlarm")["AlarmActions"]
+    assert resources[name].get("Condition") == resources[queue].get("Condition")
+
+
+def test_every_queue_of_what_failed_is_known() -> None:
+    assert keeps_what_failed() == {"UndeliveredQueue", "ReminderDeadLetters", "IntakeDeadLetters"}
+
+
 def test_the_bridge_stands_only_where_it_is_asked_for_and_has_an_image() -> None:
     assert template()["Parameters"]["Precision"] == {
         "Type": "String",
@@ -356,6 +388,7 @@ def test_the_bridges_container_is_given_settings_a_secret_and_nothing_to_write_t
     named = {variable["Name"] for variable in container["Environment"]}
     known = {PREFIX + (field.alias or key).upper() for key, field in Settings.model_fields.items()}
     assert {name for name in named if name.startswith(PREFIX)} <= known
+    assert {"Name": "DUECOURSE_LEASE", "Value": {"Ref": "Lease"}} in container["Environment"], "how long it waits"
     assert [secret["Name"] for secret in container["Secrets"]] == ["DUECOURSE_STORE"]
     assert container["ReadonlyRootFilesystem"] is True
     assert properties("BridgeTask")["RuntimePlatform"]["CpuArchitecture"] == {"Fn::If": ["OnArm", "ARM64", "X86_64"]}
