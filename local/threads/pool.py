@@ -132,8 +132,11 @@ class ThreadPool:
             return exited(request_id, left.code if isinstance(left.code, int) else 1)
         except Exception as error:  # noqa: BLE001 around a handler, as the runtime client has it
             return self._failed(request_id, error)
+        except BaseException as error:  # noqa: BLE001 what would have ended a process: here, its thread and its place
+            self._failed(request_id, error)
+            return exited(request_id, 1)
 
-    def _failed(self, request_id: str, error: Exception) -> Answer:
+    def _failed(self, request_id: str, error: BaseException) -> Answer:
         unloaded = request_id == NOT_YET and isinstance(error, ImportError)
         kind = "Runtime.ImportModuleError" if unloaded else type(error).__name__
         lines = traceback.format_tb(error.__traceback__)
@@ -160,7 +163,9 @@ class ThreadPool:
         """Memory is the whole process's, and is held to nothing."""
 
     async def close(self) -> None:
-        """Take no more, and wait a while for what is under way."""
+        """Take no more, and wait a while for what is under way; once is enough."""
+        if self._closed:
+            return
         self._closed = True
         until = time.monotonic() + GRACE_S
         while self._busy and time.monotonic() < until:

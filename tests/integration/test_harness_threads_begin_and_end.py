@@ -4,6 +4,7 @@ import base64
 import os
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from duecourse import ledgers, wiring
 from duecourse.errors import StoreInUse
 from local.problems import HarnessError
+from local.threads.pool import GRACE_S
 from tests.support.harness import probes
 from tests.support.threads import function, threads, variables
 
@@ -73,6 +75,18 @@ def test_two_such_stacks_do_not_fit_into_one_process(tmp_path: Path) -> None:
     ):
         pass
     assert stack.notices
+
+
+def test_a_handler_that_never_ends_holds_a_stop_up_for_its_grace_and_no_longer(tmp_path: Path) -> None:
+    go_on = threading.Event()
+    sys.modules["going"] = go_on  # type: ignore[assignment]
+    with threads(tmp_path, {"Stuck": function("stuck.handler", Timeout=1)}) as stack:
+        (tmp_path / "one" / "stuck.py").write_text("import going\ndef handler(event, context): going.wait()")
+        assert stack.invoke("Stuck").payload["errorType"] == "Sandbox.Timedout"
+        began = time.monotonic()
+    assert time.monotonic() - began < GRACE_S + 3
+    go_on.set()
+    del sys.modules["going"]
 
 
 def test_freezing_is_refused_for_there_are_no_processes(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ def leaving(event, context):
 def busy(event, context):
     time.sleep(event["seconds"])
 
+def interrupted(event, context):
+    raise KeyboardInterrupt
+
 def unspeakable(event, context):
     return object()
 """
@@ -48,6 +51,7 @@ FUNCTIONS = {
     "Other": function("app.echo", "two", **variables(BOTH="same", EMPTY="not here")),
     "Raising": function("app.raising"),
     "Leaving": function("app.leaving"),
+    "Interrupted": function("app.interrupted", ReservedConcurrentExecutions=1),
     "Busy": function("app.busy", Timeout=1, ReservedConcurrentExecutions=1),
     "Unspeakable": function("app.unspeakable"),
     "Unimportable": function("broken.handler"),
