@@ -416,6 +416,11 @@ def test_an_alarm_goes_when_the_bridge_tells_nothing_of_itself() -> None:
     assert f'"{alarm["MetricName"]}"' not in told_by_tick, "a tick would hide the bridge's silence"
 
 
+def test_a_metric_of_the_bridges_own_means_nothing_else_elsewhere() -> None:
+    told = "".join(path.read_text() for path in (TEMPLATE.parent / "functions").glob("*/app.py"))
+    assert {name for name in UNITS if f'"{name}"' in told} == {"Rings", "Lateness"}, "what a lingering tick tells too"
+
+
 def test_the_dashboard_shows_metrics_that_something_tells() -> None:
     body = json.loads(re.sub(r"\$\{[^}]+\}", "x", properties("Dashboard")["DashboardBody"]["Fn::Sub"]))
     shown = {metric[1] for widget in body["widgets"] for metric in widget["properties"]["metrics"]}
