@@ -130,11 +130,8 @@ class ThreadPool:
             return work()
         except SystemExit as left:
             return exited(request_id, left.code if isinstance(left.code, int) else 1)
-        except Exception as error:  # noqa: BLE001 around a handler, as the runtime client has it
+        except BaseException as error:  # noqa: BLE001 around a handler: what would end a process must not end the thread
             return self._failed(request_id, error)
-        except BaseException as error:  # noqa: BLE001 what would have ended a process: here, its thread and its place
-            self._failed(request_id, error)
-            return exited(request_id, 1)
 
     def _failed(self, request_id: str, error: BaseException) -> Answer:
         unloaded = request_id == NOT_YET and isinstance(error, ImportError)
@@ -142,7 +139,7 @@ class ThreadPool:
         lines = traceback.format_tb(error.__traceback__)
         self._write(f"[ERROR] {kind}: {error}\nTraceback (most recent call last):\n{''.join(lines)}".encode())
         told = {"errorMessage": str(error), "errorType": kind, "requestId": request_id, "stackTrace": lines}
-        return Answer(json.dumps(told).encode(), UNHANDLED)
+        return Answer(json.dumps(told).encode(), UNHANDLED) if isinstance(error, Exception) else exited(request_id, 1)
 
     def _context(self, invocation: Invocation, until: float) -> SimpleNamespace:
         name = self.function.name
