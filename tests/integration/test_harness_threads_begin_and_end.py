@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from duecourse import ledgers, wiring
 from duecourse.errors import StoreInUse
@@ -42,16 +43,32 @@ def test_what_the_stack_changed_in_its_process_is_as_before_afterwards(tmp_path:
     def around() -> Any:
         return dict(os.environ), list(sys.path), sys.stdout, sys.getswitchinterval()
 
-    before = around()
+    before, running = around(), set(threading.enumerate())
     with threads(tmp_path) as stack:
         assert stack.invoke("Echo").error is None
+        wiring.crew().do(lambda: None)
         store = wiring.store()
         assert store is wiring.store()
         assert around() != before
     assert around() == before
+    assert set(threading.enumerate()) <= running, "no thread of it runs on"
     with threads(tmp_path) as stack:
         assert stack.invoke("Echo").error is None
         assert wiring.store() is not store
+
+
+def test_nothing_of_the_hosts_account_is_left_for_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "production")
+    with threads(tmp_path) as stack:
+        assert "AWS_PROFILE" not in stack.invoke("Echo").payload["environment"]
+    assert os.environ["AWS_PROFILE"] == "production"
+
+
+def test_a_stack_that_stops_takes_nothing_more(tmp_path: Path) -> None:
+    with threads(tmp_path) as stack:
+        stack.stack._wait_for(stack.stack._services.functions.close())
+        with pytest.raises(ClientError, match="stopping"):
+            stack.invoke("Echo")
 
 
 def test_variables_that_contradict_each_other_are_refused_by_name(tmp_path: Path) -> None:

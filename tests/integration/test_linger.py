@@ -1,5 +1,6 @@
 """A tick that stays and serves rings itself: on time, once, until its time is over, and then with nothing left open."""
 
+import sys
 import threading
 import time
 from collections import Counter
@@ -160,9 +161,11 @@ def test_what_is_under_way_at_the_end_is_finished_and_what_is_not_begun_is_given
 def test_nothing_is_open_and_no_thread_runs_once_it_has_ended(server: RedisServer, store: RedisStore) -> None:
     add(store, "a", 300)
     open_before, threads_before = len(connections(server)), threading.active_count()
+    switch_before = sys.getswitchinterval()
     with lingering(server, Ran(), linger_ms=500) as linger:
         until(lambda: any("subscribe" in c for c in connections(server)))
     assert threading.active_count() == threads_before
+    assert sys.getswitchinterval() == switch_before, "the process serves other invocations"
     until(lambda: len(connections(server)) == open_before)  # the server notices a moment later
     assert linger.counts["done"] == 1, "and it is not garbage whose connections are closed for that"
 
@@ -173,6 +176,20 @@ def test_where_the_tick_fails_it_stops_at_once(server: RedisServer) -> None:
         _ = 1 / 0
     assert time.monotonic() - began < 3
     assert threading.active_count() == threads
+
+
+def test_where_the_tick_fails_its_drains_begin_nothing_more(server: RedisServer, store: RedisStore) -> None:
+    begun = threading.Event()
+
+    def slow(_: Task) -> None:
+        begun.set()
+        time.sleep(0.05)  # as long as work takes
+
+    store.add([NewTask(f"task-{n}", "noop") for n in range(300)])
+    with pytest.raises(ZeroDivisionError), lingering(server, slow, linger_ms=60_000, size=1):
+        _ = 1 / (not begun.wait(5))
+    assert store.stats(Shard()).done < 100
+    assert store.stats(Shard()).leased == 0, "what was claimed and not begun is given back"
 
 
 def test_a_subscription_that_is_cut_is_made_anew(server: RedisServer, store: RedisStore) -> None:

@@ -153,6 +153,21 @@ def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(
     assert ran == ["due"]
 
 
+def test_how_the_ledger_stands_is_seen_before_rings_are_served(redis_server: RedisServer) -> None:
+    """They would clear what the alarm is to count."""
+    context = Halting(10)
+    with wired(redis_server, lambda _: None, tick_linger=0.2) as store, redis_server.client() as client:
+        store.add([NewTask("overdue", "noop")])
+        thread = threading.Thread(target=invoke, args=("poll_tick", saved("poll_tick/rule"), context))
+        thread.start()
+        assert context.asked.wait(10)
+        seen: Any = client.info("commandstats")
+        context.go_on.set()
+        thread.join()
+    assert seen["cmdstat_zcard"]["calls"]
+    assert "cmdstat_psubscribe" not in seen
+
+
 def test_a_ledger_without_bells_is_named() -> None:
     wiring.configure(settings=Settings(store="memory://", tick_linger=60), store=MemoryStore(), results=None)
     with pytest.raises(InvalidSettings, match=r"DUECOURSE_STORE: .* no bells"):

@@ -396,6 +396,14 @@ def test_the_bridges_container_is_given_settings_a_secret_and_nothing_to_write_t
     assert {"Name": "POWERTOOLS_SERVICE_NAME", "Value": service} in container["Environment"]
 
 
+def test_the_bridge_keeps_as_many_invocations_under_way_as_may_run() -> None:
+    (container,) = properties("BridgeTask")["ContainerDefinitions"]
+    given = {variable["Name"]: variable["Value"] for variable in container["Environment"]}
+    assert given["DUECOURSE_BRIDGE_IN_FLIGHT"] == {"Fn::If": ["Reserves", {"Ref": "Concurrency"}, 4]}
+    most = template()["Parameters"]["Concurrency"]["MaxValue"]
+    assert parse({"DUECOURSE_BRIDGE_IN_FLIGHT": str(most)}).bridge_in_flight == most
+
+
 def test_a_new_bridge_rings_before_the_old_one_stops() -> None:
     deployment = properties("BridgeService")["DeploymentConfiguration"]
     assert (deployment["MinimumHealthyPercent"], deployment["MaximumPercent"]) == (100, 200)
