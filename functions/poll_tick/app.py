@@ -8,6 +8,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse import wiring
+from duecourse.errors import StoreUnavailable
 from duecourse.wire.fields import read
 from duecourse.wire.schedule import ScheduledEvent
 
@@ -40,7 +41,11 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     """
     read(ScheduledEvent, event)
     remaining_ms = context.get_remaining_time_in_millis
-    found = wiring.sweeper().survey()
+    try:
+        found = wiring.sweeper().survey()
+    except StoreUnavailable:
+        with wiring.linger(remaining_ms):  # whose rings are served once it is back
+            raise
     with wiring.linger(remaining_ms) as lingering:
         ticked = wiring.sweeper().tick(found, remaining_ms)._asdict()
         measure(FOUND, ticked)

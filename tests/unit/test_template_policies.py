@@ -193,6 +193,10 @@ def test_the_tick_comes_once_a_minute() -> None:
     assert tick["Properties"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
 
 
+def test_ticks_that_were_held_up_do_not_come_all_at_once_afterwards() -> None:
+    assert properties("PollTickFunction")["EventInvokeConfig"] == {"MaximumEventAgeInSeconds": 60}
+
+
 def test_the_tick_has_room_of_its_own_and_the_bridges_rings_have_what_is_asked_for() -> None:
     reserved = {name: properties(name)["ReservedConcurrentExecutions"]["Fn::If"] for name in FUNCTIONS[1:3]}
     assert reserved["PollTickFunction"] == ["Reserves", 2, {"Ref": "AWS::NoValue"}]
@@ -337,6 +341,34 @@ def test_an_alarm_goes_within_minutes_and_tells_somebody(name: str, silence: str
     assert alarm["AlarmActions"] == alarm["OKActions"] == [topic]
 
 
+def keeps_what_failed() -> set[str]:
+    """The queues that something is sent to when it has failed for good."""
+    found = re.findall(
+        r'"(?:deadLetterTargetArn|Destination)": {"Fn::GetAtt": \["(\w+)", "Arn"\]}', json.dumps(template())
+    )
+    return set(found)
+
+
+@pytest.mark.parametrize("queue", keeps_what_failed())
+def test_an_alarm_goes_when_something_lies_in_a_queue_of_what_failed(queue: str) -> None:
+    dimensions = [{"Name": "QueueName", "Value": {"Fn::GetAtt": [queue, "QueueName"]}}]
+    resources = template()["Resources"]
+    [name] = [name for name, found in resources.items() if found.get("Properties", {}).get("Dimensions") == dimensions]
+    alarm = properties(name)
+    assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/SQS", "ApproximateNumberOfMessagesVisible")
+    assert (alarm["Statistic"], alarm["Threshold"], alarm["ComparisonOperator"]) == (
+        "Maximum",
+        0,
+        "GreaterThanThreshold",
+    )
+    assert alarm["AlarmActions"] == alarm["OKActions"] == properties("DeadAlarm")["AlarmActions"]
+    assert resources[name].get("Condition") == resources[queue].get("Condition")
+
+
+def test_every_queue_of_what_failed_is_known() -> None:
+    assert keeps_what_failed() == {"UndeliveredQueue", "ReminderDeadLetters", "IntakeDeadLetters"}
+
+
 def test_the_bridge_stands_only_where_it_is_asked_for_and_has_an_image() -> None:
     assert template()["Parameters"]["Precision"] == {
         "Type": "String",
@@ -357,11 +389,20 @@ def test_the_bridges_container_is_given_settings_a_secret_and_nothing_to_write_t
     named = {variable["Name"] for variable in container["Environment"]}
     known = {PREFIX + (field.alias or key).upper() for key, field in Settings.model_fields.items()}
     assert {name for name in named if name.startswith(PREFIX)} <= known
+    assert {"Name": "DUECOURSE_LEASE", "Value": {"Ref": "Lease"}} in container["Environment"], "how long it waits"
     assert [secret["Name"] for secret in container["Secrets"]] == ["DUECOURSE_STORE"]
     assert container["ReadonlyRootFilesystem"] is True
     assert properties("BridgeTask")["RuntimePlatform"]["CpuArchitecture"] == {"Fn::If": ["OnArm", "ARM64", "X86_64"]}
     service = environment("PollTickFunction")["POWERTOOLS_SERVICE_NAME"]
     assert {"Name": "POWERTOOLS_SERVICE_NAME", "Value": service} in container["Environment"]
+
+
+def test_the_bridge_keeps_as_many_invocations_under_way_as_may_run() -> None:
+    (container,) = properties("BridgeTask")["ContainerDefinitions"]
+    given = {variable["Name"]: variable["Value"] for variable in container["Environment"]}
+    assert given["DUECOURSE_BRIDGE_IN_FLIGHT"] == {"Fn::If": ["Reserves", {"Ref": "Concurrency"}, 4]}
+    most = template()["Parameters"]["Concurrency"]["MaxValue"]
+    assert parse({"DUECOURSE_BRIDGE_IN_FLIGHT": str(most)}).bridge_in_flight == most
 
 
 def test_a_new_bridge_rings_before_the_old_one_stops() -> None:
@@ -382,6 +423,11 @@ def test_an_alarm_goes_when_the_bridge_tells_nothing_of_itself() -> None:
     assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (1, "LessThanThreshold")
     told_by_tick = (TEMPLATE.parent / "functions/poll_tick/app.py").read_text()
     assert f'"{alarm["MetricName"]}"' not in told_by_tick, "a tick would hide the bridge's silence"
+
+
+def test_a_metric_of_the_bridges_own_means_nothing_else_elsewhere() -> None:
+    told = "".join(path.read_text() for path in (TEMPLATE.parent / "functions").glob("*/app.py"))
+    assert {name for name in UNITS if f'"{name}"' in told} == {"Rings", "Lateness"}, "what a lingering tick tells too"
 
 
 def test_the_dashboard_shows_metrics_that_something_tells() -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import islice
 
 from duecourse.adapters.keyvalue import verbs
-from duecourse.adapters.keyvalue.indexes import DONE, DUE, LEASED, NAMES
+from duecourse.adapters.keyvalue.indexes import DONE, DUE, NAMES
 from duecourse.adapters.keyvalue.ledger import Ledger, shards
 from duecourse.adapters.keyvalue.map import Batch, MemoryMap, OrderedMap
 from duecourse.adapters.record import stored_id
@@ -35,8 +35,6 @@ from duecourse.ports.store import (
 
 Heard = Callable[[Shard, int], None]
 """What is told when a shard's bell goes from now on (0: none hangs); it must neither wait nor raise nor ask back."""
-BOUND = 500
-"""How many leases one step takes back, and how many finished tasks it forgets."""
 
 
 class SystemClock:
@@ -108,7 +106,7 @@ class KeyValueStore:
         """Lease due tasks, after lapsed leases have been taken back."""
         check_count(limit, MAX_CLAIM, least=1)
         with self._step(shard) as ledger:
-            _, lapsed = _reclaim(ledger)
+            _, lapsed = verbs.reclaim_lapsed(ledger)
             if ledger.meta.paused:
                 return Claim([], lapsed, 0, ledger.hang(), ledger.now)
             tasks, expired = verbs.claim(ledger, limit, lease_ms, max_bytes, secrets.token_bytes(8))
@@ -157,11 +155,11 @@ class KeyValueStore:
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
         with self._step(shard) as ledger:
-            reclaimed, died = _reclaim(ledger)
-            old = list(islice(ledger.indexes.until(DONE, max(0, ledger.now - retention_ms)), BOUND))
+            reclaimed, died = verbs.reclaim_lapsed(ledger)
+            old = list(islice(ledger.indexes.until(DONE, max(0, ledger.now - retention_ms)), verbs.BOUND))
             for sid in old:
                 ledger.forget(sid)
-            return Swept(reclaimed, died, len(old), BOUND in (reclaimed, len(old)), ledger.hang(), ledger.now)
+            return Swept(reclaimed, died, len(old), verbs.BOUND in (reclaimed, len(old)), ledger.hang(), ledger.now)
 
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
@@ -248,8 +246,3 @@ class MemoryStore(KeyValueStore):
 
     def __init__(self, clock: Clock | None = None, sharding: Sharding | None = None) -> None:
         super().__init__(MemoryMap(), clock, sharding)
-
-
-def _reclaim(ledger: Ledger) -> tuple[int, int]:
-    deaths = [verbs.reclaim(ledger, sid) for sid in list(islice(ledger.indexes.until(LEASED, ledger.now), BOUND))]
-    return len(deaths), sum(deaths)
