@@ -65,7 +65,7 @@ class Targets:
             return [put_off(task, self._rng) for task in tasks]
 
     def _publish(self, broker: Publisher, target: str, tasks: Sequence[Task]) -> list[Settlement]:
-        messages = [Message(task.idempotency_key, message_body(task)) for task in tasks]
+        messages = [Message(t.idempotency_key, message_body(t), f"{t.queue}/{t.tenant}") for t in tasks]
         answers = broker.publish(target.partition(":")[2], messages)
         for task, problem in zip(tasks, answers, strict=True):
             if problem:
