@@ -161,6 +161,44 @@ def test_a_message_that_is_not_ours_fails_alone(strange: str, field: str, caplog
 
 
 @pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("id", "a/b", "id: must match"),
+        ("queue", "a}/{b", "queue: must match"),
+        ("tenant", "", "tenant: must match"),
+        ("kind", 5, "kind: must be text"),
+        ("group", 5, "group: must be text"),
+        ("due_at", True, "due_at: must be a whole number"),
+        ("fence", -1, "fence: must be a whole number"),
+        ("deadline_at", "soon", "deadline_at: must be a whole number"),
+        ("deadline_at", 10**400, "deadline_at: must be a whole number"),
+        ("idempotency_key", f"t-1:{'9' * 5_000}", "idempotency_key: must be <id>:<generation>"),
+        ("idempotency_key", "t-1:\u0663", "idempotency_key: must be <id>:<generation>"),
+        ("payload", {"x": float("nan")}, "payload: holds what JSON cannot carry"),
+        ("payload", {"x": "\ud800"}, "payload: holds what JSON cannot carry"),
+        ("payload", {"x": "x" * 262_144}, "payload: must be at most 256 KiB"),
+        ("state", "x" * 4_096, "state: must be at most 4 KiB"),
+        ("retry", [1], "retry: may hold max_attempts, backoff_ms"),
+        ("retry", {"colour": 1}, "retry: may hold max_attempts, backoff_ms"),
+        ("retry", {"backoff_ms": "1"}, "retry.backoff_ms: must be from 0"),
+        ("retry", {"factor": -2}, "retry.factor: must be from 1 to 100"),
+        ("retry", {"max_attempts": 1.5}, "retry.max_attempts: must be from 1 to 1000"),
+        ("retry", {"jitter": 1}, "retry.jitter: must be from False to True"),
+    ],
+)
+@pytest.mark.parametrize("do", ["again", "retry"])
+def test_a_message_with_a_field_that_nothing_can_work_with_fails_alone_and_holds_up_nothing(
+    do: str, field: str, value: object, problem: str, store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    event = json.loads(body(do))
+    [task] = event["tasks"]
+    strange = json.dumps({**event, "tasks": [{**task, "payload": {"do": do}, field: value}]})
+    assert failures(handler(sqs_event(strange, body("done", id="t-2")), Context())) == ["m-0"]
+    assert f"tasks.0.{problem}" in caplog.text
+    assert ([task.id for task in SEEN], store.get("default", "t-1")) == (["t-2"], None)
+
+
+@pytest.mark.parametrize(
     "strange",
     [
         {"Records": [{"eventSource": "aws:s3", "s3": {}}]},
