@@ -73,9 +73,8 @@ def _checked(name: str, source: Source) -> Source:
     """What Lambda refuses, refused."""
     gathers = source.window_s > 0 and not source.queue.endswith(".fifo")
     if source.kind == SQS and source.batch_size > MAX_BATCH_AT_ONCE and not gathers:
-        raise TemplateError(
-            f"the BatchSize of {name} is over {MAX_BATCH_AT_ONCE}: that needs a MaximumBatchingWindowInSeconds, and no FIFO queue"
-        )
+        wanted = "that needs a MaximumBatchingWindowInSeconds, and no FIFO queue"
+        raise TemplateError(f"the BatchSize of {name} is over {MAX_BATCH_AT_ONCE}: {wanted}")
     return source
 
 

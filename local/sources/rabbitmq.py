@@ -11,12 +11,12 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from local.invocation import Answer, Refused
 from local.sources.described import Source
-from local.sources.events import Delivery, Event, rabbitmq_event
+from local.sources.events import Delivery, Event, fitting, rabbitmq_event, rabbitmq_message
 
 LOOK_EVERY_S = 0.1
 AWAY_S = 1.0
 """Before a broker that was lost is dialled again, and before a batch that failed is delivered again."""
-NOT_FOUND = 404
+NOT_FOUND, THROTTLED = 404, 429
 
 Invoke = Callable[[Event], Coroutine[Any, Any, Answer]]
 
@@ -72,7 +72,8 @@ class RabbitMqFeed:
                 until = until if batch else time.monotonic() + self._source.window_s
                 batch.append(Delivery(properties, body, method.redelivered, method.delivery_tag))
             if batch and (len(batch) == self._source.batch_size or time.monotonic() >= until):
-                self._work(connection, channel, batch)
+                for piece in fitting(batch, rabbitmq_message):
+                    self._work(connection, channel, piece)
                 batch = []
 
     def _declared(self, connection: BlockingConnection) -> Any:
@@ -95,15 +96,16 @@ class RabbitMqFeed:
         if not answering.done():
             answering.cancel()
             return
-        if _worked(answering):
+        if self._worked(answering):
             channel.basic_ack(batch[-1].tag, multiple=True)
             return
         self._stopping.wait(AWAY_S)
         channel.basic_nack(batch[-1].tag, multiple=True, requeue=True)
 
-
-def _worked(answering: Any) -> bool:
-    try:
-        return answering.result().error is None
-    except Refused:
-        return False
+    def _worked(self, answering: Any) -> bool:
+        try:
+            return answering.result().error is None
+        except Refused as refused:
+            if refused.status != THROTTLED:
+                self._notice(f"a message of RabbitMQ's queue {self._source.queue} cannot be delivered: {refused}")
+            return False

@@ -114,6 +114,15 @@ def test_a_batch_waits_for_its_window_and_is_no_larger_than_its_size(fed: Fed) -
     assert max(map(len, fed.bodies("gathered"))) == 3
 
 
+def test_an_sqs_batch_that_is_more_than_an_invocation_takes_comes_in_several(fed: Fed) -> None:
+    large = [letter + "é" * 500_000 for letter in "abc"]  # JSON's escapes make three times as much of it
+    for body in large:
+        fed.put("gathered", body)
+    until(lambda: all(fed.seen("gathered", body) for body in large), seconds=20, every=0.1)
+    until(lambda: fed.waiting("gathered") == 0)
+    assert [fed.seen("gathered", body) for body in large] == [1, 1, 1]
+
+
 def test_without_a_partial_answer_asked_for_the_whole_batch_counts_as_worked(fed: Fed) -> None:
     fed.put("gathered", "fail")
     until(lambda: fed.seen("gathered", "fail"), every=0.05)
@@ -194,6 +203,13 @@ def test_a_rabbitmq_batch_is_no_larger_than_its_size(broker: Rabbit, read: Read)
     until(lambda: sum(len(rabbit_bodies(event)) for event in read()) == 7, every=0.05)
     assert max(len(rabbit_bodies(event)) for event in read()) == 3
     until(lambda: broker.count() == 0)
+
+
+def test_a_rabbitmq_batch_that_is_more_than_an_invocation_takes_comes_in_several(broker: Rabbit, read: Read) -> None:
+    for n in range(3):
+        broker.put(f"{n}" * 3_000_000)
+    until(lambda: broker.count() == 0 and len(read()) == 3, seconds=20, every=0.1)
+    assert [[len(body) for body in rabbit_bodies(event)] for event in read()] == [[3_000_000]] * 3
 
 
 def test_what_is_under_way_when_the_stack_stops_goes_back_to_its_queue(broker: Rabbit, tmp_path: Path) -> None:
