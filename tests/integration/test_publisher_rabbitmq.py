@@ -25,7 +25,7 @@ from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.targets import Targets
 from duecourse.errors import PublishRefused
 from duecourse.ports.publisher import Message
-from local.rabbitmq import Node
+from local.rabbitmq import Node, executable
 from tests.support.clock import HandClock
 from tests.support.deaf_proxy import DeafProxy
 from tests.support.engine import MARGIN_MS, Lambda, ample, engine
@@ -196,16 +196,19 @@ def test_a_connection_that_idled_is_replaced(
     [
         ("", "set DUECOURSE_AMQP"),
         ("amqp://127.0.0.1:9/", "Connection refused"),
-        ("amqp://guest:wrong@127.0.0.1:5672/", "ACCESS_REFUSED"),
+        ("amqp://guest:s3cret@127.0.0.1:5672/", "ACCESS_REFUSED"),
         ("amqp://guest:guest@127.0.0.1:5672/no-such-host", "NOT_ALLOWED|vhost"),
         ("amqp://127.0.0.1:x/", "no AMQP URL"),
+        ("amqps://guest:s3cret@127.0.0.1/?ssl_options=garbage here", "no AMQP URL"),
+        ("amqps://guest:s3cret@127.0.0.1/?ssl_options={'cafile': '/no/such/file'}", "no AMQP URL.*No such file"),
+        ("amqps://guest:s3cret@127.0.0.1:5672/", "SSLError"),
     ],
 )
 def test_a_broker_that_cannot_be_had_is_named_without_its_password(url: str, problem: str) -> None:
     need()
     with pytest.raises(PublishRefused, match=problem) as caught:
         AmqpPublisher(url).publish("q", messages(1))
-    assert "wrong" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
 
 
 def test_a_broker_that_is_away_is_not_dialled_at_every_turn() -> None:
@@ -302,6 +305,30 @@ def test_what_was_confirmed_outlives_the_broker(node: Node, how: signal.Signals)
     publisher.close()
     with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
         assert connection.channel().queue_declare(queue, passive=True).method.message_count == 22
+
+
+def test_a_broker_that_is_short_of_memory_is_said_so_and_what_waits_is_taken_afterwards(node: Node) -> None:
+    publisher = AmqpPublisher(node.url, within_s=2.0)
+    assert publisher.publish("short", messages(1)) == [""]
+    with memory_alarm(node):
+        found = until(lambda: [p for p in publisher.publish("short", messages(1)) if p], seconds=20)
+        assert found == ["the broker did not answer in time: it takes no messages, for it is low on memory"]
+    assert until(lambda: published(publisher, "short"), seconds=20) == [""]
+    publisher.close()
+
+
+@contextmanager
+def memory_alarm(node: Node) -> Iterator[None]:
+    control(node, "set_vm_memory_high_watermark", "0.000001")
+    try:
+        yield
+    finally:
+        control(node, "set_vm_memory_high_watermark", "0.6")
+
+
+def control(node: Node, *words: str) -> None:
+    command = [Path(executable()).with_name("rabbitmqctl"), *words]
+    subprocess.run(command, env=node._environment(), check=True, capture_output=True)
 
 
 def test_a_process_that_was_frozen_while_its_connection_died_publishes_on_a_new_one(node: Node) -> None:

@@ -78,6 +78,8 @@ def test_the_stores_that_there_are(store: str) -> None:
         ("TARGETS", '{"report": "inline"}'),
         ("AMQP", "http://h"),
         ("AMQP", "amqp://h:99999"),
+        ("AMQP", "amqp://user@h"),
+        ("AMQP", "amqp://user:pass/word@h"),
         ("WAIT", "-1"),
         ("BRIDGE_IN_FLIGHT", "0"),
         ("EVENTS", "no"),

@@ -78,7 +78,10 @@ def _reachable(url: str) -> str:
 def _broker(url: str) -> str:
     if not url.startswith(("amqp://", "amqps://")):
         raise ValueError("must begin with amqp:// or amqps://")
-    return _reachable(url)
+    _reachable(url)
+    if urlsplit(url).username and urlsplit(url).password is None:
+        raise ValueError("must have a password beside its user: amqps://user:password@host")
+    return url
 
 
 Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
