@@ -10,6 +10,7 @@ from pika import BlockingConnection, URLParameters
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from local.invocation import Answer, Refused
+from local.problems import HarnessError
 from local.sources.described import Source
 from local.sources.events import Delivery, Event, fitting, rabbitmq_event, rabbitmq_message
 
@@ -29,7 +30,7 @@ class RabbitMqFeed:
 
     def __init__(self, source: Source, url: str, invoke: Invoke, notice: Callable[[str], None]) -> None:
         self._source = source
-        self._parameters = URLParameters(url)
+        self._parameters = _parameters(url)
         if source.virtual_host:
             self._parameters.virtual_host = source.virtual_host
         self._invoke = invoke
@@ -109,3 +110,10 @@ class RabbitMqFeed:
             if refused.status != THROTTLED:
                 self._notice(f"a message of RabbitMQ's queue {self._source.queue} cannot be delivered: {refused}")
             return False
+
+
+def _parameters(url: str) -> URLParameters:
+    try:
+        return URLParameters(url)
+    except (ValueError, TypeError, SyntaxError, OSError) as error:  # pika reads ssl_options as Python, and its files
+        raise HarnessError(f"--amqp or DUECOURSE_AMQP is no AMQP URL: {error}") from error

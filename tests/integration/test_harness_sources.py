@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from local.invocation import Answer
 from local.options import Precision
+from local.problems import HarnessError
+from local.sources.described import RABBITMQ, Source
+from local.sources.rabbitmq import RabbitMqFeed
 from tests.support.harness import Probes, probes
 from tests.support.rabbitmq import Rabbit, need, rabbit
 from tests.support.wait import until
@@ -136,6 +140,17 @@ def test_a_source_that_is_switched_off_is_not_fed(fed: Fed) -> None:
 def test_a_rabbitmq_source_without_a_broker_is_told_in_one_line(fed: Fed) -> None:
     told = [notice for notice in fed.stack.notices if "RabbitMQ" in notice]
     assert told == ["Rabbit is not fed from RabbitMQ's queue duecourse-test-none: give --amqp, or set DUECOURSE_AMQP"]
+
+
+async def nobody(_event: Any) -> Answer:
+    raise AssertionError
+
+
+def test_a_brokers_url_that_cannot_be_read_is_refused_by_its_option() -> None:
+    url = "amqps://user:s3cret@127.0.0.1/?ssl_options={'cafile': '/no/such/file'}"
+    with pytest.raises(HarnessError, match="--amqp or DUECOURSE_AMQP is no AMQP URL") as caught:
+        RabbitMqFeed(Source(RABBITMQ, "arn", "q", 1, 0, False, 1), url, nobody, print)
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.fixture

@@ -356,3 +356,17 @@ def test_a_node_of_ones_own_leaves_nothing_running(tmp_path: Path) -> None:
         port = own.url.rsplit(":", 1)[1].rstrip("/")
     left = [p for p in psutil.process_iter(["cmdline"]) if port in " ".join(p.info["cmdline"] or ())]
     assert left == []
+
+
+def test_a_broker_of_ones_own_does_not_outlive_a_harness_that_is_killed() -> None:
+    need_server()
+    command = [sys.executable, "-m", "local", "rabbitmq", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdout=PIPE, stderr=PIPE) as harness:
+        assert harness.stdout
+        url = next(word for word in harness.stdout.readline().split() if word.startswith("amqp://"))
+        family = psutil.Process(harness.pid).children(recursive=True)
+        assert {"epmd", "beam.smp"} <= {process.name() for process in family}
+        harness.kill()
+    until(lambda: not any(process.is_running() for process in family))
+    with pytest.raises(PublishRefused):
+        AmqpPublisher(url).publish("q", messages(1))
