@@ -365,8 +365,9 @@ def test_a_broker_of_ones_own_does_not_outlive_a_harness_that_is_killed() -> Non
         assert harness.stdout
         url = next(word for word in harness.stdout.readline().split() if word.startswith("amqp://"))
         family = psutil.Process(harness.pid).children(recursive=True)
-        assert {"epmd", "beam.smp"} <= {process.name() for process in family}
+        names = {process.name() for process in family}
         harness.kill()
+    assert {"epmd", "beam.smp"} <= names
     until(lambda: not any(process.is_running() for process in family))
     with pytest.raises(PublishRefused):
         AmqpPublisher(url).publish("q", messages(1))
