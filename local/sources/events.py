@@ -115,15 +115,24 @@ def _properties(delivery: Delivery) -> Event:
 
 
 def _header(value: Any) -> Any:
-    if isinstance(value, str):
-        return {"bytes": list(value.encode())}
-    if isinstance(value, bytes):
-        return {"bytes": list(value)}
+    match value:
+        case str():
+            return {"bytes": list(value.encode())}
+        case bytes():
+            return {"bytes": list(value)}
+        case list():
+            return [_header(each) for each in value]
+        case dict():
+            return {name: _header(each) for name, each in value.items()}
     return value if isinstance(value, int | float | bool) or value is None else str(value)
 
 
 def _instant(seconds: int) -> str:
-    at = datetime.fromtimestamp(seconds, UTC)
+    """As Java writes it; beyond Python's years, where milliseconds sent as seconds lie, the plain number."""
+    try:
+        at = datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(seconds)
     return f"{at:%b} {at.day}, {at.year}, {at.hour % 12 or 12}:{at:%M:%S %p}"
 
 

@@ -49,6 +49,13 @@ class RabbitMqFeed:
             await asyncio.to_thread(self._thread.join)
 
     def _feed(self) -> None:
+        try:
+            self._go_on()
+        finally:
+            if not self._stopping.is_set():
+                self._notice(f"RabbitMQ's queue {self._source.queue} is not fed from any more: see the error above")
+
+    def _go_on(self) -> None:
         told = False
         while not self._stopping.is_set():
             try:

@@ -2,19 +2,24 @@
 
 import base64
 import json
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
+from pika.exceptions import UnroutableError
 
 from local.invocation import Answer
 from local.options import Precision
 from local.problems import HarnessError
+from local.rabbitmq import Node
 from local.sources.described import RABBITMQ, Source
 from local.sources.rabbitmq import RabbitMqFeed
 from tests.support.harness import Probes, probes
-from tests.support.rabbitmq import Rabbit, need, rabbit
+from tests.support.rabbitmq import Rabbit, need, need_server, rabbit
 from tests.support.wait import until
 
 
@@ -200,6 +205,72 @@ def test_rabbitmqs_messages_come_in_amazon_mqs_shape_and_are_acknowledged(broker
     assert properties["timestamp"] == "Jan 1, 1970, 12:34:01 PM"
     assert (first["redelivered"], base64.b64decode(second["data"])) == (False, b"two")
     until(lambda: broker.count() == 0)
+
+
+def test_a_rabbitmq_message_may_hold_anything_and_the_next_one_still_comes(broker: Rabbit, read: Read) -> None:
+    deaths = [{"count": 1, "reason": "expired", "exchange": ""}]
+    broker.put("", headers={"x-death": deaths, "none": None, "raw": b"\xff"}, timestamp=1_790_000_000_000)
+    until(lambda: broker.count() == 0 and read())
+    broker.put("next")
+    first, second = [message for event in until(lambda: all_of(read(), 2)) for message in rabbit_messages(event)]
+    properties = first["basicProperties"]
+    assert (first["data"], properties["bodySize"], properties["timestamp"]) == ("", 0, "1790000000000")
+    reason = {"bytes": list(b"expired")}
+    assert properties["headers"] == {
+        "x-death": [{"count": 1, "reason": reason, "exchange": {"bytes": []}}],
+        "none": None,
+        "raw": {"bytes": [255]},
+    }
+    assert base64.b64decode(second["data"]) == b"next"
+
+
+def rabbit_messages(event: Any) -> list[Any]:
+    [messages] = event["rmqMessagesByQueue"].values()
+    return list(messages)
+
+
+def all_of(events: list[Any], count: int) -> list[Any]:
+    """The events, once they hold so many messages."""
+    return events if sum(len(rabbit_messages(event)) for event in events) == count else []
+
+
+def test_a_rabbitmq_source_goes_on_after_its_broker_was_killed_and_its_queue_deleted(tmp_path: Path) -> None:
+    need_server()
+    notes = tmp_path / "notes"
+    with Node(tmp_path / "node") as node:
+        options = {"parameters": {"Queue": "q"}, "amqp": node.url, "environment": {"NOTES": str(notes)}}
+        with probes("sources.yaml", aws=None, precision=Precision.TICK, **options) as stack:
+
+            def delivered(body: str) -> bool:
+                lines = notes.read_text().splitlines() if notes.exists() else []
+                return any(body in rabbit_bodies(json.loads(line)) for line in lines)
+
+            deliver(node, "before", delivered)
+            node.stop(signal.SIGKILL)
+            until(lambda: stack.notices)
+            node.start()
+            deliver(node, "after the kill", delivered)
+            with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+                connection.channel().queue_delete("q")
+            deliver(node, "after the deletion", delivered)
+        assert len(stack.notices) == 1
+        assert stack.notices[0].startswith("RabbitMQ's queue q is not fed from: ")
+
+
+def deliver(node: Node, body: str, delivered: Callable[[str], bool]) -> None:
+    """Send one message and see it arrive; it is sent again as long as its queue is not there."""
+
+    def sent() -> bool:
+        with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            with suppress(UnroutableError):
+                channel.basic_publish("", "q", body.encode(), mandatory=True)
+                return True
+        return False
+
+    until(sent, seconds=20, every=0.1)
+    until(lambda: delivered(body), seconds=20, every=0.05)
 
 
 def test_a_rabbitmq_batch_that_fails_is_requeued_whole_and_delivered_again(broker: Rabbit, read: Read) -> None:
