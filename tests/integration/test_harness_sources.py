@@ -17,10 +17,17 @@ from local.options import Precision
 from local.problems import HarnessError
 from local.rabbitmq import Node
 from local.sources.described import RABBITMQ, Source
+from local.sources.events import failed_items
 from local.sources.rabbitmq import RabbitMqFeed
 from tests.support.harness import Probes, probes
 from tests.support.rabbitmq import Rabbit, need, need_server, rabbit
 from tests.support.wait import until
+
+
+def noted(notes: Path) -> list[Any]:
+    """The events that a function has written down; a large one is there by pieces."""
+    lines = notes.read_text().splitlines(keepends=True) if notes.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 class Fed:
@@ -41,8 +48,7 @@ class Fed:
 
     def events(self, queue: str) -> list[list[Any]]:
         """The messages of each event from one SQS queue."""
-        noted = map(json.loads, self._notes.read_text().splitlines()) if self._notes.exists() else []
-        batches = [event["Records"] for event in noted if "Records" in event]
+        batches = [event["Records"] for event in noted(self._notes) if "Records" in event]
         return [batch for batch in batches if batch[0]["eventSourceARN"].endswith(f":{queue}")]
 
     def bodies(self, queue: str) -> list[list[str]]:
@@ -138,6 +144,55 @@ def test_without_a_partial_answer_asked_for_the_whole_batch_counts_as_worked(fed
     until(lambda: fed.waiting("gathered") == 0)
 
 
+def test_no_more_is_received_than_the_function_may_run_at_once(fed: Fed) -> None:
+    fed.put("narrowed", "slow")
+    until(lambda: fed.seen("narrowed", "slow"), every=0.05)
+    fed.put("narrowed", "behind it")
+    until(lambda: fed.seen("narrowed", "behind it"), every=0.05)
+    [[record]] = [batch for batch in fed.events("narrowed") if batch[0]["body"] == "behind it"]
+    assert record["attributes"]["ApproximateReceiveCount"] == "1"
+    until(lambda: fed.waiting("narrowed") == 0)
+
+
+def test_a_message_whose_function_is_busy_elsewhere_comes_back(fed: Fed) -> None:
+    event = {"Records": [{"messageId": "m", "body": "slow", "eventSourceARN": "arn:aws:sqs:us-east-1:1:elsewhere"}]}
+    fed.stack.client.invoke(FunctionName="Narrow", InvocationType="Event", Payload=json.dumps(event))
+    until(lambda: fed.seen("elsewhere", "slow"), every=0.05)
+    fed.put("narrowed", "throttled")
+    until(lambda: fed.seen("narrowed", "throttled"), seconds=20, every=0.05)
+    until(lambda: fed.waiting("narrowed") == 0)
+    counts = [
+        b[0]["attributes"]["ApproximateReceiveCount"] for b in fed.events("narrowed") if b[0]["body"] == "throttled"
+    ]
+    assert counts == ["2"]
+    assert not any("not deleted" in notice for notice in fed.stack.notices)
+
+
+@pytest.mark.parametrize(
+    ("answer", "failed"),
+    [
+        ("null", ""),
+        ("{}", ""),
+        ('{"batchItemFailures": []}', ""),
+        ('{"batchItemFailures": null}', ""),
+        ('{"batchItemFailures": [{"itemIdentifier": "b"}]}', "b"),
+        ('{"batchItemFailures": [{"itemIdentifier": "b"}, {"itemIdentifier": "b"}]}', "b"),
+        ('{"batchItemFailures": [{"itemIdentifier": ""}]}', "abc"),
+        ('{"batchItemFailures": [{"itemIdentifier": null}]}', "abc"),
+        ('{"batchItemFailures": [{"itemId": "b"}]}', "abc"),
+        ('{"batchItemFailures": [{"itemIdentifier": ["b"]}]}', "abc"),
+        ('{"batchItemFailures": ["b"]}', "abc"),
+        ('{"batchItemFailures": 1}', "abc"),
+        ('["b"]', "abc"),
+        ('"b"', "abc"),
+        ("not json", "abc"),
+    ],
+)
+def test_what_an_answer_means_is_as_lambda_documents_it(answer: str, failed: str) -> None:
+    """Source: AWS, "Handling errors for an SQS event source in Lambda", success and failure conditions."""
+    assert failed_items(answer.encode(), "abc") == set(failed)
+
+
 def test_a_source_that_is_switched_off_is_not_fed(fed: Fed) -> None:
     assert fed.events("dead") == []
 
@@ -174,7 +229,7 @@ def read(broker: Rabbit, tmp_path: Path) -> Iterator[Read]:
     notes = tmp_path / "notes"
     options = {"parameters": {"Queue": broker.queue}, "amqp": broker.url, "environment": {"NOTES": str(notes)}}
     with probes("sources.yaml", aws=None, precision=Precision.TICK, **options):
-        yield lambda: list(map(json.loads, notes.read_text().splitlines())) if notes.exists() else []
+        yield lambda: noted(notes)
 
 
 def rabbit_bodies(event: Any) -> list[str]:
@@ -242,8 +297,7 @@ def test_a_rabbitmq_source_goes_on_after_its_broker_was_killed_and_its_queue_del
         with probes("sources.yaml", aws=None, precision=Precision.TICK, **options) as stack:
 
             def delivered(body: str) -> bool:
-                lines = notes.read_text().splitlines() if notes.exists() else []
-                return any(body in rabbit_bodies(json.loads(line)) for line in lines)
+                return any(body in rabbit_bodies(event) for event in noted(notes))
 
             deliver(node, "before", delivered)
             node.stop(signal.SIGKILL)

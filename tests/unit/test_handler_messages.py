@@ -8,8 +8,8 @@ import pytest
 
 from duecourse import Again, Done, Drop, Retry, Task, save, task_handler, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
-from duecourse.domain.outcomes import Outcome
-from duecourse.domain.task import Status
+from duecourse.domain.outcomes import Ending, Outcome
+from duecourse.domain.task import RetryPolicy, Status
 from duecourse.errors import InvalidInput, MessagesFailed, StoreUnavailable
 from duecourse.settings import Settings
 from duecourse.wire.invocation import decode_message, message_body
@@ -18,7 +18,7 @@ from tests.support.clock import START
 from tests.support.engine import Table
 from tests.support.functions import Context
 from tests.support.kinds import leased
-from tests.support.ledger import claim_one, new, standing
+from tests.support.ledger import claim_one, new, settle, standing
 
 SEEN: list[Task] = []
 
@@ -52,6 +52,8 @@ def handler(task: Task) -> Outcome | None:
             return Retry(error="not yet")
         case "again":
             return Again(after="PT1M", state={"step": 2})
+        case "later":
+            return Again(at="2100-01-01T00:00:00Z")
         case "save":
             save(task, {"step": 1})
     return None
@@ -116,6 +118,23 @@ def test_again_gives_the_task_back_to_the_ledger_with_its_state(store: MemorySto
     assert (task.deadline_at, task.retry) == (START + 3_600_000, leased("bill", {}).retry)
     assert failures(handler(sqs_event(given, deliveries=2), Context())) == []
     assert standing(store, "t-1") == task
+
+
+def test_again_takes_along_all_that_the_task_is_and_leaves_its_state_as_it_was(store: MemoryStore) -> None:
+    policy = RetryPolicy(3, 5_000, 1.5, 60_000, False)
+    given = body("later", queue="mails", tenant="acme", retry=policy)
+    assert failures(handler(sqs_event(given), Context())) == []
+    task = store.get("mails", "t-1", "acme")
+    assert task is not None
+    assert (task.retry, task.state, task.due_at) == (policy, {"step": 1}, 4_102_444_800_000)
+
+
+def test_again_of_a_task_whose_id_is_dead_has_the_message_delivered_again(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    settle(store, claim_one(store, "t-1"), Ending.DROP)
+    assert failures(handler(sqs_event(body("again")), Context())) == ["m-0"]
+    assert "the ledger did not take it back: The task is dead" in caplog.text
 
 
 def test_again_while_the_ledger_is_away_has_the_message_delivered_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -202,6 +221,7 @@ def test_a_message_with_a_field_that_nothing_can_work_with_fails_alone_and_holds
     "strange",
     [
         {"Records": [{"eventSource": "aws:s3", "s3": {}}]},
+        {"Records": [{**sqs_event("{}")["Records"][0], "eventSource": "aws:kinesis"}]},
         {"Records": None},
         {"Records": [{}]},
         {"eventSource": "aws:rmq"},

@@ -52,7 +52,6 @@ class SqsPublisher:
             for batch in _cut(messages):
                 self._send_all(queue, batch, problems)
         except (BotoCoreError, ClientError, ValueError) as error:
-            self._urls.pop(queue, None)
             if not problems:
                 raise PublishRefused(f"SQS did not take them: {error}") from error
             return [problems.get(message.id, f"SQS did not take it: {error}") for message in messages]
@@ -99,7 +98,7 @@ def _entry(number: int, message: Message, *, fifo: bool) -> "SendMessageBatchReq
         "MessageAttributes": {KEY: {"DataType": "String", "StringValue": message.id}},
     }
     if fifo:
-        # A hash, for SQS takes 128 characters; of the source too, or SQS would drop another queue's task as a repetition.
+        # A hash, for SQS takes 128 characters; of the source too, or another queue's task would be a repetition.
         once = hashlib.sha256(f"{message.source}/{message.id}".encode()).hexdigest()
         entry |= {"MessageGroupId": once, "MessageDeduplicationId": once}
     return entry
