@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
+from urllib.parse import quote
 
 import pika
 import psutil
@@ -31,6 +32,7 @@ from tests.support.deaf_proxy import DeafProxy
 from tests.support.engine import MARGIN_MS, Lambda, ample, engine
 from tests.support.ledger import SHARD, new, standing
 from tests.support.rabbitmq import Rabbit, need, need_server, rabbit
+from tests.support.tls import certificate, tls_front
 from tests.support.wait import until
 
 ROOT = Path(__file__).parents[2]
@@ -211,6 +213,25 @@ def test_a_broker_that_cannot_be_had_is_named_without_its_password(url: str, pro
     assert "s3cret" not in str(caught.value)
 
 
+def test_a_broker_behind_tls_is_published_to_only_under_its_own_name(broker: Rabbit, tmp_path: Path) -> None:
+    broker.channel.queue_declare(broker.queue, durable=True)
+    for host, problem in (("localhost", ""), ("elsewhere.example", "Hostname mismatch")):
+        pem = certificate(tmp_path, host)
+        with tls_front(pem, ("127.0.0.1", 5672)) as port:
+            trusting = quote(f"{{'cafile': '{pem}'}}")
+            own = AmqpPublisher(f"amqps://guest:guest@localhost:{port}/?ssl_options={trusting}")
+            strange = AmqpPublisher(f"amqps://guest:guest@localhost:{port}/")
+            with pytest.raises(PublishRefused, match="CERTIFICATE_VERIFY_FAILED"):
+                strange.publish(broker.queue, messages(1))
+            if problem:
+                with pytest.raises(PublishRefused, match=problem):
+                    own.publish(broker.queue, messages(1))
+            else:
+                assert own.publish(broker.queue, [*messages(20), Message("large:1", "x" * 500_000)]) == [""] * 21
+            own.close()
+    assert broker.count() == 21
+
+
 def test_a_broker_that_is_away_is_not_dialled_at_every_turn() -> None:
     dialled = []
     with socket.create_server(("127.0.0.1", 0)) as door:
@@ -250,6 +271,7 @@ def test_a_confirm_that_does_not_come_leaves_the_task_in_the_ledger(
         clock.advance(60_000)
         drain(store, broker.queue, publisher, add=False)
         publisher.close()
+        assert len(proxy._open) == 4, "two ends a connection: the one that owes an answer is not used again"
     assert standing(store).status is Status.DONE
     assert broker.count() == 3  # one before, one whose confirm was lost, one confirmed: twice, but not lost
 
