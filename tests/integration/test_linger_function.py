@@ -156,6 +156,7 @@ def test_how_the_ledger_stands_is_seen_before_rings_are_served(redis_server: Red
     context = Halting(10)
     with wired(redis_server, lambda _: None, tick_linger=0.2) as store, redis_server.client() as client:
         store.add([NewTask("overdue", "noop")])
+        client.config_resetstat()
         thread = threading.Thread(target=invoke, args=("poll_tick", saved("poll_tick/rule"), context))
         thread.start()
         assert context.asked.wait(10)

@@ -83,6 +83,8 @@ def test_the_stores_that_there_are(store: str) -> None:
         ("TARGETS", '{"report": "inline"}'),
         ("AMQP", "http://h"),
         ("AMQP", "amqp://h:99999"),
+        ("AMQP", "amqp://user@h"),
+        ("AMQP", "amqp://user:pass/word@h"),
         ("WAIT", "-1"),
         ("BRIDGE_IN_FLIGHT", "0"),
         ("EVENTS", "no"),
@@ -201,7 +203,7 @@ def test_every_setting_says_what_it_is_for() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("STORE", "postgres://h", "must begin with one of redis://, rediss://"),
+        ("STORE", "postgres://h", "must begin with redis://, rediss://"),
         ("LEASE", "0.5", "must be at least PT1S"),
         ("HTTP_TIMEOUT", "0", "must be at least PT0.001S"),
     ],

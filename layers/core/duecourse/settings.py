@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -62,7 +63,10 @@ def _namespace(value: str) -> str:
 def _broker(url: str) -> str:
     if not url.startswith(("amqp://", "amqps://")):
         raise ValueError("must begin with amqp:// or amqps://")
-    return check_ports(url)
+    check_ports(url)
+    if urlsplit(url).username and urlsplit(url).password is None:
+        raise ValueError("must have a password beside its user: amqps://user:password@host")
+    return url
 
 
 Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
