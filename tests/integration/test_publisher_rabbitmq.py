@@ -270,7 +270,7 @@ def test_a_confirm_that_does_not_come_leaves_the_task_in_the_ledger(
         clock.advance(60_000)
         drain(store, broker.queue, publisher, add=False)
         publisher.close()
-        assert len(proxy._open) == 4, "two ends a connection: the one that owes an answer is not used again"
+        assert proxy.calls == 2, "the connection that owes an answer is not used again"
     assert standing(store).status is Status.DONE
     assert broker.count() == 3  # one before, one whose confirm was lost, one confirmed: twice, but not lost
 
