@@ -16,7 +16,7 @@ from pika.exceptions import UnroutableError
 from local.invocation import Answer
 from local.options import Precision
 from local.problems import HarnessError
-from local.rabbitmq import Node
+from local.rabbitmq import RabbitMq
 from local.sources.described import RABBITMQ, Source
 from local.sources.events import failed_items
 from local.sources.rabbitmq import RabbitMqFeed
@@ -298,7 +298,7 @@ def all_of(events: list[Any], count: int) -> list[Any]:
 def test_a_rabbitmq_source_goes_on_after_its_broker_was_killed_and_its_queue_deleted(tmp_path: Path) -> None:
     need_server()
     notes = tmp_path / "notes"
-    with Node(tmp_path / "node") as node:
+    with RabbitMq(tmp_path / "node") as node:
         options = {"parameters": {"Queue": "q"}, "amqp": node.url, "environment": {"NOTES": str(notes)}}
         with probes("sources.yaml", aws=None, precision=Precision.TICK, **options) as stack:
 
@@ -317,7 +317,7 @@ def test_a_rabbitmq_source_goes_on_after_its_broker_was_killed_and_its_queue_del
         assert stack.notices[0].startswith("RabbitMQ's queue q is not fed from: ")
 
 
-def deliver(node: Node, body: str, delivered: Callable[[str], bool]) -> None:
+def deliver(node: RabbitMq, body: str, delivered: Callable[[str], bool]) -> None:
     """Send one message and see it arrive; it is sent again as long as its queue is not there."""
 
     def sent() -> bool:
