@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from duecourse.domain.task import ID_PATTERN, OnDuplicate, RetryPolicy, Run, Status
+from duecourse.domain.history import Run
+from duecourse.domain.task import ID_PATTERN, OnDuplicate, RetryPolicy, Status
 from duecourse.errors import InvalidInput
 from duecourse.wire.fields import field_errors
 from duecourse.wire.http import AddTask, MoveTask, parse_body, show_task

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from duecourse.domain import backoff
+from duecourse.domain.history import cut_detail
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
-from duecourse.domain.task import MAX_RESULT_BYTES, Json, RetryPolicy, Task, cut_detail, dump_json, dump_state
+from duecourse.domain.task import MAX_RESULT_BYTES, Json, RetryPolicy, Task, dump_json, dump_state
 from duecourse.domain.times import parse_duration, parse_instant
 from duecourse.errors import ResultsUnavailable
 from duecourse.ports.results import Results

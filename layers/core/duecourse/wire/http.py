@@ -7,7 +7,8 @@ from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_v
 from typing_extensions import TypedDict
 
 from duecourse.domain import reminder
-from duecourse.domain.task import DEFAULT_QUEUE, NewTask, OnDuplicate, RetryPolicy, Run, Status, Task, dump_json, new_id
+from duecourse.domain.history import Run
+from duecourse.domain.task import DEFAULT_QUEUE, NewTask, OnDuplicate, RetryPolicy, Status, Task, dump_json, new_id
 from duecourse.domain.times import format_instant
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.fields import (
