@@ -16,6 +16,13 @@ from tests.support.ledger import SHARD, add, claim, claim_one, lease_of, settle
 
 ORIGIN_AT = FRONT.size
 OVER = ["moved", "replaced", "debounced", "succeeded", "replayed", "cancelled", "full"]
+ENDED = {
+    "again": Ending.AGAIN,
+    "retried": Ending.RETRY,
+    "released": Ending.RELEASE,
+    "done": Ending.DONE,
+    "dead": Ending.DROP,
+}
 STEPS = ["added", "leased", "saved", "again", "retried", "released", "done", "dead", *OVER]
 
 
@@ -35,7 +42,7 @@ def bring(store: RedisStore, step: str) -> None:
     if step == "saved":
         store.save(SHARD, lease_of(task), '{"n": 1}')
     elif step != "leased":
-        how = {"again": Ending.AGAIN, "retried": Ending.RETRY, "released": Ending.RELEASE, "done": Ending.DONE, "dead": Ending.DROP}[step]
+        how = ENDED[step]
         settle(store, task, how, detail="why", result='{"r": 1}' if how is Ending.DONE else "")
 
 

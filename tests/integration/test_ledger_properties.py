@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from duecourse.adapters.keyvalue.store import MemoryStore
-from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_scripts import BEFORE, connect, load
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.history import Door, Entry, Run
 from duecourse.domain.outcomes import Ending, Settlement
@@ -219,7 +219,9 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(chosen=st.lists(ids, min_size=1, max_size=2), force=st.booleans(), lost=lost)
     def cancel(self, chosen: list[str], force: bool, lost: bool) -> None:
         replies = [self.model.cancel(id, force, "me") for id in chosen]
-        self._same(lambda store, _: store.cancel(QUEUE, chosen, force=force, by="me"), replies, lost=lost, repeated=False)
+        self._same(
+            lambda store, _: store.cancel(QUEUE, chosen, force=force, by="me"), replies, lost=lost, repeated=False
+        )
 
     @rule(chosen=st.lists(ids, min_size=1, max_size=2), lost=lost)
     def replay(self, chosen: list[str], lost: bool) -> None:
@@ -317,4 +319,6 @@ def test_every_store_answers_as_the_model_does(redis_server: RedisServer) -> Non
         connect(proxy.url) as client,
         redis_server.client() as direct,
     ):
+        for verb in BEFORE:  # a reply cannot be lost while the script is not known yet
+            direct.script_load(load(verb).text)
         run_state_machine_as_test(lambda: LedgerMachine(proxy, client, direct), settings=PROFILE)

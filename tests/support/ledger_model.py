@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.history import LOG_LENGTH, Change, Deed, Door, Entry, Run
+from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
 from duecourse.ports.store import Move, Reply, Settled, Stats
 from tests.support.clock import HandClock

@@ -46,10 +46,10 @@ class Tide(MemoryStore):
         self.refused = 0
         self.claims = 0
 
-    def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
+    def claim(self, shard: Shard, limit: int, **bounds: Any) -> Claim:  # type: ignore[override]
         self.claims += 1
         self._answer()
-        return super().claim(shard, limit, lease_ms=lease_ms, max_bytes=max_bytes)
+        return super().claim(shard, limit, **bounds)
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         self._answer()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from duecourse.domain.outcomes import Again, Done, Drop, Ending, Retry, Settlement
 from duecourse.domain.history import DETAIL_LENGTH
+from duecourse.domain.outcomes import Again, Done, Drop, Ending, Retry, Settlement
 from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, RetryPolicy, Task
 from duecourse.engine.run import Kind, Runner, put_off
 from duecourse.ports.results import Results

@@ -119,8 +119,8 @@ class Settings(BaseModel):
     )
     dead_target: Annotated[str, BeforeValidator(_dead_target)] = Field(
         "",
-        description="who is told of each task that dies: lambda:<function>, sqs:<queue or URL> or amqp:<queue>; the same "
-        "wherever tasks are claimed and settled",
+        description="who is told of each task that dies: lambda:<function>, sqs:<queue or URL> or amqp:<queue>; "
+        "the same wherever tasks are claimed and settled",
     )
     amqp: Annotated[str, AfterValidator(_broker)] = Field(
         "", description="the broker of amqp: targets: amqp:// or amqps://"

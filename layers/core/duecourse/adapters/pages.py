@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
 from duecourse.domain.task import Task
-from duecourse.ports.pages import MAX_PAGE, Page, Place, Wanted
 
 LOOK = 500
 """How many tasks one shard looks at for a page."""
@@ -31,14 +31,13 @@ def paged(wanted: Wanted, after: Place | None, limit: int, look: Look) -> Page:
     if not 1 <= limit <= MAX_PAGE:
         raise ValueError(f"a page has 1 to {MAX_PAGE} tasks, not {limit}")
     tasks: list[Task] = []
-    places = _places(wanted, after)
-    for number, place in enumerate(places):
+    for place in _places(wanted, after):
         if len(tasks) == limit:
             return Page(tasks, place)
         taken, rest = _merged(look(place, limit - len(tasks)), limit - len(tasks))
         tasks += taken
         if rest:
-            return Page(tasks, Place(places[number].section, *rest))
+            return Page(tasks, Place(place.section, *rest))
     return Page(tasks, None)
 
 

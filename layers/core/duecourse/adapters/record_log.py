@@ -1,8 +1,8 @@
 """How a task's log is packed, entry after entry, oldest first, at the end of its record.
 
-    entry   letter 1, at 6 (when the run ended, or the caller did it), times 1, length 2, then as many bytes:
-    run     run 4, fence 6, claimed_at 6, door 1, late_ms 4, detail
-    change  due_before 6, due_at 6, by
+entry   letter 1, at 6 (when the run ended, or the caller did it), times 1, length 2, then as many bytes:
+run     run 4, fence 6, claimed_at 6, door 1, late_ms 4, detail
+change  due_before 6, due_at 6, by
 """
 
 from struct import Struct

@@ -8,8 +8,8 @@ from duecourse.adapters.pages import Found, paged
 from duecourse.adapters.record import STATUSES
 from duecourse.adapters.redis_verbs import Verbs
 from duecourse.adapters.redis_wire import readable
+from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.task import Shard
-from duecourse.ports.pages import Page, Place, Wanted
 
 LETTERS = {status: chr(code) for code, status in STATUSES.items()}
 
@@ -21,9 +21,7 @@ def page(verbs: Verbs, queue: str, wanted: Wanted, after: Place | None, limit: i
     return paged(wanted, after, limit, partial(_look, verbs, shards, wanted, tenant))
 
 
-def _look(
-    verbs: Verbs, shards: Sequence[Shard], wanted: Wanted, tenant: str, place: Place, limit: int
-) -> list[Found]:
+def _look(verbs: Verbs, shards: Sequence[Shard], wanted: Wanted, tenant: str, place: Place, limit: int) -> list[Found]:
     letter = LETTERS[wanted.status] if wanted.status else ""
     arguments = (*place, limit, letter, wanted.kind, wanted.group)
     answers = [verbs.run("page", shard, [tenant], arguments, again=True) for shard in shards]

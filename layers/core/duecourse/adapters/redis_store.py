@@ -14,10 +14,10 @@ from duecourse.adapters.redis_scripts import NOT_ALONE
 from duecourse.adapters.redis_verbs import Verbs
 from duecourse.domain.history import Door, cut_by
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.clock import Clock
-from duecourse.ports.pages import Page, Place, Wanted
 from duecourse.ports.store import (
     MAX_ADD,
     MAX_CLAIM,
@@ -202,8 +202,7 @@ class RedisStore:
 
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
-        arguments = (*self._ending, retention_ms)
-        answer = self._verbs.run("sweep", shard, self._verbs.met(shard), arguments, again=True)
+        answer = self._verbs.run("sweep", shard, self._verbs.met(shard), (*self._ending, retention_ms), again=True)
         now, bell_at, reclaimed, died, pruned, more, want = answer
         self._verbs.meet(shard, want)
         return Swept(reclaimed, died, pruned, bool(more or want), bell_at, now)

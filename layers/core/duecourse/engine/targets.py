@@ -2,13 +2,15 @@
 
 import logging
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
+from typing import TypeAlias
 
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Task
 from duecourse.engine.run import handed_over, put_off
+from duecourse.errors import ResultsUnavailable, StoreUnavailable
 from duecourse.ports.invoker import Invoker
 from duecourse.ports.publisher import Message, Publisher
 from duecourse.wire.invocation import message_body, tasks_event
@@ -23,15 +25,30 @@ MAX_BYTES = 240_000
 """What fits into an asynchronous invocation (256 KiB), less the event around the tasks."""
 ENVELOPE_BYTES = 1_000
 """What a task takes besides its payload and state: the longest names, the policy, the lease."""
+Told: TypeAlias = Callable[[Task], Task]
+"""A task as its target gets it. May raise StoreUnavailable or ResultsUnavailable."""
 NO_BROKERS: Mapping[str, Publisher] = MappingProxyType({})
 
 
+def as_it_is(task: Task) -> Task:
+    """A task whose target is told nothing else."""
+    return task
+
+
 class Targets:
-    """Kinds by name: those not listed are worked inline; `brokers` by the word before a target's colon."""
+    """Kinds by name: those not listed are worked inline; `brokers` by the word before a target's colon.
+
+    `told` makes of a follow-up what its target is to be told.
+    """
 
     def __init__(
-        self, targets: Mapping[str, str], invoker: Invoker, brokers: Mapping[str, Publisher] = NO_BROKERS
+        self,
+        targets: Mapping[str, str],
+        invoker: Invoker,
+        brokers: Mapping[str, Publisher] = NO_BROKERS,
+        told: Told = as_it_is,
     ) -> None:
+        self._told = told
         self._targets = {kind: target for kind, target in targets.items() if target != INLINE}
         self._invoker = invoker
         self._brokers = brokers
@@ -54,6 +71,16 @@ class Targets:
         What was not taken is released for a while, no attempt spent; should it have arrived all the same, a function
         finds its lease gone, and a queue holds it twice.
         """
+        ready, ends = [], []
+        for task in tasks:
+            try:
+                ready.append(self._told(task))
+            except (StoreUnavailable, ResultsUnavailable) as error:
+                log.warning("task %s waits, for what it tells of cannot be read: %s", task.id, error)
+                ends.append(put_off(task, self._rng))
+        return ends + [end for batch in _cut(ready) for end in self._hand_over(target, batch)]
+
+    def _hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
         scheme, _, name = target.partition(":")
         try:
             if scheme == LAMBDA:

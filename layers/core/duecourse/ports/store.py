@@ -2,8 +2,9 @@
 
 Every verb is one atomic step on one shard; what it answers has happened, what it refuses has changed nothing.
 Time is the store's own. A task that ends, done or dead, is followed in the same step by the tasks that tell of it
-(domain/follow_up.py): its own `notify`, and one of any death where the store was made with `deaths`. Each verb raises StoreUnavailable where the store does not answer, and StoreMisused where a
-queue has another number of shards than the store was told.
+(domain/follow_up.py): of its own `notify`, and of any death where the store was made with `deaths`. Each verb raises
+StoreUnavailable where the store does not answer, and StoreMisused where a queue has another number of shards than the
+store was told.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ from typing import NamedTuple, Protocol
 
 from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
-from duecourse.ports.pages import Page, Place, Wanted
 
 MAX_ADD = 1_000
 """The most tasks one add takes to one shard."""

@@ -24,6 +24,7 @@ from duecourse.errors import FieldError, InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
 
+ANY_ID_PATTERN = r"^[A-Za-z0-9._:@-]{1,128}(~[0-9]{1,15}\.[0-9]{1,10}~[nd])?$"
 NAME_PATTERN = r"^[A-Za-z0-9._:@-]{1,64}$"
 """What a queue, a kind and a reminder may be called: no slash and no brace, which keys need for themselves."""
 
@@ -108,6 +109,8 @@ def _flag(value: Any) -> Any:
 
 
 TaskId = Annotated[StrictStr, Field(pattern=ID_PATTERN)]
+AnyTaskId = Annotated[StrictStr, Field(pattern=ANY_ID_PATTERN)]
+"""A task's id, or a follow-up's, which holds a `~`."""
 Name = Annotated[StrictStr, Field(pattern=NAME_PATTERN)]
 Duration = Annotated[int, BeforeValidator(parse_duration), WithJsonSchema(DURATION_SCHEMA)]
 Instant = Annotated[int, BeforeValidator(parse_instant), WithJsonSchema(INSTANT_SCHEMA)]

@@ -13,6 +13,7 @@ from duecourse.domain.times import format_instant
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.fields import (
     MAX_DEPTH,
+    AnyTaskId,
     DeadlineField,
     Duration,
     Instant,
@@ -24,6 +25,7 @@ from duecourse.wire.fields import (
     refuse_fields,
 )
 from duecourse.wire.kinds import check_payload
+from duecourse.wire.notify import NotifyDone
 from duecourse.wire.problems import BodyTooLarge, MalformedBody
 
 MAX_BODY_BYTES = 256 * 1024
@@ -87,6 +89,7 @@ class AddTask(Strict):
     deadline: DeadlineField | None = None
     on_duplicate: OnDuplicate = OnDuplicate.KEEP
     max_wait: Duration = Field("PT1H", validate_default=True)
+    notify_done: NotifyDone | None = None
 
     @field_validator("kind")
     @classmethod
@@ -129,13 +132,14 @@ class AddTask(Strict):
             retry=self.retry.policy(),
             on_duplicate=self.on_duplicate,
             max_wait_ms=self.max_wait,
+            notify=self.notify_done.text() if self.notify_done else "",
         )
 
 
 class TaskKey(Strict):
-    """What names one task."""
+    """What names one task: one of a user's, or a follow-up."""
 
-    id: TaskId
+    id: AnyTaskId
     queue: Name = DEFAULT_QUEUE
 
 

@@ -14,9 +14,9 @@ STATUS_CODES = {status: code for code, status in STATUSES.items()}
 
 
 class Held(NamedTuple):
-    """A task, `last` as in record.py, whether a successor waits for its lease to end, and how the record came:
+    """A task, `last` as in record.py, whether a successor waits for its lease to end, and how the record came there.
 
-    0 created, 2 replaced, 3 debounced.
+    `came` is 0 where it was created, 2 replaced, 3 debounced.
     """
 
     task: Task

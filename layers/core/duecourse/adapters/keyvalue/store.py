@@ -17,11 +17,12 @@ from duecourse.adapters.keyvalue.verbs import stored_id
 from duecourse.adapters.pages import Found, paged
 from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.clock import Clock
-from duecourse.ports.pages import Page, Place, Wanted
 from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Added, Alone, Claim, Lease, Move, Reply, Settled, Stats, Swept
+
 
 class KeyValueStore:
     """The ledger (ports.store.Store) on an ordered map of one process; `deaths` whether each death is told of."""
@@ -239,9 +240,7 @@ class KeyValueStore:
 class MemoryStore(KeyValueStore):
     """The ledger of one process, gone with it; for tests."""
 
-    def __init__(
-        self, clock: Clock | None = None, sharding: Sharding | None = None, *, deaths: bool = False
-    ) -> None:
+    def __init__(self, clock: Clock | None = None, sharding: Sharding | None = None, *, deaths: bool = False) -> None:
         super().__init__(MemoryMap(), clock, sharding, deaths=deaths)
 
 

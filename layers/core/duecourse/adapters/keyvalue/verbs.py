@@ -10,8 +10,8 @@ from duecourse.adapters.pages import LOOK, LOOK_BYTES, Found
 from duecourse.domain.follow_up import follow_ups
 from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.pages import Place, Wanted
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
-from duecourse.ports.pages import Place, Wanted
 from duecourse.ports.store import Alone, Lease, Move, Reply, Settled
 
 BURY = 1_000

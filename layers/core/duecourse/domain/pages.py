@@ -25,7 +25,8 @@ class Wanted(NamedTuple):
 
     def fits(self, task: Task) -> bool:
         """Whether this is one of them. A follow-up is of no group."""
-        return self.status in {None, task.status} and self.kind in {"", task.kind} and self.group in {"", task.member_of}
+        named = self.kind in {"", task.kind} and self.group in {"", task.member_of}
+        return named and self.status in {None, task.status}
 
     def sections(self) -> list[str]:
         """Where they stand, in order."""
