@@ -25,7 +25,7 @@ from duecourse.wire.fields import (
     refuse_fields,
 )
 from duecourse.wire.kinds import check_payload
-from duecourse.wire.notify import NotifyDone
+from duecourse.wire.notify import NotifyDone, show_notify
 from duecourse.wire.problems import BodyTooLarge, MalformedBody
 
 MAX_BODY_BYTES = 256 * 1024
@@ -182,6 +182,7 @@ class TaskView(TypedDict):
     payload: Any
     result: NotRequired[Any]
     error: NotRequired[str]
+    notify_done: NotRequired[dict[str, str]]
     history: list[RunView]
 
 
@@ -219,6 +220,8 @@ def show_task(task: Task) -> TaskView:
         payload=_shown(task.payload_json),
         history=[_show_run(run) for run in task.history],
     )
+    if task.notify:
+        view["notify_done"] = show_notify(task.notify)
     if task.result_json:
         view["result"] = _shown(task.result_json)
     if task.error:

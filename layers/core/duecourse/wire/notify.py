@@ -4,6 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from duecourse.domain.follow_up import is_url
 from duecourse.wire.fields import Name, Strict, refuse_fields
 from duecourse.wire.kinds import Url
 
@@ -32,3 +33,8 @@ class NotifyDone(Strict):
     def text(self) -> str:
         """The same as a record keeps it."""
         return self.url or self.target or ""
+
+
+def show_notify(text: str) -> dict[str, str]:
+    """Who is told, as a request says it."""
+    return {"url" if is_url(text) else "target": text}
