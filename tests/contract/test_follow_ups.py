@@ -109,6 +109,14 @@ def test_of_a_death_the_dead_target_is_told_too(
     assert telling.stats(SHARD).dead == 1
 
 
+def test_what_a_claim_leaves_to_be_told_rings_at_once(telling: Store, clock: HandClock) -> None:
+    add(telling, notify="audit", deadline_ms=5)
+    clock.advance(5)
+    claimed = telling.claim(SHARD, 1, lease_ms=LEASE_MS)
+    assert (claimed.died, len(claimed.tasks) + claimed.backlog, claimed.backlog > 0) == (1, 2, True)
+    assert claimed.bell_at == clock.at + 1
+
+
 def test_of_what_is_done_the_dead_target_is_not_told(telling: Store) -> None:
     settle(telling, claim_one(telling), Ending.DONE)
     assert told(telling) == {}
