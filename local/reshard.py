@@ -53,7 +53,8 @@ def _reshard(queue: str, count: int, store: str | None, namespace: str | None, w
         if settings.store.startswith("memory://"):
             raise HarnessError("a memory:// store is gone with its process: there is nothing to reshard")
         with connect(settings.store) as redis:
-            change = Reshard(redis, settings.namespace, queue, count, _tell)
+            deaths = bool(settings.dead_target)
+            change = Reshard(redis, settings.namespace, queue, count, _tell, deaths=deaths)
             return change.run(parse_duration(wait) / 1000)
     except StoreUnavailable as error:
         raise HarnessError(f"{error}\nRun the same command again: it goes on where it was") from error

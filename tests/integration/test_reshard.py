@@ -18,7 +18,7 @@ from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.shards import Sharding
-from duecourse.domain.task import NewTask, Shard, Status, Task
+from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.store import Move
 from tests.support import redis_ledger
@@ -293,3 +293,12 @@ def test_a_store_without_the_queue_has_nothing_to_move(redis_server: RedisServer
         said, _ = process.communicate()
     assert process.returncode == 0
     assert "nothing was ever added to default" in said
+
+
+def test_a_task_that_dies_of_a_lapse_meanwhile_is_told_of(redis_client: redis.Redis) -> None:
+    store = store_of(redis_client, 1)
+    store.add([new("a", retry=RetryPolicy(max_attempts=1))])
+    store.claim(Shard(), 1, lease_ms=1)
+    Reshard(redis_client, "duecourse", "default", 3, lambda _: None, deaths=True).run(5)
+    (told,) = store_of(redis_client, 3).page("default", Wanted(Status.SCHEDULED), None, 9).tasks
+    assert told.kind == "task.dead"

@@ -117,3 +117,17 @@ def test_a_message_is_the_event_for_one_task_with_its_fence_in_place_of_a_lease(
     assert str(carried.pop("fence")) == lease["token"].partition(".")[0]
     assert carried.pop("deadline_at") == task.deadline_at
     assert json.loads(body) | {"tasks": [carried]} == direct
+
+
+@pytest.mark.parametrize(
+    ("invoker", "broker", "kind", "why"),
+    [
+        (Lambda(InvocationRefused("throttled")), Broker(), "report", f"{REPORT} did not take it: throttled"),
+        (Lambda(), Broker({"bill-0:7": "nack"}), "bill", "sqs:bills did not confirm it: nack"),
+    ],
+)
+def test_what_was_not_taken_says_why_in_its_log(invoker: Lambda, broker: Broker, kind: str, why: str) -> None:
+    (task,) = tasks(1, kind)
+    targets = Targets(TARGETS, invoker, {"sqs": broker})
+    (end,) = targets.hand_over(targets.of(task), [task])
+    assert (end.ending, end.detail) == (Ending.RELEASE, why)

@@ -79,7 +79,7 @@ class Runner:
             results.put(task, result, self._now())
         except ResultsUnavailable as error:
             log.warning("task %s waits, for its result could not be kept: %s", task.id, error)
-            return put_off(task, self._rng)
+            return put_off(task, self._rng, f"its result could not be kept: {error}")
         return _end(task, Ending.DONE)
 
     def _again(self, task: Task, again: Again) -> Settlement:
@@ -110,9 +110,9 @@ def handed_over(task: Task) -> Settlement:
     return _end(task, Ending.DONE)
 
 
-def put_off(task: Task, rng: random.Random) -> Settlement:
-    """Gives back a task that could not be finished because something was away, for a while."""
-    return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, task.run, rng))
+def put_off(task: Task, rng: random.Random, why: str) -> Settlement:
+    """Gives back a task that could not be finished because something was away, for a while; its log says why."""
+    return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, task.run, rng), detail=cut_detail(why))
 
 
 def _told(error: BaseException) -> str:

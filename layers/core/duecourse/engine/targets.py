@@ -77,7 +77,7 @@ class Targets:
                 ready.append(self._told(task))
             except (StoreUnavailable, ResultsUnavailable) as error:
                 log.warning("task %s waits, for what it tells of cannot be read: %s", task.id, error)
-                ends.append(put_off(task, self._rng))
+                ends.append(put_off(task, self._rng, f"what it tells of cannot be read: {error}"))
         return ends + [end for batch in _cut(ready) for end in self._hand_over(target, batch)]
 
     def _hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
@@ -89,7 +89,7 @@ class Targets:
             return self._publish(self._brokers[scheme], target, tasks)
         except Exception as error:  # noqa: BLE001 one piece of a drain, whose other tasks go on
             log.warning("%d tasks wait, for %s did not take them: %s", len(tasks), target, error)
-            return [put_off(task, self._rng) for task in tasks]
+            return [put_off(task, self._rng, f"{target} did not take it: {error}") for task in tasks]
 
     def _publish(self, broker: Publisher, target: str, tasks: Sequence[Task]) -> list[Settlement]:
         messages = [Message(task.idempotency_key, message_body(task)) for task in tasks]
@@ -98,7 +98,8 @@ class Targets:
             if problem:
                 log.warning("task %s waits, for %s did not confirm it: %s", task.id, target, problem)
         told = zip(tasks, answers, strict=True)
-        return [put_off(task, self._rng) if problem else handed_over(task) for task, problem in told]
+        ends = [(task, f"{target} did not confirm it: {problem}" if problem else "") for task, problem in told]
+        return [put_off(task, self._rng, why) if why else handed_over(task) for task, why in ends]
 
 
 def _cut(tasks: Iterable[Task]) -> Iterator[list[Task]]:

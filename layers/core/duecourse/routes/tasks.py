@@ -29,11 +29,11 @@ def add_task(body: Annotated[AddTask, Body()]) -> Response[AddAnswer]:
 @router.get("/tasks")
 def list_tasks(
     queue: Queue = DEFAULT_QUEUE,
-    state: Annotated[Status | None, Query()] = None,
-    kind: Annotated[Name | None, Query()] = None,
-    group: Annotated[Name | None, Query()] = None,
-    cursor: Annotated[Cursor | None, Query()] = None,
-    limit: Annotated[PageLimit, Query()] = DEFAULT_PAGE,
+    state: Annotated[Status | None, Query(description="only tasks in this state")] = None,
+    kind: Annotated[Name | None, Query(description="only tasks of this kind")] = None,
+    group: Annotated[Name | None, Query(description="only this group's tasks, such as a reminder's")] = None,
+    cursor: Annotated[Cursor | None, Query(description="the next_cursor of the page before")] = None,
+    limit: Annotated[PageLimit, Query(description="how many tasks at most")] = DEFAULT_PAGE,
 ) -> PageAnswer:
     """Show some of a queue's tasks, by state and time."""
     asked = ListTasks(queue=queue, state=state, kind=kind, group=group, cursor=cursor, limit=limit)

@@ -89,7 +89,7 @@ class AddTask(Strict):
     deadline: DeadlineField | None = None
     on_duplicate: OnDuplicate = OnDuplicate.KEEP
     max_wait: Duration = Field("PT1H", validate_default=True)
-    notify_done: NotifyDone | None = None
+    notify_done: NotifyDone | None = Field(None, description="who is told once it is done or dead")
 
     @field_validator("kind")
     @classmethod
