@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status
 from duecourse.engine.run import Kind
@@ -82,3 +83,9 @@ def test_with_little_time_it_forgets_one_step_a_shard_and_works_first(store: Mem
     ticked = tick(store, remaining_ms=lambda: next(left, MARGIN_MS))
     assert ticked.done == 1
     assert 500 <= ticked.pruned < 1_500
+
+
+def test_what_a_tick_found_says_so(store: MemoryStore) -> None:
+    add(store)
+    tick(store)
+    assert [run.door for run in standing(store).history] == [Door.TICK]
