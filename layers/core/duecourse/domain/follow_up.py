@@ -18,7 +18,7 @@ RESERVED = "task."
 """How no kind of a user's begins."""
 BY = "duecourse"
 POLICY = RetryPolicy(max_attempts=16, backoff_ms=2_000)
-"""Some six hours of trying."""
+"""At most five hours of trying, with full jitter half of that."""
 
 
 class Ended(NamedTuple):
