@@ -58,7 +58,8 @@ def _reshard(queue: str, count: int, settings: Settings, wait: str) -> int:
         raise HarnessError(f"{settings.store} is one process's: only a queue on Redis can be resharded")
     try:
         with connect(settings.store) as redis:
-            change = Reshard(redis, settings.namespace, queue, count, _tell)
+            deaths = bool(settings.dead_target)
+            change = Reshard(redis, settings.namespace, queue, count, _tell, deaths=deaths)
             return change.run(parse_duration(wait) / 1000)
     except StoreUnavailable as error:
         raise HarnessError(f"{error}\nRun the same command again: it goes on where it was") from error

@@ -7,7 +7,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from duecourse import ledgers
-from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Run, Task
+from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Task
+from duecourse.domain.timeline import timeline
 from duecourse.domain.times import format_instant
 from duecourse.errors import DuecourseError
 from duecourse.settings import Settings
@@ -36,8 +37,7 @@ def show(
         console.err.print(f"no task {escape(id)} in queue {escape(queue)}")
         raise typer.Exit(1)
     console.out.print(_record(task))
-    if task.history:
-        console.out.print(_history(task.history))
+    console.out.print(_history(task))
 
 
 def _read(queue: str, id: str, tenant: str, settings: Settings) -> Task | None:
@@ -50,17 +50,15 @@ def _read(queue: str, id: str, tenant: str, settings: Settings) -> Task | None:
 def _record(task: Task) -> Table:
     table = Table("field", "value", show_header=False)
     for name, value in task._asdict().items():
-        if name != "history":
+        if name != "log":
             table.add_row(name, escape(_shown(name, value)))
     return table
 
 
-def _history(history: tuple[Run, ...]) -> Table:
-    table = Table(title="history, oldest first", title_justify="left")
-    for name in Run._fields:
-        table.add_column(name, overflow="fold")
-    for run in history:
-        table.add_row(*(escape(_shown(name, value)) for name, value in run._asdict().items()))
+def _history(task: Task) -> Table:
+    table = Table("at", "what", title="what happened, oldest first", title_justify="left")
+    for one in timeline(task):
+        table.add_row(format_instant(one.at), escape(one.text))
     return table
 
 

@@ -20,7 +20,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> RingsAnswer:
     rang = read(Rings, event).heard(wiring.settings().namespace)
     if rang.strangers:
         logger.warning("keys that are no bells of ours were left out", keys=rang.strangers)
-    drained = wiring.drainer().drain(rang.shards, context.get_remaining_time_in_millis)
+    drained = wiring.drainer().drain(rang.shards, context.get_remaining_time_in_millis, rang.doors)
     metrics.add_metric("Claimed", MetricUnit.Count, drained.claimed)
     metrics.add_metric("Done", MetricUnit.Count, drained.done)
     metrics.add_metric("Retried", MetricUnit.Count, drained.retried)

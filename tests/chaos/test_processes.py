@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from duecourse.adapters.redis_store import RedisStore
-from duecourse.domain.task import NewTask, Shard, Status
+from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status
 from tests.support.drainer import NAMESPACE, children, ran
 from tests.support.ledger import lease_of, standing
 from tests.support.redis_server import RedisServer
@@ -108,3 +108,32 @@ def test_what_a_killed_process_held_runs_a_second_time_after_its_lease_and_nothi
     assert all(standing(store, id).history[-1].claimed_at >= ends[id] for id in held)
     assert {standing(store, id).attempt for id in held} == {2}
     assert {standing(store, id).attempt for id in set(ids) - held} == {1}
+
+
+def test_no_end_goes_untold_however_often_the_processes_are_killed(
+    redis_server: RedisServer, redis_client: redis.Redis, store: RedisStore
+) -> None:
+    ids = [f"t-{n:04}" for n in range(1_500)]
+    once = RetryPolicy(max_attempts=1)
+    store.add([NewTask(id, "work", retry=once, notify="told") for id in ids[:1_000]])
+    store.add([NewTask(id, "work", retry=once, notify="told") for id in ids[1_000:]])
+    for enough in (100, 400, 700):
+        with children(redis_server.url, 1, lease_ms=LEASE_MS) as (killed,):
+            killed.drain()
+            until(lambda enough=enough: len(ran(redis_client)) >= enough)
+            killed.process.kill()
+            killed.process.wait()
+    with children(redis_server.url, 1, lease_ms=LEASE_MS) as (last,):
+
+        def drained() -> bool:
+            last.drain()
+            last.counts()
+            stats = store.stats(Shard())
+            return stats.scheduled == stats.leased == 0
+
+        until(drained, seconds=30, every=0.05)
+    dead = {id for id in ids if standing(store, id).status is Status.DEAD}
+    assert dead, "nothing was under way when it was killed"
+    told = Counter((name.partition("~")[0], name.partition(":")[0][-1]) for name in ran(redis_client) if "~" in name)
+    assert told.keys() == {(id, "n") for id in ids} | {(id, "d") for id in dead}
+    assert {standing(store, id).status for id in set(ids) - dead} == {Status.DONE}

@@ -37,17 +37,25 @@ def sharded(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock
     yield from opened(kind_of_store, request, clock, Sharding({"default": SHARDS}))
 
 
-def opened(kind: str, request: pytest.FixtureRequest, clock: HandClock, sharding: Sharding) -> Iterator[Store]:
+@pytest.fixture
+def telling(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Store]:
+    """Every store in turn, of which each death is told."""
+    yield from opened(kind_of_store, request, clock, Sharding(), deaths=True)
+
+
+def opened(
+    kind: str, request: pytest.FixtureRequest, clock: HandClock, sharding: Sharding, *, deaths: bool = False
+) -> Iterator[Store]:
     """An empty store, whose keys must be in order at the end."""
     if kind == "memory":
-        yield MemoryStore(clock, sharding)
+        yield MemoryStore(clock, sharding, deaths=deaths)
         return
     if kind == "leveldb":
-        with level_store(request.getfixturevalue("tmp_path"), clock, sharding) as store:
+        with level_store(request.getfixturevalue("tmp_path"), clock, sharding, deaths=deaths) as store:
             yield store
         return
     with connect(emptied(kind, request)) as client:
-        yield RedisStore(client, sharding=sharding, travel=clock)
+        yield RedisStore(client, sharding=sharding, travel=clock, deaths=deaths)
         for shard in sharding.every("default"):
             redis_ledger.check(client, shard)
 

@@ -35,7 +35,7 @@ def test_a_fresh_task_is_kept_as_asked_for(store: Store, clock: HandClock) -> No
         retry=policy,
         token="",
         claimed_at=0,
-        history=(),
+        log=(),
     )
     assert task.generation > 0
 
@@ -117,13 +117,19 @@ def test_echo_shows_the_record_kept_for_each_task(store: Store) -> None:
 
 
 @pytest.mark.parametrize("how", [Ending.DONE, Ending.DROP])
-def test_a_task_added_again_after_its_end_is_a_new_generation_with_an_empty_history(store: Store, how: Ending) -> None:
+def test_a_task_added_again_after_its_end_is_a_new_generation(store: Store, how: Ending) -> None:
     first = claim_one(store)
     settle(store, first, how)
     again = add(store, on_duplicate=REPLACE, payload="2")
     assert again.generation > first.fence
-    assert (again.run, again.attempt, again.history, again.token, again.payload_json) == (0, 1, (), "", "2")
-    assert settle(store, first, how) == Settled.STALE
+    assert (again.run, again.attempt, again.token, again.payload_json) == (0, 1, "", "2")
+
+
+def test_a_task_added_again_once_it_is_done_remembers_nothing(store: Store) -> None:
+    first = claim_one(store)
+    settle(store, first, Ending.DONE)
+    assert add(store, payload="2").log == ()
+    assert settle(store, first, Ending.DONE) == Settled.STALE
 
 
 def test_replacing_a_scheduled_task_moves_it_to_its_new_due_time_alone(store: Store, clock: HandClock) -> None:
@@ -176,11 +182,12 @@ def test_a_replacement_for_a_running_task_runs_after_the_lease_ends(
     assert settle(store, running, how, delay_ms=5_000, result="7") == answer
     after = standing(store)
     assert (after.status, after.payload_json, after.due_at, after.run) == (Status.SCHEDULED, "3", clock.at + 20, 0)
-    assert (after.attempt, after.history, after.result_json) == (1, (), "")
+    assert (after.attempt, after.result_json) == (1, "")
     assert settle(store, running, how, delay_ms=5_000, result="7") == answer
     clock.advance(20)
     assert [t.payload_json for t in claim(store)] == ["3"]
-    assert settle(store, running, how) == Settled.STALE
+    assert {settle(store, running, other) for other in Ending if other is not how} == {Settled.STALE}
+    assert standing(store).status == Status.LEASED
 
 
 def test_a_replacement_runs_after_a_lapse_too_and_costs_no_attempt(store: Store, clock: HandClock) -> None:

@@ -3,6 +3,7 @@
 import re
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -13,9 +14,11 @@ import redis
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.task import Shard, Status
+from duecourse.domain.pages import Wanted
+from duecourse.domain.task import RetryPolicy, Shard, Status
 from duecourse.errors import StoreFull, StoreMisused
 from duecourse.ports.store import Settled
+from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle
 from tests.support.redis_server import REDIS, RedisServer, need
@@ -340,3 +343,24 @@ def test_a_shard_is_on_record_with_its_count_before_its_first_task(
         assert redis_client.exists("duecourse:{new/0}:tasks") == 0
     finally:
         redis_client.config_set("maxmemory", 0)
+
+
+def test_out_of_memory_an_end_is_told_of_all_the_same(redis_client: redis.Redis) -> None:
+    store = RedisStore(redis_client, deaths=True)
+    once = {"retry": RetryPolicy(max_attempts=1), "notify": "audit"}
+    store.add([new(id, due_at=n + 1, **once) for n, id in enumerate(("settled", "lapsed", "swept"))])
+    settled, lapsed, swept = (store.claim(SHARD, 1, lease_ms=ms).tasks[0] for ms in (LEASE_MS, 1, 300))
+    store.add([new("late", due_at=9, deadline_at=10)])
+    redis_client.config_set("maxmemory", 1)
+    try:
+        assert store.settle(SHARD, [ending(settled, Ending.RETRY, detail="x")]) == [Settled.DEAD]
+        until(lambda: store.now() > lapsed.lease_expires_at)
+        store.claim(SHARD, 1, lease_ms=LEASE_MS, max_bytes=1)
+        until(lambda: store.now() > swept.lease_expires_at)
+        assert store.sweep(SHARD, retention_ms=LEASE_MS).died == 1
+    finally:
+        redis_client.config_set("maxmemory", 0)
+    assert redis_ledger.check(redis_client) > 0
+    page = store.page("default", Wanted(), None, 100)
+    ended = Counter(task.id.partition("~")[0] for task in page.tasks if "~" in task.id)
+    assert ended == {"settled": 2, "lapsed": 2, "swept": 2, "late": 1}

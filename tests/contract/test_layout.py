@@ -1,5 +1,7 @@
 """The layout of the record, which the scripts and the key-value store share; Redis only."""
 
+from typing import Any
+
 import pytest
 import redis
 
@@ -8,10 +10,20 @@ from duecourse.adapters.record import FRONT, VERSION
 from duecourse.adapters.redis_keys import keys_of
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
-from tests.support.ledger import SHARD, add, claim_one, lease_of, settle
+from duecourse.domain.task import OnDuplicate, Task
+from duecourse.ports.store import Move
+from tests.support.ledger import SHARD, add, claim, claim_one, lease_of, settle
 
-FLAGS_AT, ORIGIN_AT = 2, FRONT.size
-STEPS = ["added", "leased", "saved", "again", "retried", "done", "dead"]
+ORIGIN_AT = FRONT.size
+OVER = ["moved", "replaced", "debounced", "succeeded", "replayed", "cancelled", "full"]
+ENDED = {
+    "again": Ending.AGAIN,
+    "retried": Ending.RETRY,
+    "released": Ending.RELEASE,
+    "done": Ending.DONE,
+    "dead": Ending.DROP,
+}
+STEPS = ["added", "leased", "saved", "again", "retried", "released", "done", "dead", *OVER]
 
 
 @pytest.fixture
@@ -21,16 +33,45 @@ def store(redis_client: redis.Redis) -> RedisStore:
 
 def bring(store: RedisStore, step: str) -> None:
     """One task brought so far, with all the fields that a task may have."""
-    fields = {"payload": '{"é": 1}', "group": "g", "deadline_ms": 60_000, "state": '{"n": 0}'}
-    if step == "added":
-        add(store, delay_ms=9, **fields)
+    fields = {"payload": '{"é": 1}', "group": "g", "deadline_ms": 60_000, "state": '{"n": 0}', "by": "ich"}
+    if step in {"added", *OVER}:
+        add(store, delay_ms=9, notify="http://a.example/é", **fields)
+        do_more(store, step, fields)
         return
     task = claim_one(store, **fields)
     if step == "saved":
         store.save(SHARD, lease_of(task), '{"n": 1}')
     elif step != "leased":
-        how = {"again": Ending.AGAIN, "retried": Ending.RETRY, "done": Ending.DONE, "dead": Ending.DROP}[step]
+        how = ENDED[step]
         settle(store, task, how, detail="why", result='{"r": 1}' if how is Ending.DONE else "")
+
+
+def do_more(store: RedisStore, step: str, fields: dict[str, Any]) -> None:
+    """What callers do to a scheduled task."""
+    if step == "moved":
+        store.move("default", [Move("a", delay_ms=99_999, by="du")])
+    elif step in {"replaced", "debounced"}:
+        mode = OnDuplicate.REPLACE if step == "replaced" else OnDuplicate.DEBOUNCE
+        for by in ("er", "sie sagt"):
+            add(store, delay_ms=10_000, on_duplicate=mode, **fields | {"by": by})
+    elif step == "succeeded":
+        task = claim_now(store)
+        add(store, on_duplicate=OnDuplicate.REPLACE, **fields)
+        settle(store, task, Ending.RETRY, detail="x")
+    elif step == "replayed":
+        settle(store, claim_now(store), Ending.DROP, detail="x")
+        store.replay("default", ["a"], by="wir", delays_ms=[7])
+    elif step == "cancelled":
+        store.cancel("default", ["a"], by="ihr")
+    elif step == "full":
+        for n in range(40):
+            settle(store, claim_now(store), Ending.AGAIN if n % 3 else Ending.RELEASE, delay_ms=9, detail="é" * n)
+
+
+def claim_now(store: RedisStore) -> Task:
+    store.move("default", [Move("a", by="x")])
+    (task,) = claim(store)
+    return task
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -39,9 +80,8 @@ def test_a_record_that_the_scripts_wrote_is_what_python_would_write(
 ) -> None:
     bring(store, step)
     written = bytearray(redis_client.hget(keys_of("duecourse", SHARD).tasks, "-/a") or b"")
-    assert written[0] == VERSION == 1
+    assert written[0] == VERSION == 2
     again = bytearray(encode(decode("default", "-/a", bytes(written))))
     for data in (written, again):  # what tells a re-sent add is Redis's alone
-        data[FLAGS_AT] &= 2
         data[ORIGIN_AT : ORIGIN_AT + 8] = bytes(8)
     assert again == written

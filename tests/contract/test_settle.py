@@ -219,14 +219,14 @@ def test_a_batch_is_answered_in_order_and_a_task_twice_in_it_once(store: Store) 
     assert (stats.scheduled, stats.leased, stats.done) == (2, 0, 1)
 
 
-def test_the_history_holds_the_newest_ten_runs(store: Store) -> None:
+def test_the_history_holds_the_newest_twenty_runs(store: Store) -> None:
     store.add([new(retry=RetryPolicy(max_attempts=50))])
-    for n in range(13):
+    for n in range(23):
         settle(store, claim(store)[0], Ending.RETRY, detail=f"failure {n}")
     task = standing(store)
-    assert [r.detail for r in task.history] == [f"failure {n}" for n in range(3, 13)]
-    assert [r.run for r in task.history] == list(range(4, 14))
-    assert task.attempt == 14
+    assert [r.detail for r in task.history] == [f"failure {n}" for n in range(3, 23)]
+    assert [r.run for r in task.history] == list(range(4, 24))
+    assert (task.attempt, task.forgotten) == (24, 3)
 
 
 @pytest.mark.parametrize("detail", ["x" * 399 + "é", "é" * 300, "\U0001f514" * 200, "y" * 400, "z" * 70_000])

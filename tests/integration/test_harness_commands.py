@@ -15,8 +15,11 @@ import pytest
 import redis
 import urllib3
 
+from duecourse.domain.task import NewTask
+from duecourse.ports.store import Move
 from local.cli import app
 from tests.support.commands import BARE, FREE_PORTS, gone, run, up
+from tests.support.level_store import level_store
 from tests.support.project import ROOT
 from tests.support.wait import until
 
@@ -180,3 +183,14 @@ def test_ctrl_c_while_it_imports_leaves_no_trace(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.communicate()[1] == ""
     assert process.returncode == -signal.SIGINT
+
+
+def test_show_tells_what_happened_to_a_task(tmp_path: Path) -> None:
+    folder = f"leveldb://{tmp_path}/ledger"
+    with level_store(tmp_path / "ledger") as store:
+        store.add([NewTask("a", "report", by="http", delay_ms=60_000, notify="audit")])
+        store.move("default", [Move("a", delay_ms=90_000, by="client")])
+    shown = run("show", "a", "--store", folder)
+    assert shown.returncode == 0, shown.stderr
+    assert "audit" in shown.stdout
+    assert shown.stdout.index("Added by http") < shown.stdout.index("Moved by client")

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.history import Door, Entry, Run
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, RetryPolicy, Task
 from duecourse.errors import StoreUnavailable
@@ -60,8 +61,13 @@ def new_tasks(draw: st.DrawFn) -> NewTask:
         deadline_ms=draw(st.sampled_from([None, None, None, 5, 120])),
         retry=RetryPolicy(max_attempts=draw(st.sampled_from([1, 2, 3]))),
         on_duplicate=draw(st.sampled_from(OnDuplicate)),
+        by=draw(st.sampled_from(["", "http", "ü"])),
         max_wait_ms=draw(st.sampled_from([0, 50, 3_600_000])),
     )
+
+
+def _runs(log: tuple[Entry, ...]) -> list[Run]:
+    return [entry for entry in log if isinstance(entry, Run)]
 
 
 class Names:
@@ -77,11 +83,14 @@ class Names:
         if shown.token and expected.token:
             self._learn(shown.fence, int(expected.token))
             self.tokens[int(expected.token)] = shown.token
-        for run, model_run in zip(shown.history, expected.history, strict=False):
+        for run, model_run in zip(_runs(shown.log), _runs(expected.log), strict=False):
             self._learn(run.fence, model_run.fence)
-        history = tuple(run._replace(fence=self._numbers[run.fence]) for run in shown.history)
+        log = tuple(self._in_ours(entry) for entry in shown.log)
         token = str(self._numbers[shown.fence]) if shown.token else ""
-        return shown._replace(generation=self._numbers[shown.generation], token=token, history=history)
+        return shown._replace(generation=self._numbers[shown.generation], token=token, log=log)
+
+    def _in_ours(self, entry: Entry) -> Entry:
+        return entry._replace(fence=self._numbers[entry.fence]) if isinstance(entry, Run) else entry
 
     def check_order(self) -> None:
         """Fail where two numbers were drawn in another order than the model drew them."""
@@ -121,16 +130,18 @@ class LedgerMachine(RuleBasedStateMachine):
         limit=st.integers(1, 3),
         lease_ms=st.sampled_from([1, 50, 2_000]),
         max_bytes=st.sampled_from([1, 4_000_000]),
+        door=st.sampled_from(Door),
         lost=lost,
     )
-    def claim(self, caller: int, limit: int, lease_ms: int, max_bytes: int, lost: bool) -> None:
-        leased, died, backlog = self.model.claim(limit, lease_ms, tight=max_bytes == 1)
+    def claim(self, caller: int, limit: int, lease_ms: int, max_bytes: int, door: Door, lost: bool) -> None:
+        leased, died, backlog = self.model.claim(limit, lease_ms, max_bytes == 1, door)
+        bounds: dict[str, Any] = {"lease_ms": lease_ms, "max_bytes": max_bytes, "door": door}
         bell_at = self.model.hang()
         for store, names in zip(self.stores, self.names, strict=True):
             if lost and store is self.redis:
-                self._lose(lambda: self.redis.claim(SHARD, limit, lease_ms=lease_ms, max_bytes=max_bytes))
+                self._lose(lambda: self.redis.claim(SHARD, limit, **bounds))
                 continue
-            claim = store.claim(SHARD, limit, lease_ms=lease_ms, max_bytes=max_bytes)
+            claim = store.claim(SHARD, limit, **bounds)
             expected = [task for id in leased if (task := self.model.task(id))]
             shown = [names.translate(task, own) for task, own in zip(claim.tasks, expected, strict=True)]
             assert shown == expected
@@ -147,7 +158,7 @@ class LedgerMachine(RuleBasedStateMachine):
     )
     def claim_and_settle_all(self, caller: int, limit: int, endings: list[Ending], delay_ms: int, lost: bool) -> None:
         before = len(self.hands[caller])
-        self.claim(caller, limit, 50, 4_000_000, lost=False)
+        self.claim(caller, limit, 50, 4_000_000, Door.TAKE, lost=False)
         held = self.hands[caller][before:]
         asked = [
             (Settlement(id, "-", "", ending, delay_ms, None, None, "because", "8"), n)
@@ -201,19 +212,21 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(chosen=st.lists(ids, min_size=1, max_size=2), delay_ms=delays, state=states, how=st.integers(0, 3), lost=lost)
     def move(self, chosen: list[str], delay_ms: int, state: str | None, how: int, lost: bool) -> None:
-        moves = [Move(id, None, delay_ms, state, bool(how & 1), bool(how & 2)) for id in chosen]
+        moves = [Move(id, None, delay_ms, state, bool(how & 1), bool(how & 2), "http") for id in chosen]
         replies = [self.model.move(move) for move in moves]
         self._same(lambda store, _: store.move(QUEUE, moves), replies, lost=lost)
 
     @rule(chosen=st.lists(ids, min_size=1, max_size=2), force=st.booleans(), lost=lost)
     def cancel(self, chosen: list[str], force: bool, lost: bool) -> None:
-        replies = [self.model.cancel(id, force) for id in chosen]
-        self._same(lambda store, _: store.cancel(QUEUE, chosen, force=force), replies, lost=lost, repeated=False)
+        replies = [self.model.cancel(id, force, "me") for id in chosen]
+        self._same(
+            lambda store, _: store.cancel(QUEUE, chosen, force=force, by="me"), replies, lost=lost, repeated=False
+        )
 
     @rule(chosen=st.lists(ids, min_size=1, max_size=2), lost=lost)
     def replay(self, chosen: list[str], lost: bool) -> None:
-        replies = [self.model.replay(id) for id in chosen]
-        self._same(lambda store, _: store.replay(QUEUE, chosen), replies, lost=lost, repeated=False)
+        replies = [self.model.replay(id, "me") for id in chosen]
+        self._same(lambda store, _: store.replay(QUEUE, chosen, by="me"), replies, lost=lost, repeated=False)
 
     @rule(paused=st.booleans(), lost=lost)
     def pause(self, paused: bool, lost: bool) -> None:

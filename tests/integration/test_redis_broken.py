@@ -27,7 +27,7 @@ def store(redis_client: redis.Redis) -> RedisStore:
 def spoil(client: redis.Redis, how: str, sid: str = "-/bad") -> None:
     """Make a record one that cannot be read."""
     data = bytes(client.hget(KEYS.tasks, sid) or b"")
-    broken = {"short": data[:20], "empty": b"", "later version": b"\x02" + data[1:]}[how]
+    broken = {"short": data[:20], "empty": b"", "later version": b"\x03" + data[1:]}[how]
     client.hset(KEYS.tasks, sid, broken)
 
 

@@ -11,20 +11,19 @@ import pytest
 import redis
 
 from duecourse.adapters.redis_keys import FIXED, keys_of
-from duecourse.adapters.redis_scripts import connect, load
+from duecourse.adapters.redis_scripts import BEFORE, connect, load
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.pages import Place, Wanted
 from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Move, Reply, Settled
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, standing
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.redis_server import REDIS, RedisServer, need
-from tests.support.source import LAYER
 from tests.support.wait import until
 
-PARTS = {"prelude", "lease"}
-SCRIPTS = sorted({path.stem for path in LAYER.rglob("*.lua")} - PARTS)
+SCRIPTS = list(BEFORE)
 VERBS: dict[str, Callable[[RedisStore], object]] = {
     "add": lambda store: store.add([new("b")]),
     "claim": lambda store: store.claim(SHARD, 1, lease_ms=LEASE_MS),
@@ -249,7 +248,7 @@ def test_a_ledger_that_was_wiped_takes_tasks_again_and_is_found(store: RedisStor
 def everything(store: RedisStore) -> None:
     """Every verb, in every state that leads it elsewhere."""
     policy = new().retry._replace(max_attempts=1)
-    store.add([new(f"t-{n}", group="g", tenant=f"tenant-{n % 3}") for n in range(9)], echo=True)
+    store.add([new(f"t-{n}", group="g", tenant=f"tenant-{n % 3}", notify="audit") for n in range(9)], echo=True)
     store.add(
         [new("later", delay_ms=60_000), new("a"), new("b"), new("once", retry=policy), new("late", deadline_ms=1)]
     )
@@ -271,6 +270,8 @@ def everything(store: RedisStore) -> None:
     store.pause("default", paused=True)
     store.pause("default", paused=False)
     store.group("default", "g", "tenant-1")
+    store.page("default", Wanted(), Place("due", 5, "x"), 9)
+    store.page("default", Wanted(group="g"), None, 9, "tenant-1")
     store.stats(SHARD)
 
 

@@ -16,8 +16,9 @@ from duecourse.adapters.redis_reshard import BATCH, Reshard
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.pages import Wanted
 from duecourse.domain.shards import Sharding
-from duecourse.domain.task import NewTask, Shard, Status, Task
+from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.store import Move
 from tests.support import redis_ledger
@@ -30,6 +31,7 @@ USES: dict[str, Callable[[RedisStore], object]] = {
     "add": lambda store: store.add([new("x")]),
     "get": lambda store: store.get("default", "t-0"),
     "group": lambda store: store.group("default", "g"),
+    "page": lambda store: store.page("default", Wanted(), None, 9),
     "claim": lambda store: store.claim(Shard(), 1, lease_ms=LEASE_MS),
     "move": lambda store: store.move("default", [Move("t-0")]),
     "stats": lambda store: store.stats(Shard()),
@@ -46,8 +48,8 @@ def every(count: int) -> list[Shard]:
 
 
 def filled(store: RedisStore, count: int, many: int = 60) -> dict[str, Task]:
-    """Tasks of all states but leased, some in groups and of several tenants; answers them as they stand."""
-    store.add([new(f"x-{n}") for n in range(30)])
+    """Tasks of all states but leased, some in groups, of several tenants, and what tells of their ends."""
+    store.add([new(f"x-{n}", notify="audit", group="" if n % 2 else f"e-{n}") for n in range(30)])
     for shard in every(count):
         tasks = store.claim(shard, 100, lease_ms=LEASE_MS).tasks
         ends = [
@@ -68,7 +70,9 @@ def standing(store: RedisStore, many: int = 60) -> dict[str, Task]:
         ("t-1", "other"),
     ]
     found = {f"{tenant}/{id}": store.get("default", id, tenant) for id, tenant in ids}
-    return {sid: task for sid, task in found.items() if task}
+    told = store.page("default", Wanted(kind="audit"), None, 100).tasks
+    assert len({task.id for task in told if "~" in task.id}) >= 20
+    return {sid: task for sid, task in found.items() if task} | {f"-/{task.id}": task for task in told}
 
 
 def assert_whole(client: Client, before: dict[str, Task], count: int) -> None:
@@ -88,7 +92,7 @@ def assert_whole(client: Client, before: dict[str, Task], count: int) -> None:
     strays = [key for k in client.scan_iter("duecourse:{*") if not (key := k.decode()).startswith(shards)]
     assert all(key.endswith(":meta") for key in strays), "only what refuses those who still count on it"
     for task in before.values():
-        if task.status is Status.SCHEDULED and task.group:
+        if task.status is Status.SCHEDULED and task.member_of:
             assert task.id in [member.id for member in store.group("default", task.group)]
 
 
@@ -376,3 +380,12 @@ def info(server: RedisServer) -> Any:
     """The server's settings."""
     with server.client(decode_responses=True) as client:
         return client.config_get("hash-max-*")
+
+
+def test_a_task_that_dies_of_a_lapse_meanwhile_is_told_of(redis_client: redis.Redis) -> None:
+    store = store_of(redis_client, 1)
+    store.add([new("a", retry=RetryPolicy(max_attempts=1))])
+    store.claim(Shard(), 1, lease_ms=1)
+    Reshard(redis_client, "duecourse", "default", 3, lambda _: None, deaths=True).run(5)
+    (told,) = store_of(redis_client, 3).page("default", Wanted(Status.SCHEDULED), None, 9).tasks
+    assert told.kind == "task.dead"

@@ -14,7 +14,20 @@ from duecourse.settings import Settings
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import LEASE_MS, claim_one, new
 
+NOT_FOUND = {"type": "urn:duecourse:problem:task-not-found"}
 EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
+    "add_notified": ([], 201, {"created": True}),
+    "bad_list": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_notify": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_notify_target": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_replay_dead": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "list_tasks": (["add_webhook"], 200, {"next_cursor": None}),
+    "replay_dead": ([], 200, {"replayed": 0, "dry_run": False, "more": False, "tasks": []}),
+    "replay_dead_dry": (["add_webhook"], 200, {"replayed": 0, "dry_run": True}),
+    "replay_unknown": ([], 404, NOT_FOUND),
+    "replay_webhook": (["add_webhook"], 409, {"reason": "scheduled"}),
+    "why_unknown": ([], 404, NOT_FOUND),
+    "why_webhook": (["add_webhook"], 200, {"id": "order-7:paid", "state": "scheduled", "forgotten": 0}),
     "add_poll": ([], 201, {"created": True}),
     "add_reminder": ([], 201, {"id": "standup"}),
     "add_webhook": ([], 201, {"created": True}),

@@ -24,7 +24,7 @@ NAME = st.sampled_from(["a", "b", "reminders", "x" * 64, "x" * 129]) | ODD_TEXT
 EXPRESSION = st.sampled_from(["a", "`", "a[?", "nope(@)", "[::0]", "(" * 900, "!" * 900 + "a", '"\\ud800"']) | ODD_TEXT
 POLL = {"url": "http://127.0.0.1:9/", "interval": 5, "until": "a"}
 WORDS = ["url", "method", "headers", "body", "interval", "timeout", "failed_when", "result"]
-FIELDS = ["id", "queue", "due_at", "delay", "retry", "deadline", "on_duplicate", "max_wait", "colour"]
+FIELDS = ["notify_done", "id", "queue", "due_at", "delay", "retry", "deadline", "on_duplicate", "max_wait", "colour"]
 ADA = {"name": "Ada", "email": "ada@example.com"}
 REMINDER = {"subject": "s", "starts_at": "2100-01-01T00:00:00Z", "remind_before": [60], "recipients": [ADA]}
 
@@ -54,9 +54,22 @@ BODY = (TASK | MEETING | JSON | SETTLE | some(["due_at", "delay", "force", "star
 RAW = st.sampled_from(["", "null", "{", '{"a": NaN}', "[" * 100_000, "\ufeff{}", '{"a": 1' + "0" * 5_000 + "}"])
 PATH = st.sampled_from(["/tasks", "/reminders", "/health", "/", "", "//"]) | st.builds(
     lambda part, name, verb: f"/{part}/{quote(name, errors='replace')}{verb}",
-    st.sampled_from(["tasks", "reminders"]), NAME, st.sampled_from(["", "", "", "/settle", "/extend", "/save"]),
+    st.sampled_from(["tasks", "reminders", "queues"]),
+    NAME,
+    st.sampled_from(["", "", "", "/settle", "/extend", "/save", "/why", "/replay", "/dead/replay"]),
 )  # fmt: skip
-QUERY = st.sampled_from([{}, {"force": ""}, {"force": "maybe"}, {"queue": "b"}, {"queue": "a,b"}, {"queue": "\x00"}])
+QUERY = st.sampled_from(
+    [
+        {},
+        {"force": ""},
+        {"force": "maybe"},
+        {"queue": "b"},
+        {"queue": "a,b"},
+        {"queue": "\x00"},
+        {"cursor": "ZHVlOjE6"},
+        {"limit": "0"},
+    ]
+)
 
 
 def ask(method: str, path: str, body: str | None, query: dict[str, str]) -> dict[str, Any]:

@@ -6,19 +6,21 @@ import pytest
 
 from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.history import Door
 from duecourse.domain.reminder import Recipient, Reminder
+from duecourse.domain.task import NewTask
 from duecourse.engine.reminders import Reminders
 from tests.support.clock import START
 from tests.support.functions import cases, invoke, saved
 from tests.support.kinds import Outbox
-from tests.support.ledger import add
+from tests.support.ledger import add, standing
 
 NOTHING = {"claimed": 0, "done": 0, "again": 0, "retried": 0, "dead": 0, "backlog": 0, "bell_at": 0}
 GOOD = {"one_bell", "many_bells", "strange_key"}
 
 
 def test_every_saved_event_is_listed_here() -> None:
-    assert cases("on_expired") == GOOD | {"bad_version", "bad_shape"}
+    assert cases("on_expired") == GOOD | {"bad_version", "bad_shape", "bad_door"}
 
 
 @pytest.mark.parametrize("case", GOOD)
@@ -26,7 +28,9 @@ def test_a_ring_with_nothing_due_is_normal(case: str) -> None:
     assert invoke("on_expired", saved(f"on_expired/{case}")) == NOTHING
 
 
-@pytest.mark.parametrize(("case", "field"), [("bad_version", "version"), ("bad_shape", "rings.0.key")])
+@pytest.mark.parametrize(
+    ("case", "field"), [("bad_version", "version"), ("bad_shape", "rings.0.key"), ("bad_door", "rings.0.door")]
+)
 def test_a_wrong_event_is_refused_by_field(case: str, field: str) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
         invoke("on_expired", saved(f"on_expired/{case}"))
@@ -54,3 +58,10 @@ def test_a_ring_measures_what_it_did(capsys: pytest.CaptureFixture[str]) -> None
     invoke("on_expired", saved("on_expired/one_bell"))
     [line] = [line for line in capsys.readouterr().out.splitlines() if "_aws" in line]
     assert json.loads(line).keys() == {"_aws", "service", "Claimed", "Done", "Retried", "Dead"}
+
+
+@pytest.mark.parametrize(("case", "door"), [("one_bell", Door.TIMER), ("many_bells", Door.RING)])
+def test_what_a_ring_found_tells_by_which_door(store: MemoryStore, case: str, door: Door) -> None:
+    store.add([NewTask("a", "webhook", '{"url":1}')])
+    invoke("on_expired", saved(f"on_expired/{case}"))
+    assert standing(store).history[0].door is door

@@ -41,7 +41,7 @@ class Doors:
             self.invoked_at.append(time.monotonic())
         rang = Rings.model_validate_json(json.dumps(event)).heard(NAMESPACE)
         assert rang.strangers == []
-        return show_drained(self._drainer.drain(rang.shards, ample)._asdict())
+        return show_drained(self._drainer.drain(rang.shards, ample, rang.doors)._asdict())
 
     def send(self, function: str, event: Any) -> None:
         raise AssertionError((function, event))

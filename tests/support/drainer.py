@@ -1,7 +1,8 @@
 """A process that drains: `python -m tests.support.drainer URL LEASE_MS SIZE`, told by lines on its standard input.
 
-It says `ready`; each line that it gets is one drain of every shard, and the answer is one line of JSON, the counts.
-A task's work is to be counted in the hash `ran`, and to wait at the list `gate` where its payload says so.
+Of each death it has another task tell. It says `ready`; each line that it gets is one drain of every shard, and the
+answer is one line of JSON, the counts. A task's work is to be counted in the hash `ran`, and to wait at the list `gate`
+where its payload says so.
 """
 
 import json
@@ -56,7 +57,7 @@ def drainer_of(store: RedisStore, kind: Kind, crew: Crew, lease_ms: int) -> Drai
 def main(url: str, lease_ms: str, size: str) -> None:
     """Drain as told, until the input ends."""
     with connect(url) as client, redis.Redis.from_url(url) as counts:
-        store, crew = RedisStore(client, NAMESPACE), Crew(int(size))
+        store, crew = RedisStore(client, NAMESPACE, deaths=True), Crew(int(size))
         drainer = drainer_of(store, counting(counts), crew, int(lease_ms))
         print("ready", flush=True)
         for _ in sys.stdin:

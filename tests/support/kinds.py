@@ -31,7 +31,7 @@ def leased(kind: str, payload: Json, state: Json = None, **changes: object) -> T
         retry=RetryPolicy(),
         token="8.0011223344556677",
         claimed_at=START + 25,
-        history=(),
+        log=(),
         lease_expires_at=START + 60_025,
     )
     return task._replace(**changes)

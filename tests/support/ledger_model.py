@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from duecourse.domain.history import LOG_LENGTH, Change, Deed, Door, Entry, Run
 from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.task import HISTORY_LENGTH, NewTask, OnDuplicate, Run, Status, Task
+from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
 from duecourse.ports.store import Move, Reply, Settled, Stats
 from tests.support.clock import HandClock
 
@@ -43,7 +44,11 @@ class Row:
     ended: int = 0
     result: str = ""
     last: tuple[Ending, Settled] | None = None
-    history: list[Run] = field(default_factory=list)
+    log: list[Entry] = field(default_factory=list)
+    forgotten: int = 0
+    came: Deed = Deed.ADDED
+    by: str = ""
+    door: Door | None = None
     successor: "Row | None" = None
 
 
@@ -71,12 +76,12 @@ class Model:
         if reply == R.REPLACED and old.status == S.LEASED:
             old.successor = self._fresh(new)
         elif reply == R.REPLACED:
-            self._schedule(new.id, self._fresh(new))
+            self._schedule(new.id, self._replacing(self._fresh(new), old))
         elif reply == R.DEBOUNCED:
             self._schedule(new.id, self._debounced(new, old))
         return reply
 
-    def claim(self, limit: int, lease_ms: int, tight: bool) -> tuple[list[str], int, int]:
+    def claim(self, limit: int, lease_ms: int, tight: bool, door: Door = Door.TAKE) -> tuple[list[str], int, int]:
         """Ids leased, how many died, backlog; `tight` where the bytes allow but one task."""
         _, died = self._take_back()
         leased: list[str] = []
@@ -93,7 +98,7 @@ class Model:
             elif leased and tight:
                 break
             else:
-                self._lease(row, lease_ms)
+                self._lease(row, lease_ms, door)
                 leased.append(id)
         return leased, died, len(self._due())
 
@@ -127,33 +132,39 @@ class Model:
             return R.ABSENT
         if not {S.SCHEDULED: True, S.LEASED: move.force, S.DONE: move.revive}.get(row.status, False):
             return Reply(row.status.value)
+        due = self._instant(move.due_at, move.delay_ms)
+        stays = row.status == S.SCHEDULED and not row.run and row.due == due
         if row.run:
             row.generation, row.run, row.attempt = self._draw(), 0, 1
             self._take_token(row)
         row.result, row.state = "", row.state if move.state is None else move.state
-        row.due = self._instant(move.due_at, move.delay_ms)
+        if not stays:
+            self._remember(row, Change(self.now, Deed.MOVED, move.by, row.due, due))
+        row.due = due
         self._schedule(move.id, row)
         return R.OK
 
-    def cancel(self, id: str, force: bool) -> Reply:
+    def cancel(self, id: str, force: bool, by: str = "") -> Reply:
         row = self.rows.get(id)
         if not row:
             return R.ABSENT
         if row.status == S.DEAD:
             del self.rows[id]
         elif row.status == S.SCHEDULED or (row.status == S.LEASED and force):
+            self._remember(row, Change(self.now, Deed.CANCELLED, by, row.due))
             self._take_token(row)
             row.status, row.ended = S.CANCELLED, self.now
         else:
             return Reply(row.status.value)
         return R.OK
 
-    def replay(self, id: str) -> Reply:
+    def replay(self, id: str, by: str = "") -> Reply:
         row = self.rows.get(id)
         if not row:
             return R.ABSENT
         if row.status != S.DEAD:
             return Reply(row.status.value)
+        self._remember(row, Change(self.now, Deed.REPLAYED, by, row.due, self.now))
         row.attempt, row.deadline, row.due = 1, 0, self.now
         self._schedule(id, row)
         return R.OK
@@ -220,19 +231,30 @@ class Model:
             retry=asked.retry,
             token=str(row.token or ""),
             claimed_at=row.claimed,
-            history=tuple(row.history),
+            log=tuple(row.log),
             lease_expires_at=row.lease_end if leased else 0,
+            by=row.by,
+            notify=asked.notify,
+            door=row.door,
+            forgotten=row.forgotten,
         )
 
     def _fresh(self, new: NewTask) -> Row:
         due = self._instant(new.due_at, new.delay_ms)
-        return Row(new, due, self.now, _deadline(new, due), self._draw(), new.state)
+        return Row(new, due, self.now, _deadline(new, due), self._draw(), new.state, by=new.by)
+
+    def _replacing(self, row: Row, old: Row) -> Row:
+        row.log, row.forgotten, row.came = old.log, old.forgotten, Deed.REPLACED
+        self._remember(row, Change(old.created, old.came, old.by, 0, old.due))
+        return row
 
     def _debounced(self, new: NewTask, old: Row) -> Row:
         row = self._fresh(new)
         row.created = old.created
         row.due = max(old.due, min(row.due, old.created + new.max_wait_ms))
         row.deadline = _deadline(new, row.due)
+        row.log, row.forgotten, row.by = old.log, old.forgotten, old.by
+        self._remember(row, Change(self.now, Deed.DEBOUNCED, new.by, old.due, row.due))
         return row
 
     def _schedule(self, id: str, row: Row) -> None:
@@ -244,9 +266,9 @@ class Model:
         due = [(r.due, id) for id, r in self.rows.items() if r.status == S.SCHEDULED and r.due <= self.now]
         return [id for _, id in sorted(due)]
 
-    def _lease(self, row: Row, lease_ms: int) -> None:
+    def _lease(self, row: Row, lease_ms: int, door: Door) -> None:
         row.status, row.run, row.token = S.LEASED, row.run + 1, self._draw()
-        row.claimed, row.lease_end = self.now, self.now + lease_ms
+        row.claimed, row.lease_end, row.door = self.now, self.now + lease_ms, door
 
     def _take_back(self) -> tuple[int, int]:
         lapsed = [id for id, r in self.rows.items() if r.status == S.LEASED and r.lease_end <= self.now]
@@ -255,7 +277,7 @@ class Model:
             row = self.rows[id]
             row.last = None
             if not row.successor:
-                self._remember(row, Run(row.run, row.token, row.claimed, self.now, "lapsed", "the lease lapsed"))
+                self._remember_run(row, "lapsed", "the lease lapsed")
                 died += not self._spend_attempt(row, row.due)
             self._succeed(id, row)
         return len(lapsed), died
@@ -264,11 +286,10 @@ class Model:
         due, expired = self._instant(s.due_at, s.delay_ms), 0 < row.deadline <= self.now
         if s.ending in (Ending.AGAIN, Ending.RETRY) and s.state is not None:
             row.state = s.state
-        detail = {Ending.RETRY: s.detail, Ending.DROP: s.detail}.get(s.ending, "")
+        detail = {Ending.RETRY: s.detail, Ending.DROP: s.detail, Ending.RELEASE: s.detail}.get(s.ending, "")
         if s.ending == Ending.AGAIN and expired:
             detail = "past its deadline"
-        if s.ending != Ending.RELEASE:
-            self._remember(row, Run(row.run, row.token, row.claimed, self.now, s.ending.value, detail))
+        self._remember_run(row, s.ending.value, detail)
         if s.ending == Ending.RETRY:
             return Settled.RETRIED if self._spend_attempt(row, due) else Settled.DEAD
         if s.ending == Ending.DONE:
@@ -290,13 +311,15 @@ class Model:
 
     def _succeed(self, id: str, row: Row) -> None:
         if row.successor:
-            row.successor.token, row.successor.last = row.token, row.last
-            self.rows[id] = row.successor
+            successor = self._replacing(row.successor, row)
+            successor.token, successor.last, successor.door = row.token, row.last, row.door
+            self.rows[id] = successor
 
     def _settled_before(self, row: Row, ending: Ending, token: int) -> Settled:
         if row.token == token:
             return row.last[1] if row.last and row.last[0] == ending else Settled.STALE
-        outcomes = [run.outcome for run in row.history if run.fence == token]
+        runs = [entry for entry in row.log if isinstance(entry, Run) and entry.outcome != Ending.RELEASE]
+        outcomes = [run.outcome for run in runs if run.fence == token]
         return SETTLED[ending] if outcomes == [ending] else Settled.STALE
 
     def _held(self, id: str, token: int) -> Row | None:
@@ -304,10 +327,24 @@ class Model:
         return row if row and row.status == S.LEASED and row.token == token else None
 
     def _take_token(self, row: Row) -> None:
-        row.token, row.claimed, row.last, row.successor = 0, 0, None, None
+        row.token, row.claimed, row.last, row.successor, row.door = 0, 0, None, None, None
 
-    def _remember(self, row: Row, run: Run) -> None:
-        row.history = [*row.history, run][-HISTORY_LENGTH:]
+    def _remember_run(self, row: Row, outcome: str, detail: str) -> None:
+        late = max(0, row.claimed - row.due)
+        self._remember(row, Run(row.run, row.token, row.claimed, self.now, outcome, detail, row.door, late))
+
+    def _remember(self, row: Row, entry: Entry) -> None:
+        """Bounded by number, for the errors in these tests are short; releases and debounces in a row are one."""
+        last = row.log[-1] if row.log else None
+        if isinstance(entry, Run) and isinstance(last, Run) and entry.outcome == last.outcome == "release":
+            row.log, entry = row.log[:-1], entry._replace(times=min(last.times + 1, 255))
+        if isinstance(entry, Change) and isinstance(last, Change) and entry.deed == last.deed == Deed.DEBOUNCED:
+            row.log, entry = (
+                row.log[:-1],
+                entry._replace(times=min(last.times + 1, 255), due_before=last.due_before),
+            )
+        row.forgotten += len(row.log) == LOG_LENGTH
+        row.log = [*row.log, entry][-LOG_LENGTH:]
 
     def _draw(self) -> int:
         self.fence += 1

@@ -18,10 +18,12 @@ EVERYTHING = (b"", b"\xff" * 8)
 
 
 @contextmanager
-def level_store(folder: Path, clock: Clock | None = None, sharding: Sharding | None = None) -> Iterator[KeyValueStore]:
+def level_store(
+    folder: Path, clock: Clock | None = None, sharding: Sharding | None = None, *, deaths: bool = False
+) -> Iterator[KeyValueStore]:
     """A store in `folder`; what it wrote is true when it is closed."""
     below = LevelMap(str(folder))
-    store = KeyValueStore(below, clock, sharding)
+    store = KeyValueStore(below, clock, sharding, deaths=deaths)
     try:
         yield store
         check(below)

@@ -53,7 +53,7 @@ def _check_successors(records: dict[str, bytes]) -> None:
 def _check_groups(client: Client, keys: Keys, records: dict[str, bytes]) -> None:
     """A task is a member of its own group and of its successor's, and of no other."""
     standing = [(sid.removesuffix("+"), unpack("default", sid, data)) for sid, data in records.items()]
-    expected = {f"{task.tenant}/{task.group}\0{sid}".encode() for sid, task in standing if task.group}
+    expected = {f"{task.tenant}/{task.group}\0{sid}".encode() for sid, task in standing if task.member_of}
     assert set(client.zrange(keys.groups, 0, -1)) == expected
 
 

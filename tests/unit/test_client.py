@@ -13,7 +13,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, RetryPolicy, Status
 from duecourse.settings import Settings
 from tests.support.clock import START
-from tests.support.ledger import bring, claim, settle, standing
+from tests.support.ledger import SHARD, bring, claim, settle, standing
 from tests.support.wired import wired_with
 
 PAYLOAD = {"month": "2026-09"}
@@ -121,3 +121,40 @@ def test_what_names_no_task_is_refused_by_field(client: Client) -> None:
         with pytest.raises(errors.InvalidInput) as caught:
             verb("a/b", "no spaces")
         assert {problem.field for problem in caught.value.problems} == {"id", "queue"}
+
+
+def test_the_dead_are_replayed_and_a_dry_run_replays_none(client: Client, store: MemoryStore) -> None:
+    for id in "ab":
+        bring(store, "dead", id)
+    told = client.replay_dead(limit=1, dry_run=True)
+    assert ([id for id, _ in told.tasks], told.more, store.stats(SHARD).dead) == (["a"], True, 2)
+    told = client.replay_dead(rate={"count": 1, "per": "PT2S"})
+    assert [at - START for _, at in told.tasks] == [0, 2_000]
+    assert (told.more, store.stats(SHARD).dead) == (False, 0)
+    with pytest.raises(errors.InvalidInput, match=r"rate\.count"):
+        client.replay_dead(rate={"count": 0, "per": 1})
+
+
+def test_why_tells_who_did_what(client: Client) -> None:
+    client.add(kind="report", payload={}, id="a", delay=60)
+    client.move("a", delay=70)
+    client.cancel("a")
+    why = client.why("a")
+    assert [(one.event, one.by) for one in why.timeline] == [
+        ("added", "client"),
+        ("moved", "client"),
+        ("cancelled", "client"),
+    ]
+    assert why.waits.what == "nothing"
+    with pytest.raises(errors.TaskNotFound):
+        client.why("b")
+
+
+def test_tasks_are_listed_page_by_page(client: Client) -> None:
+    for n in range(3):
+        client.add(kind="report", payload={}, id=f"t{n}", delay=60 + n)
+    first = client.list(limit=2)
+    second = client.list(limit=2, cursor=first.next_cursor)
+    assert [task.id for task in [*first.tasks, *second.tasks]] == ["t0", "t1", "t2"]
+    with pytest.raises(errors.InvalidInput, match="cursor"):
+        client.list(cursor="nonsense")

@@ -51,10 +51,10 @@ class Tide(MemoryStore):
         if self.away:
             raise StoreUnavailable
 
-    def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
+    def claim(self, shard: Shard, limit: int, **bounds: Any) -> Claim:  # type: ignore[override]
         self.claims += 1
         self._answer(shard)
-        return super().claim(shard, limit, lease_ms=lease_ms, max_bytes=max_bytes)
+        return super().claim(shard, limit, **bounds)
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         self._answer(shard)

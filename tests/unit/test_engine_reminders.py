@@ -294,10 +294,17 @@ class Sharded(MemoryStore):
         return super().move(queue, moves, tenant, group=group)
 
     def cancel(
-        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT, group: str = ""
+        self,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        force: bool = False,
+        tenant: str = DEFAULT_TENANT,
+        group: str = "",
+        by: str = "",
     ) -> list[Reply]:
         self.groups.append(group)
-        return super().cancel(queue, ids, force=force, tenant=tenant, group=group)
+        return super().cancel(queue, ids, force=force, tenant=tenant, group=group, by=by)
 
 
 def test_of_many_shards_a_reminder_is_in_one_and_each_verb_is_told_which(clock: HandClock) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from duecourse.domain.history import DETAIL_LENGTH
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Retry, Settlement
-from duecourse.domain.task import DETAIL_LENGTH, MAX_RESULT_BYTES, MAX_STATE_BYTES, RetryPolicy, Task
+from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, RetryPolicy, Task
 from duecourse.engine.run import Kind, Runner, put_off
 from duecourse.ports.results import Results
 from tests.support.clock import START
@@ -172,7 +173,7 @@ def test_with_the_database_away_the_task_is_given_back_and_waits_longer_each_run
     assert all(wait <= 1_000 for wait in waits[0])
     assert all(wait <= 30_000 for wait in waits[1])
     rng = random.Random(7)
-    assert max(put_off(leased("work", {}, run=12), rng).delay_ms for _ in range(50)) > 15_000
+    assert max(put_off(leased("work", {}, run=12), rng, "away").delay_ms for _ in range(50)) > 15_000
 
 
 def test_a_result_under_a_lost_lease_changes_nothing_and_its_settle_is_left_to_be_refused() -> None:

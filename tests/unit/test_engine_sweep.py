@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status
 from duecourse.engine.run import Kind
@@ -105,3 +106,9 @@ def test_a_store_that_is_away_is_told_at_once(clock: HandClock) -> None:
     store.away = True
     with engine(store, lambda _task: None) as run, pytest.raises(StoreUnavailable):
         Sweeper(store, run.drainer, RETENTION_MS, MARGIN_MS).survey()
+
+
+def test_what_a_tick_found_says_so(store: MemoryStore) -> None:
+    add(store)
+    tick(store)
+    assert [run.door for run in standing(store).history] == [Door.TICK]

@@ -160,3 +160,17 @@ def test_what_was_confirmed_and_could_not_be_settled_is_sent_again_under_the_sam
         drainer.drain([SHARD], ample)
     assert standing(store, "t").status is Status.DONE
     assert sent == [standing(store, "t").idempotency_key] * 2
+
+
+@pytest.mark.parametrize(
+    ("invoker", "broker", "kind", "why"),
+    [
+        (Lambda(InvocationRefused("throttled")), Broker(), "report", f"{REPORT} did not take it: throttled"),
+        (Lambda(), Broker({"bill-0:7": "nack"}), "bill", "sqs:bills did not confirm it: nack"),
+    ],
+)
+def test_what_was_not_taken_says_why_in_its_log(invoker: Lambda, broker: Broker, kind: str, why: str) -> None:
+    (task,) = tasks(1, kind)
+    targets = Targets(TARGETS, invoker, {"sqs": broker})
+    (end,) = targets.hand_over(targets.of(task), [task])
+    assert (end.ending, end.detail) == (Ending.RELEASE, why)

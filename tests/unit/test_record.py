@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duecourse.adapters import record
+from duecourse.adapters import record_log
 from duecourse.adapters.record import BODY_AT, FRONT, pack_rest, split_token, unpack
-from duecourse.domain.task import MAX_PAYLOAD_BYTES, NewTask, RetryPolicy, Run, Status, dump_json
+from duecourse.domain.history import Door, Run, cut_by
+from duecourse.domain.task import MAX_PAYLOAD_BYTES, NewTask, RetryPolicy, Status, dump_json
 from duecourse.errors import InvalidInput
 
 ORIGIN = b"origin:8"
@@ -16,16 +17,19 @@ SIX_BYTES = 2**48 - 1
 def front(status: str = "s", count: int = 0, fence: int = 0, at: int = 0) -> bytes:
     """A front as the scripts write it, with each number at its place."""
     halves = [part for number in (at, at, 7, at, at, fence) for part in (number >> 32, number & 0xFFFFFFFF)]
-    return FRONT.pack(1, ord(status), 0, 0, count, 3, 2, *halves, b"\x01\x02\x03\x04\x05\x06\x07\x08")
+    return FRONT.pack(2, ord(status), 0, 0, count, ord("t"), 3, 2, *halves, b"\x01\x02\x03\x04\x05\x06\x07\x08")
 
 
 def entry(outcome: str, run: int, detail: str) -> bytes:
     text = detail.encode()
-    return record.ENTRY.pack(ord(outcome), run, 0, 9, 0, 10, 0, 11, len(text)) + text
+    body = record_log.RUN.pack(run, 0, 9, 0, 10, ord("r"), 7) + text
+    return record_log.HEAD.pack(ord(outcome), 0, 11, 1, len(body)) + body
 
 
 @given(
     kind=st.text(max_size=60),
+    notify=st.text(max_size=300),
+    by=st.text(max_size=40),
     group=st.text(max_size=60),
     payload=st.dictionaries(st.text(max_size=5), st.integers() | st.booleans(), max_size=3).map(dump_json),
     policy=st.builds(
@@ -38,11 +42,12 @@ def entry(outcome: str, run: int, detail: str) -> bytes:
     ),
 )
 def test_what_a_task_was_added_with_comes_out_as_it_went_in(
-    kind: str, group: str, payload: str, policy: RetryPolicy
+    kind: str, notify: str, by: str, group: str, payload: str, policy: RetryPolicy
 ) -> None:
-    packed = front() + pack_rest(NewTask("a", kind, payload, group=group, retry=policy), ORIGIN)
+    packed = front() + pack_rest(NewTask("a", kind, payload, group=group, retry=policy, by=by, notify=notify), ORIGIN)
     task = unpack("default", "tenant/a", packed)
     assert (task.id, task.queue, task.tenant) == ("a", "default", "tenant")
+    assert (task.by, task.notify) == (cut_by(by), notify)
     assert (task.kind, task.group, task.payload_json, task.retry) == (kind, group, payload, policy)
     assert (task.state_json, task.result_json, task.history, task.token) == ("", "", (), "")
 
@@ -70,11 +75,13 @@ def test_instants_and_fences_have_six_bytes() -> None:
 
 def test_state_result_and_history_stand_in_the_tail() -> None:
     state, result = '{"é":1}'.encode(), b'"' + b"x" * 65_534 + b'"'
-    tail = len(state).to_bytes(2) + state + len(result).to_bytes(4) + result
+    tail = len(state).to_bytes(2) + state + len(result).to_bytes(4) + result + b"\x00\x05"
     data = front(count=2) + pack_rest(NewTask("a", "k"), ORIGIN) + tail + entry("R", 1, "é" * 200) + entry("D", 2, "")
     task = unpack("q", "-/a", data)
     assert (task.state, len(task.result_json)) == ({"é": 1}, 65_536)
-    assert task.history == (Run(1, 9, 10, 11, "retry", "é" * 200), Run(2, 9, 10, 11, "done", ""))
+    failed = Run(1, 9, 10, 11, "retry", "é" * 200, Door.RING, 7)
+    assert task.history == (failed, Run(2, 9, 10, 11, "done", "", Door.RING, 7))
+    assert (task.forgotten, task.door) == (5, Door.TIMER)
 
 
 def test_a_task_may_be_added_with_a_state() -> None:
@@ -88,10 +95,12 @@ def test_the_longest_payload_fits() -> None:
 
 
 def test_the_bytes_that_the_scripts_go_by_stand_where_they_look() -> None:
-    rest = pack_rest(NewTask("a", "kind", "{}", group="grp", retry=RetryPolicy(max_attempts=9)), ORIGIN)
-    assert (len(front()), rest[:8], rest[8], rest[9:11]) == (55, ORIGIN, 1, b"\x00\x09")
-    assert (rest[25], rest[26:30], rest[30], rest[31:34]) == (4, b"kind", 3, b"grp")
-    assert BODY_AT == 55 + 25
+    task = NewTask("a", "kind", "{}", group="grp", retry=RetryPolicy(max_attempts=9), by="me", notify="audit")
+    rest = pack_rest(task, ORIGIN)
+    assert (len(front()), rest[:8], rest[8], rest[9:11]) == (56, ORIGIN, 1, b"\x00\x09")
+    assert (rest[25], rest[26:28], rest[28], rest[29:33]) == (2, b"me", 4, b"kind")
+    assert (rest[33], rest[34:37], rest[37:39], rest[39:]) == (3, b"grp", b"\x00\x05", b"audit{}")
+    assert BODY_AT == 56 + 25
 
 
 @pytest.mark.parametrize(
@@ -99,6 +108,7 @@ def test_the_bytes_that_the_scripts_go_by_stand_where_they_look() -> None:
     [
         NewTask("a", "k" * 256),
         NewTask("a", "k", group="é" * 128),
+        NewTask("a", "k", notify="x" * 65_536),
         NewTask("a", "k", state="x" * 65_536),
         NewTask("a", "k", retry=RetryPolicy(max_attempts=65_536)),
         NewTask("a", "k", retry=RetryPolicy(backoff_ms=2**32)),

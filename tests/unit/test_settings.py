@@ -219,3 +219,16 @@ def test_a_target_that_is_no_text_is_named_by_its_kind() -> None:
 @pytest.mark.parametrize("port", ["x", "99999", "-1", "0"])
 def test_a_store_whose_port_is_none_is_refused(port: str) -> None:
     assert set(wrong(STORE=f"redis://localhost:{port}/0")) == {"DUECOURSE_STORE"}
+
+
+def test_a_dead_target_is_as_any_target_but_inline() -> None:
+    assert parse({"DUECOURSE_DEAD_TARGET": "lambda:Alert"}).dead_target == "lambda:Alert"
+    assert parse({}).dead_target == ""
+    assert list(wrong(DEAD_TARGET="inline")) == list(wrong(DEAD_TARGET="Alert")) == ["DUECOURSE_DEAD_TARGET"]
+    assert wrong(DEAD_TARGET="amqp:dead") == {
+        "DUECOURSE_AMQP": "is required, for DUECOURSE_DEAD_TARGET names an amqp:<queue>"
+    }
+
+
+def test_what_tells_of_tasks_has_names_of_its_own() -> None:
+    assert list(wrong(TARGETS='{"task.dead": "lambda:Alert"}')) == ["DUECOURSE_TARGETS"]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from duecourse.domain.history import Door
 from duecourse.domain.task import RetryPolicy, Shard
 from duecourse.errors import InvalidInput
 from duecourse.wire.fields import read
@@ -99,14 +100,15 @@ def rung(*keys: str) -> dict[str, object]:
 
 def test_rings_are_folded_into_shards_in_their_order() -> None:
     event = rung("ns:{b/3}:bell", "ns:{a.x@y:z-_/0}:bell", "ns:{b/3}:bell")
-    assert read(Rings, event).heard("ns") == ([Shard("b", 3), Shard("a.x@y:z-_", 0)], [])
+    doors = {Shard("b", 3): Door.RING, Shard("a.x@y:z-_", 0): Door.RING}
+    assert read(Rings, event).heard("ns") == ([Shard("b", 3), Shard("a.x@y:z-_", 0)], [], doors)
 
 
 @pytest.mark.parametrize(
     "key", ["", "session:1", "ns:{a/0}:tasks", "other:{a/0}:bell", "nsx:{a/0}:bell", "ns:{a}:bell", "ns:{a/x}:bell"]
 )
 def test_a_key_that_is_no_bell_of_ours_is_left_out_and_told(key: str) -> None:
-    assert read(Rings, rung(key, "ns:{a/0}:bell")).heard("ns") == ([Shard("a", 0)], [key])
+    assert read(Rings, rung(key, "ns:{a/0}:bell")).heard("ns") == ([Shard("a", 0)], [key], {Shard("a", 0): Door.RING})
 
 
 def test_a_namespace_is_taken_literally() -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from duecourse.adapters.record import pack_rest
-from duecourse.domain.task import ID_PATTERN, OnDuplicate, RetryPolicy, Run, Status
+from duecourse.domain.history import Run
+from duecourse.domain.task import ID_PATTERN, OnDuplicate, RetryPolicy, Status
 from duecourse.errors import InvalidInput
 from duecourse.wire.fields import field_errors
 from duecourse.wire.http import AddTask, MoveTask, parse_body, show_task
@@ -156,7 +157,7 @@ def test_a_body_may_be_256_kib_and_no_more() -> None:
 def test_a_task_is_shown_in_the_words_of_the_api() -> None:
     run = Run(run=1, fence=8, claimed_at=START, ended_at=START + 5, outcome="retry", detail="HTTP 500")
     expired = Run(run=1, fence=0, claimed_at=0, ended_at=START, outcome="expired")
-    task = leased("report", {"a": 1}, status=Status.DONE, result_json='{"ok":true}', history=(run, expired))
+    task = leased("report", {"a": 1}, status=Status.DONE, result_json='{"ok":true}', log=(run, expired))
     assert show_task(task) == {
         "id": "t-1",
         "queue": "default",
@@ -184,7 +185,7 @@ def test_a_task_is_shown_in_the_words_of_the_api() -> None:
 
 def test_an_error_is_shown_once_there_is_one_and_a_result_even_if_it_is_null() -> None:
     failed = Run(run=1, fence=8, claimed_at=START, ended_at=START, outcome="drop", detail="no use")
-    view = show_task(leased("report", {}, result_json="null", history=(failed,)))
+    view = show_task(leased("report", {}, result_json="null", log=(failed,)))
     assert (view["error"], view["result"]) == ("no use", None)
 
 

@@ -64,7 +64,7 @@ def test_a_caller_may_ask_for_what_something_runs() -> None:
 
 
 def test_the_kinds_of_the_design_are_worked_inline() -> None:
-    assert set(wiring.kinds()) == {"poll", "webhook", "reminder"}
+    assert set(wiring.kinds()) == {"poll", "webhook", "reminder", "task.ended"}
 
 
 def test_both_doors_lead_to_the_same_engine(store: MemoryStore) -> None:

@@ -1,15 +1,19 @@
 """Tasks from Python, straight to the ledger, with the checks that HTTP makes."""
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 from duecourse import wiring
 from duecourse.domain.outcomes import Span
+from duecourse.domain.replay import Replayed
 from duecourse.domain.task import DEFAULT_QUEUE, Json, Task
+from duecourse.domain.timeline import Why
 from duecourse.engine.tasks import Taken, Tasks
 from duecourse.ports.store import Move
 from duecourse.wire.fields import read
 from duecourse.wire.http import AddTask, MoveTask, TaskKey
+from duecourse.wire.pages import DEFAULT_PAGE, ListTasks, ReplayDead, encode_cursor
 
 
 class AddFields(TypedDict, total=False):
@@ -23,6 +27,14 @@ class AddFields(TypedDict, total=False):
     deadline: datetime | Span
     on_duplicate: Literal["keep", "replace", "reject", "debounce"]
     max_wait: Span
+    notify_done: dict[str, str]
+
+
+class Listed(NamedTuple):
+    """Some tasks, and the cursor of the next page; None after the last."""
+
+    tasks: Sequence[Task]
+    next_cursor: str | None
 
 
 class Client:
@@ -32,7 +44,7 @@ class Client:
     """
 
     def __init__(self, tasks: Tasks) -> None:
-        self._tasks = tasks
+        self._tasks = tasks.speaking_as("client")
 
     @classmethod
     def from_env(cls) -> Self:
@@ -74,6 +86,41 @@ class Client:
         """Schedule a dead task for now, with all its attempts."""
         key = _key(id, queue)
         return self._tasks.replay(key.queue, key.id)
+
+    def replay_dead(
+        self,
+        queue: str = DEFAULT_QUEUE,
+        *,
+        limit: int = 100,
+        rate: dict[str, Any] | None = None,
+        kind: str | None = None,
+        dry_run: bool = False,
+    ) -> Replayed:
+        """Schedule a queue's dead tasks again, oldest first, `rate` {count, per} of them at a time; for a dry run,
+        only say which."""
+        asked = read(ReplayDead, {"limit": limit, "rate": rate, "kind": kind, "dry_run": dry_run})
+        return self._tasks.replay_dead(read(TaskKey, {"id": "any", "queue": queue}).queue, asked.replay())
+
+    def why(self, id: str, queue: str = DEFAULT_QUEUE) -> Why:
+        """What happened to a task, in order, and what it waits for."""
+        key = _key(id, queue)
+        return self._tasks.why(key.queue, key.id)
+
+    def list(
+        self,
+        queue: str = DEFAULT_QUEUE,
+        *,
+        state: str | None = None,
+        kind: str | None = None,
+        group: str | None = None,
+        cursor: str | None = None,
+        limit: int = DEFAULT_PAGE,
+    ) -> Listed:
+        """Some of a queue's tasks, by state and time, and the cursor with which the next call goes on."""
+        fields = {"queue": queue, "state": state, "kind": kind, "group": group, "cursor": cursor, "limit": limit}
+        asked = read(ListTasks, fields)
+        page = self._tasks.page(asked.queue, asked.wanted(), asked.place(), asked.limit)
+        return Listed(page.tasks, page.next and encode_cursor(page.next))
 
 
 def _key(id: str, queue: str) -> TaskKey:

@@ -13,20 +13,20 @@ WITHOUT_BELLS = ("leveldb", "memory")
 
 def open_store(given: Settings) -> Store:
     """The ledger that the settings name. Raises StoreUnavailable where a cluster does not answer."""
-    sharding = Sharding(given.shards)
+    sharding, deaths = Sharding(given.shards), bool(given.dead_target)
     if given.store.startswith("memory://"):
         from duecourse.adapters.keyvalue.store import MemoryStore
 
-        return MemoryStore(sharding=sharding)
+        return MemoryStore(sharding=sharding, deaths=deaths)
     if given.store.startswith("leveldb://"):
         from duecourse.adapters.keyvalue.leveldb import LevelMap
         from duecourse.adapters.keyvalue.store import KeyValueStore
 
-        return KeyValueStore(LevelMap(given.store.removeprefix("leveldb://")), sharding=sharding)
+        return KeyValueStore(LevelMap(given.store.removeprefix("leveldb://")), sharding=sharding, deaths=deaths)
     from duecourse.adapters.redis_scripts import connect
     from duecourse.adapters.redis_store import RedisStore
 
-    return RedisStore(connect(given.store), given.namespace, sharding=sharding, wait=given.wait)
+    return RedisStore(connect(given.store), given.namespace, sharding=sharding, wait=given.wait, deaths=deaths)
 
 
 def open_bells(given: Settings) -> Bells:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from duecourse.domain.address import check_ports, check_store
+from duecourse.domain.follow_up import RESERVED
 from duecourse.domain.shards import MAX_SHARDS
 from duecourse.domain.times import format_duration, parse_duration
 from duecourse.errors import FieldError, InvalidSettings
@@ -47,10 +48,19 @@ def _target(value: str) -> str:
     return value
 
 
+def _dead_target(value: str) -> str:
+    if value == "inline":
+        raise ValueError("must be lambda:<function>, sqs:<queue> or amqp:<queue>: nothing inline takes the dead")
+    return value and _target(value)
+
+
 def _inline_is_built_in(targets: dict[str, str]) -> dict[str, str]:
     strangers = [kind for kind, target in targets.items() if target == "inline" and kind not in BUILT_IN]
     if strangers:
         raise ValueError(f"only {', '.join(BUILT_IN)} can be inline: give {', '.join(strangers)} another target")
+    reserved = [kind for kind in targets if kind.startswith(RESERVED)]
+    if reserved:
+        raise ValueError(f"{RESERVED}… is for what tells of tasks: call {', '.join(reserved)} otherwise")
     return targets
 
 
@@ -98,6 +108,11 @@ class Settings(BaseModel):
         default_factory=dict,
         description="where kinds are worked: inline, lambda:<function>, sqs:<queue or URL> or amqp:<queue>",
     )
+    dead_target: Annotated[str, BeforeValidator(_dead_target)] = Field(
+        "",
+        description="who is told of each task that dies: lambda:<function>, sqs:<queue or URL> or amqp:<queue>; "
+        "the same wherever tasks are claimed and settled",
+    )
     amqp: Annotated[str, AfterValidator(_broker)] = Field(
         "", description="the broker of amqp: targets: amqp:// or amqps://"
     )
@@ -141,8 +156,10 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _amqp_is_named(self) -> Self:
-        if not self.amqp and any(target.startswith("amqp:") for target in self.targets.values()):
-            raise refuse_fields("is required, for DUECOURSE_TARGETS names an amqp:<queue>", "amqp")
+        named = {"DUECOURSE_TARGETS": list(self.targets.values()), "DUECOURSE_DEAD_TARGET": [self.dead_target]}
+        for variable, targets in named.items():
+            if not self.amqp and any(target.startswith("amqp:") for target in targets):
+                raise refuse_fields(f"is required, for {variable} names an amqp:<queue>", "amqp")
         return self
 
 

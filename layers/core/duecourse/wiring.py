@@ -8,15 +8,18 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from duecourse import settings as environment
+from duecourse.domain.follow_up import DEAD, ENDED, is_follow_up
 from duecourse.domain.reminder import KIND as REMINDER
+from duecourse.domain.task import Task
 from duecourse.engine.crew import Crew
-from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.drain import Drained, Drainer, Limits
+from duecourse.engine.follow_ups import FollowUps
 from duecourse.engine.leases import Leases
 from duecourse.engine.receive import Receiver
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.sweep import Sweeper
-from duecourse.engine.targets import Targets
+from duecourse.engine.targets import INLINE, Targets
 from duecourse.engine.tasks import Tasks
 from duecourse.engine.work import Worker
 from duecourse.ledgers import open_bells, open_store
@@ -27,7 +30,7 @@ from duecourse.ports.results import Results
 from duecourse.ports.sender import Sender
 from duecourse.ports.store import Store
 from duecourse.settings import Settings
-from duecourse.wire.rings import shards_of
+from duecourse.wire.rings import Heard, shards_of
 
 if TYPE_CHECKING:
     from duecourse.bridge.linger import Linger
@@ -130,11 +133,26 @@ def kinds() -> dict[str, Kind]:
     from duecourse.kinds.webhook import Webhook
 
     timeout_ms = settings().http_timeout_ms
+    webhook = Webhook(http(), timeout_ms)
     return {
         "poll": Poll(http(), timeout_ms),
-        "webhook": Webhook(http(), timeout_ms),
+        "webhook": webhook,
         REMINDER: reminder_kind(),
+        ENDED: lambda task: webhook(told(task)),
     }
+
+
+@part
+def follow_ups() -> FollowUps:
+    """What tells of ended tasks."""
+    from duecourse.wire.http import show_task
+
+    return FollowUps(tasks(), lambda task: {**show_task(task)})
+
+
+def told(task: Task) -> Task:
+    """A task as whoever works it gets it: a follow-up with what it tells."""
+    return follow_ups().told(task) if is_follow_up(task.id) else task
 
 
 @part
@@ -152,7 +170,8 @@ def runner(kind_of: Callable[[str], Kind | None]) -> Runner:
 def drainer() -> Drainer:
     """What works shards whose bells rang."""
     limits = Limits(settings().lease_ms, settings().margin_ms)
-    targets = Targets(settings().targets, invoker(), brokers())
+    handed = settings().targets | ({DEAD: settings().dead_target} if settings().dead_target else {})
+    targets = Targets(handed, invoker(), brokers(), told)
     return Drainer(store(), runner(kinds().get), targets, crew(), limits)
 
 
@@ -174,12 +193,16 @@ def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | 
 
     return Linger(
         open_bells(given),
-        lambda bells, left_ms: drainer().drain(shards_of(bells, given.namespace).shards, left_ms)._asdict(),
+        lambda bells, left_ms: _drain(shards_of(bells, given.namespace), left_ms)._asdict(),
         remaining_ms,
         linger_ms=given.tick_linger_ms,
         margin_ms=given.margin_ms,
         in_flight=given.bridge_in_flight,
     )
+
+
+def _drain(heard: Heard, remaining_ms: Callable[[], int]) -> Drained:
+    return drainer().drain(heard.shards, remaining_ms, heard.doors)
 
 
 def worker(kind: Kind) -> Worker:
@@ -195,7 +218,8 @@ def receiver(kind: Kind) -> Receiver:
 @part
 def tasks() -> Tasks:
     """The verbs on tasks."""
-    return Tasks(store(), results(), known_kinds(settings()))
+    handed = {kind for kind, target in settings().targets.items() if target != INLINE}
+    return Tasks(store(), results(), known_kinds(settings()), handed - {REMINDER})
 
 
 def known_kinds(given: Settings) -> set[str]:

@@ -1,31 +1,32 @@
 """How one task is packed into one string: the layout that the Lua scripts and the key-value store share.
 
-Version 1, big-endian, lengths in bytes. The front is what state changes rewrite; the rest is set by an add.
+Version 2, big-endian, lengths in bytes. The front is what state changes rewrite; the rest is set by an add.
 
-    front  version 1, status 1, flags 1, last 1, runs in history 1, run 4, attempt 2,
+    front  version 1, status 1, flags 1, last 1, entries in the log 1, door 1, run 4, attempt 2,
            due_at 6, created_at 6, generation 6, deadline_at 6, claimed_at 6, fence 6, nonce 8
     rest   origin 8, jitter 1, max_attempts 2, backoff_ms 4, factor in hundredths 2, max_backoff_ms 4, body length 4,
-           body: kind length 1, kind, group length 1, group, payload
-           tail (may be empty): state length 2, state, result length 4, result, then the history, oldest first:
-           outcome 1, run 4, fence 6, claimed_at 6, ended_at 6, detail length 2, detail
+           body: by length 1, by, kind length 1, kind, group length 1, group, notify length 2, notify, payload
+           tail (may be empty): state length 2, state, result length 4, result, entries forgotten 2, then the log, whose
+           layout is record_log.py's
 
-`flags`: bit 1 a successor waits; bits 2 and 3 how the record came (0 created, 1 replaced, 2 debounced).
+`flags`: bit 1 a successor waits; bits 2 and 3 how the record came (0 created, 2 replaced, 3 debounced).
 `last` is the ending of the last settled lease, a small letter where the task died of it, so that a repeated settle gets
 the same answer; `origin` is 6 random bytes of the call that added the task and the task's place in it, so that a
-repeated add does.
+repeated add does. `door` is the last lease's.
 """
 
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 
+from duecourse.adapters.record_log import DOORS, unpack_log
+from duecourse.domain.history import Entry, cut_by
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.task import NewTask, RetryPolicy, Run, Status, Task
+from duecourse.domain.task import NewTask, RetryPolicy, Status, Task
 from duecourse.errors import FieldError, InvalidInput
 
-VERSION = 1
-FRONT = Struct(">BBBBBIH" + "HI" * 6 + "8s")
+VERSION = 2
+FRONT = Struct(">BBBBBBIH" + "HI" * 6 + "8s")
 POLICY = Struct(">8sBHIHII")
-ENTRY = Struct(">BI" + "HI" * 3 + "H")
 BODY_AT = FRONT.size + POLICY.size
 HEAD = Struct(FRONT.format + POLICY.format.lstrip(">"))
 
@@ -35,14 +36,6 @@ STATUSES = {
     ord("d"): Status.DONE,
     ord("x"): Status.DEAD,
     ord("c"): Status.CANCELLED,
-}
-OUTCOMES = {
-    ord("D"): "done",
-    ord("A"): "again",
-    ord("R"): "retry",
-    ord("X"): "drop",
-    ord("L"): "lapsed",
-    ord("E"): "expired",
 }
 ENDINGS = {Ending.DONE: "D", Ending.AGAIN: "A", Ending.RETRY: "R", Ending.DROP: "X", Ending.RELEASE: "B"}
 """The letters that `last` is kept in, and settle.lua is told."""
@@ -58,23 +51,24 @@ def stored_id(tenant: str, id: str) -> str:
 
 def pack_rest(task: NewTask, origin: bytes) -> bytes:
     """The rest of a fresh record; `origin` has 8 bytes. Raises InvalidInput where a field does not fit."""
-    kind, group, payload, state = (text.encode() for text in (task.kind, task.group, task.payload, task.state))
-    policy = task.retry
-    size = 2 + len(kind) + len(group) + len(payload)
+    by, payload, state = cut_by(task.by).encode(), task.payload.encode(), task.state.encode()
+    kind, group, notify = task.kind.encode(), task.group.encode(), task.notify.encode()
+    size = 5 + len(by) + len(kind) + len(group) + len(notify) + len(payload)
     try:
-        head = POLICY.pack(
-            origin,
-            policy.jitter,
-            policy.max_attempts,
-            policy.backoff_ms,
-            round(policy.factor * 100),
-            policy.max_backoff_ms,
-            size,
-        )
-        tail = len(state).to_bytes(2) + state + bytes(4) if state else b""
-        return b"".join((head, len(kind).to_bytes(1), kind, len(group).to_bytes(1), group, payload, tail))
+        head = pack_policy(task.retry, origin, size)
+        tail = len(state).to_bytes(2) + state + bytes(6) if state else b""
+        names = b"".join(len(name).to_bytes(1) + name for name in (by, kind, group))
+        return b"".join((head, names, len(notify).to_bytes(2), notify, payload, tail))
     except (StructError, OverflowError) as error:
         raise InvalidInput([FieldError("task", f"does not fit into a record: {error}")]) from error
+
+
+def pack_policy(policy: RetryPolicy, origin: bytes, size: int) -> bytes:
+    """What stands before a body of `size` bytes. Raises StructError where a number does not fit."""
+    factor = round(policy.factor * 100)
+    return POLICY.pack(
+        origin, policy.jitter, policy.max_attempts, policy.backoff_ms, factor, policy.max_backoff_ms, size
+    )
 
 
 def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task:
@@ -83,32 +77,38 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
     if f[0] != VERSION:
         raise ValueError(f"a record of version {f[0]}, and this reads {VERSION}")
     tenant, _, id = sid.partition("/")
-    group_at = BODY_AT + 1 + data[BODY_AT]
-    payload_at = group_at + 1 + data[group_at]
-    end = BODY_AT + f[26]
-    state, result, history = _tail(data, end, f[4]) if len(data) > end else ("", "", ())
-    fence = f[17] << 32 | f[18]
+    by_end = BODY_AT + 1 + data[BODY_AT]
+    group_at = by_end + 1 + data[by_end]
+    notify_at = group_at + 1 + data[group_at]
+    payload_at = notify_at + 2 + int.from_bytes(data[notify_at : notify_at + 2])
+    end = BODY_AT + f[27]
+    state, result, forgotten, log = _tail(data, end, f[4]) if len(data) > end else ("", "", 0, ())
+    fence = f[18] << 32 | f[19]
     return Task(
         id,
         queue,
         tenant,
-        data[BODY_AT + 1 : group_at].decode(),
-        data[group_at + 1 : payload_at].decode(),
+        data[by_end + 1 : group_at].decode(),
+        data[group_at + 1 : notify_at].decode(),
         STATUSES[f[1]],
         data[payload_at:end].decode(),
         state,
         result,
-        f[7] << 32 | f[8],
-        f[9] << 32 | f[10],
-        f[13] << 32 | f[14],
-        f[11] << 32 | f[12],
-        f[5],
+        f[8] << 32 | f[9],
+        f[10] << 32 | f[11],
+        f[14] << 32 | f[15],
+        f[12] << 32 | f[13],
         f[6],
-        RetryPolicy(f[22], f[23], f[24] / 100, f[25], bool(f[21])),
-        f"{fence}.{f[19].hex()}" if fence else "",
-        f[15] << 32 | f[16],
-        history,
+        f[7],
+        RetryPolicy(f[23], f[24], f[25] / 100, f[26], bool(f[22])),
+        f"{fence}.{f[20].hex()}" if fence else "",
+        f[16] << 32 | f[17],
+        log,
         lease_expires_at,
+        data[BODY_AT + 1 : by_end].decode(errors="replace"),
+        data[notify_at + 2 : payload_at].decode(),
+        DOORS.get(f[5]),
+        forgotten,
     )
 
 
@@ -123,19 +123,8 @@ def split_token(token: str) -> tuple[int, bytes]:
     return 0, NO_NONCE
 
 
-def _tail(data: bytes, at: int, count: int) -> tuple[str, str, tuple[Run, ...]]:
+def _tail(data: bytes, at: int, count: int) -> tuple[str, str, int, tuple[Entry, ...]]:
     state_end = at + 2 + int.from_bytes(data[at : at + 2])
     result_end = state_end + 4 + int.from_bytes(data[state_end : state_end + 4])
-    runs, at_entry = [], result_end
-    for _ in range(count):
-        run, at_entry = _entry(data, at_entry)
-        runs.append(run)
-    return data[at + 2 : state_end].decode(), data[state_end + 4 : result_end].decode(), tuple(runs)
-
-
-def _entry(data: bytes, at: int) -> tuple[Run, int]:
-    f = ENTRY.unpack_from(data, at)
-    start = at + ENTRY.size
-    end = start + f[8]
-    detail = data[start:end].decode(errors="replace")
-    return Run(f[1], f[2] << 32 | f[3], f[4] << 32 | f[5], f[6] << 32 | f[7], OUTCOMES[f[0]], detail), end
+    state, result = data[at + 2 : state_end].decode(), data[state_end + 4 : result_end].decode()
+    return state, result, int.from_bytes(data[result_end : result_end + 2]), unpack_log(data, result_end + 2, count)

@@ -37,9 +37,22 @@ class Item(NamedTuple):
 
 
 class Reshard:
-    """One change of one queue; `tell` is given a line now and then. Raises StoreMisused and StoreUnavailable."""
+    """One change of one queue; `tell` is given a line now and then, `deaths` is as for the store.
 
-    def __init__(self, client: Client, namespace: str, queue: str, to: int, tell: Callable[[str], object]) -> None:
+    Raises StoreMisused and StoreUnavailable.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        queue: str,
+        to: int,
+        tell: Callable[[str], object],
+        *,
+        deaths: bool = False,
+    ) -> None:
+        self._deaths = deaths
         self._client = client
         self._namespace = namespace
         self._queue = queue
@@ -102,7 +115,8 @@ class Reshard:
 
     def _pause(self, patience_s: float) -> None:
         until = time.monotonic() + patience_s
-        store = RedisStore(self._client, self._namespace, sharding=Sharding({self._queue: self._was}))
+        was = Sharding({self._queue: self._was})
+        store = RedisStore(self._client, self._namespace, sharding=was, deaths=self._deaths)
         while leased := {shard: count for shard in self._shards if (count := self._close_one(shard, ""))}:
             if time.monotonic() >= until:
                 held = sum(leased.values())

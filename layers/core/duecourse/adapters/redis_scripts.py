@@ -41,9 +41,16 @@ IDLE_S = 5.0
 """After how long without a command the pooled connections are dropped rather than trusted."""
 WAIT_MS = 1_000
 """How long replicas have to take what was written."""
-ENDS_NO_LEASE = frozenset({"add", "pause", "close", "put", "drop", "reopen"})
-STANDS_ALONE = frozenset({"register"})
-"""Scripts that do without lease.lua, and without prelude.lua too: what a script does not use costs it time."""
+PRELUDE = ("prelude",)
+CHANGES = ("prelude", "history", "lease")
+ENDS = ("prelude", "history", "lease", "ending")
+BEFORE: dict[str, tuple[str, ...]] = (
+    {"register": (), "add": ("prelude", "history")}
+    | dict.fromkeys(("pause", "close", "put", "drop", "reopen", "page"), PRELUDE)
+    | dict.fromkeys(("cancel", "extend", "move", "replay", "save"), CHANGES)
+    | dict.fromkeys(("claim", "settle", "sweep"), ENDS)
+)
+"""What each verb's script builds on."""
 
 AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
 _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
@@ -69,8 +76,7 @@ def connect(url: str) -> Client:
 def load(verb: str) -> Script:
     """The script of one verb, with what it builds on."""
     folder = files("duecourse.adapters") / "lua"
-    before = () if verb in STANDS_ALONE else ("prelude",) if verb in ENDS_NO_LEASE else ("prelude", "lease")
-    text = "\n".join((folder / f"{part}.lua").read_text() for part in (*before, verb))
+    text = "\n".join((folder / f"{part}.lua").read_text() for part in (*BEFORE[verb], verb))
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
 
 

@@ -5,13 +5,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from duecourse.adapters import redis_pages
 from duecourse.adapters import redis_wire as wire
 from duecourse.adapters.record import stored_id, unpack
 from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_keys import Keys
 from duecourse.adapters.redis_scripts import NOT_ALONE
 from duecourse.adapters.redis_verbs import Verbs
+from duecourse.domain.history import Door, cut_by
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.clock import Clock
@@ -35,7 +38,7 @@ class RedisStore:
     """The ledger (ports.store.Store) on one Redis, a Sentinel's primary or a cluster.
 
     `travel` overrides the server's clock, for tests: its shards are marked so, and hang no bell.
-    `wait` is how many replicas must have an add before it is answered.
+    `wait` is how many replicas must have an add before it is answered, `deaths` whether each death is told of.
     """
 
     def __init__(
@@ -46,10 +49,12 @@ class RedisStore:
         sharding: Sharding | None = None,
         travel: Clock | None = None,
         wait: int = 0,
+        deaths: bool = False,
     ) -> None:
         self._client = client
         self._sharding = sharding or Sharding()
         self._wait = wait
+        self._ending = wire.ending(deaths=deaths)
         self._verbs = Verbs(client, namespace, self._sharding, travel)
         self._scripts = self._verbs.scripts
         self._record = self._verbs.record
@@ -114,13 +119,16 @@ class RedisStore:
         found = zip(sids, records, ends, strict=True)
         return [unpack(queue, sid.decode(), data, int(end or 0)) for sid, data, end in found if data]
 
-    def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
+    def claim(
+        self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000, door: Door = Door.TAKE
+    ) -> Claim:
         """Lease due tasks. A lost reply is not asked for again: those leases lapse."""
         check_count(limit, MAX_CLAIM, least=1)
         claim = Claim([], 0, 0, 0, 0)
         while True:
-            arguments = (limit - len(claim.tasks), lease_ms, max_bytes, secrets.token_bytes(8))
-            answer = self._verbs.run("claim", shard, self._verbs.met(shard), arguments, again=False)
+            arguments = (limit - len(claim.tasks), lease_ms, max_bytes, secrets.token_bytes(8), wire.door(door))
+            met = self._verbs.met(shard)
+            answer = self._verbs.run("claim", shard, met, (*self._ending, *arguments), again=False)
             now, bell_at, died, backlog, want, flat = answer
             tasks = claim.tasks + wire.leased(shard.queue, flat, now + lease_ms)
             claim = Claim(tasks, claim.died + died, backlog, bell_at, now)
@@ -153,24 +161,45 @@ class RedisStore:
         return self._verbs.wherever(queue, [move.id for move in moves], tenant, group, act)
 
     def cancel(
-        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT, group: str = ""
+        self,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        force: bool = False,
+        tenant: str = DEFAULT_TENANT,
+        group: str = "",
+        by: str = "",
     ) -> list[Reply]:
         """Cancel scheduled tasks and delete dead ones, those of one shard in one step."""
 
         def act(shard: Shard, chosen: list[int]) -> list[Reply]:
-            arguments: list[wire.Argument] = [int(force), *(stored_id(tenant, ids[i]) for i in chosen)]
+            sids = [stored_id(tenant, ids[i]) for i in chosen]
+            arguments: list[wire.Argument] = [int(force), cut_by(by), *sids]
             return wire.replies(self._verbs.run("cancel", shard, [tenant], arguments, again=False))
 
         return self._verbs.wherever(queue, ids, tenant, group, act)
 
-    def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT) -> list[Reply]:
-        """Schedule dead tasks for now: a fresh set of attempts, no deadline, the same generation."""
+    def replay(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        tenant: str = DEFAULT_TENANT,
+        *,
+        delays_ms: Sequence[int] = (),
+        by: str = "",
+    ) -> list[Reply]:
+        """Schedule dead tasks again: a fresh set of attempts, no deadline, the same generation."""
 
         def act(shard: Shard, chosen: list[int]) -> list[Reply]:
-            arguments = [stored_id(tenant, ids[i]) for i in chosen]
+            each = ((stored_id(tenant, ids[i]), delays_ms[i] if delays_ms else 0) for i in chosen)
+            arguments = [cut_by(by), *(argument for pair in each for argument in pair)]
             return wire.replies(self._verbs.run("replay", shard, [tenant], arguments, again=False))
 
         return self._verbs.wherever(queue, ids, tenant, "", act)
+
+    def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:
+        """At most `limit` of a queue's tasks in their order, those that follow `after`."""
+        return redis_pages.page(self._verbs, queue, wanted, after, limit, tenant)
 
     def pause(self, queue: str, paused: bool) -> None:
         """Stop or resume handing out a queue's tasks; what is leased goes on."""
@@ -179,7 +208,7 @@ class RedisStore:
 
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
-        answer = self._verbs.run("sweep", shard, self._verbs.met(shard), (retention_ms,), again=True)
+        answer = self._verbs.run("sweep", shard, self._verbs.met(shard), (*self._ending, retention_ms), again=True)
         now, bell_at, reclaimed, died, pruned, more, want = answer
         self._verbs.meet(shard, want)
         return Swept(reclaimed, died, pruned, bool(more or want), bell_at, now)

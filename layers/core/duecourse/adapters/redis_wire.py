@@ -4,11 +4,15 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from duecourse.adapters.record import ENDINGS, UNREADABLE, pack_rest, split_token, stored_id, unpack
+from duecourse.adapters.record import ENDINGS, UNREADABLE, pack_policy, pack_rest, split_token, stored_id, unpack
+from duecourse.adapters.record_log import DOOR_CODES
+from duecourse.domain.follow_up import POLICY
+from duecourse.domain.history import Door, cut_by, cut_detail
 from duecourse.domain.outcomes import Settlement
-from duecourse.domain.task import NewTask, OnDuplicate, Task, cut_detail
+from duecourse.domain.task import NewTask, OnDuplicate, Task
 from duecourse.ports.store import Added, Alone, Lease, Move, Reply, Settled
 
+NO_ORIGIN = bytes(8)
 log = logging.getLogger("duecourse.store")
 
 Argument = str | bytes | int
@@ -59,6 +63,16 @@ def new_task(task: NewTask, origin: bytes) -> tuple[Argument, ...]:
     )
 
 
+def ending(*, deaths: bool) -> tuple[Argument, ...]:
+    """What the scripts that end tasks take before their own: whether deaths are told of, and how follow-ups retry."""
+    return int(deaths), pack_policy(POLICY, NO_ORIGIN, 0)[len(NO_ORIGIN) : -4]
+
+
+def door(found: Door) -> bytes:
+    """How tasks were found, as claim.lua takes it."""
+    return bytes([DOOR_CODES[found]])
+
+
 def alone(tenant: str, condition: Alone | None) -> tuple[Argument, ...]:
     """A condition on an add as add.lua takes it."""
     return (f"{tenant}/{condition.group}", condition.since) if condition else ("", 0)
@@ -78,7 +92,8 @@ def lease(held: Lease | Settlement) -> tuple[Argument, ...]:
 def move(wanted: Move, tenant: str) -> tuple[Argument, ...]:
     """A move as move.lua takes it."""
     due = _instant(wanted.due_at, wanted.delay_ms)
-    return (stored_id(tenant, wanted.id), due, _new_state(wanted.state), int(wanted.force), int(wanted.revive))
+    sid, state = stored_id(tenant, wanted.id), _new_state(wanted.state)
+    return (sid, due, state, int(wanted.force), int(wanted.revive), cut_by(wanted.by))
 
 
 def replies(answer: Any) -> list[Reply]:
@@ -98,10 +113,11 @@ def added(tasks: Sequence[NewTask], answer: Any) -> list[Added]:
 def leased(queue: str, flat: Sequence[bytes], expires_at: int) -> list[Task]:
     """The tasks that claim.lua hands out: stored ids and records in turn; one that cannot be read is only told."""
     pairs = zip(flat[::2], flat[1::2], strict=True)
-    return [task for sid, data in pairs if (task := _readable(queue, sid.decode(), data, expires_at))]
+    return [task for sid, data in pairs if (task := readable(queue, sid.decode(), data, expires_at))]
 
 
-def _readable(queue: str, sid: str, data: bytes, expires_at: int) -> Task | None:
+def readable(queue: str, sid: str, data: bytes, expires_at: int) -> Task | None:
+    """The task in a record; None, and told in the log, where it cannot be read."""
     try:
         return unpack(queue, sid, data, expires_at)
     except UNREADABLE:

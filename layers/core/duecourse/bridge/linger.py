@@ -5,12 +5,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
 from duecourse.bridge.bridge import SWITCH_S, Bridge, Stats
 from duecourse.bridge.rings import Ring
+from duecourse.domain.history import Door
 from duecourse.domain.task import Json
 from duecourse.errors import InvocationRefused, StoreUnavailable
 from duecourse.ports.bells import Bells
@@ -19,8 +20,11 @@ log = logging.getLogger("duecourse.bridge")
 
 Remaining = Callable[[], int]
 """How many milliseconds this invocation still has."""
-Drain = Callable[[Sequence[str], Remaining], Json]
-"""Works the shards of these bells, and answers what `on_expired` does. What it raises holds the rings back."""
+Drain = Callable[[Mapping[str, Door], Remaining], Json]
+"""Works the shards of these bells, each found by a door, and answers what `on_expired` does.
+
+What it raises holds the rings back.
+"""
 
 COUNTED = ("claimed", "done", "again", "retried", "dead", "released", "stale")
 LOOK_S = 1.0
@@ -98,7 +102,7 @@ class Linger:
 
     def _serve(self, rings: list[Ring]) -> Json:
         try:
-            answer = self._drain([ring.key for ring in rings], lambda: self._left_ms() + self._margin_ms)
+            answer = self._drain({ring.key: ring.door for ring in rings}, lambda: self._left_ms() + self._margin_ms)
         except Exception as error:
             raise InvocationRefused(f"the drain failed: {error!r}") from error
         with self._counting:

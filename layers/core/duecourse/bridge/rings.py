@@ -3,16 +3,21 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from duecourse.domain.history import Door
 from duecourse.domain.task import Json
 from duecourse.ports.invoker import Invoker
 
 
 class Ring(NamedTuple):
-    """One bell that went: its key, where that was or would have been heard, and when (the server's epoch ms)."""
+    """One bell that went: its key, where that was or would have been heard, and when (the server's epoch ms).
+
+    `door` is RING where its event told of it, TIMER where the bridge found it gone.
+    """
 
     key: str
     channel: str
     heard_at: int
+    door: Door = Door.RING
 
 
 Serve = Callable[[list[Ring]], Json]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from duecourse.bridge.clock import STEP_MS, ServerClock
 from duecourse.bridge.rings import Ring
+from duecourse.domain.history import Door
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import Bells, View, What
 
@@ -67,7 +68,7 @@ class Timer:
             if passed:
                 del self._hung[bell]
         if passed or not echo:
-            self._ring([bell], what)
+            self._ring([bell], what, Door.RING)
 
     def set_clock(self) -> None:
         """Ask the server what time it is, and think again about what is due. Raises StoreUnavailable."""
@@ -195,7 +196,7 @@ class Timer:
             log.warning("the server's clock moved by %+.0f ms against this machine's", correction)
         return view
 
-    def _ring(self, bells: list[str], what: What = What.EXPIRED) -> None:
+    def _ring(self, bells: list[str], what: What = What.EXPIRED, door: Door = Door.TIMER) -> None:
         if bells:
             now, channel = int(self._clock.now()), self._bells.channel(what)
-            self._ring_on([Ring(bell, channel, now) for bell in bells])
+            self._ring_on([Ring(bell, channel, now, door) for bell in bells])

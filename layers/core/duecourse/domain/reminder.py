@@ -48,6 +48,7 @@ class Reminder(NamedTuple):
             state=starting(self.starts_at),
             due_at=due(self.starts_at, lead_ms, now),
             on_duplicate=OnDuplicate.REPLACE,
+            by=KIND,
         )
 
 

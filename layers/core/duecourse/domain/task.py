@@ -5,6 +5,8 @@ import secrets
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
+from duecourse.domain.history import Door, Entry, Run
+
 Json: TypeAlias = Any
 """A value that JSON can carry."""
 
@@ -16,10 +18,6 @@ NAME_PATTERN = r"^[A-Za-z0-9._:@-]{1,64}$"
 MAX_STATE_BYTES = 4 * 1024
 MAX_RESULT_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 256 * 1024
-HISTORY_LENGTH = 10
-"""How many of its newest runs a task remembers."""
-DETAIL_LENGTH = 400
-"""How many bytes of an error or a reason a history entry keeps."""
 
 
 def new_id() -> str:
@@ -41,11 +39,6 @@ def dump_state(value: Json) -> str:
     if len(state.encode()) > MAX_STATE_BYTES:
         raise ValueError(f"the state is over {MAX_STATE_BYTES // 1024} KiB")
     return state
-
-
-def cut_detail(text: str) -> str:
-    """As much of an error or a reason as a history entry keeps, cut between characters."""
-    return text.encode(errors="replace")[:DETAIL_LENGTH].decode(errors="ignore")
 
 
 class Status(StrEnum):
@@ -93,6 +86,8 @@ class NewTask(NamedTuple):
     Due at `due_at` where given, else `delay_ms` after the server's now. It is dead past `deadline_at`, or
     `deadline_ms` after it was due. `payload` and `state` are JSON text (state "" for none).
     `max_wait_ms` bounds how far `debounce` pushes the due time back, counted from the first add.
+    `by` says by which of the product's doors it came (`http`, `client`, …). `notify` is who is told of its end: an
+    http or https URL, else a kind whose target is handed a task of it; "" for nobody.
     """
 
     id: str
@@ -109,24 +104,16 @@ class NewTask(NamedTuple):
     retry: RetryPolicy = RetryPolicy()
     on_duplicate: OnDuplicate = OnDuplicate.KEEP
     max_wait_ms: int = 3_600_000
-
-
-class Run(NamedTuple):
-    """One finished lease in a task's history: how it ended (`done`, `again`, `retry`, `drop`, `lapsed`, `expired`)."""
-
-    run: int
-    fence: int
-    claimed_at: int
-    ended_at: int
-    outcome: str
-    detail: str = ""
+    by: str = ""
+    notify: str = ""
 
 
 class Task(NamedTuple):
     """A task as the ledger keeps it; instants are epoch milliseconds, 0 for none.
 
     `due_at` is when it may next run. `payload_json`, `state_json` and `result_json` are JSON text, "" for none.
-    `token` is the last lease's (`<fence>.<random hex>`), "" before the first.
+    `token` is the last lease's (`<fence>.<random hex>`), "" before the first, and `door` how that was found.
+    `log` is what it remembers of itself, oldest first, after as many entries as `forgotten` says.
     """
 
     id: str
@@ -147,8 +134,12 @@ class Task(NamedTuple):
     retry: RetryPolicy
     token: str
     claimed_at: int
-    history: tuple[Run, ...]
+    log: tuple[Entry, ...]
     lease_expires_at: int = 0
+    by: str = ""
+    notify: str = ""
+    door: Door | None = None
+    forgotten: int = 0
 
     @property
     def payload(self) -> Json:
@@ -164,6 +155,16 @@ class Task(NamedTuple):
     def result(self) -> Json:
         """What Done carried, where no results database keeps it."""
         return json.loads(self.result_json) if self.result_json else None
+
+    @property
+    def history(self) -> tuple[Run, ...]:
+        """Its finished runs, oldest first; a lease that was given back unused is none."""
+        return tuple(entry for entry in self.log if isinstance(entry, Run) and entry.outcome != "release")
+
+    @property
+    def member_of(self) -> str:
+        """The group that it is a member of; a follow-up, whose id has a `~`, is in its task's shard and no more."""
+        return "" if "~" in self.id else self.group
 
     @property
     def fence(self) -> int:

@@ -2,11 +2,13 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from types import MappingProxyType
 from typing import NamedTuple
 
+from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Shard, Task
 from duecourse.engine.crew import Crew
@@ -17,6 +19,7 @@ from duecourse.ports.store import MAX_CLAIM, Claim, Settled, Store
 
 LOOK_AGAIN_S = 0.1
 """How often a drain that waits for slow tasks looks whether others have come due, and gives back those behind them."""
+NO_DOORS: Mapping[Shard, Door] = MappingProxyType({})
 LOOKS = 10
 """How many shards it looks at each time, on average: with more of them it looks less often."""
 
@@ -63,13 +66,18 @@ class Drainer:
         self._crew = crew
         self._limits = limits
 
-    def drain(self, shards: Sequence[Shard], remaining_ms: Callable[[], int]) -> Drained:
+    def drain(
+        self, shards: Sequence[Shard], remaining_ms: Callable[[], int], doors: Mapping[Shard, Door] = NO_DOORS
+    ) -> Drained:
         """Work the shards until nothing in them is due, or `remaining_ms` falls to the margin.
+
+        `doors` is by what each shard's work was found.
 
         Where the store goes away meanwhile, the ends of what was worked are offered to it until time is short. Raises
         StoreUnavailable where it, or a shard, which holds up no other, does not come back or was not there at first.
         """
-        flow = _Flow(self._store, self._runner, self._targets, self._crew, shards)
+        found = {shard: doors.get(shard, Door.TAKE) for shard in shards}
+        flow = _Flow(self._store, self._runner, self._targets, self._crew, found)
         try:
             while flow.goes_on():
                 flow.closing = remaining_ms() <= self._limits.margin_ms
@@ -84,9 +92,10 @@ class Drainer:
 class _Flow:
     """One drain under way: the shards to look at, and the pieces between claim and settle, each in want of a slot."""
 
-    def __init__(self, store: Store, runner: Runner, targets: Targets, crew: Crew, shards: Sequence[Shard]) -> None:
+    def __init__(self, store: Store, runner: Runner, targets: Targets, crew: Crew, doors: Mapping[Shard, Door]) -> None:
         self._store, self._runner, self._targets, self._crew = store, runner, targets, crew
-        self._shards = self._waiting = list(dict.fromkeys(shards))
+        self._shards = self._waiting = list(doors)
+        self._doors = doors
         self._look_s = LOOK_AGAIN_S * max(1, len(self._shards) / LOOKS)
         self._look_at = time.monotonic() + self._look_s
         self._slots = crew.size
@@ -179,8 +188,9 @@ class _Flow:
     def _claim(self, shard: Shard, lease_ms: int) -> bool:
         """Claim from one shard; answers whether it is worth another look at once."""
         self._settled.discard(shard)
+        most, door = min(self._slots - self._in_flight, MAX_CLAIM), self._doors[shard]
         try:
-            claim = self._store.claim(shard, min(self._slots - self._in_flight, MAX_CLAIM), lease_ms=lease_ms)
+            claim = self._store.claim(shard, most, lease_ms=lease_ms, door=door)
         except StoreUnavailable as error:
             self._lose(shard, error)
             return self._away is not None

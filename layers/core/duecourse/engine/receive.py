@@ -74,4 +74,5 @@ def _anew(task: Task, settlement: Settlement) -> NewTask:
         delay_ms=settlement.delay_ms,
         deadline_at=task.deadline_at or None,
         retry=task.retry,
+        by="broker",
     )

@@ -1,6 +1,6 @@
 """What callers do to reminders: one group of tasks, added, moved and cancelled together."""
 
-from duecourse.domain.reminder import QUEUE, Made, Moved, MovedTask, Reminder, Standing, due, starting
+from duecourse.domain.reminder import KIND, QUEUE, Made, Moved, MovedTask, Reminder, Standing, due, starting
 from duecourse.domain.task import NewTask, Status, Task
 from duecourse.engine.tasks import REFUSALS
 from duecourse.errors import FieldError, InvalidInput, TaskLeased, TaskNotFound, TaskScheduled
@@ -69,7 +69,7 @@ class Reminders:
         sent, after all the others are cancelled; `force` cancels those too, though their messages may be out.
         """
         ids = [task.id for task in self._in_state(id, CANCELLABLE)]
-        replies = self._store.cancel(QUEUE, ids, force=force, group=id)
+        replies = self._store.cancel(QUEUE, ids, force=force, group=id, by=KIND)
         leased = [task_id for task_id, reply in zip(ids, replies, strict=True) if reply is Reply.LEASED]
         if leased:
             raise TaskLeased(f"Being sent now: {', '.join(leased)}. All others are cancelled.")
@@ -116,7 +116,7 @@ def _refuse_if_gone(replies: list[Reply]) -> None:
 def _move(task: Task, starts_at: int, now: int) -> Move:
     again = _start(task) != starts_at
     due_at = due(starts_at, task.payload["lead_ms"], now)
-    return Move(task.id, due_at=due_at, state=starting(starts_at), revive=again)
+    return Move(task.id, due_at=due_at, state=starting(starts_at), revive=again, by=KIND)
 
 
 def _start(task: Task) -> int:

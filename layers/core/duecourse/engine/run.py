@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from duecourse.domain import backoff
+from duecourse.domain.history import cut_detail
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
-from duecourse.domain.task import MAX_RESULT_BYTES, Json, RetryPolicy, Task, cut_detail, dump_json, dump_state
+from duecourse.domain.task import MAX_RESULT_BYTES, Json, RetryPolicy, Task, dump_json, dump_state
 from duecourse.domain.times import parse_duration, parse_instant
 from duecourse.errors import ResultsUnavailable
 from duecourse.ports.results import Results
@@ -78,7 +79,7 @@ class Runner:
             results.put(task, result, self._now())
         except ResultsUnavailable as error:
             log.warning("task %s waits, for its result could not be kept: %s", task.id, error)
-            return put_off(task, self._rng)
+            return put_off(task, self._rng, f"its result could not be kept: {error}")
         return _end(task, Ending.DONE)
 
     def _again(self, task: Task, again: Again) -> Settlement:
@@ -109,9 +110,9 @@ def handed_over(task: Task) -> Settlement:
     return _end(task, Ending.DONE)
 
 
-def put_off(task: Task, rng: random.Random) -> Settlement:
-    """Gives back a task that could not be finished because something was away, for a while."""
-    return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, task.run, rng))
+def put_off(task: Task, rng: random.Random, why: str) -> Settlement:
+    """Gives back a task that could not be finished because something was away, for a while; its log says why."""
+    return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, task.run, rng), detail=cut_detail(why))
 
 
 def _told(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from duecourse.domain.history import Door
 from duecourse.domain.task import Shard
 from duecourse.engine.drain import Drainer
 from duecourse.errors import StoreUnavailable
@@ -63,7 +64,7 @@ class Sweeper:
         """Sweep every shard found a bounded step, drain them all, and go on sweeping while there is time."""
         shards = found.shards
         swept = {shard: [self._sweep(shard)] for shard in shards}
-        drained = self._drainer.drain(shards, remaining_ms)
+        drained = self._drainer.drain(shards, remaining_ms, dict.fromkeys(shards, Door.TICK))
         for shard, steps in swept.items():
             while steps[-1].more and remaining_ms() > self._margin_ms:
                 steps.append(self._sweep(shard))

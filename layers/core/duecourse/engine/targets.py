@@ -2,14 +2,16 @@
 
 import logging
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
+from typing import TypeAlias
 
 from duecourse.domain.batches import cut
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Task
 from duecourse.engine.run import handed_over, put_off
+from duecourse.errors import ResultsUnavailable, StoreUnavailable
 from duecourse.ports.invoker import Invoker
 from duecourse.ports.publisher import Message, Publisher
 from duecourse.wire.invocation import message_body, tasks_event
@@ -24,15 +26,30 @@ MAX_BYTES = 240_000
 """What fits into an asynchronous invocation (256 KiB), less the event around the tasks."""
 ENVELOPE_BYTES = 1_000
 """What a task takes besides its payload and state: the longest names, the policy, the lease."""
+Told: TypeAlias = Callable[[Task], Task]
+"""A task as its target gets it. May raise StoreUnavailable or ResultsUnavailable."""
 NO_BROKERS: Mapping[str, Publisher] = MappingProxyType({})
 
 
+def as_it_is(task: Task) -> Task:
+    """A task whose target is told nothing else."""
+    return task
+
+
 class Targets:
-    """Kinds by name: those not listed are worked inline; `brokers` by the word before a target's colon."""
+    """Kinds by name: those not listed are worked inline; `brokers` by the word before a target's colon.
+
+    `told` makes of a follow-up what its target is to be told.
+    """
 
     def __init__(
-        self, targets: Mapping[str, str], invoker: Invoker, brokers: Mapping[str, Publisher] = NO_BROKERS
+        self,
+        targets: Mapping[str, str],
+        invoker: Invoker,
+        brokers: Mapping[str, Publisher] = NO_BROKERS,
+        told: Told = as_it_is,
     ) -> None:
+        self._told = told
         self._targets = {kind: target for kind, target in targets.items() if target != INLINE}
         self._invoker = invoker
         self._brokers = brokers
@@ -45,7 +62,7 @@ class Targets:
     def batches(self, tasks: Sequence[Task]) -> Iterator[tuple[str, list[Task]]]:
         """The tasks by target, in pieces that one invocation takes."""
         for target, group in groupby(sorted(tasks, key=self.of), key=self.of):
-            for batch in cut(group, _size, most=MAX_TASKS, max_bytes=MAX_BYTES):
+            for batch in _cut(group):
                 yield target, batch
 
     def hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
@@ -55,6 +72,16 @@ class Targets:
         What was not taken is released for a while, no attempt spent; should it have arrived all the same, a function
         finds its lease gone, and a queue holds it twice.
         """
+        ready, ends = [], []
+        for task in tasks:
+            try:
+                ready.append(self._told(task))
+            except (StoreUnavailable, ResultsUnavailable) as error:
+                log.warning("task %s waits, for what it tells of cannot be read: %s", task.id, error)
+                ends.append(put_off(task, self._rng, f"what it tells of cannot be read: {error}"))
+        return ends + [end for batch in _cut(ready) for end in self._hand_over(target, batch)]
+
+    def _hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
         scheme, _, name = target.partition(":")
         try:
             if scheme == LAMBDA:
@@ -65,13 +92,17 @@ class Targets:
             return [self._end(task, target, problem) for task, problem in zip(tasks, problems, strict=True)]
         except Exception as error:  # noqa: BLE001 one piece of a drain, whose other tasks go on
             log.warning("%d tasks wait, for %s did not take them: %s", len(tasks), target, error)
-            return [put_off(task, self._rng) for task in tasks]
+            return [put_off(task, self._rng, f"{target} did not take it: {error}") for task in tasks]
 
     def _end(self, task: Task, target: str, problem: str) -> Settlement:
         if not problem:
             return handed_over(task)
         log.warning("task %s waits, for %s did not confirm it: %s", task.id, target, problem)
-        return put_off(task, self._rng)
+        return put_off(task, self._rng, f"{target} did not confirm it: {problem}")
+
+
+def _cut(tasks: Iterable[Task]) -> Iterator[list[Task]]:
+    return cut(tasks, _size, most=MAX_TASKS, max_bytes=MAX_BYTES)
 
 
 def _size(task: Task) -> int:

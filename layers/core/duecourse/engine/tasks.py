@@ -3,8 +3,12 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from duecourse.domain.follow_up import is_url
 from duecourse.domain.order import Order
+from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
+from duecourse.domain.replay import MAX_LOOKS, Replay, Replayed
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task, dump_json
+from duecourse.domain.timeline import Why, timeline, waiting
 from duecourse.errors import (
     DuecourseError,
     FieldError,
@@ -53,12 +57,29 @@ class Filled(NamedTuple):
 
 
 class Tasks:
-    """The verbs on tasks; `kinds` are those that something here can run, `results` where results are, if anywhere."""
+    """The verbs on tasks; `kinds` are those that something here can run, `results` where results are, if anywhere.
 
-    def __init__(self, store: Store, results: Results | None, kinds: Collection[str]) -> None:
+    `handed` are the kinds that are handed to a target, which may be told of a task's end. `by` is what a task's log
+    says of who did it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        results: Results | None,
+        kinds: Collection[str],
+        handed: Collection[str] = (),
+        by: str = "http",
+    ) -> None:
         self._store = store
         self._results = results
         self._kinds = kinds
+        self._handed = handed
+        self._by = by
+
+    def speaking_as(self, by: str) -> "Tasks":
+        """The same verbs for another door."""
+        return Tasks(self._store, self._results, self._kinds, self._handed, by)
 
     def add(self, task: NewTask) -> Taken:
         """Schedule one task. Raises InvalidInput, a Conflict or StoreUnavailable."""
@@ -75,7 +96,7 @@ class Tasks:
         ready, refused = {}, {}
         for name, order in orders.items():
             try:
-                task = self._prepare(order.task)
+                task = self._prepare(order.task)._replace(by="message")
             except InvalidInput as error:
                 refused[name] = str(error)
                 continue
@@ -102,22 +123,63 @@ class Tasks:
 
     def move(self, queue: str, move: Move, tenant: str = DEFAULT_TENANT) -> Task:
         """Give a scheduled task a new due time, with force also a leased one. Raises TaskNotFound or a Conflict."""
-        [reply] = self._store.move(queue, [move], tenant)
+        [reply] = self._store.move(queue, [move._replace(by=self._by)], tenant)
         require(reply)
         return self.get(queue, move.id, tenant)
 
     def cancel(self, queue: str, id: str, *, force: bool = False, tenant: str = DEFAULT_TENANT) -> None:
         """Cancel a scheduled task (with force a leased one), delete a dead one. Raises TaskNotFound or a Conflict."""
-        [reply] = self._store.cancel(queue, [id], force=force, tenant=tenant)
+        [reply] = self._store.cancel(queue, [id], force=force, tenant=tenant, by=self._by)
         require(reply)
 
     def replay(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
         """Schedule a dead task for now with a fresh set of attempts. Raises TaskNotFound or a Conflict."""
-        [reply] = self._store.replay(queue, [id], tenant)
+        [reply] = self._store.replay(queue, [id], tenant, by=self._by)
         require(reply)
         return self.get(queue, id, tenant)
 
+    def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:
+        """Some of a queue's tasks in their order, those that follow `after`; results that are kept elsewhere aside."""
+        return self._store.page(queue, wanted, after, limit, tenant)
+
+    def why(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Why:
+        """What happened to a task, and what it waits for. Raises TaskNotFound."""
+        task = self._store.get(queue, id, tenant)
+        if task is None:
+            raise TaskNotFound
+        stats = self._store.stats(self._store.shard_of(queue, id, task.group))
+        return Why(task, timeline(task), waiting(task, stats.now, paused=stats.paused))
+
+    def replay_dead(self, queue: str, asked: Replay, tenant: str = DEFAULT_TENANT) -> Replayed:
+        """Schedule a queue's dead tasks again, oldest first, spread over time; a dry run only says which."""
+        dead, more = self._dead(queue, asked, tenant)
+        delays = [asked.delay_ms(index) for index in range(len(dead))]
+        now = self._store.now()
+        if asked.dry_run:
+            replies = [Reply.OK] * len(dead)
+        else:
+            replies = self._store.replay(queue, [task.id for task in dead], tenant, delays_ms=delays, by=self._by)
+        told = zip(dead, delays, replies, strict=True)
+        return Replayed([(task.id, now + delay) for task, delay, reply in told if reply is Reply.OK], more)
+
+    def _dead(self, queue: str, asked: Replay, tenant: str) -> tuple[list[Task], bool]:
+        """The oldest dead tasks, at most as many as asked for, and whether there may be more."""
+        wanted, found, after = Wanted(Status.DEAD, asked.kind), list[Task](), None
+        for _ in range(MAX_LOOKS):
+            page = self._store.page(queue, wanted, after, min(MAX_PAGE, asked.limit - len(found)), tenant)
+            found, after = found + page.tasks, page.next
+            if after is None or len(found) == asked.limit:
+                break
+        return found, after is not None
+
     def _prepare(self, task: NewTask) -> NewTask:
+        if task.notify and not is_url(task.notify) and task.notify not in self._handed:
+            known = ", ".join(sorted(self._handed)) or "none"
+            problem = f"must be a kind that DUECOURSE_TARGETS hands to a target; known: {known}"
+            raise InvalidInput([FieldError("notify_done.target", problem)])
+        return self._checked(task._replace(by=self._by))
+
+    def _checked(self, task: NewTask) -> NewTask:
         if task.kind not in self._kinds:
             known = ", ".join(sorted(self._kinds))
             raise InvalidInput([FieldError("kind", f"nothing here runs {task.kind}; known kinds: {known}")])

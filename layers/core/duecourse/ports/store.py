@@ -2,15 +2,19 @@
 
 Every verb is one atomic step on one shard; what it answers has happened, what it refuses has changed nothing. A great
 add or settle may be several such steps: cut off, and asked for again, it adds and ends nothing twice.
-Time is the store's own. Each verb raises StoreUnavailable where the store does not answer, StoreMisused where a queue
-has another number of shards than the store was told, and ValueError for more things at a time than it takes.
+Time is the store's own. A task that ends, done or dead, is followed in the same step by the tasks that tell of it
+(domain/follow_up.py): of its own `notify`, and of any death where the store was made with `deaths`. Each verb raises
+StoreUnavailable where the store does not answer, StoreMisused where a queue has another number of shards than the store
+was told, and ValueError for more things at a time than it takes.
 """
 
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 
 MAX_ADD = 1_000
@@ -89,7 +93,7 @@ class Move(NamedTuple):
     """A new due time for one task: `due_at` where given, else `delay_ms` from the server's now.
 
     `state` replaces the saved state where given (JSON text). `force` takes a leased task from its worker;
-    `revive` schedules a done one again, as a new generation.
+    `revive` schedules a done one again, as a new generation. `by` says by which of the product's doors it came.
     """
 
     id: str
@@ -98,6 +102,7 @@ class Move(NamedTuple):
     state: str | None = None
     force: bool = False
     revive: bool = False
+    by: str = ""
 
 
 class Swept(NamedTuple):
@@ -151,10 +156,12 @@ class Store(Protocol):
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
         """The tasks of a group, by id."""
 
-    def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
+    def claim(
+        self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000, door: Door = Door.TAKE
+    ) -> Claim:
         """Lease at most `limit` due tasks, and no more than `max_bytes` of them after the first.
 
-        Leases that have lapsed are taken back first, each at the cost of an attempt.
+        Leases that have lapsed are taken back first, each at the cost of an attempt. `door` is how they were found.
         """
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -173,12 +180,36 @@ class Store(Protocol):
         """
 
     def cancel(
-        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT, group: str = ""
+        self,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        force: bool = False,
+        tenant: str = DEFAULT_TENANT,
+        group: str = "",
+        by: str = "",
     ) -> list[Reply]:
         """Cancel scheduled tasks and delete dead ones; in which steps, as `move`."""
 
-    def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT) -> list[Reply]:
-        """Schedule dead tasks for now: a fresh set of attempts, no deadline, the same generation."""
+    def replay(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        tenant: str = DEFAULT_TENANT,
+        *,
+        delays_ms: Sequence[int] = (),
+        by: str = "",
+    ) -> list[Reply]:
+        """Schedule dead tasks again: a fresh set of attempts, no deadline, the same generation, their log kept.
+
+        Each is due its one of `delays_ms` from now; without them, now.
+        """
+
+    def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:
+        """At most `limit` of a queue's tasks, at most MAX_PAGE, in their order, those that follow `after`.
+
+        The work of one call is bounded, so that a page may be short, or empty, and still have a `next`.
+        """
 
     def pause(self, queue: str, paused: bool) -> None:
         """Stop or resume handing out a queue's tasks; what is leased goes on."""

@@ -10,10 +10,10 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from aws_lambda_powertools.metrics import MetricUnit
 from pydantic import BeforeValidator
 
-from duecourse.wire.fields import Flag, Name, TaskId
+from duecourse.wire.fields import AnyTaskId, Flag, Name
 
 # No id holds a percent sign: what a gateway left encoded can be decoded without harm.
-Id = Annotated[TaskId, BeforeValidator(unquote), Path()]
+Id = Annotated[AnyTaskId, BeforeValidator(unquote), Path()]
 NameInPath = Annotated[Name, BeforeValidator(unquote), Path()]
 Queue = Annotated[Name, Query()]
 Force = Annotated[Flag, Query()]

@@ -1,16 +1,19 @@
-"""`/tasks`: add, show, move, cancel."""
+"""`/tasks`: add, list, show, explain, move, replay, cancel."""
 
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Body
+from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse import wiring
-from duecourse.domain.task import DEFAULT_QUEUE
+from duecourse.domain.task import DEFAULT_QUEUE, Status
 from duecourse.ports.store import Move
 from duecourse.routes.parts import Force, Id, Queue, answer, count_added
+from duecourse.wire.fields import Name
 from duecourse.wire.http import AddAnswer, AddTask, MoveTask, TaskAnswer, show_task
+from duecourse.wire.pages import DEFAULT_PAGE, Cursor, ListTasks, PageAnswer, PageLimit, show_page
+from duecourse.wire.why import WhyAnswer, show_why
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
@@ -21,6 +24,20 @@ def add_task(body: Annotated[AddTask, Body()]) -> Response[AddAnswer]:
     taken = wiring.tasks().add(body.task())
     count_added(int(taken.created))
     return answer(201 if taken.created else 200, {"task": show_task(taken.task), "created": taken.created})
+
+
+@router.get("/tasks")
+def list_tasks(
+    queue: Queue = DEFAULT_QUEUE,
+    state: Annotated[Status | None, Query(description="only tasks in this state")] = None,
+    kind: Annotated[Name | None, Query(description="only tasks of this kind")] = None,
+    group: Annotated[Name | None, Query(description="only this group's tasks, such as a reminder's")] = None,
+    cursor: Annotated[Cursor | None, Query(description="the next_cursor of the page before")] = None,
+    limit: Annotated[PageLimit, Query(description="how many tasks at most")] = DEFAULT_PAGE,
+) -> PageAnswer:
+    """Show some of a queue's tasks, by state and time."""
+    asked = ListTasks(queue=queue, state=state, kind=kind, group=group, cursor=cursor, limit=limit)
+    return show_page(wiring.tasks().page(queue, asked.wanted(), asked.place(), limit))
 
 
 @router.get("/tasks/<id>")
@@ -34,6 +51,18 @@ def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_
     """Give a task a new due time."""
     move = Move(id, due_at=body.due_at, delay_ms=body.delay or 0, force=body.force)
     return {"task": show_task(wiring.tasks().move(queue, move))}
+
+
+@router.get("/tasks/<id>/why")
+def why_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> WhyAnswer:
+    """Tell what happened to a task, and what it waits for."""
+    return show_why(wiring.tasks().why(queue, id))
+
+
+@router.post("/tasks/<id>/replay")
+def replay_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
+    """Schedule a dead task for now, with all its attempts."""
+    return {"task": show_task(wiring.tasks().replay(queue, id))}
 
 
 @router.delete("/tasks/<id>")

@@ -24,6 +24,7 @@ from duecourse.errors import FieldError, InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
 
+ANY_ID_PATTERN = r"^[A-Za-z0-9._:@-]{1,128}(~[0-9]{1,15}\.[0-9]{1,10}~[nd])?$"
 DURATION_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples": ["PT5M", 300]}
 INSTANT_SCHEMA = {"type": "string", "format": "date-time", "examples": ["2026-03-29T01:30:00Z"]}
 DEADLINE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples": ["PT24H", "2026-03-29T01:30:00Z"]}
@@ -109,6 +110,8 @@ def _flag(value: Any) -> Any:
 
 
 TaskId = Annotated[StrictStr, Field(pattern=ID_PATTERN)]
+AnyTaskId = Annotated[StrictStr, Field(pattern=ANY_ID_PATTERN)]
+"""A task's id, or a follow-up's, which holds a `~`."""
 Name = Annotated[StrictStr, Field(pattern=NAME_PATTERN)]
 Duration = Annotated[int, BeforeValidator(parse_duration), WithJsonSchema(DURATION_SCHEMA)]
 Instant = Annotated[int, BeforeValidator(parse_instant), WithJsonSchema(INSTANT_SCHEMA)]

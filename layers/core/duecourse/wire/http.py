@@ -7,11 +7,13 @@ from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_v
 from typing_extensions import TypedDict
 
 from duecourse.domain import reminder
-from duecourse.domain.task import DEFAULT_QUEUE, NewTask, OnDuplicate, RetryPolicy, Run, Status, Task, dump_json, new_id
+from duecourse.domain.history import Run
+from duecourse.domain.task import DEFAULT_QUEUE, NewTask, OnDuplicate, RetryPolicy, Status, Task, dump_json, new_id
 from duecourse.domain.times import format_instant
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.fields import (
     MAX_DEPTH,
+    AnyTaskId,
     DeadlineField,
     Duration,
     Instant,
@@ -24,6 +26,7 @@ from duecourse.wire.fields import (
     refuse_fields,
 )
 from duecourse.wire.kinds import check_payload
+from duecourse.wire.notify import NotifyDone, show_notify
 from duecourse.wire.problems import BodyTooLarge, MalformedBody
 
 MAX_BODY_BYTES = 256 * 1024
@@ -92,6 +95,7 @@ class AddTask(Strict):
     deadline: DeadlineField | None = None
     on_duplicate: OnDuplicate = OnDuplicate.KEEP
     max_wait: Duration = Field("PT1H", validate_default=True)
+    notify_done: NotifyDone | None = Field(None, description="who is told once it is done or dead")
 
     @field_validator("kind")
     @classmethod
@@ -134,13 +138,14 @@ class AddTask(Strict):
             retry=self.retry.policy(),
             on_duplicate=self.on_duplicate,
             max_wait_ms=self.max_wait,
+            notify=self.notify_done.text() if self.notify_done else "",
         )
 
 
 class TaskKey(Strict):
-    """What names one task."""
+    """What names one task: one of a user's, or a follow-up."""
 
-    id: TaskId
+    id: AnyTaskId
     queue: Name = DEFAULT_QUEUE
 
 
@@ -183,6 +188,7 @@ class TaskView(TypedDict):
     payload: Any
     result: NotRequired[Any]
     error: NotRequired[str]
+    notify_done: NotRequired[dict[str, str]]
     history: list[RunView]
 
 
@@ -220,6 +226,8 @@ def show_task(task: Task) -> TaskView:
         payload=_shown(task.payload_json),
         history=[_show_run(run) for run in task.history],
     )
+    if task.notify:
+        view["notify_done"] = show_notify(task.notify)
     if task.result_json:
         view["result"] = _shown(task.result_json)
     if task.error:

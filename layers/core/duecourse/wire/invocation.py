@@ -129,7 +129,7 @@ def _decode(entry: "_Reader") -> Task:
         retry=_policy(entry),
         token="",
         claimed_at=0,
-        history=(),
+        log=(),
     )
 
 

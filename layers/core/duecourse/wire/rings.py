@@ -1,23 +1,25 @@
 """The bridge's event: which bells rang; and what the function answers to it."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
+from duecourse.domain.history import Door
 from duecourse.domain.task import Shard
 
 
 class Ring(BaseModel):
-    """One key that expired: on which channel it was heard, and when (epoch ms)."""
+    """One key that expired: on which channel it was heard, when (epoch ms), and by which door."""
 
     model_config = ConfigDict(frozen=True)
 
     key: str
     channel: str
     heard_at: int
+    door: Door = Door.RING
 
 
 class Rings(BaseModel):
@@ -31,14 +33,15 @@ class Rings(BaseModel):
 
     def heard(self, namespace: str) -> "Heard":
         """The shards of `namespace` whose bells rang, each once, in the order of their first ring; and the rest."""
-        return shards_of([ring.key for ring in self.rings], namespace)
+        return shards_of({ring.key: ring.door for ring in self.rings}, namespace)
 
 
 class Heard(NamedTuple):
-    """What rang: shards, and the keys that are no bells of ours."""
+    """What rang: shards, the keys that are no bells of ours, and by which door each shard's bell was found."""
 
     shards: list[Shard]
     strangers: list[str]
+    doors: dict[Shard, Door]
 
 
 class RingsAnswer(TypedDict):
@@ -53,11 +56,12 @@ class RingsAnswer(TypedDict):
     bell_at: int
 
 
-def shards_of(bells: Iterable[str], namespace: str) -> Heard:
+def shards_of(bells: Mapping[str, Door], namespace: str) -> Heard:
     """The shards of these keys, each once, in their order; and the keys that are no bells of `namespace`."""
     found = {key: _shard(key, namespace) for key in bells}
     shards = [shard for shard in found.values() if shard]
-    return Heard(shards, [key for key, shard in found.items() if not shard])
+    doors = {shard: bells[key] for key, shard in found.items() if shard}
+    return Heard(shards, [key for key, shard in found.items() if not shard], doors)
 
 
 def _shard(key: str, namespace: str) -> Shard | None:

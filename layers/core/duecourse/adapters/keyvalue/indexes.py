@@ -48,6 +48,14 @@ class Indexes:
         skipped = len(self._start(index)) + 8
         return (key[skipped:].decode() for key in self._keys(index, 0, until))
 
+    def since(self, index: bytes, at: int, sid: str) -> Iterator[tuple[int, str]]:
+        """What stands after a stored id of an instant, whether or not that is there."""
+        start = self._start(index)
+        begin, end = start + at.to_bytes(8) + sid.encode() + b"\0", start + FOREVER.to_bytes(8)
+        for key, _ in self._batch.range(begin, end):
+            when = key[len(start) : len(start) + 8]
+            yield int.from_bytes(when), key[len(start) + 8 :].decode()
+
     def first(self, index: bytes) -> int:
         """The first instant of an index, 0 where it is empty."""
         key = next(self._keys(index, 0, FOREVER), None)

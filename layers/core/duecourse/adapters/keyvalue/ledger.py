@@ -11,6 +11,7 @@ Keys are `<part> NUL <queue>/<number> NUL ...`, instants in them 8 bytes big-end
 and those of indexes.py.
 """
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -42,8 +43,9 @@ class Meta(NamedTuple):
 class Ledger:
     """A shard at one instant `now`; nothing is kept before the batch is committed."""
 
-    def __init__(self, batch: Batch, shard: Shard, now: int) -> None:
+    def __init__(self, batch: Batch, shard: Shard, now: int, *, deaths: bool = False) -> None:
         self.now = now
+        self.deaths = deaths
         self.fresh = False
         self._batch = batch
         self._queue = shard.queue
@@ -109,6 +111,16 @@ class Ledger:
         key = self._key(b"task", sid)
         self._batch.put(key, (self._batch.get(key) or b"")[:8] + encode(held))
 
+    def since(self, index: bytes, tenant: str, place: tuple[int, str]) -> Iterator[tuple[tuple[int, str], Task, int]]:
+        """What stands after a place: the place after each, in words of this tenant's, the task, the record's bytes."""
+        own = f"{tenant}/"
+        for at, sid in self.indexes.since(index, place[0], own + place[1]):
+            task = self.show(sid)
+            if task is None:
+                raise KeyError(sid)
+            mine = (at, task.id) if sid.startswith(own) else (at, "") if sid < own else (at + 1, "")
+            yield mine, task, self.size(sid)
+
     def forget(self, sid: str) -> None:
         """Remove a record and all that points to it."""
         self._unplace(sid)
@@ -166,11 +178,11 @@ class Ledger:
             self._leave(sid, held)
 
     def _join(self, sid: str, held: Held) -> None:
-        if held.task.group:
+        if held.task.member_of:
             self._batch.put(self._group_key(sid, held.task), b"")
 
     def _leave(self, sid: str, held: Held) -> None:
-        if held.task.group:
+        if held.task.member_of:
             self._batch.delete(self._group_key(sid, held.task))
 
     def _group_key(self, sid: str, task: Task) -> bytes:

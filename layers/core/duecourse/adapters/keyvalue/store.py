@@ -2,18 +2,22 @@
 
 import secrets
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
 from duecourse.adapters.keyvalue import verbs
+from duecourse.adapters.keyvalue.clock import SystemClock
 from duecourse.adapters.keyvalue.indexes import DONE, DUE, NAMES
 from duecourse.adapters.keyvalue.ledger import Ledger, shards
+from duecourse.adapters.keyvalue.listeners import Heard, Listeners
 from duecourse.adapters.keyvalue.map import Batch, MemoryMap, OrderedMap
+from duecourse.adapters.pages import Found, paged
 from duecourse.adapters.record import stored_id
+from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.errors import StoreMisused
@@ -33,28 +37,25 @@ from duecourse.ports.store import (
     check_count,
 )
 
-Heard = Callable[[Shard, int], None]
-"""What is told when a shard's bell goes from now on (0: none hangs); it must neither wait nor raise nor ask back."""
-
-
-class SystemClock:
-    """This machine's time."""
-
-    def now(self) -> int:
-        """Epoch milliseconds."""
-        return time.time_ns() // 1_000_000
-
 
 class KeyValueStore:
-    """The ledger (ports.store.Store) on an ordered map of one process."""
+    """The ledger (ports.store.Store) on an ordered map of one process; `deaths` whether each death is told of."""
 
-    def __init__(self, below: OrderedMap, clock: Clock | None = None, sharding: Sharding | None = None) -> None:
+    def __init__(
+        self,
+        below: OrderedMap,
+        clock: Clock | None = None,
+        sharding: Sharding | None = None,
+        *,
+        deaths: bool = False,
+    ) -> None:
         """Raises StoreMisused where a queue has another number of shards in the map, which is closed then."""
         self._below = below
+        self._deaths = deaths
         self._sharding = sharding or Sharding()
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._listeners: tuple[Heard, ...] = ()
+        self._listeners = Listeners(self._lock)
         self._check_counts()
 
     def ping(self) -> None:
@@ -102,14 +103,16 @@ class KeyValueStore:
         with self._look(self._sharding.of(queue, "", group)) as ledger:
             return ledger.members(tenant, group)
 
-    def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
+    def claim(
+        self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000, door: Door = Door.TAKE
+    ) -> Claim:
         """Lease due tasks, after lapsed leases have been taken back."""
         check_count(limit, MAX_CLAIM, least=1)
         with self._step(shard) as ledger:
-            _, lapsed = verbs.reclaim_lapsed(ledger)
+            _, lapsed = verbs.reclaim(ledger)
             if ledger.meta.paused:
                 return Claim([], lapsed, 0, ledger.hang(), ledger.now)
-            tasks, expired = verbs.claim(ledger, limit, lease_ms, max_bytes, secrets.token_bytes(8))
+            tasks, expired = verbs.claim(ledger, limit, lease_ms, max_bytes, secrets.token_bytes(8), door)
             return Claim(tasks, lapsed + expired, ledger.indexes.ripe(ledger.now), ledger.hang(), ledger.now)
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -134,16 +137,41 @@ class KeyValueStore:
         return self._wherever(queue, ids, tenant, group, lambda ledger, i: verbs.move(ledger, tenant, moves[i]))
 
     def cancel(
-        self, queue: str, ids: Sequence[str], *, force: bool = False, tenant: str = DEFAULT_TENANT, group: str = ""
+        self,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        force: bool = False,
+        tenant: str = DEFAULT_TENANT,
+        group: str = "",
+        by: str = "",
     ) -> list[Reply]:
         """Cancel scheduled tasks and delete dead ones, those of one shard in one step."""
         sids = [stored_id(tenant, one) for one in ids]
-        return self._wherever(queue, ids, tenant, group, lambda ledger, i: verbs.cancel(ledger, sids[i], force))
+        return self._wherever(queue, ids, tenant, group, lambda ledger, i: verbs.cancel(ledger, sids[i], force, by))
 
-    def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT) -> list[Reply]:
-        """Schedule dead tasks for now: a fresh set of attempts, no deadline, the same generation."""
-        sids = [stored_id(tenant, one) for one in ids]
-        return self._wherever(queue, ids, tenant, "", lambda ledger, i: verbs.replay(ledger, sids[i]))
+    def replay(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        tenant: str = DEFAULT_TENANT,
+        *,
+        delays_ms: Sequence[int] = (),
+        by: str = "",
+    ) -> list[Reply]:
+        """Schedule dead tasks again: a fresh set of attempts, no deadline, the same generation."""
+        sids, delays = [stored_id(tenant, one) for one in ids], delays_ms or [0] * len(ids)
+        return self._wherever(queue, ids, tenant, "", lambda ledger, i: verbs.replay(ledger, sids[i], delays[i], by))
+
+    def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:
+        """At most `limit` of a queue's tasks in their order, those that follow `after`."""
+        shards = [self._sharding.of(queue, "", wanted.group)] if wanted.group else self._sharding.every(queue)
+
+        return paged(wanted, after, limit, lambda *asked: [self._found(one, wanted, tenant, *asked) for one in shards])
+
+    def _found(self, shard: Shard, wanted: Wanted, tenant: str, place: Place, limit: int) -> Found:
+        with self._look(shard) as ledger:
+            return verbs.look(ledger, wanted, place, limit, tenant)
 
     def pause(self, queue: str, paused: bool) -> None:
         """Stop or resume handing out a queue's tasks; what is leased goes on."""
@@ -155,7 +183,7 @@ class KeyValueStore:
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
         with self._step(shard) as ledger:
-            reclaimed, died = verbs.reclaim_lapsed(ledger)
+            reclaimed, died = verbs.reclaim(ledger)
             old = list(islice(ledger.indexes.until(DONE, max(0, ledger.now - retention_ms)), verbs.BOUND))
             for sid in old:
                 ledger.forget(sid)
@@ -175,14 +203,7 @@ class KeyValueStore:
 
     def listen(self, heard: Heard) -> Callable[[], None]:
         """Have `heard` told of each bell that is hung elsewhere, in order, until the answer is called."""
-        with self._lock:
-            self._listeners = (*self._listeners, heard)
-
-        def end() -> None:
-            with self._lock:
-                self._listeners = tuple(one for one in self._listeners if one is not heard)
-
-        return end
+        return self._listeners.add(heard)
 
     def close(self) -> None:
         """Give up the map; every verb on tasks raises StoreUnavailable afterwards where that was a folder."""
@@ -226,14 +247,13 @@ class KeyValueStore:
         """One change: all of it is written, with the bell hung, or nothing where it raises."""
         with self._lock:
             batch = Batch(self._below)
-            ledger = Ledger(batch, shard, self._clock.now())
+            ledger = Ledger(batch, shard, self._clock.now(), deaths=self._deaths)
             hung = ledger.meta.bell_at
             yield ledger
             ledger.close()
             batch.commit()
             if ledger.meta.bell_at != hung:
-                for heard in self._listeners:
-                    heard(shard, ledger.meta.bell_at)
+                self._listeners.tell(shard, ledger.meta.bell_at)
 
     @contextmanager
     def _look(self, shard: Shard) -> Iterator[Ledger]:
@@ -244,5 +264,5 @@ class KeyValueStore:
 class MemoryStore(KeyValueStore):
     """The ledger of one process, gone with it; for tests."""
 
-    def __init__(self, clock: Clock | None = None, sharding: Sharding | None = None) -> None:
-        super().__init__(MemoryMap(), clock, sharding)
+    def __init__(self, clock: Clock | None = None, sharding: Sharding | None = None, *, deaths: bool = False) -> None:
+        super().__init__(MemoryMap(), clock, sharding, deaths=deaths)

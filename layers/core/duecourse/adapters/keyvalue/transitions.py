@@ -2,8 +2,10 @@
 
 from duecourse.adapters.keyvalue.held import Held
 from duecourse.adapters.record import ENDINGS
+from duecourse.adapters.record_log import grown
+from duecourse.domain.history import Change, Deed, Door, Entry, Run, cut_by, cut_detail
 from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.task import HISTORY_LENGTH, NewTask, Run, Status, Task, cut_detail
+from duecourse.domain.task import NewTask, Status, Task
 from duecourse.ports.store import Move, Settled
 
 ANSWERS = {
@@ -13,6 +15,8 @@ ANSWERS = {
     Ending.DROP: Settled.DEAD,
     Ending.RELEASE: Settled.RELEASED,
 }
+REPLACED, DEBOUNCED = 2, 3
+"""How a record came, as `flags` keeps it."""
 LAPSED = "the lease lapsed"
 EXPIRED = "past its deadline"
 
@@ -39,7 +43,9 @@ def fresh(new: NewTask, now: int, generation: int) -> Held:
         retry=new.retry,
         token="",
         claimed_at=0,
-        history=(),
+        log=(),
+        by=cut_by(new.by),
+        notify=new.notify,
     )
     return Held(task)
 
@@ -49,13 +55,22 @@ def debounced(new: NewTask, now: int, generation: int, old: Held) -> Held:
     task = fresh(new, now, generation).task
     created_at = old.task.created_at
     due_at = max(old.task.due_at, min(task.due_at, created_at + new.max_wait_ms))
-    return Held(task._replace(created_at=created_at, due_at=due_at, deadline_at=_deadline(new, due_at)))
+    task = task._replace(created_at=created_at, due_at=due_at, deadline_at=_deadline(new, due_at), by=old.task.by)
+    pushed = Change(now, Deed.DEBOUNCED, cut_by(new.by), old.task.due_at, due_at)
+    return Held(_noted(_with_log(task, old.task), pushed), came=DEBOUNCED)
 
 
-def leased(held: Held, now: int, fence: int, nonce: bytes) -> Held:
+def replacing(new: Held, old: Held) -> Held:
+    """The fresh record with the log of the one that it replaces, and what that one came of."""
+    deed = Deed.REPLACED if old.came == REPLACED else Deed.ADDED
+    came = Change(old.task.created_at, deed, old.task.by, 0, old.task.due_at)
+    return new._replace(task=_noted(_with_log(new.task, old.task), came), came=REPLACED)
+
+
+def leased(held: Held, now: int, fence: int, nonce: bytes, door: Door) -> Held:
     """The task under a new lease."""
     run, token = held.task.run + 1, f"{fence}.{nonce.hex()}"
-    return _with(held, status=Status.LEASED, run=run, token=token, claimed_at=now)
+    return _with(held, status=Status.LEASED, run=run, token=token, claimed_at=now, door=door)
 
 
 def lapsed(held: Held, now: int) -> Held:
@@ -67,31 +82,38 @@ def lapsed(held: Held, now: int) -> Held:
 def expired(held: Held, now: int) -> Held:
     """The task that nobody claimed before its deadline; the entry has no lease."""
     entry = Run(held.task.run, 0, 0, now, "expired", EXPIRED)
-    return _with(held, status=Status.DEAD, history=_newest(held.task, entry))
+    return held._replace(task=_noted(held.task, entry)._replace(status=Status.DEAD))
 
 
 def succeeded(held: Held, successor: Held) -> Held:
     """The successor in the task's place; it keeps the token, so that a repeated settle is answered as before."""
-    return successor._replace(task=successor.task._replace(token=held.task.token), last=held.last)
+    task = replacing(successor, held).task
+    return successor._replace(task=task._replace(token=held.task.token, door=held.task.door), last=held.last)
 
 
 def moved(held: Held, move: Move, now: int, generation: int) -> Held:
     """The task at its new due time; one that ran begins anew under `generation`."""
-    if held.task.run:
-        held = _with(held, generation=generation, run=0, attempt=1, claimed_at=0, token="")._replace(last=0)
-    task = _save(held.task, move.state)
     due_at = _instant(move.due_at, move.delay_ms, now)
+    stays = held.task.status is Status.SCHEDULED and not held.task.run and held.task.due_at == due_at
+    if held.task.run:
+        held = _with(held, generation=generation, run=0, attempt=1, claimed_at=0, token="", door=None)._replace(last=0)
+    task = _save(held.task, move.state)
+    if not stays:
+        task = _noted(task, Change(now, Deed.MOVED, cut_by(move.by), held.task.due_at, due_at))
     return held._replace(task=task._replace(status=Status.SCHEDULED, due_at=due_at, result_json=""), successor=False)
 
 
-def cancelled(held: Held) -> Held:
+def cancelled(held: Held, now: int, by: str) -> Held:
     """The task that nothing can settle any more."""
-    return Held(held.task._replace(status=Status.CANCELLED, token="", claimed_at=0))
+    task = _noted(held.task, Change(now, Deed.CANCELLED, cut_by(by), held.task.due_at))
+    return Held(task._replace(status=Status.CANCELLED, token="", claimed_at=0, door=None), came=held.came)
 
 
-def replayed(held: Held, now: int) -> Held:
+def replayed(held: Held, now: int, delay_ms: int, by: str) -> Held:
     """The dead task with all its attempts and no deadline."""
-    return _with(held, status=Status.SCHEDULED, attempt=1, deadline_at=0, due_at=now)
+    due_at = now + delay_ms
+    task = _noted(held.task, Change(now, Deed.REPLAYED, cut_by(by), held.task.due_at, due_at))
+    return held._replace(task=task._replace(status=Status.SCHEDULED, attempt=1, deadline_at=0, due_at=due_at))
 
 
 def settled(held: Held, settlement: Settlement, now: int) -> tuple[Held, Settled]:
@@ -126,7 +148,8 @@ def _end(task: Task, settlement: Settlement, now: int) -> Task:
     if ending is Ending.DROP:
         return _remember(task, now, ending, settlement.detail)._replace(status=Status.DEAD)
     if ending is Ending.RELEASE:
-        return task._replace(status=Status.SCHEDULED, due_at=due_at)
+        given_back = _remember(task, now, ending, settlement.detail)
+        return given_back._replace(status=Status.SCHEDULED, due_at=due_at)
     task = _save(task, settlement.state)
     if ending is Ending.RETRY:
         return _retry_or_die(_remember(task, now, ending, settlement.detail), now, due_at)
@@ -142,12 +165,18 @@ def _retry_or_die(task: Task, now: int, due_at: int) -> Task:
 
 
 def _remember(task: Task, now: int, outcome: str, detail: str) -> Task:
-    entry = Run(task.run, task.fence, task.claimed_at, now, str(outcome), cut_detail(detail))
-    return task._replace(history=_newest(task, entry))
+    late_ms = max(0, task.claimed_at - task.due_at)
+    run = Run(task.run, task.fence, task.claimed_at, now, str(outcome), cut_detail(detail), task.door, late_ms)
+    return _noted(task, run)
 
 
-def _newest(task: Task, run: Run) -> tuple[Run, ...]:
-    return (*task.history, run)[-HISTORY_LENGTH:]
+def _noted(task: Task, entry: Entry) -> Task:
+    log, forgotten = grown(task.log, task.forgotten, entry)
+    return task._replace(log=log, forgotten=forgotten)
+
+
+def _with_log(task: Task, old: Task) -> Task:
+    return task._replace(log=old.log, forgotten=old.forgotten)
 
 
 def _save(task: Task, state: str | None) -> Task:

@@ -6,8 +6,12 @@ from duecourse.adapters.keyvalue import transitions
 from duecourse.adapters.keyvalue.held import Held
 from duecourse.adapters.keyvalue.indexes import DUE, LEASED
 from duecourse.adapters.keyvalue.ledger import Ledger
+from duecourse.adapters.pages import LOOK, LOOK_BYTES, Found
 from duecourse.adapters.record import stored_id
+from duecourse.domain.follow_up import follow_ups
+from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.pages import Place, Wanted
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
 from duecourse.ports.store import Alone, Lease, Move, Reply, Settled
 
@@ -16,6 +20,7 @@ BURY = 1_000
 BOUND = 500
 """How many leases one step takes back, and how many finished tasks it forgets."""
 LIVE = (Status.SCHEDULED, Status.LEASED)
+ENDED = (Status.DONE, Status.DEAD)
 FINISHED = (Status.DONE, Status.CANCELLED)
 REFUSALS = {status: Reply(status.value) for status in Status}
 
@@ -44,11 +49,11 @@ def _replace(ledger: Ledger, sid: str, old: Held, new: NewTask) -> tuple[Reply, 
     generation = ledger.next_fence()
     if old.task.status is Status.SCHEDULED and new.on_duplicate is OnDuplicate.DEBOUNCE:
         return _put(ledger, sid, transitions.debounced(new, ledger.now, generation, old), Reply.DEBOUNCED)
-    held = transitions.fresh(new, ledger.now, generation)
+    held = transitions.fresh(new, ledger.now, generation)._replace(came=transitions.REPLACED)
     if old.task.status is Status.LEASED:
         ledger.set_successor(sid, old, held)
         return Reply.REPLACED, held
-    return _put(ledger, sid, held, Reply.REPLACED)
+    return _put(ledger, sid, transitions.replacing(held, old), Reply.REPLACED)
 
 
 def _put(ledger: Ledger, sid: str, held: Held, reply: Reply) -> tuple[Reply, Held]:
@@ -56,7 +61,13 @@ def _put(ledger: Ledger, sid: str, held: Held, reply: Reply) -> tuple[Reply, Hel
     return reply, held
 
 
-def reclaim(ledger: Ledger, sid: str) -> bool:
+def reclaim(ledger: Ledger) -> tuple[int, int]:
+    """Take back lapsed leases, at most BOUND; answers how many, and how many tasks died of it."""
+    deaths = [_reclaim(ledger, sid) for sid in list(islice(ledger.indexes.until(LEASED, ledger.now), BOUND))]
+    return len(deaths), sum(deaths)
+
+
+def _reclaim(ledger: Ledger, sid: str) -> bool:
     """Take back a lapsed lease; True where the task died of it."""
     held = _held(ledger, sid)
     if held.successor:
@@ -65,16 +76,14 @@ def reclaim(ledger: Ledger, sid: str) -> bool:
         after = transitions.lapsed(held, ledger.now)
     dead = after.task.status is Status.DEAD
     ledger.place(sid, after, ledger.now if dead else after.task.due_at)
+    if dead:
+        _tell_of(ledger, after.task)
     return dead
 
 
-def reclaim_lapsed(ledger: Ledger) -> tuple[int, int]:
-    """Take back at most BOUND lapsed leases; answers how many, and how many of them died."""
-    deaths = [reclaim(ledger, sid) for sid in list(islice(ledger.indexes.until(LEASED, ledger.now), BOUND))]
-    return len(deaths), sum(deaths)
-
-
-def claim(ledger: Ledger, limit: int, lease_ms: int, max_bytes: int, nonce: bytes) -> tuple[list[Task], int]:
+def claim(
+    ledger: Ledger, limit: int, lease_ms: int, max_bytes: int, nonce: bytes, door: Door
+) -> tuple[list[Task], int]:
     """Lease due tasks; answers them and how many died instead, past their deadline."""
     tasks: list[Task] = []
     died = 0
@@ -83,19 +92,21 @@ def claim(ledger: Ledger, limit: int, lease_ms: int, max_bytes: int, nonce: byte
             break
         held = _held(ledger, sid)
         if transitions.is_expired(held.task, ledger.now):
-            ledger.place(sid, transitions.expired(held, ledger.now), ledger.now)
+            after = transitions.expired(held, ledger.now)
+            ledger.place(sid, after, ledger.now)
+            _tell_of(ledger, after.task)
             died += 1
             continue
         max_bytes -= ledger.size(sid)
         if tasks and max_bytes < 0:
             break
-        tasks.append(_lease(ledger, sid, held, lease_ms, nonce))
+        tasks.append(_lease(ledger, sid, held, lease_ms, nonce, door))
     return tasks, died
 
 
-def _lease(ledger: Ledger, sid: str, held: Held, lease_ms: int, nonce: bytes) -> Task:
+def _lease(ledger: Ledger, sid: str, held: Held, lease_ms: int, nonce: bytes, door: Door) -> Task:
     until = ledger.now + lease_ms
-    after = transitions.leased(held, ledger.now, ledger.next_fence(), nonce)
+    after = transitions.leased(held, ledger.now, ledger.next_fence(), nonce, door)
     ledger.place(sid, after, until)
     return after.task._replace(lease_expires_at=until)
 
@@ -109,6 +120,7 @@ def settle(ledger: Ledger, settlement: Settlement) -> Settled:
     if not _is_leased(held, settlement.token):
         return transitions.settled_before(held, settlement)
     after, answer = transitions.settled(held, settlement, ledger.now)
+    _tell_of(ledger, after.task)
     if held.successor:
         after = transitions.succeeded(after, ledger.successor(sid))
     if after.task.status is Status.SCHEDULED:
@@ -116,6 +128,19 @@ def settle(ledger: Ledger, settlement: Settlement) -> Settled:
     else:
         ledger.place(sid, after, ledger.now)
     return answer
+
+
+def look(ledger: Ledger, wanted: Wanted, place: Place, limit: int, tenant: str) -> Found:
+    """The tasks after a place that are wanted, and how far was looked for them."""
+    tasks: list[tuple[tuple[int, str], Task]] = []
+    looked = size = 0
+    for spot, task, length in ledger.since(place.section.encode(), tenant, (place.at, place.id)):
+        looked, size = looked + 1, size + length
+        if task.tenant == tenant and wanted.fits(task):
+            tasks.append((spot, task))
+        if len(tasks) == limit or looked == LOOK or size >= LOOK_BYTES:
+            return Found(tasks, spot)
+    return Found(tasks, None)
 
 
 def extend(ledger: Ledger, lease: Lease, lease_ms: int) -> int:
@@ -153,7 +178,7 @@ def move(ledger: Ledger, tenant: str, asked: Move) -> Reply:
     return Reply.OK
 
 
-def cancel(ledger: Ledger, sid: str, force: bool) -> Reply:
+def cancel(ledger: Ledger, sid: str, force: bool, by: str) -> Reply:
     """Cancel one task, delete a dead one."""
     held = ledger.get(sid)
     if not held:
@@ -163,20 +188,27 @@ def cancel(ledger: Ledger, sid: str, force: bool) -> Reply:
         ledger.forget(sid)
         return Reply.OK
     if status is Status.SCHEDULED or (status is Status.LEASED and force):
-        ledger.place(sid, transitions.cancelled(held), ledger.now)
+        ledger.place(sid, transitions.cancelled(held, ledger.now, by), ledger.now)
         return Reply.OK
     return REFUSALS[status]
 
 
-def replay(ledger: Ledger, sid: str) -> Reply:
-    """Schedule one dead task for now."""
+def replay(ledger: Ledger, sid: str, delay_ms: int, by: str) -> Reply:
+    """Schedule one dead task again."""
     held = ledger.get(sid)
     if not held:
         return Reply.ABSENT
     if held.task.status is not Status.DEAD:
         return REFUSALS[held.task.status]
-    ledger.schedule(sid, transitions.replayed(held, ledger.now))
+    ledger.schedule(sid, transitions.replayed(held, ledger.now, delay_ms, by))
     return Reply.OK
+
+
+def _tell_of(ledger: Ledger, task: Task) -> None:
+    """Add what tells of the task's end, where it has ended."""
+    if task.status in ENDED:
+        for new in follow_ups(task, ledger.now, deaths=ledger.deaths):
+            ledger.schedule(stored_id(new.tenant, new.id), transitions.fresh(new, ledger.now, ledger.next_fence()))
 
 
 def _held(ledger: Ledger, sid: str) -> Held:

@@ -44,12 +44,15 @@ local function due_and_deadline(at)
   return due, deadline == '' and 0 or instant(deadline, due)
 end
 
--- Puts a fresh record on the batch's list; `how` says how it came (0 created, 1 replaced ...), as `flags` keeps it.
-local function put(sid, at, how, due, deadline, created)
+-- Puts a fresh record on the batch's list; `how` says how it came (0 created, 1 replaced ...), as `flags` keeps it;
+-- `over` makes of it what takes the place of another.
+local function put(sid, at, how, due, deadline, created, over)
   local tenant = tenant_of(sid)
   fence = fence + 1
-  local data = pack(FRONT, 1, SCHEDULED, how * 4, 0, 0, 0, 1, due, created, fence, deadline, 0, 0, NO_NONCE)
-    .. ARGV[at + 6]
+  local data = fresh_front(how, due, created, fence, deadline) .. ARGV[at + 6]
+  if over then
+    data = over(data)
+  end
   written[#written + 1] = sid
   written[#written + 1] = data
   local members = scheduled[tenant]
@@ -80,16 +83,20 @@ end
 -- What an add does where its id stands already, made only where one does: to make functions is what a script spends
 -- its time on.
 local function over_others()
-  local function put_in_place(sid, at, old, how, due, deadline, created)
+  local function put_in_place(sid, at, old, how, due, deadline, created, over)
     leave_group(sid, old.rest)
     call('ZREM', DONE, sid)
     call('ZREM', DEAD, sid)
-    return put(sid, at, how, due, deadline, created)
+    return put(sid, at, how, due, deadline, created, over)
   end
 
   local function created_over(sid, at, old, how)
     local due, deadline = due_and_deadline(at)
-    return put_in_place(sid, at, old, how, due, deadline, NOW)
+    return put_in_place(sid, at, old, how, due, deadline, NOW, how > 0 and function(data)
+      local r = open(data)
+      inherit(r, old)
+      return close(r)
+    end)
   end
 
   -- A replacement for a task that runs waits beside it until the lease ends.
@@ -100,8 +107,7 @@ local function over_others()
     end
     old.flags = old.flags + SUCCESSOR
     fence = fence + 1
-    local data = pack(FRONT, 1, SCHEDULED, (REPLACED - 1) * 4, 0, 0, 0, 1, due, NOW, fence, deadline, 0, 0, NO_NONCE)
-      .. ARGV[at + 6]
+    local data = fresh_front(REPLACED - 1, due, NOW, fence, deadline) .. ARGV[at + 6]
     call('HSET', TASKS, sid, close(old), sid .. '+', data)
     join_group(sid, ARGV[at + 6])
     return data
@@ -133,8 +139,11 @@ local function over_others()
     if string.byte(ARGV[at + 3]) == 43 then -- a relative deadline counts from the due time that came of it
       deadline = deadline - due + pushed
     end
-    due = pushed
-    return put_in_place(sid, at, old, DEBOUNCED - 1, due, deadline, old.created)
+    return put_in_place(sid, at, old, DEBOUNCED - 1, pushed, deadline, old.created, function(data)
+      local r = open(data)
+      debounced(r, old, by_of(r.rest))
+      return close(r)
+    end)
   end
 
   local REFUSALS = { [SCHEDULED] = -2, [LEASE] = -3, [DIED] = -6 }

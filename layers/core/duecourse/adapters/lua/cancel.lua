@@ -1,10 +1,10 @@
 -- Cancels scheduled tasks, leased ones by force; deletes dead ones.
 --
 -- KEYS    as in prelude.lua
--- ARGV    prelude's, then: force (1), then the stored ids
+-- ARGV    prelude's, then: force (1), by whom, then the stored ids
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 cancelled, -1 absent, -3 leased, -4 done, -5 cancelled before
 
-local force = ARGV[FIRST] == '1'
+local force, by = ARGV[FIRST] == '1', ARGV[FIRST + 1]
 local REFUSALS = { [LEASE] = -3, [FINISHED] = -4, [CANCELLED] = -5 }
 local replies = {}
 
@@ -27,7 +27,8 @@ local function cancel(sid, r)
     call('ZREM', DUE[tenant], sid)
     rehead(tenant)
   end
-  r.status, r.claimed, r.fence, r.nonce, r.last = CANCELLED, 0, 0, NO_NONCE, 0
+  note(r, CANCELLED_, by, r.due, 0)
+  r.status, r.claimed, r.fence, r.nonce, r.last, r.door = CANCELLED, 0, 0, NO_NONCE, 0, 0
   call('ZADD', DONE, NOW, sid)
   call('HSET', TASKS, sid, close(r))
   return 0
@@ -45,7 +46,7 @@ local function answer(sid)
   return REFUSALS[r.status]
 end
 
-for at = FIRST + 1, #ARGV do
+for at = FIRST + 2, #ARGV do
   replies[#replies + 1] = answer(ARGV[at])
 end
 return { NOW, hang(false), replies }

@@ -1,14 +1,15 @@
 -- Leases due tasks: tenants with ripe work take turns, each a quantum. Lapsed leases are taken back first.
 --
 -- KEYS    as in prelude.lua
--- ARGV    prelude's, then: limit (tasks), lease ms, max bytes of records after the first, nonce (8 bytes)
+-- ARGV    prelude's and ending's, then: limit (tasks), lease ms, max bytes of records after the first, nonce (8 bytes),
+--         door (its letter in a record)
 -- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}}; the
 --         record is "" of a task that is put off, for it cannot be read
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local limit, lease_ms, max_bytes = tonumber(ARGV[FIRST]), tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
-local nonce = ARGV[FIRST + 3]
+local nonce, door = ARGV[FIRST + 3], string.byte(ARGV[FIRST + 4])
 local RECLAIM, BURY, NOTICE, LOOK = 500, 1000, 100, 64
 local useless = 0 -- how many were due and are not leased
 
@@ -34,8 +35,13 @@ end
 local function bury(sid, r)
   local fence, claimed = r.fence, r.claimed
   r.status, r.fence, r.claimed = DIED, 0, 0
-  pcall(remember, r, 69, 'past its deadline') -- a broken record must not undo what was claimed before it
+  local told = NOBODY
+  pcall(function() -- a broken record must not undo what was claimed before it
+    remember(r, 69, 'past its deadline')
+    told = tell_of(sid, r)
+  end)
   r.fence, r.claimed = fence, claimed
+  follow(told)
   call('ZADD', DEAD, NOW, sid)
   push(written, sid, close(r))
   died = died + 1
@@ -72,7 +78,7 @@ local function lease(chosen)
   local fence = #chosen > 0 and next_fence(#chosen) - #chosen
   for i, pair in ipairs(chosen) do
     local sid, r = pair[1], pair[2]
-    r.status, r.run, r.fence, r.nonce, r.claimed = LEASE, r.run + 1, fence + i, nonce, NOW
+    r.status, r.run, r.fence, r.nonce, r.claimed, r.door = LEASE, r.run + 1, fence + i, nonce, NOW, door
     local data = close(r)
     push(written, sid, data)
     push(leased, NOW + lease_ms, sid)
@@ -149,4 +155,4 @@ if not call('HGET', META, 'paused') then
   in_pieces('ZADD', LEASED, leased)
   left = backlog()
 end
-return { NOW, hang(false), died, left, want, answer }
+return { NOW, hang(followed), died, left, want, answer }

@@ -47,7 +47,8 @@ end
 
 -- The packed record. -------------------------------------------------------------------------------------------------
 
-local FRONT = '>BBBBBI4I2I6I6I6I6I6I6c8'
+local FRONT = '>BBBBBBI4I2I6I6I6I6I6I6c8'
+local VERSION = 2
 local NO_NONCE = string.rep('\0', 8)
 local SCHEDULED, LEASE, FINISHED, DIED, CANCELLED = 115, 108, 100, 120, 99 -- s l d x c
 local SUCCESSOR = 2
@@ -55,33 +56,49 @@ local PUT_OFF = 60000 -- how long what cannot be read is left alone
 
 -- Nil where there is no record, and where it cannot be read: written by a later version, or broken.
 local function open(data)
-  if not data or #data < 80 then
+  if not data or #data < 84 then
     return nil
   end
   local r = {}
   local version
-  version, r.status, r.flags, r.last, r.count, r.run, r.attempt, r.due, r.created, r.generation, r.deadline, r.claimed,
+  version, r.status, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created, r.generation, r.deadline, r.claimed,
     r.fence, r.nonce = unpack_struct(FRONT, data)
-  if version ~= 1 then
+  if version ~= VERSION then
     return nil
   end
-  r.rest = string.sub(data, 56)
+  r.rest = string.sub(data, 57)
   return r
 end
 
 local function close(r)
-  return pack(FRONT, 1, r.status, r.flags, r.last, r.count, r.run, r.attempt, r.due, r.created, r.generation,
-    r.deadline, r.claimed, r.fence, r.nonce) .. r.rest
+  return pack(FRONT, VERSION, r.status, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created,
+    r.generation, r.deadline, r.claimed, r.fence, r.nonce) .. r.rest
 end
 
 local function has_successor(r)
   return bit.band(r.flags, SUCCESSOR) ~= 0
 end
 
+-- The front of a record that is scheduled and never ran; `came` says how (0 created, 2 replaced, 3 debounced).
+local function fresh_front(came, due, created, generation, deadline)
+  return pack(FRONT, VERSION, SCHEDULED, came * 4, 0, 0, 0, 0, 1, due, created, generation, deadline, 0, 0, NO_NONCE)
+end
+
+-- Where the lengths of kind, group and notify stand in a rest.
+local function places_of(rest)
+  local kind_at = 27 + string.byte(rest, 26)
+  local group_at = kind_at + 1 + string.byte(rest, kind_at)
+  return kind_at, group_at, group_at + 1 + string.byte(rest, group_at)
+end
+
 local function group_of(rest)
-  local kind_length = string.byte(rest, 26)
-  local length = string.byte(rest, 27 + kind_length)
-  return string.sub(rest, 28 + kind_length, 27 + kind_length + length)
+  local _, group_at, notify_at = places_of(rest)
+  return string.sub(rest, group_at + 1, notify_at - 1)
+end
+
+-- A follow-up tells of another task's end: it is of that one's group for the sake of its shard alone.
+local function is_follow_up(sid)
+  return string.find(sid, '~', 1, true)
 end
 
 -- The indexes. -------------------------------------------------------------------------------------------------------
@@ -100,7 +117,7 @@ end
 
 local function join_group(sid, rest)
   local group = group_of(rest)
-  if group ~= '' then
+  if group ~= '' and not is_follow_up(sid) then
     call('ZADD', GROUPS, 0, group_member(sid, group))
   end
 end
@@ -143,30 +160,6 @@ local function push(list, a, b)
   local n = #list
   list[n + 1] = a
   list[n + 2] = b
-end
-
--- The successor's record in the place of the one whose lease ended. It keeps the token, so that a repeated settle is
--- answered as before. Nil where it cannot be read: then the other stays.
-local function succeed(sid, r)
-  local s = open(call('HGET', TASKS, sid .. '+'))
-  call('HDEL', TASKS, sid .. '+')
-  r.flags = r.flags - SUCCESSOR
-  if not s then
-    return nil
-  end
-  if group_of(s.rest) ~= group_of(r.rest) then
-    leave_group(sid, r.rest)
-  end
-  s.fence, s.nonce, s.last = r.fence, r.nonce, r.last
-  return s
-end
-
-local function drop_successor(sid, r)
-  local s = succeed(sid, r)
-  if s and group_of(s.rest) ~= group_of(r.rest) then
-    leave_group(sid, s.rest)
-    join_group(sid, r.rest)
-  end
 end
 
 -- An instant in ARGV: "+<ms>" counts from `from`, else epoch milliseconds.

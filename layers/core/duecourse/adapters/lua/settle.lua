@@ -1,7 +1,7 @@
 -- Ends leases, each under its token and with an ending; the same token and ending again is answered as before.
 --
 -- KEYS    as in prelude.lua
--- ARGV    prelude's, then for each lease: stored id, fence, nonce (8 bytes), ending (D done, A again, R retry, X drop,
+-- ARGV    prelude's and ending's, then for each lease: stored id, fence, nonce (8 bytes), ending (D done, A again, R retry, X drop,
 --         B release), due ("+ms" from now, or epoch ms), state ("" as it is, "=<json>" new), detail, result
 -- RETURNS {now, bell_at, {reply...}}; a reply is 1 done, 2 again, 3 retried, 4 dead, 5 released, 0 stale
 --
@@ -14,7 +14,7 @@ local REPLIES = { [DONE_] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [RELEASE
 local STALE, DEAD_ = 0, 4
 local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
 
-local replies, ended, sids = {}, {}, {}
+local replies, ended, sids, told = {}, {}, {}, {}
 local written, finished, died, scheduled, running = {}, {}, {}, {}, {}
 local fresh = false
 
@@ -45,6 +45,7 @@ local ENDINGS = {
     return DEAD_
   end,
   [RELEASE_] = function(r, at)
+    remember(r, RELEASE_, ARGV[at + 6])
     r.status, r.due = SCHEDULED, instant(ARGV[at + 4], NOW)
     return 5
   end,
@@ -81,6 +82,11 @@ local function settle(sid, at, r)
   local reply = ENDINGS[ending](r, at, state)
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
   ended[#ended + 1] = { sid, r }
+  if r.status ~= SCHEDULED then
+    for _, one in ipairs(tell_of(sid, r)) do
+      told[#told + 1] = one
+    end
+  end
   return reply
 end
 
@@ -115,5 +121,6 @@ if #ended > 0 then
       rehead(tenant)
     end
   end
+  follow(told)
 end
-return { NOW, hang(fresh), replies }
+return { NOW, hang(fresh or followed), replies }

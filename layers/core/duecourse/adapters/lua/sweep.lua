@@ -1,7 +1,7 @@
 -- One bounded step of upkeep: takes back lapsed leases, forgets what finished long ago, hangs the bell.
 --
 -- KEYS    as in prelude.lua
--- ARGV    prelude's, then: retention ms
+-- ARGV    prelude's and ending's, then: retention ms
 -- RETURNS {now, bell_at, reclaimed, died, pruned, 1 if a bound was reached, {tenant whose due set was not among KEYS...}}
 
 local BOUND = 500
@@ -29,4 +29,4 @@ local function prune()
 end
 
 local pruned = prune()
-return { NOW, hang(false), reclaimed, died, pruned, more and 1 or 0, want }
+return { NOW, hang(followed), reclaimed, died, pruned, more and 1 or 0, want }

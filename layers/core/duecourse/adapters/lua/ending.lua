@@ -1,0 +1,127 @@
+-- What the scripts that end tasks share: the tasks that tell of an end, and lapsed leases.
+--
+-- KEYS    as in prelude.lua
+-- ARGV    prelude's, then before the verb's own: deaths (1 where they are told of), the retry policy of follow-ups (as it
+--         stands in a record, without an origin)
+-- RETURNS nothing
+
+local PIECE, BYTES = 32, 4000000 -- records are read so many at a time, and upkeep stops after so many bytes
+local DEATHS, POLICY = ARGV[FIRST] == '1', ARGV[FIRST + 1]
+FIRST = FIRST + 2
+
+-- Follow-ups (domain/follow_up.py). -----------------------------------------------------------------------------------
+
+local NO_ORIGIN = string.rep('\0', 8)
+local NOBODY = {}
+local followed = false -- whether there is one: it is due now
+
+local function text(s)
+  return pack('B', #s) .. s
+end
+
+local function number(n)
+  return string.format('%.0f', n)
+end
+
+-- A follow-up's stored id, and its record's rest.
+local function follow_up(sid, r, mark, kind, url)
+  local id, group = string.match(sid, '/(.*)$'), group_of(r.rest)
+  local state, detail = 'done', ''
+  if r.status == DIED then
+    state, detail = 'dead', r.detail
+  end
+  local payload = '{"ended":{"id":' .. cjson.encode(id) .. ',"generation":' .. number(r.generation) .. ',"run":'
+    .. number(r.run) .. ',"state":"' .. state .. '","at":' .. number(NOW) .. ',"error":' .. cjson.encode(detail)
+    .. ',"url":' .. cjson.encode(url) .. '}}'
+  local body = text('duecourse') .. text(kind) .. text(group ~= '' and group or id) .. '\0\0' .. payload
+  return { sid .. '~' .. number(r.generation) .. '.' .. number(r.run) .. '~' .. mark,
+    NO_ORIGIN .. POLICY .. pack('>I4', #body) .. body }
+end
+
+-- The follow-ups of a task that is done or dead. It writes nothing.
+local function tell_of(sid, r)
+  local _, _, notify_at = places_of(r.rest)
+  local length = unpack_struct('>I2', r.rest, notify_at)
+  local death = DEATHS and r.status == DIED
+  if (length == 0 and not death) or is_follow_up(sid) then
+    return NOBODY
+  end
+  local told = {}
+  if length > 0 then
+    local notify = string.sub(r.rest, notify_at + 2, notify_at + 1 + length)
+    local is_url = string.find(notify, '://', 1, true)
+    told[1] = follow_up(sid, r, 'n', is_url and 'task.ended' or notify, is_url and notify or '')
+  end
+  if death then
+    told[#told + 1] = follow_up(sid, r, 'd', 'task.dead', '')
+  end
+  return told
+end
+
+-- Adds follow-ups, due now; after a script's first write alone, for it begins with another than ZREM.
+local function follow(told)
+  if #told == 0 then
+    return
+  end
+  local fence = next_fence(#told) - #told
+  for i, pair in ipairs(told) do
+    local tenant = tenant_of(pair[1])
+    call('HSET', TASKS, pair[1], fresh_front(0, NOW, NOW, fence + i, 0) .. pair[2])
+    call('ZADD', DUE[tenant], NOW, pair[1])
+    rehead(tenant)
+  end
+  followed = true
+end
+
+-- Lapsed leases. ------------------------------------------------------------------------------------------------------
+
+-- Takes back at most `limit` lapsed leases. Answers how many, how many of them died, and whether it stopped at a bound;
+-- tenants that it could not serve it adds to `want`. It begins with ZREM, which runs where memory is short.
+local function reclaim(limit, want)
+  local lapsed = call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, limit)
+  local reclaimed, died, bytes = 0, 0, 0
+
+  local function take_back(sid, tenant, r)
+    r.last = 0
+    local successor = has_successor(r) and succeed(sid, r)
+    if successor then
+      r = successor
+    else
+      remember(r, 76, 'the lease lapsed')
+      if not retry_or_die(r, r.due) then
+        died = died + 1
+        call('ZADD', DEAD, NOW, sid)
+        follow(tell_of(sid, r))
+      end
+    end
+    if r.status == SCHEDULED then
+      call('ZADD', DUE[tenant], r.due, sid)
+    end
+    call('HSET', TASKS, sid, close(r))
+    rehead(tenant)
+  end
+
+  for _, sid in ipairs(lapsed) do
+    local tenant = tenant_of(sid)
+    if bytes >= BYTES then
+      return reclaimed, died, true
+    elseif not DUE[tenant] then
+      want[#want + 1] = tenant
+    else
+      call('ZREM', LEASED, sid)
+      local data = call('HGET', TASKS, sid)
+      local r = open(data)
+      if data and not r then
+        call('ZADD', LEASED, NOW + PUT_OFF, sid)
+      else
+        count_running(tenant, -1)
+      end
+      if r then
+        take_back(sid, tenant, r)
+        bytes = bytes + #data
+      end
+      reclaimed = reclaimed + 1
+    end
+  end
+  return reclaimed, died, reclaimed == limit
+end

@@ -1,0 +1,90 @@
+-- Reads a tenant's tasks in one section of the order, those after a place in it; changes nothing.
+--
+-- KEYS    as in prelude.lua
+-- ARGV    prelude's (of tenants the one), then: section (due, leased, done, dead), at and id of the place, limit,
+--         status (its letter in a record, "" for any), kind ("" for any), group ("" for any)
+-- RETURNS {now, how far it looked: at, id ("" before all of that instant), or nothing where that is all,
+--         {stored id, at, record...}}
+
+local LOOK, BYTES, PIECE = 500, 1000000, 32
+local tenant, section, id = ARGV[5], ARGV[FIRST], ARGV[FIRST + 2]
+local at, limit = ARGV[FIRST + 1], tonumber(ARGV[FIRST + 3])
+local status, kind, group = string.byte(ARGV[FIRST + 4]), ARGV[FIRST + 5], ARGV[FIRST + 6]
+local SECTIONS = { due = DUE[tenant], leased = LEASED, done = DONE, dead = DEAD }
+local key, own = SECTIONS[section], tenant .. '/'
+
+-- Byte by byte, as sorted sets compare; Lua goes by the server's locale.
+local function less(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then
+      return x < y
+    end
+  end
+  return #a < #b
+end
+
+-- How many members stand at or before this one, whether or not it is there.
+local function rank_after(sid)
+  if tonumber(call('ZSCORE', key, sid) or nil) == tonumber(at) then
+    return call('ZRANK', key, sid) + 1
+  end
+  local low = call('ZCOUNT', key, '-inf', '(' .. at)
+  local high = low + call('ZCOUNT', key, at, at)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if less(call('ZRANGE', key, middle, middle)[1], sid) then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return low
+end
+
+local function fits(sid, r)
+  local kind_at, group_at = places_of(r.rest)
+  return (not status or r.status == status)
+    and (kind == '' or kind == string.sub(r.rest, kind_at + 1, group_at - 1))
+    and (group == '' or (group == group_of(r.rest) and not is_follow_up(sid)))
+end
+
+-- The place after what was looked at, in words of this tenant's alone: another's ids are not told.
+local function place(score, sid)
+  if string.sub(sid, 1, #own) == own then
+    return { score, string.sub(sid, #own + 1) }
+  elseif less(sid, own) then
+    return { score, '' }
+  end
+  return { string.format('%.0f', tonumber(score) + 1), '' }
+end
+
+local found, bytes = {}, 0
+
+-- Whether there is room for more after this one.
+local function take(sid, score, data)
+  local r = string.sub(sid, 1, #own) == own and open(data)
+  bytes = bytes + #(data or '')
+  if r and fits(sid, r) then
+    found[#found + 1] = sid
+    push(found, score, data)
+  end
+  return #found < 3 * limit and bytes < BYTES
+end
+
+local start = rank_after(own .. id)
+local flat = call('ZRANGE', key, start, start + LOOK - 1, 'WITHSCORES')
+local reached = #flat == 2 * LOOK and place(flat[#flat], flat[#flat - 1]) or {}
+for first = 1, #flat, 2 * PIECE do
+  local sids = {}
+  for i = first, math.min(first + 2 * PIECE - 2, #flat), 2 do
+    sids[#sids + 1] = flat[i]
+  end
+  for i, data in ipairs(call('HMGET', TASKS, unpack(sids))) do
+    local score = flat[first + 2 * i - 1]
+    if not take(sids[i], score, data) then
+      return { NOW, place(score, sids[i]), found }
+    end
+  end
+end
+return { NOW, reached, found }

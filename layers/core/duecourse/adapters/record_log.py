@@ -1,0 +1,99 @@
+"""How a task's log is packed, entry after entry, oldest first, at the end of its record.
+
+entry   letter 1, at 6 (when the run ended, or the caller did it), times 1, length 2, then as many bytes:
+run     run 4, fence 6, claimed_at 6, door 1, late_ms 4, detail
+change  due_before 6, due_at 6, by
+"""
+
+from struct import Struct
+
+from duecourse.domain.history import LOG_BYTES, LOG_LENGTH, Change, Deed, Door, Entry, Run
+
+HEAD = Struct(">BHIBH")
+RUN = Struct(">IHIHIBI")
+CHANGE = Struct(">HIHI")
+
+OUTCOMES = {
+    ord("D"): "done",
+    ord("A"): "again",
+    ord("R"): "retry",
+    ord("X"): "drop",
+    ord("B"): "release",
+    ord("L"): "lapsed",
+    ord("E"): "expired",
+}
+DEEDS = {
+    ord("N"): Deed.ADDED,
+    ord("U"): Deed.REPLACED,
+    ord("O"): Deed.DEBOUNCED,
+    ord("M"): Deed.MOVED,
+    ord("P"): Deed.REPLAYED,
+    ord("K"): Deed.CANCELLED,
+}
+DOORS = {ord("r"): Door.RING, ord("t"): Door.TIMER, ord("k"): Door.TICK, ord("a"): Door.TAKE}
+OUTCOME_CODES = {outcome: code for code, outcome in OUTCOMES.items()}
+DEED_CODES = {deed: code for code, deed in DEEDS.items()}
+DOOR_CODES: dict[Door | None, int] = {door: code for code, door in DOORS.items()} | {None: 0}
+MOST_TIMES = 255
+FOLDED = frozenset({"release", Deed.DEBOUNCED})
+"""What is told once where it follows itself."""
+
+
+def unpack_log(data: bytes, at: int, count: int) -> tuple[Entry, ...]:
+    """The entries that begin at `at`."""
+    entries: list[Entry] = []
+    for _ in range(count):
+        code, high, low, times, length = HEAD.unpack_from(data, at)
+        at += HEAD.size + length
+        entries.append(_entry(code, high << 32 | low, times, data[at - length : at]))
+    return tuple(entries)
+
+
+def pack_entry(entry: Entry) -> bytes:
+    """One entry."""
+    if isinstance(entry, Run):
+        code, at, detail = OUTCOME_CODES[entry.outcome], entry.ended_at, entry.detail.encode()
+        halves = (*_halves(entry.fence), *_halves(entry.claimed_at))
+        body = RUN.pack(entry.run, *halves, DOOR_CODES[entry.door], entry.late_ms) + detail
+    else:
+        code, at = DEED_CODES[entry.deed], entry.at
+        body = CHANGE.pack(*_halves(entry.due_before), *_halves(entry.due_at)) + entry.by.encode()
+    return HEAD.pack(code, *_halves(at), entry.times, len(body)) + body
+
+
+def grown(log: tuple[Entry, ...], forgotten: int, entry: Entry) -> tuple[tuple[Entry, ...], int]:
+    """The log with one entry more, within its bounds, and how many are forgotten by now."""
+    if log and _name(log[-1]) == _name(entry) and _name(entry) in FOLDED:
+        entry, log = _folded(log[-1], entry), log[:-1]
+    log = (*log, entry)
+    sizes = [len(pack_entry(one)) for one in log]
+    gone = max(0, len(log) - LOG_LENGTH)
+    while sum(sizes[gone:]) > LOG_BYTES:
+        gone += 1
+    return log[gone:], min(forgotten + gone, 0xFFFF)
+
+
+def _folded(last: Entry, entry: Entry) -> Entry:
+    times = min(last.times + 1, MOST_TIMES)
+    if isinstance(entry, Change) and isinstance(last, Change):
+        return entry._replace(times=times, due_before=last.due_before)
+    return entry._replace(times=times)
+
+
+def _name(entry: Entry) -> str:
+    return entry.outcome if isinstance(entry, Run) else entry.deed
+
+
+def _entry(code: int, at: int, times: int, body: bytes) -> Entry:
+    if code in OUTCOMES:
+        f = RUN.unpack_from(body)
+        detail = body[RUN.size :].decode(errors="replace")
+        fence, claimed_at = f[1] << 32 | f[2], f[3] << 32 | f[4]
+        return Run(f[0], fence, claimed_at, at, OUTCOMES[code], detail, DOORS.get(f[5]), f[6], times)
+    c = CHANGE.unpack_from(body)
+    by = body[CHANGE.size :].decode(errors="replace")
+    return Change(at, DEEDS[code], by, c[0] << 32 | c[1], c[2] << 32 | c[3], times)
+
+
+def _halves(number: int) -> tuple[int, int]:
+    return number >> 32, number & 0xFFFFFFFF

@@ -1,0 +1,48 @@
+"""How a queue's tasks are told in pages: what is wanted, the order, and a place in it."""
+
+from typing import NamedTuple
+
+from duecourse.domain.task import Status, Task
+
+MAX_PAGE = 100
+"""The most tasks of one page."""
+SECTIONS: dict[str, tuple[Status, ...]] = {
+    "due": (Status.SCHEDULED,),
+    "leased": (Status.LEASED,),
+    "done": (Status.DONE, Status.CANCELLED),
+    "dead": (Status.DEAD,),
+}
+"""The order of tasks: section after section, in each by time (when due, the end of the lease, when it ended), then by
+id."""
+
+
+class Wanted(NamedTuple):
+    """Which tasks are told: of one state, kind, group; None and "" for all."""
+
+    status: Status | None = None
+    kind: str = ""
+    group: str = ""
+
+    def fits(self, task: Task) -> bool:
+        """Whether this is one of them. A follow-up is of no group."""
+        named = self.kind in {"", task.kind} and self.group in {"", task.member_of}
+        return named and self.status in {None, task.status}
+
+    def sections(self) -> list[str]:
+        """Where they stand, in order."""
+        return [name for name, states in SECTIONS.items() if self.status is None or self.status in states]
+
+
+class Place(NamedTuple):
+    """Where a page begins: after the task `id` of that instant; "" is before all of it."""
+
+    section: str
+    at: int = 0
+    id: str = ""
+
+
+class Page(NamedTuple):
+    """Tasks in their order, and where the next page begins; None after the last."""
+
+    tasks: list[Task]
+    next: Place | None

@@ -1,0 +1,143 @@
+"""What happened to a task and what it waits for, in order and in words: a pure reading of its record."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from duecourse.domain.history import Change, Deed, Door, Entry, Run
+from duecourse.domain.task import Status, Task
+from duecourse.domain.times import format_instant
+
+FOUND = {
+    Door.RING: "after its bell rang",
+    Door.TIMER: "by the bridge's timer",
+    Door.TICK: "by a tick",
+    Door.TAKE: "by a drain",
+    None: "by a drain",
+}
+ORIGINS = (Deed.ADDED, Deed.REPLACED)
+UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+class Happened(NamedTuple):
+    """One thing that happened; what does not belong to it is "", 0 or None. Instants are epoch milliseconds."""
+
+    at: int
+    event: str
+    text: str
+    by: str = ""
+    run: int = 0
+    door: Door | None = None
+    late_ms: int | None = None
+    ran_ms: int | None = None
+    error: str = ""
+    due_at: int = 0
+    times: int = 1
+
+
+class Waiting(NamedTuple):
+    """What a task waits for: `due`, `claim`, `pause`, `lease` or `nothing`; until when, 0 where that is not known."""
+
+    what: str
+    text: str
+    until: int = 0
+
+
+class Why(NamedTuple):
+    """A task, what happened to it, and what it waits for."""
+
+    task: Task
+    timeline: list[Happened]
+    waits: Waiting
+
+
+def timeline(task: Task) -> list[Happened]:
+    """All that the task remembers, in order."""
+    entries: list[Entry] = list(task.log)
+    origins = [n for n, entry in enumerate(entries) if isinstance(entry, Change) and entry.deed in ORIGINS]
+    deed, place = (Deed.REPLACED, origins[-1] + 1) if origins else (Deed.ADDED, 0)
+    due_at = next((e.due_before for e in entries[place:] if isinstance(e, Change)), 0 if task.run else task.due_at)
+    entries.insert(place, Change(task.created_at, deed, task.by, 0, due_at))
+    happened = [one for entry in entries for one in _told(entry)]
+    if task.status is Status.LEASED:
+        happened.append(_claimed(task.run, task.claimed_at, task.door, max(0, task.claimed_at - task.due_at)))
+    return sorted(happened, key=lambda one: one.at)
+
+
+def waiting(task: Task, now: int, *, paused: bool) -> Waiting:
+    """What the task waits for at `now`."""
+    if task.status is Status.SCHEDULED:
+        return _until_claimed(task, now, paused)
+    if task.status is not Status.LEASED:
+        return Waiting("nothing", ENDS[task.status])
+    if task.lease_expires_at <= now:
+        return Waiting("lease", "Its lease has lapsed: the next claim or tick takes it back.", task.lease_expires_at)
+    text = f"It is being worked, under a lease until {format_instant(task.lease_expires_at)}."
+    return Waiting("lease", text, task.lease_expires_at)
+
+
+ENDS = {
+    Status.DONE: "It is done.",
+    Status.DEAD: "It is dead: replay or delete it.",
+    Status.CANCELLED: "It was cancelled.",
+}
+
+
+def _until_claimed(task: Task, now: int, paused: bool) -> Waiting:
+    if task.due_at > now:
+        text = f"It is due in {span(task.due_at - now)}, at {format_instant(task.due_at)}."
+        return Waiting("due", text, task.due_at)
+    since = f"It has been due for {span(now - task.due_at)}"
+    if paused:
+        return Waiting("pause", f"{since}; its queue is paused.")
+    return Waiting("claim", f"{since}, and waits to be claimed: by a ring, or by the next tick.")
+
+
+def _told(entry: Entry) -> Iterator[Happened]:
+    if isinstance(entry, Change):
+        yield Happened(entry.at, entry.deed, _deed(entry), entry.by, due_at=entry.due_at, times=entry.times)
+        return
+    if entry.claimed_at:
+        yield _claimed(entry.run, entry.claimed_at, entry.door, entry.late_ms)
+    ran_ms = max(0, entry.ended_at - entry.claimed_at) if entry.claimed_at else None
+    text = _outcome(entry, ran_ms)
+    error = entry.detail
+    yield Happened(entry.ended_at, entry.outcome, text, run=entry.run, ran_ms=ran_ms, error=error, times=entry.times)
+
+
+def _claimed(run: int, at: int, door: Door | None, late_ms: int) -> Happened:
+    text = f"Claimed {FOUND[door]}, {span(late_ms)} after it was due: run {run}."
+    return Happened(at, "claimed", text, run=run, door=door, late_ms=late_ms)
+
+
+def _deed(entry: Change) -> str:
+    times = f", {entry.times} times in a row" if entry.times > 1 else ""
+    by = f" by {entry.by}" if entry.by else ""
+    due = f", due {format_instant(entry.due_at)}" if entry.due_at else ""
+    before = f" instead of {format_instant(entry.due_before)}" if entry.due_at and entry.due_before else ""
+    return f"{entry.deed.capitalize()}{by}{times}{due}{before}."
+
+
+OUTCOMES = {
+    "done": "Done",
+    "again": "Not yet: to run again",
+    "retry": "Failed, an attempt spent",
+    "drop": "Dropped: it never will work",
+    "release": "Given back, no attempt spent",
+    "lapsed": "Its lease lapsed unsettled, an attempt spent",
+    "expired": "Past its deadline before it was claimed",
+}
+
+
+def _outcome(run: Run, ran_ms: int | None) -> str:
+    after = f" after {span(ran_ms)}" if ran_ms is not None else ""
+    times = f", {run.times} times in a row" if run.times > 1 else ""
+    why = f": {run.detail}" if run.detail else ""
+    return f"{OUTCOMES[run.outcome]}{after}{times}{why}."
+
+
+def span(ms: int) -> str:
+    """A duration as people say it: `12 ms`, `3.4 s`, `2 h`."""
+    for size, unit in UNITS:
+        if ms >= size:
+            return f"{ms / size:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{ms} ms"

@@ -1,0 +1,60 @@
+"""What a follow-up tells: the ended task as it stands, in place of the reference that it carries."""
+
+from collections.abc import Callable, Mapping
+
+from duecourse.domain.follow_up import Ended, ended_of
+from duecourse.domain.task import Json, Task, dump_json
+from duecourse.domain.times import format_instant
+from duecourse.engine.tasks import Tasks
+from duecourse.errors import TaskNotFound
+
+MAX_BYTES = 200_000
+"""What is told at most: an asynchronous invocation takes 256 KiB."""
+LONG = ("payload", "result", "history")
+"""What is left out, in turn, of what would be longer."""
+
+
+class FollowUps:
+    """Reads ended tasks; `show` puts one in the words of the HTTP API."""
+
+    def __init__(self, tasks: Tasks, show: Callable[[Task], Mapping[str, Json]]) -> None:
+        self._tasks = tasks
+        self._show = show
+
+    def told(self, task: Task) -> Task:
+        """The task as whoever works it gets it; one that is no follow-up as it is.
+
+        Its payload is then {type: task.done or task.dead, timestamp, data: the ended task}, where a URL is told with
+        that beside it, as a webhook's payload. Raises StoreUnavailable and ResultsUnavailable.
+        """
+        ended = ended_of(task.payload)
+        if ended is None:
+            return task
+        body = {"type": f"task.{ended.state}", "timestamp": format_instant(ended.at), "data": self._data(task, ended)}
+        return task._replace(payload_json=dump_json({"url": ended.url, "body": body} if ended.url else body))
+
+    def _data(self, task: Task, ended: Ended) -> dict[str, Json]:
+        data = {**self._known(task, ended), "state": ended.state, "tenant": task.tenant, "generation": ended.generation}
+        if ended.error:
+            data["error"] = ended.error
+        return _cut(data)
+
+    def _known(self, task: Task, ended: Ended) -> Mapping[str, Json]:
+        """The ended task; what the reference says, where that is gone or has begun anew."""
+        try:
+            standing = self._tasks.get(task.queue, ended.id, task.tenant)
+        except TaskNotFound:
+            standing = None
+        if standing and standing.generation == ended.generation:
+            return self._show(standing)
+        return {"id": ended.id, "queue": task.queue, "run": ended.run}
+
+
+def _cut(data: dict[str, Json]) -> dict[str, Json]:
+    left_out: list[str] = []
+    for field in LONG:
+        if len(dump_json(data).encode()) <= MAX_BYTES:
+            break
+        if data.pop(field, None) is not None:
+            left_out.append(field)
+    return {**data, "left_out": left_out} if left_out else data

@@ -1,0 +1,219 @@
+"""What follows the end of a task: in the same step, whatever ended it, and in its shard."""
+
+from collections.abc import Callable
+
+import pytest
+
+from duecourse.domain.follow_up import DEAD, ENDED, POLICY, Ended, ended_of
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import OnDuplicate, RetryPolicy, Shard, Status, Task
+from duecourse.ports.store import Move, Settled, Store
+from tests.support.clock import HandClock
+from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, ending, new, settle, standing
+
+QUEUE = SHARD.queue
+URL = 'https://a.example/hook?a="ü"'
+ONCE = RetryPolicy(max_attempts=1)
+
+
+def spend_all(store: Store, _clock: HandClock) -> None:
+    settle(store, claim_one(store, notify=URL, retry=ONCE), Ending.RETRY, detail="ü no")
+
+
+def drop(store: Store, _clock: HandClock) -> None:
+    settle(store, claim_one(store, notify=URL), Ending.DROP, detail="ü no")
+
+
+def lapse_into_a_claim(store: Store, clock: HandClock) -> None:
+    claim_one(store, notify=URL, retry=ONCE)
+    clock.advance(LEASE_MS)
+    store.claim(Shard(), 1, lease_ms=1, max_bytes=1)
+
+
+def lapse_into_a_sweep(store: Store, clock: HandClock) -> None:
+    claim_one(store, notify=URL, retry=ONCE)
+    clock.advance(LEASE_MS)
+    store.sweep(SHARD, retention_ms=10**9)
+
+
+def expire(store: Store, clock: HandClock) -> None:
+    add(store, notify=URL, deadline_ms=5)
+    clock.advance(5)
+    claim(store, 1)
+
+
+def expire_after_again(store: Store, clock: HandClock) -> None:
+    task = claim_one(store, notify=URL, deadline_ms=5)
+    clock.advance(5)
+    settle(store, task, Ending.AGAIN)
+
+
+DEATHS = [spend_all, drop, lapse_into_a_claim, lapse_into_a_sweep, expire, expire_after_again]
+
+
+def told(store: Store, tenant: str = "-") -> dict[str, Task]:
+    """The follow-ups there are, by kind."""
+    tasks: list[Task] = []
+    for shard in store.shards():
+        tasks += store.claim(shard, 100, lease_ms=LEASE_MS).tasks
+    return {task.kind: task for task in tasks if "~" in task.id and task.tenant == tenant}
+
+
+def end_of(task: Task) -> Ended:
+    ended = ended_of(task.payload)
+    assert ended
+    return ended
+
+
+def test_a_task_that_is_done_is_followed_by_one_that_tells_of_it(store: Store, clock: HandClock) -> None:
+    task = claim_one(store, notify=URL)
+    before = store.stats(SHARD)
+    assert settle(store, task, Ending.DONE, result="1") == Settled.DONE
+    after = store.stats(SHARD)
+    assert (before.scheduled, after.scheduled, after.done) == (0, 1, 1)
+    assert after.bell_at == clock.at + 1
+    follow_up = told(store)[ENDED]
+    assert follow_up.id == f"a~{task.generation}.1~n"
+    assert end_of(follow_up) == Ended("a", task.generation, 1, "done", clock.at, "", URL)
+    assert (follow_up.retry, follow_up.by, follow_up.due_at, follow_up.attempt) == (POLICY, "duecourse", clock.at, 1)
+    assert follow_up.generation > task.fence
+    assert standing(store).status == Status.DONE
+
+
+def test_a_kind_that_is_told_gets_a_task_of_its_own(store: Store) -> None:
+    settle(store, claim_one(store, notify="audit"), Ending.DONE)
+    assert end_of(told(store)["audit"]).url == ""
+
+
+@pytest.mark.parametrize("die", DEATHS)
+def test_each_way_to_die_is_followed(store: Store, clock: HandClock, die: Callable[[Store, HandClock], None]) -> None:
+    die(store, clock)
+    dead = standing(store)
+    assert dead.status == Status.DEAD
+    follow_up = store.get(QUEUE, f"a~{dead.generation}.{dead.run}~n")
+    assert follow_up
+    assert end_of(follow_up) == Ended("a", dead.generation, dead.run, "dead", clock.at, dead.history[-1].detail, URL)
+    assert store.stats(SHARD).bell_at in {clock.at + 1, follow_up.lease_expires_at}
+
+
+@pytest.mark.parametrize("die", DEATHS)
+def test_of_a_death_the_dead_target_is_told_too(
+    telling: Store, clock: HandClock, die: Callable[[Store, HandClock], None]
+) -> None:
+    die(telling, clock)
+    dead = standing(telling)
+    for mark, kind in (("n", ENDED), ("d", DEAD)):
+        follow_up = telling.get(QUEUE, f"a~{dead.generation}.{dead.run}~{mark}")
+        assert follow_up
+        assert follow_up.kind == kind
+    assert telling.stats(SHARD).dead == 1
+
+
+def test_what_a_claim_leaves_to_be_told_rings_at_once(telling: Store, clock: HandClock) -> None:
+    add(telling, notify="audit", deadline_ms=5)
+    clock.advance(5)
+    claimed = telling.claim(SHARD, 1, lease_ms=LEASE_MS)
+    assert (claimed.died, len(claimed.tasks) + claimed.backlog, claimed.backlog > 0) == (1, 2, True)
+    assert claimed.bell_at == clock.at + 1
+
+
+def test_of_what_is_done_the_dead_target_is_not_told(telling: Store) -> None:
+    settle(telling, claim_one(telling), Ending.DONE)
+    assert told(telling) == {}
+
+
+@pytest.mark.parametrize("how", [Ending.AGAIN, Ending.RETRY, Ending.RELEASE])
+def test_what_goes_on_has_not_ended(telling: Store, how: Ending) -> None:
+    settle(telling, claim_one(telling, notify=URL), how)
+    assert told(telling) == {}
+
+
+def test_what_nobody_asked_for_is_not_told(store: Store) -> None:
+    settle(store, claim_one(store, "a"), Ending.DONE)
+    settle(store, claim_one(store, "b"), Ending.DROP, detail="x")
+    assert store.stats(SHARD).scheduled == 0
+
+
+def test_a_cancel_and_the_deletion_of_a_dead_one_are_no_ends(telling: Store) -> None:
+    add(telling, notify=URL)
+    telling.cancel(QUEUE, ["a"])
+    bring(telling, "dead", "b")
+    told(telling)
+    telling.cancel(QUEUE, ["b"])
+    assert told(telling) == {}
+
+
+def test_a_settle_that_is_sent_again_is_told_of_once(telling: Store) -> None:
+    task = claim_one(telling, notify=URL, retry=ONCE)
+    for _ in range(3):
+        assert telling.settle(SHARD, [ending(task, Ending.RETRY)] * 2) == [Settled.DEAD] * 2
+    assert telling.stats(SHARD).scheduled == 2
+
+
+def test_a_follow_up_has_none_of_its_own(telling: Store) -> None:
+    bring(telling, "dead")
+    follow_up = told(telling)[DEAD]
+    settle(telling, follow_up, Ending.DROP, detail="x")
+    assert told(telling) == {}
+    assert telling.stats(SHARD).dead == 2
+
+
+def test_each_death_of_a_replayed_task_is_told(telling: Store) -> None:
+    bring(telling, "dead")
+    first = told(telling)[DEAD]
+    settle(telling, first, Ending.DONE)
+    telling.replay(QUEUE, ["a"])
+    settle(telling, claim(telling)[0], Ending.DROP, detail="again")
+    second = told(telling)[DEAD]
+    assert second.id != first.id
+    assert (end_of(second).run, end_of(second).error) == (2, "again")
+
+
+def test_the_end_of_a_task_that_is_replaced_while_it_runs_is_told(store: Store) -> None:
+    task = claim_one(store, notify=URL)
+    store.add([new(on_duplicate=OnDuplicate.REPLACE, delay_ms=99)])
+    settle(store, task, Ending.DONE)
+    assert end_of(told(store)[ENDED]).generation == task.generation
+    assert standing(store).status == Status.SCHEDULED
+
+
+def test_a_follow_up_is_in_its_tasks_shard_and_in_no_group(sharded: Store) -> None:
+    ids = [f"t{n}" for n in range(12)]
+    sharded.add([new(id, group="" if n % 2 else f"g{n}", notify="audit") for n, id in enumerate(ids)])
+    for shard in sharded.shards():
+        for task in sharded.claim(shard, 99, lease_ms=LEASE_MS).tasks:
+            assert sharded.settle(shard, [ending(task, Ending.DONE)]) == [Settled.DONE]
+        for follow_up in sharded.claim(shard, 99, lease_ms=LEASE_MS).tasks:
+            ended = end_of(follow_up)
+            assert follow_up.group in {ended.id, *(f"g{n}" for n in range(12))}
+            assert sharded.shard_of(QUEUE, follow_up.id, follow_up.group) == shard
+            assert sharded.get(QUEUE, follow_up.id) == follow_up
+            assert sharded.settle(shard, [ending(follow_up, Ending.DONE)]) == [Settled.DONE]
+            ids.remove(ended.id)
+    assert ids == []
+    assert [task.id for task in sharded.group(QUEUE, "g2")] == ["t2"]
+
+
+def test_a_follow_up_is_its_tasks_tenants(telling: Store) -> None:
+    telling.add([new("a", tenant="t")])
+    (task,) = telling.claim(SHARD, 9, lease_ms=LEASE_MS).tasks or telling.claim(SHARD, 9, lease_ms=LEASE_MS).tasks
+    settle(telling, task, Ending.DROP, detail="x")
+    assert list(told(telling, "t")) == [DEAD]
+
+
+def test_a_batch_of_ends_is_followed_by_a_batch(telling: Store) -> None:
+    telling.add([new(f"t{n}", notify="audit") for n in range(300)])
+    tasks = claim(telling, 300)
+    telling.settle(SHARD, [ending(t, Ending.DROP if n % 3 else Ending.DONE) for n, t in enumerate(tasks)])
+    assert telling.stats(SHARD).scheduled == 300 + 200
+    follow_ups = claim(telling, 500)
+    assert len({task.generation for task in follow_ups}) == 500
+    assert sorted({task.kind for task in follow_ups}) == ["audit", DEAD]
+
+
+def test_a_moved_follow_up_is_no_groups_member(store: Store) -> None:
+    settle(store, claim_one(store, group="g", notify=URL), Ending.DONE)
+    follow_up = told(store)[ENDED]
+    settle(store, follow_up, Ending.RETRY, delay_ms=9)
+    store.move(QUEUE, [Move(follow_up.id, delay_ms=5)])
+    assert [task.id for task in store.group(QUEUE, "g")] == ["a"]

@@ -1,0 +1,149 @@
+"""What a task remembers: its runs with their doors and lateness, and what callers did, in bounds."""
+
+import pytest
+
+from duecourse.domain.history import LOG_BYTES, LOG_LENGTH, Change, Deed, Door, Run
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import OnDuplicate, RetryPolicy
+from duecourse.ports.store import Move, Store
+from tests.support.clock import HandClock
+from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, new, settle, standing
+
+QUEUE = SHARD.queue
+
+
+def test_a_task_tells_by_which_door_it_was_added(store: Store) -> None:
+    assert (add(store, by="http").by, add(store, "b").by) == ("http", "")
+    assert add(store, "c", by="ü" * 40).by == "ü" * 16
+
+
+@pytest.mark.parametrize("door", Door)
+def test_a_run_tells_by_which_door_it_was_found_and_how_late(store: Store, clock: HandClock, door: Door) -> None:
+    add(store, delay_ms=100)
+    clock.advance(107)
+    (task,) = store.claim(SHARD, 1, lease_ms=LEASE_MS, door=door).tasks
+    assert task.door is standing(store).door is door
+    clock.advance(5)
+    settle(store, task, Ending.RETRY, delay_ms=1, detail="x")
+    assert standing(store).log == (Run(1, task.fence, clock.at - 5, clock.at, "retry", "x", door, late_ms=7),)
+
+
+def test_a_lease_that_lapsed_tells_its_door_and_one_that_never_was_has_none(store: Store, clock: HandClock) -> None:
+    add(store, deadline_ms=LEASE_MS, retry=RetryPolicy(max_attempts=9))
+    store.claim(SHARD, 1, lease_ms=10, door=Door.TIMER)
+    clock.advance(10)
+    store.sweep(SHARD, retention_ms=99)
+    clock.advance(LEASE_MS)
+    claim(store)
+    assert [(e.outcome, e.door, e.late_ms) for e in standing(store).history] == [
+        ("lapsed", Door.TIMER, 0),
+        ("expired", None, 0),
+    ]
+
+
+def test_leases_given_back_one_after_the_other_are_told_as_one(store: Store, clock: HandClock) -> None:
+    add(store)
+    for n in range(3):
+        clock.advance(1)
+        settle(store, claim(store)[0], Ending.RELEASE, detail=f"away {n}")
+    (entry,) = standing(store).log
+    assert isinstance(entry, Run)
+    assert (entry.outcome, entry.run, entry.times, entry.detail) == ("release", 3, 3, "away 2")
+    settle(store, claim(store)[0], Ending.AGAIN)
+    settle(store, claim(store)[0], Ending.RELEASE)
+    assert [(e.outcome, e.times) for e in standing(store).log if isinstance(e, Run)] == [
+        ("release", 3),
+        ("again", 1),
+        ("release", 1),
+    ]
+    assert [e.outcome for e in standing(store).history] == ["again"]
+
+
+def test_each_move_tells_from_when_to_when_and_by_whom(store: Store, clock: HandClock) -> None:
+    add(store, delay_ms=10)
+    store.move(QUEUE, [Move("a", delay_ms=20, by="http")])
+    store.move(QUEUE, [Move("a", delay_ms=20, by="http")])
+    store.move(QUEUE, [Move("a", delay_ms=5, by="client")])
+    at = clock.at
+    assert standing(store).log == (
+        Change(at, Deed.MOVED, "http", at + 10, at + 20),
+        Change(at, Deed.MOVED, "client", at + 20, at + 5),
+    )
+
+
+def test_what_is_replaced_tells_what_it_replaced_and_goes_on_with_its_log(store: Store, clock: HandClock) -> None:
+    added_at = clock.at
+    task = claim_one(store, by="http")
+    settle(store, task, Ending.RETRY, delay_ms=50, detail="x")
+    clock.advance(1)
+    replaced = add(store, on_duplicate=OnDuplicate.REPLACE, delay_ms=9, by="client")
+    run, origin = replaced.log
+    assert isinstance(run, Run)
+    assert (run.outcome, run.detail) == ("retry", "x")
+    assert origin == Change(added_at, Deed.ADDED, "http", 0, added_at + 50)
+    assert (replaced.by, replaced.created_at, replaced.run) == ("client", clock.at, 0)
+    again = add(store, on_duplicate=OnDuplicate.REPLACE, delay_ms=8, by="message")
+    assert again.log[2] == Change(clock.at, Deed.REPLACED, "client", 0, clock.at + 9)
+
+
+def test_a_replacement_of_a_running_task_goes_on_with_its_log_after_the_lease(store: Store, clock: HandClock) -> None:
+    task = claim_one(store, by="http")
+    store.add([new(on_duplicate=OnDuplicate.REPLACE, delay_ms=9, by="client")])
+    assert standing(store).log == ()
+    settle(store, task, Ending.DONE)
+    run, origin = standing(store).log
+    assert isinstance(run, Run)
+    assert (run.outcome, origin) == ("done", Change(clock.at, Deed.ADDED, "http", 0, clock.at))
+    assert standing(store).by == "client"
+
+
+def test_debounces_in_a_row_are_told_as_one_and_the_first_add_is_kept(store: Store, clock: HandClock) -> None:
+    at = clock.at
+    add(store, delay_ms=10, by="http")
+    for by in ("client", "message"):
+        clock.advance(1)
+        add(store, delay_ms=50, on_duplicate=OnDuplicate.DEBOUNCE, by=by)
+    task = standing(store)
+    assert (task.by, task.created_at) == ("http", at)
+    assert task.log == (Change(at + 2, Deed.DEBOUNCED, "message", at + 10, at + 52, times=2),)
+
+
+def test_a_replay_and_a_cancel_tell_by_whom(store: Store, clock: HandClock) -> None:
+    bring(store, "dead")
+    store.replay(QUEUE, ["a"], by="http", delays_ms=[70])
+    replay = standing(store).log[-1]
+    assert replay == Change(clock.at, Deed.REPLAYED, "http", clock.at, clock.at + 70)
+    assert (standing(store).due_at, standing(store).history[0].outcome) == (clock.at + 70, "drop")
+    clock.advance(1)
+    store.cancel(QUEUE, ["a"], by="client")
+    assert standing(store).log[-1] == Change(clock.at, Deed.CANCELLED, "client", clock.at + 69)
+
+
+def test_replays_may_be_spread_over_time(store: Store, clock: HandClock) -> None:
+    for id in "abc":
+        bring(store, "dead", id)
+    store.replay(QUEUE, ["c", "a", "b"], delays_ms=[0, 10, 20])
+    assert [standing(store, id).due_at - clock.at for id in "cab"] == [0, 10, 20]
+    assert [task.id for task in claim(store)] == ["c"]
+    clock.advance(20)
+    assert [task.id for task in claim(store)] == ["a", "b"]
+
+
+def test_the_newest_of_everything_is_remembered_and_the_rest_counted(store: Store) -> None:
+    add(store, delay_ms=999)
+    for n in range(LOG_LENGTH + 7):
+        store.move(QUEUE, [Move("a", delay_ms=n, by=str(n))])
+    task = standing(store)
+    assert [e.by for e in task.log if isinstance(e, Change)] == [str(n) for n in range(7, LOG_LENGTH + 7)]
+    assert task.forgotten == 7
+
+
+def test_long_errors_make_it_remember_fewer(store: Store) -> None:
+    store.add([new(retry=RetryPolicy(max_attempts=50))])
+    for n in range(18):
+        settle(store, claim(store)[0], Ending.RETRY, detail=f"{n}" + "x" * 500)
+    task = standing(store)
+    assert (len(task.log) + task.forgotten, task.log[-1].times) == (18, 1)
+    sizes = 10 + 21 + 400
+    assert len(task.log) == LOG_BYTES // sizes < LOG_LENGTH
+    assert task.error.startswith("17x")

@@ -1,0 +1,146 @@
+"""A queue's tasks in pages: in order, each once however others move, with bounded work, each tenant's alone."""
+
+import pytest
+
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
+from duecourse.domain.task import Status, Task
+from duecourse.ports.store import Move, Store
+from tests.support.clock import HandClock
+from tests.support.ledger import SHARD, add, bring, claim, new, settle, standing
+
+QUEUE = SHARD.queue
+ALL = Wanted()
+
+
+def pages(store: Store, wanted: Wanted = ALL, limit: int = 3, tenant: str = "-") -> list[Page]:
+    """Every page there is."""
+    found = [store.page(QUEUE, wanted, None, limit, tenant)]
+    while found[-1].next:
+        found.append(store.page(QUEUE, wanted, found[-1].next, limit, tenant))
+    return found
+
+
+def ids(store: Store, wanted: Wanted = ALL, limit: int = 3, tenant: str = "-") -> list[str]:
+    """The ids of every page."""
+    return [task.id for page in pages(store, wanted, limit, tenant) for task in page.tasks]
+
+
+def test_tasks_come_by_state_and_in_each_by_time(store: Store, clock: HandClock) -> None:
+    for n, state in enumerate(("done", "dead", "leased", "cancelled", "done")):
+        bring(store, state, f"{state}-{n}")
+        clock.advance(1)
+    store.add([new("later", delay_ms=90), new("sooner", delay_ms=80)])
+    expected = ["sooner", "later", "leased-2", "done-0", "cancelled-3", "done-4", "dead-1"]
+    for limit in (1, 2, 3, 7, 100):
+        assert ids(store, limit=limit) == expected
+    assert [len(page.tasks) for page in pages(store, limit=2)] == [2, 2, 2, 1]
+
+
+def test_what_is_shown_is_the_task_as_it_stands(store: Store) -> None:
+    for state in ("scheduled", "leased", "done", "dead"):
+        bring(store, state, state)
+    assert {task.id: task for task in store.page(QUEUE, ALL, None, 9).tasks} == {
+        state: standing(store, state) for state in ("scheduled", "leased", "done", "dead")
+    }
+
+
+@pytest.mark.parametrize("state", Status)
+def test_one_state_is_told_alone(store: Store, state: Status) -> None:
+    for each in Status:
+        bring(store, each, each)
+    assert ids(store, Wanted(status=state)) == [state]
+
+
+def test_a_kind_or_a_group_is_told_alone(store: Store) -> None:
+    store.add([new("a", kind="k"), new("b", group="g"), new("c", kind="k", group="g"), new("d", notify="k", group="g")])
+    settle(store, next(task for task in claim(store) if task.id == "d"), Ending.DONE)
+    assert ids(store, Wanted(kind="k", status=Status.LEASED)) == ["a", "c"]
+    assert ids(store, Wanted(group="g")) == ["b", "c", "d"]
+    assert ids(store, Wanted(kind="k", group="g")) == ["c"]
+
+
+def test_of_many_at_one_instant_each_is_told_once(store: Store, clock: HandClock) -> None:
+    names = sorted(f"t{n}" for n in range(230))
+    store.add([new(name, due_at=clock.at + 5) for name in names])
+    assert ids(store, limit=7) == names
+
+
+@pytest.mark.parametrize("cut", [3, 5])
+def test_what_does_not_move_is_told_once_while_others_move(store: Store, clock: HandClock, cut: int) -> None:
+    names = [f"t{n:02}" for n in range(30)]
+    store.add([new(name, due_at=clock.at + 1_000 + n // 10) for n, name in enumerate(names)])
+    shown: list[Task] = []
+    moved: set[str] = set()
+    after: Place | None = None
+    for turn in range(30):
+        page = store.page(QUEUE, ALL, after, cut)
+        shown += page.tasks
+        moving = {*(task.id for task in page.tasks[-1:]), names[(7 * turn) % 30]} - {"t11", "t29"}
+        store.move(QUEUE, [Move(name, delay_ms=1_000 + (turn * 37) % 40) for name in moving])
+        moved |= moving
+        after = page.next
+        if after is None:
+            break
+    told = [task.id for task in shown]
+    still = [name for name in names if name not in moved]
+    assert [told.count(name) for name in still] == [1] * len(still)
+    assert "t11" in still
+
+
+def test_the_shards_of_a_queue_are_told_as_one(sharded: Store, clock: HandClock) -> None:
+    names = [f"t{n}" for n in range(60)]
+    sharded.add([new(name, due_at=clock.at + 100 + (n * 37) % 50) for n, name in enumerate(names)])
+    told = [task for page in pages(sharded, limit=9) for task in page.tasks]
+    assert [(task.due_at, task.id) for task in told] == sorted((task.due_at, task.id) for task in told)
+    assert sorted(task.id for task in told) == sorted(names)
+    sharded.add([new("m1", group="g"), new("m2", group="g")])
+    assert ids(sharded, Wanted(group="g")) == ["m1", "m2"]
+
+
+@pytest.mark.parametrize("other", ["-", "a", "zz"])
+def test_each_tenants_tasks_are_its_own(store: Store, other: str) -> None:
+    store.add([new(f"x{n}", tenant=other) for n in range(620)])
+    store.add([new(f"own{n}", tenant="m") for n in range(5)])
+    for _ in range(4):
+        store.claim(SHARD, 500, lease_ms=60_000)
+    found = pages(store, tenant="m", limit=2)
+    assert [task.id for page in found for task in page.tasks] == [f"own{n}" for n in range(5)]
+    assert {task.tenant for page in found for task in page.tasks} == {"m"}
+    places = [page.next.id for page in found if page.next]
+    assert set(places) <= {"", *(f"own{n}" for n in range(5))}
+    assert len(ids(store, tenant=other, limit=100)) == 620
+    assert ids(store, tenant="nobody", limit=100) == []
+
+
+def test_a_page_where_little_fits_is_short_and_goes_on(store: Store) -> None:
+    store.add([new(f"t{n:04}", delay_ms=n + 1, kind="rare" if n % 600 == 599 else "k") for n in range(1_000)])
+    store.add([new(f"u{n:04}", delay_ms=n + 1_001, kind="rare" if n == 500 else "k") for n in range(800)])
+    found = pages(store, Wanted(kind="rare"), limit=50)
+    assert [task.id for page in found for task in page.tasks] == ["t0599", "u0500"]
+    assert [len(page.tasks) for page in found] == [0, 1, 0, 1]
+
+
+def test_large_tasks_make_a_page_short(store: Store) -> None:
+    big = '"' + "x" * 250_000 + '"'
+    store.add([new(f"t{n}", payload=big, delay_ms=n) for n in range(9)])
+    found = pages(store, limit=100)
+    assert [len(page.tasks) for page in found] == [4, 4, 1]
+
+
+def test_a_page_has_a_bound(store: Store) -> None:
+    for limit in (0, MAX_PAGE + 1):
+        with pytest.raises(ValueError, match=str(MAX_PAGE)):
+            store.page(QUEUE, ALL, None, limit)
+
+
+def test_looking_changes_nothing(store: Store) -> None:
+    add(store, delay_ms=5)
+    before = store.stats(SHARD), standing(store)
+    ids(store)
+    assert (store.stats(SHARD), standing(store)) == before
+
+
+def test_a_queue_that_was_never_added_to_has_no_tasks(store: Store) -> None:
+    assert store.page(QUEUE, ALL, None, 5) == Page([], None)
+    assert store.page(QUEUE, Wanted(Status.DEAD), Place("due"), 5) == Page([], None)

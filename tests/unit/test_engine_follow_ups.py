@@ -1,0 +1,215 @@
+"""Who is told of a task's end, what is told, and how often it is tried."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from duecourse import Client, wiring
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.follow_up import DEAD
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, OnDuplicate
+from duecourse.errors import InvalidInput, ResultsUnavailable
+from duecourse.settings import Settings
+from duecourse.wire.invocation import decode_tasks
+from tests.support.answering import Reply, answering
+from tests.support.clock import HandClock
+from tests.support.engine import Broker, Lambda, Table, ample
+from tests.support.ledger import SHARD, claim, claim_one, new, settle, standing
+
+TARGETS = {"audit": "lambda:Audit", "report": "lambda:Report"}
+
+
+@pytest.fixture
+def store(clock: HandClock) -> MemoryStore:
+    return MemoryStore(clock, deaths=True)
+
+
+@pytest.fixture
+def invoker() -> Lambda:
+    return Lambda()
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+@pytest.fixture(autouse=True)
+def wired(store: MemoryStore, invoker: Lambda, broker: Broker, table: Table) -> Iterator[None]:
+    given = Settings(targets=TARGETS, dead_target="sqs:dead")
+    wiring.configure(settings=given, store=store, results=table, invoker=invoker, brokers={"sqs": broker})
+    yield
+    wiring.crew().close()
+    wiring.configure()
+
+
+def drain() -> Any:
+    """Work what is due."""
+    return wiring.drainer().drain([SHARD], ample)
+
+
+def published(broker: Broker) -> list[Any]:
+    """What the dead target got: the payloads."""
+    return [event["tasks"][0]["payload"] for event in broker.queues["dead"].values()]
+
+
+def test_a_url_gets_the_whole_task_in_the_manner_of_standard_webhooks(store: MemoryStore, clock: HandClock) -> None:
+    with answering(lambda _: Reply()) as server:
+        task = claim_one(store, notify=f"{server.url}/done", payload='{"a":1}')
+        clock.advance(5)
+        settle(store, task, Ending.DONE, result='{"ok":true}')
+        assert drain().done == 1
+    (asked,) = server.asked
+    follow_up = f"a~{task.generation}.1~n"
+    assert (asked.method, asked.path) == ("POST", "/done")
+    assert asked.headers["webhook-id"].startswith(f"{follow_up}:")
+    assert asked.headers["webhook-timestamp"] == str(clock.at // 1000)
+    told = json.loads(asked.body)
+    assert (told["type"], told["timestamp"]) == ("task.done", "2026-09-21T14:13:20.005Z")
+    data = told["data"]
+    assert (data["id"], data["state"], data["payload"], data["tenant"]) == ("a", "done", {"a": 1}, "-")
+    assert (data["result"], data["history"][0]["outcome"]) == ({"ok": True}, "done")
+    assert "error" not in data
+    assert store.get("default", follow_up)
+
+
+def test_a_url_that_fails_is_tried_again_with_the_same_id(store: MemoryStore, clock: HandClock) -> None:
+    answers = iter([Reply(500), Reply(204)])
+    with answering(lambda _: next(answers)) as server:
+        settle(store, claim_one(store, notify=server.url), Ending.DROP, detail="no use")
+        assert drain().retried == 1
+        clock.advance(3_600_000)
+        assert drain().done >= 1
+    first, second = (asked for asked in server.asked)
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert json.loads(first.body) == json.loads(second.body)
+    assert (json.loads(first.body)["type"], json.loads(first.body)["data"]["error"]) == ("task.dead", "no use")
+
+
+def test_a_kinds_target_is_handed_a_task_of_that_kind(store: MemoryStore, invoker: Lambda) -> None:
+    settle(store, claim_one(store, notify="audit"), Ending.DONE)
+    drain()
+    ((function, event),) = invoker.sent
+    (task,) = decode_tasks(event)
+    assert (function, task.kind, task.payload["type"]) == ("Audit", "audit", "task.done")
+    assert store.shard_of(task.queue, task.id, task.group) == SHARD
+    assert settle(store, task, Ending.DONE) == "done"
+
+
+def test_the_dead_target_is_told_of_each_death_with_its_error_and_history(store: MemoryStore, broker: Broker) -> None:
+    store.add([new("a"), new("b")])
+    for task in claim(store):
+        settle(store, task, Ending.DROP, detail=f"no {task.id}")
+    assert drain().done == 2
+    told = published(broker)
+    assert [(one["type"], one["data"]["id"], one["data"]["error"]) for one in told] == [
+        ("task.dead", "a", "no a"),
+        ("task.dead", "b", "no b"),
+    ]
+    assert told[0]["data"]["history"][0]["outcome"] == "drop"
+
+
+def test_a_task_that_has_begun_anew_is_told_as_far_as_it_is_known(store: MemoryStore, broker: Broker) -> None:
+    task = claim_one(store)
+    settle(store, task, Ending.DROP, detail="no use")
+    store.add([new(on_duplicate=OnDuplicate.REPLACE, delay_ms=99)])
+    drain()
+    (told,) = published(broker)
+    assert told["data"] == {
+        "id": "a",
+        "queue": "default",
+        "run": 1,
+        "state": "dead",
+        "tenant": "-",
+        "generation": task.generation,
+        "error": "no use",
+    }
+
+
+def test_a_task_that_is_gone_is_told_as_far_as_it_is_known(store: MemoryStore, broker: Broker) -> None:
+    settle(store, claim_one(store), Ending.DROP, detail="no use")
+    store.cancel("default", ["a"])
+    drain()
+    assert published(broker)[0]["data"]["error"] == "no use"
+
+
+def test_a_death_that_was_replayed_since_is_told_as_a_death(store: MemoryStore, broker: Broker) -> None:
+    settle(store, claim_one(store), Ending.DROP, detail="no use")
+    store.replay("default", ["a"], delays_ms=[99])
+    drain()
+    data = published(broker)[0]["data"]
+    assert (data["state"], data["error"], data["payload"]) == ("dead", "no use", {})
+
+
+def test_what_is_too_long_is_left_out_and_named(store: MemoryStore, invoker: Lambda) -> None:
+    payload = json.dumps({"text": "x" * (MAX_PAYLOAD_BYTES - 100)})
+    task = claim_one(store, notify="audit", payload=payload)
+    settle(store, task, Ending.DONE, result=json.dumps("y" * (MAX_RESULT_BYTES - 2)))
+    drain()
+    ((_, event),) = invoker.sent
+    assert len(json.dumps(event).encode()) < 256 * 1024
+    data = event["tasks"][0]["payload"]["data"]
+    assert (data["left_out"], len(data["result"]), "payload" in data) == (["payload"], MAX_RESULT_BYTES - 2, False)
+
+
+def test_where_what_is_told_cannot_be_read_it_waits_and_no_attempt_is_spent(
+    store: MemoryStore, table: Table, invoker: Lambda, clock: HandClock
+) -> None:
+    task = claim_one(store, notify="audit")
+    settle(store, task, Ending.DONE)
+    table.get = lambda *_: _raise(ResultsUnavailable())  # type: ignore[method-assign]
+    assert drain().released == 1
+    follow_up = store.get("default", f"a~{task.generation}.1~n")
+    assert follow_up
+    assert (follow_up.attempt, invoker.sent) == (1, [])
+    del table.get
+    clock.advance(60_000)
+    drain()
+    assert len(invoker.sent) == 1
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
+def test_a_dead_target_that_is_unset_leaves_what_waits_for_it_among_the_dead(store: MemoryStore) -> None:
+    settle(store, claim_one(store), Ending.DROP, detail="x")
+    wiring.configure(settings=Settings(), store=store, results=None)
+    assert drain().dead == 1
+    page = Client.from_env().list(state="dead", kind=DEAD)
+    assert "no kind" in page.tasks[0].error
+
+
+def test_a_target_that_is_not_known_is_refused_naming_those_that_are(store: MemoryStore) -> None:
+    client = Client.from_env()
+    with pytest.raises(InvalidInput, match=r"notify_done\.target: must be a kind .* known: audit, report"):
+        client.add(kind="report", payload={}, notify_done={"target": "nobody"})
+    for wrong in ({}, {"url": "https://a.example/", "target": "audit"}, {"colour": "red"}):
+        with pytest.raises(InvalidInput, match="notify_done"):
+            client.add(kind="report", payload={}, notify_done=wrong)
+    assert store.shards() == []
+    assert client.add(kind="report", payload={}, notify_done={"target": "audit"}).task.notify == "audit"
+
+
+def test_an_inline_task_that_drops_is_told_of_in_the_same_drain(store: MemoryStore, broker: Broker) -> None:
+    store.add([new("a", kind="webhook", payload='{"url":1}')])
+    drained = drain()
+    assert (drained.dead, drained.done) == (1, 1)
+    assert published(broker)[0]["data"]["error"].startswith("payload.url")
+
+
+def test_what_a_worker_gets_is_told_once_and_for_all(store: MemoryStore) -> None:
+    settle(store, claim_one(store), Ending.DROP, detail="x")
+    (follow_up,) = claim(store)
+    told = wiring.told(follow_up)
+    assert wiring.told(told) == told
+    plain = standing(store)
+    assert wiring.told(plain) is plain

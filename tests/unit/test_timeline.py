@@ -1,0 +1,95 @@
+"""A task's record, read as a story: the order of things, the words for people, what it waits for."""
+
+from typing import Any
+
+import pytest
+
+from duecourse.domain.history import Change, Deed, Door, Run
+from duecourse.domain.task import Status, Task
+from duecourse.domain.timeline import span, timeline, waiting
+from tests.support.clock import START
+from tests.support.kinds import leased
+
+
+def task(**fields: Any) -> Task:
+    """A scheduled task, added at START."""
+    plain = {"status": Status.SCHEDULED, "created_at": START, "run": 0, "claimed_at": 0, "due_at": START + 500}
+    return leased("report", {})._replace(**plain | fields)
+
+
+def texts(given: Task) -> list[str]:
+    return [one.text for one in timeline(given)]
+
+
+def test_a_task_that_was_only_added_says_so() -> None:
+    assert texts(task(by="http")) == ["Added by http, due 2026-09-21T14:13:20.500Z."]
+    assert texts(task()) == ["Added, due 2026-09-21T14:13:20.500Z."]
+
+
+def test_a_run_is_told_when_it_was_claimed_and_when_it_ended() -> None:
+    run = Run(1, 8, START + 10, START + 2_510, "retry", "HTTP 500", Door.RING, 4)
+    assert texts(task(log=(run,), run=1)) == [
+        "Added.",
+        "Claimed after its bell rang, 4 ms after it was due: run 1.",
+        "Failed, an attempt spent after 2.5 s: HTTP 500.",
+    ]
+
+
+def test_what_was_replaced_stands_before_its_replacement() -> None:
+    log = (
+        Run(1, 8, START - 90, START - 80, "again", "", Door.TICK, 0),
+        Change(START - 99, Deed.ADDED, "http", 0, START - 95),
+        Change(START + 5, Deed.MOVED, "client", START + 400, START + 500),
+    )
+    assert [(one.event, one.at - START) for one in timeline(task(log=log, by="message"))] == [
+        ("added", -99),
+        ("claimed", -90),
+        ("again", -80),
+        ("replaced", 0),
+        ("moved", 5),
+    ]
+    assert timeline(task(log=log))[3].due_at == START + 400
+
+
+def test_a_claim_that_goes_on_is_told() -> None:
+    going = task(status=Status.LEASED, run=2, claimed_at=START + 700, door=Door.TIMER)
+    assert texts(going)[-1] == "Claimed by the bridge's timer, 200 ms after it was due: run 2."
+
+
+def test_what_was_folded_is_told_with_its_number() -> None:
+    log = (
+        Change(START + 1, Deed.DEBOUNCED, "http", START + 5, START + 9, times=4),
+        Run(3, 8, START + 10, START + 11, "release", "sqs:bills did not confirm it", Door.TICK, 2, times=3),
+    )
+    debounced, _, given_back = texts(task(log=log, run=3))[1:]
+    assert ", 4 times in a row, due" in debounced
+    assert given_back == "Given back, no attempt spent after 1 ms, 3 times in a row: sqs:bills did not confirm it."
+
+
+@pytest.mark.parametrize(
+    ("fields", "paused", "what"),
+    [
+        ({}, False, ("due", "It is due in 500 ms, at 2026-09-21T14:13:20.500Z.", START + 500)),
+        ({"due_at": START - 1_500}, True, ("pause", "It has been due for 1.5 s; its queue is paused.", 0)),
+        (
+            {"due_at": START},
+            False,
+            ("claim", "It has been due for 0 ms, and waits to be claimed: by a ring, or by the next tick.", 0),
+        ),
+        (
+            {"status": Status.LEASED, "lease_expires_at": START},
+            False,
+            ("lease", "Its lease has lapsed: the next claim or tick takes it back.", START),
+        ),
+        ({"status": Status.DEAD}, False, ("nothing", "It is dead: replay or delete it.", 0)),
+    ],
+)
+def test_what_it_waits_for(fields: dict[str, Any], paused: bool, what: tuple[str, str, int]) -> None:
+    assert waiting(task(**fields), START, paused=paused) == what
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"), [(0, "0 ms"), (999, "999 ms"), (1_000, "1 s"), (90_000, "1.5 min"), (7_200_000, "2 h")]
+)
+def test_durations_are_said_as_people_say_them(ms: int, said: str) -> None:
+    assert span(ms) == said
