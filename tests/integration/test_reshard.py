@@ -340,7 +340,7 @@ def test_one_who_gives_up_waiting_for_leases_opens_the_queue_by_its_old_count(re
     assert not any(store.stats(shard).paused for shard in every(2))
 
 
-@pytest.mark.parametrize("spoilt", [b"\x02", b""], ids=["of a later version", "empty"])
+@pytest.mark.parametrize("spoilt", [b"\x03", b""], ids=["of a later version", "empty"])
 def test_a_record_that_cannot_be_read_is_named_and_nothing_moves(redis_client: redis.Redis, spoilt: bytes) -> None:
     store = store_of(redis_client, 1)
     store.add([new(f"t-{n}", delay_ms=LATER_MS) for n in range(9)])

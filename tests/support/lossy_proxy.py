@@ -6,12 +6,10 @@ import threading
 from pathlib import Path
 
 from duecourse.adapters.redis_connect import Client
-from duecourse.adapters.redis_scripts import load
+from duecourse.adapters.redis_scripts import BEFORE, load
 from tests.support.proxy import Link, Proxy, shut
-from tests.support.source import LAYER
 
 PARTS = {"prelude", "lease"}
-VERBS = {path.stem for path in (LAYER / "duecourse/adapters/lua").glob("*.lua")} - PARTS
 
 
 class LossyProxy(Proxy):
@@ -65,7 +63,7 @@ class LossyProxy(Proxy):
 
 def load_scripts(client: Client) -> None:
     """Have the server know all scripts: else the reply that is lost is that it does not know one."""
-    for verb in VERBS:
+    for verb in BEFORE:
         client.script_load(load(verb).text)
 
 

@@ -234,7 +234,7 @@ class RedisStore:
         return sum(answers[::2]), min(heads, default=0)
 
     def _settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
-        arguments = [argument for end in settlements for argument in wire.settlement(end)]
+        arguments = (*self._ending, *(argument for end in settlements for argument in wire.settlement(end)))
         answer = self._verbs.run("settle", shard, wire.tenants_of(settlements), arguments, again=True)
         return [wire.SETTLED[code] for code in answer[2]]
 

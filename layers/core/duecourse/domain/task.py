@@ -13,6 +13,8 @@ Json: TypeAlias = Any
 DEFAULT_QUEUE = "default"
 DEFAULT_TENANT = "-"
 ID_PATTERN = r"^[A-Za-z0-9._:@-]{1,128}$"
+ANY_ID_PATTERN = r"^[A-Za-z0-9._:@-]{1,128}(~[0-9]{1,15}\.[0-9]{1,10}~[nd])?$"
+"""An id that a user gave, or a follow-up's."""
 NAME_PATTERN = r"^[A-Za-z0-9._:@-]{1,64}$"
 """What a queue, a kind and a reminder may be called: no slash and no brace, which keys need for themselves."""
 MAX_STATE_BYTES = 4 * 1024

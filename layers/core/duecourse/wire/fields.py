@@ -18,13 +18,12 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from duecourse.domain.task import ID_PATTERN, MAX_PAYLOAD_BYTES, NAME_PATTERN, dump_json
+from duecourse.domain.task import ANY_ID_PATTERN, ID_PATTERN, MAX_PAYLOAD_BYTES, NAME_PATTERN, dump_json
 from duecourse.domain.times import format_duration, parse_duration, parse_instant
 from duecourse.errors import FieldError, InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
 
-ANY_ID_PATTERN = r"^[A-Za-z0-9._:@-]{1,128}(~[0-9]{1,15}\.[0-9]{1,10}~[nd])?$"
 DURATION_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples": ["PT5M", 300]}
 INSTANT_SCHEMA = {"type": "string", "format": "date-time", "examples": ["2026-03-29T01:30:00Z"]}
 DEADLINE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples": ["PT24H", "2026-03-29T01:30:00Z"]}

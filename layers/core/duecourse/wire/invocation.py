@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from duecourse.domain.task import (
+    ANY_ID_PATTERN,
     ID_PATTERN,
     MAX_PAYLOAD_BYTES,
     MAX_STATE_BYTES,
@@ -111,7 +112,7 @@ def _leased(entry: "_Reader") -> Task:
 
 def _decode(entry: "_Reader") -> Task:
     return Task(
-        id=entry.name("id", ID_PATTERN),
+        id=entry.name("id", ANY_ID_PATTERN),
         queue=entry.name("queue", NAME_PATTERN),
         tenant=entry.name("tenant", NAME_PATTERN),
         kind=entry.name("kind", NAME_PATTERN),
