@@ -9,8 +9,9 @@ from pydantic import BaseModel, ValidationError
 
 from duecourse.domain.task import ID_PATTERN, OnDuplicate, RetryPolicy, Run, Status
 from duecourse.errors import InvalidInput
+from duecourse.wire.body import parse_body
 from duecourse.wire.fields import field_errors
-from duecourse.wire.http import AddTask, MoveTask, parse_body, show_task
+from duecourse.wire.http import AddTask, MoveTask, show_task
 from duecourse.wire.problems import BodyTooLarge, MalformedBody
 from tests.support.clock import START
 from tests.support.kinds import leased

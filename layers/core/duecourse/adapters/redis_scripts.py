@@ -42,7 +42,7 @@ IDLE_S = 5.0
 WAIT_MS = 1_000
 """How long replicas have to take what was written."""
 ENDS_NO_LEASE = frozenset({"add", "pause", "close", "put", "drop", "reopen"})
-STANDS_ALONE = frozenset({"register"})
+STANDS_ALONE = frozenset({"register", "begin", "end", "forget"})
 
 AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
 _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)

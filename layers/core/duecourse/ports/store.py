@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
+from duecourse.ports.repeats import Repeats
 
 MAX_ADD = 1_000
 """The most tasks one add takes to one shard."""
@@ -119,6 +120,9 @@ class Stats(NamedTuple):
 
 class Store(Protocol):
     """The ledger."""
+
+    def repeats(self) -> Repeats:
+        """What is remembered of requests sent twice, beside the tasks and by the same clock."""
 
     def ping(self) -> None:
         """Return if the store answers."""

@@ -1,5 +1,6 @@
-"""What the routes share: where an id and a queue stand in a request, and answers that are not a plain 200."""
+"""What the routes share: where an id and a queue stand in a request, whose it is, answers that are not a plain 200."""
 
+import json
 from typing import Annotated, Any
 from urllib.parse import unquote
 
@@ -10,7 +11,10 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from aws_lambda_powertools.metrics import MetricUnit
 from pydantic import BeforeValidator
 
+from duecourse import wiring
+from duecourse.routes import request
 from duecourse.wire.fields import Flag, Name, TaskId
+from duecourse.wire.problems import CONTENT_TYPE, Problem
 
 # No id holds a percent sign: what a gateway left encoded can be decoded without harm.
 Id = Annotated[TaskId, BeforeValidator(unquote), Path()]
@@ -21,9 +25,19 @@ Force = Annotated[Flag, Query()]
 metrics = Metrics(namespace="duecourse")
 
 
+def tenant() -> str:
+    """Whose this request is. Raises InvalidInput where its header names nobody."""
+    return request.tenant(wiring.settings().tenant_header)
+
+
 def answer(status: int, body: Any, headers: dict[str, str | list[str]] | None = None) -> Response[Any]:
     """A JSON answer that is not a plain 200."""
     return Response(status, APPLICATION_JSON, body, headers)
+
+
+def refusal(problem: Problem) -> Response[str]:
+    """A problem document as an answer."""
+    return Response(problem.status, CONTENT_TYPE, json.dumps(problem.document), problem.headers)
 
 
 def count_added(tasks: int) -> None:

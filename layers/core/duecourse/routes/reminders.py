@@ -7,7 +7,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse import wiring
-from duecourse.routes.parts import Force, NameInPath, answer, count_added
+from duecourse.routes.parts import Force, NameInPath, answer, count_added, tenant
 from duecourse.wire.reminders import (
     AddReminder,
     AddReminderAnswer,
@@ -25,7 +25,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @router.post("/reminders")
 def add_reminder(body: Annotated[AddReminder, Body()]) -> Response[AddReminderAnswer]:
     """Add a reminder; 201 where this made it, 200 where the same one stood already."""
-    made = wiring.reminders().add(body.reminder())
+    made = wiring.reminders().add(body.reminder(), tenant())
     count_added(len(made.tasks) if made.created else 0)
     return answer(201 if made.created else 200, show_added(body.id, made.tasks))
 
@@ -33,17 +33,17 @@ def add_reminder(body: Annotated[AddReminder, Body()]) -> Response[AddReminderAn
 @router.get("/reminders/<id>")
 def get_reminder(id: NameInPath) -> ReminderAnswer:
     """Show a reminder."""
-    return show_reminder(wiring.reminders().get(id))
+    return show_reminder(wiring.reminders().get(id, tenant()))
 
 
 @router.patch("/reminders/<id>")
 def move_reminder(id: NameInPath, body: Annotated[MoveReminder, Body()]) -> MoveReminderAnswer:
     """Give a reminder a new start."""
-    return show_moved(wiring.reminders().move(id, body.starts_at))
+    return show_moved(wiring.reminders().move(id, body.starts_at, tenant()))
 
 
 @router.delete("/reminders/<id>")
 def cancel_reminder(id: NameInPath, force: Force = False) -> Response[None]:
     """Cancel a reminder."""
-    wiring.reminders().cancel(id, force=force)
+    wiring.reminders().cancel(id, force=force, tenant=tenant())
     return Response(204)

@@ -7,10 +7,16 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse import wiring
+from duecourse.domain.order import Taken
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.ports.store import Move
-from duecourse.routes.parts import Force, Id, Queue, answer, count_added
+from duecourse.routes import request
+from duecourse.routes.parts import Force, Id, Queue, answer, count_added, tenant
+from duecourse.wire.batch import MAX_BATCH_BYTES, AddBatch, BatchAnswer, show_batch
 from duecourse.wire.http import AddAnswer, AddTask, MoveTask, TaskAnswer, show_task
+
+BODY_BYTES = {"/tasks/batch": MAX_BATCH_BYTES}
+"""Where a body may be larger than elsewhere."""
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
@@ -18,26 +24,35 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @router.post("/tasks")
 def add_task(body: Annotated[AddTask, Body()]) -> Response[AddAnswer]:
     """Add a task; 201 where this made it, 200 where it stood already."""
-    taken = wiring.tasks().add(body.task())
+    taken = wiring.tasks().add(body.task(tenant()), once=request.is_repeated())
     count_added(int(taken.created))
     return answer(201 if taken.created else 200, {"task": show_task(taken.task), "created": taken.created})
+
+
+@router.post("/tasks/batch")
+def add_tasks(body: Annotated[AddBatch, Body()]) -> BatchAnswer:
+    """Add up to 1,000 tasks, all of them well-formed or none; one that its id's state refuses is refused alone."""
+    asked = body.new_tasks(tenant())
+    items = wiring.tasks().add_many(asked, once=request.is_repeated())
+    count_added(sum(isinstance(item, Taken) and item.created for item in items))
+    return show_batch([task.id for task in asked], items)
 
 
 @router.get("/tasks/<id>")
 def get_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Show a task."""
-    return {"task": show_task(wiring.tasks().get(queue, id))}
+    return {"task": show_task(wiring.tasks().get(queue, id, tenant()))}
 
 
 @router.patch("/tasks/<id>")
 def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Give a task a new due time."""
     move = Move(id, due_at=body.due_at, delay_ms=body.delay or 0, force=body.force)
-    return {"task": show_task(wiring.tasks().move(queue, move))}
+    return {"task": show_task(wiring.tasks().move(queue, move, tenant()))}
 
 
 @router.delete("/tasks/<id>")
 def cancel_task(id: Id, queue: Queue = DEFAULT_QUEUE, force: Force = False) -> Response[None]:
     """Cancel a task, or delete a dead one."""
-    wiring.tasks().cancel(queue, id, force=force)
+    wiring.tasks().cancel(queue, id, force=force, tenant=tenant())
     return Response(204)

@@ -15,12 +15,13 @@ from pydantic import (
     StrictStr,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from duecourse.domain.task import ID_PATTERN, MAX_PAYLOAD_BYTES, dump_json
 from duecourse.domain.times import format_duration, parse_duration, parse_instant
-from duecourse.errors import FieldError, InvalidInput
+from duecourse.errors import FieldError, InvalidInput, bounded
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -34,9 +35,10 @@ MAX_DEPTH = 100
 """How deep a payload may nest: well within what every JSON library carries."""
 DATED = re.compile(r"\d{4}-")
 """How an instant begins, and no duration does."""
-MAX_ERRORS = 100
 MAX_FIELD = 200
-"""How much of a refused request is told: an answer must not be many times its size."""
+"""How much of a wrong field's name is told: an answer must not be many times its request's size."""
+MAX_STRANGERS = 100
+"""How many unknown fields of an object are named one by one."""
 PLACES = frozenset({"body", "path", "query"})
 
 WORDING = {
@@ -122,6 +124,14 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _not_flooded(cls, value: Any) -> Any:
+        # Each unknown field is an error of its own: half a million of them would take a function's whole time.
+        if isinstance(value, dict) and len(value) > len(cls.model_fields) + MAX_STRANGERS:
+            raise ValueError(f"has {len(value)} fields, and {len(cls.model_fields)} are known")
+        return value
+
 
 def read(model: type[M], value: Any) -> M:
     """`value` as one of `model`. Raises InvalidInput, naming every wrong field."""
@@ -133,10 +143,7 @@ def read(model: type[M], value: Any) -> M:
 
 def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:
     """Errors of pydantic by dotted field name, the first MAX_ERRORS of them; the whole body is called `body`."""
-    found = list(errors)
-    named = [FieldError(_dotted(error["loc"])[:MAX_FIELD], _wording(error)) for error in found[:MAX_ERRORS]]
-    more = len(found) - len(named)
-    return [*named, FieldError("body", f"has {more} more wrong fields")] if more else named
+    return bounded([FieldError(_dotted(error["loc"])[:MAX_FIELD], _wording(error)) for error in errors])
 
 
 def refuse_fields(problem: str, *fields: str) -> ValidationError:

@@ -7,9 +7,19 @@ from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_v
 from typing_extensions import TypedDict
 
 from duecourse.domain import reminder
-from duecourse.domain.task import DEFAULT_QUEUE, NewTask, OnDuplicate, RetryPolicy, Run, Status, Task, dump_json, new_id
+from duecourse.domain.task import (
+    DEFAULT_QUEUE,
+    DEFAULT_TENANT,
+    NewTask,
+    OnDuplicate,
+    RetryPolicy,
+    Run,
+    Status,
+    Task,
+    dump_json,
+    new_id,
+)
 from duecourse.domain.times import format_instant
-from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.fields import (
     MAX_DEPTH,
     DeadlineField,
@@ -23,34 +33,6 @@ from duecourse.wire.fields import (
     refuse_fields,
 )
 from duecourse.wire.kinds import check_payload
-from duecourse.wire.problems import BodyTooLarge, MalformedBody
-
-MAX_BODY_BYTES = 256 * 1024
-
-
-def parse_body(text: str) -> dict[str, Any]:
-    """The JSON object in a request's body. Raises BodyTooLarge, MalformedBody or InvalidInput."""
-    if len(text) > MAX_BODY_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES:
-        raise BodyTooLarge
-    try:
-        body = json.loads(text, parse_constant=_refuse_constant)
-    except (_Unfit, json.JSONDecodeError) as error:
-        raise MalformedBody(f"The body is not JSON: {error}") from None
-    except RecursionError:
-        raise MalformedBody("The body is nested too deep.") from None
-    except ValueError:  # Python's own bound; its words tell how to raise that
-        raise MalformedBody("The body holds a number with too many digits.") from None
-    if not isinstance(body, dict):
-        raise InvalidInput([FieldError("body", "must be a JSON object")])
-    return body
-
-
-class _Unfit(ValueError):
-    """What Python takes for JSON and nobody else does."""
-
-
-def _refuse_constant(name: str) -> None:
-    raise _Unfit(f"{name} is not a JSON value")
 
 
 class Retry(Strict):
@@ -114,10 +96,11 @@ class AddTask(Strict):
             raise refuse_fields("give due_at or delay, not both", "due_at", "delay")
         return self
 
-    def task(self) -> NewTask:
+    def task(self, tenant: str = DEFAULT_TENANT) -> NewTask:
         """The task asked for."""
         return NewTask(
             id=self.id,
+            tenant=tenant,
             kind=self.kind,
             payload=dump_json(self.payload),
             queue=self.queue,
@@ -129,6 +112,12 @@ class AddTask(Strict):
             on_duplicate=self.on_duplicate,
             max_wait_ms=self.max_wait,
         )
+
+
+class TenantKey(Strict):
+    """Whose tasks a caller in Python means."""
+
+    tenant: Name
 
 
 class TaskKey(Strict):

@@ -15,8 +15,12 @@ class MalformedBody(DuecourseError):
     """The body is not JSON."""
 
 
+class MalformedKey(DuecourseError):
+    """Idempotency-Key must be 1 to 255 printable ASCII characters in double quotes: "8e03978e-40d5-43e8-bc93"."""
+
+
 class BodyTooLarge(DuecourseError):
-    """The body is over 256 KiB."""
+    """The body is over its limit: 256 KiB, or 6 MiB for POST /tasks/batch."""
 
 
 class UnsupportedBody(DuecourseError):
@@ -41,6 +45,7 @@ class Problem(NamedTuple):
 
 STATUS: dict[type[BaseException], int] = {
     MalformedBody: 400,
+    MalformedKey: 400,
     Base64Error: 400,
     UnicodeDecodeError: 400,
     errors.TaskNotFound: 404,
@@ -49,6 +54,7 @@ STATUS: dict[type[BaseException], int] = {
     BodyTooLarge: 413,
     UnsupportedBody: 415,
     InvalidInput: 422,
+    errors.KeyReused: 422,
     errors.InvalidSettings: 500,
     errors.StoreUnavailable: 503,
     errors.ResultsUnavailable: 503,
@@ -72,7 +78,7 @@ def describe(error: Exception) -> Problem:
         "detail": str(shown),
         **_members(shown),
     }
-    return Problem(status, document, RETRY_AFTER if status == 503 else {})
+    return Problem(status, document, _headers(shown, status))
 
 
 def _shown(error: Exception, status: int) -> DuecourseError:
@@ -89,6 +95,12 @@ def _members(error: DuecourseError) -> dict[str, Any]:
     if isinstance(error, InvalidInput):
         return {"errors": [problem._asdict() for problem in error.problems]}
     return {}
+
+
+def _headers(error: DuecourseError, status: int) -> dict[str, str | list[str]]:
+    if isinstance(error, errors.KeyInUse):
+        return {"Retry-After": str(max(1, -(-error.left_ms // 1000)))}
+    return RETRY_AFTER if status == 503 else {}
 
 
 def _kebab(name: str) -> str:

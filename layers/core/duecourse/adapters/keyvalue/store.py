@@ -12,6 +12,7 @@ from duecourse.adapters.keyvalue import verbs
 from duecourse.adapters.keyvalue.indexes import DONE, DUE, LEASED, NAMES
 from duecourse.adapters.keyvalue.ledger import Ledger, shards
 from duecourse.adapters.keyvalue.map import Batch, MemoryMap, OrderedMap
+from duecourse.adapters.keyvalue.repeats import KeyValueRepeats
 from duecourse.adapters.keyvalue.verbs import stored_id
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.shards import Sharding, scatter
@@ -42,6 +43,10 @@ class KeyValueStore:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._listeners: tuple[Heard, ...] = ()
+
+    def repeats(self) -> KeyValueRepeats:
+        """What is remembered of requests, in the same map."""
+        return KeyValueRepeats(self._change)
 
     def ping(self) -> None:
         """It is here."""
@@ -212,6 +217,13 @@ class KeyValueStore:
             if ledger.meta.bell_at != hung:
                 for heard in self._listeners:
                     heard(shard, ledger.meta.bell_at)
+
+    @contextmanager
+    def _change(self) -> Iterator[tuple[Batch, int]]:
+        with self._lock:
+            batch = Batch(self._below)
+            yield batch, self._clock.now()
+            batch.commit()
 
     @contextmanager
     def _look(self, shard: Shard) -> Iterator[Ledger]:
