@@ -3,13 +3,14 @@
 from typing import Any
 
 from aws_lambda_powertools import Logger
-from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse.errors import DuecourseError, InvalidInput
-from duecourse.routes import health, leases, reminders, request, tasks
+from duecourse.routes import docs, health, leases, reminders, request, tasks
+from duecourse.routes.api import Api
 from duecourse.routes.idempotency import idempotent
 from duecourse.routes.parts import refusal, tenant
 from duecourse.wire import problems
@@ -22,12 +23,13 @@ def read_body(text: str) -> dict[str, Any]:
     return parse_body(text, tasks.BODY_BYTES.get(app.current_event.path, MAX_BODY_BYTES))
 
 
-app = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=read_body)
+app = Api(enable_validation=True, json_body_deserializer=read_body)
 app.use([idempotent])
 logger = Logger()
 
 for part in (tasks, leases, reminders, health):
     app.include_router(part.router)
+docs.serve(app)
 
 
 def refuse(error: Exception) -> Response[str]:

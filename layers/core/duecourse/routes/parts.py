@@ -17,10 +17,12 @@ from duecourse.wire.fields import Flag, Name, TaskId
 from duecourse.wire.problems import CONTENT_TYPE, Problem
 
 # No id holds a percent sign: what a gateway left encoded can be decoded without harm.
-Id = Annotated[TaskId, BeforeValidator(unquote), Path()]
-NameInPath = Annotated[Name, BeforeValidator(unquote), Path()]
-Queue = Annotated[Name, Query()]
-Force = Annotated[Flag, Query()]
+Id = Annotated[TaskId, BeforeValidator(unquote), Path(description="The task's id.", examples=["order-7"])]
+NameInPath = Annotated[
+    Name, BeforeValidator(unquote), Path(description="The id, as it was given or made.", examples=["standup"])
+]
+Queue = Annotated[Name, Query(description="The queue that the task is in.")]
+Force = Annotated[Flag, Query(description="Whether a running task is taken from its worker; may stand bare.")]
 
 metrics = Metrics(namespace="duecourse")
 

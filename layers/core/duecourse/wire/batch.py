@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Annotated, NotRequired
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from duecourse.domain.order import Item, Taken
 from duecourse.domain.task import DEFAULT_TENANT, NewTask
 from duecourse.domain.times import format_instant
 from duecourse.errors import Conflict
-from duecourse.wire.fields import Strict
-from duecourse.wire.http import AddTask
+from duecourse.wire.fields import Strict, Told
+from duecourse.wire.http import EXAMPLE, AddTask
 
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 6 * 1024 * 1024
@@ -20,6 +20,8 @@ MAX_BATCH_BYTES = 6 * 1024 * 1024
 
 class AddBatch(Strict):
     """POST /tasks/batch: many tasks at once, each as POST /tasks takes it."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"tasks": [EXAMPLE]}]})
 
     tasks: Annotated[
         list[AddTask], Field(min_length=1, max_length=MAX_BATCH, description="The tasks, each as POST /tasks takes it.")
@@ -33,9 +35,11 @@ class AddBatch(Strict):
 class BatchItem(TypedDict):
     """What became of one task: it stands, due at `due_at`, or was `refused` for the state of what has its id."""
 
-    id: Annotated[str, Field(description="The task's id.", examples=["export-42"])]
-    created: Annotated[bool, Field(description="Whether this request made it; false where it stood, or is refused.")]
-    due_at: NotRequired[Annotated[str, Field(description="When it is due.", json_schema_extra={"format": "date-time"})]]
+    id: Annotated[str, Field(description="The task's id.", examples=["order-7"])]
+    created: Annotated[
+        bool, Field(description="Whether this request made it; false where it stood or is refused.", examples=[True])
+    ]
+    due_at: NotRequired[Annotated[Told, Field(description="When it is due; not where it is refused.")]]
     refused: NotRequired[
         Annotated[str, Field(description="Why it was refused: the state of the task that has its id.")]
     ]

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from duecourse.domain.task import ID_PATTERN, MAX_PAYLOAD_BYTES, dump_json
-from duecourse.domain.times import format_duration, parse_duration, parse_instant
+from duecourse.domain.times import MAX_DURATION_MS, format_duration, parse_duration, parse_instant
 from duecourse.errors import FieldError, InvalidInput, bounded
 
 M = TypeVar("M", bound=BaseModel)
@@ -28,16 +28,29 @@ M = TypeVar("M", bound=BaseModel)
 NAME_PATTERN = r"^[A-Za-z0-9._:@-]{1,64}$"
 """What a queue, a kind and a reminder may be called: no slash and no brace, which keys need for themselves."""
 
-DURATION_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples": ["PT5M", 300]}
+_AMOUNT = r"[0-9]+(\.[0-9]+)?"
+DURATION_PATTERN = rf"^(P(?=.)({_AMOUNT}W)?({_AMOUNT}D)?(T(?=.)({_AMOUNT}H)?({_AMOUNT}M)?({_AMOUNT}S)?)?|{_AMOUNT})$"
+SECONDS_SCHEMA = {"type": "number", "minimum": 0, "maximum": MAX_DURATION_MS // 1000}
+DURATION_SCHEMA = {
+    "anyOf": [{"type": "string", "pattern": DURATION_PATTERN}, SECONDS_SCHEMA],
+    "examples": ["PT5M", 300],
+}
 INSTANT_SCHEMA = {"type": "string", "format": "date-time", "examples": ["2026-03-29T01:30:00Z"]}
-DEADLINE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples": ["PT24H", "2026-03-29T01:30:00Z"]}
+DEADLINE_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "pattern": DURATION_PATTERN},
+        {"type": "string", "format": "date-time"},
+        SECONDS_SCHEMA,
+    ],
+    "examples": ["PT24H", "2026-03-29T01:30:00Z"],
+}
 MAX_DEPTH = 100
 """How deep a payload may nest: well within what every JSON library carries."""
 DATED = re.compile(r"\d{4}-")
 """How an instant begins, and no duration does."""
 MAX_FIELD = 200
 """How much of a wrong field's name is told: an answer must not be many times its request's size."""
-MAX_STRANGERS = 100
+MAX_STRANGERS = 20
 """How many unknown fields of an object are named one by one."""
 PLACES = frozenset({"body", "path", "query"})
 
@@ -119,6 +132,10 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 """A query parameter that may stand bare: `?force`."""
 
 
+Told = Annotated[str, WithJsonSchema(INSTANT_SCHEMA)]
+"""An instant as it is told: RFC 3339, in UTC, with milliseconds."""
+
+
 class Strict(BaseModel):
     """A JSON object without fields that are not known."""
 
@@ -155,7 +172,7 @@ def refuse_fields(problem: str, *fields: str) -> ValidationError:
 
 def _dotted(loc: Sequence[str | int]) -> str:
     inside = loc[1:] if len(loc) > 1 and loc[0] in PLACES else loc
-    return ".".join(str(part) for part in inside)
+    return ".".join(str(part) for part in inside) or "body"
 
 
 def _wording(error: Mapping[str, Any]) -> str:

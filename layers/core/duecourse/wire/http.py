@@ -3,13 +3,14 @@
 import json
 from typing import Annotated, Any, NotRequired, Self
 
-from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
 from typing_extensions import TypedDict
 
 from duecourse.domain import reminder
 from duecourse.domain.task import (
     DEFAULT_QUEUE,
     DEFAULT_TENANT,
+    Json,
     NewTask,
     OnDuplicate,
     RetryPolicy,
@@ -29,6 +30,7 @@ from duecourse.wire.fields import (
     Name,
     Strict,
     TaskId,
+    Told,
     deeper_than,
     refuse_fields,
 )
@@ -38,11 +40,15 @@ from duecourse.wire.kinds import check_payload
 class Retry(Strict):
     """How often, and how far apart, a failing task is tried."""
 
-    max_attempts: int = Field(10, ge=1, le=1_000, strict=True)
-    backoff: Duration = Field("PT1S", validate_default=True)
-    factor: float = Field(2.0, ge=1, le=100, allow_inf_nan=False, strict=True)
-    max_backoff: Duration = Field("PT1H", validate_default=True)
-    jitter: StrictBool = True
+    max_attempts: int = Field(
+        10, ge=1, le=1_000, strict=True, description="How many attempts there are before the task is dead."
+    )
+    backoff: Duration = Field("PT1S", validate_default=True, description="How long after the first failure.")
+    factor: float = Field(
+        2.0, ge=1, le=100, allow_inf_nan=False, strict=True, description="By what that grows with each further failure."
+    )
+    max_backoff: Duration = Field("PT1H", validate_default=True, description="Above what it does not grow.")
+    jitter: StrictBool = Field(True, description="Whether it is a random part of that: else many retry as one.")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -55,19 +61,47 @@ class Retry(Strict):
         return RetryPolicy(self.max_attempts, self.backoff, self.factor, self.max_backoff, self.jitter)
 
 
+EXAMPLE: dict[str, Json] = {
+    "id": "order-7",
+    "kind": "webhook",
+    "delay": "PT10M",
+    "payload": {"url": "https://hooks.example.com/orders", "body": {"order": 7}},
+}
+
+
 class AddTask(Strict):
     """POST /tasks: what, when and how often; due at once where neither `due_at` nor `delay` is given."""
 
-    id: TaskId = Field(default_factory=new_id)
-    queue: Name = DEFAULT_QUEUE
-    kind: Name
-    payload: JsonObject
-    due_at: Instant | None = None
-    delay: Duration | None = None
-    retry: Retry = Field(default_factory=Retry)
-    deadline: DeadlineField | None = None
-    on_duplicate: OnDuplicate = OnDuplicate.KEEP
-    max_wait: Duration = Field("PT1H", validate_default=True)
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+
+    id: TaskId = Field(
+        default_factory=new_id,
+        description="Unique within the queue. Without one it is made: of the Idempotency-Key where there is one, else "
+        "at random, so that two requests make two tasks.",
+        examples=["export-42"],
+    )
+    queue: Name = Field(DEFAULT_QUEUE, description="The queue; `reminders` is for /reminders alone.")
+    kind: Name = Field(
+        description="What it is: `poll`, `webhook`, or a kind of yours (DUECOURSE_TARGETS).", examples=["webhook"]
+    )
+    payload: JsonObject = Field(
+        description="What it carries, at most 256 KiB of JSON: for `poll` and `webhook` what these kinds take."
+    )
+    due_at: Instant | None = Field(None, description="When it is due. Neither this nor `delay`: now.")
+    delay: Duration | None = Field(None, description="How long from now it is due; not beside `due_at`.")
+    retry: Retry = Field(default_factory=Retry, description="How often, and how far apart, it is tried.")
+    deadline: DeadlineField | None = Field(
+        None,
+        description="When it is given up: an instant, or a duration from its due time. For `poll` PT24H, else never.",
+    )
+    on_duplicate: OnDuplicate = Field(
+        OnDuplicate.KEEP,
+        description="Where a task with this id stands: keep it, replace it, reject this one, or debounce (this one's "
+        "content, the due time pushed back).",
+    )
+    max_wait: Duration = Field(
+        "PT1H", validate_default=True, description="How far `debounce` pushes the due time at most, from the first add."
+    )
 
     @field_validator("kind")
     @classmethod
@@ -130,9 +164,11 @@ class TaskKey(Strict):
 class MoveTask(Strict):
     """PATCH /tasks/{id}: a new due time; `force` takes a running task from its worker."""
 
-    due_at: Instant | None = None
-    delay: Duration | None = None
-    force: StrictBool = False
+    model_config = ConfigDict(json_schema_extra={"examples": [{"delay": "PT1H"}]})
+
+    due_at: Instant | None = Field(None, description="When it is due from now on: this, or `delay`.")
+    delay: Duration | None = Field(None, description="How long from now it is due: this, or `due_at`.")
+    force: StrictBool = Field(False, description="Whether a running task is taken from its worker.")
 
     @model_validator(mode="after")
     def _one_due_time(self) -> Self:
@@ -144,48 +180,50 @@ class MoveTask(Strict):
 class RunView(TypedDict):
     """One finished run."""
 
-    run: int
-    outcome: str
-    claimed_at: str | None
-    ended_at: str
-    detail: NotRequired[str]
+    run: Annotated[int, Field(description="Which run it was, from 1.", examples=[1])]
+    outcome: Annotated[
+        str, Field(description="How it ended: done, again, retry, drop, lapsed or expired.", examples=["done"])
+    ]
+    claimed_at: Annotated[Told | None, Field(description="When it was claimed.")]
+    ended_at: Annotated[Told, Field(description="When it ended.")]
+    detail: NotRequired[Annotated[str, Field(description="The error or reason, its first 400 bytes.")]]
 
 
 class TaskView(TypedDict):
     """A task as it is shown: `result` once it is done, `error` once a run has failed."""
 
-    id: str
-    queue: str
-    kind: str
-    state: Status
-    due_at: str
-    run: int
-    attempt: int
-    max_attempts: int
-    created_at: str
-    payload: Any
-    result: NotRequired[Any]
-    error: NotRequired[str]
-    history: list[RunView]
+    id: Annotated[str, Field(description="The id.", examples=["order-7"])]
+    queue: Annotated[str, Field(description="The queue.", examples=["default"])]
+    kind: Annotated[str, Field(description="What it is.", examples=["webhook"])]
+    state: Annotated[Status, Field(description="Where it stands.")]
+    due_at: Annotated[Told, Field(description="When it may next run.")]
+    run: Annotated[int, Field(description="How often it was claimed.", examples=[0])]
+    attempt: Annotated[int, Field(description="1 and the failures since it last asked to come again.", examples=[1])]
+    max_attempts: Annotated[int, Field(description="At which attempt a failure is its end.", examples=[10])]
+    created_at: Annotated[Told, Field(description="When it was added.")]
+    payload: Annotated[Any, Field(description="What it carries.", examples=[EXAMPLE["payload"]])]
+    result: NotRequired[Annotated[Any, Field(description="What it came to, once it is done.")]]
+    error: NotRequired[Annotated[str, Field(description="Why the last run that failed did so.")]]
+    history: Annotated[list[RunView], Field(description="Its last ten runs.", examples=[[]])]
 
 
 class TaskAnswer(TypedDict):
     """One task."""
 
-    task: TaskView
+    task: Annotated[TaskView, Field(description="The task as it stands.")]
 
 
 class AddAnswer(TaskAnswer):
     """One task, and whether this request made it."""
 
-    created: bool
+    created: Annotated[bool, Field(description="Whether this request made it; false where it stood.", examples=[True])]
 
 
 class Health(TypedDict):
     """Whether the service can take tasks."""
 
-    status: Annotated[str, Field(examples=["ok", "unavailable"])]
-    store: Annotated[str, Field(examples=["ok", "unavailable"])]
+    status: Annotated[str, Field(description="`ok`, or `unavailable`.", examples=["ok"])]
+    store: Annotated[str, Field(description="Whether the store answers: `ok`, or `unavailable`.", examples=["ok"])]
 
 
 def show_task(task: Task) -> TaskView:

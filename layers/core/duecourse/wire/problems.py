@@ -69,7 +69,7 @@ def is_json(content_type: str) -> bool:
 
 def describe(error: Exception) -> Problem:
     """The problem document of an error; one that the table does not know is a 500 that tells nothing of itself."""
-    status = next((STATUS[cls] for cls in type(error).__mro__ if cls in STATUS), 500)
+    status = status_of(type(error))
     shown = _shown(error, status)
     document = {
         "type": URN + _kebab(type(shown).__name__),
@@ -79,6 +79,11 @@ def describe(error: Exception) -> Problem:
         **_members(shown),
     }
     return Problem(status, document, _headers(shown, status))
+
+
+def status_of(kind: type[BaseException]) -> int:
+    """With which HTTP status an error is told."""
+    return next((STATUS[cls] for cls in kind.__mro__ if cls in STATUS), 500)
 
 
 def _shown(error: Exception, status: int) -> DuecourseError:
