@@ -18,6 +18,8 @@ POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """Swagger UI sets styles on its elements as it goes; its scripts are the page's own, named by their hashes."""
+ITSELF = 'currentUrl.pathname + "?format=json"'
+"""Where Powertools' page has the document; here that has a route of its own, beside the page's."""
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
@@ -53,5 +55,6 @@ def _page(document: str) -> tuple[str, str]:
     script, style = (assets.joinpath(name).read_text() for name in ("swagger-ui-bundle.min.js", "swagger-ui.min.css"))
     spec = document.replace("</", "<\\/")
     page = swagger_ui.generate_swagger_html(spec, script, style, swagger_base_url="", oauth2_config=None)
+    page = page.replace(ITSELF, '"openapi.json"')
     hashes = (base64.b64encode(sha256(found.encode()).digest()).decode() for found in SCRIPT.findall(page))
     return page, POLICY.format(scripts=" ".join(f"'sha256-{one}'" for one in hashes))

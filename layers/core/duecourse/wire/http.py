@@ -13,7 +13,6 @@ from duecourse.domain.task import (
     Json,
     NewTask,
     OnDuplicate,
-    RetryPolicy,
     Run,
     Status,
     Task,
@@ -35,31 +34,7 @@ from duecourse.wire.fields import (
     refuse_fields,
 )
 from duecourse.wire.kinds import check_payload
-
-
-class Retry(Strict):
-    """How often, and how far apart, a failing task is tried."""
-
-    max_attempts: int = Field(
-        10, ge=1, le=1_000, strict=True, description="How many attempts there are before the task is dead."
-    )
-    backoff: Duration = Field("PT1S", validate_default=True, description="How long after the first failure.")
-    factor: float = Field(
-        2.0, ge=1, le=100, allow_inf_nan=False, strict=True, description="By what that grows with each further failure."
-    )
-    max_backoff: Duration = Field("PT1H", validate_default=True, description="Above what it does not grow.")
-    jitter: StrictBool = Field(True, description="Whether it is a random part of that: else many retry as one.")
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.max_backoff < self.backoff:
-            raise refuse_fields("must not be below backoff", "max_backoff")
-        return self
-
-    def policy(self) -> RetryPolicy:
-        """The same in the domain's words."""
-        return RetryPolicy(self.max_attempts, self.backoff, self.factor, self.max_backoff, self.jitter)
-
+from duecourse.wire.retry import Retry
 
 EXAMPLE: dict[str, Json] = {
     "id": "order-7",

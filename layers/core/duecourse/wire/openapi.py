@@ -33,7 +33,8 @@ KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "1 to 255 printable ASCII characters in double quotes. The same request under the same key is done "
+    "description": "1 to 255 printable ASCII characters in double quotes, "
+    '`"8e03978e-40d5-43e8-bc93-6894a57f9324"`, and new for each request. The same request under the same key is done '
     "once, and answered the same for 24 hours.",
     "schema": {
         "type": "string",
@@ -41,7 +42,6 @@ KEY = {
         "maxLength": 512,
         "pattern": '^"([ !#-\\[\\]-~]|\\\\["\\\\]){1,255}"$',
     },
-    "example": '"8e03978e-40d5-43e8-bc93-6894a57f9324"',
 }
 RETRY_AFTER = {
     "Retry-After": {
