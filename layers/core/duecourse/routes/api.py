@@ -8,6 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.api_gateway import Route
 
+from duecourse.routes.parts import REFUSES
 from duecourse.routes.request import CHANGING
 
 Operation = dict[str, Any]
@@ -32,6 +33,8 @@ class Api(APIGatewayHttpResolver):
         for route in self.described:
             operation = made["paths"][route.openapi_path][route.method.lower()]
             operation |= _words(route)
+            refused = getattr(route.func, REFUSES, None)
+            operation |= {} if refused is None else {REFUSES: refused}
             operation["responses"] = _successes(route, operation["responses"])
         return openapi.completed(made)
 

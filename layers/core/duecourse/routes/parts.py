@@ -1,7 +1,8 @@
 """What the routes share: where an id and a queue stand in a request, whose it is, answers that are not a plain 200."""
 
 import json
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
 from aws_lambda_powertools import Metrics
@@ -12,6 +13,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from pydantic import BeforeValidator
 
 from duecourse import wiring
+from duecourse.errors import DuecourseError
 from duecourse.routes import request
 from duecourse.wire.fields import Flag, Name, TaskId
 from duecourse.wire.problems import CONTENT_TYPE, Problem
@@ -24,7 +26,21 @@ NameInPath = Annotated[
 Queue = Annotated[Name, Query(description="The queue that the task is in.")]
 Force = Annotated[Flag, Query(description="Whether a running task is taken from its worker; may stand bare.")]
 
+REFUSES = "refuses"
+"""Where a route's function keeps what it refuses with."""
+F = TypeVar("F", bound=Callable[..., Any])
+
 metrics = Metrics(namespace="duecourse")
+
+
+def refuses(*kinds: type[DuecourseError]) -> Callable[[F], F]:
+    """Say which refusals (404, 409) a route has; one that does not say is described as having all."""
+
+    def mark(route: F) -> F:
+        setattr(route, REFUSES, kinds)
+        return route
+
+    return mark
 
 
 def tenant() -> str:

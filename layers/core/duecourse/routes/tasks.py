@@ -9,9 +9,10 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from duecourse import wiring
 from duecourse.domain.order import Taken
 from duecourse.domain.task import DEFAULT_QUEUE
+from duecourse.errors import TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
 from duecourse.ports.store import Move
 from duecourse.routes import request
-from duecourse.routes.parts import Force, Id, Queue, answer, count_added, tenant
+from duecourse.routes.parts import Force, Id, Queue, answer, count_added, refuses, tenant
 from duecourse.wire.batch import MAX_BATCH_BYTES, AddBatch, BatchAnswer, show_batch
 from duecourse.wire.http import AddAnswer, AddTask, MoveTask, TaskAnswer, show_task
 
@@ -22,6 +23,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/tasks")
+@refuses(TaskScheduled, TaskLeased, TaskDead)
 def add_task(body: Annotated[AddTask, Body()]) -> Response[AddAnswer]:
     """Add a task; 201 where this made it, 200 where it stood already."""
     taken = wiring.tasks().add(body.task(tenant()), once=request.is_repeated())
@@ -30,6 +32,7 @@ def add_task(body: Annotated[AddTask, Body()]) -> Response[AddAnswer]:
 
 
 @router.post("/tasks/batch")
+@refuses()
 def add_tasks(body: Annotated[AddBatch, Body()]) -> BatchAnswer:
     """Add up to 1,000 tasks, all of them well-formed or none; one that its id's state refuses is refused alone."""
     asked = body.new_tasks(tenant())
@@ -39,12 +42,14 @@ def add_tasks(body: Annotated[AddBatch, Body()]) -> BatchAnswer:
 
 
 @router.get("/tasks/<id>")
+@refuses(TaskNotFound)
 def get_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Show a task."""
     return {"task": show_task(wiring.tasks().get(queue, id, tenant()))}
 
 
 @router.patch("/tasks/<id>")
+@refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled, TaskDead)
 def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Give a task a new due time."""
     move = Move(id, due_at=body.due_at, delay_ms=body.delay or 0, force=body.force)
@@ -52,6 +57,7 @@ def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_
 
 
 @router.delete("/tasks/<id>")
+@refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
 def cancel_task(id: Id, queue: Queue = DEFAULT_QUEUE, force: Force = False) -> Response[None]:
     """Cancel a task, or delete a dead one."""
     wiring.tasks().cancel(queue, id, force=force, tenant=tenant())

@@ -19,7 +19,7 @@ MAX_BATCH_BYTES = 6 * 1024 * 1024
 
 
 class AddBatch(Strict):
-    """POST /tasks/batch: many tasks at once, each as POST /tasks takes it."""
+    """POST /tasks/batch: many tasks at once, in a body of at most 6 MiB."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"tasks": [EXAMPLE]}]})
 

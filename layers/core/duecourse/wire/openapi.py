@@ -11,6 +11,7 @@ from duecourse.wire.fields import DEADLINE_SCHEMA, DURATION_SCHEMA, INSTANT_SCHE
 from duecourse.wire.kinds import PAYLOADS
 
 Operation = dict[str, Any]
+Refusal = type[DuecourseError]
 JSON = "application/json"
 CHANGING = ("post", "patch", "put", "delete")
 SECURITY = {
@@ -73,7 +74,7 @@ PROBLEM = {
         },
     },
 }
-EXAMPLES: dict[type[DuecourseError], DuecourseError] = {
+EXAMPLES: dict[Refusal, DuecourseError] = {
     errors.InvalidInput: errors.InvalidInput(
         [errors.FieldError("delay", "must be seconds or an ISO 8601 duration such as PT5M")]
     )
@@ -102,10 +103,8 @@ def _complete(path: str, method: str, operation: Operation, schemas: dict[str, A
         media["examples"] = {"request": {"value": example(media["schema"], schemas)}}
     for status, answer in operation["responses"].items():
         _tell(status, answer, schemas)
-    refusals = {str(status): _refusal(status, path) for status in _statuses(path, method, operation)}
-    operation["responses"] |= {
-        status: made for status, made in refusals.items() if status not in operation["responses"]
-    }
+    for kinds in _refused(path, method, operation):
+        operation["responses"].setdefault(str(problems.status_of(kinds[0])), _refusal(kinds))
 
 
 def _tell(status: str, answer: dict[str, Any], schemas: dict[str, Any]) -> None:
@@ -117,22 +116,30 @@ def _tell(status: str, answer: dict[str, Any], schemas: dict[str, Any]) -> None:
         answer["headers"] = RETRY_AFTER
 
 
-def _statuses(path: str, method: str, operation: Operation) -> Iterator[int]:
-    """With which statuses a route may refuse."""
-    if method in CHANGING:
-        yield from (400, 409)
-    if "requestBody" in operation:
-        yield from (413, 415)
-    if "{" in path:
-        yield 404
+def _refused(path: str, method: str, operation: Operation) -> Iterator[list[Refusal]]:
+    """What a route may refuse with, by status: those of its state as it says, or all; the rest by what it takes."""
+    likely = {404} if "{" in path else set()
+    likely |= {409} if method in CHANGING else set()
+    told = {kind for kind in every(DuecourseError) if problems.status_of(kind) in likely}
+    told = set(operation.pop("refuses", told))
+    told |= {problems.NoSuchRoute} if "{" in path else set()
+    told |= KEYED if method in CHANGING else set()
+    told |= OF_BODIES if "requestBody" in operation else set()
     if operation.get("parameters") or "requestBody" in operation:
-        yield 422
-    yield from (500, 503)
+        told |= {errors.InvalidInput}
+    for status in (400, 404, 409, 413, 415, 422, 500, 503):
+        always = status >= 500
+        kinds = [kind for kind in refusals(status) if always or kind in told]
+        if kinds:
+            yield kinds
 
 
-def _refusal(status: int, path: str) -> dict[str, Any]:
-    found = [kind for kind in refusals(status) if kind is not errors.LeaseLost or path.endswith(LEASED)]
-    told = [problems.describe(EXAMPLES.get(kind) or kind()) for kind in found]
+KEYED: set[Refusal] = {problems.MalformedKey, errors.KeyInUse, errors.KeyReused}
+OF_BODIES: set[Refusal] = {problems.MalformedBody, problems.BodyTooLarge, problems.UnsupportedBody}
+
+
+def _refusal(kinds: list[Refusal]) -> dict[str, Any]:
+    told = [problems.describe(EXAMPLES.get(kind) or kind()) for kind in kinds]
     types = [problem.document["type"] for problem in told]
     titles = dict.fromkeys(problem.document["title"] for problem in told)
     return {
@@ -143,7 +150,7 @@ def _refusal(status: int, path: str) -> dict[str, Any]:
                 "schema": {
                     "allOf": [
                         {"$ref": f"{REF}Problem"},
-                        {"properties": {"type": {"enum": types}, "status": {"const": status}}},
+                        {"properties": {"type": {"enum": types}, "status": {"const": told[0].status}}},
                     ]
                 },
                 "examples": {type.rpartition(":")[2]: {"value": told[at].document} for at, type in enumerate(types)},
@@ -152,11 +159,7 @@ def _refusal(status: int, path: str) -> dict[str, Any]:
     }
 
 
-LEASED = ("/settle", "/extend", "/save")
-"""Where a lease may be lost."""
-
-
-def refusals(status: int) -> list[type[DuecourseError]]:
+def refusals(status: int) -> list[Refusal]:
     """The errors that are told by a status, each once."""
     if status == 500:
         return [problems.Internal]
@@ -167,7 +170,7 @@ ABSTRACT = {errors.Conflict}
 """Never raised by itself."""
 
 
-def every(kind: type[DuecourseError]) -> Iterator[type[DuecourseError]]:
+def every(kind: Refusal) -> Iterator[Refusal]:
     """All of an error's kinds, each after what it is a kind of."""
     for one in kind.__subclasses__():
         if one.__module__.startswith("duecourse."):
