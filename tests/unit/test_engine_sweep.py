@@ -7,6 +7,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status
 from duecourse.engine.run import Kind
 from duecourse.engine.sweep import Sweeper, Ticked
+from duecourse.ports.repeats import KEPT_MS, PRUNE, Sent
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine
 from tests.support.ledger import LEASE_MS, add, claim, claim_one, new, settle, standing
@@ -82,3 +83,21 @@ def test_with_little_time_it_forgets_one_step_a_shard_and_works_first(store: Mem
     ticked = tick(store, remaining_ms=lambda: next(left, MARGIN_MS))
     assert ticked.done == 1
     assert 500 <= ticked.pruned < 1_500
+
+
+def test_it_forgets_requests_of_a_day_ago_as_long_as_there_is_time(store: MemoryStore, clock: HandClock) -> None:
+    repeats = store.repeats()
+
+    def begin(count: int) -> None:
+        for number in range(count):
+            repeats.begin(Sent("-", str(number), b"f" * 32), b"1" * 8, 1_000)
+
+    begin(PRUNE * 2 + 1)
+    clock.advance(KEPT_MS)
+    tick(store, remaining_ms=lambda: 0)
+    assert repeats.prune() == PRUNE, "one step at the least"
+    tick(store)
+    begin(PRUNE * 2 + 1)
+    clock.advance(KEPT_MS)
+    tick(store)
+    assert repeats.prune() == 0
