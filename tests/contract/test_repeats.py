@@ -74,8 +74,10 @@ def test_what_is_forgotten_leaves_its_key_free(store: Store, clock: HandClock) -
     assert repeats.begin(other, TWO, LOCK_MS) == FRESH
     repeats.end(other, TWO, b"answer")
     assert not repeats.forget(other, TWO)
+    repeats.begin(SENT._replace(key="another"), ONE, LOCK_MS)
+    repeats.forget(SENT._replace(key="another"), ONE)
     clock.advance(KEPT_MS)
-    assert repeats.prune() == 1, "and in the order of time it stands once"
+    assert repeats.prune() == 1, "in the order of time as well"
 
 
 def test_a_request_is_remembered_for_a_day_from_its_first_beginning(store: Store, clock: HandClock) -> None:

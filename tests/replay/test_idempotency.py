@@ -84,6 +84,12 @@ def test_a_key_stands_for_one_request(method: str, path: str, body: Any, query: 
     assert store.shards() == []
 
 
+def test_a_key_stands_for_one_method(store: MemoryStore) -> None:
+    assert keyed("DELETE", "/tasks/a", {"delay": 60}).status == 404
+    bring(store, "scheduled")
+    assert keyed("PATCH", "/tasks/a", {"delay": 60}).body["type"] == "urn:duecourse:problem:key-reused"
+
+
 @pytest.mark.parametrize(
     "key",
     [

@@ -12,6 +12,8 @@ from duecourse.wire import problems
 from duecourse.wire.openapi import every, refusals
 from tests.support.functions import load
 from tests.support.requests import ask
+from tests.support.source import ROOT
+from tests.unit.test_architecture import imported
 from tests.unit.test_template_policies import ROUTES
 
 UNDESCRIBED = {"GET /openapi.json", "GET /docs"}
@@ -160,6 +162,12 @@ def test_the_page_has_all_it_needs_and_lets_nothing_else_in() -> None:
     assert 'updateUrl("openapi.json")' in answer.text
     assert "SwaggerUIBundle(swaggerUIOptions)" in answer.text
     assert len(answer.text) < 4_000_000, "base64 and all, within what Lambda answers"
+
+
+def test_a_function_starts_without_any_of_it() -> None:
+    loaded = set(imported(["app"], path=str(ROOT / "functions/enqueue_http"))["loaded"])
+    assert "duecourse.routes.docs" in loaded
+    assert loaded.isdisjoint({"duecourse.wire.openapi", "aws_lambda_powertools.event_handler.openapi.swagger_ui"})
 
 
 def test_the_document_is_made_at_its_first_use_and_the_same_afterwards() -> None:

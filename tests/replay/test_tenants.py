@@ -88,6 +88,8 @@ def test_anothers_lease_is_not_touched(verb: str, body: dict[str, Any], status: 
 )
 def test_anothers_reminder_is_not_there(method: str, body: Any, store: MemoryStore) -> None:
     assert of("acme", "POST", "/reminders", MEETING).status == 201
+    assert of("acme", "POST", "/reminders", MEETING).status == 200
+    assert of("acme", "POST", "/reminders", MEETING | {"subject": "Another"}).status == 409
     before = store.group("reminders", "standup", "acme")
     assert of("globex", method, "/reminders/standup", body).status == 404
     assert of("globex", "POST", "/reminders", MEETING | {"subject": "Theirs"}).status == 201
