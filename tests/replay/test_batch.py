@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from duecourse import wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.task import Status
+from duecourse.settings import Settings
 from duecourse.wire.batch import MAX_BATCH, MAX_BATCH_BYTES
+from tests.support.clock import HandClock
 from tests.support.ledger import bring, standing
 from tests.support.requests import WEBHOOK, ask, wrong
 
@@ -61,6 +64,27 @@ def test_a_full_batch_is_one_change_of_the_ledger(store: MemoryStore) -> None:
     assert sum(item["created"] for item in answer.body["tasks"]) == MAX_BATCH
     assert len(heard) == 1
     assert heard[0] == store.now() + 3_600_000
+
+
+class CountingClock(HandClock):
+    asked = 0
+
+    def now(self) -> int:
+        self.asked += 1
+        return super().now()
+
+
+def test_the_time_is_asked_for_once_however_many_have_a_deadline() -> None:
+    clock = CountingClock()
+    wiring.configure(settings=Settings(), store=MemoryStore(clock), results=None)
+
+    def asked(tasks: int) -> int:
+        before = clock.asked
+        task = WEBHOOK | {"deadline": "2099-01-01T00:00:00Z"}
+        assert ask("POST", "/tasks/batch", {"tasks": [task] * tasks}).status == 200
+        return clock.asked - before
+
+    assert asked(1) == asked(100)
 
 
 def test_a_batch_may_be_six_megabytes_and_each_payload_what_it_may_elsewhere(store: MemoryStore) -> None:
