@@ -31,10 +31,14 @@ rabbitmq: setup ## a RabbitMQ of your own from the installed server (apt-get ins
 test: setup ## the whole suite
 	@$(PY) -m pytest
 
-check: setup ## format, lint and types
+check: setup ## format, lint, types, and the API against its own OpenAPI document
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
+	@$(PY) -m tests.fuzz
+
+reference: setup ## docs/api.md, written from the OpenAPI document
+	@$(PY) -m local.reference
 
 fix: setup ## format and what lint can mend
 	@$(PY) -m ruff format .
@@ -84,4 +88,4 @@ e2e: deployable ## the same against AWS_ENDPOINT_URL, or an account (DUECOURSE_E
 	@rm .venv-localstack/amplify-dynamodb-simulator-2.9.30.tgz
 	@touch $@
 
-.PHONY: deployable localstack e2e sam help setup rabbitmq demo up test check fix bench
+.PHONY: deployable localstack e2e sam help setup rabbitmq demo up test check reference fix bench

@@ -15,6 +15,8 @@ STAND_IN = Path(__file__).with_name("standin")
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
 """All that a child sees of the host's environment, besides the settings of the product itself."""
 SETTINGS = "DUECOURSE_"
+TENANTS = {"DUECOURSE_TENANT_HEADER": "X-Tenant"}
+"""On a laptop a request may say whose it is; the template sets no such thing: deployed, the header is ignored."""
 
 
 def host_settings() -> dict[str, str]:
@@ -45,7 +47,7 @@ class Surroundings:
 
     def settings(self, function: Function) -> dict[str, str]:
         """The template's variables for `function`, as overridden here."""
-        return {**function.environment, **self.overrides, "DUECOURSE_STORE": self.store}
+        return {**TENANTS, **function.environment, **self.overrides, "DUECOURSE_STORE": self.store}
 
     def of(self, function: Function, runtime_api: str) -> dict[str, str]:
         """The environment of one process of `function`, with the variables that Lambda sets."""

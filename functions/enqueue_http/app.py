@@ -1,25 +1,35 @@
 """The HTTP API: the routes put together, and their refusals as problem documents."""
 
-import json
 from typing import Any
 
 from aws_lambda_powertools import Logger
-from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse.errors import DuecourseError, InvalidInput
-from duecourse.routes import health, leases, queues, reminders, tasks
+from duecourse.routes import docs, health, leases, queues, reminders, request, tasks
+from duecourse.routes.api import Api
+from duecourse.routes.idempotency import idempotent
+from duecourse.routes.parts import refusal, tenant
 from duecourse.wire import problems
+from duecourse.wire.body import MAX_BODY_BYTES, parse_body
 from duecourse.wire.fields import field_errors
-from duecourse.wire.http import parse_body
 
-app = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=parse_body)
+
+def read_body(text: str) -> dict[str, Any]:
+    """The JSON object in the body, within the bound of its route."""
+    return parse_body(text, tasks.BODY_BYTES.get(app.current_event.path, MAX_BODY_BYTES))
+
+
+app = Api(enable_validation=True, json_body_deserializer=read_body)
+app.use([idempotent])
 logger = Logger()
 
 for part in (tasks, leases, queues, reminders, health):
     app.include_router(part.router)
+docs.serve(app)
 
 
 def refuse(error: Exception) -> Response[str]:
@@ -27,7 +37,7 @@ def refuse(error: Exception) -> Response[str]:
     problem = problems.describe(translate(error))
     if problem.status >= 500:
         logger.exception("refused", exc_info=error, status=problem.status)
-    return Response(problem.status, problems.CONTENT_TYPE, json.dumps(problem.document), problem.headers)
+    return refusal(problem)
 
 
 def translate(error: Exception) -> Exception:
@@ -50,4 +60,5 @@ app.exception_handler(Exception)(refuse)
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one request of the HTTP API (payload format 2.0)."""
-    return app.resolve(event, context)
+    with request.serving(event, tenant):
+        return app.resolve(event, context)

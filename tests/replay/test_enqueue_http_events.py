@@ -16,6 +16,7 @@ from tests.support.ledger import LEASE_MS, claim_one, new
 
 NOT_FOUND = {"type": "urn:duecourse:problem:task-not-found"}
 EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
+    "add_batch": ([], 200, {}),
     "add_notified": ([], 201, {"created": True}),
     "bad_list": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_notify": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
@@ -32,20 +33,25 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "add_reminder": ([], 201, {"id": "standup"}),
     "add_webhook": ([], 201, {"created": True}),
     "add_webhook_base64": ([], 201, {"created": True}),
+    "add_with_key": ([], 201, {"created": True}),
+    "bad_batch": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_extend": ([], 422, {"errors": [{"field": "for", "problem": "must be between PT1S and PT86400S"}]}),
     "bad_fields": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_form": ([], 415, {"type": "urn:duecourse:problem:unsupported-body"}),
     "bad_json": ([], 400, {"type": "urn:duecourse:problem:malformed-body"}),
+    "bad_key": ([], 400, {"type": "urn:duecourse:problem:malformed-key"}),
     "bad_kind": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_past_start": ([], 422, {"errors": [{"field": "starts_at", "problem": "must be ahead"}]}),
     "bad_settle": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_settle_fields": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_two_due_times": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "cancel_webhook": (["add_webhook"], 204, {}),
+    "docs": ([], 200, {}),
     "extend_lease": (["add_webhook"], 409, {"reason": "stale"}),
     "health": ([], 200, {"status": "ok", "store": "ok"}),
     "move_poll": (["add_poll"], 200, {}),
     "move_reminder": (["add_reminder"], 200, {"starts_at": "2099-03-02T09:00:00.000Z", "leased": [], "sent": []}),
+    "openapi": ([], 200, {"openapi": "3.1.0"}),
     "save_state": (["add_webhook"], 409, {"reason": "stale"}),
     "settle_again": (["add_webhook"], 409, {"reason": "stale"}),
     "settle_done": (["add_webhook"], 409, {"reason": "stale"}),
@@ -62,7 +68,8 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
 def replay(case: str, **changes: Any) -> tuple[int, Any]:
     """The status and the document that a saved request is answered with."""
     answer = invoke("enqueue_http", saved(f"enqueue_http/{case}") | changes)
-    body = json.loads(answer["body"]) if answer.get("body") else {}
+    is_json = "json" in answer["headers"].get("Content-Type", "json")
+    body = json.loads(answer["body"]) if answer.get("body") and is_json else {}
     if answer["statusCode"] >= 400 and "store" not in body:
         assert answer["headers"]["Content-Type"] == "application/problem+json"
         assert body["status"] == answer["statusCode"]
@@ -149,6 +156,7 @@ def test_every_wrong_field_is_named() -> None:
         "retry.max_attempts",
         "colour",
     }
+    assert wrong_fields("bad_batch") == {"tasks.1.delay", "tasks.2.payload.url"}
     assert wrong_fields("bad_two_due_times") == {"due_at", "delay"}
     assert wrong_fields("bad_kind") == {"kind"}
 

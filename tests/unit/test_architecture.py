@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "wiring": {"ledgers", "adapters", "bridge", "engine", "kinds", "wire", "ports", "domain", "settings", "errors"},
     "client": {"wiring", "engine", "wire", "ports", "domain"},
     "handler": {"wiring", "wire", "ports", "domain", "errors"},
-    "routes": {"wiring", "wire", "ports", "domain", "errors"},
+    "routes": {"wiring", "wire", "ports", "domain", "errors", "version"},
     "version": {"client", "handler", "domain"},
     "functions": {"routes", "wiring", "wire", "ports", "domain", "errors", "version"},
 }

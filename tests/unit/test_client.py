@@ -9,6 +9,7 @@ import pytest
 import duecourse
 from duecourse import Client, errors
 from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.order import Taken
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, RetryPolicy, Status
 from duecourse.settings import Settings
@@ -43,6 +44,37 @@ def test_times_may_be_pythons_own(client: Client) -> None:
 def test_without_an_id_each_add_makes_a_task_and_with_one_the_second_keeps_the_first(client: Client) -> None:
     assert client.add(kind="report", payload={}).task.id != client.add(kind="report", payload={}).task.id
     assert [client.add(kind="report", payload={}, id="a").created for _ in range(2)] == [True, False]
+
+
+def test_many_are_added_at_once_each_with_what_add_would_have_answered(client: Client, store: MemoryStore) -> None:
+    bring(store, "dead")
+    dead, added, again = client.add_many(
+        [
+            {"kind": "report", "payload": {}, "id": "a"},
+            {"kind": "report", "payload": PAYLOAD, "id": "b", "delay": timedelta(minutes=1)},
+            {"kind": "report", "payload": {}, "id": "b"},
+        ]
+    )
+    assert isinstance(dead, errors.TaskDead)
+    assert isinstance(added, Taken)
+    assert isinstance(again, Taken)
+    assert (added.created, added.task.due_at, again.created) == (True, START + 60_000, False)
+    assert standing(store, "b").payload == PAYLOAD
+
+
+def test_of_many_all_are_well_formed_or_none_is_added(client: Client, store: MemoryStore) -> None:
+    with pytest.raises(errors.InvalidInput) as caught:
+        client.add_many(
+            [
+                {"kind": "report", "payload": {}},
+                {"kind": "strange", "payload": {}},
+                {"kind": "report", "payload": {}, "deadline": 0},
+            ]
+        )
+    assert {problem.field for problem in caught.value.problems} == {"tasks.1.kind", "tasks.2.deadline"}
+    with pytest.raises(errors.InvalidInput, match=r"tasks\.0\.delay: must be seconds"):
+        client.add_many([{"kind": "report", "payload": {}, "delay": "soon"}])
+    assert store.shards() == []
 
 
 def test_every_wrong_field_is_named_and_nothing_added(client: Client, store: MemoryStore) -> None:

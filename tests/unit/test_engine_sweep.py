@@ -11,6 +11,7 @@ from duecourse.domain.task import Shard, Status
 from duecourse.engine.run import Kind
 from duecourse.engine.sweep import Sweeper, Ticked
 from duecourse.errors import StoreUnavailable
+from duecourse.ports.repeats import KEPT_MS, PRUNE, Sent
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine
 from tests.support.ledger import LEASE_MS, add, claim, claim_one, new, settle, standing
@@ -112,3 +113,21 @@ def test_what_a_tick_found_says_so(store: MemoryStore) -> None:
     add(store)
     tick(store)
     assert [run.door for run in standing(store).history] == [Door.TICK]
+
+
+def test_it_forgets_requests_of_a_day_ago_as_long_as_there_is_time(store: MemoryStore, clock: HandClock) -> None:
+    repeats = store.repeats()
+
+    def begin(count: int) -> None:
+        for number in range(count):
+            repeats.begin(Sent("-", str(number), b"f" * 32), b"1" * 8, 1_000)
+
+    begin(PRUNE * 2 + 1)
+    clock.advance(KEPT_MS)
+    tick(store, remaining_ms=lambda: 0)
+    assert repeats.prune() == PRUNE, "one step at the least"
+    tick(store)
+    begin(PRUNE * 2 + 1)
+    clock.advance(KEPT_MS)
+    tick(store)
+    assert repeats.prune() == 0

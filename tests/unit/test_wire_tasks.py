@@ -11,8 +11,10 @@ from duecourse.adapters.record import pack_rest
 from duecourse.domain.history import Run
 from duecourse.domain.task import ID_PATTERN, OnDuplicate, RetryPolicy, Status
 from duecourse.errors import InvalidInput
+from duecourse.wire.batch import AddBatch
+from duecourse.wire.body import parse_body
 from duecourse.wire.fields import field_errors
-from duecourse.wire.http import AddTask, MoveTask, parse_body, show_task
+from duecourse.wire.http import AddTask, MoveTask, show_task
 from duecourse.wire.problems import BodyTooLarge, MalformedBody
 from tests.support.clock import START
 from tests.support.kinds import leased
@@ -207,9 +209,12 @@ def test_a_task_cannot_take_the_place_of_a_reminders() -> None:
 
 
 def test_a_refusal_is_not_many_times_the_size_of_what_it_refuses() -> None:
-    problems = refused(AddTask, WORK | {f"field-{number}": 1 for number in range(5_000)} | {"x" * 9_000: 1})
+    problems = refused(AddBatch, {"tasks": [WORK | {f"field-{number}": 1 for number in range(20)}] * 250})
     assert len(problems) == 101
-    assert problems["body"] == "has 4901 more wrong fields"
+    assert problems["body"] == "has 4900 more wrong fields"
+    assert refused(AddTask, WORK | {f"field-{number}": 1 for number in range(5_000)}) == {
+        "body": "has 5002 fields, and 10 are known"
+    }
     assert max(map(len, refused(AddTask, WORK | {"x" * 9_000: 1}))) == 200
 
 

@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, Required, Self, TypedDict, Unpack
 
 from duecourse import wiring
+from duecourse.domain.order import Item, Taken
 from duecourse.domain.outcomes import Span
 from duecourse.domain.replay import Replayed
-from duecourse.domain.task import DEFAULT_QUEUE, Json, Task
+from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task
 from duecourse.domain.timeline import Why
-from duecourse.engine.tasks import Taken, Tasks
+from duecourse.engine.tasks import Tasks
 from duecourse.ports.store import Move
+from duecourse.wire.batch import AddBatch
 from duecourse.wire.fields import read
-from duecourse.wire.http import AddTask, MoveTask, TaskKey
+from duecourse.wire.http import AddTask, MoveTask, TaskKey, TenantKey
 from duecourse.wire.pages import DEFAULT_PAGE, ListTasks, ReplayDead, encode_cursor
 
 
@@ -37,31 +39,49 @@ class Listed(NamedTuple):
     next_cursor: str | None
 
 
+class TaskFields(AddFields):
+    """A task of many, as POST /tasks takes it."""
+
+    kind: Required[str]
+    payload: Required[Json]
+
+
 class Client:
-    """The verbs on tasks, as HTTP has them.
+    """The verbs on one tenant's tasks, as HTTP has them.
 
     Each raises InvalidInput (naming every wrong field), TaskNotFound, a Conflict, or StoreUnavailable.
     """
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, tenant: str = DEFAULT_TENANT) -> None:
         self._tasks = tasks.speaking_as("client")
+        self._tenant = read(TenantKey, {"tenant": tenant}).tenant
 
     @classmethod
-    def from_env(cls) -> Self:
-        """A client on the ledger that the environment's DUECOURSE_ settings name. Raises InvalidSettings."""
-        return cls(wiring.tasks())
+    def from_env(cls, tenant: str = DEFAULT_TENANT) -> Self:
+        """A client on the ledger that the environment's DUECOURSE_ settings name. Raises InvalidSettings.
+
+        It sees `tenant`'s tasks and no other's.
+        """
+        return cls(wiring.tasks(), tenant)
 
     def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> Taken:
         """Schedule a task; `fields` are those of POST /tasks, where times may be datetime and timedelta too.
 
         Without an id, one is made: adding twice makes two tasks.
         """
-        return self._tasks.add(read(AddTask, {"kind": kind, "payload": payload, **fields}).task())
+        return self._tasks.add(read(AddTask, {"kind": kind, "payload": payload, **fields}).task(self._tenant))
+
+    def add_many(self, tasks: Sequence[TaskFields]) -> list[Item]:
+        """Schedule up to 1,000 tasks at once, all of them well-formed or none.
+
+        The answer to each, in order: Taken, or the error that `add` would have raised for the state of what has its id.
+        """
+        return self._tasks.add_many(read(AddBatch, {"tasks": list(tasks)}).new_tasks(self._tenant))
 
     def get(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
         """One task as it stands."""
         key = _key(id, queue)
-        return self._tasks.get(key.queue, key.id)
+        return self._tasks.get(key.queue, key.id, self._tenant)
 
     def move(
         self,
@@ -75,17 +95,18 @@ class Client:
         """Give a task a new due time: an instant, or a delay from now; `force` takes a running one from its worker."""
         key = _key(id, queue)
         move = read(MoveTask, {"due_at": due_at, "delay": delay, "force": force})
-        return self._tasks.move(key.queue, Move(key.id, move.due_at, move.delay or 0, force=move.force))
+        asked = Move(key.id, move.due_at, move.delay or 0, force=move.force)
+        return self._tasks.move(key.queue, asked, self._tenant)
 
     def cancel(self, id: str, queue: str = DEFAULT_QUEUE, *, force: bool = False) -> None:
         """Cancel a scheduled task (with `force` a running one too), or delete a dead one."""
         key = _key(id, queue)
-        self._tasks.cancel(key.queue, key.id, force=force)
+        self._tasks.cancel(key.queue, key.id, force=force, tenant=self._tenant)
 
     def replay(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
         """Schedule a dead task for now, with all its attempts."""
         key = _key(id, queue)
-        return self._tasks.replay(key.queue, key.id)
+        return self._tasks.replay(key.queue, key.id, self._tenant)
 
     def replay_dead(
         self,
@@ -99,12 +120,12 @@ class Client:
         """Schedule a queue's dead tasks again, oldest first, `rate` {count, per} of them at a time; for a dry run,
         only say which."""
         asked = read(ReplayDead, {"limit": limit, "rate": rate, "kind": kind, "dry_run": dry_run})
-        return self._tasks.replay_dead(read(TaskKey, {"id": "any", "queue": queue}).queue, asked.replay())
+        return self._tasks.replay_dead(read(TaskKey, {"id": "any", "queue": queue}).queue, asked.replay(), self._tenant)
 
     def why(self, id: str, queue: str = DEFAULT_QUEUE) -> Why:
         """What happened to a task, in order, and what it waits for."""
         key = _key(id, queue)
-        return self._tasks.why(key.queue, key.id)
+        return self._tasks.why(key.queue, key.id, self._tenant)
 
     def list(
         self,
@@ -119,7 +140,7 @@ class Client:
         """Some of a queue's tasks, by state and time, and the cursor with which the next call goes on."""
         fields = {"queue": queue, "state": state, "kind": kind, "group": group, "cursor": cursor, "limit": limit}
         asked = read(ListTasks, fields)
-        page = self._tasks.page(asked.queue, asked.wanted(), asked.place(), asked.limit)
+        page = self._tasks.page(asked.queue, asked.wanted(), asked.place(), asked.limit, self._tenant)
         return Listed(page.tasks, page.next and encode_cursor(page.next))
 
 

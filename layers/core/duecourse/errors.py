@@ -18,6 +18,16 @@ class DuecourseError(Exception):
         super().__init__(detail or (type(self).__doc__ or "").strip())
 
 
+MAX_ERRORS = 100
+"""How many wrong fields are told: an answer must not be many times its request's size."""
+
+
+def bounded(found: Sequence[FieldError]) -> list[FieldError]:
+    """The first MAX_ERRORS of them, and how many more there are."""
+    more = len(found) - MAX_ERRORS
+    return [*found[:MAX_ERRORS], FieldError("body", f"has {more} more wrong fields")] if more > 0 else list(found)
+
+
 class InvalidInput(DuecourseError):
     """Some fields are wrong."""
 
@@ -74,6 +84,20 @@ class LeaseLost(Conflict):
     """The lease has lapsed and the task went to another, or was settled otherwise: this token settles nothing."""
 
     reason = "stale"
+
+
+class KeyInUse(Conflict):
+    """The first request with this Idempotency-Key is still under way: ask again when its time is over."""
+
+    reason = "under_way"
+
+    def __init__(self, left_ms: int = 1_000) -> None:
+        self.left_ms = left_ms
+        super().__init__()
+
+
+class KeyReused(DuecourseError):
+    """This Idempotency-Key was used for another request: take a new key for a new request."""
 
 
 class StoreUnavailable(DuecourseError):

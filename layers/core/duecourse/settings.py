@@ -142,6 +142,11 @@ class Settings(BaseModel):
         2_592_000_000, alias="results_retention", description="how long the results table keeps a result"
     )
     mail_from: str = Field("", description="the verified sender of reminders")
+    tenant_header: str = Field(
+        "",
+        description="the header that says whose a request is; only where whoever can call may be anyone, on a laptop",
+        pattern=r"^[A-Za-z0-9-]{0,64}$",
+    )
     wait: int = Field(0, ge=0, le=10, description="how many replicas must have an added task before it is acknowledged")
     events: Literal["on", "off"] = Field(
         "on", description="whether rings are heard by Redis's notifications too, or by its PUBLISH and our timer alone"

@@ -17,6 +17,7 @@ from duecourse.engine.follow_ups import FollowUps
 from duecourse.engine.leases import Leases
 from duecourse.engine.receive import Receiver
 from duecourse.engine.reminders import Reminders
+from duecourse.engine.requests import Requests
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.sweep import Sweeper
 from duecourse.engine.targets import INLINE, Targets
@@ -225,6 +226,12 @@ def tasks() -> Tasks:
 def known_kinds(given: Settings) -> set[str]:
     """The kinds that a caller may ask for: a reminder's tasks are made with it."""
     return {*environment.BUILT_IN, *given.targets} - {REMINDER}
+
+
+@part
+def requests() -> Requests:
+    """What is done with requests that carry an Idempotency-Key."""
+    return Requests(store().repeats())
 
 
 @part

@@ -37,6 +37,11 @@ def keys_of(namespace: str, shard: Shard) -> Keys:
     return Keys(prefix, tuple(prefix + name for name in FIXED), f"{prefix}head")
 
 
+def requests_keys(namespace: str) -> tuple[str, str]:
+    """The hash of requests that carried an Idempotency-Key, and the set of them by time: on one node, no shard's."""
+    return f"{namespace}:{{requests}}:kept", f"{namespace}:{{requests}}:begun"
+
+
 def shards_key(namespace: str) -> str:
     """The set of what shards exist, each as `<queue>/<number>/<count>`."""
     return f"{namespace}:shards"

@@ -45,7 +45,8 @@ PRELUDE = ("prelude",)
 CHANGES = ("prelude", "history", "lease")
 ENDS = ("prelude", "history", "lease", "ending")
 BEFORE: dict[str, tuple[str, ...]] = (
-    {"register": (), "add": ("prelude", "history")}
+    dict.fromkeys(("register", "begin", "end", "forget"), ())
+    | {"add": ("prelude", "history")}
     | dict.fromkeys(("pause", "close", "put", "drop", "reopen", "page"), PRELUDE)
     | dict.fromkeys(("cancel", "extend", "move", "replay", "save"), CHANGES)
     | dict.fromkeys(("claim", "settle", "sweep"), ENDS)

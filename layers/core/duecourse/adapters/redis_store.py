@@ -10,6 +10,7 @@ from duecourse.adapters import redis_wire as wire
 from duecourse.adapters.record import stored_id, unpack
 from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_keys import Keys
+from duecourse.adapters.redis_repeats import RedisRepeats
 from duecourse.adapters.redis_scripts import NOT_ALONE
 from duecourse.adapters.redis_verbs import Verbs
 from duecourse.domain.history import Door, cut_by
@@ -52,12 +53,17 @@ class RedisStore:
         deaths: bool = False,
     ) -> None:
         self._client = client
+        self._namespace = namespace
         self._sharding = sharding or Sharding()
         self._wait = wait
         self._ending = wire.ending(deaths=deaths)
         self._verbs = Verbs(client, namespace, self._sharding, travel)
         self._scripts = self._verbs.scripts
         self._record = self._verbs.record
+
+    def repeats(self) -> RedisRepeats:
+        """What is remembered of requests, on the same servers."""
+        return RedisRepeats(self._scripts, self._namespace)
 
     def ping(self) -> None:
         """Return if the store answers; of a cluster, the node that knows what shards there are."""

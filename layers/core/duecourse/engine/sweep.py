@@ -7,6 +7,7 @@ from duecourse.domain.history import Door
 from duecourse.domain.task import Shard
 from duecourse.engine.drain import Drainer
 from duecourse.errors import StoreUnavailable
+from duecourse.ports.repeats import PRUNE
 from duecourse.ports.store import Stats, Store, Swept
 
 
@@ -68,6 +69,7 @@ class Sweeper:
         for shard, steps in swept.items():
             while steps[-1].more and remaining_ms() > self._margin_ms:
                 steps.append(self._sweep(shard))
+        self._forget_requests(remaining_ms)
         every = [step for steps in swept.values() for step in steps]
         return Ticked(
             shards=len(shards),
@@ -82,6 +84,11 @@ class Sweeper:
             dead=drained.dead + sum(step.died for step in every),
             backlog=drained.backlog,
         )
+
+    def _forget_requests(self, remaining_ms: Callable[[], int]) -> None:
+        repeats = self._store.repeats()
+        while repeats.prune() == PRUNE and remaining_ms() > self._margin_ms:
+            pass
 
     def _sweep(self, shard: Shard) -> Swept:
         return self._store.sweep(shard, retention_ms=self._retention_ms)

@@ -1,10 +1,11 @@
 """What callers do to tasks: add, look at, move, cancel, replay."""
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple, TypeAlias
 
 from duecourse.domain.follow_up import is_url
-from duecourse.domain.order import Order
+from duecourse.domain.order import Item, Order, Taken
 from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
 from duecourse.domain.replay import MAX_LOOKS, Replay, Replayed
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task, dump_json
@@ -19,9 +20,10 @@ from duecourse.errors import (
     TaskLeased,
     TaskNotFound,
     TaskScheduled,
+    bounded,
 )
 from duecourse.ports.results import Results
-from duecourse.ports.store import MAX_ADD, Move, Reply, Store
+from duecourse.ports.store import MAX_ADD, Added, Move, Reply, Store
 
 REFUSALS: dict[Reply, type[DuecourseError]] = {
     Reply.ABSENT: TaskNotFound,
@@ -42,11 +44,13 @@ def require(reply: Reply) -> None:
         raise REFUSALS[reply]
 
 
-class Taken(NamedTuple):
-    """What an add did: the task as it stands now, and whether this add made it."""
+Named: TypeAlias = Callable[[int, str], str]
+"""What a wrong field of the task at an index is called."""
 
-    task: Task
-    created: bool
+
+def in_a_list(index: int, field: str) -> str:
+    """As in the body of POST /tasks/batch."""
+    return f"tasks.{index}.{field}"
 
 
 class Filled(NamedTuple):
@@ -81,12 +85,26 @@ class Tasks:
         """The same verbs for another door."""
         return Tasks(self._store, self._results, self._kinds, self._handed, by)
 
-    def add(self, task: NewTask) -> Taken:
-        """Schedule one task. Raises InvalidInput, a Conflict or StoreUnavailable."""
-        [added] = self._store.add([self._prepare(task)], echo=True)
-        require(added.reply)
-        standing = added.task or self.get(task.queue, task.id, task.tenant)
-        return Taken(standing, added.reply is Reply.CREATED)
+    def add(self, task: NewTask, *, once: bool = False) -> Taken:
+        """Schedule one task. Raises InvalidInput, a Conflict or StoreUnavailable.
+
+        `once`: where its id stands already, done or dead too, it was added before and is left alone.
+        """
+        [taken] = self.add_many([task], once=once, named=lambda _index, field: field)
+        if isinstance(taken, DuecourseError):
+            raise taken
+        return taken
+
+    def add_many(self, tasks: Sequence[NewTask], *, once: bool = False, named: Named = in_a_list) -> list[Item]:
+        """Schedule up to MAX_ADD tasks, in one step a shard, all of them fit or none: each one's refusal is its answer.
+
+        For `once` see `add`. Raises InvalidInput, naming every wrong field (by `named`), and StoreUnavailable.
+        """
+        ready = self._prepare_all(tasks, named)
+        found = [self._store.get(task.queue, task.id, task.tenant) if once else None for task in ready]
+        fresh = [task for task, standing in zip(ready, found, strict=True) if standing is None]
+        added = iter(self._store.add(fresh, echo=True))
+        return [Taken(standing, False) if standing else _taken(next(added)) for standing in found]
 
     def fill(self, orders: Mapping[str, Order]) -> Filled:
         """Add the tasks that messages ask for, those that are refused left out.
@@ -96,7 +114,7 @@ class Tasks:
         ready, refused = {}, {}
         for name, order in orders.items():
             try:
-                task = self._prepare(order.task)._replace(by="message")
+                task = self._prepare(order.task, self._store.now)._replace(by="message")
             except InvalidInput as error:
                 refused[name] = str(error)
                 continue
@@ -172,25 +190,45 @@ class Tasks:
                 break
         return found, after is not None
 
-    def _prepare(self, task: NewTask) -> NewTask:
+    def _prepare_all(self, tasks: Sequence[NewTask], named: Named) -> list[NewTask]:
+        now = cache(self._store.now)  # asked for once, and only where a deadline needs it
+        ready, wrong = [], []
+        for index, task in enumerate(tasks):
+            try:
+                ready.append(self._prepare(task, now))
+            except InvalidInput as error:
+                wrong += [FieldError(named(index, problem.field), problem.problem) for problem in error.problems]
+        if wrong:
+            raise InvalidInput(bounded(wrong))
+        return ready
+
+    def _prepare(self, task: NewTask, now: Callable[[], int]) -> NewTask:
         if task.notify and not is_url(task.notify) and task.notify not in self._handed:
             known = ", ".join(sorted(self._handed)) or "none"
             problem = f"must be a kind that DUECOURSE_TARGETS hands to a target; known: {known}"
             raise InvalidInput([FieldError("notify_done.target", problem)])
-        return self._checked(task._replace(by=self._by))
+        return self._checked(task._replace(by=self._by), now)
 
-    def _checked(self, task: NewTask) -> NewTask:
+    def _checked(self, task: NewTask, now: Callable[[], int]) -> NewTask:
         if task.kind not in self._kinds:
             known = ", ".join(sorted(self._kinds))
             raise InvalidInput([FieldError("kind", f"nothing here runs {task.kind}; known kinds: {known}")])
         if task.deadline_at is None and task.deadline_ms is None:
             return task._replace(deadline_ms=DEADLINES_MS.get(task.kind))
-        if self._ends_before_due(task):
+        if _ends_before_due(task, now):
             raise InvalidInput([FieldError("deadline", "must be after the task is due")])
         return task
 
-    def _ends_before_due(self, task: NewTask) -> bool:
-        if task.deadline_at is None:
-            return (task.deadline_ms or 0) <= 0
-        due_at = self._store.now() + task.delay_ms if task.due_at is None else task.due_at
-        return task.deadline_at <= due_at
+
+def _taken(added: Added) -> Item:
+    if added.reply in REFUSALS:
+        return REFUSALS[added.reply]()
+    assert added.task is not None  # noqa: S101 - for the type: what echo answers
+    return Taken(added.task, added.reply is Reply.CREATED)
+
+
+def _ends_before_due(task: NewTask, now: Callable[[], int]) -> bool:
+    if task.deadline_at is None:
+        return (task.deadline_ms or 0) <= 0
+    due_at = now() + task.delay_ms if task.due_at is None else task.due_at
+    return task.deadline_at <= due_at

@@ -16,6 +16,7 @@ from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
+from duecourse.ports.repeats import Repeats
 
 MAX_ADD = 1_000
 """The most tasks one add takes to one shard."""
@@ -131,6 +132,9 @@ class Stats(NamedTuple):
 
 class Store(Protocol):
     """The ledger."""
+
+    def repeats(self) -> Repeats:
+        """What is remembered of requests sent twice, beside the tasks and by the same clock."""
 
     def ping(self) -> None:
         """Return if the store answers."""

@@ -1,6 +1,8 @@
 """`/health`: whether tasks can be taken."""
 
 from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
+from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse import wiring
@@ -12,11 +14,21 @@ from duecourse.wire.http import Health
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
-@router.get("/health")
+AWAY: Health = {"status": "unavailable", "store": "unavailable"}
+ANSWERS: dict[int, OpenAPIResponse] = {
+    200: {"description": "Tasks can be taken."},
+    503: {
+        "description": "The store does not answer.",
+        "content": {APPLICATION_JSON: {"model": Health, "examples": {"answer": {"value": AWAY}}}},
+    },
+}
+
+
+@router.get("/health", responses=ANSWERS)
 def health() -> Response[Health]:
     """Tell whether tasks can be taken."""
     try:
         wiring.store().ping()
     except StoreUnavailable:
-        return answer(503, {"status": "unavailable", "store": "unavailable"}, problems.RETRY_AFTER)
+        return answer(503, AWAY, problems.RETRY_AFTER)
     return answer(200, {"status": "ok", "store": "ok"})

@@ -1,6 +1,8 @@
-"""What the routes share: where an id and a queue stand in a request, and answers that are not a plain 200."""
+"""What the routes share: where an id and a queue stand in a request, whose it is, answers that are not a plain 200."""
 
-from typing import Annotated, Any
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
 from aws_lambda_powertools import Metrics
@@ -10,20 +12,50 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from aws_lambda_powertools.metrics import MetricUnit
 from pydantic import BeforeValidator
 
+from duecourse import wiring
+from duecourse.errors import DuecourseError
+from duecourse.routes import request
 from duecourse.wire.fields import AnyTaskId, Flag, Name
+from duecourse.wire.problems import CONTENT_TYPE, Problem
 
 # No id holds a percent sign: what a gateway left encoded can be decoded without harm.
-Id = Annotated[AnyTaskId, BeforeValidator(unquote), Path()]
-NameInPath = Annotated[Name, BeforeValidator(unquote), Path()]
-Queue = Annotated[Name, Query()]
-Force = Annotated[Flag, Query()]
+Id = Annotated[AnyTaskId, BeforeValidator(unquote), Path(description="The task's id.", examples=["order-7"])]
+NameInPath = Annotated[
+    Name, BeforeValidator(unquote), Path(description="The id, as it was given or made.", examples=["standup"])
+]
+Queue = Annotated[Name, Query(description="The queue that the task is in.")]
+Force = Annotated[Flag, Query(description="Whether a running task is taken from its worker; may stand bare.")]
+
+REFUSES = "refuses"
+"""Where a route's function keeps what it refuses with."""
+F = TypeVar("F", bound=Callable[..., Any])
 
 metrics = Metrics(namespace="duecourse")
+
+
+def refuses(*kinds: type[DuecourseError]) -> Callable[[F], F]:
+    """Say which refusals (404, 409) a route has; one that does not say is described as having all."""
+
+    def mark(route: F) -> F:
+        setattr(route, REFUSES, kinds)
+        return route
+
+    return mark
+
+
+def tenant() -> str:
+    """Whose this request is. Raises InvalidInput where its header names nobody."""
+    return request.tenant(wiring.settings().tenant_header)
 
 
 def answer(status: int, body: Any, headers: dict[str, str | list[str]] | None = None) -> Response[Any]:
     """A JSON answer that is not a plain 200."""
     return Response(status, APPLICATION_JSON, body, headers)
+
+
+def refusal(problem: Problem) -> Response[str]:
+    """A problem document as an answer."""
+    return Response(problem.status, CONTENT_TYPE, json.dumps(problem.document), problem.headers)
 
 
 def count_added(tasks: int) -> None:

@@ -7,7 +7,8 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse import wiring
-from duecourse.routes.parts import Force, NameInPath, answer, count_added
+from duecourse.errors import TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
+from duecourse.routes.parts import Force, NameInPath, answer, count_added, refuses, tenant
 from duecourse.wire.reminders import (
     AddReminder,
     AddReminderAnswer,
@@ -23,27 +24,31 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/reminders")
+@refuses(TaskScheduled, TaskLeased)
 def add_reminder(body: Annotated[AddReminder, Body()]) -> Response[AddReminderAnswer]:
     """Add a reminder; 201 where this made it, 200 where the same one stood already."""
-    made = wiring.reminders().add(body.reminder())
+    made = wiring.reminders().add(body.reminder(), tenant())
     count_added(len(made.tasks) if made.created else 0)
     return answer(201 if made.created else 200, show_added(body.id, made.tasks))
 
 
 @router.get("/reminders/<id>")
+@refuses(TaskNotFound)
 def get_reminder(id: NameInPath) -> ReminderAnswer:
     """Show a reminder."""
-    return show_reminder(wiring.reminders().get(id))
+    return show_reminder(wiring.reminders().get(id, tenant()))
 
 
 @router.patch("/reminders/<id>")
+@refuses(TaskNotFound, TaskCancelled, TaskDead)
 def move_reminder(id: NameInPath, body: Annotated[MoveReminder, Body()]) -> MoveReminderAnswer:
     """Give a reminder a new start."""
-    return show_moved(wiring.reminders().move(id, body.starts_at))
+    return show_moved(wiring.reminders().move(id, body.starts_at, tenant()))
 
 
 @router.delete("/reminders/<id>")
+@refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
 def cancel_reminder(id: NameInPath, force: Force = False) -> Response[None]:
     """Cancel a reminder."""
-    wiring.reminders().cancel(id, force=force)
+    wiring.reminders().cancel(id, force=force, tenant=tenant())
     return Response(204)

@@ -7,66 +7,90 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse import wiring
+from duecourse.domain.order import Taken
 from duecourse.domain.task import DEFAULT_QUEUE, Status
+from duecourse.errors import TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
 from duecourse.ports.store import Move
-from duecourse.routes.parts import Force, Id, Queue, answer, count_added
+from duecourse.routes import request
+from duecourse.routes.parts import Force, Id, Queue, answer, count_added, refuses, tenant
+from duecourse.wire.batch import MAX_BATCH_BYTES, AddBatch, BatchAnswer, show_batch
 from duecourse.wire.fields import Name
 from duecourse.wire.http import AddAnswer, AddTask, MoveTask, TaskAnswer, show_task
 from duecourse.wire.pages import DEFAULT_PAGE, Cursor, ListTasks, PageAnswer, PageLimit, show_page
 from duecourse.wire.why import WhyAnswer, show_why
 
+BODY_BYTES = {"/tasks/batch": MAX_BATCH_BYTES}
+"""Where a body may be larger than elsewhere."""
+
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/tasks")
+@refuses(TaskScheduled, TaskLeased, TaskDead)
 def add_task(body: Annotated[AddTask, Body()]) -> Response[AddAnswer]:
     """Add a task; 201 where this made it, 200 where it stood already."""
-    taken = wiring.tasks().add(body.task())
+    taken = wiring.tasks().add(body.task(tenant()), once=request.is_repeated())
     count_added(int(taken.created))
     return answer(201 if taken.created else 200, {"task": show_task(taken.task), "created": taken.created})
 
 
+@router.post("/tasks/batch")
+@refuses()
+def add_tasks(body: Annotated[AddBatch, Body()]) -> BatchAnswer:
+    """Add up to 1,000 tasks, all of them well-formed or none; one that its id's state refuses is refused alone."""
+    asked = body.new_tasks(tenant())
+    items = wiring.tasks().add_many(asked, once=request.is_repeated())
+    count_added(sum(isinstance(item, Taken) and item.created for item in items))
+    return show_batch([task.id for task in asked], items)
+
+
 @router.get("/tasks")
+@refuses()
 def list_tasks(
     queue: Queue = DEFAULT_QUEUE,
-    state: Annotated[Status | None, Query(description="only tasks in this state")] = None,
-    kind: Annotated[Name | None, Query(description="only tasks of this kind")] = None,
-    group: Annotated[Name | None, Query(description="only this group's tasks, such as a reminder's")] = None,
-    cursor: Annotated[Cursor | None, Query(description="the next_cursor of the page before")] = None,
-    limit: Annotated[PageLimit, Query(description="how many tasks at most")] = DEFAULT_PAGE,
+    state: Annotated[Status | None, Query(description="Only tasks in this state.")] = None,
+    kind: Annotated[Name | None, Query(description="Only tasks of this kind.")] = None,
+    group: Annotated[Name | None, Query(description="Only this group's tasks, such as a reminder's.")] = None,
+    cursor: Annotated[Cursor | None, Query(description="The `next_cursor` of the page before.")] = None,
+    limit: Annotated[PageLimit, Query(description="How many tasks at most.")] = DEFAULT_PAGE,
 ) -> PageAnswer:
     """Show some of a queue's tasks, by state and time."""
     asked = ListTasks(queue=queue, state=state, kind=kind, group=group, cursor=cursor, limit=limit)
-    return show_page(wiring.tasks().page(queue, asked.wanted(), asked.place(), limit))
+    return show_page(wiring.tasks().page(queue, asked.wanted(), asked.place(), limit, tenant()))
 
 
 @router.get("/tasks/<id>")
+@refuses(TaskNotFound)
 def get_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Show a task."""
-    return {"task": show_task(wiring.tasks().get(queue, id))}
+    return {"task": show_task(wiring.tasks().get(queue, id, tenant()))}
 
 
 @router.patch("/tasks/<id>")
+@refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled, TaskDead)
 def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Give a task a new due time."""
     move = Move(id, due_at=body.due_at, delay_ms=body.delay or 0, force=body.force)
-    return {"task": show_task(wiring.tasks().move(queue, move))}
+    return {"task": show_task(wiring.tasks().move(queue, move, tenant()))}
 
 
 @router.get("/tasks/<id>/why")
+@refuses(TaskNotFound)
 def why_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> WhyAnswer:
     """Tell what happened to a task, and what it waits for."""
-    return show_why(wiring.tasks().why(queue, id))
+    return show_why(wiring.tasks().why(queue, id, tenant()))
 
 
 @router.post("/tasks/<id>/replay")
+@refuses(TaskNotFound, TaskScheduled, TaskLeased, TaskDone, TaskCancelled)
 def replay_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Schedule a dead task for now, with all its attempts."""
-    return {"task": show_task(wiring.tasks().replay(queue, id))}
+    return {"task": show_task(wiring.tasks().replay(queue, id, tenant()))}
 
 
 @router.delete("/tasks/<id>")
+@refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
 def cancel_task(id: Id, queue: Queue = DEFAULT_QUEUE, force: Force = False) -> Response[None]:
     """Cancel a task, or delete a dead one."""
-    wiring.tasks().cancel(queue, id, force=force)
+    wiring.tasks().cancel(queue, id, force=force, tenant=tenant())
     return Response(204)

@@ -15,24 +15,40 @@ from pydantic import (
     StrictStr,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from duecourse.domain.task import ANY_ID_PATTERN, ID_PATTERN, MAX_PAYLOAD_BYTES, NAME_PATTERN, dump_json
-from duecourse.domain.times import format_duration, parse_duration, parse_instant
-from duecourse.errors import FieldError, InvalidInput
+from duecourse.domain.times import MAX_DURATION_MS, format_duration, parse_duration, parse_instant
+from duecourse.errors import FieldError, InvalidInput, bounded
 
 M = TypeVar("M", bound=BaseModel)
 
-DURATION_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples": ["PT5M", 300]}
+_AMOUNT = r"[0-9]+(\.[0-9]+)?"
+DURATION_PATTERN = rf"^(P(?=.)({_AMOUNT}W)?({_AMOUNT}D)?(T(?=.)({_AMOUNT}H)?({_AMOUNT}M)?({_AMOUNT}S)?)?|{_AMOUNT})$"
+SECONDS_SCHEMA = {"type": "number", "minimum": 0, "maximum": MAX_DURATION_MS // 1000}
+DURATION_SCHEMA = {
+    "anyOf": [{"type": "string", "pattern": DURATION_PATTERN}, SECONDS_SCHEMA],
+    "examples": ["PT5M", 300],
+}
 INSTANT_SCHEMA = {"type": "string", "format": "date-time", "examples": ["2026-03-29T01:30:00Z"]}
-DEADLINE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples": ["PT24H", "2026-03-29T01:30:00Z"]}
+DEADLINE_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "pattern": DURATION_PATTERN},
+        {"type": "string", "format": "date-time"},
+        SECONDS_SCHEMA,
+    ],
+    "examples": ["PT24H", "2026-03-29T01:30:00Z"],
+}
 MAX_DEPTH = 100
 """How deep a payload, a result or a state may nest: well within what every JSON library carries."""
 DATED = re.compile(r"\d{4}-")
 """How an instant begins, and no duration does."""
-MAX_ERRORS, MAX_FIELD = 100, 200
-"""How much of a refused request is told (fields, and characters of a field's name): not many times its size."""
+MAX_FIELD = 200
+"""How much of a wrong field's name is told: an answer must not be many times its request's size."""
+MAX_STRANGERS = 20
+"""How many unknown fields of an object are named one by one."""
 PLACES = frozenset({"body", "path", "query"})
 
 WORDING = {
@@ -120,10 +136,22 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 """A query parameter that may stand bare: `?force`."""
 
 
+Told = Annotated[str, WithJsonSchema(INSTANT_SCHEMA)]
+"""An instant as it is told: RFC 3339, in UTC, with milliseconds."""
+
+
 class Strict(BaseModel):
     """A JSON object without fields that are not known."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_flooded(cls, value: Any) -> Any:
+        # Each unknown field is an error of its own: half a million of them would take a function's whole time.
+        if isinstance(value, dict) and len(value) > len(cls.model_fields) + MAX_STRANGERS:
+            raise ValueError(f"has {len(value)} fields, and {len(cls.model_fields)} are known")
+        return value
 
 
 def read(model: type[M], value: Any) -> M:
@@ -136,10 +164,7 @@ def read(model: type[M], value: Any) -> M:
 
 def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:
     """Errors of pydantic by dotted field name, the first MAX_ERRORS of them; the whole body is called `body`."""
-    found = list(errors)
-    named = [FieldError(_dotted(error["loc"])[:MAX_FIELD], _wording(error)) for error in found[:MAX_ERRORS]]
-    more = len(found) - len(named)
-    return [*named, FieldError("body", f"has {more} more wrong fields")] if more else named
+    return bounded([FieldError(_dotted(error["loc"])[:MAX_FIELD], _wording(error)) for error in errors])
 
 
 def refuse_fields(problem: str, *fields: str) -> ValidationError:
@@ -151,7 +176,7 @@ def refuse_fields(problem: str, *fields: str) -> ValidationError:
 
 def _dotted(loc: Sequence[str | int]) -> str:
     inside = loc[1:] if len(loc) > 1 and loc[0] in PLACES else loc
-    return ".".join(str(part) for part in inside)
+    return ".".join(str(part) for part in inside) or "body"
 
 
 def _wording(error: Mapping[str, Any]) -> str:

@@ -3,14 +3,23 @@
 import json
 from typing import Annotated, Any, NotRequired, Self
 
-from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
 from typing_extensions import TypedDict
 
 from duecourse.domain import reminder
 from duecourse.domain.history import Run
-from duecourse.domain.task import DEFAULT_QUEUE, NewTask, OnDuplicate, RetryPolicy, Status, Task, dump_json, new_id
+from duecourse.domain.task import (
+    DEFAULT_QUEUE,
+    DEFAULT_TENANT,
+    Json,
+    NewTask,
+    OnDuplicate,
+    Status,
+    Task,
+    dump_json,
+    new_id,
+)
 from duecourse.domain.times import format_instant
-from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.fields import (
     MAX_DEPTH,
     AnyTaskId,
@@ -21,81 +30,56 @@ from duecourse.wire.fields import (
     Name,
     Strict,
     TaskId,
-    between,
+    Told,
     deeper_than,
     refuse_fields,
 )
 from duecourse.wire.kinds import check_payload
 from duecourse.wire.notify import NotifyDone, show_notify
-from duecourse.wire.problems import BodyTooLarge, MalformedBody
+from duecourse.wire.retry import Retry
 
-MAX_BODY_BYTES = 256 * 1024
-MAX_BACKOFF_MS = 49 * 86_400_000
-"""A task's record has 32 bits for it."""
-
-
-def parse_body(text: str) -> dict[str, Any]:
-    """The JSON object in a request's body. Raises BodyTooLarge, MalformedBody or InvalidInput."""
-    if len(text) > MAX_BODY_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES:
-        raise BodyTooLarge
-    try:
-        body = json.loads(text, parse_constant=_refuse_constant)
-    except (_Unfit, json.JSONDecodeError) as error:
-        raise MalformedBody(f"The body is not JSON: {error}") from None
-    except RecursionError:
-        raise MalformedBody("The body is nested too deep.") from None
-    except ValueError:  # Python's own bound; its words tell how to raise that
-        raise MalformedBody("The body holds a number with too many digits.") from None
-    if not isinstance(body, dict):
-        raise InvalidInput([FieldError("body", "must be a JSON object")])
-    return body
-
-
-class _Unfit(ValueError):
-    """What Python takes for JSON and nobody else does."""
-
-
-def _refuse_constant(name: str) -> None:
-    raise _Unfit(f"{name} is not a JSON value")
-
-
-Backoff = Annotated[Duration, between(0, MAX_BACKOFF_MS)]
-
-
-class Retry(Strict):
-    """How often, and how far apart, a failing task is tried."""
-
-    max_attempts: int = Field(10, ge=1, le=1_000, strict=True)
-    backoff: Backoff = Field("PT1S", validate_default=True)
-    factor: float = Field(2.0, ge=1, le=100, allow_inf_nan=False, strict=True)
-    max_backoff: Backoff = Field("PT1H", validate_default=True)
-    jitter: StrictBool = True
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.max_backoff < self.backoff:
-            raise refuse_fields("must not be below backoff", "max_backoff")
-        return self
-
-    def policy(self) -> RetryPolicy:
-        """The same in the domain's words."""
-        return RetryPolicy(self.max_attempts, self.backoff, self.factor, self.max_backoff, self.jitter)
+EXAMPLE: dict[str, Json] = {
+    "id": "order-7",
+    "kind": "webhook",
+    "delay": "PT10M",
+    "payload": {"url": "https://hooks.example.com/orders", "body": {"order": 7}},
+}
 
 
 class AddTask(Strict):
     """POST /tasks: what, when and how often; due at once where neither `due_at` nor `delay` is given."""
 
-    id: TaskId = Field(default_factory=new_id)
-    queue: Name = DEFAULT_QUEUE
-    kind: Name
-    payload: JsonObject
-    due_at: Instant | None = None
-    delay: Duration | None = None
-    retry: Retry = Field(default_factory=Retry)
-    deadline: DeadlineField | None = None
-    on_duplicate: OnDuplicate = OnDuplicate.KEEP
-    max_wait: Duration = Field("PT1H", validate_default=True)
-    notify_done: NotifyDone | None = Field(None, description="who is told once it is done or dead")
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+
+    id: TaskId = Field(
+        default_factory=new_id,
+        description="Unique within the queue. Without one it is made: of the Idempotency-Key where there is one, else "
+        "at random, so that two requests make two tasks.",
+        examples=["export-42"],
+    )
+    queue: Name = Field(DEFAULT_QUEUE, description="The queue; `reminders` is for /reminders alone.")
+    kind: Name = Field(
+        description="What it is: `poll`, `webhook`, or a kind of yours (DUECOURSE_TARGETS).", examples=["webhook"]
+    )
+    payload: JsonObject = Field(
+        description="What it carries, at most 256 KiB of JSON: for `poll` and `webhook` what these kinds take."
+    )
+    due_at: Instant | None = Field(None, description="When it is due. Neither this nor `delay`: now.")
+    delay: Duration | None = Field(None, description="How long from now it is due; not beside `due_at`.")
+    retry: Retry = Field(default_factory=Retry, description="How often, and how far apart, it is tried.")
+    deadline: DeadlineField | None = Field(
+        None,
+        description="When it is given up: an instant, or a duration from its due time. For `poll` PT24H, else never.",
+    )
+    on_duplicate: OnDuplicate = Field(
+        OnDuplicate.KEEP,
+        description="Where a task with this id stands: keep it, replace it, reject this one, or debounce (this one's "
+        "content, the due time pushed back).",
+    )
+    max_wait: Duration = Field(
+        "PT1H", validate_default=True, description="How far `debounce` pushes the due time at most, from the first add."
+    )
+    notify_done: NotifyDone | None = Field(None, description="Who is told once it is done or dead.")
 
     @field_validator("kind")
     @classmethod
@@ -124,10 +108,11 @@ class AddTask(Strict):
             raise refuse_fields("give due_at or delay, not both", "due_at", "delay")
         return self
 
-    def task(self) -> NewTask:
+    def task(self, tenant: str = DEFAULT_TENANT) -> NewTask:
         """The task asked for."""
         return NewTask(
             id=self.id,
+            tenant=tenant,
             kind=self.kind,
             payload=dump_json(self.payload),
             queue=self.queue,
@@ -142,6 +127,12 @@ class AddTask(Strict):
         )
 
 
+class TenantKey(Strict):
+    """Whose tasks a caller in Python means."""
+
+    tenant: Name
+
+
 class TaskKey(Strict):
     """What names one task: one of a user's, or a follow-up."""
 
@@ -152,9 +143,11 @@ class TaskKey(Strict):
 class MoveTask(Strict):
     """PATCH /tasks/{id}: a new due time; `force` takes a running task from its worker."""
 
-    due_at: Instant | None = None
-    delay: Duration | None = None
-    force: StrictBool = False
+    model_config = ConfigDict(json_schema_extra={"examples": [{"delay": "PT1H"}]})
+
+    due_at: Instant | None = Field(None, description="When it is due from now on: this, or `delay`.")
+    delay: Duration | None = Field(None, description="How long from now it is due: this, or `due_at`.")
+    force: StrictBool = Field(False, description="Whether a running task is taken from its worker.")
 
     @model_validator(mode="after")
     def _one_due_time(self) -> Self:
@@ -166,49 +159,51 @@ class MoveTask(Strict):
 class RunView(TypedDict):
     """One finished run."""
 
-    run: int
-    outcome: str
-    claimed_at: str | None
-    ended_at: str
-    detail: NotRequired[str]
+    run: Annotated[int, Field(description="Which run it was, from 1.", examples=[1])]
+    outcome: Annotated[
+        str, Field(description="How it ended: done, again, retry, drop, lapsed or expired.", examples=["done"])
+    ]
+    claimed_at: Annotated[Told | None, Field(description="When it was claimed.")]
+    ended_at: Annotated[Told, Field(description="When it ended.")]
+    detail: NotRequired[Annotated[str, Field(description="The error or reason, its first 400 bytes.")]]
 
 
 class TaskView(TypedDict):
     """A task as it is shown: `result` once it is done, `error` once a run has failed."""
 
-    id: str
-    queue: str
-    kind: str
-    state: Status
-    due_at: str
-    run: int
-    attempt: int
-    max_attempts: int
-    created_at: str
-    payload: Any
-    result: NotRequired[Any]
-    error: NotRequired[str]
-    notify_done: NotRequired[dict[str, str]]
-    history: list[RunView]
+    id: Annotated[str, Field(description="The id.", examples=["order-7"])]
+    queue: Annotated[str, Field(description="The queue.", examples=["default"])]
+    kind: Annotated[str, Field(description="What it is.", examples=["webhook"])]
+    state: Annotated[Status, Field(description="Where it stands.")]
+    due_at: Annotated[Told, Field(description="When it may next run.")]
+    run: Annotated[int, Field(description="How often it was claimed.", examples=[0])]
+    attempt: Annotated[int, Field(description="1 and the failures since it last asked to come again.", examples=[1])]
+    max_attempts: Annotated[int, Field(description="At which attempt a failure is its end.", examples=[10])]
+    created_at: Annotated[Told, Field(description="When it was added.")]
+    payload: Annotated[Any, Field(description="What it carries.", examples=[EXAMPLE["payload"]])]
+    result: NotRequired[Annotated[Any, Field(description="What it came to, once it is done.")]]
+    error: NotRequired[Annotated[str, Field(description="Why the last run that failed did so.")]]
+    notify_done: NotRequired[Annotated[dict[str, str], Field(description="Who is told once it is done or dead.")]]
+    history: Annotated[list[RunView], Field(description="Its newest runs.", examples=[[]])]
 
 
 class TaskAnswer(TypedDict):
     """One task."""
 
-    task: TaskView
+    task: Annotated[TaskView, Field(description="The task as it stands.")]
 
 
 class AddAnswer(TaskAnswer):
     """One task, and whether this request made it."""
 
-    created: bool
+    created: Annotated[bool, Field(description="Whether this request made it; false where it stood.", examples=[True])]
 
 
 class Health(TypedDict):
     """Whether the service can take tasks."""
 
-    status: Annotated[str, Field(examples=["ok", "unavailable"])]
-    store: Annotated[str, Field(examples=["ok", "unavailable"])]
+    status: Annotated[str, Field(description="`ok`, or `unavailable`.", examples=["ok"])]
+    store: Annotated[str, Field(description="Whether the store answers: `ok`, or `unavailable`.", examples=["ok"])]
 
 
 def show_task(task: Task) -> TaskView:

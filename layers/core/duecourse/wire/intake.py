@@ -6,8 +6,9 @@ from typing import NamedTuple
 from duecourse.domain.order import Order
 from duecourse.domain.task import Json
 from duecourse.errors import DuecourseError, FieldError, InvalidInput
+from duecourse.wire.body import parse_body
 from duecourse.wire.fields import read
-from duecourse.wire.http import AddTask, parse_body
+from duecourse.wire.http import AddTask
 from duecourse.wire.messages import Batch, Received, read_batch
 
 

@@ -63,24 +63,35 @@ Expression = Annotated[StrictStr, Field(min_length=1, max_length=MAX_EXPRESSION)
 class PollPayload(Strict):
     """Ask `url` each `interval` until the JMESPath expression `until` is true of its JSON answer."""
 
-    url: Url
-    method: Method = "GET"
-    headers: Headers = Field(default_factory=dict)
-    body: Any = None
-    interval: Annotated[Duration, between(MIN_INTERVAL_MS, MAX_INTERVAL_MS)]
-    timeout: Annotated[Duration, between(1, MAX_TIMEOUT_MS)] | None = None
-    until: Expression
-    failed_when: Expression | None = None
-    result: Expression | None = None
+    url: Url = Field(description="What is asked: http or https.", examples=["https://api.example.com/exports/42"])
+    method: Method = Field("GET", description="By which method.")
+    headers: Headers = Field(
+        default_factory=dict, description="Headers of the request, at most 50, in printable ASCII."
+    )
+    body: Any = Field(None, description="The body of the request, sent as JSON.")
+    interval: Annotated[Duration, between(MIN_INTERVAL_MS, MAX_INTERVAL_MS)] = Field(
+        description="How long between two requests, PT0.1S to P30D; a longer Retry-After wins.", examples=["PT30S"]
+    )
+    timeout: Annotated[Duration, between(1, MAX_TIMEOUT_MS)] | None = Field(
+        None, description="How long an answer may take, at most PT20S. Without it, DUECOURSE_HTTP_TIMEOUT."
+    )
+    until: Expression = Field(
+        description="A JMESPath expression: the poll is done when it is true of the answer.",
+        examples=["state == 'done'"],
+    )
+    failed_when: Expression | None = Field(None, description="One that, when true, makes the task dead.")
+    result: Expression | None = Field(None, description="One that picks the result; without it, the whole answer.")
 
 
 class WebhookPayload(Strict):
     """Send `body` to `url` until a 2xx takes it."""
 
-    url: Url
-    method: Method = "POST"
-    headers: Headers = Field(default_factory=dict)
-    body: Any = None
+    url: Url = Field(description="Where it goes: http or https.", examples=["https://hooks.example.com/orders"])
+    method: Method = Field("POST", description="By which method.")
+    headers: Headers = Field(
+        default_factory=dict, description="Headers of the request, at most 50, in printable ASCII."
+    )
+    body: Any = Field(None, description="The body, sent as JSON.")
 
 
 PAYLOADS: dict[str, type[Strict]] = {"poll": PollPayload, "webhook": WebhookPayload}

@@ -4,15 +4,16 @@ import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictStr, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictStr, model_validator
 from typing_extensions import TypedDict
 
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
 from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES
 from duecourse.domain.times import format_instant
-from duecourse.wire.fields import Duration, Instant, Strict, between, json_of, refuse_fields
+from duecourse.wire.fields import Duration, Instant, Strict, Told, between, json_of, refuse_fields
 
 TOKEN = re.compile(r"[0-9]{1,15}\.[0-9a-f]{16}")
+TOKEN_EXAMPLE = "7.0011223344556677"  # noqa: S105 - of a lease, and made up
 MAX_TEXT = 10_000
 """How long an error or a reason may be as sent; a task's history keeps the first 400 bytes."""
 
@@ -23,7 +24,15 @@ def _token(value: str) -> str:
     return value
 
 
-Token = Annotated[StrictStr, AfterValidator(_token)]
+Token = Annotated[
+    StrictStr,
+    AfterValidator(_token),
+    Field(
+        description="The task's `lease.token`, as it was handed over.",
+        examples=[TOKEN_EXAMPLE],
+        json_schema_extra={"pattern": f"^{TOKEN.pattern}$"},
+    ),
+]
 State = Annotated[Any, json_of(MAX_STATE_BYTES)]
 Result = Annotated[Any, json_of(MAX_RESULT_BYTES)]
 Text = Annotated[StrictStr, Field(max_length=MAX_TEXT)]
@@ -40,14 +49,20 @@ OWN: dict[OutcomeName, set[str]] = {
 class SettleTask(Strict):
     """POST /tasks/{id}/settle: an outcome by its name, beside it the fields that this one has."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"token": TOKEN_EXAMPLE, "outcome": "done", "result": {"paid": 42}}]}
+    )
+
     token: Token
-    outcome: OutcomeName
-    result: Result = None
-    after: Duration | None = None
-    at: Instant | None = None
-    state: State = None
-    error: Text = ""
-    reason: Text = ""
+    outcome: OutcomeName = Field(description="How the run ended: each outcome has fields of its own, and no others.")
+    result: Result = Field(None, description="`done`: what it came to, at most 64 KiB of JSON.")
+    after: Duration | None = Field(
+        None, description="`again` and `retry`: how long from now it runs again; `retry` without it: its own backoff."
+    )
+    at: Instant | None = Field(None, description="`again`: when it runs again; not beside `after`.")
+    state: State = Field(None, description="`again` and `retry`: what its next run finds as `state`, at most 4 KiB.")
+    error: Text = Field("", description="`retry`: what went wrong.")
+    reason: Text = Field("", description="`drop`, required: why it never will work.")
 
     @model_validator(mode="after")
     def _its_own_fields(self) -> Self:
@@ -77,24 +92,30 @@ class SettleTask(Strict):
 class ExtendLease(Strict):
     """POST /tasks/{id}/extend: how long from now the lease is to hold."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"token": TOKEN_EXAMPLE, "for": "PT5M"}]})
+
     token: Token
-    time: Annotated[Duration, between(1_000, 86_400_000)] = Field(alias="for")
+    time: Annotated[Duration, between(1_000, 86_400_000)] = Field(
+        alias="for", description="How long from now the lease is to hold, PT1S to P1D."
+    )
 
 
 class SaveState(Strict):
     """POST /tasks/{id}/save: a checkpoint, which the task's next run finds as its state."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"token": TOKEN_EXAMPLE, "state": {"page": 7}}]})
+
     token: Token
-    state: State
+    state: State = Field(description="What the task's next run finds as `state`, at most 4 KiB of JSON.")
 
 
 class SettleAnswer(TypedDict):
     """What became of the lease, a value of Settled: `released` where its result could not be kept."""
 
-    settled: str
+    settled: Annotated[str, Field(description="done, again, retried, dead or released.", examples=["done"])]
 
 
 class LeaseAnswer(TypedDict):
     """Until when the lease now holds."""
 
-    expires_at: str
+    expires_at: Annotated[Told, Field(description="When the lease ends, unless it is extended again.")]

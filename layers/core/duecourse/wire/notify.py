@@ -14,13 +14,13 @@ class NotifyDone(Strict):
 
     url: Url | None = Field(
         None,
-        description="gets a POST with {type, timestamp, data}, in the manner of Standard Webhooks",
+        description="Gets a POST with {type, timestamp, data}, in the manner of Standard Webhooks.",
         examples=["https://example.com/hooks/tasks"],
     )
     target: Name | None = Field(
         None,
-        description="a kind that DUECOURSE_TARGETS names: its target is handed a task of that kind, whose payload is "
-        "{type, timestamp, data}",
+        description="A kind that DUECOURSE_TARGETS names: its target is handed a task of that kind, whose payload is "
+        "{type, timestamp, data}.",
         examples=["audit"],
     )
 

@@ -12,7 +12,7 @@ from duecourse.domain.replay import MAX_REPLAY, Replay, Replayed
 from duecourse.domain.task import DEFAULT_QUEUE, Status
 from duecourse.domain.times import format_instant
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.wire.fields import Duration, Name, Strict, between
+from duecourse.wire.fields import Duration, Name, Strict, Told, between
 from duecourse.wire.http import TaskView, show_task
 
 DEFAULT_PAGE = 20
@@ -74,24 +74,26 @@ class ListTasks(Strict):
 class PageAnswer(TypedDict):
     """Some tasks; `next_cursor` is null after the last. A page may be short, or empty, and still have one."""
 
-    tasks: list[TaskView]
-    next_cursor: str | None
+    tasks: Annotated[list[TaskView], Field(description="The tasks, in order.")]
+    next_cursor: Annotated[
+        str | None, Field(description="What the next request gives as `cursor`; null after the last.", examples=[None])
+    ]
 
 
 class Rate(Strict):
     """So many in each time."""
 
-    count: int = Field(ge=1, le=MAX_REPLAY, strict=True, description="how many tasks", examples=[10])
-    per: Annotated[Duration, between(1, 86_400_000)] = Field(description="in how long", examples=["PT1S"])
+    count: int = Field(ge=1, le=MAX_REPLAY, strict=True, description="How many tasks.", examples=[10])
+    per: Annotated[Duration, between(1, 86_400_000)] = Field(description="In how long.", examples=["PT1S"])
 
 
 class ReplayDead(Strict):
     """POST /queues/{queue}/dead/replay: the oldest dead tasks, spread evenly where a rate is given."""
 
-    limit: int = Field(100, ge=1, le=MAX_REPLAY, strict=True, description="how many tasks at most")
-    rate: Rate | None = Field(None, description="how fast; all at once without it")
-    kind: Name | None = Field(None, description="only tasks of this kind", examples=["report"])
-    dry_run: StrictBool = Field(False, description="only tell which tasks these would be")
+    limit: int = Field(100, ge=1, le=MAX_REPLAY, strict=True, description="How many tasks at most.")
+    rate: Rate | None = Field(None, description="How fast; all at once without it.")
+    kind: Name | None = Field(None, description="Only tasks of this kind.", examples=["report"])
+    dry_run: StrictBool = Field(False, description="Only tell which tasks these would be.")
 
     @model_validator(mode="after")
     def _ends_in_time(self) -> Self:
@@ -108,17 +110,17 @@ class ReplayDead(Strict):
 class ReplayedTask(TypedDict):
     """One task, and when it is due now."""
 
-    id: str
-    due_at: str
+    id: Annotated[str, Field(description="The id.", examples=["export-42"])]
+    due_at: Annotated[Told, Field(description="When it is due now.")]
 
 
 class ReplayedAnswer(TypedDict):
     """Which tasks are replayed, or would be; `more` where there may be more of the dead."""
 
-    replayed: int
-    dry_run: bool
-    more: bool
-    tasks: list[ReplayedTask]
+    replayed: Annotated[int, Field(description="How many.", examples=[1])]
+    dry_run: Annotated[bool, Field(description="Whether it was only asked which.", examples=[False])]
+    more: Annotated[bool, Field(description="Whether there may be more of the dead.", examples=[False])]
+    tasks: Annotated[list[ReplayedTask], Field(description="Which, oldest death first.")]
 
 
 def show_page(page: Page) -> PageAnswer:

@@ -15,8 +15,12 @@ class MalformedBody(DuecourseError):
     """The body is not JSON."""
 
 
+class MalformedKey(DuecourseError):
+    """Idempotency-Key must be 1 to 255 printable ASCII characters in double quotes: "8e03978e-40d5-43e8-bc93"."""
+
+
 class BodyTooLarge(DuecourseError):
-    """The body is over 256 KiB."""
+    """The body is over its limit: 256 KiB, or 6 MiB for POST /tasks/batch."""
 
 
 class UnsupportedBody(DuecourseError):
@@ -41,6 +45,7 @@ class Problem(NamedTuple):
 
 STATUS: dict[type[BaseException], int] = {
     MalformedBody: 400,
+    MalformedKey: 400,
     Base64Error: 400,
     UnicodeDecodeError: 400,
     errors.TaskNotFound: 404,
@@ -49,6 +54,7 @@ STATUS: dict[type[BaseException], int] = {
     BodyTooLarge: 413,
     UnsupportedBody: 415,
     InvalidInput: 422,
+    errors.KeyReused: 422,
     errors.InvalidSettings: 500,
     errors.StoreUnavailable: 503,
     errors.ResultsUnavailable: 503,
@@ -63,7 +69,7 @@ def is_json(content_type: str) -> bool:
 
 def describe(error: Exception) -> Problem:
     """The problem document of an error; one that the table does not know is a 500 that tells nothing of itself."""
-    status = next((STATUS[cls] for cls in type(error).__mro__ if cls in STATUS), 500)
+    status = status_of(type(error))
     shown = _shown(error, status)
     document = {
         "type": URN + _kebab(type(shown).__name__),
@@ -72,7 +78,12 @@ def describe(error: Exception) -> Problem:
         "detail": str(shown),
         **_members(shown),
     }
-    return Problem(status, document, RETRY_AFTER if status == 503 else {})
+    return Problem(status, document, _headers(shown, status))
+
+
+def status_of(kind: type[BaseException]) -> int:
+    """With which HTTP status an error is told."""
+    return next((STATUS[cls] for cls in kind.__mro__ if cls in STATUS), 500)
 
 
 def _shown(error: Exception, status: int) -> DuecourseError:
@@ -89,6 +100,12 @@ def _members(error: DuecourseError) -> dict[str, Any]:
     if isinstance(error, InvalidInput):
         return {"errors": [problem._asdict() for problem in error.problems]}
     return {}
+
+
+def _headers(error: DuecourseError, status: int) -> dict[str, str | list[str]]:
+    if isinstance(error, errors.KeyInUse):
+        return {"Retry-After": str(max(1, -(-error.left_ms // 1000)))}
+    return RETRY_AFTER if status == 503 else {}
 
 
 def _kebab(name: str) -> str:

@@ -3,17 +3,24 @@
 import re
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, StrictStr, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictStr, model_validator
 from typing_extensions import TypedDict
 
 from duecourse.domain.reminder import MAX_TASKS, Moved, Recipient, Reminder, Standing
-from duecourse.domain.task import Status, Task, new_id
+from duecourse.domain.task import Json, Status, Task, new_id
 from duecourse.domain.times import MAX_DURATION_MS, format_duration, format_instant
-from duecourse.wire.fields import Duration, Instant, Name, Strict, between, refuse_fields
+from duecourse.wire.fields import Duration, Instant, Name, Strict, Told, between, refuse_fields
 
 _EMAIL = re.compile(r"[^\s@<>()\[\],;:\\\"\x00-\x1f\x7f]{1,64}@[A-Za-z0-9.-]{1,189}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
+EXAMPLE: dict[str, Json] = {
+    "id": "standup",
+    "subject": "Stand-up",
+    "starts_at": "2100-01-04T09:30:00Z",
+    "remind_before": ["PT5M"],
+    "recipients": [{"name": "Ada", "email": "ada@example.com"}],
+}
 MIN_LEAD_MS = 1_000
 """A message that is due as the meeting begins would come too late, and is not sent."""
 
@@ -39,19 +46,33 @@ Email = Annotated[StrictStr, AfterValidator(_email)]
 class Person(Strict):
     """Who is reminded."""
 
-    name: Line
-    email: Email
+    name: Line = Field(description="What to call them.", examples=["Ada"])
+    email: Email = Field(
+        description="Their address; one that comes twice is reminded once.", examples=["ada@example.com"]
+    )
 
 
 class AddReminder(Strict):
     """POST /reminders: one message to each recipient at each time before the start; repeated ones are folded."""
 
-    id: Name = Field(default_factory=new_id)
-    subject: Line
-    starts_at: Instant
-    remind_before: Annotated[list[Lead], Field(min_length=1, max_length=MAX_TASKS)]
-    recipients: Annotated[list[Person], Field(min_length=1, max_length=MAX_TASKS)]
-    message: Annotated[StrictStr, Field(max_length=10_000)] = ""
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+
+    id: Name = Field(
+        default_factory=new_id,
+        description="The reminder's id. Without one it is made, as a task's is.",
+        examples=["standup"],
+    )
+    subject: Line = Field(description="What it is about: one line.", examples=["Stand-up"])
+    starts_at: Instant = Field(description="When it starts; must be ahead.")
+    remind_before: Annotated[list[Lead], Field(min_length=1, max_length=MAX_TASKS)] = Field(
+        description="How long before the start to remind, PT1S at least: a message to each recipient at each. One "
+        "whose time has passed goes out at once.",
+        examples=[["PT5M"]],
+    )
+    recipients: Annotated[list[Person], Field(min_length=1, max_length=MAX_TASKS)] = Field(
+        description="Whom to remind: at most 1,000 messages in all."
+    )
+    message: Annotated[StrictStr, Field(max_length=10_000)] = Field("", description="The text below the subject.")
 
     @model_validator(mode="after")
     def _not_too_many(self) -> Self:
@@ -77,55 +98,60 @@ class AddReminder(Strict):
 class MoveReminder(Strict):
     """PATCH /reminders/{id}: a new start."""
 
-    starts_at: Instant
+    model_config = ConfigDict(json_schema_extra={"examples": [{"starts_at": "2100-01-05T09:30:00Z"}]})
+
+    starts_at: Instant = Field(description="The new start; must be ahead.")
 
 
 class TaskDue(TypedDict):
     """One of a reminder's tasks, and when it is due."""
 
-    id: str
-    due_at: str
+    id: Annotated[str, Field(description="The task's id.", examples=["standup:300:0"])]
+    due_at: Annotated[Told, Field(description="When it is due.")]
 
 
 class TaskMoved(TaskDue):
     """One that was moved, and how it stood before."""
 
-    was: Status
+    was: Annotated[Status, Field(description="How it stood before the move.")]
 
 
 class TaskStands(TaskDue):
     """One of a reminder's tasks as it stands."""
 
-    state: Status
-    remind_before: str
-    recipient: dict[str, str]
+    state: Annotated[Status, Field(description="Where it stands.")]
+    remind_before: Annotated[str, Field(description="How long before the start it is.", examples=["PT300S"])]
+    recipient: Annotated[
+        dict[str, str],
+        Field(description="Whom it reminds.", examples=[{"name": "Ada", "email": "ada@example.com"}]),
+    ]
 
 
 class AddReminderAnswer(TypedDict):
     """What was made of a reminder."""
 
-    id: str
-    tasks: list[TaskDue]
+    id: Annotated[str, Field(description="The reminder's id.", examples=["standup"])]
+    tasks: Annotated[list[TaskDue], Field(description="Its tasks: one for each lead time and recipient.")]
 
 
 class MoveReminderAnswer(TypedDict):
     """What was moved; `leased` were being sent and stay as they were, `sent` had gone out for the old start."""
 
-    id: str
-    starts_at: str
-    tasks: list[TaskMoved]
-    leased: list[str]
-    sent: list[str]
+    id: Annotated[str, Field(description="The reminder's id.", examples=["standup"])]
+    starts_at: Annotated[Told, Field(description="The new start.")]
+    tasks: Annotated[list[TaskMoved], Field(description="The tasks that were moved.")]
+    leased: Annotated[list[str], Field(description="Ids of those being sent: they stay as they are.", examples=[[]])]
+    sent: Annotated[list[str], Field(description="Ids of those that had gone out for the old start.", examples=[[]])]
 
 
 class ReminderAnswer(TypedDict):
     """A reminder as it stands."""
 
-    id: str
-    subject: str
-    starts_at: str
-    message: str
-    tasks: list[TaskStands]
+    id: Annotated[str, Field(description="The reminder's id.", examples=["standup"])]
+    subject: Annotated[str, Field(description="What it is about.", examples=["Stand-up"])]
+    starts_at: Annotated[Told, Field(description="When it starts.")]
+    message: Annotated[str, Field(description="The text below the subject.", examples=[""])]
+    tasks: Annotated[list[TaskStands], Field(description="Its tasks as they stand.")]
 
 
 def show_added(id: str, tasks: list[tuple[str, int]]) -> AddReminderAnswer:

@@ -1,43 +1,52 @@
 """`GET /tasks/{id}/why`: what happened to a task, and what it waits for."""
 
-from typing import NotRequired
+from typing import Annotated, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from duecourse.domain.task import Status
 from duecourse.domain.timeline import Happened, Why
 from duecourse.domain.times import format_instant
+from duecourse.wire.fields import Told
 
 
 class HappenedView(TypedDict):
     """One thing that happened: `text` says it to people, the rest to programs."""
 
-    at: str
-    event: str
-    text: str
-    by: NotRequired[str]
-    run: NotRequired[int]
-    door: NotRequired[str]
-    late_ms: NotRequired[int]
-    ran_ms: NotRequired[int]
-    error: NotRequired[str]
-    due_at: NotRequired[str]
-    times: NotRequired[int]
+    at: Annotated[Told, Field(description="When.")]
+    event: Annotated[str, Field(description="What, in one word.", examples=["added"])]
+    text: Annotated[str, Field(description="The same in a sentence.", examples=["added by http"])]
+    by: NotRequired[Annotated[str, Field(description="Who asked for it.", examples=["http"])]]
+    run: NotRequired[Annotated[int, Field(description="Which run it was about.", examples=[1])]]
+    door: NotRequired[Annotated[str, Field(description="What found it due: `ring`, `timer`, `tick` or `take`.")]]
+    late_ms: NotRequired[Annotated[int, Field(description="How long after it was due, in milliseconds.")]]
+    ran_ms: NotRequired[Annotated[int, Field(description="How long the run took, in milliseconds.")]]
+    error: NotRequired[Annotated[str, Field(description="What went wrong.")]]
+    due_at: NotRequired[Annotated[Told, Field(description="When it was due from then on.")]]
+    times: NotRequired[Annotated[int, Field(description="How often this happened in a row, where more than once.")]]
 
 
-WaitsView = TypedDict("WaitsView", {"for": str, "text": str, "until": NotRequired[str]})
+WaitsView = TypedDict(
+    "WaitsView",
+    {
+        "for": Annotated[str, Field(description="`due`, `claim`, `pause`, `lease` or `nothing`.", examples=["due"])],
+        "text": Annotated[str, Field(description="The same in a sentence.", examples=["it is not due yet"])],
+        "until": NotRequired[Annotated[Told, Field(description="Until when, where that is known.")]],
+    },
+)
 """What it waits for: `due`, `claim`, `pause`, `lease` or `nothing`; until when, where that is known."""
 
 
 class WhyAnswer(TypedDict):
     """The timeline of one task, oldest first, after as many entries as `forgotten` says."""
 
-    id: str
-    queue: str
-    state: Status
-    timeline: list[HappenedView]
-    waits: WaitsView
-    forgotten: int
+    id: Annotated[str, Field(description="The id.", examples=["order-7"])]
+    queue: Annotated[str, Field(description="The queue.", examples=["default"])]
+    state: Annotated[Status, Field(description="Where it stands.")]
+    timeline: Annotated[list[HappenedView], Field(description="What happened, oldest first.")]
+    waits: Annotated[WaitsView, Field(description="What it waits for now.")]
+    forgotten: Annotated[int, Field(description="How many older entries are not kept.", examples=[0])]
 
 
 def show_why(why: Why) -> WhyAnswer:

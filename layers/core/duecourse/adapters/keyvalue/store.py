@@ -13,6 +13,7 @@ from duecourse.adapters.keyvalue.indexes import DONE, DUE, NAMES
 from duecourse.adapters.keyvalue.ledger import Ledger, shards
 from duecourse.adapters.keyvalue.listeners import Heard, Listeners
 from duecourse.adapters.keyvalue.map import Batch, MemoryMap, OrderedMap
+from duecourse.adapters.keyvalue.repeats import KeyValueRepeats
 from duecourse.adapters.pages import Found, paged
 from duecourse.adapters.record import stored_id
 from duecourse.domain.history import Door
@@ -57,6 +58,10 @@ class KeyValueStore:
         self._lock = threading.Lock()
         self._listeners = Listeners(self._lock)
         self._check_counts()
+
+    def repeats(self) -> KeyValueRepeats:
+        """What is remembered of requests, in the same map."""
+        return KeyValueRepeats(self._change)
 
     def ping(self) -> None:
         """It is here."""
@@ -254,6 +259,13 @@ class KeyValueStore:
             batch.commit()
             if ledger.meta.bell_at != hung:
                 self._listeners.tell(shard, ledger.meta.bell_at)
+
+    @contextmanager
+    def _change(self) -> Iterator[tuple[Batch, int]]:
+        with self._lock:
+            batch = Batch(self._below)
+            yield batch, self._clock.now()
+            batch.commit()
 
     @contextmanager
     def _look(self, shard: Shard) -> Iterator[Ledger]:

@@ -1,0 +1,60 @@
+"""A request that carries a key is done once, and answered the same each time it is sent."""
+
+import logging
+import secrets
+from collections.abc import Callable
+
+from duecourse.errors import InvalidInput, KeyInUse, KeyReused, StoreUnavailable
+from duecourse.ports.repeats import Repeats, Sent, Standing
+
+log = logging.getLogger("duecourse.requests")
+
+Do = Callable[[bool], bytes]
+"""Does a request and answers it; told whether it was begun before, and nobody knows how far it came."""
+Told = Callable[[BaseException], bytes | None]
+"""What an error is answered with, where that is to stay; None for a fault, after which the same may be tried again."""
+
+
+class Requests:
+    """The requests that carry a key."""
+
+    def __init__(self, repeats: Repeats) -> None:
+        self._repeats = repeats
+
+    def once(self, sent: Sent, lock_ms: int, do: Do, told: Told) -> bytes:
+        """What `do` answers, or answered when this request was sent before.
+
+        It has `lock_ms` for it; raises what it raises, and KeyReused, KeyInUse, StoreUnavailable. What InvalidInput
+        refuses was never begun: the key is free again.
+        """
+        owner = secrets.token_bytes(8)
+        claimed = self._repeats.begin(sent, owner, lock_ms)
+        if claimed.standing is Standing.OTHER:
+            raise KeyReused
+        if claimed.standing is Standing.UNDER_WAY:
+            raise KeyInUse(claimed.left_ms)
+        if claimed.standing is Standing.ENDED:
+            return claimed.answer
+        try:
+            answer = do(claimed.standing is Standing.AGAIN)
+        except InvalidInput:
+            self._end(lambda: self._repeats.forget(sent, owner))
+            raise
+        except BaseException as error:
+            refusal = told(error)
+            self._end(lambda: self._close(sent, owner, refusal))
+            raise
+        self._end(lambda: self._close(sent, owner, answer))
+        return answer
+
+    def _close(self, sent: Sent, owner: bytes, answer: bytes | None) -> bool:
+        if answer is None:
+            return self._repeats.release(sent, owner)
+        return self._repeats.end(sent, owner, answer)
+
+    def _end(self, end: Callable[[], bool]) -> None:
+        try:
+            if not end():
+                log.warning("a request took longer than it had, and its key went to another")
+        except StoreUnavailable:  # what was done is done, and told; its key is free when its time is over
+            log.warning("what a request was answered could not be kept", exc_info=True)

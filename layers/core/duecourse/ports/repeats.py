@@ -1,0 +1,62 @@
+"""What is remembered of requests that carry an Idempotency-Key, so that one sent twice is done once."""
+
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+KEPT_MS = 86_400_000
+"""How long a request is remembered, from when it was first begun."""
+PRUNE = 500
+"""How many requests one step forgets."""
+
+
+class Standing(StrEnum):
+    """How a request stands that is to be begun."""
+
+    FRESH = "fresh"
+    """Nobody began it: it is the caller's."""
+    AGAIN = "again"
+    """It was begun and not ended, by one that failed or is gone: it is the caller's, who may find it done."""
+    UNDER_WAY = "under_way"
+    """Another has it now."""
+    ENDED = "ended"
+    """It was answered."""
+    OTHER = "other"
+    """Its key stands for another request."""
+
+
+class Claimed(NamedTuple):
+    """How a request stands: its answer where it has ended, how long (ms) another has it where it is under way."""
+
+    standing: Standing
+    answer: bytes = b""
+    left_ms: int = 0
+
+
+class Sent(NamedTuple):
+    """A request as it was sent: whose, its key, and 32 bytes that tell it from any other."""
+
+    tenant: str
+    key: str
+    fingerprint: bytes
+
+
+class Repeats(Protocol):
+    """The requests that were begun, each for KEPT_MS; every verb is one step and raises StoreUnavailable."""
+
+    def begin(self, sent: Sent, owner: bytes, lock_ms: int) -> Claimed:
+        """Take a request for `owner` (8 bytes) unless it has ended, or another has it, each for its own `lock_ms`.
+
+        The same owner again gets the same answer.
+        """
+
+    def end(self, sent: Sent, owner: bytes, answer: bytes) -> bool:
+        """Keep the answer; False where the request is not the owner's any more."""
+
+    def release(self, sent: Sent, owner: bytes) -> bool:
+        """Give the request back unanswered: the same may be sent again at once, under this key no other."""
+
+    def forget(self, sent: Sent, owner: bytes) -> bool:
+        """Forget the request: its key is free."""
+
+    def prune(self) -> int:
+        """Forget what is older than KEPT_MS, at most PRUNE of it; answers how many those were."""

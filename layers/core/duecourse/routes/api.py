@@ -1,0 +1,69 @@
+"""The router of the HTTP API, and the OpenAPI document of its routes: Powertools', with what that cannot know."""
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, get_args, get_origin, get_type_hints
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.api_gateway import Route
+
+from duecourse.routes.parts import REFUSES
+from duecourse.routes.request import CHANGING
+
+Operation = dict[str, Any]
+DESCRIPTION = (
+    "Delayed, repeated and polled tasks. Instants are RFC 3339 with an offset; durations are seconds or ISO 8601 "
+    "(`PT5M`), at most 100 years. Errors are problem documents (RFC 9457); what is refused changes nothing. Deployed, "
+    "requests are signed (SigV4, service `execute-api`); one that is not allowed API Gateway answers itself: 403 "
+    '`{"message":"Forbidden"}`.'
+)
+
+
+class Api(APIGatewayHttpResolver):
+    """The routes, and what can be said of them."""
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The OpenAPI document, made at its first use: it takes a tenth of a second and is seldom asked for."""
+        from duecourse import __version__
+        from duecourse.wire import openapi
+
+        made = json.loads(self.get_openapi_json_schema(title="duecourse", version=__version__, description=DESCRIPTION))
+        for route in self.described:
+            operation = made["paths"][route.openapi_path][route.method.lower()]
+            operation |= _words(route)
+            refused = getattr(route.func, REFUSES, None)
+            operation |= {} if refused is None else {REFUSES: refused}
+            operation["responses"] = _successes(route, operation["responses"])
+        return openapi.completed(made)
+
+    @property
+    def described(self) -> Iterator[Route]:
+        """The routes that the document has."""
+        return (route for route in (*self._static_routes, *self._dynamic_routes) if route.include_in_schema)
+
+
+def _words(route: Route) -> Operation:
+    """What a route's function says of it by its name and its docstring."""
+    head, *rest = route.func.__name__.split("_")
+    first, _, more = (route.func.__doc__ or "").strip().partition("\n")
+    return {
+        "operationId": head + "".join(map(str.capitalize, rest)),
+        "summary": first.rstrip("."),
+        **({"description": " ".join(more.split())} if more.strip() else {}),
+        "tags": [route.path.split("/")[1]],
+    }
+
+
+def _successes(route: Route, told: dict[str, Any]) -> dict[str, Any]:
+    """The answers of a route that is served: those it names, else what its return type and method tell."""
+    if route.responses:
+        return {status: told[status] for status in map(str, route.responses)}
+    plain = told[str(route.status_code)]
+    answer = get_type_hints(route.func).get("return")
+    if get_origin(answer) is not Response:
+        return {str(route.status_code): plain}
+    if get_args(answer) == (type(None),):
+        return {"204": {"description": "Done; there is nothing to tell."}}
+    return {"201": plain, "200": plain} if route.method in CHANGING - {"DELETE"} else {"200": plain}

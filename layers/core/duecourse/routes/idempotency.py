@@ -1,0 +1,48 @@
+"""Idempotency-Key (draft-ietf-httpapi-idempotency-key-header): a request sent twice is done once, answered the same."""
+
+import json
+import zlib
+from typing import Any
+
+from aws_lambda_powertools.event_handler import ApiGatewayResolver, Response
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
+
+from duecourse import wiring
+from duecourse.ports.repeats import Sent
+from duecourse.routes import request
+from duecourse.routes.parts import refusal, tenant
+from duecourse.wire import problems
+
+GRACE_MS = 1_000
+"""How long after its function's time is over a request that nobody ended may be begun again."""
+
+
+def idempotent(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
+    """The middleware: a changing request with a key is done under it, any other as if this were not here."""
+    key = request.key()
+    if key is None:
+        return next_middleware(app)
+
+    def do(repeated: bool) -> bytes:
+        with request.repeating(repeated):
+            return _pack(next_middleware(app))
+
+    sent = Sent(tenant(), key, request.fingerprint())
+    lock_ms = app.lambda_context.get_remaining_time_in_millis() + GRACE_MS
+    return _unpack(wiring.requests().once(sent, lock_ms, do, _told))
+
+
+def _told(error: BaseException) -> bytes | None:
+    problem = problems.describe(error) if isinstance(error, Exception) else None
+    return _pack(refusal(problem)) if problem and problem.status < 500 else None
+
+
+def _pack(response: Response[Any]) -> bytes:
+    body = response.body
+    text = body if body is None or isinstance(body, str) else json.dumps(body, separators=(",", ":"))
+    return zlib.compress(json.dumps([response.status_code, response.headers, text]).encode())
+
+
+def _unpack(answer: bytes) -> Response[Any]:
+    status, headers, text = json.loads(zlib.decompress(answer))
+    return Response(status, None, text, headers)

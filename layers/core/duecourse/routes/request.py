@@ -1,0 +1,106 @@
+"""The request being served: whose it is, its Idempotency-Key, and what tells it from every other."""
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from hashlib import sha256
+from typing import Any
+
+from duecourse.domain.task import DEFAULT_TENANT, NAME_PATTERN, ids_from
+from duecourse.errors import FieldError, InvalidInput
+from duecourse.wire.problems import MalformedKey
+
+KEY_HEADER = "Idempotency-Key"
+KEY = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\]){1,255})"')
+"""A String of RFC 9651: printable ASCII in double quotes, where a backslash stands before a quote or a backslash."""
+CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
+TENANT = re.compile(NAME_PATTERN)
+
+_event: ContextVar[Mapping[str, Any]] = ContextVar("event", default={})  # noqa: B039 - never written to
+_repeated: ContextVar[bool] = ContextVar("repeated", default=False)
+
+
+@contextmanager
+def serving(event: Mapping[str, Any], tenant_of: Callable[[], str]) -> Iterator[None]:
+    """Within it, what this module answers is of this event (HTTP API, payload format 2.0).
+
+    Ids that the request leaves to be made come of its tenant and key, so that it makes the same tasks each time it is
+    sent. A ContextVar, for a harness may serve several at once in one process.
+    """
+    before = _event.set(event)
+    try:
+        with ids_from(_seed(tenant_of)):
+            yield
+    finally:
+        _event.reset(before)
+
+
+@contextmanager
+def repeating(repeated: bool) -> Iterator[None]:
+    """Within it, `is_repeated` says so."""
+    before = _repeated.set(repeated)
+    try:
+        yield
+    finally:
+        _repeated.reset(before)
+
+
+def is_repeated() -> bool:
+    """Whether this request was begun before, and nobody knows how far it came."""
+    return _repeated.get()
+
+
+def tenant(header: str) -> str:
+    """Whose the request is: as this header says, where there is one. Raises InvalidInput where it names nobody."""
+    named = _header(header) if header else None
+    if named is None:
+        return DEFAULT_TENANT
+    if not TENANT.fullmatch(named):
+        raise InvalidInput([FieldError(header, "must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ -")])
+    return named
+
+
+def key() -> str | None:
+    """The request's Idempotency-Key; None where it has none, or changes nothing. Raises MalformedKey."""
+    given = _header(KEY_HEADER) if _http()["method"] in CHANGING else None
+    if given is None:
+        return None
+    found = KEY.fullmatch(given.strip(" "))
+    if not found:
+        raise MalformedKey
+    return re.sub(r"\\(.)", r"\1", found[1])
+
+
+def fingerprint() -> bytes:
+    """32 bytes that differ where method, path, query or body do."""
+    event, digest = _event.get(), sha256()
+    for text in (_http()["method"], event["rawPath"], event.get("rawQueryString") or ""):
+        digest.update(text.encode(errors="surrogatepass") + b"\0")
+    digest.update(_body(event))
+    return digest.digest()
+
+
+def _body(event: Mapping[str, Any]) -> bytes:
+    body = event.get("body") or ""
+    if event.get("isBase64Encoded"):
+        return base64.b64decode(body)
+    return str(body).encode(errors="surrogatepass")
+
+
+def _http() -> Mapping[str, Any]:
+    http: Mapping[str, Any] = _event.get()["requestContext"]["http"]
+    return http
+
+
+def _header(name: str) -> str | None:
+    return next((value for header, value in _event.get()["headers"].items() if header.lower() == name.lower()), None)
+
+
+def _seed(tenant_of: Callable[[], str]) -> str:
+    try:
+        given = key()
+        return "" if given is None else f"{tenant_of()}\0{given}\0{fingerprint().hex()}"
+    except (MalformedKey, InvalidInput, ValueError):  # told where the request is served
+        return ""

@@ -1,0 +1,190 @@
+"""What an OpenAPI document of this API has besides its routes: problems, headers, examples, how requests are signed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from duecourse import errors
+from duecourse.errors import DuecourseError
+from duecourse.wire import problems
+from duecourse.wire.examples import REF, Schema, example, reachable, replaced
+from duecourse.wire.fields import DEADLINE_SCHEMA, DURATION_SCHEMA, INSTANT_SCHEMA
+from duecourse.wire.kinds import PAYLOADS
+
+Operation = dict[str, Any]
+Refusal = type[DuecourseError]
+JSON = "application/json"
+CHANGING = ("post", "patch", "put", "delete")
+SECURITY = {
+    "AWS_IAM": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "x-amazon-apigateway-authtype": "awsSigv4",
+        "description": "AWS Signature Version 4, service `execute-api`; `make up` asks for none.",
+    }
+}
+SHAPES: dict[str, Schema] = {"Duration": DURATION_SCHEMA, "Instant": INSTANT_SCHEMA, "Deadline": DEADLINE_SCHEMA}
+"""Schemas that stand in many fields, and once in the document."""
+PARTS: dict[str, Schema] = {
+    "Duration": {**DURATION_SCHEMA, "description": "Seconds, or ISO 8601 without years and months."},
+    "Instant": {**INSTANT_SCHEMA, "description": "RFC 3339 with an offset."},
+    "Deadline": {**DEADLINE_SCHEMA, "description": "An instant, or a duration from the due time."},
+}
+KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "1 to 255 printable ASCII characters in double quotes, "
+    '`"8e03978e-40d5-43e8-bc93-6894a57f9324"`, and new for each request. The same request under the same key is done '
+    "once, and answered the same for 24 hours.",
+    "schema": {
+        "type": "string",
+        "minLength": 3,
+        "maxLength": 512,
+        "pattern": '^"([ !#-\\[\\]-~]|\\\\["\\\\]){1,255}"$',
+    },
+}
+RETRY_AFTER = {
+    "Retry-After": {
+        "description": "In how many seconds to ask again.",
+        "schema": {"type": "string", "pattern": "^[0-9]+$"},
+    }
+}
+PROBLEM = {
+    "type": "object",
+    "description": "Why a request was refused (RFC 9457).",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string", "description": "Which problem it is: one of the URNs below."},
+        "title": {"type": "string", "description": "What that problem is."},
+        "status": {"type": "integer", "description": "The answer's status."},
+        "detail": {"type": "string", "description": "What it is here."},
+        "reason": {"type": "string", "description": "409: the state that stands in the way."},
+        "errors": {
+            "type": "array",
+            "description": "422: each wrong field.",
+            "items": {
+                "type": "object",
+                "required": ["field", "problem"],
+                "properties": {
+                    "field": {"type": "string", "description": "Its name, dotted."},
+                    "problem": {"type": "string", "description": "What is wrong with it."},
+                },
+            },
+        },
+    },
+}
+EXAMPLES: dict[Refusal, DuecourseError] = {
+    errors.InvalidInput: errors.InvalidInput(
+        [errors.FieldError("delay", "must be seconds or an ISO 8601 duration such as PT5M")]
+    )
+}
+
+
+def completed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document that Powertools makes of routes, with all that a caller wants to know of each."""
+    schemas = {**document["components"]["schemas"], **_payloads()}
+    schemas = {name: replaced(schema, SHAPES) for name, schema in schemas.items() if name not in PARTS}
+    schemas |= {**PARTS, "Problem": PROBLEM}
+    _tell_payloads(schemas)
+    paths = replaced(document["paths"], SHAPES)
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            _complete(path, method, operation, schemas)
+    kept = reachable(paths, schemas)
+    whole = {**document, "security": [{"AWS_IAM": []}], "paths": dict(sorted(paths.items()))}
+    return whole | {"components": {"schemas": kept, "securitySchemes": SECURITY}}
+
+
+def _complete(path: str, method: str, operation: Operation, schemas: dict[str, Any]) -> None:
+    if method in CHANGING:
+        operation["parameters"] = [*operation.get("parameters", []), KEY]
+    for media in operation.get("requestBody", {}).get("content", {}).values():
+        media["examples"] = {"request": {"value": example(media["schema"], schemas)}}
+    for status, answer in operation["responses"].items():
+        _tell(status, answer, schemas)
+    for kinds in _refused(path, method, operation):
+        operation["responses"].setdefault(str(problems.status_of(kinds[0])), _refusal(kinds))
+
+
+def _tell(status: str, answer: dict[str, Any], schemas: dict[str, Any]) -> None:
+    for media in answer.get("content", {}).values():
+        media.setdefault("examples", {"answer": {"value": example(media["schema"], schemas)}})
+        if answer["description"] == "Successful Response":
+            answer["description"] = schemas[media["schema"]["$ref"].removeprefix(REF)]["description"]
+    if status == "503":
+        answer["headers"] = RETRY_AFTER
+
+
+def _refused(path: str, method: str, operation: Operation) -> Iterator[list[Refusal]]:
+    """What a route may refuse with, by status: those of its state as it says, or all; the rest by what it takes."""
+    likely = {404} if "{" in path else set()
+    likely |= {409} if method in CHANGING else set()
+    told = {kind for kind in every(DuecourseError) if problems.status_of(kind) in likely}
+    told = set(operation.pop("refuses", told))
+    told |= {problems.NoSuchRoute} if "{" in path else set()
+    told |= KEYED if method in CHANGING else set()
+    told |= OF_BODIES if "requestBody" in operation else set()
+    if operation.get("parameters") or "requestBody" in operation:
+        told |= {errors.InvalidInput}
+    for status in (400, 404, 409, 413, 415, 422, 500, 503):
+        always = status >= 500
+        kinds = [kind for kind in refusals(status) if always or kind in told]
+        if kinds:
+            yield kinds
+
+
+KEYED: set[Refusal] = {problems.MalformedKey, errors.KeyInUse, errors.KeyReused}
+OF_BODIES: set[Refusal] = {problems.MalformedBody, problems.BodyTooLarge, problems.UnsupportedBody}
+
+
+def _refusal(kinds: list[Refusal]) -> dict[str, Any]:
+    told = [problems.describe(EXAMPLES.get(kind) or kind()) for kind in kinds]
+    types = [problem.document["type"] for problem in told]
+    titles = dict.fromkeys(problem.document["title"] for problem in told)
+    return {
+        "description": " ".join(titles),
+        **({"headers": RETRY_AFTER} if any(problem.headers for problem in told) else {}),
+        "content": {
+            problems.CONTENT_TYPE: {
+                "schema": {
+                    "allOf": [
+                        {"$ref": f"{REF}Problem"},
+                        {"properties": {"type": {"enum": types}, "status": {"const": told[0].status}}},
+                    ]
+                },
+                "examples": {type.rpartition(":")[2]: {"value": told[at].document} for at, type in enumerate(types)},
+            }
+        },
+    }
+
+
+def refusals(status: int) -> list[Refusal]:
+    """The errors that are told by a status, each once."""
+    if status == 500:
+        return [problems.Internal]
+    return [kind for kind in every(DuecourseError) if kind not in ABSTRACT and problems.status_of(kind) == status]
+
+
+ABSTRACT = {errors.Conflict}
+"""Never raised by itself."""
+
+
+def every(kind: Refusal) -> Iterator[Refusal]:
+    """All of an error's kinds, each after what it is a kind of."""
+    for one in kind.__subclasses__():
+        if one.__module__.startswith("duecourse."):
+            yield one
+            yield from every(one)
+
+
+def _payloads() -> dict[str, Any]:
+    """The payloads of the kinds that are built in, as schemas."""
+    return {model.__name__: model.model_json_schema(ref_template=REF + "{model}") for model in PAYLOADS.values()}
+
+
+def _tell_payloads(schemas: dict[str, Any]) -> None:
+    anything = schemas["AddTask"]["properties"]["payload"]
+    known = [{"$ref": f"{REF}{model.__name__}"} for model in PAYLOADS.values()]
+    words = {word: anything.pop(word) for word in ("description",) if word in anything}
+    schemas["AddTask"]["properties"]["payload"] = {**words, "anyOf": [*known, anything]}

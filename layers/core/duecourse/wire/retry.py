@@ -1,0 +1,36 @@
+"""How a failing task is tried again, as requests say it."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, StrictBool, model_validator
+
+from duecourse.domain.task import RetryPolicy
+from duecourse.wire.fields import Duration, Strict, between, refuse_fields
+
+MAX_BACKOFF_MS = 49 * 86_400_000
+"""A task's record has 32 bits for it."""
+Backoff = Annotated[Duration, between(0, MAX_BACKOFF_MS)]
+
+
+class Retry(Strict):
+    """How often, and how far apart, a failing task is tried."""
+
+    max_attempts: int = Field(
+        10, ge=1, le=1_000, strict=True, description="How many attempts there are before the task is dead."
+    )
+    backoff: Backoff = Field("PT1S", validate_default=True, description="How long after the first failure.")
+    factor: float = Field(
+        2.0, ge=1, le=100, allow_inf_nan=False, strict=True, description="By what that grows with each further failure."
+    )
+    max_backoff: Backoff = Field("PT1H", validate_default=True, description="Above what it does not grow.")
+    jitter: StrictBool = Field(True, description="Whether it is a random part of that: else many retry as one.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.max_backoff < self.backoff:
+            raise refuse_fields("must not be below backoff", "max_backoff")
+        return self
+
+    def policy(self) -> RetryPolicy:
+        """The same in the domain's words."""
+        return RetryPolicy(self.max_attempts, self.backoff, self.factor, self.max_backoff, self.jitter)

@@ -1,0 +1,1 @@
+"""What schemathesis makes of the OpenAPI document, sent to the harness: `python -m tests.fuzz`, in `make check`."""

@@ -1,0 +1,126 @@
+"""Many tasks in one request: all well-formed or none, each answered for itself."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from duecourse import wiring
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.task import Status
+from duecourse.settings import Settings
+from duecourse.wire.batch import MAX_BATCH, MAX_BATCH_BYTES
+from tests.support.clock import HandClock
+from tests.support.ledger import bring, standing
+from tests.support.requests import WEBHOOK, ask, wrong
+
+
+def batch(*tasks: dict[str, Any]) -> dict[str, Any]:
+    return {"tasks": [{**WEBHOOK, **task} for task in tasks]}
+
+
+def test_each_task_is_answered_in_its_order(store: MemoryStore) -> None:
+    answer = ask("POST", "/tasks/batch", batch({"id": "a"}, {"id": "b", "delay": "PT2H"}, {"id": "a"}, {}))
+    first, second, again, made = answer.body["tasks"]
+    assert answer.status == 200
+    assert first == {"id": "a", "created": True, "due_at": "2026-09-21T15:13:20.000Z"}
+    assert second == {"id": "b", "created": True, "due_at": "2026-09-21T16:13:20.000Z"}
+    assert again == {"id": "a", "created": False, "due_at": "2026-09-21T15:13:20.000Z"}
+    assert made["created"]
+    assert standing(store, made["id"]).status is Status.SCHEDULED
+
+
+@pytest.mark.parametrize("state", ["scheduled", "leased", "dead"])
+def test_one_that_its_ids_state_refuses_is_refused_alone(store: MemoryStore, state: str) -> None:
+    bring(store, state)
+    refused, added = ask("POST", "/tasks/batch", batch({"id": "a", "on_duplicate": "reject"}, {"id": "b"})).body[
+        "tasks"
+    ]
+    assert (refused["id"], refused["created"], refused["refused"]) == ("a", False, state)
+    assert refused["detail"].startswith("The task is")
+    assert added["created"]
+
+
+def test_one_that_is_wrong_keeps_all_out_and_every_wrong_field_is_named(store: MemoryStore) -> None:
+    answer = ask("POST", "/tasks/batch", batch({}, {"delay": "soon", "colour": "red"}, {}, {"payload": {}}))
+    assert wrong(answer).keys() == {"tasks.1.delay", "tasks.1.colour", "tasks.3.payload.url"}
+    late = {"due_at": "2027-01-01T00:00:00Z", "delay": None, "deadline": "2026-12-31T00:00:00Z"}
+    answer = ask("POST", "/tasks/batch", batch({}, {"kind": "strange"}, late))
+    assert wrong(answer).keys() == {"tasks.1.kind", "tasks.2.deadline"}
+    assert store.shards() == []
+
+
+@pytest.mark.parametrize(("tasks", "problem"), [([], "at least 1"), ([WEBHOOK] * (MAX_BATCH + 1), "at most 1000")])
+def test_a_batch_has_bounds(tasks: list[Any], problem: str, store: MemoryStore) -> None:
+    assert problem in wrong(ask("POST", "/tasks/batch", {"tasks": tasks}))["tasks"]
+    assert store.shards() == []
+
+
+def test_a_full_batch_is_one_change_of_the_ledger(store: MemoryStore) -> None:
+    heard: list[int] = []
+    store.listen(lambda _shard, at: heard.append(at))
+    answer = ask("POST", "/tasks/batch", {"tasks": [WEBHOOK] * MAX_BATCH})
+    assert sum(item["created"] for item in answer.body["tasks"]) == MAX_BATCH
+    assert len(heard) == 1
+    assert heard[0] == store.now() + 3_600_000
+
+
+class CountingClock(HandClock):
+    asked = 0
+
+    def now(self) -> int:
+        self.asked += 1
+        return super().now()
+
+
+def test_the_time_is_asked_for_once_however_many_have_a_deadline() -> None:
+    clock = CountingClock()
+    wiring.configure(settings=Settings(), store=MemoryStore(clock), results=None)
+
+    def asked(tasks: int) -> int:
+        before = clock.asked
+        task = WEBHOOK | {"deadline": "2099-01-01T00:00:00Z"}
+        assert ask("POST", "/tasks/batch", {"tasks": [task] * tasks}).status == 200
+        return clock.asked - before
+
+    assert asked(1) == asked(100)
+
+
+def test_a_batch_may_be_six_megabytes_and_each_payload_what_it_may_elsewhere(store: MemoryStore) -> None:
+    def sized(size: int, count: int) -> dict[str, Any]:
+        payload = {"url": "https://hooks.example.com", "body": "x" * size}
+        return {"tasks": [{"kind": "webhook", "payload": payload}] * count}
+
+    assert ask("POST", "/tasks/batch", sized(250_000, 24)).status == 200
+    assert wrong(ask("POST", "/tasks/batch", sized(262_144, 1))) == {
+        "tasks.0.payload": "must be at most 256 KiB of JSON"
+    }
+    before = len(store.shards())
+    answer = ask("POST", "/tasks/batch", json.dumps(sized(1, 1)) + " " * MAX_BATCH_BYTES)
+    assert (answer.status, answer.body["detail"]) == (413, "The body is over 6144 KiB.")
+    assert ask("POST", "/tasks", json.dumps(WEBHOOK) + " " * 262_144).status == 413
+    assert len(store.shards()) == before
+
+
+def many_strangers() -> str:
+    return json.dumps({"tasks": [WEBHOOK | {f"x{i}": 1 for i in range(500_000)}]}, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"tasks":[' + "{}," * 2_000_000 + "{}]}",
+        '{"tasks":[{"kind":"poll","payload":{"url":' + "[" * 2_000_000 + "]" * 2_000_000 + "}}]}",
+        many_strangers(),
+        json.dumps({"tasks": [{"kind": "webhook", "payload": {f"x{i}": 1 for i in range(500)}}] * 1_000}),
+    ],
+    ids=["too many", "too deep", "too many fields", "too many fields in each"],
+)
+def test_what_is_refused_is_refused_soon(body: str) -> None:
+    assert len(body) <= MAX_BATCH_BYTES
+    began = time.process_time()
+    answer = ask("POST", "/tasks/batch", body)
+    assert answer.status in {400, 422}
+    assert len(answer.text) < 50_000
+    assert time.process_time() - began < 2
