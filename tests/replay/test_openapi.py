@@ -130,23 +130,23 @@ def test_requests_are_signed() -> None:
     assert made["components"]["securitySchemes"]["AWS_IAM"]["x-amazon-apigateway-authtype"] == "awsSigv4"
 
 
-def test_a_route_of_another_branch_is_described_by_what_it_is() -> None:
+def test_a_route_that_says_nothing_more_is_described_by_what_it_is() -> None:
     """Nothing but its function says anything of it."""
     from aws_lambda_powertools.event_handler import Response
 
     app = type(load("enqueue_http").app)(enable_validation=True)
 
-    def replay_task(id: str) -> Response[None]:  # noqa: ARG001
+    def revive_task(id: str) -> Response[None]:  # noqa: ARG001
         """Schedule a dead task.
 
         With all its attempts.
         """
         return Response(204)
 
-    app.post("/tasks/<id>/replay")(replay_task)
+    app.post("/tasks/<id>/revive")(revive_task)
     app.include_router(load("enqueue_http").tasks.router)
-    operation = app.document["paths"]["/tasks/{id}/replay"]["post"]
-    assert (operation["operationId"], operation["summary"]) == ("replayTask", "Schedule a dead task")
+    operation = app.document["paths"]["/tasks/{id}/revive"]["post"]
+    assert (operation["operationId"], operation["summary"]) == ("reviveTask", "Schedule a dead task")
     assert operation["description"] == "With all its attempts."
     assert {"204", "400", "404", "409", "422", "500", "503"} == operation["responses"].keys()
 

@@ -46,10 +46,9 @@ def test_every_link_leads_somewhere(made: dict[str, Any]) -> None:
     assert set(re.findall(r"\]\(#([a-z]+)\)", page)) <= headings
 
 
-def test_every_verb_of_the_client_is_beside_a_route_or_has_none_yet(made: dict[str, Any]) -> None:
-    """`replay` has its route to come."""
+def test_every_verb_of_the_client_is_beside_a_route(made: dict[str, Any]) -> None:
     page = reference(made)
-    verbs = {name for name in vars(duecourse.Client) if not name.startswith("_")} - {"from_env", "replay"}
+    verbs = {name for name in vars(duecourse.Client) if not name.startswith("_")} - {"from_env"}
     assert {verb for verb in verbs if f"`client.{verb}(" not in page} == set()
 
 

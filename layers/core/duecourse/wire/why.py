@@ -35,7 +35,7 @@ WaitsView = TypedDict(
         "until": NotRequired[Annotated[Told, Field(description="Until when, where that is known.")]],
     },
 )
-"""What it waits for: `due`, `claim`, `pause`, `lease` or `nothing`; until when, where that is known."""
+WaitsView.__doc__ = "What it waits for, and until when where that is known."
 
 
 class WhyAnswer(TypedDict):
