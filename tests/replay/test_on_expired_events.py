@@ -13,7 +13,7 @@ from tests.support.clock import START
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import add
 
-NOTHING = {"claimed": 0, "done": 0, "again": 0, "retried": 0, "dead": 0, "backlog": 0, "bell_at": 0}
+NOTHING = {"added": 0, "claimed": 0, "done": 0, "again": 0, "retried": 0, "dead": 0, "backlog": 0, "bell_at": 0}
 GOOD = {"one_bell", "many_bells", "strange_key"}
 
 
@@ -53,4 +53,4 @@ def test_a_strange_key_is_left_out_and_told(caplog: pytest.LogCaptureFixture) ->
 def test_a_ring_measures_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     invoke("on_expired", saved("on_expired/one_bell"))
     [line] = [line for line in capsys.readouterr().out.splitlines() if "_aws" in line]
-    assert json.loads(line).keys() == {"_aws", "service", "Claimed", "Done", "Retried", "Dead"}
+    assert json.loads(line).keys() == {"_aws", "service", "Added", "Claimed", "Done", "Retried", "Dead"}

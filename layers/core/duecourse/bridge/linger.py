@@ -11,6 +11,7 @@ from typing import Self
 from duecourse.bridge.bridge import SWITCH_S, Bridge, Stats
 from duecourse.bridge.rings import Ring
 from duecourse.domain.task import Json
+from duecourse.domain.watch import Expired
 from duecourse.errors import InvocationRefused
 from duecourse.ports.bells import Bells
 
@@ -20,6 +21,9 @@ Remaining = Callable[[], int]
 """How many milliseconds this invocation still has."""
 Drain = Callable[[Sequence[str], Remaining], Json]
 """Works the shards of these bells, and answers what `on_expired` does. What it raises holds the rings back."""
+
+Note = Callable[[Sequence[Expired]], int]
+"""Makes tasks of these keys, and answers how many. What it raises has them tried again."""
 
 COUNTED = ("claimed", "done", "again", "retried", "dead", "released", "stale")
 LOOK_S = 1.0
@@ -37,9 +41,18 @@ class Linger:
     """
 
     def __init__(
-        self, bells: Bells, drain: Drain, remaining_ms: Remaining, *, linger_ms: int, margin_ms: int, in_flight: int
+        self,
+        bells: Bells,
+        drain: Drain,
+        note: Note,
+        remaining_ms: Remaining,
+        *,
+        linger_ms: int,
+        margin_ms: int,
+        in_flight: int,
     ) -> None:
         self._drain = drain
+        self._note = note
         self._remaining_ms = remaining_ms
         self._margin_ms = margin_ms
         self._end_ms = max(remaining_ms() - linger_ms, margin_ms)
@@ -47,7 +60,7 @@ class Linger:
         self._bridge = Bridge(bells, self._serve, in_flight=in_flight)
         self._counting = threading.Lock()
         self.counts: Counter[str] = Counter()
-        """What all its drains did, in tasks."""
+        """What all its drains did, in tasks, and how many it `added` for watched keys."""
 
     def __enter__(self) -> Self:
         self._switch_s = sys.getswitchinterval()
@@ -82,11 +95,17 @@ class Linger:
     def _left_ms(self) -> int:
         return 0 if self._over.is_set() else self._remaining_ms() - self._end_ms
 
-    def _serve(self, rings: list[Ring]) -> Json:
+    def _serve(self, rings: Sequence[Ring], expired: Sequence[Expired]) -> Json:
         try:
+            if expired:
+                return self._count(added=self._note(expired))
             answer = self._drain([ring.key for ring in rings], lambda: self._left_ms() + self._margin_ms)
         except Exception as error:
-            raise InvocationRefused(f"the drain failed: {error!r}") from error
-        with self._counting:
-            self.counts.update({name: answer[name] for name in COUNTED})
+            raise InvocationRefused(f"it failed: {error!r}") from error
+        self._count(**{name: answer[name] for name in COUNTED})
         return answer
+
+    def _count(self, **done: int) -> Json:
+        with self._counting:
+            self.counts.update(done)
+        return done

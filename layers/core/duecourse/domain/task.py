@@ -85,12 +85,23 @@ class RetryPolicy(NamedTuple):
     jitter: bool = True
 
 
+class Apart(NamedTuple):
+    """A condition on an add: no task of its tenant and group has an id from `first` to `last`, both included.
+
+    Ids are compared byte by byte. Where there is such a task, of whatever state, it stands for the new one.
+    """
+
+    first: str
+    last: str
+
+
 class NewTask(NamedTuple):
     """A task as asked for.
 
     Due at `due_at` where given, else `delay_ms` after the server's now. It is dead past `deadline_at`, or
     `deadline_ms` after it was due. `payload` and `state` are JSON text (state "" for none).
     `max_wait_ms` bounds how far `debounce` pushes the due time back, counted from the first add.
+    With `apart`, which wants a group, that decides in place of `on_duplicate`.
     """
 
     id: str
@@ -107,6 +118,7 @@ class NewTask(NamedTuple):
     retry: RetryPolicy = RetryPolicy()
     on_duplicate: OnDuplicate = OnDuplicate.KEEP
     max_wait_ms: int = 3_600_000
+    apart: Apart | None = None
 
 
 class Run(NamedTuple):
