@@ -37,7 +37,11 @@ class WatchSetting(Strict):
         description="what the keys are called, their parts in braces", examples=["send_message-{user}-{type}"]
     )
     kind: Annotated[Name, AfterValidator(_no_reminder)] = Field(description="what the task is")
-    payload: JsonObject = Field(default_factory=dict, description="what it carries, beside `key`: the name's parts")
+    payload: JsonObject = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="what it carries, beside `key`: the parts of the name",
+    )
     window_ms: Annotated[Duration, between(MIN_WINDOW_MS, MAX_WINDOW_MS)] = Field(
         1_000, alias="window", description="within which expiries of the same key count once"
     )
