@@ -364,6 +364,21 @@ def test_the_bridges_container_is_given_settings_a_secret_and_nothing_to_write_t
     assert {"Name": "POWERTOOLS_SERVICE_NAME", "Value": service} in container["Environment"]
 
 
+def test_whoever_hears_watched_keys_and_whoever_makes_their_tasks_knows_them() -> None:
+    watching = {name for name in FUNCTIONS if environment(name).get("DUECOURSE_WATCH") == {"Ref": "Watch"}}
+    assert watching == {"OnExpiredFunction", "PollTickFunction"}
+    (container,) = properties("BridgeTask")["ContainerDefinitions"]
+    assert {"Name": "DUECOURSE_WATCH", "Value": {"Ref": "Watch"}} in container["Environment"]
+
+
+@pytest.mark.parametrize(
+    ("watch", "fits"),
+    [("", True), ('[{"pattern": "send_message-{user}-{type}", "kind": "report"}]', True), ('{"pattern": "a"}', False)],
+)
+def test_watched_keys_are_given_as_a_list(watch: str, fits: bool) -> None:
+    assert bool(re.fullmatch(template()["Parameters"]["Watch"]["AllowedPattern"], watch)) == fits
+
+
 def test_a_new_bridge_rings_before_the_old_one_stops() -> None:
     deployment = properties("BridgeService")["DeploymentConfiguration"]
     assert (deployment["MinimumHealthyPercent"], deployment["MaximumPercent"]) == (100, 200)

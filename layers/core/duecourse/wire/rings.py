@@ -1,10 +1,11 @@
 """The bridge's event: which bells rang, which watched keys expired; and what the function answers to it."""
 
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from duecourse.domain.task import Shard
@@ -24,6 +25,13 @@ class Ring(BaseModel):
     heard_at: int
 
 
+def _decoded(text: Any) -> Any:
+    try:
+        return b64decode(text, validate=True)
+    except (ValueError, TypeError):
+        raise ValueError("must be Base64") from None
+
+
 class ExpiredKey(BaseModel):
     """One watched key that expired, in the server's epoch ms: heard when, and `since` when it may have been.
 
@@ -33,7 +41,7 @@ class ExpiredKey(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     key: str
-    base64: Base64Bytes | None = None
+    base64: Annotated[bytes, BeforeValidator(_decoded)] | None = None
     channel: str
     since: int | None = Field(None, ge=0, le=LAST_AT)
     heard_at: int = Field(ge=0, le=LAST_AT)
