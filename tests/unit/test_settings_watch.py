@@ -1,6 +1,7 @@
 """DUECOURSE_WATCH: what may be watched, and that each wrong entry is named by its number and field."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from duecourse import wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.errors import InvalidSettings
 from duecourse.settings import Settings, parse
+from tests.support.source import ROOT
 from tests.unit.test_settings import wrong
 
 GOOD = {"pattern": "send_message-{user}-{type}", "kind": "report"}
@@ -107,3 +109,9 @@ POLL = {"url": "http://h/job", "interval": "PT1S", "until": "done"}
 
 def test_a_bridge_needs_no_kinds_to_listen() -> None:
     assert parse({"DUECOURSE_WATCH": json.dumps([GOOD])}) != Settings()
+
+
+def test_the_readmes_example_is_one() -> None:
+    [example] = re.findall(r"DUECOURSE_WATCH='(.*?)'", (ROOT / "README.md").read_text())
+    [one] = parse({"DUECOURSE_WATCH": example}).watch
+    assert one.watch().pattern.match(b"send_message-42-sms") == {"user": b"42", "type": b"sms"}
