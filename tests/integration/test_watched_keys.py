@@ -245,6 +245,16 @@ def test_where_notifications_are_refused_it_is_said_loudly_that_watched_keys_are
         until(lambda: "WATCHED KEYS ARE NOT HEARD" in caplog.text)
 
 
+def test_what_expired_while_the_bridge_was_away_is_said_to_be_unheard_and_the_next_is_heard(
+    server: RedisServer, client: redis.Redis, house: Doors, caplog: pytest.LogCaptureFixture
+) -> None:
+    with bridging(server, house, watched=WATCHED):
+        client.client_kill_filter(_type="pubsub")
+        until(lambda: "watched keys that expired in those" in caplog.text)
+        expire(client, "send_message-1-x", house)
+        until(lambda: house.ran)
+
+
 def test_a_lingering_tick_hears_them_and_two_at_the_change_count_once(
     server: RedisServer, client: redis.Redis, house: Doors
 ) -> None:
