@@ -49,7 +49,8 @@ class ExpiredKey(BaseModel):
     def plain(self) -> Expired:
         """As the engine takes it."""
         name = self.key.encode() if self.base64 is None else self.base64
-        return Expired(name, self.channel, self.heard_at if self.since is None else self.since, self.heard_at)
+        since = self.heard_at if self.since is None else min(self.since, self.heard_at)
+        return Expired(name, self.channel, since, self.heard_at)
 
 
 class Rings(BaseModel):
