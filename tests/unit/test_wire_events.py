@@ -135,8 +135,6 @@ NAMES = [b"plain", "é\U0001f514\0".encode(), b"\xff\xfe", rb"\xff", "\ufffd".en
 
 
 @pytest.mark.parametrize("name", NAMES)
-    "name", [b"plain", "é\U0001f514\0".encode(), b"\xff\xfe", rb"\xff", "\ufffd".encode(), b"\xed\xa0\x80"]
-)
 def test_an_expired_key_comes_to_the_function_as_the_bridge_heard_it(name: bytes) -> None:
     heard = [Expired(name, "__keyevent@0__:expired", 5, 7)]
     told = json.loads(json.dumps(bridges_event([], heard)))
