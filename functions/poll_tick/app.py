@@ -30,6 +30,9 @@ LINGERED = {
     "Done": (MetricUnit.Count, "done"),
     "Retried": (MetricUnit.Count, "retried"),
     "Dead": (MetricUnit.Count, "dead"),
+    "Added": (MetricUnit.Count, "added"),
+    "Keys": (MetricUnit.Count, "keys"),
+    "KeysLost": (MetricUnit.Count, "lost"),
 }
 
 

@@ -8,14 +8,14 @@ import argparse
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import lateness, ledger
+from tests.bench import lateness, ledger, watched
 from tests.bench.figures import Figure
 from tests.bench.server import bench_server
 
-SECTIONS = {"ledger": ledger.figures, "lateness": lateness.figures}
+SECTIONS = {"ledger": ledger.figures, "lateness": lateness.figures, "watched": watched.figures}
 EPILOG = """\
 examples:
-  python -m tests.bench                     everything, about three minutes
+  python -m tests.bench                     everything, about ten minutes
   python -m tests.bench --only ledger       the ledger alone
 """
 

@@ -1,20 +1,16 @@
 """What holds of time and number when queues are paused, notifications go, and bridges die or are two."""
 
 import logging
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import redis
 
 from duecourse.domain.task import NewTask
 from tests.support.answering import answering
-from tests.support.bridges import NAMESPACE, bridging
+from tests.support.bridges import bridge_process, bridging
 from tests.support.doors import Doors, doors
-from tests.support.drainer import ENVIRONMENT
 from tests.support.engine import ample
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
@@ -35,22 +31,6 @@ def add(house: Doors, count: int, *, after_ms: int, over_ms: int = 0) -> None:
     start = house.store.now() + after_ms
     made = [NewTask(f"t-{start}-{n}", "work", due_at=start + over_ms * n // count) for n in range(count)]
     house.store.add(made)
-
-
-@contextmanager
-def bridge_process(server: RedisServer, url: str) -> Iterator["subprocess.Popen[str]"]:
-    """A bridge of its own process, ready; killed at the end."""
-    given = {name: value for name, value in ENVIRONMENT.items() if not name.startswith(("DUECOURSE_", "AWS_"))}
-    given |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "eu-central-1"}
-    given |= {"DUECOURSE_STORE": server.url, "DUECOURSE_NAMESPACE": NAMESPACE, "AWS_ENDPOINT_URL_LAMBDA": url}
-    command = [sys.executable, "-W", "error", "-m", "duecourse.bridge"]
-    with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout
-            assert process.stdout.readline().startswith("bridge ready")
-            yield process
-        finally:
-            process.kill()
 
 
 def test_a_paused_queue_with_1000_overdue_tasks_causes_no_more_than_two_invocations_a_second(

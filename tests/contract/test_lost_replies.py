@@ -7,7 +7,7 @@ import pytest
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.task import OnDuplicate, RetryPolicy, Status
+from duecourse.domain.task import Apart, OnDuplicate, RetryPolicy, Status
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import Added, Move, Reply, Settled
 from tests.support.clock import HandClock
@@ -36,6 +36,16 @@ def test_an_add_is_sent_again_and_adds_once(store: RedisStore, proxy: LossyProxy
     assert [a.reply for a in added] == [Reply.CREATED, Reply.CREATED, Reply.KEPT]
     assert proxy.lost == 1
     assert store.stats(SHARD).scheduled == 3
+
+
+def test_an_add_that_must_be_apart_is_sent_again_and_is_not_kept_from_itself(
+    store: RedisStore, proxy: LossyProxy
+) -> None:
+    add(store, "first")
+    asked = [new(id, group="g", apart=Apart("a", "b")) for id in ("a", "b")]
+    proxy.lose_next_reply()
+    assert [a.reply for a in store.add(asked)] == [Reply.CREATED, Reply.KEPT]
+    assert proxy.lost == 1
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Every saved ring, replayed through the function that answers it."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -8,19 +9,24 @@ from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.history import Door
 from duecourse.domain.reminder import Recipient, Reminder
-from duecourse.domain.task import NewTask
+from duecourse.domain.task import NewTask, Shard
 from duecourse.engine.reminders import Reminders
+from duecourse.settings import Settings
 from tests.support.clock import START
 from tests.support.functions import cases, invoke, saved
 from tests.support.kinds import Outbox
 from tests.support.ledger import add, standing
+from tests.support.wired import wired_with
 
-NOTHING = {"claimed": 0, "done": 0, "again": 0, "retried": 0, "dead": 0, "backlog": 0, "bell_at": 0}
+NOTHING = {"added": 0, "claimed": 0, "done": 0, "again": 0, "retried": 0, "dead": 0, "backlog": 0, "bell_at": 0}
 GOOD = {"one_bell", "many_bells", "strange_key"}
+WATCHED = {"watched_keys", "watched_key_heard_late", "strange_expired"}
+BAD = {"bad_version", "bad_shape", "bad_door", "bad_expired"}
+WATCH = {"pattern": "send_message-{user}-{type}", "kind": "webhook", "payload": {"url": "http://127.0.0.1:9/"}}
 
 
 def test_every_saved_event_is_listed_here() -> None:
-    assert cases("on_expired") == GOOD | {"bad_version", "bad_shape", "bad_door"}
+    assert cases("on_expired") == GOOD | WATCHED | BAD
 
 
 @pytest.mark.parametrize("case", GOOD)
@@ -29,7 +35,16 @@ def test_a_ring_with_nothing_due_is_normal(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "field"), [("bad_version", "version"), ("bad_shape", "rings.0.key"), ("bad_door", "rings.0.door")]
+    ("case", "field"),
+    [
+        ("bad_version", "version"),
+        ("bad_shape", "rings.0.key"),
+        ("bad_door", "rings.0.door"),
+        ("bad_expired", "expired.0.heard_at"),
+        ("bad_expired", "expired.1.base64"),
+        ("bad_expired", "expired.2.key"),
+        ("bad_expired", "expired.2.heard_at"),
+    ],
 )
 def test_a_wrong_event_is_refused_by_field(case: str, field: str) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
@@ -57,7 +72,7 @@ def test_a_strange_key_is_left_out_and_told(caplog: pytest.LogCaptureFixture) ->
 def test_a_ring_measures_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     invoke("on_expired", saved("on_expired/one_bell"))
     [line] = [line for line in capsys.readouterr().out.splitlines() if "_aws" in line]
-    assert json.loads(line).keys() == {"_aws", "service", "Claimed", "Done", "Retried", "Dead"}
+    assert json.loads(line).keys() == {"_aws", "service", "Added", "Claimed", "Done", "Retried", "Dead"}
 
 
 @pytest.mark.parametrize(("case", "door"), [("one_bell", Door.TIMER), ("many_bells", Door.RING)])
@@ -65,3 +80,38 @@ def test_what_a_ring_found_tells_by_which_door(store: MemoryStore, case: str, do
     store.add([NewTask("a", "webhook", '{"url":1}')])
     invoke("on_expired", saved(f"on_expired/{case}"))
     assert standing(store).history[0].door is door
+
+
+@pytest.fixture
+def watching(store: MemoryStore) -> Iterator[Shard]:
+    """The functions watch, and their queue is paused, so that what they add is to be seen."""
+    with wired_with(settings=Settings.model_validate({"watch": [WATCH]}), store=store, results=None):
+        store.pause("default", paused=True)
+        yield Shard()
+
+
+def test_each_expiry_is_a_task_and_the_same_key_within_the_window_one(store: MemoryStore, watching: Shard) -> None:
+    assert invoke("on_expired", saved("on_expired/watched_keys"))["added"] == 3
+    assert invoke("on_expired", saved("on_expired/watched_keys"))["added"] == 0, "a retried invocation"
+    assert store.stats(watching).scheduled == 3
+    store.pause("default", paused=False)
+    tasks = store.claim(watching, 10, lease_ms=60_000).tasks
+    ran = sorted((task.payload["key"]["user"], task.id.rpartition(":")[2]) for task in tasks)
+    assert ran == [("42", "1790434500002"), ("42", "1790434501800"), ("\\xff", "1790434500003")]
+    assert {task.kind for task in tasks} == {"webhook"}
+    assert all(task.payload["url"] == WATCH["payload"]["url"] for task in tasks)
+
+
+def test_what_may_have_happened_when_another_heard_it_is_the_same(store: MemoryStore, watching: Shard) -> None:
+    assert invoke("on_expired", saved("on_expired/watched_keys"))["added"] == 3
+    assert invoke("on_expired", saved("on_expired/watched_key_heard_late"))["added"] == 0
+    assert store.stats(watching).scheduled == 3
+
+
+def test_what_nothing_here_watches_is_left_out_and_told(
+    store: MemoryStore, watching: Shard, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert invoke("on_expired", saved("on_expired/strange_expired"))["added"] == 1
+    [record] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert record.__dict__["keys"] == ["session:4711"]
+    assert store.stats(watching).scheduled == 1

@@ -1,8 +1,10 @@
 """Bridges on real servers: an invoker that remembers, bells hung by hand, a bridge that is stopped with its test."""
 
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -11,6 +13,8 @@ from duecourse.adapters.redis_cluster_bells import ClusterBells
 from duecourse.adapters.redis_connect import Client, is_cluster
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import invoking
+from duecourse.domain.watch import Pattern, Watchlist
+from tests.support.drainer import ENVIRONMENT
 from tests.support.redis_server import RedisServer
 
 NAMESPACE = "test"
@@ -96,10 +100,11 @@ def bridging(
     beat_s: float = 10.0,
     ready: bool = True,
     events: bool = True,
+    watched: Sequence[str] = (),
 ) -> Iterator[Bridge]:
     """A bridge on the server, ready unless told otherwise, and stopped at the end."""
     made = ClusterBells if is_cluster(server.url) else RedisBells.from_url
-    bells = made(server.url, NAMESPACE, events=events)
+    bells = made(server.url, NAMESPACE, events=events, watched=Watchlist([Pattern(text) for text in watched]))
     bridge = Bridge(bells, invoking(invoker, "on_expired"), in_flight=in_flight, beat_s=beat_s)
     bridge.start()
     try:
@@ -109,3 +114,20 @@ def bridging(
         assert not bridge.wait_ended(0), "one of the bridge's threads died"
     finally:
         assert bridge.stop()
+
+
+@contextmanager
+def bridge_process(server: Served, url: str, **settings: str) -> Iterator["subprocess.Popen[str]"]:
+    """A bridge of its own process, ready; killed at the end. It invokes at `url`; `settings` are DUECOURSE_*."""
+    given = {name: value for name, value in ENVIRONMENT.items() if not name.startswith(("DUECOURSE_", "AWS_"))}
+    given |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "eu-central-1"}
+    given |= {"DUECOURSE_STORE": server.url, "DUECOURSE_NAMESPACE": NAMESPACE, "AWS_ENDPOINT_URL_LAMBDA": url}
+    given |= {f"DUECOURSE_{name}": value for name, value in settings.items()}
+    command = [sys.executable, "-W", "error", "-m", "duecourse.bridge"]
+    with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline().startswith("bridge ready")
+            yield process
+        finally:
+            process.kill()

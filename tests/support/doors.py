@@ -3,21 +3,22 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import Task
+from duecourse.domain.watch import Expired, Watch
 from duecourse.engine.crew import Crew
 from duecourse.engine.sweep import Sweeper
+from duecourse.engine.watches import Watches
 from duecourse.wire.rings import Rings, show_drained
 from tests.support.answering import Asked, Reply
-from tests.support.bridges import NAMESPACE
+from tests.support.bridges import NAMESPACE, Served
 from tests.support.drainer import drainer_of
 from tests.support.engine import ample
-from tests.support.redis_server import RedisServer
 
 LEASE_MS = 30_000
 
@@ -25,23 +26,30 @@ LEASE_MS = 30_000
 class Doors:
     """Both doors to a ledger: an Invoker for the bridge, and a tick. Each task's work is to be written down."""
 
-    def __init__(self, store: RedisStore, crew: Crew) -> None:
+    def __init__(self, store: RedisStore, crew: Crew, watches: Sequence[Watch] = ()) -> None:
         drainer = drainer_of(store, self._work, crew, LEASE_MS)
         self._drainer = drainer
         self._lock = threading.Lock()
+        self._watches = Watches(store, NAMESPACE, watches)
         self.store = store
         self.sweeper = Sweeper(store, drainer, retention_ms=3_600_000, margin_ms=1_000)
         self.ran: list[Task] = []
         self.invoked_at: list[float] = []
+        self.heard: list[Expired] = []
+        self.gate = threading.Event()
+        self.gate.set()
 
     def invoke(self, function: str, event: Any) -> Any:
-        """Drain what rang, as the function does."""
+        """Make tasks of watched keys and drain what rang, as the function does."""
         assert function == "on_expired"
         with self._lock:
             self.invoked_at.append(time.monotonic())
-        rang = Rings.model_validate_json(json.dumps(event)).heard(NAMESPACE)
-        assert rang.strangers == []
-        return show_drained(self._drainer.drain(rang.shards, ample, rang.doors)._asdict())
+        told = Rings.model_validate_json(json.dumps(event))
+        rang, expired = told.heard(NAMESPACE), [one.plain() for one in told.expired]
+        noted = self._watches.note(expired)
+        self.heard += expired
+        assert (rang.strangers, noted.strangers) == ([], [])
+        return show_drained(self._drainer.drain(rang.shards, ample, rang.doors)._asdict(), noted.added)
 
     def send(self, function: str, event: Any) -> None:
         raise AssertionError((function, event))
@@ -64,12 +72,15 @@ class Doors:
 
     def _work(self, task: Task) -> None:
         self.ran.append(task)
+        assert self.gate.wait(30)
 
 
 @contextmanager
-def doors(server: RedisServer) -> Iterator[Doors]:
+def doors(server: Served, watches: Sequence[Watch] = ()) -> Iterator[Doors]:
     """The doors to the ledger on a server; their threads and connections end with the test."""
     with connect(server.url) as client:
         crew = Crew(4)
-        yield Doors(RedisStore(client, NAMESPACE), crew)
+        made = Doors(RedisStore(client, NAMESPACE), crew, watches)
+        yield made
+        made.gate.set()
         crew.close()

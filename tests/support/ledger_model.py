@@ -69,6 +69,8 @@ class Model:
 
     def add(self, new: NewTask) -> Reply:
         old = self.rows.get(new.id)
+        if new.apart and (old or any(new.group in groups for groups in self._groups(*new.apart))):
+            return R.KEPT
         if not old or old.status in (S.DONE, S.CANCELLED):
             self._schedule(new.id, self._fresh(new))
             return R.CREATED
@@ -80,6 +82,11 @@ class Model:
         elif reply == R.DEBOUNCED:
             self._schedule(new.id, self._debounced(new, old))
         return reply
+
+    def _groups(self, first: str, last: str) -> list[set[str]]:
+        """The groups of each task whose id is within those two: its own, and its successor's."""
+        rows = [row for id, row in self.rows.items() if first <= id <= last]
+        return [{one.asked.group for one in (row, row.successor) if one} for row in rows]
 
     def claim(self, limit: int, lease_ms: int, tight: bool, door: Door = Door.TAKE) -> tuple[list[str], int, int]:
         """Ids leased, how many died, backlog; `tight` where the bytes allow but one task."""

@@ -1,15 +1,17 @@
 """Lingering ticks on real servers: each with an engine of its own, as two functions' processes have."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from duecourse.adapters.redis_bells import RedisBells
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.bridge.linger import Linger
+from duecourse.domain.watch import Watch, Watchlist
 from duecourse.engine.crew import Crew
 from duecourse.engine.run import Kind
+from duecourse.engine.watches import Watches
 from duecourse.wire.rings import shards_of
 from tests.support.drainer import NAMESPACE, drainer_of
 from tests.support.redis_server import RedisServer
@@ -34,6 +36,7 @@ def lingering(
     events: bool = True,
     size: int = 4,
     lease_ms: int = 30_000,
+    watches: Sequence[Watch] = (),
 ) -> Iterator[Linger]:
     """A lingering tick whose tasks do what `kind` says; it stays at the block's end."""
     with ExitStack() as parts:
@@ -43,8 +46,11 @@ def lingering(
         drainer = drainer_of(store, kind, crew, lease_ms)
         yield parts.enter_context(
             Linger(
-                RedisBells.from_url(server.url, NAMESPACE, events=events),
+                RedisBells.from_url(
+                    server.url, NAMESPACE, events=events, watched=Watchlist([watch.pattern for watch in watches])
+                ),
                 lambda bells, left_ms: drainer.drain(shards_of(bells, NAMESPACE).shards, left_ms)._asdict(),
+                lambda expired: Watches(store, NAMESPACE, watches).note(expired).added,
                 remaining_ms or countdown(linger_ms / 1000 + 10),
                 linger_ms=linger_ms,
                 margin_ms=MARGIN_MS,

@@ -309,7 +309,7 @@ class Deaf:
 def test_a_subscription_that_is_silent_to_its_canary_is_dead(timer: Timer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duecourse.bridge.ears.CANARY_S", 0.05)
     deaf = Deaf()
-    ears = Ears(deaf, timer, HandBells.canary, threading.Event())
+    ears = Ears(deaf, timer, lambda _: None, HandBells.canary, threading.Event())
     ears.start()
     with pytest.raises(StoreUnavailable, match="dead"):
         ears.heard_canary()
@@ -320,7 +320,7 @@ def test_a_subscription_that_is_silent_to_its_canary_is_dead(timer: Timer, monke
 def test_a_subscription_that_breaks_ends_the_ears_with_its_error(timer: Timer) -> None:
     broken, ended = Deaf(), threading.Event()
     broken.error = StoreUnavailable("connection reset")
-    ears = Ears(broken, timer, HandBells.canary, ended)
+    ears = Ears(broken, timer, lambda _: None, HandBells.canary, ended)
     ears.start()
     assert ended.wait(5)
     with pytest.raises(StoreUnavailable, match="connection reset"):

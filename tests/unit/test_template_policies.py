@@ -264,6 +264,21 @@ def test_results_outlive_the_stack() -> None:
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
 
 
+def test_whoever_hears_watched_keys_and_whoever_makes_their_tasks_knows_them() -> None:
+    watching = {name for name in FUNCTIONS if environment(name).get("DUECOURSE_WATCH") == {"Ref": "Watch"}}
+    assert watching == {"OnExpiredFunction", "PollTickFunction"}
+    (container,) = properties("BridgeTask")["ContainerDefinitions"]
+    assert {"Name": "DUECOURSE_WATCH", "Value": {"Ref": "Watch"}} in container["Environment"]
+
+
+@pytest.mark.parametrize(
+    ("watch", "fits"),
+    [("", True), ('[{"pattern": "send_message-{user}-{type}", "kind": "report"}]', True), ('{"pattern": "a"}', False)],
+)
+def test_watched_keys_are_given_as_a_list(watch: str, fits: bool) -> None:
+    assert bool(re.fullmatch(template()["Parameters"]["Watch"]["AllowedPattern"], watch)) == fits
+
+
 def test_the_layer_is_built_for_the_architecture_that_the_functions_run_on() -> None:
     layer = template()["Resources"]["CoreLayer"]
     assert layer["Metadata"]["BuildArchitecture"] == {"Ref": "Architecture"}

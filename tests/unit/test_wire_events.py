@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from duecourse.bridge.rings import event as bridges_event
 from duecourse.domain.history import Door
 from duecourse.domain.task import RetryPolicy, Shard
+from duecourse.domain.watch import Expired
 from duecourse.errors import InvalidInput
 from duecourse.wire.fields import read
 from duecourse.wire.invocation import decode_tasks, tasks_event
@@ -129,3 +131,19 @@ def test_a_wrong_ring_is_refused_by_field(change: dict[str, object], field: str)
 def test_only_a_schedule_makes_a_tick(event: object) -> None:
     with pytest.raises(InvalidInput):
         read(ScheduledEvent, event)
+
+
+NAMES = [b"plain", "é\U0001f514\0".encode(), b"\xff\xfe", rb"\xff", "\ufffd".encode(), b"\xed\xa0\x80"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_expired_key_comes_to_the_function_as_the_bridge_heard_it(name: bytes) -> None:
+    heard = [Expired(name, "__keyevent@0__:expired", 5, 7)]
+    told = json.loads(json.dumps(bridges_event([], heard)))
+    assert [one.plain() for one in read(Rings, told).expired] == heard
+
+
+@pytest.mark.parametrize(("since", "taken"), [({}, 7), ({"since": 5}, 5), ({"since": 9}, 7)])
+def test_an_expiry_happened_when_it_was_heard_at_the_latest(since: dict[str, int], taken: int) -> None:
+    told = {**rung(), "expired": [{"key": "a", "channel": "c", "heard_at": 7, **since}]}
+    assert [one.plain().since for one in read(Rings, told).expired] == [taken]

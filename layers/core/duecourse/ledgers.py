@@ -2,13 +2,13 @@
 
 from urllib.parse import urlsplit
 
+from duecourse.domain.address import WITHOUT_BELLS
 from duecourse.domain.shards import Sharding
+from duecourse.domain.watch import Pattern, Watchlist
 from duecourse.errors import FieldError, InvalidSettings
 from duecourse.ports.bells import Bells
 from duecourse.ports.store import Store
 from duecourse.settings import Settings
-
-WITHOUT_BELLS = ("leveldb", "memory")
 
 
 def open_store(given: Settings) -> Store:
@@ -38,10 +38,11 @@ def open_bells(given: Settings) -> Bells:
     from duecourse.adapters.redis_connect import is_cluster
 
     events = given.events == "on"
+    watched = Watchlist([Pattern(one.pattern) for one in given.watch])
     if is_cluster(given.store):
         from duecourse.adapters.redis_cluster_bells import ClusterBells
 
-        return ClusterBells(given.store, given.namespace, events=events)
+        return ClusterBells(given.store, given.namespace, events=events, watched=watched)
     from duecourse.adapters.redis_bells import RedisBells
 
-    return RedisBells.from_url(given.store, given.namespace, events=events)
+    return RedisBells.from_url(given.store, given.namespace, events=events, watched=watched)

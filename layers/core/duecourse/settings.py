@@ -8,12 +8,14 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from duecourse.domain.address import check_ports, check_store
+from duecourse.domain.address import WITHOUT_BELLS, check_ports, check_store
 from duecourse.domain.follow_up import RESERVED
 from duecourse.domain.shards import MAX_SHARDS
 from duecourse.domain.times import format_duration, parse_duration
+from duecourse.domain.watch import Pattern
 from duecourse.errors import FieldError, InvalidSettings
 from duecourse.wire.fields import Name, field_errors, refuse_fields
+from duecourse.wire.watches import WatchSetting
 
 PREFIX = "DUECOURSE_"
 BUILT_IN = ("poll", "webhook", "reminder")
@@ -156,6 +158,12 @@ class Settings(BaseModel):
         alias="tick_linger",
         description="how long poll_tick stays, from its start, to serve rings itself; 0 leaves that to a bridge",
     )
+    watch: Annotated[
+        list[WatchSetting], _json_such_as('[{"pattern": "send_message-{user}-{type}", "kind": "report"}]')
+    ] = Field(
+        default_factory=list,
+        description="keys of other programs whose expiry becomes a task: pattern, kind, payload, window (PT1S), queue",
+    )
     on_expired_function: str = Field("on_expired", description="the function that the bridge invokes")
     bridge_in_flight: int = Field(4, ge=1, le=64, description="how many invocations the bridge keeps under way")
 
@@ -165,6 +173,37 @@ class Settings(BaseModel):
         for variable, targets in named.items():
             if not self.amqp and any(target.startswith("amqp:") for target in targets):
                 raise refuse_fields(f"is required, for {variable} names an amqp:<queue>", "amqp")
+        return self
+
+    @model_validator(mode="after")
+    def _watched_keys_can_be_heard(self) -> Self:
+        if self.watch and self.store.partition("://")[0] in WITHOUT_BELLS:
+            raise refuse_fields("wants a Redis as DUECOURSE_STORE: no other program sets keys in this one", "watch")
+        if self.watch and self.events == "off":
+            problem = "wants DUECOURSE_EVENTS=on: that a key expired is told by Redis's notifications alone"
+            raise refuse_fields(problem, "watch")
+        return self
+
+    @model_validator(mode="after")
+    def _watched_keys_are_others(self) -> Self:
+        ours = f"{self.namespace}:".encode()
+        prefixes = [Pattern(one.pattern).prefix for one in self.watch]
+        clash = [i for i, prefix in enumerate(prefixes) if prefix.startswith(ours) or ours.startswith(prefix)]
+        if clash:
+            problem = f"would match keys of ours, which begin with {ours.decode()}: begin it otherwise"
+            raise refuse_fields(problem, *(f"watch.{i}.pattern" for i in clash))
+        return self
+
+    @model_validator(mode="after")
+    def _watches_can_be_kept(self) -> Self:
+        patterns = [one.pattern for one in self.watch]
+        again = [i for i, pattern in enumerate(patterns) if pattern in patterns[:i]]
+        if again:
+            raise refuse_fields("stands there already, and the first wins", *(f"watch.{i}.pattern" for i in again))
+        long = [i for i, one in enumerate(self.watch) if one.window_ms > self.retention_ms]
+        if long:
+            problem = "is longer than DUECOURSE_RETENTION: by then the task that it is compared with is forgotten"
+            raise refuse_fields(problem, *(f"watch.{i}.window" for i in long))
         return self
 
 

@@ -22,7 +22,9 @@ from duecourse.engine.run import Kind, Runner
 from duecourse.engine.sweep import Sweeper
 from duecourse.engine.targets import INLINE, Targets
 from duecourse.engine.tasks import Tasks
+from duecourse.engine.watches import Watches
 from duecourse.engine.work import Worker
+from duecourse.errors import FieldError, InvalidSettings
 from duecourse.ledgers import open_bells, open_store
 from duecourse.ports.http import HttpCaller
 from duecourse.ports.invoker import Invoker
@@ -177,6 +179,20 @@ def drainer() -> Drainer:
 
 
 @part
+def watches() -> Watches:
+    """What makes tasks of watched keys. Raises InvalidSettings where nothing here runs them."""
+    given = settings()
+    known = known_kinds(given)
+    problem = f"nothing here runs it; known kinds: {', '.join(sorted(known))}"
+    wrong = [
+        FieldError(f"DUECOURSE_WATCH.{i}.kind", problem) for i, one in enumerate(given.watch) if one.kind not in known
+    ]
+    if wrong:
+        raise InvalidSettings(wrong)
+    return Watches(store(), given.namespace, [one.watch() for one in given.watch])
+
+
+@part
 def sweeper() -> Sweeper:
     """What a tick does."""
     return Sweeper(store(), drainer(), settings().retention_ms, settings().margin_ms)
@@ -192,9 +208,11 @@ def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | 
         return nullcontext()
     from duecourse.bridge.linger import Linger
 
+    noted = watches()
     return Linger(
         open_bells(given),
         lambda bells, left_ms: _drain(shards_of(bells, given.namespace), left_ms)._asdict(),
+        lambda expired: noted.note(expired).added,
         remaining_ms,
         linger_ms=given.tick_linger_ms,
         margin_ms=given.margin_ms,

@@ -10,8 +10,9 @@ from redis.exceptions import RedisClusterException
 
 from duecourse.adapters.redis_connect import open_client
 from duecourse.adapters.redis_keys import CANARY, bells_on_record, new_canary, shards_key
+from duecourse.domain.watch import Watchlist
 from duecourse.errors import EventsRefused, NotPrimary, StoreUnavailable
-from duecourse.ports.bells import Sound, View, What
+from duecourse.ports.bells import Expiry, Sound, View, What
 
 NEEDED = "Exe"
 """Of notify-keyspace-events: events by their name, of expired and of evicted keys."""
@@ -65,9 +66,13 @@ class Names:
 class RedisSubscription:
     """One connection that listens to heads and, as `events` has it, to expiries and evictions of all keys."""
 
-    def __init__(self, pool: redis.ConnectionPool, names: Names, heads: Sequence[str], *, events: bool) -> None:
+    def __init__(
+        self, pool: redis.ConnectionPool, names: Names, heads: Sequence[str], *, events: bool, watched: Watchlist
+    ) -> None:
         self._pool = pool
         self._names = names
+        self._watched = watched
+        self._quiet_at = time.monotonic()
         self._heads = set(heads[1:])
         self._connection: Any = pool.get_connection()
         try:
@@ -82,20 +87,30 @@ class RedisSubscription:
         for _ in range(sum(len(command) - 1 for command in commands)):
             self._connection.read_response(disable_decoding=True)
 
-    def hear(self, timeout: float) -> Sound | None:
-        """The next sound of a bell of ours; other keys' events are passed over."""
+    def hear(self, timeout: float) -> Sound | Expiry | None:
+        """The next sound of a bell of ours, or a watched key's expiry; other keys' events are passed over."""
         with translated():
             end = time.monotonic() + timeout
-            while (left := end - time.monotonic()) > 0 and self._connection.can_read(timeout=left):
-                sound = self._sound(self._connection.read_response(disable_decoding=True))
-                if sound:
-                    return sound
+            while (left := end - time.monotonic()) > 0 and self._can_read(left):
+                heard = self._sound(self._connection.read_response(disable_decoding=True))
+                if heard:
+                    return heard
         return None
 
-    def _sound(self, message: Sequence[bytes]) -> Sound | None:
+    def _can_read(self, timeout: float) -> bool:
+        """Wait for a message, and know since when it can have been there: this process may have been frozen."""
+        asked_at = time.monotonic()
+        if self._connection.can_read(timeout=0):
+            return True
+        self._quiet_at = asked_at
+        return bool(self._connection.can_read(timeout=timeout))
+
+    def _sound(self, message: Sequence[bytes]) -> Sound | Expiry | None:
         channel, data = message[-2:]
         if what := self._names.events_heard.get(channel):
-            return Sound(what, data.decode(errors="replace")) if self._names.is_bell(data) else None
+            if self._names.is_bell(data):
+                return Sound(what, data.decode(errors="replace"))
+            return Expiry(data, self._quiet_at) if what is What.EXPIRED and self._watched.has(data) else None
         bell = channel[: -len(b"head")] + b"bell"
         known = data.isdigit() and self._names.is_bell(bell)
         return Sound(What.HEAD, bell.decode(errors="replace"), int(data)) if known else None
@@ -113,22 +128,34 @@ class RedisSubscription:
 class RedisBells:
     """The bells of one namespace in one database; without `events` they are heard by their heads alone.
 
-    `canary` is drawn unless it is given.
+    `canary` is drawn unless it is given. `watched` are keys of others in that database.
     """
 
-    def __init__(self, client: redis.Redis, namespace: str, *, events: bool = True, canary: str = "") -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        namespace: str,
+        *,
+        events: bool = True,
+        canary: str = "",
+        watched: Watchlist | None = None,
+    ) -> None:
         self.client = client
         self.events = events
+        self._watched = watched or Watchlist()
+        self.watches = bool(self._watched)
         self._names = Names(namespace, client.get_connection_kwargs().get("db") or 0, canary)
         self.canary = self._names.canary
 
     @classmethod
-    def from_url(cls, url: str, namespace: str, *, events: bool = True) -> "RedisBells":
+    def from_url(
+        cls, url: str, namespace: str, *, events: bool = True, watched: Watchlist | None = None
+    ) -> "RedisBells":
         """Bells at one server's address, or a Sentinel's primary. Nothing is connected yet, and nothing is retried."""
         client = open_client(url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
         if not isinstance(client, redis.Redis):
             raise TypeError("a cluster has bells of its own: ClusterBells")
-        return cls(client, namespace, events=events)
+        return cls(client, namespace, events=events, watched=watched)
 
     def channel(self, what: What) -> str:
         """The channel of a key event."""
@@ -160,12 +187,14 @@ class RedisBells:
     def subscribe(self) -> RedisSubscription:
         """Subscribe to all heads by pattern; by name, to those that exist, where patterns are refused."""
         with translated():
-            pool = self.client.connection_pool
             try:
-                return RedisSubscription(pool, self._names, ["PSUBSCRIBE", self._names.every_head], events=self.events)
+                return self._subscribe("PSUBSCRIBE", self._names.every_head)
             except redis.ResponseError:
-                heads = map(_head, [self.canary, *self.known()])
-                return RedisSubscription(pool, self._names, ["SUBSCRIBE", *heads], events=self.events)
+                return self._subscribe("SUBSCRIBE", *map(_head, [self.canary, *self.known()]))
+
+    def _subscribe(self, *heads: str) -> RedisSubscription:
+        pool = self.client.connection_pool
+        return RedisSubscription(pool, self._names, heads, events=self.events, watched=self._watched)
 
     def known(self) -> list[str]:
         """The bells of `<namespace>:shards`."""

@@ -17,6 +17,7 @@ from duecourse.adapters.redis_bells import TIMEOUT_S, Names, RedisBells, RedisSu
 from duecourse.adapters.redis_cluster_subscription import ClusterSubscription
 from duecourse.adapters.redis_connect import learn, open_client
 from duecourse.adapters.redis_keys import bells_on_record, new_canary, shards_key
+from duecourse.domain.watch import Watchlist
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import View, What
 
@@ -26,9 +27,11 @@ CHANGED = "the cluster's primaries, or their slots, are others now"
 class ClusterBells:
     """The bells of one namespace in a cluster; nothing is connected before its first use."""
 
-    def __init__(self, url: str, namespace: str, *, events: bool = True) -> None:
+    def __init__(self, url: str, namespace: str, *, events: bool = True, watched: Watchlist | None = None) -> None:
         self._url = url
         self.events = events
+        self._watched = watched or Watchlist()
+        self.watches = bool(self._watched)
         self._names = Names(namespace, 0)
         self._opening = threading.Lock()
         self._opened: Any = None
@@ -148,7 +151,7 @@ class ClusterBells:
         pool = node.redis_connection.connection_pool
         mine = redis.ConnectionPool(connection_class=pool.connection_class, **pool.connection_kwargs)
         client, canary = redis.Redis.from_pool(mine), self._canary_of(node.name)
-        return RedisBells(client, self._names.namespace, events=self.events, canary=canary)
+        return RedisBells(client, self._names.namespace, events=self.events, canary=canary, watched=self._watched)
 
     def _canary_of(self, name: str) -> str:
         while True:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duecourse.adapters.redis_bells import RedisSubscription, translated
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.bells import Sound, What
+from duecourse.ports.bells import Expiry, Sound, What
 
 if TYPE_CHECKING:
     from duecourse.adapters.redis_cluster_bells import ClusterBells
@@ -26,8 +26,8 @@ class ClusterSubscription:
         self._bells = bells
         self._subscriptions = subscriptions
         self._canaries = canaries
-        self._inbox: SimpleQueue[tuple[str, Sound] | StoreUnavailable] = SimpleQueue()
-        self._told: deque[Sound] = deque()
+        self._inbox: SimpleQueue[tuple[str, Sound | Expiry] | StoreUnavailable] = SimpleQueue()
+        self._told: deque[Sound | Expiry] = deque()
         self._went: set[str] = set()
         self._proved: set[str] = set()
         self._closing = False
@@ -38,8 +38,8 @@ class ClusterSubscription:
         for thread in self._threads:
             thread.start()
 
-    def hear(self, timeout: float) -> Sound | None:
-        """The next sound of a bell that is where it was heard; a canary's when all have been heard."""
+    def hear(self, timeout: float) -> Sound | Expiry | None:
+        """The next sound of a bell that is where it was heard, or a watched key's expiry; a canary's when all were."""
         end = time.monotonic() + timeout
         while not self._told and (left := end - time.monotonic()) > 0:
             try:
@@ -75,8 +75,10 @@ class ClusterSubscription:
         finally:
             subscription.close()
 
-    def _judge(self, name: str, sound: Sound) -> None:
-        if sound.bell == self._canaries[name]:
+    def _judge(self, name: str, sound: Sound | Expiry) -> None:
+        if isinstance(sound, Expiry):
+            self._told.append(sound)
+        elif sound.bell == self._canaries[name]:
             self._on_canary(name, sound.what)
         elif sound.what is not What.HEAD or self._bells.owner_of(sound.bell) == name:
             self._told.append(sound)

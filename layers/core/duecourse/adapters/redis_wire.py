@@ -54,7 +54,7 @@ def new_task(task: NewTask, origin: bytes) -> tuple[Argument, ...]:
     """A task as add.lua takes it; `origin` is 8 random bytes."""
     return (
         stored_id(task.tenant, task.id),
-        MODES[task.on_duplicate],
+        _mode(task),
         _instant(task.due_at, task.delay_ms),
         _deadline(task),
         task.max_wait_ms,
@@ -127,6 +127,13 @@ def readable(queue: str, sid: str, data: bytes, expires_at: int) -> Task | None:
 
 def _record(task: NewTask, data: bytes) -> Task | None:
     return unpack(task.queue, stored_id(task.tenant, task.id), data) if data else None
+
+
+def _mode(task: NewTask) -> str:
+    if not task.apart:
+        return MODES[task.on_duplicate]
+    first, last = (stored_id(task.tenant, id) for id in task.apart)
+    return f"a{first}\0{last}"
 
 
 def _instant(at: int | None, delay_ms: int) -> str:

@@ -32,6 +32,7 @@ environment:
   DUECOURSE_BRIDGE_IN_FLIGHT     how many invocations at a time, 4 by default
   DUECOURSE_LEASE                the functions' own: an invocation that has not answered by then is begun anew
   DUECOURSE_EVENTS               off: no notifications are read, set or subscribed to; on by default
+  DUECOURSE_WATCH                keys of other programs whose expiry is passed on; none by default
   POWERTOOLS_SERVICE_NAME        what its metrics are told for, as the functions' are: duecourse by default
   AWS_ENDPOINT_URL_LAMBDA        where the functions are, if not on AWS
   and AWS's usual region and credentials
@@ -118,7 +119,8 @@ def _announce(bridge: Bridge, settings: Settings) -> None:
     where = urlsplit(settings.store)
     at = f"{where.scheme}://{where.netloc.rpartition('@')[2]}{where.path}"
     events = "off" if bridge.stats().events is False else "on"
-    _say(f"bridge ready: {bridge.shards} shards at {at}, events {events}, to {settings.on_expired_function}")
+    watched = f", {len(settings.watch)} patterns watched" if settings.watch else ""
+    _say(f"bridge ready: {bridge.shards} shards at {at}, events {events}{watched}, to {settings.on_expired_function}")
 
 
 def _say(line: str) -> None:

@@ -2,15 +2,19 @@
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from duecourse.bridge.clock import ServerClock
 from duecourse.bridge.dispatcher import Dispatcher
 from duecourse.bridge.keeper import Keeper
-from duecourse.bridge.rings import Serve
+from duecourse.bridge.relay import Relay
+from duecourse.bridge.rings import Ring, Serve
 from duecourse.bridge.timer import Timer
-from duecourse.ports.bells import Bells
+from duecourse.domain.task import Json
+from duecourse.domain.watch import Expired
+from duecourse.ports.bells import Bells, What
 
 log = logging.getLogger("duecourse.bridge")
 
@@ -23,7 +27,8 @@ SWITCH_S = 0.0005
 class Stats(NamedTuple):
     """What a bridge did since its start: rings heard, invocations begun, those refused; and how late its timer rang.
 
-    `latest_ms` is the timer's worst lateness since the last report. `events` tells whether key events are heard.
+    `latest_ms` is the timer's worst lateness since the last report. `events` tells whether key events are heard;
+    `keys` is how many watched keys were heard to expire, `lost` how many of them came to nothing.
     """
 
     rings: int
@@ -31,16 +36,27 @@ class Stats(NamedTuple):
     refused: int
     latest_ms: float
     events: bool | None
+    keys: int = 0
+    lost: int = 0
 
 
 class Bridge:
-    """Hands rings to `serve` until stopped, `in_flight` calls at a time; for one start and one stop."""
+    """Hands rings to `serve`, `in_flight` calls at a time, and watched keys beside them; for one start and one stop."""
 
     def __init__(self, bells: Bells, serve: Serve, *, in_flight: int = 4, beat_s: float = BEAT_S) -> None:
         self._bells = bells
-        self._dispatcher = Dispatcher(serve, in_flight=in_flight, on_end=self._end)
-        self._timer = Timer(bells, ServerClock(), self._dispatcher.ring)
-        self._keeper = Keeper(bells, self._timer, beat_s=beat_s, on_swept=self._on_swept)
+        clock = ServerClock()
+
+        def drain(rings: Sequence[Ring]) -> Json:
+            return serve(rings, ())
+
+        def note(expired: Sequence[Expired]) -> Json:
+            return serve((), expired)
+
+        self._dispatcher = Dispatcher(drain, in_flight=in_flight, on_end=self._end)
+        self._relay = Relay(note, clock, bells.channel(What.EXPIRED), on_end=self._end)
+        self._timer = Timer(bells, clock, self._dispatcher.ring)
+        self._keeper = Keeper(bells, self._timer, beat_s=beat_s, on_swept=self._on_swept, on_expiry=self._relay.hear)
         self._threads = [self._thread("timer", self._timer.run), self._thread("keeper", self._keeper.run)]
         self._ready = threading.Event()
         self._ended = threading.Event()
@@ -49,6 +65,7 @@ class Bridge:
     def start(self) -> None:
         """Begin to connect; returns at once."""
         self._dispatcher.start()
+        self._relay.start()
         for thread in self._threads:
             thread.start()
 
@@ -61,25 +78,35 @@ class Bridge:
         return self._ended.wait(timeout)
 
     def stop(self, patience_s: float = PATIENCE_S) -> bool:
-        """Listen no more, finish the calls under way; False where some took longer than `patience_s`."""
+        """Listen no more, finish the calls under way; False where some took longer than `patience_s`.
+
+        Watched keys that were heard are handed over first: nobody will hear them again.
+        """
+        end = time.monotonic() + patience_s
         self._keeper.stop()
         self._timer.stop()
         finished = self._dispatcher.stop(patience_s)
         for thread in self._threads:
             thread.join(PATIENCE_S)
+        finished &= self._relay.stop(max(0.0, end - time.monotonic()))
         self._bells.close()
         return finished
 
     def stats(self) -> Stats:
         """What it did so far."""
-        counts = self._dispatcher
-        return Stats(counts.rings, counts.invocations, counts.refused, self._timer.latest_ms, self._keeper.events)
+        rings, keys = self._dispatcher, self._relay
+        invocations, refused = rings.invocations + keys.invocations, rings.refused + keys.refused
+        return Stats(
+            rings.rings, invocations, refused, self._timer.latest_ms, self._keeper.events, keys.heard, keys.lost
+        )
 
     def report(self) -> Stats:
         """Log `stats` and answer them, and measure the lateness afresh."""
         stats = self.stats()
         self._timer.latest_ms = 0.0
         log.info("%d rings, %d invocations, %d refused; timer at most %.1f ms late", *stats[:4])
+        if self._bells.watches:
+            log.info("%d watched keys heard to expire, %d of them lost", stats.keys, stats.lost)
         return stats
 
     def _on_swept(self, shards: int) -> None:

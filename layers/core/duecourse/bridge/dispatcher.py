@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from duecourse.bridge.rings import Ring, Serve
+from duecourse.bridge.rings import Ring
 from duecourse.domain.task import Json
 from duecourse.errors import InvocationRefused
 
@@ -34,7 +34,7 @@ class Dispatcher:
     ends, which before `stop` is a fault.
     """
 
-    def __init__(self, serve: Serve, *, in_flight: int, on_end: Callable[[], None]) -> None:
+    def __init__(self, serve: Callable[[list[Ring]], Json], *, in_flight: int, on_end: Callable[[], None]) -> None:
         self._serve = serve
         self._on_end = on_end
         self._changed = threading.Condition()
@@ -170,7 +170,7 @@ class Dispatcher:
     def _hold(self, ring: Ring) -> None:
         """Full jitter, as for tasks: bridges and shards that were refused together do not come back together."""
         refusals = self._refusals[ring.key] = self._refusals.get(ring.key, 0) + 1
-        until = time.monotonic() + _hold_s(refusals)
+        until = time.monotonic() + hold_s(refusals)
         self._held[ring.key] = until
         heapq.heappush(self._later, (until, ring.key))
         self._folded.setdefault(ring.key, self._ready.pop(ring.key, ring))
@@ -179,10 +179,11 @@ class Dispatcher:
     def _hold_all(self, rings: Sequence[Ring]) -> None:
         self._refused.update(ring.key for ring in rings)
         if len(self._refused) > len(self._workers):
-            self._not_before = time.monotonic() + _hold_s(self._in_a_row)
+            self._not_before = time.monotonic() + hold_s(self._in_a_row)
 
 
-def _hold_s(refusals: int) -> float:
+def hold_s(refusals: int) -> float:
+    """How long to leave alone what was refused so many times in a row."""
     return random.uniform(0, min(FIRST_HOLD_S * 2.0 ** min(refusals - 1, 10), LONGEST_HOLD_S))
 
 

@@ -1,12 +1,14 @@
-"""The bridge's ears: one thread that passes what a subscription hears to the timer."""
+"""The bridge's ears: one thread that passes what a subscription hears to the timer, and watched keys to the relay."""
 
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from duecourse.bridge.timer import Timer
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.bells import Sound, Subscription, What
+from duecourse.ports.bells import Expiry, Sound, Subscription, What
+
+OnExpiry = Callable[[Expiry], None]
 
 HEAR_S = 0.2
 CANARY_S = 2.0
@@ -15,9 +17,12 @@ CANARY_S = 2.0
 class Ears:
     """Listens until the subscription dies or is closed; `ended` is set then."""
 
-    def __init__(self, subscription: Subscription, timer: Timer, canary: str, ended: threading.Event) -> None:
+    def __init__(
+        self, subscription: Subscription, timer: Timer, on_expiry: OnExpiry, canary: str, ended: threading.Event
+    ) -> None:
         self._subscription = subscription
         self._timer = timer
+        self._on_expiry = on_expiry
         self._canary = canary
         self._closing = False
         self._canary_went = False
@@ -65,8 +70,10 @@ class Ears:
             self.ended.set()
             self._subscription.close()
 
-    def _pass_on(self, sound: Sound) -> None:
-        if sound.bell == self._canary:
+    def _pass_on(self, sound: Sound | Expiry) -> None:
+        if isinstance(sound, Expiry):
+            self._on_expiry(sound)
+        elif sound.bell == self._canary:
             self._on_canary(sound.what)
         elif sound.what is What.HEAD:
             self._timer.move(sound.bell, sound.at)

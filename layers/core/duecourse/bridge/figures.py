@@ -8,7 +8,14 @@ import json
 from duecourse.bridge.bridge import Stats
 
 NAMESPACE = "duecourse"
-UNITS = {"Rings": "Count", "Invocations": "Count", "Refused": "Count", "Lateness": "Milliseconds"}
+UNITS = {
+    "Rings": "Count",
+    "Invocations": "Count",
+    "Refused": "Count",
+    "Lateness": "Milliseconds",
+    "Keys": "Count",
+    "KeysLost": "Count",
+}
 
 
 def figures(now: Stats, before: Stats, *, service: str, at: int) -> str:
@@ -20,5 +27,7 @@ def figures(now: Stats, before: Stats, *, service: str, at: int) -> str:
         "Invocations": now.invocations - before.invocations,
         "Refused": now.refused - before.refused,
         "Lateness": round(now.latest_ms, 1),
+        "Keys": now.keys - before.keys,
+        "KeysLost": now.lost - before.lost,
     }
     return json.dumps({"_aws": {"Timestamp": at, "CloudWatchMetrics": [directive]}, "service": service, **values})

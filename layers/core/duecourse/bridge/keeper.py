@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from duecourse.bridge.ears import Ears
+from duecourse.bridge.ears import Ears, OnExpiry
 from duecourse.bridge.timer import Timer
 from duecourse.errors import EventsRefused, StoreUnavailable
 from duecourse.ports.bells import Bells
@@ -20,12 +20,16 @@ LONGEST_PAUSE_S = 5.0
 class Keeper:
     """Keeps one subscription alive and the timer right, on a thread of its own.
 
-    `on_swept` is called with the number of shards after each sweep that follows a connect.
+    `on_expiry` is called with each watched key that is heard to expire, `on_swept` with the number of shards after each
+    sweep that follows a connect.
     """
 
-    def __init__(self, bells: Bells, timer: Timer, *, beat_s: float, on_swept: Callable[[int], None]) -> None:
+    def __init__(
+        self, bells: Bells, timer: Timer, *, beat_s: float, on_swept: Callable[[int], None], on_expiry: OnExpiry
+    ) -> None:
         self._bells = bells
         self._timer = timer
+        self._on_expiry = on_expiry
         self._beat_s = beat_s
         self._on_swept = on_swept
         self._stopped = threading.Event()
@@ -55,7 +59,7 @@ class Keeper:
         self._timer.set_clock()
         refusal = self._enable_events()
         self._ended = threading.Event()
-        ears = Ears(self._bells.subscribe(), self._timer, self._bells.canary, self._ended)
+        ears = Ears(self._bells.subscribe(), self._timer, self._on_expiry, self._bells.canary, self._ended)
         ears.start()
         try:
             self._judge(self._hears(ears), refusal)
@@ -117,6 +121,8 @@ class Keeper:
                 refusal or "the flags are set, yet the canary was silent",
                 self._beat_s,
             )
+            if self._bells.watches:
+                log.error("WATCHED KEYS ARE NOT HEARD: their expiry is told by key events alone, and comes to nothing")
         elif self.events is False:
             log.warning("events on: key events are heard again")
         self.events = heard
@@ -134,6 +140,8 @@ class Keeper:
         if self._lost_at is not None:
             away = time.monotonic() - self._lost_at
             log.warning("the store is back after %.1f s: swept %d shards, rang for %d", away, shards, rung)
+            if self._bells.watches:
+                log.warning("watched keys that expired in those %.1f s were not heard here", away)
         self._lost_at, self._lost_why, self._failures = None, "", 0
 
     def _pause_s(self) -> float:

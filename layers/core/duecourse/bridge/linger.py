@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +13,7 @@ from duecourse.bridge.bridge import SWITCH_S, Bridge, Stats
 from duecourse.bridge.rings import Ring
 from duecourse.domain.history import Door
 from duecourse.domain.task import Json
+from duecourse.domain.watch import Expired
 from duecourse.errors import InvocationRefused, StoreUnavailable
 from duecourse.ports.bells import Bells
 
@@ -25,6 +26,9 @@ Drain = Callable[[Mapping[str, Door], Remaining], Json]
 
 What it raises holds the rings back.
 """
+
+Note = Callable[[Sequence[Expired]], int]
+"""Makes tasks of these keys, and answers how many. What it raises has them tried again."""
 
 COUNTED = ("claimed", "done", "again", "retried", "dead", "released", "stale")
 LOOK_S = 1.0
@@ -49,9 +53,18 @@ class Linger:
     """
 
     def __init__(
-        self, bells: Bells, drain: Drain, remaining_ms: Remaining, *, linger_ms: int, margin_ms: int, in_flight: int
+        self,
+        bells: Bells,
+        drain: Drain,
+        note: Note,
+        remaining_ms: Remaining,
+        *,
+        linger_ms: int,
+        margin_ms: int,
+        in_flight: int,
     ) -> None:
         self._drain = drain
+        self._note = note
         self._remaining_ms = remaining_ms
         self._margin_ms = margin_ms
         left_ms = remaining_ms()
@@ -63,7 +76,7 @@ class Linger:
         self._bridge = Bridge(bells, self._serve, in_flight=in_flight)
         self._counting = threading.Lock()
         self.counts: Counter[str] = Counter()
-        """What all its drains did, in tasks."""
+        """What all its drains did, in tasks, and how many it `added` for watched keys."""
 
     def __enter__(self) -> Self:
         self._switch_s = sys.getswitchinterval()
@@ -100,11 +113,17 @@ class Linger:
         asked_ms = int((self._until - time.monotonic()) * 1000)
         return 0 if self._over.is_set() else min(self._remaining_ms() - self._end_ms, asked_ms)
 
-    def _serve(self, rings: list[Ring]) -> Json:
+    def _serve(self, rings: Sequence[Ring], expired: Sequence[Expired]) -> Json:
         try:
+            if expired:
+                return self._count(added=self._note(expired))
             answer = self._drain({ring.key: ring.door for ring in rings}, lambda: self._left_ms() + self._margin_ms)
         except Exception as error:
-            raise InvocationRefused(f"the drain failed: {error!r}") from error
-        with self._counting:
-            self.counts.update({name: answer[name] for name in COUNTED})
+            raise InvocationRefused(f"it failed: {error!r}") from error
+        self._count(**{name: answer[name] for name in COUNTED})
         return answer
+
+    def _count(self, **done: int) -> Json:
+        with self._counting:
+            self.counts.update(done)
+        return done

@@ -1,10 +1,12 @@
-"""A ring: a bell went, and its shard is to be drained."""
+"""A ring: a bell went, and its shard is to be drained; and the event of rings and of watched keys that expired."""
 
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from duecourse.domain.history import Door
 from duecourse.domain.task import Json
+from duecourse.domain.watch import Expired, show
 from duecourse.ports.invoker import Invoker
 
 
@@ -20,15 +22,26 @@ class Ring(NamedTuple):
     door: Door = Door.RING
 
 
-Serve = Callable[[list[Ring]], Json]
-"""Has the shards of these bells drained, and answers what `on_expired` does. May raise InvocationRefused."""
+Serve = Callable[[Sequence[Ring], Sequence[Expired]], Json]
+"""Has tasks made of these keys and the shards of these bells drained, and answers what `on_expired` does.
+
+May raise InvocationRefused.
+"""
 
 
 def invoking(invoker: Invoker, function: str) -> Serve:
-    """Rings served by invoking `function`, and waiting for it."""
-    return lambda rings: invoker.invoke(function, event(rings))
+    """Rings and keys served by invoking `function`, and waiting for it."""
+    return lambda rings, expired: invoker.invoke(function, event(rings, expired))
 
 
-def event(rings: list[Ring]) -> dict[str, Any]:
+def event(rings: Sequence[Ring], expired: Sequence[Expired] = ()) -> dict[str, Any]:
     """What `on_expired` is invoked with."""
-    return {"source": "duecourse.bridge", "version": "1", "rings": [ring._asdict() for ring in rings]}
+    told = {"source": "duecourse.bridge", "version": "1", "rings": [ring._asdict() for ring in rings]}
+    return {**told, "expired": [_show(one) for one in expired]} if expired else told
+
+
+def _show(expired: Expired) -> dict[str, Any]:
+    """A name that is no UTF-8 is told in Base64 as well, for the text is only to be looked at."""
+    name = show(expired.key)
+    exact = {} if name.encode() == expired.key else {"base64": b64encode(expired.key).decode()}
+    return {**expired._asdict(), "key": name, **exact}

@@ -38,6 +38,9 @@ FORMS = {
     "memory": Form("", "", {}),
 }
 
+WITHOUT_BELLS = ("leveldb", "memory")
+"""The forms of stores that no other program can reach: they ring within their process."""
+
 
 def nodes_of(url: str, default_port: int) -> list[tuple[str, int]]:
     """Host and port of each server in `scheme://[user@]host[:port][,host[:port]…]/…`, none for a URL without a host.

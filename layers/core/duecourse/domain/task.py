@@ -102,6 +102,16 @@ class RetryPolicy(NamedTuple):
     jitter: bool = True
 
 
+class Apart(NamedTuple):
+    """A condition on an add: no task of its tenant and group has an id from `first` to `last`, both included.
+
+    Ids are compared byte by byte. Where there is such a task, of whatever state, it stands for the new one.
+    """
+
+    first: str
+    last: str
+
+
 class NewTask(NamedTuple):
     """A task as asked for.
 
@@ -110,6 +120,7 @@ class NewTask(NamedTuple):
     `max_wait_ms` bounds how far `debounce` pushes the due time back, counted from the first add.
     `by` says by which of the product's doors it came (`http`, `client`, …). `notify` is who is told of its end: an
     http or https URL, else a kind whose target is handed a task of it; "" for nobody.
+    With `apart`, which wants a group, that decides in place of `on_duplicate`.
     """
 
     id: str
@@ -128,6 +139,7 @@ class NewTask(NamedTuple):
     max_wait_ms: int = 3_600_000
     by: str = ""
     notify: str = ""
+    apart: Apart | None = None
 
 
 class Task(NamedTuple):

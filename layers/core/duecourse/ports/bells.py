@@ -25,6 +25,13 @@ class Sound(NamedTuple):
     at: int = 0
 
 
+class Expiry(NamedTuple):
+    """A watched key expired; the message lay unread since `unread_since` (time.monotonic()) at the earliest."""
+
+    key: bytes
+    unread_since: float
+
+
 class View(NamedTuple):
     """Bells as they hung: the server's time just before (with its fraction), and when each will go, None for gone."""
 
@@ -33,10 +40,10 @@ class View(NamedTuple):
 
 
 class Subscription(Protocol):
-    """One confirmed subscription to every bell of the ledger; for one thread."""
+    """One confirmed subscription to every bell of the ledger, and to watched keys; for one thread."""
 
-    def hear(self, timeout: float) -> Sound | None:
-        """The next sound, or None after `timeout` seconds without one."""
+    def hear(self, timeout: float) -> Sound | Expiry | None:
+        """The next sound, or a watched key's expiry, or None after `timeout` seconds without one."""
 
     def covers(self, bells: Sequence[str]) -> bool:
         """Whether the heads of all these bells can be heard."""
@@ -55,6 +62,10 @@ class Bells(Protocol):
     @property
     def events(self) -> bool:
         """Whether key events are wanted; where not, heads are all that is heard, and no flag is asked for or set."""
+
+    @property
+    def watches(self) -> bool:
+        """Whether there are keys of others whose expiry is to be heard; by key events alone they are."""
 
     def channel(self, what: What) -> str:
         """Where EXPIRED and EVICTED are heard, as rings name it."""

@@ -1,14 +1,19 @@
-"""The bridge's event: which bells rang; and what the function answers to it."""
+"""The bridge's event: which bells rang, which watched keys expired; and what the function answers to it."""
 
 import re
+from base64 import b64decode
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from duecourse.domain.history import Door
 from duecourse.domain.task import Shard
+from duecourse.domain.watch import Expired
+
+LAST_AT = 10**13 - 1
+"""The last instant that has thirteen digits, in the year 2286."""
 
 
 class Ring(BaseModel):
@@ -22,6 +27,34 @@ class Ring(BaseModel):
     door: Door = Door.RING
 
 
+def _decoded(text: Any) -> Any:
+    try:
+        return b64decode(text, validate=True)
+    except (ValueError, TypeError):
+        raise ValueError("must be Base64") from None
+
+
+class ExpiredKey(BaseModel):
+    """One watched key that expired, in the server's epoch ms: heard when, and `since` when it may have been.
+
+    `base64` is its exact name where that is no UTF-8; `key` is then to be looked at.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    base64: Annotated[bytes, BeforeValidator(_decoded)] | None = None
+    channel: str
+    since: int | None = Field(None, ge=0, le=LAST_AT)
+    heard_at: int = Field(ge=0, le=LAST_AT)
+
+    def plain(self) -> Expired:
+        """As the engine takes it."""
+        name = self.key.encode() if self.base64 is None else self.base64
+        since = self.heard_at if self.since is None else min(self.since, self.heard_at)
+        return Expired(name, self.channel, since, self.heard_at)
+
+
 class Rings(BaseModel):
     """What the bridge invokes `on_expired` with."""
 
@@ -30,6 +63,7 @@ class Rings(BaseModel):
     source: Literal["duecourse.bridge"]
     version: Literal["1"]
     rings: list[Ring]
+    expired: list[ExpiredKey] = Field(default_factory=list)
 
     def heard(self, namespace: str) -> "Heard":
         """The shards of `namespace` whose bells rang, each once, in the order of their first ring; and the rest."""
@@ -45,8 +79,12 @@ class Heard(NamedTuple):
 
 
 class RingsAnswer(TypedDict):
-    """What one drain did; `backlog` is what is still due, `bell_at` the earliest bell (epoch ms, 0 for none)."""
+    """What came of it: `added` tasks of watched keys, and what one drain did.
 
+    `backlog` is what is still due, `bell_at` the earliest bell (epoch ms, 0 for none).
+    """
+
+    added: int
     claimed: int
     done: int
     again: int
@@ -69,9 +107,10 @@ def _shard(key: str, namespace: str) -> Shard | None:
     return Shard(match[1], int(match[2])) if match else None
 
 
-def show_drained(counts: Mapping[str, int]) -> RingsAnswer:
-    """A drain's counts as the bridge is told them."""
+def show_drained(counts: Mapping[str, int], added: int = 0) -> RingsAnswer:
+    """A drain's counts as the bridge is told them, and how many tasks came of watched keys."""
     return {
+        "added": added,
         "claimed": counts["claimed"],
         "done": counts["done"],
         "again": counts["again"],

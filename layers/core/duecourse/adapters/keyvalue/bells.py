@@ -40,6 +40,7 @@ class KeyValueBells:
     """The bells (ports.bells.Bells) of one store, named as in `namespace`; no server rings them."""
 
     events = True
+    watches = False
 
     def __init__(self, store: KeyValueStore, namespace: str) -> None:
         self._store = store

@@ -18,7 +18,8 @@ from typing import NamedTuple
 from duecourse.adapters.keyvalue.held import Held, decode, encode
 from duecourse.adapters.keyvalue.indexes import DEAD, DONE, DUE, LEASED, Indexes
 from duecourse.adapters.keyvalue.map import Batch
-from duecourse.domain.task import Shard, Status, Task
+from duecourse.adapters.record import stored_id
+from duecourse.domain.task import Apart, NewTask, Shard, Status, Task
 
 DEADMAN_MS = 1_000
 SHARD = b"shard\0"
@@ -144,6 +145,12 @@ class Ledger:
         prefix = self._key(b"group", f"{tenant}/{group}\0")
         sids = [key[len(prefix) :].decode() for key, _ in self._batch.range(prefix, prefix + b"\xff")]
         return [task for sid in sids if (task := self.show(sid))]
+
+    def has_member_within(self, new: NewTask, apart: Apart) -> bool:
+        """Whether this one's group has a task whose id is within those two."""
+        group = f"{new.tenant}/{new.group}\0"
+        first, last = (self._key(b"group", group, stored_id(new.tenant, id)) for id in apart)
+        return any(True for _ in self._batch.range(first, last + b"\0"))
 
     def hang(self) -> int:
         """Hang the bell at the earliest instant that could change something, and answer it.

@@ -35,6 +35,8 @@ def add(ledger: Ledger, new: NewTask) -> tuple[Reply, Held | None]:
     """Schedule one task, as its `on_duplicate` says where its id stands already; answers its record as well."""
     sid = stored_id(new.tenant, new.id)
     old = ledger.get(sid)
+    if new.apart and (old or ledger.has_member_within(new, new.apart)):
+        return Reply.KEPT, old
     if not old or old.task.status in FINISHED:
         return _put(ledger, sid, transitions.fresh(new, ledger.now, ledger.next_fence()), Reply.CREATED)
     status, mode = old.task.status, new.on_duplicate

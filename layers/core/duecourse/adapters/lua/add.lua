@@ -3,7 +3,8 @@
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's, then: registered (1 once the caller has put the shard on record), echo (1 to answer the records),
 --         alone ("" or "<tenant>/<group>"), since (a generation), then for each task: stored id, mode (k keep,
---         r replace, j reject, d debounce), due ("+ms" from now, or epoch ms), deadline ("" none, "+ms" from due, or
+--         r replace, j reject, d debounce, or a<stored id>\0<stored id>: apart from what its group has between those,
+--         which is kept), due ("+ms" from now, or epoch ms), deadline ("" none, "+ms" from due, or
 --         epoch ms), max_wait ms, group, rest of the record
 -- RETURNS {now, bell_at, {reply...}, {record...} where echo}; a reply is 1 created, 2 kept, 3 replaced, 4 debounced,
 --         -2 scheduled, -3 leased, -6 dead; -7 alone, and nothing is added, where a task of the group `alone` is
@@ -15,6 +16,7 @@ local alone = ARGV[FIRST + 2]
 local first = FIRST + 4
 local count = (#ARGV - first + 1) / ITEM
 local CREATED, KEPT, REPLACED, DEBOUNCED = 1, 2, 3, 4
+local APART = 97 -- a
 
 if alone ~= '' then
   local since = tonumber(ARGV[FIRST + 3])
@@ -156,6 +158,8 @@ local function over_others()
     local reply, record = resent(sid, at, old, data)
     if reply then
       return reply, record
+    elseif string.byte(mode) == APART then
+      return KEPT, data
     end
     local live = old.status == SCHEDULED or old.status == LEASE
     if old.status == FINISHED or old.status == CANCELLED then
@@ -173,6 +177,17 @@ local function over_others()
   end
 end
 
+-- Whether its group has a task that this one must be apart from, those of this batch among them.
+local function neighbour(at)
+  local first, last = string.match(ARGV[at + 1], '^a(.-)%z(.*)$')
+  if #grouped > 0 then
+    flush()
+  end
+  local group = ARGV[at + 5]
+  local from, to = '[' .. group_member(first, group), '[' .. group_member(last, group)
+  return #call('ZRANGEBYLEX', GROUPS, from, to, 'LIMIT', 0, 1) > 0
+end
+
 local sids, seen, add_over = {}, {}, nil
 for i = 1, count do
   sids[i] = ARGV[first + (i - 1) * ITEM]
@@ -186,7 +201,9 @@ for i = 1, count do
     data = call('HGET', TASKS, sid)
   end
   seen[sid] = true
-  if data then
+  if not data and string.byte(ARGV[at + 1]) == APART and neighbour(at) then
+    replies[i], records[i] = KEPT, ''
+  elseif data then
     add_over = add_over or over_others()
     replies[i], records[i] = add_over(sid, at, data)
   else

@@ -1,0 +1,60 @@
+"""A watched key as DUECOURSE_WATCH names it."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, StrictStr, ValidationInfo, field_validator
+
+from duecourse.domain.reminder import KIND as REMINDER
+from duecourse.domain.reminder import QUEUE as REMINDERS
+from duecourse.domain.task import DEFAULT_QUEUE
+from duecourse.domain.watch import Pattern, Watch
+from duecourse.wire.fields import Duration, JsonObject, Name, Strict, between, refuse_fields
+from duecourse.wire.kinds import check_payload
+
+MAX_PATTERN = 512
+MIN_WINDOW_MS = 500
+"""Bridges hear one expiry some milliseconds apart, and a busy one a little later."""
+MAX_WINDOW_MS = 86_400_000
+
+
+def _pattern(text: str) -> str:
+    Pattern(text)
+    return text
+
+
+def _no_reminder(name: str) -> str:
+    if name in {REMINDER, REMINDERS}:
+        raise ValueError(f"cannot be {name}, which is made by /reminders alone")
+    return name
+
+
+class WatchSetting(Strict):
+    """Keys of others whose expiry becomes a task."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pattern: Annotated[StrictStr, Field(min_length=1, max_length=MAX_PATTERN), AfterValidator(_pattern)] = Field(
+        description="what the keys are called, their parts in braces", examples=["send_message-{user}-{type}"]
+    )
+    kind: Annotated[Name, AfterValidator(_no_reminder)] = Field(description="what the task is")
+    payload: JsonObject = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="what it carries, beside `key`: the parts of the name",
+    )
+    window_ms: Annotated[Duration, between(MIN_WINDOW_MS, MAX_WINDOW_MS)] = Field(
+        1_000, alias="window", description="within which expiries of the same key count once"
+    )
+    queue: Annotated[Name, AfterValidator(_no_reminder)] = Field(DEFAULT_QUEUE, description="where the task goes")
+
+    @field_validator("payload")
+    @classmethod
+    def _fits_its_kind(cls, payload: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if "key" in payload:
+            raise refuse_fields("is where the parts of the key's name go: call yours otherwise", "key")
+        check_payload(info.data.get("kind", ""), payload)
+        return payload
+
+    def watch(self) -> Watch:
+        """As the engine takes it."""
+        return Watch(Pattern(self.pattern), self.kind, self.payload, self.window_ms, self.queue)

@@ -1,0 +1,96 @@
+"""How late, and whether at all, Redis tells that plain keys with a TTL expired: what watched keys can promise."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import redis
+
+from duecourse.adapters.redis_bells import Names, RedisBells, RedisSubscription
+from duecourse.adapters.redis_scripts import connect
+from duecourse.bridge import Bridge
+from duecourse.bridge.rings import Ring
+from duecourse.domain.task import Json
+from duecourse.domain.watch import Expired, Pattern, Watchlist
+from duecourse.ports.bells import Sound, What
+from tests.bench.figures import Figure, lateness
+from tests.bench.server import BenchServer
+
+COUNTS = (1_000, 10_000, 100_000)
+WATCH_S = 60.0
+HOUR_MS = 3_600_000
+BURST_MS = 10_000
+FOREIGN = 50_000
+
+
+def figures(server: BenchServer, _pending: int) -> Iterator[Figure]:
+    """Keys due evenly over an hour and over ten seconds, watched for a minute; then keys that nobody watches."""
+    with connect(server.url) as client:
+        for over_ms, words in ((HOUR_MS, "an hour"), (BURST_MS, "10 s")):
+            for count in COUNTS:
+                client.flushall()
+                yield _measure(server, client, count, over_ms, f"{count:,} keys due over {words}")
+        client.flushall()
+        yield _cost_of_strangers(client)
+
+
+class Notes:
+    """What takes the keys, at once."""
+
+    def __init__(self) -> None:
+        self.late: list[int] = []
+
+    def serve(self, _rings: Sequence[Ring], expired: Sequence[Expired]) -> Json:
+        """Write down how late each was heard; it is named for when it was due."""
+        self.late += [one.heard_at - int(one.key.split(b"-")[1]) for one in expired]
+        return {}
+
+
+def _measure(server: BenchServer, client: redis.Redis, count: int, over_ms: int, name: str) -> Figure:
+    notes = Notes()
+    bridge = _bridge(server, notes)
+    start = _now(client) + 3_000
+    _set_keys(client, [start + over_ms * n // count for n in range(count)])
+    while _now(client) < start + WATCH_S * 1000:
+        time.sleep(0.1)
+    bridge.stop()
+    due = sum(over_ms * n // count <= WATCH_S * 1000 for n in range(count))
+    return Figure(name, f"{lateness(notes.late)}; {len(notes.late) / due:.0%} of {due:,} in {WATCH_S:g} s")
+
+
+def _cost_of_strangers(client: redis.Redis) -> Figure:
+    """The time to read one message of a key that is not watched, from the socket on; no bridge's threads beside it."""
+    names = Names("duecourse", 0)
+    watched = Watchlist([Pattern(f"timer{n}-{{due}}-{{n}}") for n in range(10)])
+    pool = client.connection_pool
+    ear = RedisSubscription(pool, names, ["PSUBSCRIBE", names.every_head], events=True, watched=watched)
+    pipe = client.pipeline(transaction=False)
+    for n in range(FOREIGN):
+        pipe.publish(names.events[What.EXPIRED], f"session:{n}")
+    pipe.execute()
+    client.publish(names.every_head.replace("*", "default/0"), 7)
+    began = time.perf_counter()
+    assert isinstance(ear.hear(60), Sound), "what was sent last"
+    spent = time.perf_counter() - began
+    ear.close()
+    return Figure("reading an expiry that nobody watches", f"{spent / FOREIGN * 1e6:.1f} µs", "thousands a second")
+
+
+def _bridge(server: BenchServer, notes: Notes) -> Bridge:
+    watched = Watchlist([Pattern("timer-{due}-{n}")])
+    bridge = Bridge(RedisBells.from_url(server.url, "duecourse", watched=watched), notes.serve)
+    bridge.start()
+    assert bridge.wait_ready(30)
+    return bridge
+
+
+def _now(client: redis.Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _set_keys(client: redis.Redis, due: Sequence[int]) -> None:
+    for first in range(0, len(due), 1_000):
+        pipe = client.pipeline(transaction=False)
+        for n, at in enumerate(due[first : first + 1_000], first):
+            pipe.set(f"timer-{at}-{n}", "x", pxat=at)
+        pipe.execute()
