@@ -7,7 +7,7 @@ ARCH := arm64
 BASE_PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 setup: .venv/.ready ## a .venv in this folder, from pinned requirements
 
@@ -43,7 +43,7 @@ fix: setup ## format and what lint can mend
 bench: setup ## the figures, beside the machine's own limits
 	@$(PY) -m tests.bench
 
-sam: setup .venv-sam/.ready ## the template: validated, linted, built, weighed and held against (ARCH=arm64 or x86_64)
+sam: setup .venv-sam/.ready ## the template: validated, linted, built, weighed; the harness held against SAM (ARCH=arm64 or x86_64)
 	@SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam validate --lint
 	@PATH="$(CURDIR)/.venv-sam/bin:$$PATH" SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam build --parameter-overrides Architecture=$(ARCH)
 	@$(PY) -m local built --architecture $(ARCH)

@@ -16,6 +16,7 @@ from local.identity import Addresses
 from local.model import Function
 from local.options import PARAMETERS, TEMPLATE
 from local.problems import HarnessError
+from local.runtimes import is_python
 from local.template import Template
 
 ROOT = TEMPLATE.parent
@@ -59,17 +60,12 @@ def built(
         functions = Template(_there(BUILT), NOWHERE, {**PARAMETERS, "Architecture": architecture}).functions
         found = [*_sizes(functions)]
         with _layers_for_here(functions, architecture, python) as layers:
-            found += [_cold(function, layers, python) for function in functions if is_ours(function)]
+            found += [_cold(function, layers, python) for function in functions if is_python(function)]
     console.out.print(_table(found))
     over = [weighed for weighed in found if weighed.value > weighed.bound]
     for weighed in over:
         console.notice(f"{weighed.what} is over its bound: {weighed.value:.1f} of {weighed.bound:g} {weighed.unit}")
     raise typer.Exit(1 if over else 0)
-
-
-def is_ours(function: Function) -> bool:
-    """Whether its import can be timed here."""
-    return function.runtime.startswith("python")
 
 
 def _there(template: Path) -> Path:

@@ -1,5 +1,6 @@
 """What the short commands talk to: the stack that is up, or one of their own for the while."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from urllib.parse import quote
 import typer
 import urllib3
 
+from duecourse.errors import InvalidSettings
+from duecourse.settings import PREFIX, Settings, parse
 from local import console, state
 from local.identity import Addresses
 from local.model import Function
@@ -17,9 +20,14 @@ from local.options import PARAMETERS, TEMPLATE, Options, Precision
 from local.problems import HarnessError
 from local.stack import Stack
 from local.template import Template
+from local.threads import SCHEMES
 
 StateUsed = Annotated[
     Path, typer.Option("--state", help="The state folder of the stack to use.", show_default=".duecourse")
+]
+StoreUsed = Annotated[
+    str | None,
+    typer.Option("--store", help="The store's URL.", show_default="that of the stack that is up, DUECOURSE_STORE"),
 ]
 
 
@@ -40,6 +48,21 @@ def lambda_service(folder: Path) -> Iterator[str]:
         return
     with Stack(Options(state=folder, precision=Precision.TICK, tick=0), notice=console.notice) as stack:
         yield stack.lambda_url
+
+
+def ledger(store: str | None, folder: Path, **given: str | None) -> Settings:
+    """The settings of a ledger: at `store`, else of the stack that uses the state folder, else of this environment.
+
+    Raises HarnessError where they are wrong, or that stack has its ledger to itself.
+    """
+    up = state.running(folder) or {}
+    if not store and str(up.get("store", "")).startswith(SCHEMES):
+        raise HarnessError(f"{up['store']} is the running stack's alone: ask it, with GET {up['api']}/tasks/<id>")
+    given |= {"store": store or up.get("store")}
+    try:
+        return parse({**os.environ, **{PREFIX + name.upper(): value for name, value in given.items() if value}})
+    except InvalidSettings as error:
+        raise HarnessError(str(error)) from error
 
 
 def invoke(service: str, function: str, event: bytes) -> Invoked:

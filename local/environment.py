@@ -59,7 +59,7 @@ class Surroundings:
             "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
             "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
-            "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{function.name}",
+            "AWS_LAMBDA_LOG_GROUP_NAME": function.log_group,
             "AWS_LAMBDA_LOG_STREAM_NAME": f"local/[$LATEST]{runtime_api}",
             "AWS_LAMBDA_RUNTIME_API": runtime_api,
             "AWS_ACCOUNT_ID": ACCOUNT,

@@ -10,9 +10,8 @@ from typing import Protocol
 
 from local.account import arn
 from local.events import Delivered, invocation_record
-from local.invocation import MAX_ASYNC_BYTES, MAX_SYNC_BYTES, Answer, Invocation, Refused
+from local.invocation import MAX_ASYNC_BYTES, MAX_SYNC_BYTES, Answer, InitFailed, Invocation, Refused
 from local.model import Function
-from local.worker import InitFailed
 
 NAME = re.compile(r"^(?:arn:aws:lambda:[a-z0-9-]+:)?(?:\d{12}:)?(?:function:)?(?P<name>[A-Za-z0-9_-]+)(?::\$LATEST)?$")
 MEASURE_EVERY = 0.1

@@ -55,6 +55,24 @@ class Refused(HarnessError):
         self.kind = kind
 
 
+class InitFailed(Exception):
+    """The function did not get as far as its first invocation; `answer` is what its caller gets."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.payload)
+        self.answer = answer
+
+
+def stopping() -> Refused:
+    """The stack takes no more."""
+    return Refused(500, "ServiceException", "The stack is stopping.")
+
+
+def throttled() -> Refused:
+    """The function runs as often as it may at a time."""
+    return Refused(429, "TooManyRequestsException", "Rate Exceeded.")
+
+
 def unhandled(kind: str, message: str) -> Answer:
     """A failure that the service itself reports."""
     return Answer(json.dumps({"errorType": kind, "errorMessage": message}).encode(), UNHANDLED)
@@ -81,6 +99,17 @@ def oversized(length: int) -> Answer:
     """The function's answer is larger than Lambda carries."""
     text = f"Response payload size ({length} bytes) exceeded maximum allowed payload size ({MAX_SYNC_BYTES} bytes)."
     return unhandled("Function.ResponseSizeTooLarge", text)
+
+
+def begun(invocation: Invocation) -> str:
+    """The line that begins an invocation's log."""
+    return f"START RequestId: {invocation.request_id} Version: $LATEST"
+
+
+def cut_off(invocation: Invocation, seconds: float) -> str:
+    """What the log of an invocation says whose time was up."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return f"{stamp} {invocation.request_id} Task timed out after {seconds:.2f} seconds\n"
 
 
 def report(

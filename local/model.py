@@ -62,6 +62,11 @@ class Function:
     async_policy: AsyncPolicy
     sources: tuple[Source, ...] = ()
 
+    @property
+    def log_group(self) -> str:
+        """Where its log would be on AWS: as its LoggingConfig says, else Lambda's own."""
+        return self.environment.get("AWS_LAMBDA_LOG_GROUP_NAME", f"/aws/lambda/{self.name}")
+
 
 @dataclass(frozen=True)
 class Resource:

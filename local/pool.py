@@ -3,10 +3,10 @@
 import asyncio
 
 from local.environment import Surroundings
-from local.invocation import Answer, Invocation, Refused
+from local.invocation import Answer, InitFailed, Invocation, stopping, throttled
 from local.logs import Log
 from local.model import Function
-from local.worker import InitFailed, Rules, Worker
+from local.worker import Rules, Worker
 
 
 class Pool:
@@ -52,9 +52,9 @@ class Pool:
 
     async def _started(self, request_id: str) -> Worker:
         if self._closed:
-            raise Refused(500, "ServiceException", "The stack is stopping.")
+            raise stopping()
         if len(self._workers) >= self.function.concurrency:
-            raise Refused(429, "TooManyRequestsException", "Rate Exceeded.")
+            raise throttled()
         worker = Worker(self.function, self._surroundings, self._log, self._rules)
         self._workers.add(worker)
         try:
@@ -76,4 +76,4 @@ class Pool:
     async def close(self) -> None:
         """End every process."""
         self._closed = True
-        await asyncio.gather(*(worker.end() for worker in self._workers if worker.pid))
+        await asyncio.gather(*(worker.end() for worker in self._workers))

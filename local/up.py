@@ -2,18 +2,17 @@
 
 import json
 import math
-import signal
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from local import console, state
 from local.options import Options, Precision
+from local.sockets import MAX_PORT
 from local.stack import Stack
+from local.staying import stay, until_stopped
 
-MAX_PORT = 65_535
 SHORTEST_TICK_S = 0.1
 SHOWN = "DUECOURSE_STORE, REDIS_URL, or a redis-server started here"
 
@@ -84,30 +83,21 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
     """
     options = Options(
         port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, freeze=freeze,
-        precision=Precision.TICK if no_bridge else precision,
+        precision=_chosen(precision, no_bridge=no_bridge, ticks=tick != 0),
         store=store, aws=aws, amqp=amqp, state=folder, echo=True,
     )  # fmt: skip
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
-    try:
-        with console.problems_told():
-            _stay(options, as_json)
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None
-
-
-def _stay(options: Options, as_json: bool) -> None:
-    with Stack(options, say=console.say_aside if as_json else console.say, notice=console.notice) as stack:
+    say = console.say_aside if as_json else console.say
+    with until_stopped(), Stack(options, say=say, notice=console.notice) as stack:
         if as_json:
             typer.echo(json.dumps(stack.addresses()))
         else:
             console.out.print("[bold green]ready[/]: Ctrl-C stops it all")
-        while True:
-            signal.pause()
+        stay()
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Once is enough: the stop that this begins is not to be interrupted in turn."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+def _chosen(precision: Precision, *, no_bridge: bool, ticks: bool) -> Precision:
+    if precision == Precision.LINGER and no_bridge:
+        raise typer.BadParameter("--no-bridge is --precision tick: give --precision linger alone, it has no bridge")
+    if precision == Precision.LINGER and not ticks:
+        raise typer.BadParameter("with --tick 0 no tick comes that could linger: leave it out")
+    return Precision.TICK if no_bridge else precision

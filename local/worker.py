@@ -18,7 +18,10 @@ from local.invocation import (
     MB,
     UNHANDLED,
     Answer,
+    InitFailed,
     Invocation,
+    begun,
+    cut_off,
     error_type,
     exited,
     oversized,
@@ -30,6 +33,7 @@ from local.logs import Log
 from local.model import Function
 from local.runtime_api import RuntimeConnection
 from local.runtimes import NoRuntime, command
+from local.sockets import LOOPBACK
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,6 @@ class Rules:
     freeze: bool = False
 
 
-class InitFailed(Exception):
-    """The process did not get as far as asking for an invocation; `answer` is what its caller gets."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.payload)
-        self.answer = answer
-
-
 class Worker:
     """A function's process; implements `runtime_api.Runtime` for it."""
 
@@ -56,6 +52,8 @@ class Worker:
         self._surroundings = surroundings
         self._log = log
         self._rules = rules
+        self._launching: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._process: Process | None = None
         self._stats: psutil.Process | None = None
         self._waiting: RuntimeConnection | None = None
@@ -80,20 +78,9 @@ class Worker:
         """Start the process and wait until it asks for work. Raises InitFailed."""
         words = self._command()
         began = time.perf_counter()
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: RuntimeConnection(self), "127.0.0.1", 0)
-        port = self._server.sockets[0].getsockname()[1]
-        self._pipe = Pipe(self._heard)
-        self._process = await spawn(
-            words,
-            environment=self._surroundings.of(self._function, f"127.0.0.1:{port}"),
-            out=self._pipe.child_end,
-            folder=self._function.code,
-        )
-        self._pipe.handed_over()
-        self._watching = asyncio.create_task(self._watch(self._process))
-        with suppress(psutil.NoSuchProcess):
-            self._stats = psutil.Process(self._process.pid)
+        # Shielded: a caller that is cancelled leaves a whole process behind, which `end` can end, and no half of one.
+        self._launching = asyncio.create_task(self._launch(words))
+        await asyncio.shield(self._launching)
         try:
             await asyncio.wait_for(asyncio.shield(self._turn), self._rules.init_limit)
         except TimeoutError:
@@ -106,6 +93,31 @@ class Worker:
             return command(self._function)
         except NoRuntime as error:
             raise InitFailed(unhandled("Runtime.InvalidRuntime", str(error))) from error
+
+    async def _launch(self, words: tuple[str, ...]) -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: RuntimeConnection(self), LOOPBACK, 0)
+        host, port = server.sockets[0].getsockname()
+        self._pipe = Pipe(self._heard)
+        try:
+            self._process = await spawn(
+                words,
+                environment=self._surroundings.of(self._function, f"{host}:{port}"),
+                out=self._pipe.child_end,
+                folder=self._function.code,
+            )
+        except OSError as error:
+            self._close(server)
+            raise InitFailed(unhandled("Sandbox.Failure", str(error))) from error
+        finally:
+            self._pipe.handed_over()
+        self._watching = asyncio.create_task(self._watch(self._process, server))
+        with suppress(psutil.NoSuchProcess):
+            self._stats = psutil.Process(self._process.pid)
+
+    def _close(self, server: asyncio.Server) -> None:
+        self._pipe.close()
+        server.close()
 
     async def _judge_start(self, request_id: str) -> None:
         if self._answer is None and self.alive:
@@ -121,7 +133,7 @@ class Worker:
         """Have the process handle one invocation; whatever goes wrong is in the answer."""
         self._current, self._answer = invocation, None
         self._turn = asyncio.get_running_loop().create_future()
-        self._note(f"START RequestId: {invocation.request_id} Version: $LATEST")
+        self._note(begun(invocation))
         began = time.perf_counter()
         self._hand_over(invocation)
         try:
@@ -154,8 +166,7 @@ class Worker:
         if self._answer is None:
             self._answer = timed_out(invocation.request_id, self._function.timeout)
         await self.end()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self._note(f"{stamp} {invocation.request_id} Task timed out after {self._function.timeout:.2f} seconds\n")
+        self._note(cut_off(invocation, self._function.timeout))
 
     def _close_log(self, invocation: Invocation, answer: Answer, took_ms: float) -> None:
         self._pipe.drain()
@@ -172,9 +183,12 @@ class Worker:
             self._kill()
 
     async def end(self) -> None:
-        """Kill the process and wait until it is gone."""
+        """Kill the process, one that is only being started too, and wait until it is gone."""
+        if self._launching is not None:
+            await asyncio.wait((self._launching,))
         self._kill()
-        await self._watching
+        if self._watching is not None:
+            await asyncio.shield(self._watching)
 
     def _kill(self) -> None:
         self._waiting = None
@@ -204,12 +218,11 @@ class Worker:
         if self._current is not None and self._current.request_id == request_id:
             self._answer = answer
 
-    async def _watch(self, process: Process) -> None:
+    async def _watch(self, process: Process, server: asyncio.Server) -> None:
         code = await process.wait()
         self._waiting = None
         self._pipe.drain()
-        self._pipe.close()
-        self._server.close()
+        self._close(server)
         if self._answer is None and self._current is not None:
             self._answer = exited(self._current.request_id, code)
         self._finish_turn()

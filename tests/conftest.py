@@ -50,6 +50,13 @@ def redis_server(request: pytest.FixtureRequest, server_of: Callable[[str], Redi
     return server_of(request.param).emptied()
 
 
+@pytest.fixture(params=REDIS)
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """A Redis server of the test's own, of every version at hand in turn, to be set and stopped at will."""
+    with RedisServer(need(request.param)) as own:
+        yield own
+
+
 @pytest.fixture
 def redis_client(redis_server: RedisServer) -> Iterator[redis.Redis]:
     """A client of that server, as the product makes it."""

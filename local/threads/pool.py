@@ -18,18 +18,21 @@ from local.invocation import (
     MAX_SYNC_BYTES,
     UNHANDLED,
     Answer,
+    InitFailed,
     Invocation,
-    Refused,
+    begun,
+    cut_off,
     exited,
     oversized,
     report,
+    stopping,
+    throttled,
     timed_out,
 )
 from local.logs import Log
 from local.model import Function
 from local.threads.loading import Handler, load
 from local.threads.voices import VOICES
-from local.worker import InitFailed
 
 T = TypeVar("T")
 NOT_YET = "-"
@@ -68,11 +71,11 @@ class ThreadPool:
         One that takes too long is answered for, and goes on: it keeps its place until it ends.
         """
         if self._closed:
-            raise Refused(500, "ServiceException", "The stack is stopping.")
+            raise stopping()
         if self._busy >= self.function.concurrency:
-            raise Refused(429, "TooManyRequestsException", "Rate Exceeded.")
+            raise throttled()
         began = time.perf_counter()
-        self._note(invocation, f"START RequestId: {invocation.request_id} Version: $LATEST")
+        self._note(invocation, begun(invocation))
         answer = await self._answer(invocation)
         took_ms = (time.perf_counter() - began) * 1000
         peak = psutil.Process().memory_info().rss
@@ -89,7 +92,7 @@ class ThreadPool:
         except InitFailed as failure:
             return failure.answer
         except TimeoutError:
-            self._note(invocation, f"{invocation.request_id} Task timed out after {self.function.timeout:.2f} seconds")
+            self._note(invocation, cut_off(invocation, self.function.timeout))
             return timed_out(invocation.request_id, self.function.timeout)
 
     async def _on_a_thread(self, work: Callable[[], T]) -> T:
@@ -130,16 +133,16 @@ class ThreadPool:
             return work()
         except SystemExit as left:
             return exited(request_id, left.code if isinstance(left.code, int) else 1)
-        except Exception as error:  # noqa: BLE001 around a handler, as the runtime client has it
+        except BaseException as error:  # noqa: BLE001 around a handler: what would end a process must not end the thread
             return self._failed(request_id, error)
 
-    def _failed(self, request_id: str, error: Exception) -> Answer:
+    def _failed(self, request_id: str, error: BaseException) -> Answer:
         unloaded = request_id == NOT_YET and isinstance(error, ImportError)
         kind = "Runtime.ImportModuleError" if unloaded else type(error).__name__
         lines = traceback.format_tb(error.__traceback__)
         self._write(f"[ERROR] {kind}: {error}\nTraceback (most recent call last):\n{''.join(lines)}".encode())
         told = {"errorMessage": str(error), "errorType": kind, "requestId": request_id, "stackTrace": lines}
-        return Answer(json.dumps(told).encode(), UNHANDLED)
+        return Answer(json.dumps(told).encode(), UNHANDLED) if isinstance(error, Exception) else exited(request_id, 1)
 
     def _context(self, invocation: Invocation, until: float) -> SimpleNamespace:
         name = self.function.name
@@ -149,7 +152,7 @@ class ThreadPool:
             function_version="$LATEST",
             invoked_function_arn=arn("lambda", f"function:{name}"),
             memory_limit_in_mb=str(self.function.memory_mb),
-            log_group_name=f"/aws/lambda/{name}",
+            log_group_name=self.function.log_group,
             log_stream_name="local/[$LATEST]thread",
             client_context=None,
             identity=None,
@@ -160,7 +163,9 @@ class ThreadPool:
         """Memory is the whole process's, and is held to nothing."""
 
     async def close(self) -> None:
-        """Take no more, and wait a while for what is under way."""
+        """Take no more, and wait a while for what is under way; once is enough."""
+        if self._closed:
+            return
         self._closed = True
         until = time.monotonic() + GRACE_S
         while self._busy and time.monotonic() < until:

@@ -1,11 +1,10 @@
 """The Redis that is measured: one of its own, on a loopback port, with nothing on disk."""
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tests.support.redis_server import RedisServer, binaries
+from tests.support.redis_server import binaries, on_a_port
 
 
 class BenchServer(NamedTuple):
@@ -19,7 +18,5 @@ class BenchServer(NamedTuple):
 def bench_server() -> Iterator[BenchServer]:
     """The newest Redis at hand, until the block ends."""
     version, binary = max(binaries().items())
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    with RedisServer(binary, "--port", str(port)):
-        yield BenchServer(f"redis://127.0.0.1:{port}", version)
+    with on_a_port(binary) as url:
+        yield BenchServer(url, version)

@@ -12,18 +12,12 @@ from tests.support.answering import answering
 from tests.support.bridges import bridge_process, bridging
 from tests.support.doors import Doors, doors
 from tests.support.engine import ample
-from tests.support.redis_server import REDIS, RedisServer, need
+from tests.support.redis_server import RedisServer
 from tests.support.wait import until
 
 WATCH_S = 5.0
 ON_TIME_MS = 250
 """Far below the second after which a lost ring is made good, far above what a busy machine adds."""
-
-
-@pytest.fixture(params=REDIS)
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    with RedisServer(need(request.param)) as server:
-        yield server
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from duecourse.domain.task import Status
 from tests.support.ledger import SHARD, standing
 from tests.support.level_filler import AFTERWARDS
 from tests.support.level_store import level_store
+from tests.support.project import ROOT
 
-ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'layers' / 'core'}{os.pathsep}{ROOT}"}
 KILLS = 16
 LONGEST_S = 0.02

@@ -12,7 +12,7 @@ from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import Added, Move, Reply, Settled
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, ending, lease_of, new, standing
-from tests.support.lossy_proxy import LossyProxy
+from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.redis_server import RedisServer
 
 
@@ -25,9 +25,8 @@ def proxy(redis_server: RedisServer) -> Iterator[LossyProxy]:
 @pytest.fixture
 def store(proxy: LossyProxy, clock: HandClock) -> Iterator[RedisStore]:
     with connect(proxy.url) as client:
-        store = RedisStore(client, travel=clock)
-        store.add([new("warm", queue="other")])
-        yield store
+        load_scripts(client)
+        yield RedisStore(client, travel=clock)
 
 
 def test_an_add_is_sent_again_and_adds_once(store: RedisStore, proxy: LossyProxy) -> None:

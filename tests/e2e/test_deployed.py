@@ -24,8 +24,8 @@ from local.stack import Stack
 from tests.support.capabilities import TABLE, Emulator, emulator_at
 from tests.support.deploy import BUILT, Deployment, deployed
 from tests.support.functions import saved
+from tests.support.redis_server import need, newest, on_a_port
 from tests.support.remote import RemoteStage, remote_stack
-from tests.support.tcp_redis import tcp_redis
 from tests.support.wait import until
 
 ENDPOINT = os.environ.get("AWS_ENDPOINT_URL")
@@ -53,7 +53,7 @@ def store() -> Iterator[str]:
     if given:
         yield given
         return
-    with tcp_redis() as url:
+    with on_a_port(need(newest())) as url:
         yield url
 
 

@@ -13,37 +13,19 @@ import urllib3
 
 from duecourse.wire.invocation import decode_message
 from local.options import PARAMETERS, Options
-from local.rabbitmq import Node
+from local.rabbitmq import RabbitMq
 from local.stack import Stack
 from tests.support.answering import Reply, answering
+from tests.support.api import Api
 from tests.support.rabbitmq import Rabbit, need, need_server, rabbit
 from tests.support.wait import until
-
-
-class Api:
-    def __init__(self, stack: Stack, http: urllib3.PoolManager) -> None:
-        self._stack = stack
-        self._http = http
-
-    def post(self, path: str, body: Any) -> Any:
-        answer = self._http.request("POST", self._stack.api + path, json=body)
-        assert answer.status == 201, answer.data
-        return answer.json()
-
-    def task(self, id: str, queue: str = "default") -> Any:
-        answer = self._http.request("GET", f"{self._stack.api}/tasks/{id}?queue={queue}")
-        return answer.json()["task"] if answer.status == 200 else None
-
-    def mails(self) -> list[Any]:
-        found: list[Any] = self._http.request("GET", self._stack.aws + "/moto-api/data.json").json()["ses"]["Message"]
-        return found
 
 
 @contextmanager
 def running(**options: Any) -> Iterator[tuple[Stack, Api, list[str]]]:
     notices: list[str] = []
     with urllib3.PoolManager(retries=False, timeout=30) as http, Stack(Options(**options), notice=notices.append) as s:
-        yield s, Api(s, http), notices
+        yield s, Api(http, s.api), notices
 
 
 @pytest.fixture
@@ -57,16 +39,21 @@ def targets(**kinds: str) -> str:
 
 
 def test_a_reminder_goes_by_a_queue_to_its_sender() -> None:
-    with running(parameters={**PARAMETERS, "ReminderQueue": "sqs"}) as (_, api, notices):
+    with running(parameters={**PARAMETERS, "ReminderQueue": "sqs"}) as (stack, api, notices):
         starts = datetime.now(UTC) + timedelta(seconds=5)
         people = [{"name": "Ada", "email": "ada@example.com"}, {"name": "Max", "email": "max@example.com"}]
         wanted = {"id": "standup", "subject": "Stand-up", "starts_at": starts.isoformat(), "remind_before": ["PT4S"]}
         api.post("/reminders", {**wanted, "recipients": people})
-        mails = until(lambda: found if len(found := api.mails()) == 2 else None, seconds=20, every=0.1)
+        mails = until(lambda: found if len(found := mails_of(stack)) == 2 else None, seconds=20, every=0.1)
         assert {mail["destinations"]["ToAddresses"][0] for mail in mails} == {"ada@example.com", "max@example.com"}
         tasks = until(lambda: done_of(api, "standup:4:0", "standup:4:1"), seconds=10, every=0.1)
         assert [run["outcome"] for task in tasks for run in task["history"]] == ["done", "done"]
         assert notices == []
+
+
+def mails_of(stack: Stack) -> list[Any]:
+    found: list[Any] = urllib3.request("GET", stack.aws + "/moto-api/data.json").json()["ses"]["Message"]
+    return found
 
 
 def done_of(api: Api, *ids: str) -> list[Any] | None:
@@ -108,16 +95,16 @@ def test_a_task_for_rabbitmq_is_there_when_it_is_due_and_done(broker: Rabbit) ->
 
 def test_a_task_waits_while_the_broker_is_down_though_its_function_was_frozen_meanwhile(tmp_path: Path) -> None:
     need_server()
-    with Node(tmp_path) as node:
+    with RabbitMq(tmp_path) as server:
         parameters = {**PARAMETERS, "Targets": targets(bill="amqp:bills")}
-        with running(parameters=parameters, amqp=node.url, freeze=True) as (_, api, _):
+        with running(parameters=parameters, amqp=server.url, freeze=True) as (_, api, _):
             api.post("/tasks", {"id": "before", "kind": "bill", "payload": {}})
             until(lambda: api.task("before")["state"] == "done", every=0.05)
-            node.stop()
+            server.stop()
             api.post("/tasks", {"id": "meanwhile", "kind": "bill", "payload": {}})
             task = until(lambda: found if (found := api.task("meanwhile"))["run"] else None, every=0.05)
-            node.start()
+            server.start()
             until(lambda: api.task("meanwhile")["state"] == "done", seconds=30, every=0.1)
         assert (task["state"], task["attempt"]) in {("scheduled", 1), ("leased", 1)}
-        with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+        with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
             assert connection.channel().queue_declare("bills", passive=True).method.message_count == 2

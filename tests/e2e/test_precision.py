@@ -5,8 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -15,18 +13,12 @@ import urllib3
 
 from local.options import Options, Precision
 from local.stack import Stack
-from tests.e2e.test_stack import DONE, SHORT_LEASE, Api, outcomes, slow_at_first
 from tests.support.answering import Server, answering
+from tests.support.api import Api
+from tests.support.project import ROOT
 from tests.support.redis_cluster import ClusterServers
+from tests.support.slow_receiver import DONE, SHORT_LEASE, outcomes, slow_at_first
 from tests.support.wait import until
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def http() -> Iterator[urllib3.PoolManager]:
-    with urllib3.PoolManager(retries=False, timeout=30) as manager:
-        yield manager
 
 
 def demo(*options: str, **environment: str) -> str:

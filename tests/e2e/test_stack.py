@@ -1,87 +1,20 @@
 """The whole stack by its HTTP API: what a user sees when a part of it is frozen, killed or away."""
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import redis
 import urllib3
 
 from local.options import Options
 from local.stack import Stack
-from tests.support.answering import Asked, Reply, Server, answering
+from tests.support.answering import answering
+from tests.support.api import Api
+from tests.support.commands import up
+from tests.support.slow_receiver import DONE, SHORT_LEASE, outcomes, slow_at_first
 from tests.support.wait import until
-
-ROOT = Path(__file__).parents[2]
-SHORT_LEASE = {"DUECOURSE_LEASE": "PT2S", "DUECOURSE_MARGIN": "PT2S"}
-DONE = Reply(200, b"{}")
-
-
-@pytest.fixture
-def http() -> Iterator[urllib3.PoolManager]:
-    with urllib3.PoolManager(retries=False, timeout=30) as manager:
-        yield manager
-
-
-class Api:
-    def __init__(self, http: urllib3.PoolManager, url: str) -> None:
-        self._http = http
-        self._url = url
-
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        answer = self._http.request(method, self._url + path, json=body)
-        return answer.status, answer.json() if answer.data else None
-
-    def add_webhook(self, id: str, url: str, **fields: Any) -> int:
-        body = {"id": id, "kind": "webhook", "payload": {"url": url, "body": {}}, **fields}
-        return self.call("POST", "/tasks", body)[0]
-
-    def task(self, id: str) -> Any:
-        return self.call("GET", f"/tasks/{id}")[1]["task"]
-
-    def done(self, id: str, seconds: float = 20) -> Any:
-        return until(lambda: task if (task := self.task(id))["state"] == "done" else None, seconds=seconds, every=0.05)
-
-
-class SlowAtFirst:
-    """A receiver that keeps its first caller waiting until told otherwise."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._calls = 0
-        self.asked = threading.Event()
-        self.go_on = threading.Event()
-
-    def __call__(self, _asked: Asked) -> Reply:
-        with self._lock:
-            self._calls += 1
-            first = self._calls == 1
-        if first:
-            self.asked.set()
-            self.go_on.wait(30)
-        return DONE
-
-
-@contextmanager
-def slow_at_first() -> Iterator[tuple[SlowAtFirst, Server]]:
-    receiver = SlowAtFirst()
-    with answering(receiver) as server:
-        try:
-            yield receiver, server
-        finally:
-            receiver.go_on.set()
-
-
-def outcomes(task: Any) -> list[str]:
-    return [run["outcome"] for run in task["history"]]
 
 
 def test_a_function_stopped_past_its_lease_does_not_keep_its_task(http: urllib3.PoolManager) -> None:
@@ -138,12 +71,12 @@ def test_redis_away_is_503_with_retry_after_and_then_all_goes_on(http: urllib3.P
 
 def test_up_goes_on_where_it_was_killed(http: urllib3.PoolManager, tmp_path: Path) -> None:
     with answering(lambda _: DONE) as server:
-        with up(tmp_path) as (process, addresses):
+        with up(tmp_path / "state") as (process, addresses):
             api = Api(http, addresses["api"])
             assert api.add_webhook("survivor", server.url, delay=2) == 201
             until(lambda: _persisted(addresses))
             process.kill()
-        with up(tmp_path) as (_, addresses):
+        with up(tmp_path / "state") as (_, addresses):
             task = Api(http, addresses["api"]).done("survivor")
     assert outcomes(task) == ["done"]
 
@@ -153,15 +86,3 @@ def _persisted(addresses: dict[str, Any]) -> bool:
     with redis.Redis.from_url(addresses["store"]) as client:
         persistence = client.info("persistence")
     return persistence["aof_pending_bio_fsync"] == 0 and persistence["aof_buffer_length"] == 0
-
-
-@contextmanager
-def up(state: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    options = ["--port", "0", "--lambda-port", "0", "--aws-port", "0", "--state", str(state), "--json"]
-    command = [sys.executable, "-m", "local", "up", *options]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout
-        try:
-            yield process, json.loads(process.stdout.readline())
-        finally:
-            process.terminate()

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from duecourse.settings import PREFIX, Settings
-from tests.support.redis_server import RedisServer, binaries
+from tests.support.project import ROOT
+from tests.support.redis_server import FLOOR, RedisServer, need
 
-ROOT = Path(__file__).parents[2]
 HERE = ROOT / "layers/core/duecourse/bridge"
 CONTAINERFILE = (HERE / "Containerfile").read_text()
 UNIT = (HERE / "duecourse-bridge.service").read_text()
@@ -63,7 +63,7 @@ def test_what_the_image_holds_is_a_bridge_that_gets_ready(tmp_path: Path) -> Non
     inside = build(tmp_path)
     (_, entry) = next(line for line in lines() if line[0] == "ENTRYPOINT")
     command = shlex.split(entry.strip("[]").replace(",", " ").replace(INSIDE, str(inside)))
-    with RedisServer(binaries()["6.2"]) as server:
+    with RedisServer(need(FLOOR)) as server:
         environment = {
             "DUECOURSE_STORE": server.url,
             "AWS_DEFAULT_REGION": "eu-central-1",
@@ -85,6 +85,12 @@ def test_the_units_settings_are_settings() -> None:
     assert named
     assert named <= known
     assert f"ExecStart={INSIDE}/bin/python -m duecourse.bridge" in UNIT
+
+
+def test_the_unit_is_started_again_however_often_it_fails() -> None:
+    before_service = UNIT.partition("[Service]")[0]
+    assert "\nStartLimitIntervalSec=0\n" in before_service, "else systemd gives up at the fifth failure in ten seconds"
+    assert "\nRestart=always\n" in UNIT
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.bridges import Bellman, Recorder, bellman, bridging
-from tests.support.redis_server import RedisServer, binaries
+from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
-
-BINARY = binaries()["6.2"]
 
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    with RedisServer(BINARY) as server:
+    with RedisServer(need(FLOOR)) as server:
         yield server
 
 
@@ -37,7 +35,7 @@ def test_a_bell_that_went_while_redis_was_down_rings_when_it_is_back(
     persistence: str, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     aof = ["--appendonly", "yes", "--appendfsync", "always"] if persistence == "aof" else []
-    with RedisServer(BINARY, *aof) as server, bellman(server) as bells:
+    with RedisServer(need(FLOOR), *aof) as server, bellman(server) as bells:
         went, ahead = bells.shard("default/0"), bells.shard("default/1")
         with bridging(server, recorder):
             until(lambda: recorder.of(went) and recorder.of(ahead))

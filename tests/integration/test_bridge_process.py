@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.bridges import bellman
-from tests.support.redis_server import RedisServer, binaries
+from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
 
 ENVIRONMENT = {
@@ -72,7 +72,7 @@ def service() -> Iterator[LambdaService]:
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    with RedisServer(binaries()["6.2"]) as server:
+    with RedisServer(need(FLOOR)) as server:
         yield server
 
 
@@ -126,6 +126,42 @@ def test_it_invokes_the_function_that_is_set_and_finishes_what_is_under_way(
     assert [ring["key"] for ring in event["rings"]] == ["test:{default/0}:bell"]
 
 
+def test_a_second_signal_does_not_cut_its_stop_short(
+    bridge: subprocess.Popen[str], server: RedisServer, service: LambdaService
+) -> None:
+    assert bridge.stdout
+    bridge.stdout.readline()
+    service.hold.clear()
+    with bellman(server) as bells:
+        bells.hang("test:{default/0}:bell", 20)
+        until(lambda: service.invoked)
+        bridge.terminate()
+        until(lambda: not bells.redis.client_list(_type="pubsub"))
+        for how in (signal.SIGINT, signal.SIGTERM):
+            bridge.send_signal(how)
+    service.hold.set()
+    out, err = bridge.communicate(timeout=10)
+    assert (bridge.returncode, json.loads(out)["Invocations"]) == (0, 1)
+    assert "Traceback" not in err
+
+
+def test_an_invocation_that_never_answers_is_given_up_after_a_lease_and_begun_anew(
+    server: RedisServer, service: LambdaService
+) -> None:
+    given = {"DUECOURSE_STORE": server.url, "DUECOURSE_NAMESPACE": "test", "AWS_ENDPOINT_URL_LAMBDA": service.url}
+    with start(**given, DUECOURSE_LEASE="PT1S") as process, bellman(server) as bells:
+        assert process.stdout
+        process.stdout.readline()
+        service.hold.clear()
+        bells.hang("test:{default/0}:bell", 20)
+        until(lambda: len(service.invoked) == 1)
+        until(lambda: len(service.invoked) > 1, seconds=5)
+        process.terminate()
+        service.hold.set()
+        _, err = process.communicate(timeout=10)
+    assert "timed out" in err.lower() or "timeout" in err.lower()
+
+
 def test_its_log_has_one_line_an_event_with_time_and_level(bridge: subprocess.Popen[str]) -> None:
     assert bridge.stdout
     bridge.stdout.readline()
@@ -167,7 +203,7 @@ def test_a_store_that_is_away_is_told_and_waited_for(service: LambdaService) -> 
 
 
 def test_with_events_off_it_says_so_and_is_quiet_where_there_is_no_config(service: LambdaService) -> None:
-    with RedisServer(binaries()["6.2"], "--rename-command", "CONFIG", "") as server:
+    with RedisServer(need(FLOOR), "--rename-command", "CONFIG", "") as server:
         given = {"DUECOURSE_STORE": server.url, "DUECOURSE_EVENTS": "off", "AWS_ENDPOINT_URL_LAMBDA": service.url}
         with start(**given) as process:
             assert process.stdout

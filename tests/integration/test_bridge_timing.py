@@ -1,7 +1,6 @@
 """A bell that hangs rings on time: by the timer, by events, with notifications off, beside other programs' keys."""
 
 import logging
-from collections.abc import Iterator
 from itertools import count, pairwise
 
 import pytest
@@ -11,18 +10,12 @@ from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import Json, NewTask, Shard
 from duecourse.errors import InvocationRefused
 from tests.support.bridges import NAMESPACE, Bellman, Recorder, bellman, bridging
-from tests.support.redis_server import RedisServer, binaries
+from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
 
 ON_TIME_MS = 400
 """Far more than the two milliseconds that a ring takes, for machines with other work; far less than anything but the
 timer takes: a beat ten seconds, a deadman one, Redis itself several beside other programs' keys."""
-
-
-@pytest.fixture(params=sorted(binaries()))
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    with RedisServer(binaries()[request.param]) as server:
-        yield server
 
 
 def rings_on_time(bells: Bellman, recorder: Recorder, bell: str, in_ms: int = 150) -> None:
@@ -91,7 +84,7 @@ def test_a_bell_hung_sooner_rings_sooner(server: RedisServer, bells: Bellman, re
 
 
 def test_without_notifications_the_timer_alone_is_on_time(recorder: Recorder) -> None:
-    with RedisServer(binaries()["6.2"], "--rename-command", "CONFIG", "") as server, bellman(server) as bells:
+    with RedisServer(need(FLOOR), "--rename-command", "CONFIG", "") as server, bellman(server) as bells:
         bell = bells.shard("default/0")
         with bridging(server, recorder) as bridge:
             until(lambda: recorder.of(bell))
@@ -103,7 +96,7 @@ def test_without_notifications_the_timer_alone_is_on_time(recorder: Recorder) ->
 def test_that_there_are_no_notifications_is_told_loudly_and_once(
     recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = RedisServer(binaries()["6.2"], "--rename-command", "CONFIG", "")
+    server = RedisServer(need(FLOOR), "--rename-command", "CONFIG", "")
     with server, bellman(server) as bells, bridging(server, recorder, beat_s=0.02):
         vanishing = bells.shard("default/0")
         bells.hang(vanishing, 3_600_000)
@@ -115,7 +108,7 @@ def test_that_there_are_no_notifications_is_told_loudly_and_once(
 
 
 def test_verbs_that_rehang_a_bell_swallow_no_ring_with_events_off() -> None:
-    with RedisServer(binaries()["6.2"], "--rename-command", "CONFIG", "") as server, connect(server.url) as client:
+    with RedisServer(need(FLOOR), "--rename-command", "CONFIG", "") as server, connect(server.url) as client:
         store, shard, late = RedisStore(client, NAMESPACE), Shard(), list[int]()
 
         def drain(_: list[str]) -> Json:
@@ -178,7 +171,7 @@ def test_other_programs_volatile_keys_do_not_delay_a_ring(
 
 
 def test_other_programs_flags_are_kept(recorder: Recorder) -> None:
-    with RedisServer(binaries()["6.2"], "--notify-keyspace-events", "Kg$") as server, bellman(server) as bells:
+    with RedisServer(need(FLOOR), "--notify-keyspace-events", "Kg$") as server, bellman(server) as bells:
         with bridging(server, recorder):
             pass
         assert set(bells.redis.config_get("notify-keyspace-events")["notify-keyspace-events"]) == set("Kg$Exe")

@@ -9,17 +9,11 @@ import pytest
 import redis
 
 from tests.support.bridges import Bellman, Recorder, bellman, bridging
-from tests.support.redis_server import RedisServer, binaries
+from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
 
 ON_TIME_MS = 400
 """As in test_bridge_timing: far more than a ring takes, far less than anything but the timer takes."""
-
-
-@pytest.fixture(params=sorted(binaries()))
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    with RedisServer(binaries()[request.param]) as server:
-        yield server
 
 
 @contextmanager
@@ -72,7 +66,7 @@ def test_rings_are_as_late_as_ever(server: RedisServer, bells: Bellman, recorder
 
 
 def test_a_server_without_config_is_served_without_a_word(recorder: Recorder, caplog: pytest.LogCaptureFixture) -> None:
-    server = RedisServer(binaries()["6.2"], "--rename-command", "CONFIG", "")
+    server = RedisServer(need(FLOOR), "--rename-command", "CONFIG", "")
     with server, bellman(server) as bells, bridging(server, recorder, events=False, beat_s=0.02):
         rings_on_time(bells, recorder, bells.shard("default/0"), in_ms=300)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

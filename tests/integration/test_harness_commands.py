@@ -7,55 +7,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 import pytest
 import redis
 import urllib3
 
+from local.cli import app
+from tests.support.commands import BARE, FREE_PORTS, gone, run, up
+from tests.support.project import ROOT
 from tests.support.wait import until
-
-ROOT = Path(__file__).resolve().parents[2]
-FREE_PORTS = ("--port", "0", "--lambda-port", "0", "--aws-port", "0")
-BARE = {k: v for k, v in os.environ.items() if not k.startswith(("DUECOURSE_", "REDIS_", "AWS_", "PYTEST_"))}
-
-
-class Up(NamedTuple):
-    """A running `up --json` and the line it printed."""
-
-    process: subprocess.Popen[str]
-    line: dict[str, Any]
-
-    @property
-    def children(self) -> list[int]:
-        """Every process below it."""
-        return [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
-
-
-@contextmanager
-def up(state: Path, *options: str) -> Iterator[Up]:
-    command = (sys.executable, "-m", "local", "up", "--json", "--state", str(state), *FREE_PORTS, *options)
-    with (
-        (state.parent / f"{state.name}.err").open("ab") as err,
-        subprocess.Popen(command, cwd=ROOT, env=BARE, stdout=subprocess.PIPE, stderr=err, text=True) as process,
-    ):
-        assert process.stdout is not None
-        try:
-            yield Up(process, json.loads(process.stdout.readline()))
-        finally:
-            process.kill()
-
-
-def run(*arguments: str, event: str = "") -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "local", *arguments)
-    return subprocess.run(command, cwd=ROOT, env=BARE, input=event, capture_output=True, text=True, check=False)
-
-
-def gone(pids: list[int]) -> bool:
-    return not any(psutil.pid_exists(pid) for pid in pids)
 
 
 def test_up_prints_one_line_when_all_is_ready(tmp_path: Path) -> None:
@@ -168,7 +131,9 @@ def test_invoke_starts_a_stack_of_its_own_where_none_is_up(tmp_path: Path) -> No
     assert answer.returncode == 0, answer.stderr
 
 
-@pytest.mark.parametrize("command", ["up", "invoke", "replay", "show", "reshard", "demo"])
+@pytest.mark.parametrize(
+    "command", [command.callback.__name__ for command in app.registered_commands if command.callback]
+)
 def test_the_help_of_every_command_has_examples(command: str) -> None:
     answer = run(command, "--help")
     assert answer.returncode == 0
@@ -183,7 +148,11 @@ def test_the_help_of_every_command_has_examples(command: str) -> None:
         (("up", "--tick", "-5"), "--tick"),
         (("up", "--tick", "nan"), "--tick"),
         (("up", "--tick", "0.001"), "--tick"),
+        (("up", "--no-bridge", "--precision", "linger"), "--no-bridge"),
+        (("up", "--tick", "0", "--precision", "linger"), "--tick 0"),
         (("show", "a", "--store", "nonsense"), "DUECOURSE_STORE"),
+        (("reshard", "default", "8", "--wait", "soon"), "--wait"),
+        (("reshard", "default", "8", "--store", "leveldb:///a/folder"), "leveldb:///a/folder is one process's"),
         (("show", "a", "--store", "redis://localhost:x"), "DUECOURSE_STORE"),
     ],
 )

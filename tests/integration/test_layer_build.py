@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.project import ROOT
+
 MACHINES = {"arm64": 183, "x86_64": 62}
 """An architecture's number in the ELF header (e_machine)."""
 OLDEST_GLIBC = 26

@@ -25,7 +25,7 @@ from tests.support.clock import HandClock
 from tests.support.ledger import SHARD
 from tests.support.ledger_model import Model
 from tests.support.level_store import level_store
-from tests.support.lossy_proxy import LossyProxy
+from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.redis_server import RedisServer
 
 QUEUE = SHARD.queue
@@ -310,4 +310,5 @@ def test_every_store_answers_as_the_model_does(redis_server: RedisServer) -> Non
         connect(proxy.url) as client,
         redis_server.client() as direct,
     ):
+        load_scripts(direct)
         run_state_machine_as_test(lambda: LedgerMachine(proxy, client, direct), settings=PROFILE)

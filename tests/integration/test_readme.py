@@ -3,15 +3,15 @@
 import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from local.stack import Stack
+from tests.support.project import ROOT
 from tests.support.sam import env_vars, need_engine, start_api
 
-README = Path(__file__).parents[2] / "README.md"
+README = ROOT / "README.md"
 
 
 class Step(NamedTuple):

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from duecourse import wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.settings import Settings
 from tests.support.kinds import Outbox
+from tests.support.wired import wired_with
 
 
 @pytest.fixture
@@ -18,7 +18,5 @@ def outbox() -> Outbox:
 @pytest.fixture(autouse=True)
 def wired(store: MemoryStore, outbox: Outbox) -> Iterator[None]:
     """The functions' parts, all of this process."""
-    wiring.configure(settings=Settings(), store=store, results=None, sender=outbox)
-    yield
-    wiring.crew().close()
-    wiring.configure()
+    with wired_with(settings=Settings(), store=store, results=None, sender=outbox):
+        yield

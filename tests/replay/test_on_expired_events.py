@@ -10,9 +10,9 @@ from duecourse.domain.reminder import Recipient, Reminder
 from duecourse.domain.task import Shard
 from duecourse.engine.reminders import Reminders
 from duecourse.settings import Settings
-from tests.replay.conftest import Outbox
 from tests.support.clock import START
 from tests.support.functions import cases, invoke, saved
+from tests.support.kinds import Outbox
 from tests.support.ledger import add
 
 NOTHING = {"added": 0, "claimed": 0, "done": 0, "again": 0, "retried": 0, "dead": 0, "backlog": 0, "bell_at": 0}

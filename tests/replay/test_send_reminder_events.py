@@ -10,9 +10,9 @@ from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.reminder import QUEUE, Recipient, Reminder
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.reminders import Reminders
-from tests.replay.conftest import Outbox
 from tests.support.clock import START, HandClock
 from tests.support.functions import cases, invoke, saved
+from tests.support.kinds import Outbox
 
 SHARD = Shard(QUEUE)
 

@@ -4,11 +4,10 @@ import importlib.util
 import json
 import os
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.support.project import ROOT
 
 
 class Context:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import boto3
@@ -13,8 +12,9 @@ from mypy_boto3_lambda import LambdaClient
 from local.account import REGION
 from local.options import Options
 from local.stack import Stack
+from tests.support.project import ROOT
 
-FOLDER = Path(__file__).resolve().parent.parent / "integration" / "fixtures" / "harness"
+FOLDER = ROOT / "tests" / "integration" / "fixtures" / "harness"
 NOWHERE = "http://127.0.0.1:9"
 
 

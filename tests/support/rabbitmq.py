@@ -1,17 +1,16 @@
 """A RabbitMQ to test on: the one that runs here, for queues of a test's own, and nodes that a test may stop."""
 
-import os
 import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import pika
-import pytest
 
 from local.problems import HarnessError
 from local.rabbitmq import executable
+from tests.support.missing import missing
 
 URL = "amqp://guest:guest@127.0.0.1:5672/"
 
@@ -21,7 +20,7 @@ def need() -> str:
     try:
         socket.create_connection(("127.0.0.1", 5672), timeout=1).close()
     except OSError:
-        _without("no RabbitMQ answers at 127.0.0.1:5672")
+        missing("no RabbitMQ answers at 127.0.0.1:5672")
     return URL
 
 
@@ -30,13 +29,7 @@ def need_server() -> None:
     try:
         executable()
     except HarnessError as error:
-        _without(str(error))
-
-
-def _without(message: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(message)
-    pytest.skip(message)
+        missing(str(error))
 
 
 class Got(NamedTuple):

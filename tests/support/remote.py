@@ -70,10 +70,10 @@ class RemoteServices(Services):
 def remote_stack(session: Any, deployment: Deployment, store: str, endpoint: str) -> Stack:
     """A stack before the deployed functions, on the same ledger."""
     namespace = {"DUECOURSE_NAMESPACE": deployment.stack}
-    stack = Stack(Options(aws=endpoint, store=store, tick=0, environment=namespace))
-    services = RemoteServices(Options(aws=endpoint, store=store, tick=0, environment=namespace), print, print)
+    options = Options(aws=endpoint, store=store, tick=0, environment=namespace)
+    stack = Stack(options)
+    stack._services = services = RemoteServices(options, print, print)
     services.remote = RemoteFunctions(session.client("lambda"), deployment.names)
-    stack._services = services
     return stack
 
 

@@ -6,7 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+from tests.support.project import ROOT
+
 LAYER = ROOT / "layers/core"
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -17,7 +17,8 @@ def echo(event, context):
     print("echoing", event)
     return {"event": event, "helper": helper.NAME, "layer": probelib.NAME, "pid": os.getpid(),
             "environment": dict(os.environ), "remaining_ms": context.get_remaining_time_in_millis(),
-            "name": context.function_name, "arn": context.invoked_function_arn, "id": context.aws_request_id}
+            "name": context.function_name, "arn": context.invoked_function_arn, "id": context.aws_request_id,
+            "log_group": context.log_group_name}
 
 def raising(event, context):
     raise KeyError("no such thing")
@@ -27,6 +28,9 @@ def leaving(event, context):
 
 def busy(event, context):
     time.sleep(event["seconds"])
+
+def interrupted(event, context):
+    raise KeyboardInterrupt
 
 def unspeakable(event, context):
     return object()
@@ -45,9 +49,12 @@ def variables(**given: str) -> dict[str, Any]:
 
 FUNCTIONS = {
     "Echo": function("app.echo", **variables(OWN="yes", BOTH="same", EMPTY="")),
-    "Other": function("app.echo", "two", **variables(BOTH="same", EMPTY="not here")),
+    "Other": function(
+        "app.echo", "two", LoggingConfig={"LogGroup": "/its/own"}, **variables(BOTH="same", EMPTY="not here")
+    ),
     "Raising": function("app.raising"),
     "Leaving": function("app.leaving"),
+    "Interrupted": function("app.interrupted", ReservedConcurrentExecutions=1),
     "Busy": function("app.busy", Timeout=1, ReservedConcurrentExecutions=1),
     "Unspeakable": function("app.unspeakable"),
     "Unimportable": function("broken.handler"),

@@ -5,20 +5,20 @@ from collections.abc import Iterator
 import pytest
 
 import duecourse
-from duecourse import Task, wiring
+from duecourse import Task
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.errors import LeaseLost
 from duecourse.settings import Settings
 from tests.support.clock import HandClock
 from tests.support.ledger import claim, new, settle, standing
+from tests.support.wired import wired_with
 
 
 @pytest.fixture(autouse=True)
 def wired(store: MemoryStore) -> Iterator[None]:
-    wiring.configure(settings=Settings(), store=store, results=None)
-    yield
-    wiring.configure()
+    with wired_with(settings=Settings(), store=store, results=None):
+        yield
 
 
 @pytest.fixture

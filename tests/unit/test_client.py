@@ -7,22 +7,22 @@ from functools import partial
 import pytest
 
 import duecourse
-from duecourse import Client, errors, wiring
+from duecourse import Client, errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, RetryPolicy, Status
 from duecourse.settings import Settings
 from tests.support.clock import START
 from tests.support.ledger import bring, claim, settle, standing
+from tests.support.wired import wired_with
 
 PAYLOAD = {"month": "2026-09"}
 
 
 @pytest.fixture
 def client(store: MemoryStore) -> Iterator[Client]:
-    wiring.configure(settings=Settings(targets={"report": "lambda:Report"}), store=store)
-    yield Client.from_env()
-    wiring.configure()
+    with wired_with(settings=Settings(targets={"report": "lambda:Report"}), store=store):
+        yield Client.from_env()
 
 
 def test_a_task_is_scheduled_as_asked_for(client: Client, store: MemoryStore) -> None:

@@ -16,6 +16,7 @@ from tests.support.clock import HandClock
 from tests.support.engine import Table
 from tests.support.functions import Context
 from tests.support.ledger import claim, new, standing
+from tests.support.wired import wired_with
 
 
 @pytest.fixture
@@ -25,10 +26,8 @@ def table() -> Table:
 
 @pytest.fixture(autouse=True)
 def wired(store: MemoryStore, table: Table) -> Iterator[None]:
-    wiring.configure(settings=Settings(), store=store, results=table)
-    yield
-    wiring.crew().close()
-    wiring.configure()
+    with wired_with(settings=Settings(), store=store, results=table):
+        yield
 
 
 @task_handler

@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -10,6 +9,7 @@ from local.cadence import parse_cadence
 from local.model import Schedule, schedule_of
 from local.problems import TemplateError
 from local.schedules import event_of
+from tests.support.project import ROOT
 
 AT = datetime(2026, 3, 28, 22, 15, 30, tzinfo=UTC)
 """A Saturday."""
@@ -55,7 +55,7 @@ def test_a_rules_event_is_eventbridges() -> None:
     found = schedule("Schedule", Schedule="rate(1 minute)")
     assert found
     event = json.loads(event_of(found, AT.timestamp()))
-    saved = json.loads((Path(__file__).parents[2] / "events" / "poll_tick" / "rule.json").read_text())
+    saved = json.loads((ROOT / "events" / "poll_tick" / "rule.json").read_text())
     assert set(event) == set(saved)
     assert event["time"] == "2026-03-28T22:15:30Z"
     assert event["resources"] == ["arn:aws:events:us-east-1:123456789012:rule/FunctionTick"]

@@ -9,20 +9,20 @@ import pytest
 
 from duecourse import ledgers, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.lambda_invoker import LambdaInvoker
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import Task
 from duecourse.settings import Settings
 from tests.support.engine import ample
 from tests.support.ledger import SHARD, new, standing
 from tests.support.source import ROOT
+from tests.support.wired import wired_with
 
 
 @pytest.fixture(autouse=True)
 def wired(store: MemoryStore) -> Iterator[None]:
-    wiring.configure(settings=Settings(), store=store)
-    yield
-    wiring.crew().close()
-    wiring.configure()
+    with wired_with(settings=Settings(), store=store):
+        yield
 
 
 def test_a_part_is_built_once_and_kept() -> None:
@@ -81,6 +81,14 @@ def test_a_functions_worker_runs_its_one_kind_whatever_the_tasks_is_called(store
     leased = store.claim(SHARD, 2, lease_ms=30_000).tasks
     assert wiring.worker(ran.append).work(leased, ample)["done"] == 2
     assert {task.kind for task in ran} == {"this", "that"}
+
+
+def test_a_drain_does_not_wait_past_its_margin_for_an_event_to_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    invoker = wiring.invoker()
+    assert isinstance(invoker, LambdaInvoker)
+    given = invoker._client.meta.config
+    assert 2 * (given.connect_timeout + given.read_timeout) < Settings().margin_ms / 1000
 
 
 def test_an_import_opens_nothing_and_reads_no_environment() -> None:

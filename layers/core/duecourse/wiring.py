@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from duecourse import settings as environment
 from duecourse.domain.reminder import KIND as REMINDER
+from duecourse.domain.watch import Watch
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.leases import Leases
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from duecourse.bridge.linger import Linger
 
 T = TypeVar("T")
+
+ACCEPTED_WITHIN_MS = 5_000
+"""How long an event may take to be accepted: well within the margin in which a drain ends what it has begun."""
 
 _given: dict[str, Any] = {}
 _built: list[Callable[[], None]] = []
@@ -86,7 +90,7 @@ def invoker() -> Invoker:
     """The functions' service."""
     from duecourse.adapters.lambda_invoker import LambdaInvoker
 
-    return LambdaInvoker()
+    return LambdaInvoker(ACCEPTED_WITHIN_MS)
 
 
 @part
@@ -158,7 +162,11 @@ def drainer() -> Drainer:
 @part
 def watches() -> Watches:
     """What makes tasks of watched keys. Raises InvalidSettings where nothing here runs them."""
-    given = settings()
+    return Watches(store(), settings().namespace, watched(settings()))
+
+
+def watched(given: Settings) -> list[Watch]:
+    """The watches. Raises InvalidSettings where nothing here runs their kinds."""
     known = known_kinds(given)
     problem = f"nothing here runs it; known kinds: {', '.join(sorted(known))}"
     wrong = [
@@ -166,7 +174,7 @@ def watches() -> Watches:
     ]
     if wrong:
         raise InvalidSettings(wrong)
-    return Watches(store(), given.namespace, [one.watch() for one in given.watch])
+    return [one.watch() for one in given.watch]
 
 
 @part
@@ -185,11 +193,11 @@ def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | 
         return nullcontext()
     from duecourse.bridge.linger import Linger
 
-    noted = watches()
+    watched(given)  # the store may be away: what is wrong with the settings is told all the same
     return Linger(
         open_bells(given),
         lambda bells, left_ms: drainer().drain(shards_of(bells, given.namespace).shards, left_ms)._asdict(),
-        lambda expired: noted.note(expired).added,
+        lambda expired: watches().note(expired).added,
         remaining_ms,
         linger_ms=given.tick_linger_ms,
         margin_ms=given.margin_ms,

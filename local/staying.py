@@ -1,0 +1,38 @@
+"""How a command stays until Ctrl-C, and ends in good order."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from local import console
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def until_stopped() -> Iterator[None]:
+    """Be interrupted by the first Ctrl-C, SIGTERM or closed terminal, exit code 0; problems are told."""
+    for number in STOPS:
+        signal.signal(number, _interrupt)
+    try:
+        with console.problems_told():
+            yield
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def stay() -> NoReturn:
+    """Wait for the interruption."""
+    while True:
+        signal.pause()
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Once is enough: the stop that this begins is not to be interrupted in turn."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

@@ -1,0 +1,57 @@
+"""`python -m local` as a user runs it, in a process of its own where nothing is set."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from tests.support.project import ROOT
+
+FREE_PORTS = ("--port", "0", "--lambda-port", "0", "--aws-port", "0")
+BARE = {k: v for k, v in os.environ.items() if not k.startswith(("DUECOURSE_", "REDIS_", "AWS_", "PYTEST_"))}
+
+
+class Up(NamedTuple):
+    """A running `up --json` and the line it printed."""
+
+    process: subprocess.Popen[str]
+    line: dict[str, Any]
+
+    @property
+    def children(self) -> list[int]:
+        """Every process below it."""
+        return [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
+
+
+@contextmanager
+def up(state: Path, *options: str, project: Path = ROOT) -> Iterator[Up]:
+    """A stack that is up; what it says besides is in a file beside the state folder, which ends in `.err`."""
+    command = (sys.executable, "-m", "local", "up", "--json", "--state", str(state), *FREE_PORTS, *options)
+    with (
+        state.with_suffix(".err").open("ab") as err,
+        subprocess.Popen(command, cwd=project, env=BARE, stdout=subprocess.PIPE, stderr=err, text=True) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            yield Up(process, json.loads(process.stdout.readline()))
+        finally:
+            process.terminate()
+
+
+def run(*arguments: str, event: str = "", project: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself, `event` on its standard input."""
+    command = (sys.executable, "-m", "local", *arguments)
+    return subprocess.run(
+        command, cwd=project, env=BARE, input=event, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def gone(pids: list[int]) -> bool:
+    """Whether none of these processes is there."""
+    return not any(map(psutil.pid_exists, pids))
