@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from types import TracebackType
 from typing import Self
 
-from duecourse import ledgers, settings, wiring
+from duecourse import ledgers, settings
 from duecourse.adapters.http_out import HttpOut
 from duecourse.adapters.keyvalue.bells import KeyValueBells
 from duecourse.adapters.keyvalue.store import KeyValueStore
@@ -16,6 +16,7 @@ from duecourse.bridge import Bridge
 from duecourse.bridge.rings import invoking
 from duecourse.engine.crew import Crew
 from duecourse.errors import DuecourseError
+from duecourse.parts import configure
 from local.environment import Surroundings
 from local.functions import Functions
 from local.logs import Logs
@@ -73,8 +74,8 @@ class House:
         """Let the handlers find the store here, and invoke each other without a detour."""
         self._invoker = DirectInvoker(functions)
         crew, http = Crew(self._settings.parallel), HttpOut(self._settings.parallel)
-        wiring.configure(settings=self._settings, store=self._store, invoker=self._invoker, crew=crew, http=http)
-        self._opened.callback(wiring.configure)
+        configure(settings=self._settings, store=self._store, invoker=self._invoker, crew=crew, http=http)
+        self._opened.callback(configure)
         self._opened.callback(http.close)
         self._opened.callback(_close, crew)
 

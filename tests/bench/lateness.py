@@ -20,6 +20,7 @@ from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
+from duecourse.parts import configure
 from duecourse.ports.store import MAX_ADD
 from duecourse.settings import Settings
 from duecourse.wire.rings import Rings
@@ -119,7 +120,7 @@ def _measure_linger(name: str, url: str, probes: Sequence[NewTask], *, events: b
 def _ticking(url: str, kind: Kind, *, events: str) -> Iterator[None]:
     """Lingering ticks of this process, as the schedule makes them."""
     settings = Settings.model_validate({"store": url, "tick_linger": LINGER_S, "events": events})
-    wiring.configure(settings=settings, kinds={"probe": kind})
+    configure(settings=settings, kinds={"probe": kind})
     over = threading.Event()
     ticks = [threading.Thread(target=_tick)]
     ticks[0].start()
@@ -136,7 +137,7 @@ def _ticking(url: str, kind: Kind, *, events: str) -> Iterator[None]:
     for thread in (keeper, *ticks):
         thread.join()
     wiring.crew().close()
-    wiring.configure()
+    configure()
 
 
 def _tick() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from duecourse import wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.task import Status
+from duecourse.parts import configure
 from duecourse.settings import Settings
 from duecourse.wire.batch import MAX_BATCH, MAX_BATCH_BYTES
 from tests.support.clock import HandClock
@@ -76,7 +76,7 @@ class CountingClock(HandClock):
 
 def test_the_time_is_asked_for_once_however_many_have_a_deadline() -> None:
     clock = CountingClock()
-    wiring.configure(settings=Settings(), store=MemoryStore(clock), results=None)
+    configure(settings=Settings(), store=MemoryStore(clock), results=None)
 
     def asked(tasks: int) -> int:
         before = clock.asked

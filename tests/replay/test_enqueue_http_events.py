@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from duecourse import errors, wiring
+from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.task import Shard, Status
 from duecourse.domain.times import format_instant
+from duecourse.parts import configure
 from duecourse.ports.store import Move
 from duecourse.settings import Settings
 from tests.support.functions import cases, invoke, saved
@@ -275,7 +276,7 @@ class Broken:
     "case", ["add_poll", "show_poll", "move_poll", "cancel_webhook", "add_reminder", "settle_done"]
 )
 def test_a_store_that_is_away_is_told_with_a_time_to_come_again(case: str) -> None:
-    wiring.configure(settings=Settings(), store=Broken(errors.StoreUnavailable("Error 111 at 10.0.0.7")), results=None)
+    configure(settings=Settings(), store=Broken(errors.StoreUnavailable("Error 111 at 10.0.0.7")), results=None)
     answer = invoke("enqueue_http", saved(f"enqueue_http/{case}"))
     assert (answer["statusCode"], answer["headers"]["Retry-After"]) == (503, "1")
     assert json.loads(answer["body"])["detail"] == "The store does not answer.", (
@@ -284,14 +285,14 @@ def test_a_store_that_is_away_is_told_with_a_time_to_come_again(case: str) -> No
 
 
 def test_health_tells_that_the_store_is_away() -> None:
-    wiring.configure(settings=Settings(), store=Broken(errors.StoreUnavailable()), results=None)
+    configure(settings=Settings(), store=Broken(errors.StoreUnavailable()), results=None)
     answer = invoke("enqueue_http", saved("enqueue_http/health"))
     assert (answer["statusCode"], answer["headers"]["Retry-After"]) == (503, "1")
     assert json.loads(answer["body"]) == {"status": "unavailable", "store": "unavailable"}
 
 
 def test_an_unexpected_error_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    wiring.configure(settings=Settings(), store=Broken(KeyError("a secret")), results=None)
+    configure(settings=Settings(), store=Broken(KeyError("a secret")), results=None)
     status, problem = replay("add_poll")
     assert (status, problem["detail"]) == (500, "Something went wrong here; the log says what.")
     assert "a secret" in caplog.text

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from duecourse import errors, wiring
+from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Status
 from duecourse.errors import StoreUnavailable
+from duecourse.parts import configure
 from duecourse.settings import Settings
 from tests.support.brokers import rabbitmq_event, sqs_event
 from tests.support.clock import START
@@ -142,6 +143,6 @@ def test_while_the_ledger_is_away_the_whole_batch_comes_again() -> None:
         def get(self, *_: object, **__: object) -> None:
             raise StoreUnavailable
 
-    wiring.configure(settings=Settings(), store=Away(), results=None)
+    configure(settings=Settings(), store=Away(), results=None)
     with pytest.raises(StoreUnavailable):
         invoke("enqueue_message", sqs_event(HOOK))

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from duecourse import errors, wiring
+from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status
+from duecourse.parts import configure
 from duecourse.ports.repeats import KEPT_MS, Claimed, Sent
 from duecourse.routes.idempotency import GRACE_MS
 from duecourse.settings import Settings
@@ -143,7 +144,7 @@ def test_the_first_one_still_under_way_is_told_with_a_time_to_come_again(store: 
                 others.append(keyed("POST", "/tasks", WEBHOOK | {"delay": 1}))
             return store.add(*given, **named)
 
-    wiring.configure(settings=Settings(), store=Slow(), results=None)
+    configure(settings=Settings(), store=Slow(), results=None)
     assert keyed("POST", "/tasks", WEBHOOK).status == 201
     busy, reused = others
     assert (busy.status, busy.body["reason"]) == (409, "under_way")
@@ -192,10 +193,10 @@ class Unending:
 def test_a_function_that_died_blocks_its_key_for_its_time_and_what_it_added_is_not_added_twice(
     path: str, body: Any, done: bool, store: MemoryStore, clock: HandClock
 ) -> None:
-    wiring.configure(settings=Settings(), store=Dying(store, KeyboardInterrupt()), results=None)
+    configure(settings=Settings(), store=Dying(store, KeyboardInterrupt()), results=None)
     with pytest.raises(KeyboardInterrupt):
         keyed("POST", path, body)
-    wiring.configure(settings=Settings(), store=store, results=None)
+    configure(settings=Settings(), store=store, results=None)
     before = count(store)
     clock.advance(REMAINING_MS + GRACE_MS - 1)
     assert keyed("POST", path, body).status == 409
@@ -221,10 +222,10 @@ def test_a_fault_is_not_kept(store: MemoryStore) -> None:
         def add(self, *_: Any, **__: Any) -> Any:
             raise errors.StoreUnavailable
 
-    wiring.configure(settings=Settings(), store=Away(), results=None)
+    configure(settings=Settings(), store=Away(), results=None)
     assert keyed("POST", "/tasks", WEBHOOK).status == 503
     assert keyed("POST", "/tasks", WEBHOOK).status == 503
-    wiring.configure(settings=Settings(), store=store, results=None)
+    configure(settings=Settings(), store=store, results=None)
     assert keyed("POST", "/tasks", WEBHOOK | {"delay": 1}).status == 422, "but its key stays its own"
     assert keyed("POST", "/tasks", WEBHOOK).status == 201
 
@@ -239,7 +240,7 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
         def repeats(self) -> Any:
             return Unending(store.repeats())
 
-    wiring.configure(settings=Settings(), store=Forgetful(), results=None)
+    configure(settings=Settings(), store=Forgetful(), results=None)
     first = keyed("POST", "/tasks", WEBHOOK)
     assert first.status == 201
     assert "could not be kept" in caplog.text
@@ -262,6 +263,6 @@ def test_ids_are_random_without_a_key_and_an_id_that_is_given_is_taken(store: Me
 
 
 def test_a_tenant_that_is_none_is_refused_and_keeps_nothing(store: MemoryStore) -> None:
-    wiring.configure(settings=Settings(tenant_header="X-Tenant"), store=store, results=None)
+    configure(settings=Settings(tenant_header="X-Tenant"), store=store, results=None)
     answer = ask("POST", "/tasks", WEBHOOK, Context(), idempotency_key=KEY, x_tenant="a/b")
     assert wrong(answer).keys() == {"X-Tenant"}

@@ -9,6 +9,7 @@ from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.reminder import Recipient, Reminder
 from duecourse.domain.task import Status
 from duecourse.engine.reminders import Reminders
+from duecourse.parts import configure
 from duecourse.settings import Settings
 from tests.support.clock import START, HandClock
 from tests.support.functions import cases, invoke, saved
@@ -74,7 +75,7 @@ def test_a_tick_that_cannot_see_all_shards_serves_the_others_and_fails(
 ) -> None:
     store = Partly(clock)
     store.add([new(kind="webhook", payload="{}"), new(kind="webhook", payload="{}", queue="dead")])
-    wiring.configure(settings=Settings(), store=store, results=None)
+    configure(settings=Settings(), store=store, results=None)
     with pytest.raises(errors.StoreUnavailable):
         invoke("poll_tick", saved("poll_tick/rule"))
     assert '"Claimed":[1.0]' in capsys.readouterr().out

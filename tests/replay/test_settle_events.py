@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from duecourse import wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, Shard, Status, Task
+from duecourse.parts import configure
 from duecourse.settings import Settings
 from tests.support.clock import HandClock
 from tests.support.engine import Table
@@ -27,7 +27,7 @@ def task(store: MemoryStore) -> Task:
 @pytest.fixture
 def table(store: MemoryStore) -> Table:
     results = Table()
-    wiring.configure(settings=Settings(), store=store, results=results)
+    configure(settings=Settings(), store=store, results=results)
     return results
 
 
@@ -197,7 +197,7 @@ def test_a_task_is_settled_in_the_queue_that_was_named(store: MemoryStore, task:
 def test_of_many_shards_it_is_the_tasks_own_that_keeps_and_ends_its_lease(clock: HandClock) -> None:
     sharding = Sharding({"default": 8})
     store = MemoryStore(clock, sharding)
-    wiring.configure(settings=Settings(), store=store, results=None)
+    configure(settings=Settings(), store=store, results=None)
     store.add([new(ID, group="order-8")])
     shard = store.shard_of("default", ID, "order-8")
     assert shard not in (Shard("default"), store.shard_of("default", ID)), "else this shows nothing"

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from duecourse import Client, errors, wiring
+from duecourse import Client, errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Status
+from duecourse.parts import configure
 from duecourse.settings import Settings
 from local.environment import TENANTS
 from tests.support.ledger import LEASE_MS
@@ -21,7 +22,7 @@ NOW = TASK | {"delay": 0}
 @pytest.fixture(autouse=True)
 def told_by_header(store: MemoryStore) -> None:
     """As in the harness."""
-    wiring.configure(settings=Settings(tenant_header=TENANTS["DUECOURSE_TENANT_HEADER"]), store=store, results=None)
+    configure(settings=Settings(tenant_header=TENANTS["DUECOURSE_TENANT_HEADER"]), store=store, results=None)
 
 
 def of(tenant: str, method: str, path: str, body: Any = None, query: str = "") -> Answer:
@@ -126,14 +127,14 @@ def test_deployed_the_header_says_nothing(store: MemoryStore) -> None:
     variables = template()["Globals"]["Function"]["Environment"]["Variables"]
     assert "DUECOURSE_TENANT_HEADER" not in str(template()), "who may call may not choose whose tasks they see"
     assert "DUECOURSE_STORE" in variables
-    wiring.configure(settings=Settings(), store=store, results=None)
+    configure(settings=Settings(), store=store, results=None)
     of("acme", "POST", "/tasks", TASK)
     assert store.get("default", "a", "acme") is None
     assert store.get("default", "a", DEFAULT_TENANT)
 
 
 def test_a_client_is_one_tenants(store: MemoryStore) -> None:
-    wiring.configure(settings=Settings(targets={"report": "lambda:Report"}), store=store, results=None)
+    configure(settings=Settings(targets={"report": "lambda:Report"}), store=store, results=None)
     acme, globex = Client.from_env(tenant="acme"), Client.from_env(tenant="globex")
     acme.add(kind="report", payload={}, id="a", delay=60)
     acme.add_many([{"kind": "report", "payload": {}, "id": "b", "delay": 60}])

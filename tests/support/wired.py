@@ -5,14 +5,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from duecourse import wiring
+from duecourse.parts import configure
 
 
 @contextmanager
 def wired_with(**parts: Any) -> Iterator[None]:
     """These parts for the while; none of them is left to the next test, and no thread."""
-    wiring.configure(**parts)
+    configure(**parts)
     try:
         yield
     finally:
         wiring.crew().close()
-        wiring.configure()
+        configure()

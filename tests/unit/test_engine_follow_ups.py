@@ -12,6 +12,7 @@ from duecourse.domain.follow_up import DEAD
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, OnDuplicate
 from duecourse.errors import InvalidInput, ResultsUnavailable
+from duecourse.parts import configure
 from duecourse.settings import Settings
 from duecourse.wire.invocation import decode_tasks
 from tests.support.answering import Reply, answering
@@ -45,10 +46,10 @@ def table() -> Table:
 @pytest.fixture(autouse=True)
 def wired(store: MemoryStore, invoker: Lambda, broker: Broker, table: Table) -> Iterator[None]:
     given = Settings(targets=TARGETS, dead_target="sqs:dead")
-    wiring.configure(settings=given, store=store, results=table, invoker=invoker, brokers={"sqs": broker})
+    configure(settings=given, store=store, results=table, invoker=invoker, brokers={"sqs": broker})
     yield
     wiring.crew().close()
-    wiring.configure()
+    configure()
 
 
 def drain() -> Any:
@@ -182,7 +183,7 @@ def _raise(error: Exception) -> Any:
 
 def test_a_dead_target_that_is_unset_leaves_what_waits_for_it_among_the_dead(store: MemoryStore) -> None:
     settle(store, claim_one(store), Ending.DROP, detail="x")
-    wiring.configure(settings=Settings(), store=store, results=None)
+    configure(settings=Settings(), store=store, results=None)
     assert drain().dead == 1
     page = Client.from_env().list(state="dead", kind=DEAD)
     assert "no kind" in page.tasks[0].error

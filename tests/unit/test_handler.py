@@ -5,11 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from duecourse import Done, Drop, Retry, Task, extend, save, task_handler, wiring
+from duecourse import Done, Drop, Retry, Task, extend, save, task_handler
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Status
 from duecourse.errors import InvalidInput
+from duecourse.parts import configure
 from duecourse.settings import Settings
 from duecourse.wire.invocation import tasks_event
 from tests.support.clock import HandClock
@@ -76,7 +77,7 @@ def test_an_event_that_is_not_the_engines_is_refused(strange: object) -> None:
 
 def test_a_checkpoint_and_more_time_reach_the_tasks_own_shard(clock: HandClock) -> None:
     store = MemoryStore(clock, Sharding({"default": 8}))
-    wiring.configure(settings=Settings(), store=store)
+    configure(settings=Settings(), store=store)
     store.add([new("a", group="g")])
     (task,) = store.claim(store.shard_of("default", "a", "g"), 1, lease_ms=5_000).tasks
     save(task, {"at": 3})

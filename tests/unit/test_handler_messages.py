@@ -11,6 +11,7 @@ from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Outcome
 from duecourse.domain.task import RetryPolicy, Status
 from duecourse.errors import InvalidInput, MessagesFailed, StoreUnavailable
+from duecourse.parts import configure
 from duecourse.settings import Settings
 from duecourse.wire.invocation import decode_message, message_body
 from tests.support.brokers import rabbitmq_event, sqs_event
@@ -142,7 +143,7 @@ def test_again_while_the_ledger_is_away_has_the_message_delivered_again(caplog: 
             raise StoreUnavailable
 
     wiring.crew().close()
-    wiring.configure(settings=Settings(), store=Away(), results=None)
+    configure(settings=Settings(), store=Away(), results=None)
     assert failures(handler(sqs_event(body("again")), Context())) == ["m-0"]
     assert "the ledger did not take it back: The store does not answer." in caplog.text
 

@@ -9,6 +9,7 @@ import pytest
 from duecourse import wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.errors import InvalidSettings
+from duecourse.parts import configure
 from duecourse.settings import Settings, parse
 from tests.support.source import ROOT
 from tests.unit.test_settings import wrong
@@ -91,17 +92,17 @@ def test_where_no_key_can_be_heard_watching_is_refused(variables: dict[str, str]
 def test_a_kind_that_nothing_runs_is_refused_where_its_tasks_are_made(store: MemoryStore) -> None:
     entries = [GOOD, GOOD | {"pattern": "b-{x}", "kind": "poll", "payload": POLL}, GOOD | {"pattern": "c", "kind": "x"}]
     given = parse({"DUECOURSE_WATCH": json.dumps(entries), "DUECOURSE_TARGETS": '{"report": "lambda:R"}'})
-    wiring.configure(settings=given, store=store)
+    configure(settings=given, store=store)
     try:
         with pytest.raises(InvalidSettings) as caught:
             wiring.watches()
         [problem] = caught.value.problems
         assert problem.field == "DUECOURSE_WATCH.2.kind"
         assert "poll, report, webhook" in problem.problem
-        wiring.configure(settings=given.model_copy(update={"watch": given.watch[:2]}), store=store)
+        configure(settings=given.model_copy(update={"watch": given.watch[:2]}), store=store)
         wiring.watches()
     finally:
-        wiring.configure()
+        configure()
 
 
 POLL = {"url": "http://h/job", "interval": "PT1S", "until": "done"}

@@ -12,6 +12,7 @@ from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.lambda_invoker import LambdaInvoker
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import Task
+from duecourse.parts import configure
 from duecourse.settings import Settings
 from tests.support.engine import ample
 from tests.support.ledger import SHARD, new, standing
@@ -32,13 +33,13 @@ def test_a_part_is_built_once_and_kept() -> None:
 
 def test_what_is_given_is_used_and_what_was_built_is_forgotten(store: MemoryStore) -> None:
     before = wiring.tasks()
-    wiring.configure(settings=Settings(), store=store)
+    configure(settings=Settings(), store=store)
     assert wiring.store() is store
     assert wiring.tasks() is not before
 
 
 def test_the_environment_is_read_once_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    wiring.configure()
+    configure()
     monkeypatch.setenv("DUECOURSE_NAMESPACE", "mine")
     assert wiring.settings().namespace == "mine"
     monkeypatch.setenv("DUECOURSE_NAMESPACE", "other")
@@ -54,7 +55,7 @@ def test_the_ledger_is_the_one_that_the_settings_name_and_nothing_is_opened_for_
 
 def test_results_are_kept_in_the_ledger_unless_a_table_is_named() -> None:
     assert wiring.results() is None
-    wiring.configure(settings=Settings(results_table="results"))
+    configure(settings=Settings(results_table="results"))
     assert wiring.results() is not None
 
 

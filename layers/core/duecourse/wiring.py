@@ -1,11 +1,10 @@
-"""Where the parts are put together: each is built at its first use and kept while the process is warm."""
+"""Where the parts are put together."""
 
 import os
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING
 
 from duecourse import settings as environment
 from duecourse.domain.follow_up import DEAD, ENDED, is_follow_up
@@ -26,6 +25,7 @@ from duecourse.engine.watches import Watches
 from duecourse.engine.work import Worker
 from duecourse.errors import FieldError, InvalidSettings
 from duecourse.ledgers import open_bells, open_store
+from duecourse.parts import part
 from duecourse.ports.http import HttpCaller
 from duecourse.ports.invoker import Invoker
 from duecourse.ports.publisher import Publisher
@@ -38,32 +38,8 @@ from duecourse.wire.rings import Heard, shards_of
 if TYPE_CHECKING:
     from duecourse.bridge.linger import Linger
 
-T = TypeVar("T")
-
 ACCEPTED_WITHIN_MS = 5_000
 """How long an event may take to be accepted: well within the margin in which a drain ends what it has begun."""
-
-_given: dict[str, Any] = {}
-_built: list[Callable[[], None]] = []
-
-
-def configure(**parts: Any) -> None:
-    """Use these parts (named as this module's functions) in place of the real ones; forget all that was built."""
-    _given.clear()
-    _given.update(parts)
-    for forget in _built:
-        forget()
-
-
-def part(build: Callable[[], T]) -> Callable[[], T]:
-    """A part: the one given, else built once."""
-    once = cache(build)
-    _built.append(once.cache_clear)
-
-    def take() -> T:
-        return cast(T, _given[build.__name__]) if build.__name__ in _given else once()
-
-    return take
 
 
 @part
@@ -208,11 +184,10 @@ def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | 
         return nullcontext()
     from duecourse.bridge.linger import Linger
 
-    noted = watches()
     return Linger(
         open_bells(given),
         lambda bells, left_ms: _drain(shards_of(bells, given.namespace), left_ms)._asdict(),
-        lambda expired: noted.note(expired).added,
+        lambda expired: watches().note(expired).added,
         remaining_ms,
         linger_ms=given.tick_linger_ms,
         margin_ms=given.margin_ms,

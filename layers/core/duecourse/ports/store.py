@@ -151,7 +151,7 @@ class Store(Protocol):
     def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
         """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already.
 
-                One that is not as far `apart` from its group's as it says is answered KEPT, without a record.
+        One that is not as far `apart` from its group's as it says is answered KEPT, without a record.
         With `alone`, where all are one tenant's and of its group: all of them in one step, or none and an empty answer.
         """
 
