@@ -33,8 +33,8 @@ class LossyProxy(Proxy):
         super().__exit__()
         self._folder.cleanup()
 
-    def lose_next_reply(self, of: bytes = b"EVAL") -> None:
-        """Drop the connection instead of the next answer to such a command (EVALSHA or EVAL), after it was run."""
+    def lose_next_reply(self, of: bytes = b"EVALSHA") -> None:
+        """Drop the connection instead of the next answer to such a command, after the server has run it."""
         self._command = of
         self._armed.set()
 
