@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "bridge": {"ports", "domain", "errors"},
     "bridge.__main__": {"bridge", "ledgers", "adapters", "settings", "ports", "errors"},
     "wiring": {"ledgers", "adapters", "bridge", "engine", "kinds", "wire", "ports", "domain", "settings", "errors"},
-    "client": {"wiring", "engine", "wire", "ports", "domain"},
+    "client": {"client_reminders", "wiring", "engine", "wire", "ports", "domain"},
+    "client_reminders": {"engine", "wire", "domain"},
     "handler": {"wiring", "wire", "ports", "domain", "errors"},
     "routes": {"wiring", "wire", "ports", "domain", "errors"},
     "version": {"client", "handler", "domain"},
@@ -41,7 +42,7 @@ MAY_USE = {
     "kinds": {"jmespath"},
     "wire": {"pydantic", "pydantic_core", "typing_extensions", "jmespath"},
     "settings": {"pydantic"},
-    "adapters": {"redis", "urllib3", "boto3", "botocore", "plyvel", "sortedcontainers", "pika"},
+    "adapters": {"redis", "urllib3", "boto3", "botocore", "plyvel", "sortedcontainers", "pika", "jinja2", "markupsafe"},
     "routes": {"pydantic", "aws_lambda_powertools"},
     "functions": {"aws_lambda_powertools"},
 }

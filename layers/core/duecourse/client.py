@@ -1,11 +1,13 @@
-"""Tasks from Python, straight to the ledger, with the checks that HTTP makes."""
+"""Tasks and reminders from Python, straight to the ledger, with the checks that HTTP makes."""
 
 from datetime import datetime
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 from duecourse import wiring
+from duecourse.client_reminders import ReminderClient
 from duecourse.domain.outcomes import Span
 from duecourse.domain.task import DEFAULT_QUEUE, Json, Task
+from duecourse.engine.reminders import Reminders
 from duecourse.engine.tasks import Taken, Tasks
 from duecourse.ports.store import Move
 from duecourse.wire.fields import read
@@ -26,18 +28,19 @@ class AddFields(TypedDict, total=False):
 
 
 class Client:
-    """The verbs on tasks, as HTTP has them.
+    """The verbs on tasks, as HTTP has them; `reminders` has those on reminders.
 
     Each raises InvalidInput (naming every wrong field), TaskNotFound, a Conflict, or StoreUnavailable.
     """
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, reminders: Reminders) -> None:
         self._tasks = tasks
+        self.reminders = ReminderClient(reminders)
 
     @classmethod
     def from_env(cls) -> Self:
         """A client on the ledger that the environment's DUECOURSE_ settings name. Raises InvalidSettings."""
-        return cls(wiring.tasks())
+        return cls(wiring.tasks(), wiring.reminders())
 
     def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> Taken:
         """Schedule a task; `fields` are those of POST /tasks, where times may be datetime and timedelta too.

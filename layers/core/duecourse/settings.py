@@ -21,6 +21,7 @@ BY_BELL = ("redis", "rediss", "unix", "redis-cluster", "rediss-cluster", "redis+
 LEDGERS = (*BY_BELL, "leveldb", "memory")
 SERVICE = re.compile(r"/[^/]+(/\d+)?/?")
 """What a Sentinel's URL names: the service, and its database."""
+SMS_FROM = re.compile(r"\+[1-9]\d{6,14}|\d{5,6}|(?=.*[A-Za-z])[A-Za-z0-9]{1,11}", re.ASCII)
 TARGET = re.compile(
     r"inline|lambda:[A-Za-z0-9_.:-]{1,170}|sqs:([A-Za-z0-9_-]{1,75}(\.fifo)?|https?://[!-~]{1,500})|amqp:[!-~]{1,255}"
 )
@@ -91,6 +92,12 @@ def _broker(url: str) -> str:
     return _reachable(url)
 
 
+def _sms_from(value: str) -> str:
+    if not SMS_FROM.fullmatch(value):
+        raise ValueError("must be a number such as +436641234567, or 1 to 11 letters and digits, a letter among them")
+    return value
+
+
 Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
 Target = Annotated[str, AfterValidator(_target)]
 ShardCount = Annotated[int, Field(ge=1, le=MAX_SHARDS)]
@@ -149,6 +156,9 @@ class Settings(BaseModel):
         2_592_000_000, alias="results_retention", description="how long the results table keeps a result"
     )
     mail_from: str = Field("", description="the verified sender of reminders")
+    sms_from: Annotated[str, AfterValidator(_sms_from)] = Field(
+        "", description="whom an SMS comes from: a number of yours in SNS (+436641234567), or a sender's name (Duecourse)"
+    )
     wait: int = Field(0, ge=0, le=10, description="how many replicas must have an added task before it is acknowledged")
     events: Literal["on", "off"] = Field(
         "on", description="whether rings are heard by Redis's notifications too, or by its PUBLISH and our timer alone"

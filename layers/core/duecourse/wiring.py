@@ -2,13 +2,14 @@
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from duecourse import settings as environment
 from duecourse.domain.reminder import KIND as REMINDER
+from duecourse.domain.reminder import Channel
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.leases import Leases
@@ -19,13 +20,15 @@ from duecourse.engine.sweep import Sweeper
 from duecourse.engine.targets import Targets
 from duecourse.engine.tasks import Tasks
 from duecourse.engine.work import Worker
+from duecourse.errors import TemplatesMissing
 from duecourse.ledgers import open_bells, open_store
 from duecourse.ports.http import HttpCaller
 from duecourse.ports.invoker import Invoker
 from duecourse.ports.publisher import Publisher
 from duecourse.ports.results import Results
-from duecourse.ports.sender import Sender
+from duecourse.ports.sender import Message, Sender
 from duecourse.ports.store import Store
+from duecourse.ports.writer import Letter, Writer
 from duecourse.settings import Settings
 from duecourse.wire.rings import shards_of
 
@@ -97,11 +100,27 @@ def brokers() -> dict[str, Publisher]:
 
 
 @part
-def sender() -> Sender:
-    """The e-mail service."""
+def senders() -> dict[str, Sender]:
+    """What takes messages to people, by channel."""
     from duecourse.adapters.ses_sender import SesSender
+    from duecourse.adapters.sns_sender import SnsSender
 
-    return SesSender(settings().mail_from)
+    return {Channel.EMAIL: SesSender(settings().mail_from), Channel.PHONE: SnsSender(settings().sms_from)}
+
+
+@part
+def writer() -> Writer:
+    """What writes reminders out. Raises TemplatesMissing."""
+    try:
+        from duecourse.adapters.templates.writer import TemplateWriter
+    except ModuleNotFoundError as error:
+        raise TemplatesMissing from error
+    return TemplateWriter().write
+
+
+def write(letters: Iterable[Letter]) -> list[Message]:
+    """Reminders written out, by what is put together only where there is one to write: Jinja2 is heavy."""
+    return writer()(letters)
 
 
 @part
@@ -117,21 +136,23 @@ def reminder_kind() -> Kind:
     """What a reminder does."""
     from duecourse.kinds.reminder import ReminderKind
 
-    return ReminderKind(sender(), store().now)
+    return ReminderKind(senders(), webhook_kind(), write, store().now)
+
+
+@part
+def webhook_kind() -> Kind:
+    """What a webhook does."""
+    from duecourse.kinds.webhook import Webhook
+
+    return Webhook(http(), settings().http_timeout_ms)
 
 
 @part
 def kinds() -> dict[str, Kind]:
     """The kinds that are worked inline."""
     from duecourse.kinds.poll import Poll
-    from duecourse.kinds.webhook import Webhook
 
-    timeout_ms = settings().http_timeout_ms
-    return {
-        "poll": Poll(http(), timeout_ms),
-        "webhook": Webhook(http(), timeout_ms),
-        REMINDER: reminder_kind(),
-    }
+    return {"poll": Poll(http(), settings().http_timeout_ms), "webhook": webhook_kind(), REMINDER: reminder_kind()}
 
 
 @part
@@ -209,4 +230,4 @@ def leases() -> Leases:
 @part
 def reminders() -> Reminders:
     """The verbs on reminders."""
-    return Reminders(store())
+    return Reminders(store(), write)
