@@ -82,9 +82,7 @@ def _asked(
     fields: ReminderFields,
 ) -> AddReminder:
     required = {"subject": subject, "starts_at": starts_at}
-    return read(
-        AddReminder, {**required, "remind_before": remind_before, "recipients": recipients, **fields}
-    )
+    return read(AddReminder, {**required, "remind_before": remind_before, "recipients": recipients, **fields})
 
 
 def _id(id: str) -> str:

@@ -157,7 +157,8 @@ class Settings(BaseModel):
     )
     mail_from: str = Field("", description="the verified sender of reminders")
     sms_from: Annotated[str, AfterValidator(_sms_from)] = Field(
-        "", description="whom an SMS comes from: a number of yours in SNS (+436641234567), or a sender's name (Duecourse)"
+        "",
+        description="whom an SMS comes from: a number of yours in SNS (+436641234567), or a sender's name (Duecourse)",
     )
     wait: int = Field(0, ge=0, le=10, description="how many replicas must have an added task before it is acknowledged")
     events: Literal["on", "off"] = Field(

@@ -99,7 +99,7 @@ class Moved(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """One message as its recipient reads it: when it is due (epoch ms), how long before the start, to whom; HTML or ""."""
+    """One message as its recipient reads it, and when it is due (epoch ms); `html` is "" for none."""
 
     id: str
     due_at: int

@@ -46,7 +46,7 @@ class Reminders:
         return Made(True, [(task.id, task.due_at or 0) for task in wanted])
 
     def preview(self, reminder: Reminder) -> list[Shown]:
-        """Each message that an add would have sent, as its recipient would read it. Raises InvalidInput as `add` does."""
+        """Each message of an add, as its recipient would read it. Raises InvalidInput as `add` does."""
         tasks = reminder.tasks(self._now_before(reminder.starts_at))
         payloads = [json.loads(task.payload) for task in tasks]
         written = self._write(Letter(payload, reminder.starts_at) for payload in payloads)

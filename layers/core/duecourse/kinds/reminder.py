@@ -15,14 +15,14 @@ class ReminderKind:
     """Writes and sends the payload that `domain.reminder.Reminder` makes, for state {starts_at}.
 
     By e-mail or phone: Done({"message_id": …}) once the service took it, Retry where it may take it later. By webhook:
-    as `webhook`, a task of that kind, ends. Drop where the start (epoch ms) has come already, where the templates cannot
-    be written out any more, and where the service will never take the message.
+    as `webhook`, a task of that kind, ends. Drop where the start (epoch ms) has come already, where the templates
+    cannot be written out any more, and where the service will never take the message.
     """
 
     def __init__(
         self,
         senders: Mapping[str, Sender],
-        webhook: Callable[[Task], Outcome],
+        webhook: Callable[[Task], Outcome | None],
         write: Writer,
         clock_now: Callable[[], int],
     ) -> None:
@@ -31,7 +31,7 @@ class ReminderKind:
         self._write = write
         self._now = clock_now
 
-    def __call__(self, task: Task) -> Outcome:
+    def __call__(self, task: Task) -> Outcome | None:
         """Send one reminder to one recipient."""
         starts_at = task.state["starts_at"]
         if starts_at <= self._now():
@@ -44,7 +44,7 @@ class ReminderKind:
         except SendFailed as error:
             return Retry(error=str(error))
 
-    def _send(self, task: Task, message: Message) -> Outcome:
+    def _send(self, task: Task, message: Message) -> Outcome | None:
         channel = task.payload["recipient"]["channel"]
         if channel == Channel.WEBHOOK:
             delivery = {"url": message.to, "body": posted(task, message)}

@@ -98,11 +98,13 @@ class AddReminder(Strict):
         default_factory=new_id, description="Names the reminder; made where it is left out.", examples=["standup"]
     )
     subject: SubjectTemplate = Field(
-        description="Template of the subject, one line; it is `subject` in the others.", examples=["Stand-up in {{ lead }}"]
+        description="Template of the subject, one line; it is `subject` in the others.",
+        examples=["Stand-up in {{ lead }}"],
     )
     starts_at: Instant = Field(description="When the meeting begins; ahead.")
     remind_before: Annotated[list[Lead], Field(min_length=1, max_length=MAX_TASKS)] = Field(
-        description="How long before the start messages go out; at once where that has passed.", examples=[["P1D", "PT5M"]]
+        description="How long before the start messages go out; at once where that has passed.",
+        examples=[["P1D", "PT5M"]],
     )
     recipients: Annotated[list[Person], Field(min_length=1, max_length=MAX_TASKS)] = Field(
         description=f"Who is reminded; at most {MAX_TASKS:,} messages in all."

@@ -1,4 +1,4 @@
-"""The filters that templates have: Jinja2's own, those left out that grow without bound, and each one's work counted."""
+"""The filters that templates have: Jinja2's own, less those that grow without bound, each one's work counted."""
 
 import functools
 import json
@@ -13,6 +13,7 @@ from jinja2.utils import htmlsafe_json_dumps, pass_eval_context
 from markupsafe import Markup
 
 from duecourse.adapters.templates.meter import Refused, counted, expect, made
+from duecourse.domain.spoken import Moment
 
 AS_THEY_ARE = (
     "abs", "capitalize", "count", "d", "default", "dictsort", "e", "escape", "first", "float", "groupby", "int",
@@ -32,13 +33,13 @@ def scalar(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, Undefined):
         return str(value)  # raises, naming what is not known
-    if isinstance(value, str | int | float) or type(value).__str__ is not dict.__str__ and isinstance(value, dict):
+    if isinstance(value, str | int | float | Moment):
         return value
     raise Refused(f"{_kind(value)} cannot be written out: name a part of it, or use |join(', ') or |tojson")
 
 
 def _kind(value: Any) -> str:
-    return {dict: "an object", list: "a list", tuple: "a list", range: "a range"}.get(type(value), "this")
+    return "a list" if isinstance(value, list | tuple | range) else "an object" if isinstance(value, dict) else "this"
 
 
 @pass_eval_context
@@ -65,7 +66,7 @@ def _round(value: float, precision: int = 0, method: Any = "common") -> float:
 
 
 def _tojson(value: Any) -> Markup:
-    return Markup(htmlsafe_json_dumps(value, json.dumps))
+    return htmlsafe_json_dumps(value, json.dumps)
 
 
 @pass_eval_context

@@ -10,6 +10,8 @@ from jinja2.visitor import NodeTransformer
 from duecourse.adapters.templates.filters import COUNTED, JOINED, NAMES
 
 RANGE = "range"
+MAX_NODES = 3_000
+"""Compiling them takes about a second."""
 KNOWN = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign,
     nodes.Name, nodes.Const, nodes.List, nodes.Tuple, nodes.Getattr, nodes.Getitem, nodes.Slice,
@@ -29,8 +31,10 @@ INSTEAD = "is not known here: there are {{ }}, {# #}, {% if %}, {% for %} and {%
 def checked(environment: Environment, source: str, known: set[str]) -> nodes.Template:
     """A template's tree, its work counted. Raises TemplateSyntaxError, with the line, for what is not known here."""
     tree = environment.parse(source)
-    for node in tree.find_all(nodes.Node):
+    for count, node in enumerate(tree.find_all(nodes.Node)):
         _check(environment, node)
+        if count > MAX_NODES:
+            _refuse(node, f"it is over {MAX_NODES:,} names, values and operations long: make it shorter")
     _check_names(tree, known)
     bounded: nodes.Template = _Counted().visit(tree)
     return bounded
@@ -81,6 +85,6 @@ class _Counted(NodeTransformer):
         return _filter(node.nodes[0], JOINED, node.nodes[1:])
 
 
-def _filter(value: nodes.Expr, name: str, args: list[Any]) -> nodes.Filter:
+def _filter(value: Any, name: str, args: list[Any]) -> nodes.Filter:
     made = nodes.Filter(value, name, args, [], None, None, lineno=value.lineno)
-    return made.set_environment(value.environment)  # type: ignore[return-value, arg-type]
+    return made.set_environment(value.environment)  # type: ignore[return-value]

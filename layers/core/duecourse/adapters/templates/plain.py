@@ -1,52 +1,67 @@
-"""The text of an HTML page, for those whose mail shows none."""
+"""The text of an HTML page, for those whose mail shows none: in one pass, whatever the page is like."""
 
+import html
 import re
-from html.parser import HTMLParser
+from collections.abc import Iterator
 
 HIDDEN = frozenset({"script", "style", "head", "title"})
 BLOCKS = frozenset({"p", "div", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "table", "blockquote", "section", "hr"})
-LINES = frozenset({"br", "tr", "li"})
+LINES = {"br": "\n", "/tr": "\n", "li": "\n- ", "/td": " ", "/th": " "}
+LINKS = ("http://", "https://", "mailto:", "tel:")
 _SPACE = re.compile(r"\s+")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_NAME = re.compile(r"/?[A-Za-z][A-Za-z0-9]*")
+_HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
+_EMPTY = re.compile(r"\n{3,}")
 
 
-def text_of(html: str) -> str:
+def text_of(page: str) -> str:
     """What a page says: a line a row, an empty one between blocks, a link's address after its words."""
-    reader = _Reader()
-    reader.feed(html)
-    reader.close()
-    lines = [_SPACE.sub(" ", line).strip() for line in "".join(reader.pieces).split("\n")]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    said: list[str] = []
+    link = ""
+    for tag, text in _pieces(page):
+        name = (_NAME.match(tag) or [""])[0].lower()
+        if name == "/a" and link and link not in said[-1:]:
+            said.append(f" ({link})")
+        link = _target(tag) if name == "a" else "" if name == "/a" else link
+        said.append("\n\n" if name.removeprefix("/") in BLOCKS else LINES.get(name, ""))
+        # Line breaks of the source are spaces on the page.
+        said.append(_SPACE.sub(" ", _unescaped(text)))
+    lines = [_SPACE.sub(" ", line).strip() for line in "".join(said).split("\n")]
+    return _EMPTY.sub("\n\n", "\n".join(lines)).strip()
 
 
-class _Reader(HTMLParser):
-    """Gathers what is shown, in pieces."""
+def _pieces(page: str) -> Iterator[tuple[str, str]]:
+    """Each tag (without its brackets, "" before the first), and the text up to the next; no place is read twice."""
+    # html.parser reads a page of tags that never close again and again: minutes for 256 KiB.
+    low = page.lower()
+    tag, at = "", 0
+    while True:
+        name = (_NAME.match(tag) or [""])[0].lower()
+        if name in HIDDEN:
+            at = _after(low, ">", _after(low, f"</{name}", at))
+        begin = _TAG.search(page, at)
+        yield tag, page[at : begin.start() if begin else None]
+        if begin is None:
+            return
+        end = _after(low, "-->" if low.startswith("<!--", begin.start()) else ">", begin.start())
+        tag, at = page[begin.end() : end - 1], end
 
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.pieces: list[str] = []
-        self._hidden = 0
-        self._links: list[str] = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden += tag in HIDDEN
-        if tag == "a":
-            self._links.append(dict(attrs).get("href") or "")
-        self.pieces.append("\n\n" if tag in BLOCKS else "\n" if tag in LINES else "")
-        self.pieces.append("- " if tag == "li" else "")
+def _after(page: str, what: str, start: int) -> int:
+    """Where `what` ends, or the page does."""
+    found = page.find(what, start)
+    return len(page) if found < 0 else found + len(what)
 
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden = max(self._hidden - (tag in HIDDEN), 0)
-        if tag == "a" and self._links:
-            self._point_to(self._links.pop())
-        self.pieces.append("\n\n" if tag in BLOCKS else "")
-        self.pieces.append(" " if tag in {"td", "th"} else "")
 
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            # Line breaks of the source are spaces on the page.
-            self.pieces.append(_SPACE.sub(" ", data))
+def _target(tag: str) -> str:
+    found = _HREF.search(tag)
+    address = _unescaped(next(filter(None, found.groups()), "")) if found else ""
+    return address if address.startswith(LINKS) else ""
 
-    def _point_to(self, address: str) -> None:
-        said = "".join(self.pieces[-2:])
-        if address.startswith(("http://", "https://", "mailto:", "tel:")) and address not in said:
-            self.pieces.append(f" ({address})")
+
+def _unescaped(text: str) -> str:
+    try:
+        return html.unescape(text)
+    except ValueError:  # a character of more digits than Python reads as a number
+        return text

@@ -19,9 +19,7 @@ from duecourse.ports.writer import Letter
 WITHIN_S = 5.0
 """How long all the messages of one reminder may take to write."""
 MAX_SUBJECT = 200
-LETTER = (
-    "Hello{% if recipient.name %} {{ recipient.name }}{% endif %},\n\n{{ subject }} begins at {{ starts_at }}.\n"
-)
+LETTER = "Hello{% if recipient.name %} {{ recipient.name }}{% endif %},\n\n{{ subject }} begins at {{ starts_at }}.\n"
 """What an e-mail says where neither a message nor HTML is given; the other channels have its last line."""
 LINE = "{{ subject }} begins at {{ starts_at }}."
 
