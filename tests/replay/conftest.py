@@ -24,5 +24,7 @@ def web() -> Web:
 @pytest.fixture(autouse=True)
 def wired(store: MemoryStore, outbox: Outbox, web: Web) -> Iterator[None]:
     """The functions' parts, all of this process."""
-    with wired_with(settings=Settings(), store=store, results=None, senders=dict.fromkeys(("email", "phone"), outbox), http=web):
+    with wired_with(
+        settings=Settings(), store=store, results=None, senders=dict.fromkeys(("email", "phone"), outbox), http=web
+    ):
         yield

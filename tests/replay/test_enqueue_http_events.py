@@ -163,8 +163,7 @@ def test_every_broken_template_is_named_with_its_line_and_the_fix(case: str) -> 
     errors = {error["field"]: error["problem"] for error in replay(case)[1]["errors"]}
     assert errors == {
         "subject": "line 1: titel is not known; known here: title, room, agenda",
-        "message": "line 2: room is not known; "
-        "known are: data, id, lead, lead_seconds, recipient, starts_at, subject",
+        "message": "line 2: room is not known; known are: data, id, lead, lead_seconds, recipient, starts_at, subject",
         "html": "line 1: {% include %} is not known here: "
         "there are {{ }}, {# #}, {% if %}, {% for %} and {% set name = value %}",
     }

@@ -77,7 +77,10 @@ def test_there_is_one_task_for_each_lead_time_and_recipient(reminders: Reminders
         "html": "",
         "data": {"room": 4},
         "recipient": {
-            "name": "Grace", "channel": "email", "address": "grace@example.com", "time_zone": "Europe/Vienna"
+            "name": "Grace",
+            "channel": "email",
+            "address": "grace@example.com",
+            "time_zone": "Europe/Vienna",
         },
         "lead_ms": 5 * MINUTE,
     }
@@ -126,7 +129,15 @@ def test_the_same_reminder_again_sends_nothing_twice(reminders: Reminders, store
 
 
 @pytest.mark.parametrize(
-    "change", [{"subject": "Retro"}, {"html": "<p>Retro"}, {"data": {"room": 5}}, {"starts_at": START + 2 * HOUR}, {"leads_ms": (MINUTE,)}, {"recipients": (ADA,)}]
+    "change",
+    [
+        {"subject": "Retro"},
+        {"html": "<p>Retro"},
+        {"data": {"room": 5}},
+        {"starts_at": START + 2 * HOUR},
+        {"leads_ms": (MINUTE,)},
+        {"recipients": (ADA,)},
+    ],
 )
 def test_another_reminder_under_a_live_ones_id_is_refused(
     reminders: Reminders, store: MemoryStore, change: dict[str, object]
@@ -311,7 +322,12 @@ def test_a_reminder_with_nothing_pending_says_why_it_cannot_be_changed(
 
 
 def test_an_unknown_reminder_is_not_found(reminders: Reminders) -> None:
-    for refused in (reminders.get, reminders.cancel, reminders.preview_standing, lambda unknown: reminders.move(unknown, START + HOUR)):
+    for refused in (
+        reminders.get,
+        reminders.cancel,
+        reminders.preview_standing,
+        lambda unknown: reminders.move(unknown, START + HOUR),
+    ):
         with pytest.raises(errors.TaskNotFound):
             refused("nobody")
 
