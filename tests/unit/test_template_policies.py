@@ -58,7 +58,8 @@ SOURCES = {
 ROUTES = {
     "POST /tasks", "GET /tasks/{id}", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
     "POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save",
-    "POST /reminders", "POST /reminders/preview", "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
+    "POST /reminders", "POST /reminders/preview",
+    "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
     "GET /health",
 }  # fmt: skip
 
@@ -98,7 +99,7 @@ def actions(statement: dict[str, Any]) -> list[str]:
 def resource_of(statement: dict[str, Any]) -> str:
     """What a statement is about, in short."""
     if "NotResource" in statement:
-        return "all but " + str(statement["NotResource"]["Fn::Sub"]).split(":", 2)[2]
+        return "all but " + str(statement["NotResource"]["Fn::Sub"]).removeprefix("arn:${AWS::Partition}:")
     ((how, what),) = statement["Resource"].items()
     if how == "Fn::Sub":
         return str(what[0]).rsplit(":", 1)[1]
