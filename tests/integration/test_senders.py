@@ -117,7 +117,7 @@ def test_an_sms_says_whom_it_comes_from(sns: Any, sms_from: str, attribute: str)
 
 
 def test_a_number_that_is_none_is_refused_for_good(sns: Any) -> None:
-    with pytest.raises(SendRefused, match="SNS did not take it: .*InvalidParameter"):
+    with pytest.raises(SendRefused, match=r"SNS did not take it: .*InvalidParameter"):
         SnsSender("", sns).send(SMS._replace(to="+43NAA007"))
 
 
