@@ -1,6 +1,7 @@
 """Reminders' templates: what they can speak of, and that no template runs for ever, grows or reaches out."""
 
 import time
+import tracemalloc
 
 import pytest
 
@@ -167,6 +168,29 @@ def test_no_template_works_for_ever_or_fills_the_memory(template: str, field: st
     began = time.thread_time()
     assert refusal(template, field, data={"long": LONG, "deep": [1]})
     assert time.thread_time() - began < 10
+
+
+def test_a_list_cannot_hold_itself_again_and_again() -> None:
+    doubling = "{% set a = [1] %}" + "{% set a = [a, a] %}" * 60
+    for use in ("{{ a|tojson|length }}", "{{ a|string|length }}", "{% if a == [a, a] %}{% endif %}"):
+        assert "a list here holds plain texts and numbers" in refusal(doubling + use)
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ data.long|replace('x', data.long)|length }}", "{{ range(999)|join(data.long)|length }}"]
+)
+def test_what_is_too_large_is_refused_before_it_is_made(template: str) -> None:
+    written(message="{{ data.long|length }}", data={"long": LONG})
+    tracemalloc.start()
+    assert "it makes a text over" in refusal(template, data={"long": LONG})
+    assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    tracemalloc.stop()
+
+
+def test_a_message_is_bounded() -> None:
+    template = "{% for x in range(COUNT) %}{{ data.long }}{% endfor %}"
+    assert len(said(template.replace("COUNT", "26"), data={"long": LONG})) == 260_000
+    assert "it comes to more than 262,144" in refusal(template.replace("COUNT", "27"), data={"long": LONG})
 
 
 def test_work_that_each_step_allows_ends_with_the_time_for_it() -> None:

@@ -3,8 +3,9 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from duecourse.domain.reminder import UTC, Channel, Recipient
+from duecourse.domain.reminder import UTC, Channel, Recipient, Shown
 from duecourse.wire.fields import field_errors
+from duecourse.wire.reminder_answers import show_preview
 from duecourse.wire.reminders import AddReminder, PreviewReminder, ReminderKey
 
 STANDUP = {
@@ -152,3 +153,12 @@ def test_a_preview_takes_what_an_add_takes_or_an_id_alone() -> None:
         with pytest.raises(ValidationError) as caught:
             preview(body)
         assert {problem.field or "body" for problem in field_errors(caught.value.errors())} == wrong
+
+
+def test_a_preview_shows_whole_messages_as_far_as_an_answer_has_room_and_counts_the_rest() -> None:
+    to = Recipient("Ada", Channel.EMAIL, "a@x.org")
+    shown = [Shown(f"r:60:{n}", 0, 60_000, to, "s", "x" * 262_144, "") for n in range(10)]
+    answer = show_preview("r", shown)
+    assert (len(answer["messages"]), answer["left_out"]) == (7, 3)
+    assert {len(message["text"]) for message in answer["messages"]} == {262_144}
+    assert show_preview("r", shown[:7])["left_out"] == 0

@@ -43,8 +43,6 @@ def checked(environment: Environment, source: str, known: set[str]) -> nodes.Tem
 def _check(environment: Environment, node: nodes.Node) -> None:
     if not isinstance(node, KNOWN):
         _refuse(node, SPOKEN.get(type(node)) or f"{{% {type(node).__name__.lower()} %}} {INSTEAD}")
-    if isinstance(node, nodes.For) and node.recursive:
-        _refuse(node, "a recursive loop is not known here")
     if isinstance(node, nodes.Call) and not (isinstance(node.node, nodes.Name) and node.node.name == RANGE):
         _refuse(node, "nothing can be called but range(): use a filter, such as {{ text|upper }}")
     if isinstance(node, nodes.Filter) and node.name not in environment.filters:
