@@ -373,3 +373,17 @@ def test_of_many_shards_a_reminder_is_in_one_and_each_verb_is_told_which(clock: 
     reminders.cancel("standup")
     assert store.shards() == [store.shard_of(QUEUE, "", "standup")]
     assert store.groups == ["standup", "standup"]
+
+
+def test_each_tenant_has_reminders_of_its_own(reminders: Reminders, store: MemoryStore) -> None:
+    reminders.add(STANDUP)
+    assert reminders.add(STANDUP._replace(subject="Retro"), "acme").created
+    assert {each.subject for each in reminders.preview_standing("standup", "acme")} == {"Retro"}
+    reminders.move("standup", START + 2 * HOUR, "acme")
+    assert (reminders.get("standup").starts_at, reminders.get("standup", "acme").starts_at) == (
+        START + HOUR, START + 2 * HOUR
+    )  # fmt: skip
+    reminders.cancel("standup", tenant="acme")
+    assert {task.status for task in store.group(QUEUE, "standup")} == {Status.SCHEDULED}
+    with pytest.raises(errors.TaskNotFound):
+        reminders.get("standup", "other")

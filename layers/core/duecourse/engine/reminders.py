@@ -3,7 +3,7 @@
 import json
 
 from duecourse.domain.reminder import QUEUE, Made, Moved, MovedTask, Recipient, Reminder, Shown, Standing, due, starting
-from duecourse.domain.task import Json, NewTask, Status, Task
+from duecourse.domain.task import DEFAULT_TENANT, Json, NewTask, Status, Task
 from duecourse.engine.tasks import REFUSALS
 from duecourse.errors import FieldError, InvalidInput, TaskLeased, TaskNotFound, TaskScheduled
 from duecourse.ports.sender import Message
@@ -23,7 +23,7 @@ class Reminders:
         self._store = store
         self._write = write
 
-    def add(self, reminder: Reminder) -> Made:
+    def add(self, reminder: Reminder, tenant: str = DEFAULT_TENANT) -> Made:
         """Schedule a reminder's tasks in one step.
 
         The same reminder again (same start, leads, recipients and words) is kept as it stands, so that a request
@@ -31,18 +31,19 @@ class Reminders:
         TaskLeased. Once nothing of the old one is live, its id is free. Raises InvalidInput where the start has passed,
         or a message cannot be written.
         """
-        wanted = reminder.tasks(self._now_before(reminder.starts_at))
+        tasks = reminder.tasks(self._now_before(reminder.starts_at))
+        wanted = [task._replace(tenant=tenant) for task in tasks]
         self._write(Letter(json.loads(task.payload), reminder.starts_at) for task in wanted)
-        return self._add(reminder, wanted)
+        return self._add(reminder, wanted, tenant)
 
-    def _add(self, reminder: Reminder, wanted: list[NewTask]) -> Made:
-        standing = self._store.group(QUEUE, reminder.id)
+    def _add(self, reminder: Reminder, wanted: list[NewTask], tenant: str) -> Made:
+        standing = self._store.group(QUEUE, reminder.id, tenant)
         if _same(wanted, standing):
             return Made(False, [(task.id, task.due_at) for task in standing])
         _refuse_if_live(standing)
         newest = max((task.generation for task in standing), default=0)
         if not self._store.add(wanted, alone=Alone(reminder.id, newest)):
-            return self._add(reminder, wanted)  # another came between the look and the add
+            return self._add(reminder, wanted, tenant)  # another came between the look and the add
         return Made(True, [(task.id, task.due_at or 0) for task in wanted])
 
     def preview(self, reminder: Reminder) -> list[Shown]:
@@ -55,34 +56,34 @@ class Reminders:
             for task, payload, message in zip(tasks, payloads, written, strict=True)
         ]
 
-    def preview_standing(self, id: str) -> list[Shown]:
+    def preview_standing(self, id: str, tenant: str = DEFAULT_TENANT) -> list[Shown]:
         """Each message of a reminder that stands, as it was or would be sent now.
 
         Raises TaskNotFound, and InvalidInput where one cannot be written.
         """
-        tasks = self._group(id)
+        tasks = self._group(id, tenant)
         written = self._write(Letter(task.payload, _start(task)) for task in tasks)
         return [
             _shown(task.id, task.due_at, task.payload, message) for task, message in zip(tasks, written, strict=True)
         ]
 
-    def get(self, id: str) -> Standing:
+    def get(self, id: str, tenant: str = DEFAULT_TENANT) -> Standing:
         """A reminder as it stands. Raises TaskNotFound."""
-        tasks = self._group(id)
+        tasks = self._group(id, tenant)
         newest = max(tasks, key=lambda task: (task.status is Status.SCHEDULED, task.generation))
         return Standing(id, _start(newest), tasks)
 
-    def move(self, id: str, starts_at: int) -> Moved:
+    def move(self, id: str, starts_at: int, tenant: str = DEFAULT_TENANT) -> Moved:
         """Give every pending task its time before the new start (epoch ms), in one step.
 
         What was sent for another start is sent again for this one; what is being sent is left alone and named.
         Raises TaskNotFound, TaskCancelled, TaskDead, and InvalidInput where the start has passed.
         """
         now = self._now_before(starts_at)
-        tasks = self._in_state(id, MOVABLE)
+        tasks = self._in_state(id, MOVABLE, tenant)
         stale = [task for task in tasks if task.status in LIVE or _start(task) != starts_at]
         moves = [_move(task, starts_at, now) for task in stale]
-        replies = self._store.move(QUEUE, moves, group=id)
+        replies = self._store.move(QUEUE, moves, tenant, group=id)
         _refuse_if_gone(replies)
         moved = zip(stale, moves, replies, strict=True)
         return Moved(
@@ -93,14 +94,14 @@ class Reminders:
             sent=[task.id for task in tasks if task.status is Status.DONE],
         )
 
-    def cancel(self, id: str, *, force: bool = False) -> None:
+    def cancel(self, id: str, *, force: bool = False, tenant: str = DEFAULT_TENANT) -> None:
         """Cancel every pending task in one step and delete the dead ones.
 
         Raises TaskNotFound, TaskDone or TaskCancelled where nothing is pending, and TaskLeased, naming what is being
         sent, after all the others are cancelled; `force` cancels those too, though their messages may be out.
         """
-        ids = [task.id for task in self._in_state(id, CANCELLABLE)]
-        replies = self._store.cancel(QUEUE, ids, force=force, group=id)
+        ids = [task.id for task in self._in_state(id, CANCELLABLE, tenant)]
+        replies = self._store.cancel(QUEUE, ids, force=force, tenant=tenant, group=id)
         leased = [task_id for task_id, reply in zip(ids, replies, strict=True) if reply is Reply.LEASED]
         if leased:
             raise TaskLeased(f"Being sent now: {', '.join(leased)}. All others are cancelled.")
@@ -111,14 +112,14 @@ class Reminders:
             raise InvalidInput([FieldError("starts_at", "must be ahead")])
         return now
 
-    def _group(self, id: str) -> list[Task]:
-        tasks = self._store.group(QUEUE, id)
+    def _group(self, id: str, tenant: str) -> list[Task]:
+        tasks = self._store.group(QUEUE, id, tenant)
         if not tasks:
             raise TaskNotFound("No such reminder.")
         return tasks
 
-    def _in_state(self, id: str, allowed: frozenset[Status]) -> list[Task]:
-        tasks = self._group(id)
+    def _in_state(self, id: str, allowed: frozenset[Status], tenant: str) -> list[Task]:
+        tasks = self._group(id, tenant)
         fit = [task for task in tasks if task.status in allowed]
         if not fit:
             raise REFUSALS[Reply(tasks[0].status)](f"All of this reminder is {tasks[0].status}.")
