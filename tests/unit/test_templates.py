@@ -2,8 +2,11 @@
 
 import time
 import tracemalloc
+from contextlib import suppress
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from duecourse.adapters.templates.plain import text_of
 from duecourse.adapters.templates.renderer import BrokenTemplate, Renderer
@@ -102,6 +105,9 @@ def test_html_alone_has_its_text_made_of_it_and_text_alone_stays_alone() -> None
         ("{{ data.room|shout }}", "line 1: there is no filter shout; there are: abs, capitalize"),
         ("{{ data.room is loud }}", "line 1: there is no test loud"),
         ("\n{{ 1 / 0 }}", "line 2: division by zero"),
+        ("{{ 1e999 }}", "line 1: the number is too large"),
+        (r"{{ '\ud800' }}", "line 1: it makes half a character"),
+        ("{% set x = 'inf'|float %}{{ x }}", "line 1: name 'inf' is not defined"),
         ("{{ 'a' * 3 }}", "line 1: * is for numbers: put texts together with ~"),
     ],
 )  # fmt: skip
@@ -241,3 +247,31 @@ def test_the_text_of_a_hostile_page_is_made_in_one_pass(piece: str) -> None:
     began = time.thread_time()
     text_of((piece * 262_144)[:262_144])
     assert time.thread_time() - began < 5
+
+
+PIECES = [
+    "{{ ", " }}", "{% ", " %}", "{#", "#}", "{%- ", "if ", "else", "elif ", "endif", "for x in ", "endfor",
+    "set x = ", "set x, y = ", "data", ".items", ".room", ".long", "[0]", "[-1]", "['a']", "[1:]", "[::0]", "x", "y",
+    "loop", ".index", "loop.changed", "recipient", "starts_at", "lead", "self", "range(", ")", "(", "[", "]", "{",
+    "}", "1", "0", "1e999", "-", "+", "*", "/", "//", "%", "**", "~", "|", "upper", "list", "join", "(', ')",
+    "map(attribute='a')", "map('int')", "sort", "groupby('a')", "unique", "tojson", "int(base=36)", "int", "float",
+    "round(3, 'ceil')", "default('')", "truncate(1)", "replace('x', 'y')", "select('in', 'x')", "dictsort", "first",
+    "length", "e", "safe", "string", "is defined", "is divisibleby 0", "is in ", "in ", " and ", "not ", "==", "<",
+    ",", "'a'", "'", '"', "\n", "é", r"'\ud800'", "'inf'|float", "\x00", "none", "true", "raw", "endraw", "recursive",
+    "macro x()", "include 'a'", "block x", "10 if 1 else ", ":", ";", "=", "_", "__class__",
+]  # fmt: skip
+DATA = {"room": "4", "items": [{"a": 1}, {"a": "b"}, [2]], "long": "x" * 1_000, "none": None}
+
+
+@given(template=st.lists(st.sampled_from(PIECES), max_size=14).map("".join), field=st.sampled_from(["message", "html"]))
+@settings(deadline=None, max_examples=400)
+def test_whatever_a_template_is_it_is_written_or_refused_by_field(template: str, field: str) -> None:
+    wrapped = f"{{{{ {template} }}}}"
+    for text in (
+        template,
+        wrapped,
+        f"{{% if {template} %}}{{% endif %}}",
+        f"{{% for x in {template} %}}{{{{ x }}}}{{% endfor %}}",
+    ):
+        with suppress(InvalidInput):
+            written(**{field: text, "data": DATA})

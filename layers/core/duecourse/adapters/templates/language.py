@@ -1,5 +1,6 @@
 """What a template may say: a few of Jinja2's nodes, checked and then made to count their work."""
 
+from math import isfinite
 from typing import Any, NoReturn
 
 from jinja2 import Environment, nodes
@@ -49,6 +50,8 @@ def _check(environment: Environment, node: nodes.Node) -> None:
         _refuse(node, f"there is no filter {node.name}; there are: {', '.join(NAMES)}")
     if isinstance(node, nodes.Test) and node.name not in environment.tests:
         _refuse(node, f"there is no test {node.name}")
+    if isinstance(node, nodes.Const) and isinstance(node.value, float) and not isfinite(node.value):
+        _refuse(node, "the number is too large")
     if isinstance(node, nodes.List | nodes.Tuple) and not _plain(node):
         _refuse(node, "a list here holds plain texts and numbers: give others in data")
 

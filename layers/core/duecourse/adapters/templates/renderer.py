@@ -16,8 +16,8 @@ from duecourse.adapters.templates.sandbox import Sandbox
 FILE = "<template>"
 KEPT = 64
 """How many compiled templates are kept."""
-FAULTS = (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
-"""What a template's own doing raises while it is rendered."""
+FAULTS = (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, NameError, RecursionError)
+"""What a template's own doing raises while it is rendered; NameError is of `inf`, as Jinja2 writes a filter's result."""
 
 
 class BrokenTemplate(Exception):
@@ -70,7 +70,15 @@ def _collect(template: Template, names: Mapping[str, Any]) -> str:
         if length > MAX_TEXT:
             raise Refused(f"it comes to more than {MAX_TEXT:,} characters")
         pieces.append(piece)
-    return "".join(pieces)
+    return _sendable("".join(pieces))
+
+
+def _sendable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Refused("it makes half a character, which no message can carry") from None
+    return text
 
 
 def _line(trace: TracebackType | None) -> int:
