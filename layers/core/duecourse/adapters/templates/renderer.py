@@ -17,7 +17,7 @@ FILE = "<template>"
 KEPT = 64
 """How many compiled templates are kept."""
 FAULTS = (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, NameError, RecursionError)
-"""What a template's own doing raises while it is rendered; NameError is of `inf`, as Jinja2 writes a filter's result."""
+"""What a template's own doing raises while it is rendered; NameError: of `inf`, which Jinja2 writes for a number."""
 
 
 class BrokenTemplate(Exception):
