@@ -5,9 +5,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Self
@@ -15,6 +16,7 @@ from typing import Annotated, Self
 import typer
 
 from local import console
+from local.children import TETHER
 from local.problems import HarnessError
 from local.sockets import LOOPBACK, MAX_PORT, free_port
 from local.staying import stay, until_stopped
@@ -46,6 +48,7 @@ class RabbitMq:
         self._folder = folder
         self._ports = [free_port(port, PORT_OPTION), *(free_port(0, PORT_OPTION) for _ in range(2))]
         self._process: subprocess.Popen[bytes] | None = None
+        self._mapper: subprocess.Popen[bytes] | None = None
         self.url = f"amqp://guest:guest@{LOOPBACK}:{self._ports[0]}/"
 
     def __enter__(self) -> Self:
@@ -66,33 +69,39 @@ class RabbitMq:
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "plugins").write_text("[].\n")
         (self._folder / "rabbitmq.conf").write_text(f"listeners.tcp.1 = {LOOPBACK}:{self._ports[0]}\n")
-        with (self._folder / "node.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._executable], cwd=self._folder, env=self._environment(), stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-        until = time.monotonic() + READY_WITHIN
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > until:
-                raise HarnessError(f"RabbitMQ does not start: see {self._folder / 'node.log'}")
-            time.sleep(0.1)
+        if self._mapper is None:
+            self._mapper = self._spawn("epmd")
+            self._wait_for(self._mapper, self._maps)
+        self._process = self._spawn(self._executable)
+        self._wait_for(self._process, self._answers)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End the broker, by default in order, and wait for it."""
-        if self._process is None:
-            return
-        self._process.send_signal(how)
-        try:
-            self._process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            _end(process, how)
 
     def close(self) -> None:
         """End the broker and its port mapper."""
         self.stop()
-        subprocess.run(["epmd", "-kill"], env=self._environment(), capture_output=True, check=False)
+        if self._mapper is not None:
+            _end(self._mapper, signal.SIGTERM)
+
+    def _spawn(self, program: str) -> "subprocess.Popen[bytes]":
+        """Start a child that dies with this thread: a harness that is killed leaves nothing behind."""
+        command = [sys.executable, "-I", "-S", TETHER, str(os.getpid()), shutil.which(program) or program]
+        with (self._folder / "node.log").open("ab") as log:
+            return subprocess.Popen(
+                command, cwd=self._folder, env=self._environment(), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def _wait_for(self, process: "subprocess.Popen[bytes]", ready: Callable[[], bool]) -> None:
+        until = time.monotonic() + READY_WITHIN
+        while not ready():
+            if process.poll() is not None or time.monotonic() > until:
+                raise HarnessError(f"RabbitMQ does not start: see {self._folder / 'node.log'}")
+            time.sleep(0.1)
 
     def _environment(self) -> Mapping[str, str]:
         port, distribution, mapper = map(str, self._ports)
@@ -114,6 +123,13 @@ class RabbitMq:
             "ERL_EPMD_ADDRESS": LOOPBACK,
         }
 
+    def _maps(self) -> bool:
+        try:
+            socket.create_connection((LOOPBACK, self._ports[2]), timeout=2).close()
+        except OSError:
+            return False
+        return True
+
     def _answers(self) -> bool:
         try:
             with socket.create_connection((LOOPBACK, self._ports[0]), timeout=2) as dialled:
@@ -121,6 +137,15 @@ class RabbitMq:
                 return bool(dialled.recv(1))
         except OSError:
             return False
+
+
+def _end(process: "subprocess.Popen[bytes]", how: signal.Signals) -> None:
+    process.send_signal(how)
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def rabbitmq(

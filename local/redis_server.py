@@ -10,18 +10,16 @@ import time
 from asyncio.subprocess import Process
 from pathlib import Path
 
+from duecourse import settings
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
-from duecourse.errors import StoreUnavailable
-from duecourse.settings import has_a_port
+from duecourse.domain.address import shown
+from duecourse.errors import InvalidSettings, StoreUnavailable
 from local.account import CREDENTIALS
 from local.children import spawn
 from local.logs import Log
 from local.problems import HarnessError
 from local.sockets import LOOPBACK, free_port
-from local.threads import SCHEMES
-
-SERVERS = ("redis://", "rediss://", "unix://", "redis-cluster://", "rediss-cluster://", "redis+sentinel://")
 
 
 def given_store(option: str | None) -> str | None:
@@ -29,12 +27,10 @@ def given_store(option: str | None) -> str | None:
     url = option or os.environ.get("DUECOURSE_STORE") or os.environ.get("REDIS_URL")
     if not url:
         return None
-    if not url.startswith((*SERVERS, *SCHEMES)):
-        known = ", ".join(f"{scheme}…" for scheme in (*SERVERS, *SCHEMES))
-        raise HarnessError(f"{url}: a store is one of {known}")
-    if not has_a_port(url):
-        raise HarnessError(f"{url}: its port must be a number up to 65535")
-    return url
+    try:
+        return settings.parse({"DUECOURSE_STORE": url}).store
+    except InvalidSettings as error:
+        raise HarnessError(str(error)) from error
 
 
 def executable() -> str:
@@ -94,7 +90,7 @@ async def wait_until_ready(url: str, within: float) -> None:
             await asyncio.to_thread(_ping, url)
         except StoreUnavailable as error:
             if time.monotonic() > until:
-                raise HarnessError(f"the store at {url} does not answer: {error}") from None
+                raise HarnessError(f"the store at {shown(url)} does not answer: {error}") from None
         else:
             return
         await asyncio.sleep(0.02)

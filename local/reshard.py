@@ -38,7 +38,8 @@ def reshard(
     """Give a queue another number of shards, its tasks of all states with it.
 
     It pauses the queue, waits for its leases, closes it, moves its tasks and opens it again. Adds to it are refused
-    meanwhile. It may be interrupted at any point: the queue stays closed until the same command is run again.
+    meanwhile. It may be interrupted at any point: the queue stays closed until the same command is run again, or, where
+    it still waited for leases, one with the old count.
     Afterwards DUECOURSE_SHARDS must say the new count, in every function and client.
 
     Examples:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import cfn_flip  # type: ignore[import-untyped]
 
+from duecourse.domain.task import NAME_PATTERN
 from duecourse.settings import BUILT_IN
-from duecourse.wire.fields import NAME_PATTERN
 from local.problems import HarnessError
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -20,7 +20,7 @@ TARGETS = '"reminder": "${Reminders}"'
 BEFORE_RESOURCE = "\n  WorkPolicy:\n"
 BEFORE_STATEMENT = "          - !If\n            - HasTargetArns\n"
 
-APP = '''"""The kind `{kind}`: answers what it was asked, until its work is written here."""
+APP = '''"""The kind `{kind}`, whose work is to be written here."""
 
 from duecourse import Done, Task, task_handler
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from duecourse import settings
+from duecourse.domain.address import shown
 from duecourse.errors import InvalidSettings
 from local import aws_emulator, redis_server, resources
 from local.bridge import Bridge
@@ -127,7 +128,7 @@ class Services:
             self._redis_pid, within = process.pid, OWN_STORE_WITHIN
             self._mind("redis", process)
         await redis_server.wait_until_ready(url, within)
-        self._say("store", url)
+        self._say("store", shown(url))
         return url
 
     async def _start_aws(self) -> Process | None:

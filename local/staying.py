@@ -10,12 +10,12 @@ import typer
 
 from local import console
 
-STOPS = (signal.SIGINT, signal.SIGTERM)
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def until_stopped() -> Iterator[None]:
-    """Be interrupted by the first Ctrl-C or SIGTERM, exit code 0; problems are told."""
+    """Be interrupted by the first Ctrl-C, SIGTERM or closed terminal, exit code 0; problems are told."""
     for number in STOPS:
         signal.signal(number, _interrupt)
     try:

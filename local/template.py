@@ -127,9 +127,11 @@ class Template:
 
     def _mapped(self, function: str) -> Iterator[Source]:
         """The sources that stand in the template as resources of their own."""
-        names = {function, self._name(function)}
+        name = self._name(function)
         for mapping in self.resources(MAPPING):
-            if mapping.properties["FunctionName"] in names and (s := mapped(mapping.name, mapping.properties)):
+            # Its name or its ARN, perhaps with an alias.
+            meant = str(mapping.properties.get("FunctionName", "")).rpartition("function:")[2].partition(":")[0]
+            if meant == name and (s := mapped(mapping.name, mapping.properties)):
                 yield s
 
     def _code(self, logical_id: str, uri: str) -> Path:

@@ -83,7 +83,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
     """
     options = Options(
         port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, freeze=freeze,
-        precision=Precision.TICK if no_bridge else precision,
+        precision=_chosen(precision, no_bridge=no_bridge, ticks=tick != 0),
         store=store, aws=aws, amqp=amqp, state=folder, echo=True,
     )  # fmt: skip
     say = console.say_aside if as_json else console.say
@@ -93,3 +93,11 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
         else:
             console.out.print("[bold green]ready[/]: Ctrl-C stops it all")
         stay()
+
+
+def _chosen(precision: Precision, *, no_bridge: bool, ticks: bool) -> Precision:
+    if precision == Precision.LINGER and no_bridge:
+        raise typer.BadParameter("--no-bridge is --precision tick: give --precision linger alone, it has no bridge")
+    if precision == Precision.LINGER and not ticks:
+        raise typer.BadParameter("with --tick 0 no tick comes that could linger: leave it out")
+    return Precision.TICK if no_bridge else precision

@@ -23,6 +23,6 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     for name, problem in refused.items():
         logger.error("a message was refused", message_id=name, problem=problem)
     metrics.add_metric("Added", MetricUnit.Count, filled.added)
-    metrics.add_metric("Refused", MetricUnit.Count, len(refused))
+    metrics.add_metric("MessagesRefused", MetricUnit.Count, len(refused))
     metrics.flush_metrics()
     return answer(orders.batch, refused)

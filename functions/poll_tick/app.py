@@ -8,6 +8,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse import wiring
+from duecourse.errors import StoreUnavailable
 from duecourse.wire.fields import read
 from duecourse.wire.schedule import ScheduledEvent
 
@@ -34,15 +35,24 @@ LINGERED = {
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
-    """Sweep every shard and drain what the rings missed; then, if so set, stay and serve the rings."""
+    """Sweep every shard and drain what the rings missed; then, if so set, stay and serve the rings.
+
+    Where some shards are away, the others are served, and then it fails.
+    """
     read(ScheduledEvent, event)
     remaining_ms = context.get_remaining_time_in_millis
-    found = wiring.sweeper().survey()
+    try:
+        found = wiring.sweeper().survey()
+    except StoreUnavailable:
+        with wiring.linger(remaining_ms):  # whose rings are served once it is back
+            raise
     with wiring.linger(remaining_ms) as lingering:
         ticked = wiring.sweeper().tick(found, remaining_ms)._asdict()
         measure(FOUND, ticked)
     if lingering:
         measure(LINGERED, {**lingering.stats()._asdict(), **lingering.counts})
+    if found.away:
+        raise found.away
     return ticked
 
 

@@ -2,14 +2,18 @@
 
 import base64
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from local.account import REGION
+from local.invocation import MAX_SYNC_BYTES
 from local.sources.described import Source
 
 Event = dict[str, Any]
+T = TypeVar("T")
+ENVELOPE_BYTES = 1_000
+"""What an event takes besides its messages: the longest names."""
 PROPERTIES = (
     ("contentType", "content_type"),
     ("contentEncoding", "content_encoding"),
@@ -38,12 +42,28 @@ class Delivery(NamedTuple):
     tag: int
 
 
+def fitting(messages: Sequence[T], entry: Callable[[T], Event]) -> Iterator[list[T]]:
+    """The messages in pieces whose events a function can be invoked with; `entry` is what an event has of one."""
+    piece: list[T] = []
+    size = ENVELOPE_BYTES
+    for message in messages:
+        length = len(json.dumps(entry(message))) + len(", ")
+        if piece and size + length > MAX_SYNC_BYTES:
+            yield piece
+            piece, size = [], ENVELOPE_BYTES
+        piece.append(message)
+        size += length
+    if piece:
+        yield piece
+
+
 def sqs_event(source: Source, messages: Sequence[Mapping[str, Any]]) -> Event:
     """SQS's event for messages as boto3 receives them."""
-    return {"Records": [_record(source, message) for message in messages]}
+    return {"Records": [sqs_record(source, message) for message in messages]}
 
 
-def _record(source: Source, message: Mapping[str, Any]) -> Event:
+def sqs_record(source: Source, message: Mapping[str, Any]) -> Event:
+    """One message as its event has it."""
     attributes = message.get("MessageAttributes", {})
     return {
         "messageId": message["MessageId"],
@@ -70,18 +90,19 @@ def _attribute(value: Mapping[str, Any]) -> Event:
 
 def rabbitmq_event(source: Source, virtual_host: str, deliveries: Sequence[Delivery]) -> Event:
     """Amazon MQ's event for messages of one queue of RabbitMQ."""
-    messages = [
-        {
-            "basicProperties": _properties(delivery),
-            "redelivered": delivery.redelivered,
-            "data": base64.b64encode(delivery.body).decode(),
-        }
-        for delivery in deliveries
-    ]
     return {
         "eventSource": "aws:rmq",
         "eventSourceArn": source.arn,
-        "rmqMessagesByQueue": {f"{source.queue}::{virtual_host}": messages},
+        "rmqMessagesByQueue": {f"{source.queue}::{virtual_host}": list(map(rabbitmq_message, deliveries))},
+    }
+
+
+def rabbitmq_message(delivery: Delivery) -> Event:
+    """One message as its event has it."""
+    return {
+        "basicProperties": _properties(delivery),
+        "redelivered": delivery.redelivered,
+        "data": base64.b64encode(delivery.body).decode(),
     }
 
 
@@ -94,15 +115,24 @@ def _properties(delivery: Delivery) -> Event:
 
 
 def _header(value: Any) -> Any:
-    if isinstance(value, str):
-        return {"bytes": list(value.encode())}
-    if isinstance(value, bytes):
-        return {"bytes": list(value)}
+    match value:
+        case str():
+            return {"bytes": list(value.encode())}
+        case bytes():
+            return {"bytes": list(value)}
+        case list():
+            return [_header(each) for each in value]
+        case dict():
+            return {name: _header(each) for name, each in value.items()}
     return value if isinstance(value, int | float | bool) or value is None else str(value)
 
 
 def _instant(seconds: int) -> str:
-    at = datetime.fromtimestamp(seconds, UTC)
+    """As Java writes it; beyond Python's years, where milliseconds sent as seconds lie, the plain number."""
+    try:
+        at = datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(seconds)
     return f"{at:%b} {at.day}, {at.year}, {at.hour % 12 or 12}:{at:%M:%S %p}"
 
 

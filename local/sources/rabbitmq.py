@@ -10,13 +10,14 @@ from pika import BlockingConnection, URLParameters
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from local.invocation import Answer, Refused
+from local.problems import HarnessError
 from local.sources.described import Source
-from local.sources.events import Delivery, Event, rabbitmq_event
+from local.sources.events import Delivery, Event, fitting, rabbitmq_event, rabbitmq_message
 
 LOOK_EVERY_S = 0.1
 AWAY_S = 1.0
 """Before a broker that was lost is dialled again, and before a batch that failed is delivered again."""
-NOT_FOUND = 404
+NOT_FOUND, THROTTLED = 404, 429
 
 Invoke = Callable[[Event], Coroutine[Any, Any, Answer]]
 
@@ -29,7 +30,7 @@ class RabbitMqFeed:
 
     def __init__(self, source: Source, url: str, invoke: Invoke, notice: Callable[[str], None]) -> None:
         self._source = source
-        self._parameters = URLParameters(url)
+        self._parameters = _parameters(url)
         if source.virtual_host:
             self._parameters.virtual_host = source.virtual_host
         self._invoke = invoke
@@ -48,6 +49,13 @@ class RabbitMqFeed:
             await asyncio.to_thread(self._thread.join)
 
     def _feed(self) -> None:
+        try:
+            self._go_on()
+        finally:
+            if not self._stopping.is_set():
+                self._notice(f"RabbitMQ's queue {self._source.queue} is not fed from any more: see the error above")
+
+    def _go_on(self) -> None:
         told = False
         while not self._stopping.is_set():
             try:
@@ -72,7 +80,8 @@ class RabbitMqFeed:
                 until = until if batch else time.monotonic() + self._source.window_s
                 batch.append(Delivery(properties, body, method.redelivered, method.delivery_tag))
             if batch and (len(batch) == self._source.batch_size or time.monotonic() >= until):
-                self._work(connection, channel, batch)
+                for piece in fitting(batch, rabbitmq_message):
+                    self._work(connection, channel, piece)
                 batch = []
 
     def _declared(self, connection: BlockingConnection) -> Any:
@@ -95,15 +104,23 @@ class RabbitMqFeed:
         if not answering.done():
             answering.cancel()
             return
-        if _worked(answering):
+        if self._worked(answering):
             channel.basic_ack(batch[-1].tag, multiple=True)
             return
         self._stopping.wait(AWAY_S)
         channel.basic_nack(batch[-1].tag, multiple=True, requeue=True)
 
+    def _worked(self, answering: Any) -> bool:
+        try:
+            return answering.result().error is None
+        except Refused as refused:
+            if refused.status != THROTTLED:
+                self._notice(f"a message of RabbitMQ's queue {self._source.queue} cannot be delivered: {refused}")
+            return False
 
-def _worked(answering: Any) -> bool:
+
+def _parameters(url: str) -> URLParameters:
     try:
-        return answering.result().error is None
-    except Refused:
-        return False
+        return URLParameters(url)
+    except (ValueError, TypeError, SyntaxError, OSError) as error:  # pika reads ssl_options as Python, and its files
+        raise HarnessError(f"--amqp or DUECOURSE_AMQP is no AMQP URL: {error}") from error

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -12,7 +13,7 @@ from local.aws_emulator import session
 from local.functions import Functions
 from local.invocation import Invocation, Refused
 from local.sources.described import Source
-from local.sources.events import failed_items, sqs_event
+from local.sources.events import failed_items, fitting, sqs_event, sqs_record
 
 LOOK_EVERY_S = 0.2
 """How often an empty queue is looked at: moto's own long poll would hold a thread that Ctrl-C has to wait for."""
@@ -102,6 +103,10 @@ class SqsFeed:
         return found
 
     async def _work(self, batch: Sequence[Message]) -> None:
+        for piece in fitting(batch, partial(sqs_record, self._source)):
+            await self._work_piece(piece)
+
+    async def _work_piece(self, batch: Sequence[Message]) -> None:
         event = json.dumps(sqs_event(self._source, batch)).encode()
         try:
             answer = await self._functions.invoke(self._function, Invocation(event))

@@ -133,16 +133,16 @@ class ThreadPool:
             return work()
         except SystemExit as left:
             return exited(request_id, left.code if isinstance(left.code, int) else 1)
-        except Exception as error:  # noqa: BLE001 around a handler, as the runtime client has it
+        except BaseException as error:  # noqa: BLE001 around a handler: what would end a process must not end the thread
             return self._failed(request_id, error)
 
-    def _failed(self, request_id: str, error: Exception) -> Answer:
+    def _failed(self, request_id: str, error: BaseException) -> Answer:
         unloaded = request_id == NOT_YET and isinstance(error, ImportError)
         kind = "Runtime.ImportModuleError" if unloaded else type(error).__name__
         lines = traceback.format_tb(error.__traceback__)
         self._write(f"[ERROR] {kind}: {error}\nTraceback (most recent call last):\n{''.join(lines)}".encode())
         told = {"errorMessage": str(error), "errorType": kind, "requestId": request_id, "stackTrace": lines}
-        return Answer(json.dumps(told).encode(), UNHANDLED)
+        return Answer(json.dumps(told).encode(), UNHANDLED) if isinstance(error, Exception) else exited(request_id, 1)
 
     def _context(self, invocation: Invocation, until: float) -> SimpleNamespace:
         name = self.function.name
@@ -163,7 +163,9 @@ class ThreadPool:
         """Memory is the whole process's, and is held to nothing."""
 
     async def close(self) -> None:
-        """Take no more, and wait a while for what is under way."""
+        """Take no more, and wait a while for what is under way; once is enough."""
+        if self._closed:
+            return
         self._closed = True
         until = time.monotonic() + GRACE_S
         while self._busy and time.monotonic() < until:

@@ -12,11 +12,12 @@ import pytest
 from redis.crc import key_slot
 
 from duecourse.adapters.redis_connect import node_of
-from duecourse.adapters.redis_keys import keys_of
+from duecourse.adapters.redis_keys import keys_of, shards_key
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, Shard, Task
+from duecourse.engine.sweep import Sweeper
 from duecourse.errors import InvocationRefused, StoreUnavailable
 from duecourse.wire.fields import read
 from duecourse.wire.rings import Rings, show_drained
@@ -126,6 +127,60 @@ def test_a_primary_killed_under_load_costs_time_and_no_task(whole: ClusterServer
         until(lambda: len(work.acknowledged) > killed + 200, seconds=20)
         on_time_again(work)
     assert work.refused > 0, "it was killed in the midst"
+
+
+def test_a_process_that_only_adds_and_waits_for_replicas_follows_a_failover(whole: ClusterServers) -> None:
+    port = whole.owner(keys_of(NAMESPACE, Shard()).tasks)
+    with connect(whole.url) as client:
+        store = RedisStore(client, NAMESPACE, wait=1)
+        store.add([NewTask("before", "work")])
+        whole.kill(port)
+        whole.wait_failover()
+        until(lambda: "0 of 1 replicas" in told(store), seconds=5)  # by the one that took over
+        whole.revive(port)
+        until(lambda: told(store) == "added", seconds=20)
+
+
+def test_a_primary_that_stays_dead_stops_its_own_shards_alone(whole: ClusterServers) -> None:
+    """Where the cluster goes on without full coverage, the tick works the rest of it, and then tells."""
+    first = whole.owner(shards_key(NAMESPACE))
+    dead = next(port for port in whole.primaries() if port != first)
+    gone = {shard for shard in SHARDS.every("default") if whole.owner(keys_of(NAMESPACE, shard).tasks) == dead}
+    ran: list[str] = []
+    ids = [f"t-{n}" for n in range(64)]
+    with connect(whole.url) as client, without_coverage(whole):
+        store = RedisStore(client, NAMESPACE, sharding=SHARDS)
+        store.add([NewTask(id, "work") for id in ids])
+        whole.kill(dead)
+        with engine(store, lambda task: ran.append(task.id)) as run:
+            sweeper = Sweeper(store, run.drainer, retention_ms=0, margin_ms=1_000)
+            found = sweeper.survey()
+            assert set(found.shards) == set(SHARDS.every("default")) - gone
+            sweeper.tick(found, ample)
+            assert sorted(ran) == sorted(id for id in ids if store.shard_of("default", id) not in gone)
+            whole.revive(dead)
+            until(lambda: sweeper.survey().away is None)
+    assert isinstance(found.away, StoreUnavailable)
+    assert gone
+
+
+@contextmanager
+def without_coverage(cluster: ClusterServers) -> Iterator[None]:
+    """A cluster that goes on without some of its slots, and whose replicas take nobody's place."""
+    try:
+        cluster.configure({"cluster-require-full-coverage": "no", "cluster-replica-no-failover": "yes"})
+        yield
+    finally:
+        cluster.configure({"cluster-require-full-coverage": "yes", "cluster-replica-no-failover": "no"})
+
+
+def told(store: RedisStore) -> str:
+    """What an add is told."""
+    try:
+        store.add([NewTask("after", "work")])
+    except StoreUnavailable as error:
+        return str(error)
+    return "added"
 
 
 def on_time_again(work: Work) -> None:

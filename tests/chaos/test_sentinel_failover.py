@@ -2,8 +2,10 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import redis
 
 from duecourse.adapters.redis_connect import open_client
 from duecourse.adapters.redis_scripts import connect
@@ -70,3 +72,33 @@ def test_a_primary_that_was_demoted_is_left(service: SentinelServers) -> None:
         until(lambda: service.primary() == service.replica_port, seconds=20)
         until(lambda: added(store, "b"), seconds=20, every=0.05)
         assert {task.id for task in store.claim(Shard(), 9, lease_ms=LEASE_MS).tasks} == {"a", "b"}
+
+
+def test_a_client_that_is_closed_leaves_no_connection_to_a_sentinel(service: SentinelServers) -> None:
+    with redis.Redis(port=service.port) as sentinel:
+        alone = len(sentinel.client_list())
+        with connect(service.url) as client:
+            RedisStore(client).ping()
+            pool: Any = client.connection_pool
+            for connection in [pool.get_connection(), pool.get_connection()]:  # the second asks where the primary is
+                pool.release(connection)
+            assert len(sentinel.client_list()) > alone
+        until(lambda: len(sentinel.client_list()) == alone)
+        assert client, "it is closed, not forgotten"
+
+
+@pytest.mark.parametrize(("old", "new"), [("let%20me%20in@", "wrong@"), (":let%20me%20in@", "")], ids=["wrong", "none"])
+def test_a_service_that_wants_another_password_is_away_and_none_is_told(
+    service: SentinelServers, old: str, new: str
+) -> None:
+    with connect(service.url.replace(old, new)) as client, pytest.raises(StoreUnavailable) as caught:
+        RedisStore(client).ping()
+    assert "wrong@" not in str(caught.value)
+    assert "assword" in str(caught.value) or "uthentication" in str(caught.value)
+
+
+def test_without_any_sentinel_a_service_is_away() -> None:
+    url = "redis+sentinel://ada:hunter2@127.0.0.1:1,127.0.0.1:2/main"
+    with connect(url) as client, pytest.raises(StoreUnavailable) as caught:
+        RedisStore(client).ping()
+    assert "hunter2" not in str(caught.value)

@@ -4,6 +4,7 @@ import pytest
 
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import RetryPolicy, Status
+from duecourse.domain.times import MAX_DURATION_MS
 from duecourse.ports.store import Lease, Settled, Store
 from tests.support.clock import HandClock
 from tests.support.ledger import (
@@ -272,3 +273,9 @@ def test_a_checkpoint_outlives_the_lease(store: Store, clock: HandClock) -> None
     assert len(second.history) == 1
     assert not store.save(SHARD, lease_of(task), '{"page":3}')
     assert standing(store).state["page"] == 2
+
+
+def test_a_retention_longer_than_time_itself_keeps_everything(store: Store) -> None:
+    settle(store, claim_one(store), Ending.DONE)
+    swept = store.sweep(SHARD, retention_ms=MAX_DURATION_MS)
+    assert (swept.pruned, standing(store).status) == (0, Status.DONE)

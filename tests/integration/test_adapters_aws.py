@@ -165,12 +165,12 @@ def test_no_region_is_unavailable_and_not_a_surprise(monkeypatch: pytest.MonkeyP
 
 @contextmanager
 def functions(
-    answer: Callable[[Asked], Reply], monkeypatch: pytest.MonkeyPatch, **options: int
+    answer: Callable[[Asked], Reply], monkeypatch: pytest.MonkeyPatch, timeout_ms: int = 10_000
 ) -> Iterator[tuple[LambdaInvoker, Server]]:
     """An invoker that finds a Lambda of ours by AWS's own variable."""
     with answering(answer) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", server.url)
-        invoker = LambdaInvoker(**options)
+        invoker = LambdaInvoker(timeout_ms)
         yield invoker, server
         invoker._client.close()
 
@@ -233,12 +233,6 @@ def test_an_answer_that_does_not_come_in_time_is_a_refusal_and_is_not_asked_for_
     assert len(server.asked) == 1
 
 
-def test_an_answer_is_waited_for_longer_than_lambda_lets_a_function_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    with functions(lambda _: Reply(body=b"{}"), monkeypatch) as (invoker, _):
-        invoker.invoke("f", {})
-    assert invoker._client.meta.config.read_timeout > 900
-
-
 def test_send_has_the_event_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     with functions(lambda _: Reply(202), monkeypatch) as (invoker, server):
         invoker.send("send_reminder", {"tasks": []})
@@ -257,4 +251,4 @@ def test_an_event_that_was_run_instead_of_accepted_is_a_refusal(monkeypatch: pyt
 def test_lambda_away_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with pytest.raises(InvocationRefused):
-        LambdaInvoker().invoke("f", {})
+        LambdaInvoker(1_000).invoke("f", {})

@@ -87,6 +87,12 @@ def test_the_units_settings_are_settings() -> None:
     assert f"ExecStart={INSIDE}/bin/python -m duecourse.bridge" in UNIT
 
 
+def test_the_unit_is_started_again_however_often_it_fails() -> None:
+    before_service = UNIT.partition("[Service]")[0]
+    assert "\nStartLimitIntervalSec=0\n" in before_service, "else systemd gives up at the fifth failure in ten seconds"
+    assert "\nRestart=always\n" in UNIT
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "duecourse-bridge.service"

@@ -126,6 +126,42 @@ def test_it_invokes_the_function_that_is_set_and_finishes_what_is_under_way(
     assert [ring["key"] for ring in event["rings"]] == ["test:{default/0}:bell"]
 
 
+def test_a_second_signal_does_not_cut_its_stop_short(
+    bridge: subprocess.Popen[str], server: RedisServer, service: LambdaService
+) -> None:
+    assert bridge.stdout
+    bridge.stdout.readline()
+    service.hold.clear()
+    with bellman(server) as bells:
+        bells.hang("test:{default/0}:bell", 20)
+        until(lambda: service.invoked)
+        bridge.terminate()
+        until(lambda: not bells.redis.client_list(_type="pubsub"))
+        for how in (signal.SIGINT, signal.SIGTERM):
+            bridge.send_signal(how)
+    service.hold.set()
+    out, err = bridge.communicate(timeout=10)
+    assert (bridge.returncode, json.loads(out)["Invocations"]) == (0, 1)
+    assert "Traceback" not in err
+
+
+def test_an_invocation_that_never_answers_is_given_up_after_a_lease_and_begun_anew(
+    server: RedisServer, service: LambdaService
+) -> None:
+    given = {"DUECOURSE_STORE": server.url, "DUECOURSE_NAMESPACE": "test", "AWS_ENDPOINT_URL_LAMBDA": service.url}
+    with start(**given, DUECOURSE_LEASE="PT1S") as process, bellman(server) as bells:
+        assert process.stdout
+        process.stdout.readline()
+        service.hold.clear()
+        bells.hang("test:{default/0}:bell", 20)
+        until(lambda: len(service.invoked) == 1)
+        until(lambda: len(service.invoked) > 1, seconds=5)
+        process.terminate()
+        service.hold.set()
+        _, err = process.communicate(timeout=10)
+    assert "timed out" in err.lower() or "timeout" in err.lower()
+
+
 def test_its_log_has_one_line_an_event_with_time_and_level(bridge: subprocess.Popen[str]) -> None:
     assert bridge.stdout
     bridge.stdout.readline()

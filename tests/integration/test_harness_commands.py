@@ -148,6 +148,8 @@ def test_the_help_of_every_command_has_examples(command: str) -> None:
         (("up", "--tick", "-5"), "--tick"),
         (("up", "--tick", "nan"), "--tick"),
         (("up", "--tick", "0.001"), "--tick"),
+        (("up", "--no-bridge", "--precision", "linger"), "--no-bridge"),
+        (("up", "--tick", "0", "--precision", "linger"), "--tick 0"),
         (("show", "a", "--store", "nonsense"), "DUECOURSE_STORE"),
         (("reshard", "default", "8", "--wait", "soon"), "--wait"),
         (("reshard", "default", "8", "--store", "leveldb:///a/folder"), "leveldb:///a/folder is one process's"),

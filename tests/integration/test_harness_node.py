@@ -4,10 +4,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.harness import Probes, probes
 from tests.support.node import need_node
+from tests.support.wait import until
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,13 @@ def test_one_process_serves_one_request_after_the_other(stack: Probes) -> None:
 
 @pytest.mark.parametrize(
     ("function", "answer"),
-    [("CalledBack", {"back": {"a": 1}}), ("Silent", None), ("Old", "from CommonJS")],
+    [
+        ("CalledBack", {"back": {"a": 1}}),
+        ("Silent", None),
+        ("Uncalled", None),
+        ("Late", "late"),
+        ("Old", "from CommonJS"),
+    ],
 )
 def test_a_handler_may_call_back_say_nothing_or_be_of_the_older_kind(
     stack: Probes, function: str, answer: object
@@ -48,6 +56,13 @@ def test_a_handler_may_call_back_say_nothing_or_be_of_the_older_kind(
         ("Unawaited", "TypeError", "nobody awaits"),
         ("Absent", "Runtime.ImportModuleError", "Cannot find module"),
         ("Nameless", "Runtime.HandlerNotFound", "index.nobody is undefined or not exported"),
+        ("Unsettled", "Runtime.NodeJsExit", "promise was never settled"),
+        ("Stray", "Runtime.UnhandledPromiseRejection", "RangeError: strayed"),
+        ("Unheard", "TypeError", "BigInt"),
+        ("Unfinished", "Runtime.UserCodeSyntaxError", "SyntaxError: Unexpected token"),
+        ("Lacking", "Runtime.ImportModuleError", "Cannot find module 'nothing-of-this-name'"),
+        ("Hasty", "Runtime.UnhandledPromiseRejection", "RangeError: at the start"),
+        ("Dotless", "Runtime.MalformedHandlerName", "must be <file>.<export>"),
         ("Slow", "Sandbox.Timedout", "Task timed out after 1.00 seconds"),
         ("Foreign", "Runtime.InvalidRuntime", "java21 cannot be run here"),
     ],
@@ -61,6 +76,14 @@ def test_what_goes_wrong_is_told_as_lambda_tells_it(stack: Probes, function: str
 def test_a_process_that_leaves_is_reported_and_replaced(stack: Probes) -> None:
     for _ in range(2):
         assert "exit status 3" in stack.invoke("Leaving", {"code": 3}).payload["errorMessage"]
+
+
+def test_an_error_between_two_invocations_ends_the_process_and_spoils_neither(stack: Probes) -> None:
+    assert stack.invoke("After").error is None
+    [first] = stack.stack.pids()["functions"]["After"]
+    until(lambda: not psutil.pid_exists(first))
+    assert stack.invoke("After").error is None
+    assert stack.stack.pids()["functions"]["After"] != [first]
 
 
 def test_without_a_node_on_path_the_function_alone_does_not_start_and_says_why(

@@ -195,12 +195,13 @@ def test_a_full_disk_stops_no_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("store", "problem"),
     [
-        ("postgres://h/d", "a store is one of redis://…, .*redis-cluster://…, .*memory://…"),
-        ("leveldb://folder", "DUECOURSE_STORE: must name a folder by its absolute path"),
+        ("postgres://h/d", "DUECOURSE_STORE: must begin with redis://"),
+        ("leveldb://folder", "DUECOURSE_STORE: must be leveldb:///<folder>, by its absolute path"),
         ("leveldb:///nowhere/ledger", "leveldb:///nowhere/ledger: /nowhere is no folder"),
         ("redis://127.0.0.1:9/0", "does not answer"),
-        ("redis://127.0.0.1:x/0", "its port must be a number"),
-        ("redis://127.0.0.1:99999/0", "its port must be a number"),
+        ("redis://ada:hunter2@127.0.0.1:9/0", r"the store at redis://ada:\*\*\*@127.0.0.1:9/0 does not answer"),
+        ("redis://127.0.0.1:x/0", "a number up to 65535 as its port"),
+        ("redis://127.0.0.1:99999/0", "a number up to 65535 as its port"),
     ],
 )
 def test_a_store_that_cannot_be_used_is_named(store: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,17 +2,34 @@
 
 import base64
 import json
+import signal
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
+from pika.exceptions import UnroutableError
 
+from local.invocation import Answer
 from local.options import Precision
+from local.problems import HarnessError
+from local.rabbitmq import RabbitMq
+from local.sources.described import RABBITMQ, Source
+from local.sources.events import failed_items
+from local.sources.rabbitmq import RabbitMqFeed
 from tests.support.harness import Probes, probes
 from tests.support.project import ROOT
-from tests.support.rabbitmq import Rabbit, need, rabbit
+from tests.support.rabbitmq import Rabbit, need, need_server, rabbit
 from tests.support.wait import until
+
+
+def noted(notes: Path) -> list[Any]:
+    """The events that a function has written down; a large one is there by pieces."""
+    lines = notes.read_text().splitlines(keepends=True) if notes.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 class Fed:
@@ -33,8 +50,7 @@ class Fed:
 
     def events(self, queue: str) -> list[list[Any]]:
         """The messages of each event from one SQS queue."""
-        noted = map(json.loads, self._notes.read_text().splitlines()) if self._notes.exists() else []
-        batches = [event["Records"] for event in noted if "Records" in event]
+        batches = [event["Records"] for event in noted(self._notes) if "Records" in event]
         return [batch for batch in batches if batch[0]["eventSourceARN"].endswith(f":{queue}")]
 
     def bodies(self, queue: str) -> list[list[str]]:
@@ -115,10 +131,68 @@ def test_a_batch_waits_for_its_window_and_is_no_larger_than_its_size(fed: Fed) -
     assert max(map(len, fed.bodies("gathered"))) == 3
 
 
+def test_an_sqs_batch_that_is_more_than_an_invocation_takes_comes_in_several(fed: Fed) -> None:
+    large = [letter + "é" * 500_000 for letter in "abc"]  # JSON's escapes make three times as much of it
+    for body in large:
+        fed.put("gathered", body)
+    until(lambda: all(fed.seen("gathered", body) for body in large), seconds=20, every=0.1)
+    until(lambda: fed.waiting("gathered") == 0)
+    assert [fed.seen("gathered", body) for body in large] == [1, 1, 1]
+
+
 def test_without_a_partial_answer_asked_for_the_whole_batch_counts_as_worked(fed: Fed) -> None:
     fed.put("gathered", "fail")
     until(lambda: fed.seen("gathered", "fail"), every=0.05)
     until(lambda: fed.waiting("gathered") == 0)
+
+
+def test_no_more_is_received_than_the_function_may_run_at_once(fed: Fed) -> None:
+    fed.put("narrowed", "slow")
+    until(lambda: fed.seen("narrowed", "slow"), every=0.05)
+    fed.put("narrowed", "behind it")
+    until(lambda: fed.seen("narrowed", "behind it"), every=0.05)
+    [[record]] = [batch for batch in fed.events("narrowed") if batch[0]["body"] == "behind it"]
+    assert record["attributes"]["ApproximateReceiveCount"] == "1"
+    until(lambda: fed.waiting("narrowed") == 0)
+
+
+def test_a_message_whose_function_is_busy_elsewhere_comes_back(fed: Fed) -> None:
+    event = {"Records": [{"messageId": "m", "body": "slow", "eventSourceARN": "arn:aws:sqs:us-east-1:1:elsewhere"}]}
+    fed.stack.client.invoke(FunctionName="Narrow", InvocationType="Event", Payload=json.dumps(event))
+    until(lambda: fed.seen("elsewhere", "slow"), every=0.05)
+    fed.put("narrowed", "throttled")
+    until(lambda: fed.seen("narrowed", "throttled"), seconds=20, every=0.05)
+    until(lambda: fed.waiting("narrowed") == 0)
+    counts = [
+        b[0]["attributes"]["ApproximateReceiveCount"] for b in fed.events("narrowed") if b[0]["body"] == "throttled"
+    ]
+    assert counts == ["2"]
+    assert not any("not deleted" in notice for notice in fed.stack.notices)
+
+
+@pytest.mark.parametrize(
+    ("answer", "failed"),
+    [
+        ("null", ""),
+        ("{}", ""),
+        ('{"batchItemFailures": []}', ""),
+        ('{"batchItemFailures": null}', ""),
+        ('{"batchItemFailures": [{"itemIdentifier": "b"}]}', "b"),
+        ('{"batchItemFailures": [{"itemIdentifier": "b"}, {"itemIdentifier": "b"}]}', "b"),
+        ('{"batchItemFailures": [{"itemIdentifier": ""}]}', "abc"),
+        ('{"batchItemFailures": [{"itemIdentifier": null}]}', "abc"),
+        ('{"batchItemFailures": [{"itemId": "b"}]}', "abc"),
+        ('{"batchItemFailures": [{"itemIdentifier": ["b"]}]}', "abc"),
+        ('{"batchItemFailures": ["b"]}', "abc"),
+        ('{"batchItemFailures": 1}', "abc"),
+        ('["b"]', "abc"),
+        ('"b"', "abc"),
+        ("not json", "abc"),
+    ],
+)
+def test_what_an_answer_means_is_as_lambda_documents_it(answer: str, failed: str) -> None:
+    """Source: AWS, "Handling errors for an SQS event source in Lambda", success and failure conditions."""
+    assert failed_items(answer.encode(), "abc") == set(failed)
 
 
 def test_a_source_that_is_switched_off_is_not_fed(fed: Fed) -> None:
@@ -132,6 +206,17 @@ def test_a_source_that_is_switched_off_is_not_fed(fed: Fed) -> None:
 def test_a_rabbitmq_source_without_a_broker_is_told_in_one_line(fed: Fed) -> None:
     told = [notice for notice in fed.stack.notices if "RabbitMQ" in notice]
     assert told == ["Rabbit is not fed from RabbitMQ's queue duecourse-test-none: give --amqp, or set DUECOURSE_AMQP"]
+
+
+async def nobody(_event: Any) -> Answer:
+    raise AssertionError
+
+
+def test_a_brokers_url_that_cannot_be_read_is_refused_by_its_option() -> None:
+    url = "amqps://user:s3cret@127.0.0.1/?ssl_options={'cafile': '/no/such/file'}"
+    with pytest.raises(HarnessError, match="--amqp or DUECOURSE_AMQP is no AMQP URL") as caught:
+        RabbitMqFeed(Source(RABBITMQ, "arn", "q", 1, 0, False, 1), url, nobody, print)
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.fixture
@@ -150,7 +235,7 @@ def read(broker: Rabbit, tmp_path: Path) -> Iterator[Read]:
     notes = tmp_path / "notes"
     options = {"parameters": {"Queue": broker.queue}, "amqp": broker.url, "environment": {"NOTES": str(notes)}}
     with probes("sources.yaml", aws=None, precision=Precision.TICK, **options):
-        yield lambda: list(map(json.loads, notes.read_text().splitlines())) if notes.exists() else []
+        yield lambda: noted(notes)
 
 
 def rabbit_bodies(event: Any) -> list[str]:
@@ -183,10 +268,78 @@ def test_rabbitmqs_messages_come_in_amazon_mqs_shape_and_are_acknowledged(broker
     until(lambda: broker.count() == 0)
 
 
+def test_a_rabbitmq_message_may_hold_anything_and_the_next_one_still_comes(broker: Rabbit, read: Read) -> None:
+    deaths = [{"count": 1, "reason": "expired", "exchange": ""}]
+    broker.put("", headers={"x-death": deaths, "none": None, "raw": b"\xff"}, timestamp=1_790_000_000_000)
+    until(lambda: broker.count() == 0 and read())
+    broker.put("next")
+    first, second = [message for event in until(lambda: all_of(read(), 2)) for message in rabbit_messages(event)]
+    properties = first["basicProperties"]
+    assert (first["data"], properties["bodySize"], properties["timestamp"]) == ("", 0, "1790000000000")
+    reason = {"bytes": list(b"expired")}
+    assert properties["headers"] == {
+        "x-death": [{"count": 1, "reason": reason, "exchange": {"bytes": []}}],
+        "none": None,
+        "raw": {"bytes": [255]},
+    }
+    assert base64.b64decode(second["data"]) == b"next"
+
+
+def rabbit_messages(event: Any) -> list[Any]:
+    [messages] = event["rmqMessagesByQueue"].values()
+    return list(messages)
+
+
+def all_of(events: list[Any], count: int) -> list[Any]:
+    """The events, once they hold so many messages."""
+    return events if sum(len(rabbit_messages(event)) for event in events) == count else []
+
+
+def test_a_rabbitmq_source_goes_on_after_its_broker_was_killed_and_its_queue_deleted(tmp_path: Path) -> None:
+    need_server()
+    notes = tmp_path / "notes"
+    with RabbitMq(tmp_path / "node") as node:
+        options = {"parameters": {"Queue": "q"}, "amqp": node.url, "environment": {"NOTES": str(notes)}}
+        with probes("sources.yaml", aws=None, precision=Precision.TICK, **options) as stack:
+
+            def delivered(body: str) -> bool:
+                return any(body in rabbit_bodies(event) for event in noted(notes))
+
+            deliver(node, "before", delivered)
+            node.stop(signal.SIGKILL)
+            until(lambda: stack.notices)
+            node.start()
+            deliver(node, "after the kill", delivered)
+            with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+                connection.channel().queue_delete("q")
+            deliver(node, "after the deletion", delivered)
+        assert len(stack.notices) == 1
+        assert stack.notices[0].startswith("RabbitMQ's queue q is not fed from: ")
+
+
+def deliver(node: RabbitMq, body: str, delivered: Callable[[str], bool]) -> None:
+    """Send one message and see it arrive; it is sent again as long as its queue is not there."""
+
+    def sent() -> bool:
+        with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            with suppress(UnroutableError):
+                channel.basic_publish("", "q", body.encode(), mandatory=True)
+                return True
+        return False
+
+    until(sent, seconds=20, every=0.1)
+    until(lambda: delivered(body), seconds=20, every=0.05)
+
+
 def test_a_rabbitmq_batch_that_fails_is_requeued_whole_and_delivered_again(broker: Rabbit, read: Read) -> None:
     broker.put("raise")
     broker.put("beside")
+    until(read)
+    began = time.monotonic()
     until(lambda: len(read()) >= 2, every=0.05)
+    assert time.monotonic() - began > 0.5, "else what always fails would come a thousand times a second"
     first, second = read()[:2]
     assert rabbit_bodies(first) == rabbit_bodies(second) == ["raise", "beside"]
     [messages] = second["rmqMessagesByQueue"].values()
@@ -199,6 +352,13 @@ def test_a_rabbitmq_batch_is_no_larger_than_its_size(broker: Rabbit, read: Read)
     until(lambda: sum(len(rabbit_bodies(event)) for event in read()) == 7, every=0.05)
     assert max(len(rabbit_bodies(event)) for event in read()) == 3
     until(lambda: broker.count() == 0)
+
+
+def test_a_rabbitmq_batch_that_is_more_than_an_invocation_takes_comes_in_several(broker: Rabbit, read: Read) -> None:
+    for n in range(3):
+        broker.put(f"{n}" * 3_000_000)
+    until(lambda: broker.count() == 0 and len(read()) == 3, seconds=20, every=0.1)
+    assert [[len(body) for body in rabbit_bodies(event)] for event in read()] == [[3_000_000]] * 3
 
 
 def test_what_is_under_way_when_the_stack_stops_goes_back_to_its_queue(broker: Rabbit, tmp_path: Path) -> None:

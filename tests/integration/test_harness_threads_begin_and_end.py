@@ -4,15 +4,18 @@ import base64
 import os
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from duecourse import ledgers, wiring
 from duecourse.errors import StoreInUse
 from local.problems import HarnessError
+from local.threads.pool import GRACE_S
 from tests.support.harness import probes
 from tests.support.threads import function, threads, variables
 
@@ -40,16 +43,32 @@ def test_what_the_stack_changed_in_its_process_is_as_before_afterwards(tmp_path:
     def around() -> Any:
         return dict(os.environ), list(sys.path), sys.stdout, sys.getswitchinterval()
 
-    before = around()
+    before, running = around(), set(threading.enumerate())
     with threads(tmp_path) as stack:
         assert stack.invoke("Echo").error is None
+        wiring.crew().do(lambda: None)
         store = wiring.store()
         assert store is wiring.store()
         assert around() != before
     assert around() == before
+    assert set(threading.enumerate()) <= running, "no thread of it runs on"
     with threads(tmp_path) as stack:
         assert stack.invoke("Echo").error is None
         assert wiring.store() is not store
+
+
+def test_nothing_of_the_hosts_account_is_left_for_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "production")
+    with threads(tmp_path) as stack:
+        assert "AWS_PROFILE" not in stack.invoke("Echo").payload["environment"]
+    assert os.environ["AWS_PROFILE"] == "production"
+
+
+def test_a_stack_that_stops_takes_nothing_more(tmp_path: Path) -> None:
+    with threads(tmp_path) as stack:
+        stack.stack._wait_for(stack.stack._services.functions.close())
+        with pytest.raises(ClientError, match="stopping"):
+            stack.invoke("Echo")
 
 
 def test_variables_that_contradict_each_other_are_refused_by_name(tmp_path: Path) -> None:
@@ -73,6 +92,18 @@ def test_two_such_stacks_do_not_fit_into_one_process(tmp_path: Path) -> None:
     ):
         pass
     assert stack.notices
+
+
+def test_a_handler_that_never_ends_holds_a_stop_up_for_its_grace_and_no_longer(tmp_path: Path) -> None:
+    go_on = threading.Event()
+    sys.modules["going"] = go_on  # type: ignore[assignment]
+    with threads(tmp_path, {"Stuck": function("stuck.handler", Timeout=1)}) as stack:
+        (tmp_path / "one" / "stuck.py").write_text("import going\ndef handler(event, context): going.wait()")
+        assert stack.invoke("Stuck").payload["errorType"] == "Sandbox.Timedout"
+        began = time.monotonic()
+    assert time.monotonic() - began < GRACE_S + 3
+    go_on.set()
+    del sys.modules["going"]
 
 
 def test_freezing_is_refused_for_there_are_no_processes(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A tick that stays and serves rings itself: on time, once, until its time is over, and then with nothing left open."""
 
+import sys
 import threading
 import time
 from collections import Counter
@@ -117,6 +118,23 @@ def test_time_that_was_slept_through_counts(server: RedisServer) -> None:
     assert time.monotonic() - began < 3
 
 
+def test_a_clock_that_is_set_back_does_not_lengthen_it(server: RedisServer) -> None:
+    """What Lambda says is left goes by the clock of its machine."""
+    left, times = countdown(20), iter([20_000, 20_000])
+    with lingering(server, Ran(), linger_ms=500, remaining_ms=lambda: next(times, left() + 10_000)):
+        began = time.monotonic()
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(("left_s", "told"), [(MARGIN_MS / 1000 + 0.1, True), (30, False)])
+def test_one_that_cannot_stay_as_long_as_it_should_says_what_to_change(
+    server: RedisServer, caplog: pytest.LogCaptureFixture, left_s: float, told: bool
+) -> None:
+    with pytest.raises(ZeroDivisionError), lingering(server, Ran(), linger_ms=20_000, remaining_ms=countdown(left_s)):
+        _ = 1 / 0
+    assert ("DUECOURSE_TICK_LINGER" in caplog.text) is told
+
+
 def test_what_is_under_way_at_the_end_is_finished_and_what_is_not_begun_is_given_back(
     server: RedisServer, store: RedisStore
 ) -> None:
@@ -137,9 +155,11 @@ def test_what_is_under_way_at_the_end_is_finished_and_what_is_not_begun_is_given
 def test_nothing_is_open_and_no_thread_runs_once_it_has_ended(server: RedisServer, store: RedisStore) -> None:
     add(store, "a", 300)
     open_before, threads_before = len(connections(server)), threading.active_count()
+    switch_before = sys.getswitchinterval()
     with lingering(server, Ran(), linger_ms=500) as linger:
         until(lambda: any("subscribe" in c for c in connections(server)))
     assert threading.active_count() == threads_before
+    assert sys.getswitchinterval() == switch_before, "the process serves other invocations"
     until(lambda: len(connections(server)) == open_before)  # the server notices a moment later
     assert linger.counts["done"] == 1, "and it is not garbage whose connections are closed for that"
 
@@ -150,6 +170,20 @@ def test_where_the_tick_fails_it_stops_at_once(server: RedisServer) -> None:
         _ = 1 / 0
     assert time.monotonic() - began < 3
     assert threading.active_count() == threads
+
+
+def test_where_the_tick_fails_its_drains_begin_nothing_more(server: RedisServer, store: RedisStore) -> None:
+    begun = threading.Event()
+
+    def slow(_: Task) -> None:
+        begun.set()
+        time.sleep(0.05)  # as long as work takes
+
+    store.add([NewTask(f"task-{n}", "noop") for n in range(300)])
+    with pytest.raises(ZeroDivisionError), lingering(server, slow, linger_ms=60_000, size=1):
+        _ = 1 / (not begun.wait(5))
+    assert store.stats(Shard()).done < 100
+    assert store.stats(Shard()).leased == 0, "what was claimed and not begun is given back"
 
 
 def test_a_subscription_that_is_cut_is_made_anew(server: RedisServer, store: RedisStore) -> None:

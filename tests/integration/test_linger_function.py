@@ -1,6 +1,7 @@
 """poll_tick as the schedule invokes it, told to linger: what it serves, measures and answers, and when it ends."""
 
 import json
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,11 +14,11 @@ from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import NewTask, Task
-from duecourse.errors import InvalidSettings
+from duecourse.errors import InvalidSettings, StoreUnavailable
 from duecourse.settings import Settings
 from tests.support.functions import Context, invoke, saved
 from tests.support.lingering import countdown
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, need, newest
 from tests.support.wait import until
 from tests.support.wired import wired_with
 
@@ -106,6 +107,64 @@ def test_a_tick_with_slow_work_of_its_own_serves_rings_meanwhile(redis_server: R
         thread.join()
     quick = sorted(ms for id, ms in late.items() if id != "slow")
     assert quick[len(quick) // 2] < 50
+
+
+class Halting(Running):
+    """One that halts where it is first asked for its time, which is when the tick has seen how the ledger stands."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.asked, self.go_on, self.asked_again = threading.Event(), threading.Event(), threading.Event()
+        left_ms = self.get_remaining_time_in_millis
+
+        def halt() -> int:
+            (self.asked_again if self.asked.is_set() else self.asked).set()
+            assert self.go_on.wait(10)
+            return left_ms()
+
+        self.get_remaining_time_in_millis = halt  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("away", ["as it comes", "as it sweeps"])
+def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(away: str) -> None:
+    """The next tick is a minute away, a server that starts again a second."""
+    ran, context = list[str](), Halting(20)
+
+    def tick() -> None:
+        with pytest.raises(StoreUnavailable):
+            invoke("poll_tick", saved("poll_tick/rule"), context)
+
+    thread = threading.Thread(target=tick)
+    durable = RedisServer(need(newest()), "--appendonly", "yes", "--appendfsync", "always")
+    with durable as server, wired(server, lambda task: ran.append(task.id), tick_linger=8) as store:
+        store.add([NewTask("due", "noop", delay_ms=10)])
+        if away == "as it comes":
+            server.stop(signal.SIGKILL)
+        thread.start()
+        assert context.asked.wait(10)
+        server.stop(signal.SIGKILL)
+        context.go_on.set()
+        assert context.asked_again.wait(10), "it stays"
+        server.start()
+        until(lambda: ran, seconds=6)
+        thread.join()
+    assert ran == ["due"]
+
+
+def test_how_the_ledger_stands_is_seen_before_rings_are_served(redis_server: RedisServer) -> None:
+    """They would clear what the alarm is to count."""
+    context = Halting(10)
+    with wired(redis_server, lambda _: None, tick_linger=0.2) as store, redis_server.client() as client:
+        store.add([NewTask("overdue", "noop")])
+        client.config_resetstat()
+        thread = threading.Thread(target=invoke, args=("poll_tick", saved("poll_tick/rule"), context))
+        thread.start()
+        assert context.asked.wait(10)
+        seen: Any = client.info("commandstats")
+        context.go_on.set()
+        thread.join()
+    assert seen["cmdstat_zcard"]["calls"]
+    assert "cmdstat_psubscribe" not in seen
 
 
 def test_a_ledger_without_bells_is_named() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
+from urllib.parse import quote
 
 import pika
 import psutil
@@ -25,13 +26,14 @@ from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.targets import Targets
 from duecourse.errors import PublishRefused
 from duecourse.ports.publisher import Message
-from local.rabbitmq import RabbitMq
+from local.rabbitmq import RabbitMq, executable
 from tests.support.clock import HandClock
 from tests.support.deaf_proxy import DeafProxy
 from tests.support.engine import MARGIN_MS, Lambda, ample, engine
 from tests.support.ledger import SHARD, new, standing
 from tests.support.project import ROOT
 from tests.support.rabbitmq import Rabbit, need, need_server, rabbit
+from tests.support.tls import certificate, tls_front
 from tests.support.wait import until
 
 
@@ -195,16 +197,38 @@ def test_a_connection_that_idled_is_replaced(
     [
         ("", "set DUECOURSE_AMQP"),
         ("amqp://127.0.0.1:9/", "Connection refused"),
-        ("amqp://guest:wrong@127.0.0.1:5672/", "ACCESS_REFUSED"),
+        ("amqp://guest:s3cret@127.0.0.1:5672/", "ACCESS_REFUSED"),
         ("amqp://guest:guest@127.0.0.1:5672/no-such-host", "NOT_ALLOWED|vhost"),
         ("amqp://127.0.0.1:x/", "no AMQP URL"),
+        ("amqps://guest:s3cret@127.0.0.1/?ssl_options=garbage here", "no AMQP URL"),
+        ("amqps://guest:s3cret@127.0.0.1/?ssl_options={'cafile': '/no/such/file'}", "no AMQP URL.*No such file"),
+        ("amqps://guest:s3cret@127.0.0.1:5672/", "SSLError"),
     ],
 )
 def test_a_broker_that_cannot_be_had_is_named_without_its_password(url: str, problem: str) -> None:
     need()
     with pytest.raises(PublishRefused, match=problem) as caught:
         AmqpPublisher(url).publish("q", messages(1))
-    assert "wrong" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_broker_behind_tls_is_published_to_only_under_its_own_name(broker: Rabbit, tmp_path: Path) -> None:
+    broker.channel.queue_declare(broker.queue, durable=True)
+    for host, problem in (("localhost", ""), ("elsewhere.example", "Hostname mismatch")):
+        pem = certificate(tmp_path, host)
+        with tls_front(pem, ("127.0.0.1", 5672)) as port:
+            trusting = quote(f"{{'cafile': '{pem}'}}")
+            own = AmqpPublisher(f"amqps://guest:guest@localhost:{port}/?ssl_options={trusting}")
+            strange = AmqpPublisher(f"amqps://guest:guest@localhost:{port}/")
+            with pytest.raises(PublishRefused, match="CERTIFICATE_VERIFY_FAILED"):
+                strange.publish(broker.queue, messages(1))
+            if problem:
+                with pytest.raises(PublishRefused, match=problem):
+                    own.publish(broker.queue, messages(1))
+            else:
+                assert own.publish(broker.queue, [*messages(20), Message("large:1", "x" * 500_000)]) == [""] * 21
+            own.close()
+    assert broker.count() == 21
 
 
 def test_a_broker_that_is_away_is_not_dialled_at_every_turn() -> None:
@@ -246,6 +270,7 @@ def test_a_confirm_that_does_not_come_leaves_the_task_in_the_ledger(
         clock.advance(60_000)
         drain(store, broker.queue, publisher, add=False)
         publisher.close()
+        assert proxy.calls == 2, "the connection that owes an answer is not used again"
     assert standing(store).status is Status.DONE
     assert broker.count() == 3  # one before, one whose confirm was lost, one confirmed: twice, but not lost
 
@@ -303,6 +328,30 @@ def test_what_was_confirmed_outlives_the_broker(server: RabbitMq, how: signal.Si
         assert connection.channel().queue_declare(queue, passive=True).method.message_count == 22
 
 
+def test_a_broker_that_is_short_of_memory_is_said_so_and_what_waits_is_taken_afterwards(server: RabbitMq) -> None:
+    publisher = AmqpPublisher(server.url, within_s=2.0)
+    assert publisher.publish("short", messages(1)) == [""]
+    with memory_alarm(server):
+        found = until(lambda: [p for p in publisher.publish("short", messages(1)) if p], seconds=20)
+        assert found == ["the broker did not answer in time: it takes no messages, for it is low on memory"]
+    assert until(lambda: published(publisher, "short"), seconds=20) == [""]
+    publisher.close()
+
+
+@contextmanager
+def memory_alarm(server: RabbitMq) -> Iterator[None]:
+    control(server, "set_vm_memory_high_watermark", "0.000001")
+    try:
+        yield
+    finally:
+        control(server, "set_vm_memory_high_watermark", "0.6")
+
+
+def control(server: RabbitMq, *words: str) -> None:
+    command = [Path(executable()).with_name("rabbitmqctl"), *words]
+    subprocess.run(command, env=server._environment(), check=True, capture_output=True)
+
+
 def test_a_process_that_was_frozen_while_its_connection_died_publishes_on_a_new_one(server: RabbitMq) -> None:
     with child(PUBLISHER, server.url, "frozen") as publisher:
         assert publisher.ask("a:1") == "['']"
@@ -343,3 +392,18 @@ def test_the_command_ends_in_order_though_it_is_told_to_again_and_again(tmp_path
 
 def running_with(port: str) -> list[psutil.Process]:
     return [p for p in psutil.process_iter(["cmdline"]) if port in " ".join(p.info["cmdline"] or ())]
+
+
+def test_a_broker_of_ones_own_does_not_outlive_a_harness_that_is_killed() -> None:
+    need_server()
+    command = [sys.executable, "-m", "local", "rabbitmq", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdout=PIPE, stderr=PIPE) as harness:
+        assert harness.stdout
+        url = next(word for word in harness.stdout.readline().split() if word.startswith("amqp://"))
+        family = psutil.Process(harness.pid).children(recursive=True)
+        names = {process.name() for process in family}
+        harness.kill()
+    assert {"epmd", "beam.smp"} <= names
+    until(lambda: not any(process.is_running() for process in family))
+    with pytest.raises(PublishRefused):
+        AmqpPublisher(url).publish("q", messages(1))

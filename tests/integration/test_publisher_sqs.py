@@ -6,12 +6,18 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
 from duecourse.adapters import sqs_publisher
 from duecourse.adapters.sqs_publisher import MAX_BATCH_BYTES, SqsPublisher
+from duecourse.domain.outcomes import Ending
+from duecourse.engine.targets import Targets
 from duecourse.errors import PublishRefused
 from duecourse.ports.publisher import Message
+from duecourse.wire.invocation import decode_message
+from tests.support.engine import Lambda
+from tests.support.kinds import leased
 
 
 @pytest.fixture
@@ -110,6 +116,22 @@ def test_what_sqs_goes_on_failing_at_is_not_confirmed(sqs: Any, monkeypatch: pyt
     assert list(received(sqs)) == ["m-0:1", "m-2:1"]
 
 
+def test_what_was_confirmed_stays_so_where_the_rest_meets_an_sqs_that_is_away(
+    sqs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqs_publisher, "WAITS_S", (0.0, 0.0))
+
+    class Leaving(Grudging):
+        def send_message_batch(self, QueueUrl: str, Entries: list[Any]) -> Any:  # noqa: N803
+            if self.requests:
+                raise EndpointConnectionError(endpoint_url="https://sqs")
+            return super().send_message_batch(QueueUrl, Entries)
+
+    answers = SqsPublisher(Leaving(sqs, {"m-1:1": 1})).publish("bills", messages(3))  # type: ignore[arg-type]
+    assert answers == ["", "InternalError: try again", ""]
+    assert list(received(sqs)) == ["m-0:1", "m-2:1"]
+
+
 def test_what_sqs_will_never_take_is_not_sent_again(sqs: Any) -> None:
     client = Grudging(sqs, {"m-1:1": 99}, at_fault=True)
     assert SqsPublisher(client).publish("bills", messages(2))[1] != ""  # type: ignore[arg-type]
@@ -126,6 +148,20 @@ def test_a_fifo_queue_takes_a_task_once_within_five_minutes(sqs: Any) -> None:
     waiting = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]
     assert waiting == {"ApproximateNumberOfMessages": "4"}
     assert sorted(received(sqs, "bills.fifo")) == ["m-0:1", "m-1:1", "m-2:1", f"{'n' * 128}:1"]
+
+
+def test_tasks_of_two_queues_or_tenants_with_one_id_are_two_in_a_fifo_queue(sqs: Any) -> None:
+    sqs.create_queue(QueueName="bills.fifo", Attributes={"FifoQueue": "true"})
+    targets = Targets({"bill": "sqs:bills.fifo"}, Lambda(), {"sqs": SqsPublisher(sqs)})
+    names = [("mails", "-"), ("letters", "-"), ("letters", "acme"), ("letters", "acme")]
+    tasks = [
+        leased("bill", {"of": n}, id="order-1", queue=queue, tenant=tenant) for n, (queue, tenant) in enumerate(names)
+    ]
+    ends = [targets.hand_over("sqs:bills.fifo", [task])[0].ending for task in tasks]
+    assert ends == [Ending.DONE] * 4
+    url = sqs.get_queue_url(QueueName="bills.fifo")["QueueUrl"]
+    found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    assert {decode_message(message["Body"].encode()).payload["of"] for message in found} == {0, 1, 2}
 
 
 def test_a_queue_that_is_not_there_is_said_so_and_found_once_it_is(sqs: Any) -> None:

@@ -137,3 +137,8 @@ def test_a_miss_among_many_shards_is_one_round_trip_more(cluster: ClusterServers
         assert reads == [3]
         assert store.get("default", "b") is None
         assert reads == [3, 3, 2 * 63]
+
+
+def test_a_cluster_with_a_slot_that_is_nobodys_serves_the_others(cluster: ClusterServers) -> None:
+    with cluster.without_slot(key_slot(TASKS.encode()) ^ 1), connect(cluster.url) as client:
+        add(RedisStore(client), "a")

@@ -16,7 +16,7 @@ from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.store import Move, Reply
+from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Move, Reply, Settled
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, standing
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.redis_server import REDIS, RedisServer, need
@@ -314,3 +314,32 @@ def test_ids_of_several_tenants_and_queues_do_not_meet(store: RedisStore) -> Non
     assert [task.status for task in states if task] == 3 * [Status.SCHEDULED] + [Status.CANCELLED]
     assert len(claim(store)) == 2
     assert [task.tenant for task in store.claim(Shard("q"), 9, lease_ms=LEASE_MS).tasks] == ["-"]
+
+
+def test_no_request_has_more_arguments_than_a_managed_redis_takes(store: RedisStore) -> None:
+    """ElastiCache Serverless: 3,999."""
+    sent: list[int] = []
+    execute = store._client.execute_command
+    store._client.execute_command = lambda *words, **how: (sent.append(len(words)), execute(*words, **how))[1]  # type: ignore[method-assign]
+    tasks = [new(f"t-{n}", tenant=f"tenant-{n}") for n in range(MAX_ADD)]
+    assert [added.reply for added in store.add(tasks)] == [Reply.CREATED] * MAX_ADD
+    claimed = [task for _ in range(20) for task in store.claim(SHARD, 50, lease_ms=LEASE_MS).tasks][:MAX_CLAIM]
+    settled = store.settle(SHARD, [ending(task, Ending.DONE) for task in claimed])
+    assert settled == [Settled.DONE] * MAX_CLAIM
+    assert 3_000 < max(sent) < 4_000
+
+
+def test_a_server_that_became_a_replica_is_connected_to_anew_for_the_address_may_lead_elsewhere(
+    redis_server: RedisServer, store: RedisStore
+) -> None:
+    add(store)
+    with redis_server.client() as other:
+        connected = len(other.client_list(_type="normal"))
+        other.replicaof("127.0.0.1", "1")
+        try:
+            with pytest.raises(StoreUnavailable, match="read only"):
+                store.add([new("b")])
+            assert len(other.client_list(_type="normal")) == connected - 1
+        finally:
+            other.replicaof("NO", "ONE")
+    add(store, "b")

@@ -12,7 +12,7 @@ import redis
 
 from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_keys import keys_of
-from duecourse.adapters.redis_reshard import Reshard
+from duecourse.adapters.redis_reshard import BATCH, Reshard
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
@@ -289,3 +289,90 @@ def test_a_store_without_the_queue_has_nothing_to_move(redis_server: RedisServer
         said, _ = process.communicate()
     assert process.returncode == 0
     assert "nothing was ever added to default" in said
+
+
+def test_a_change_to_another_count_is_refused_though_it_began_before_the_one_that_is_under_way(
+    redis_client: redis.Redis,
+) -> None:
+    """It knows nothing of the shards that are filled meanwhile: what is in them would be lost."""
+    before = filled(store_of(redis_client, 2), 2)
+    late = Reshard(redis_client, "duecourse", "default", 3, lambda _: None)
+    with pytest.raises(Cut):
+        CutShort(redis_client, "duecourse", "default", 8, lambda _: None).cut_after(60).run(0)
+    with pytest.raises(StoreMisused, match="run `python -m local reshard default 8` first"):
+        late.run(0)
+    Reshard(redis_client, "duecourse", "default", 8, lambda _: None).run(0)
+    with pytest.raises(StoreMisused, match="has 8 shards"):
+        late.run(0)
+    assert_whole(redis_client, before, 8)
+
+
+def test_a_change_cut_off_before_it_is_on_record_is_not_forgotten_by_another(redis_client: redis.Redis) -> None:
+    before = filled(store_of(redis_client, 2), 2)
+
+    class Unrecorded(Reshard):
+        def _put_on_record(self) -> None:
+            raise Cut
+
+    with pytest.raises(Cut):
+        Unrecorded(redis_client, "duecourse", "default", 8, lambda _: None).run(0)
+    Reshard(redis_client, "duecourse", "default", 3, lambda _: None).run(0)
+    assert_whole(redis_client, before, 3)
+
+
+def test_one_who_gives_up_waiting_for_leases_opens_the_queue_by_its_old_count(redis_client: redis.Redis) -> None:
+    store = store_of(redis_client, 2)
+    store.add([new("a"), new("b", delay_ms=LATER_MS)])
+    home = store.shard_of("default", "a")
+    store.claim(home, 1, lease_ms=LEASE_MS)
+
+    def interrupt(_line: str) -> None:
+        raise Cut
+
+    with pytest.raises(Cut):
+        Reshard(redis_client, "duecourse", "default", 4, interrupt).run(5)
+    assert store.stats(home).paused
+    assert Reshard(redis_client, "duecourse", "default", 2, lambda _: None).run(0) == 0
+    assert not any(store.stats(shard).paused for shard in every(2))
+
+
+@pytest.mark.parametrize("spoilt", [b"\x02", b""], ids=["of a later version", "empty"])
+def test_a_record_that_cannot_be_read_is_named_and_nothing_moves(redis_client: redis.Redis, spoilt: bytes) -> None:
+    store = store_of(redis_client, 1)
+    store.add([new(f"t-{n}", delay_ms=LATER_MS) for n in range(9)])
+    tasks = keys_of("duecourse", Shard()).tasks
+    data: Any = redis_client.hget(tasks, "-/t-3")
+    redis_client.hset(tasks, "-/t-3", spoilt + data[1:] if spoilt else b"")
+    with pytest.raises(StoreMisused, match=r"the record of -/t-3 in default cannot be read: .*; nothing is changed"):
+        Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
+    assert redis_client.hlen(tasks) == 9
+    assert not store.stats(Shard()).paused
+
+
+def test_no_request_of_it_has_more_tasks_than_a_batch_however_a_hash_is_packed(redis_server: RedisServer) -> None:
+    """A hash that Redis keeps as one list is scanned whole, whatever count is asked for."""
+    sizes: list[int] = []
+
+    class Weighed(Reshard):
+        def _move(self, shard: Shard, items: Any) -> None:
+            sizes.append(len(items))
+            super()._move(shard, items)
+
+    kind = "ziplist" if "hash-max-ziplist-entries" in info(redis_server) else "listpack"
+    with connect(redis_server.url) as client:
+        packed = {f"hash-max-{kind}-entries": 4_000, f"hash-max-{kind}-value": 4_000}
+        before = {name: client.config_get(name)[name] for name in packed}
+        for name, value in packed.items():
+            client.config_set(name, value)
+        store_of(client, 1).add([new(f"t-{n}", delay_ms=LATER_MS) for n in range(900)])
+        Weighed(client, "duecourse", "default", 4, lambda _: None).run(0)
+        for name, value in before.items():
+            client.config_set(name, value)
+    assert sum(sizes) > 600
+    assert max(sizes) <= BATCH
+
+
+def info(server: RedisServer) -> Any:
+    """The server's settings."""
+    with server.client(decode_responses=True) as client:
+        return client.config_get("hash-max-*")

@@ -8,10 +8,12 @@ from duecourse import errors, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import Status
+from duecourse.settings import Settings
 from tests.support.clock import START, HandClock
 from tests.support.functions import cases, invoke, saved
 from tests.support.kinds import Outbox
-from tests.support.ledger import bring
+from tests.support.ledger import bring, new, standing
+from tests.support.partly import Partly
 
 GOOD = {"rule", "scheduler"}
 NOTHING = {
@@ -64,3 +66,16 @@ def test_a_tick_measures_what_the_alarms_watch(store: MemoryStore, capsys: pytes
     [directive] = measured["_aws"]["CloudWatchMetrics"]
     assert (directive["Namespace"], directive["Dimensions"]) == ("duecourse", [["service"]])
     assert {"Name": "OldestOverdue", "Unit": "Milliseconds"} in directive["Metrics"]
+
+
+def test_a_tick_that_cannot_see_all_shards_serves_the_others_and_fails(
+    clock: HandClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Partly(clock)
+    store.add([new(kind="webhook", payload="{}"), new(kind="webhook", payload="{}", queue="dead")])
+    wiring.configure(settings=Settings(), store=store, results=None)
+    with pytest.raises(errors.StoreUnavailable):
+        invoke("poll_tick", saved("poll_tick/rule"))
+    assert '"Claimed":[1.0]' in capsys.readouterr().out
+    assert standing(store).run == 1
+    wiring.crew().close()

@@ -153,7 +153,9 @@ def test_every_wrong_field_of_a_settle_is_named() -> None:
     assert wrong("settle_drop", reason="") == {"reason": "is required: why the task never will work"}
     assert wrong("settle_again", at="2100-01-01T00:00:00Z").keys() == {"after", "at"}
     assert wrong("settle_done", colour="green") == {"colour": "is not a known field"}
-    assert wrong("extend_lease", **{"for": "soon"}).keys() == {"for"}
+    for time in ("soon", "PT0.5S", "P2D", -1):
+        assert wrong("extend_lease", **{"for": time}).keys() == {"for"}
+    assert wrong("settle_retry", error="x" * 10_001).keys() == {"error"}
 
 
 @pytest.mark.parametrize("token", ["", ".", "1.", "-1.0011223344556677", "²." + "0" * 16, "1." + "g" * 16, 7, None])
@@ -167,6 +169,21 @@ def test_a_result_or_a_state_that_is_too_large_is_refused_and_the_lease_stays(st
     }
     assert wrong("settle_again", token=task.token, state="x" * MAX_STATE_BYTES).keys() == {"state"}
     assert wrong("save_state", token=task.token, state="x" * MAX_STATE_BYTES).keys() == {"state"}
+    assert standing(store, ID) == task
+
+
+@pytest.mark.parametrize(
+    ("case", "field"), [("settle_done", "result"), ("settle_again", "state"), ("save_state", "state")]
+)
+def test_what_no_json_can_carry_is_refused_and_the_lease_stays(
+    store: MemoryStore, task: Task, case: str, field: str
+) -> None:
+    carried = "holds a number or a text that JSON cannot carry"
+    assert wrong(case, token=task.token, **{field: "\ud800"}) == {field: carried}
+    deep: Any = 1
+    for _ in range(102):
+        deep = [deep]
+    assert wrong(case, token=task.token, **{field: deep}) == {field: "must not nest deeper than 100"}
     assert standing(store, ID) == task
 
 

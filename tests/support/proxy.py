@@ -23,6 +23,8 @@ class Proxy:
         self._dial = dial
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
+        self.calls = 0
+        """How many connections were made through here."""
 
     def __enter__(self) -> Self:
         self._spawn(self._accept)
@@ -47,6 +49,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
+                self.calls += 1
                 self._spawn(self._serve, near)
 
     def _serve(self, near: socket.socket) -> None:

@@ -69,6 +69,27 @@ class ClusterServers:
         """Kill one server outright."""
         self.servers[port].stop(signal.SIGKILL)
 
+    def configure(self, settings: dict[str, str]) -> None:
+        """Set these at every server that is up."""
+        for port in (port for port in self.ports if self.servers[port].runs):
+            with self.node(port) as node:
+                for name, value in settings.items():
+                    node.config_set(name, value)
+
+    @contextmanager
+    def without_slot(self, slot: int) -> Iterator[None]:
+        """One slot nobody's, for a while; the cluster goes on without it."""
+        owner = self.owner_of_slot(slot)
+        self.configure({"cluster-require-full-coverage": "no"})
+        for port in self.ports:
+            self._do(port, "DELSLOTS", slot)
+        try:
+            yield
+        finally:
+            self._do(owner, "ADDSLOTS", slot)
+            self.configure({"cluster-require-full-coverage": "yes"})
+            self.wait_whole()
+
     def replica_of(self, port: int) -> int:
         """The port of a primary's replica."""
         with self.node(port) as node:

@@ -29,6 +29,9 @@ def leaving(event, context):
 def busy(event, context):
     time.sleep(event["seconds"])
 
+def interrupted(event, context):
+    raise KeyboardInterrupt
+
 def unspeakable(event, context):
     return object()
 """
@@ -51,6 +54,7 @@ FUNCTIONS = {
     ),
     "Raising": function("app.raising"),
     "Leaving": function("app.leaving"),
+    "Interrupted": function("app.interrupted", ReservedConcurrentExecutions=1),
     "Busy": function("app.busy", Timeout=1, ReservedConcurrentExecutions=1),
     "Unspeakable": function("app.unspeakable"),
     "Unimportable": function("broken.handler"),

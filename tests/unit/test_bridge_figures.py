@@ -1,9 +1,17 @@
 """The bridge's figures, as CloudWatch takes them from a log."""
 
+import gc
 import json
+from typing import cast
 
-from duecourse.bridge import Stats
+import pytest
+
+from duecourse.adapters.keyvalue.bells import KeyValueBells
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.bridge import Bridge, Stats
+from duecourse.bridge import __main__ as process
 from duecourse.bridge.figures import figures
+from duecourse.settings import Settings
 
 
 def test_a_line_of_figures_is_of_the_time_since_the_last_one() -> None:
@@ -22,3 +30,42 @@ def test_a_line_of_figures_names_its_metrics_as_the_format_asks() -> None:
     [directive] = told["_aws"]["CloudWatchMetrics"]
     assert (directive["Namespace"], directive["Dimensions"]) == ("duecourse", [["service"]])
     assert {metric["Name"] for metric in directive["Metrics"]} == told.keys() - {"_aws", "service"}
+
+
+class Ringing:
+    """What the process sees of a bridge that rings once between two looks, and ends at the fourth."""
+
+    shards = 1
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    def wait_ready(self, _timeout: float) -> bool:
+        return True
+
+    def wait_ended(self, _timeout: float) -> bool:
+        self._looks += 1
+        return self._looks > 3
+
+    def stats(self) -> Stats:
+        return Stats(self._looks, 0, 0, 0.0, True)
+
+    report = stats
+
+
+def test_a_bridge_tells_its_figures_whenever_a_minute_is_over(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(process, "REPORT_S", 0.0)
+    bridge = cast(Bridge, Ringing())
+    assert process._stay(bridge, Settings(), process._Reporter(bridge)), "it ended by a fault"
+    gc.unfreeze()
+    ready, *told = capsys.readouterr().out.splitlines()
+    assert ready.startswith("bridge ready: 1 shards")
+    assert [json.loads(line)["Rings"] for line in told] == [1, 1, 1]
+
+
+def test_the_worst_lateness_is_that_since_the_last_report() -> None:
+    bridge = Bridge(KeyValueBells(MemoryStore(), "test"), lambda _: None)
+    bridge._timer.latest_ms = 7.0
+    assert [bridge.report().latest_ms, bridge.report().latest_ms] == [7.0, 0.0]

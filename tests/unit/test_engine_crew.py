@@ -6,8 +6,9 @@ from duecourse.engine.crew import Crew
 from tests.support.wait import until
 
 
-def threads() -> int:
-    return sum(thread.name.startswith("duecourse-") for thread in threading.enumerate())
+def threads(crew: Crew) -> int:
+    """How many work for this crew: another test's may still be at their last task."""
+    return sum(thread.is_alive() for thread in crew._threads)
 
 
 def test_work_is_done_by_as_many_threads_as_there_are_places() -> None:
@@ -17,16 +18,16 @@ def test_work_is_done_by_as_many_threads_as_there_are_places() -> None:
         crew.do(lambda: done.append(together.wait()))
     crew.close()
     assert len(done) == 6
-    assert threads() == 0
+    assert threads(crew) == 0
 
 
 def test_threads_are_hired_as_work_comes_and_kept() -> None:
     crew = Crew(8)
-    assert threads() == 0
+    assert threads(crew) == 0
     names: list[str] = []
     crew.do(lambda: names.append(threading.current_thread().name))
     until(lambda: names)
-    assert threads() == 1
+    assert threads(crew) == 1
     crew.close()
 
 
@@ -39,7 +40,7 @@ def test_a_crew_never_outgrows_its_size_whoever_gives_it_work() -> None:
         giver.start()
     for giver in givers:
         giver.join()
-    assert threads() == 2
+    assert threads(crew) == 2
     gate.set()
     crew.close()
 

@@ -43,20 +43,25 @@ class Tide(MemoryStore):
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock)
         self.away = False
+        self.dead: Shard | None = None
         self.refused = 0
         self.claims = 0
 
+    def ping(self) -> None:
+        if self.away:
+            raise StoreUnavailable
+
     def claim(self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000) -> Claim:
         self.claims += 1
-        self._answer()
+        self._answer(shard)
         return super().claim(shard, limit, lease_ms=lease_ms, max_bytes=max_bytes)
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
-        self._answer()
+        self._answer(shard)
         return super().settle(shard, settlements)
 
-    def _answer(self) -> None:
-        if self.away:
+    def _answer(self, shard: Shard) -> None:
+        if self.away or shard == self.dead:
             self.refused += 1
             raise StoreUnavailable
 
@@ -386,3 +391,39 @@ def test_a_store_that_stays_away_is_told_when_time_is_short(store: Tide) -> None
             drain.result()
     store.away = False
     assert states(store, "slow-0", "slow-1") == 2 * [Status.LEASED], "they lapse, and run again"
+
+
+def test_a_shard_that_does_not_answer_holds_up_no_other_and_is_told_in_the_end(store: Tide) -> None:
+    works = Works()
+    for queue in ("a", "b", "c"):
+        fill(store, *(f"{queue}-{n}" for n in range(5)), queue=queue)
+    store.dead = Shard("b")
+    with engine(store, works, size=2) as run, pytest.raises(StoreUnavailable):
+        run.drainer.drain([Shard("b"), Shard("a"), Shard("c")], ample)
+    assert sorted(works.begun) == [f"{queue}-{n}" for queue in ("a", "c") for n in range(5)]
+    assert [store.stats(Shard(queue))[:3] for queue in ("a", "b", "c")] == [(0, 0, 5), (5, 0, 0), (0, 0, 5)]
+    assert store.refused == 1, "it is asked once"
+
+
+def test_a_shard_that_goes_while_its_tasks_run_is_offered_their_ends_beside_the_work_of_others(store: Tide) -> None:
+    works = Works()
+    fill(store, "slow-0", "slow-1", queue="a")
+    with engine(store, works, size=3) as run, draining(run, shards=[Shard("a"), Shard("b")]) as drain:
+        until(lambda: len(works.begun) == 2)
+        store.dead = Shard("a")
+        works.gate.set()
+        try:
+            until(lambda: store.refused > 3)
+            fill(store, "t", queue="b")
+            until(lambda: store.stats(Shard("b")).done == 1)
+        finally:
+            store.dead = None  # or the drain would not end
+        fill(store, "u", queue="a")
+        assert drain.result()[:2] == (4, 4)
+
+
+def test_with_the_whole_store_away_not_every_shard_is_asked(store: Tide) -> None:
+    store.away = True
+    with engine(store, Works()) as run, pytest.raises(StoreUnavailable):
+        run.drainer.drain([Shard(f"q-{n}") for n in range(9)], ample)
+    assert store.claims == 1

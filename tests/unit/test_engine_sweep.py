@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status
 from duecourse.engine.run import Kind
 from duecourse.engine.sweep import Sweeper, Ticked
+from duecourse.errors import StoreUnavailable
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine
 from tests.support.ledger import LEASE_MS, add, claim, claim_one, new, settle, standing
+from tests.support.partly import Partly
 
 RETENTION_MS = 86_400_000
 NOTHING = Ticked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -82,3 +86,22 @@ def test_with_little_time_it_forgets_one_step_a_shard_and_works_first(store: Mem
     ticked = tick(store, remaining_ms=lambda: next(left, MARGIN_MS))
     assert ticked.done == 1
     assert 500 <= ticked.pruned < 1_500
+
+
+def test_a_shard_that_does_not_answer_is_left_out_and_told(clock: HandClock) -> None:
+    store = Partly(clock)
+    store.add([new("a", queue="dead"), new("b"), new("c", queue="other")])
+    with engine(store, lambda _task: None) as run:
+        sweeper = Sweeper(store, run.drainer, RETENTION_MS, MARGIN_MS)
+        found = sweeper.survey()
+        ticked = sweeper.tick(found, ample)
+    assert isinstance(found.away, StoreUnavailable)
+    assert (ticked.shards, ticked.done) == (2, 2)
+
+
+def test_a_store_that_is_away_is_told_at_once(clock: HandClock) -> None:
+    store = Partly(clock)
+    store.add([new()])
+    store.away = True
+    with engine(store, lambda _task: None) as run, pytest.raises(StoreUnavailable):
+        Sweeper(store, run.drainer, RETENTION_MS, MARGIN_MS).survey()

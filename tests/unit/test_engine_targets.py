@@ -1,16 +1,24 @@
 """Where a kind's work is done, and how what is handed over is cut into invocations."""
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_STATE_BYTES, RetryPolicy, Task
+from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_STATE_BYTES, RetryPolicy, Status, Task
+from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.targets import MAX_BYTES, Targets
-from duecourse.errors import InvocationRefused, PublishRefused
+from duecourse.errors import InvocationRefused, PublishRefused, StoreUnavailable
+from duecourse.ports.publisher import Message
+from duecourse.ports.store import Settled
 from duecourse.wire.invocation import message_body, tasks_event
-from tests.support.engine import Broker, Lambda
+from tests.support.clock import HandClock
+from tests.support.engine import MARGIN_MS, Broker, Lambda, ample, engine
 from tests.support.kinds import leased
+from tests.support.ledger import SHARD, new, standing
 
 REPORT = "lambda:ReportFunction"
 TARGETS = {"report": REPORT, "mail": "lambda:MailFunction", "poll": "inline", "bill": "sqs:bills"}
@@ -117,3 +125,38 @@ def test_a_message_is_the_event_for_one_task_with_its_fence_in_place_of_a_lease(
     assert str(carried.pop("fence")) == lease["token"].partition(".")[0]
     assert carried.pop("deadline_at") == task.deadline_at
     assert json.loads(body) | {"tasks": [carried]} == direct
+
+
+def test_what_was_confirmed_and_could_not_be_settled_is_sent_again_under_the_same_id(clock: HandClock) -> None:
+    class Forgetful(MemoryStore):
+        """Away whenever something is settled, until told otherwise."""
+
+        away = True
+
+        def settle(self, *given: Any) -> list[Settled]:
+            if self.away:
+                raise StoreUnavailable
+            return super().settle(*given)
+
+    class Counting(Broker):
+        def publish(self, queue: str, messages: Sequence[Message]) -> list[str]:
+            sent.extend(message.id for message in messages)
+            return super().publish(queue, messages)
+
+    sent: list[str] = []
+    store = Forgetful(clock)
+    store.add([new("t", kind="bill")])
+    with engine(store, lambda _: None) as made:
+        targets = Targets(TARGETS, Lambda(), {"sqs": Counting()})
+        drainer = Drainer(store, made.runner, targets, made.crew, Limits(30_000, MARGIN_MS))
+        until_ms = iter([60_000, 60_000])
+        with pytest.raises(StoreUnavailable):
+            drainer.drain([SHARD], lambda: next(until_ms, 0))
+        assert standing(store, "t").status is Status.LEASED
+        store.away = False
+        clock.advance(60_000)
+        drainer.drain([SHARD], ample)
+        clock.advance(60_000)
+        drainer.drain([SHARD], ample)
+    assert standing(store, "t").status is Status.DONE
+    assert sent == [standing(store, "t").idempotency_key] * 2

@@ -8,8 +8,8 @@ import pytest
 
 from duecourse import Again, Done, Drop, Retry, Task, save, task_handler, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
-from duecourse.domain.outcomes import Outcome
-from duecourse.domain.task import Status
+from duecourse.domain.outcomes import Ending, Outcome
+from duecourse.domain.task import RetryPolicy, Status
 from duecourse.errors import InvalidInput, MessagesFailed, StoreUnavailable
 from duecourse.settings import Settings
 from duecourse.wire.invocation import decode_message, message_body
@@ -18,7 +18,7 @@ from tests.support.clock import START
 from tests.support.engine import Table
 from tests.support.functions import Context
 from tests.support.kinds import leased
-from tests.support.ledger import claim_one, new, standing
+from tests.support.ledger import claim_one, new, settle, standing
 from tests.support.wired import wired_with
 
 SEEN: list[Task] = []
@@ -51,6 +51,8 @@ def handler(task: Task) -> Outcome | None:
             return Retry(error="not yet")
         case "again":
             return Again(after="PT1M", state={"step": 2})
+        case "later":
+            return Again(at="2100-01-01T00:00:00Z")
         case "save":
             save(task, {"step": 1})
     return None
@@ -117,6 +119,23 @@ def test_again_gives_the_task_back_to_the_ledger_with_its_state(store: MemorySto
     assert standing(store, "t-1") == task
 
 
+def test_again_takes_along_all_that_the_task_is_and_leaves_its_state_as_it_was(store: MemoryStore) -> None:
+    policy = RetryPolicy(3, 5_000, 1.5, 60_000, False)
+    given = body("later", queue="mails", tenant="acme", retry=policy)
+    assert failures(handler(sqs_event(given), Context())) == []
+    task = store.get("mails", "t-1", "acme")
+    assert task is not None
+    assert (task.retry, task.state, task.due_at) == (policy, {"step": 1}, 4_102_444_800_000)
+
+
+def test_again_of_a_task_whose_id_is_dead_has_the_message_delivered_again(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    settle(store, claim_one(store, "t-1"), Ending.DROP)
+    assert failures(handler(sqs_event(body("again")), Context())) == ["m-0"]
+    assert "the ledger did not take it back: The task is dead" in caplog.text
+
+
 def test_again_while_the_ledger_is_away_has_the_message_delivered_again(caplog: pytest.LogCaptureFixture) -> None:
     class Away(MemoryStore):
         def add(self, *_: object, **__: object) -> list[object]:  # type: ignore[override]
@@ -160,9 +179,48 @@ def test_a_message_that_is_not_ours_fails_alone(strange: str, field: str, caplog
 
 
 @pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("id", "a/b", "id: must match"),
+        ("queue", "a}/{b", "queue: must match"),
+        ("tenant", "", "tenant: must match"),
+        ("kind", 5, "kind: must be text"),
+        ("group", 5, "group: must be text"),
+        ("due_at", True, "due_at: must be a whole number"),
+        ("fence", -1, "fence: must be a whole number"),
+        ("deadline_at", "soon", "deadline_at: must be a whole number"),
+        ("deadline_at", 10**400, "deadline_at: must be a whole number"),
+        ("idempotency_key", f"t-1:{'9' * 5_000}", "idempotency_key: must be <id>:<generation>"),
+        ("idempotency_key", "t-1:\u0663", "idempotency_key: must be <id>:<generation>"),
+        ("payload", {"x": float("nan")}, "payload: holds what JSON cannot carry"),
+        ("payload", {"x": "\ud800"}, "payload: holds what JSON cannot carry"),
+        ("payload", {"x": "x" * 262_144}, "payload: must be at most 256 KiB"),
+        ("state", "x" * 4_096, "state: must be at most 4 KiB"),
+        ("retry", [1], "retry: may hold max_attempts, backoff_ms"),
+        ("retry", {"colour": 1}, "retry: may hold max_attempts, backoff_ms"),
+        ("retry", {"backoff_ms": "1"}, "retry.backoff_ms: must be from 0"),
+        ("retry", {"factor": -2}, "retry.factor: must be from 1 to 100"),
+        ("retry", {"max_attempts": 1.5}, "retry.max_attempts: must be from 1 to 1000"),
+        ("retry", {"jitter": 1}, "retry.jitter: must be from False to True"),
+    ],
+)
+@pytest.mark.parametrize("do", ["again", "retry"])
+def test_a_message_with_a_field_that_nothing_can_work_with_fails_alone_and_holds_up_nothing(
+    do: str, field: str, value: object, problem: str, store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    event = json.loads(body(do))
+    [task] = event["tasks"]
+    strange = json.dumps({**event, "tasks": [{**task, "payload": {"do": do}, field: value}]})
+    assert failures(handler(sqs_event(strange, body("done", id="t-2")), Context())) == ["m-0"]
+    assert f"tasks.0.{problem}" in caplog.text
+    assert ([task.id for task in SEEN], store.get("default", "t-1")) == (["t-2"], None)
+
+
+@pytest.mark.parametrize(
     "strange",
     [
         {"Records": [{"eventSource": "aws:s3", "s3": {}}]},
+        {"Records": [{**sqs_event("{}")["Records"][0], "eventSource": "aws:kinesis"}]},
         {"Records": None},
         {"Records": [{}]},
         {"eventSource": "aws:rmq"},

@@ -1,6 +1,7 @@
 """The ledger in a folder: who may open it, what outlives it, and what it says where it cannot be had."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from duecourse import ledgers
 from duecourse.adapters.keyvalue.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelMap
 from duecourse.adapters.keyvalue.store import KeyValueStore
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Status
 from duecourse.errors import StoreInUse, StoreMisused, StoreUnavailable
 from duecourse.settings import Settings
@@ -104,7 +106,7 @@ def test_refusing_a_folder_changes_nothing_in_it(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["letters.txt"]
 
 
-@pytest.mark.parametrize("folder", ["/proc/self", "/proc/duecourse"])
+@pytest.mark.parametrize("folder", ["/proc/self", "/proc/duecourse", f"/usr/{'x' * 300}", f"/usr/{'x' * 300}/ledger"])
 def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(folder: str) -> None:
     with pytest.raises(
         StoreMisused, match=rf"leveldb://{folder}: .*(cannot be written|holds something else|is no folder)"
@@ -190,3 +192,45 @@ def test_a_look_at_the_front_steps_over_no_gaps(tmp_path: Path) -> None:
     store.stats(SHARD)
     assert asked == [b"due\0default/0\0" + (9_000_000_000_000).to_bytes(8)]
     store.close()
+
+
+def test_a_folder_that_was_removed_while_it_was_open_takes_nothing_more(tmp_path: Path) -> None:
+    folder = tmp_path / "ledger"
+    below = LevelMap(str(folder))
+    store = KeyValueStore(below)
+    add(store)
+    for _ in range(2):
+        shutil.rmtree(folder, ignore_errors=True)
+        with pytest.raises(StoreUnavailable, match=f"leveldb://{folder}: the folder, .* was removed or replaced"):
+            store.add([new("b")])
+        assert not folder.exists(), "no empty ledger in its place"
+        below._db.close()  # as after a fault
+    with pytest.raises(StoreUnavailable, match="removed or replaced"):
+        store.get("default", "a")
+    store.close()
+
+
+def test_a_folder_that_was_replaced_while_it_was_open_is_written_to_when_it_is_back(tmp_path: Path) -> None:
+    folder = tmp_path / "ledger"
+    with level_store(folder) as store:
+        folder.rename(tmp_path / "aside")
+        folder.mkdir()
+        (folder / LOCK).touch()
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            store.add([new("b")])
+        shutil.rmtree(folder)
+        (tmp_path / "aside").rename(folder)
+        add(store, "c")
+
+
+@pytest.mark.parametrize(("was", "to"), [(1, 8), (8, 3)])
+def test_a_queue_with_another_number_of_shards_is_refused_when_it_is_opened(tmp_path: Path, was: int, to: int) -> None:
+    folder = tmp_path / "ledger"
+    with level_store(folder, sharding=Sharding({"default": was})) as store:
+        add(store)
+    for _ in range(2):
+        problem = rf"Queue default has {was} shards on record and DUECOURSE_SHARDS says {to}: set it to {was}"
+        with pytest.raises(StoreMisused, match=problem):
+            ledgers.open_store(Settings(store=f"leveldb://{folder}", shards={"default": to}))
+    with level_store(folder, sharding=Sharding({"default": was, "other": to})) as store:
+        standing(store)

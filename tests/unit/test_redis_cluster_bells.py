@@ -4,9 +4,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import redis
+from redis.crc import key_slot
+from redis.exceptions import SlotNotCoveredError
 
 from duecourse.adapters.redis_cluster_bells import ClusterBells
 from duecourse.adapters.redis_cluster_subscription import ClusterSubscription
@@ -141,6 +145,43 @@ def test_the_time_is_that_of_the_foremost_clock() -> None:
     bells._primaries = {"one": Clock(-300), "two": Clock(500), "three": Clock(0)}  # type: ignore[dict-item]
     assert abs(bells.look([]).now - time.time() * 1000 - 500) < 50
     assert [round(bells._behind[name], -2) for name in ("one", "two", "three")] == [800, 0, 500]
+
+
+class Holes:
+    """A cluster of one primary with every third slot; others are of one that is not met, the rest nobody's."""
+
+    nodes_manager: "Holes"
+
+    def __init__(self) -> None:
+        self.nodes_manager = self
+
+    def get_primaries(self) -> list[Any]:
+        return [SimpleNamespace(name="one", redis_connection=redis.Redis())]
+
+    def get_node_from_slot(self, slot: int) -> Any:
+        if slot % 3 == 2:
+            raise SlotNotCoveredError(f'Slot "{slot}" not covered by the cluster.')
+        return SimpleNamespace(name=("one", "stranger")[slot % 3])
+
+
+def with_holes() -> ClusterBells:
+    bells = ClusterBells("redis-cluster://nowhere", "ns")
+    bells._opened = Holes()
+    bells._meet()
+    return bells
+
+
+def test_where_slots_are_nobodys_canaries_hang_in_others() -> None:
+    for _ in range(20):
+        [primary] = with_holes()._primaries.values()
+        assert key_slot(primary.canary.encode()) % 3 == 0
+
+
+@pytest.mark.parametrize("place", [1, 2], ids=["whose primary is not met", "whose slot is nobody's"])
+def test_a_bell_that_is_on_no_primary_is_away(place: int) -> None:
+    bell = next(bell for n in range(99) if key_slot((bell := f"ns:{{q/{n}}}:bell").encode()) % 3 == place)
+    with pytest.raises(StoreUnavailable):
+        with_holes().look([bell])
 
 
 def test_a_cluster_that_was_never_reached_is_away() -> None:

@@ -11,7 +11,7 @@ from duecourse.wire.invocation import decode_tasks
 from local.identity import Addresses
 from local.options import PARAMETERS
 from local.problems import HarnessError
-from local.scaffold import New, write
+from local.scaffold import MAX_NAME, New, write
 from local.template import Template
 from tests.support.project import copy_project
 
@@ -67,6 +67,13 @@ def test_those_who_drain_may_invoke_the_new_function(tmp_path: Path) -> None:
     statements = {s["Sid"]: s for s in policy.properties["PolicyDocument"]["Statement"]}
     assert statements["InvokeMadeHereFunction"]["Action"] == "lambda:InvokeFunction"
     assert statements["InvokeMadeHereFunction"]["Resource"].endswith(":function:MadeHereFunction")
+
+
+def test_no_line_of_the_new_function_is_too_long_for_the_projects_own_lint(tmp_path: Path) -> None:
+    copy_project(tmp_path)
+    write(tmp_path, New("x" * MAX_NAME, "k" * 64))
+    lines = (tmp_path / "functions" / ("x" * MAX_NAME) / "app.py").read_text().splitlines()
+    assert max(map(len, lines)) <= 120
 
 
 def test_the_saved_event_is_the_engines(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from duecourse.domain.address import shown
 from duecourse.errors import InvalidSettings
 from duecourse.settings import Settings, parse
 
@@ -53,6 +54,11 @@ def test_a_target_by_amqp_wants_a_brokers_address() -> None:
         "rediss-cluster://:pw@h/0",
         "redis+sentinel://user:pw@a:26379,b:26379/main/2",
         "redis+sentinel://a/main",
+        "redis://:p%2Fss@h",
+        "rediss://h/1?ssl_ca_certs=/etc/ca.pem&ssl_cert_reqs=required",
+        "redis://[::1]:6379",
+        "redis-cluster://[::1]:7000,[::1]:7001",
+        "leveldb:///var/my ledger?",
     ],
 )
 def test_the_stores_that_there_are(store: str) -> None:
@@ -77,6 +83,8 @@ def test_the_stores_that_there_are(store: str) -> None:
         ("TARGETS", '{"report": "inline"}'),
         ("AMQP", "http://h"),
         ("AMQP", "amqp://h:99999"),
+        ("AMQP", "amqp://user@h"),
+        ("AMQP", "amqp://user:pass/word@h"),
         ("WAIT", "-1"),
         ("BRIDGE_IN_FLIGHT", "0"),
         ("EVENTS", "no"),
@@ -127,9 +135,25 @@ def test_shards_that_are_not_by_queue_are_refused(shards: str) -> None:
         ("redis+sentinel://a:26379", "<service>"),
         ("redis+sentinel://a:26379/main/x", "<service>"),
         ("redis+sentinel:///main", "<host>"),
+        ("redis-cluster://a:7000,", "<host>"),
+        ("postgres://h", "must begin with redis://, rediss://, unix://"),
+        ("REDIS://h", "must begin with redis://"),
+        ("redis://h/main", "[/<db>]"),
+        ("redis://h/1/2", "[/<db>]"),
+        ("redis:// h", "<host>"),
+        ("redis://", "<host>"),
+        ("redis://:p/ss@h", "in a password / is %2F"),
+        ("redis://ada:p#ss@h", "in a password / is %2F"),
+        ("redis://h?decode_responses=true", "there are: db"),
+        ("redis://h?db=x", "there are: db"),
+        ("redis://h?ssl_cert_reqs=none", "there are: db"),
+        ("rediss://h?ssl_cert_reqs=maybe", "ssl_cert_reqs"),
+        ("redis+sentinel://a/main?password=x", "there are: none"),
+        ("unix://", "/<path>"),
+        ("memory://a", "must be memory://"),
     ],
 )
-def test_a_store_of_many_servers_that_is_written_wrongly_is_told_how(store: str, told: str) -> None:
+def test_a_store_that_is_written_wrongly_is_told_how(store: str, told: str) -> None:
     assert told in wrong(STORE=store)["DUECOURSE_STORE"]
 
 
@@ -139,8 +163,40 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     assert "Value error" not in str(problems)
 
 
-def test_a_password_is_not_told() -> None:
-    assert "hunter2" not in str(wrong(STORE="postgres://user:hunter2@h"))
+@pytest.mark.parametrize(
+    "store",
+    [
+        "postgres://user:hunter2@h",
+        "redis://user:hunter2@h:x",
+        "redis://:hunter2/x@h",
+        "redis://user:hunter2@h/0?password=hunter2",
+        "redis-cluster://user:hunter2@h/3",
+        "redis+sentinel://user:hunter2@h",
+        "redis://user\u2100:hunter2@h",
+        "redis://[user:hunter2@h",
+    ],
+)
+def test_a_password_is_not_told(store: str) -> None:
+    assert "hunter2" not in str(wrong(STORE=store))
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("redis://ada:hunter2@h:6379/0", "redis://ada:***@h:6379/0"),
+        ("redis-cluster://:p@ss@a:1,b:2", "redis-cluster://:***@a:1,b:2"),
+        ("unix://:x@/run/redis.sock?db=1", "unix://:***@/run/redis.sock?db=1"),
+        ("redis://ada@h", "redis://ada@h"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ("memory://", "memory://"),
+    ],
+)
+def test_a_stores_address_is_shown_without_its_password(url: str, told: str) -> None:
+    assert shown(url) == told
+
+
+def test_a_namespace_is_told_what_it_may_be() -> None:
+    assert wrong(NAMESPACE="a:b") == {"DUECOURSE_NAMESPACE": "must be 1 to 64 characters of A-Z a-z 0-9 . _ -"}
 
 
 def test_every_setting_says_what_it_is_for() -> None:
@@ -150,7 +206,7 @@ def test_every_setting_says_what_it_is_for() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("STORE", "postgres://h", "must begin with one of redis://, rediss://"),
+        ("STORE", "postgres://h", "must begin with redis://, rediss://"),
         ("LEASE", "0.5", "must be at least PT1S"),
         ("HTTP_TIMEOUT", "0", "must be at least PT0.001S"),
     ],

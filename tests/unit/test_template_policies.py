@@ -3,20 +3,15 @@
 import functools
 import json
 import re
-from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
-import cfn_flip  # type: ignore[import-untyped]
 import pytest
 
-from duecourse.bridge.figures import NAMESPACE, UNITS
 from duecourse.domain.times import parse_duration
 from duecourse.settings import PREFIX, Settings, parse
 from duecourse.wire.kinds import MAX_TIMEOUT_MS
-from tests.support.project import ROOT
+from tests.support.described import TEMPLATE, actions, environment, properties, resource_of, statements, template
 
-TEMPLATE = ROOT / "template.yaml"
 FUNCTIONS = (
     "EnqueueHttpFunction",
     "PollTickFunction",
@@ -64,48 +59,6 @@ ROUTES = {
 }  # fmt: skip
 
 
-@cache
-def template() -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(cfn_flip.to_json(TEMPLATE.read_text()))
-    return read
-
-
-def properties(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = template()["Resources"][name]["Properties"]
-    return found
-
-
-def statements(node: Any) -> Iterator[dict[str, Any]]:
-    """Every statement under a node, those behind a condition and in a policy referred to included."""
-    if isinstance(node, list):
-        for item in node:
-            yield from statements(item)
-    elif isinstance(node, dict) and "Effect" in node:
-        yield node
-    elif isinstance(node, dict) and set(node) == {"Ref"}:
-        referred = template()["Resources"].get(node["Ref"], {})
-        if referred.get("Type") == "AWS::IAM::ManagedPolicy":
-            yield from statements(referred["Properties"]["PolicyDocument"])
-    elif isinstance(node, dict):
-        for item in node.values():
-            yield from statements(item)
-
-
-def actions(statement: dict[str, Any]) -> list[str]:
-    action = statement["Action"]
-    return action if isinstance(action, list) else [action]
-
-
-def resource_of(statement: dict[str, Any]) -> str:
-    """What a statement is about, in short."""
-    if "NotResource" in statement:
-        return "all but " + str(statement["NotResource"]["Fn::Sub"]).removeprefix("arn:${AWS::Partition}:")
-    ((how, what),) = statement["Resource"].items()
-    if how == "Fn::Sub":
-        return str(what[0]).rsplit(":", 1)[1]
-    return ".".join(what) if isinstance(what, list) else str(what)
-
-
 def timeouts_ms(name: str) -> list[int]:
     """A function's timeout, in each case where it depends on a condition."""
     timeout = properties(name)["Timeout"]
@@ -116,11 +69,6 @@ def users_own() -> set[str]:
     """The functions that a user has added."""
     kinds = {id: resource["Type"] for id, resource in template()["Resources"].items()}
     return {id for id, kind in kinds.items() if kind == "AWS::Serverless::Function"} - set(FUNCTIONS)
-
-
-def environment(name: str) -> dict[str, Any]:
-    shared = template()["Globals"]["Function"]["Environment"]["Variables"]
-    return {**shared, **properties(name).get("Environment", {}).get("Variables", {})}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -220,6 +168,10 @@ def test_the_tick_comes_once_a_minute() -> None:
     (tick,) = properties("PollTickFunction")["Events"].values()
     assert tick["Properties"]["Schedule"] == "rate(1 minute)"
     assert tick["Properties"]["RetryPolicy"] == {"MaximumRetryAttempts": 0}
+
+
+def test_ticks_that_were_held_up_do_not_come_all_at_once_afterwards() -> None:
+    assert properties("PollTickFunction")["EventInvokeConfig"] == {"MaximumEventAgeInSeconds": 60}
 
 
 def test_the_tick_has_room_of_its_own_and_the_bridges_rings_have_what_is_asked_for() -> None:
@@ -336,90 +288,6 @@ def test_a_result_leaves_the_table_by_itself() -> None:
 def test_results_outlive_the_stack() -> None:
     table = template()["Resources"]["ResultsTable"]
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
-
-
-@pytest.mark.parametrize(
-    ("name", "metric", "threshold"), [("OverdueAlarm", "OldestOverdue", 120_000), ("DeadAlarm", "Dead", 0)]
-)
-def test_an_alarm_watches_what_the_tick_measures(name: str, metric: str, threshold: int) -> None:
-    alarm = properties(name)
-    assert (alarm["MetricName"], alarm["Threshold"], alarm["ComparisonOperator"]) == (
-        metric,
-        threshold,
-        "GreaterThanThreshold",
-    )
-    assert alarm["Namespace"] == environment("PollTickFunction")["POWERTOOLS_METRICS_NAMESPACE"]
-    service = environment("PollTickFunction")["POWERTOOLS_SERVICE_NAME"]
-    assert alarm["Dimensions"] == [{"Name": "service", "Value": service}]
-    assert f'"{metric}"' in (TEMPLATE.parent / "functions/poll_tick/app.py").read_text()
-
-
-@pytest.mark.parametrize(
-    ("name", "silence", "seconds"), [("OverdueAlarm", "breaching", 120), ("DeadAlarm", "notBreaching", 60)]
-)
-def test_an_alarm_goes_within_minutes_and_tells_somebody(name: str, silence: str, seconds: int) -> None:
-    alarm = properties(name)
-    assert alarm["Statistic"] == "Maximum"
-    assert alarm["Period"] * alarm["EvaluationPeriods"] == seconds
-    assert alarm["TreatMissingData"] == silence  # a tick that is silent measures nothing: that is overdue, not well
-    topic = {"Fn::If": ["MakesTopic", {"Ref": "AlarmTopic"}, {"Ref": "AlarmTopicArn"}]}
-    assert alarm["AlarmActions"] == alarm["OKActions"] == [topic]
-
-
-def test_the_bridge_stands_only_where_it_is_asked_for_and_has_an_image() -> None:
-    assert template()["Parameters"]["Precision"] == {
-        "Type": "String",
-        "Default": "linger",
-        "AllowedValues": ["tick", "linger", "bridge"],
-        "Description": template()["Parameters"]["Precision"]["Description"],
-    }
-    wanted = template()["Conditions"]["RunsBridge"]["Fn::And"]
-    assert wanted == [{"Fn::Equals": [{"Ref": "Precision"}, "bridge"]}, {"Condition": "HasBridgeImage"}]
-    parts = {name for name, found in template()["Resources"].items() if found["Type"].startswith("AWS::ECS")}
-    assert parts == {"BridgeCluster", "BridgeService", "BridgeTask"}
-    conditional = {name for name, found in template()["Resources"].items() if found.get("Condition") == "RunsBridge"}
-    assert conditional == parts | {"BridgeExecutionRole", "BridgeTaskRole", "BridgeLogs", "BridgeAlarm"}
-
-
-def test_the_bridges_container_is_given_settings_a_secret_and_nothing_to_write_to() -> None:
-    (container,) = properties("BridgeTask")["ContainerDefinitions"]
-    named = {variable["Name"] for variable in container["Environment"]}
-    known = {PREFIX + (field.alias or key).upper() for key, field in Settings.model_fields.items()}
-    assert {name for name in named if name.startswith(PREFIX)} <= known
-    assert [secret["Name"] for secret in container["Secrets"]] == ["DUECOURSE_STORE"]
-    assert container["ReadonlyRootFilesystem"] is True
-    assert properties("BridgeTask")["RuntimePlatform"]["CpuArchitecture"] == {"Fn::If": ["OnArm", "ARM64", "X86_64"]}
-    service = environment("PollTickFunction")["POWERTOOLS_SERVICE_NAME"]
-    assert {"Name": "POWERTOOLS_SERVICE_NAME", "Value": service} in container["Environment"]
-
-
-def test_a_new_bridge_rings_before_the_old_one_stops() -> None:
-    deployment = properties("BridgeService")["DeploymentConfiguration"]
-    assert (deployment["MinimumHealthyPercent"], deployment["MaximumPercent"]) == (100, 200)
-    network = properties("BridgeService")["NetworkConfiguration"]["Fn::If"][1]["AwsvpcConfiguration"]
-    assert network["AssignPublicIp"] == "DISABLED"
-
-
-def test_an_alarm_goes_when_the_bridge_tells_nothing_of_itself() -> None:
-    alarm = properties("BridgeAlarm")
-    assert alarm["MetricName"] in UNITS
-    assert (alarm["Namespace"], alarm["Statistic"], alarm["TreatMissingData"]) == (
-        NAMESPACE,
-        "SampleCount",
-        "breaching",
-    )
-    assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (1, "LessThanThreshold")
-    told_by_tick = (TEMPLATE.parent / "functions/poll_tick/app.py").read_text()
-    assert f'"{alarm["MetricName"]}"' not in told_by_tick, "a tick would hide the bridge's silence"
-
-
-def test_the_dashboard_shows_metrics_that_something_tells() -> None:
-    body = json.loads(re.sub(r"\$\{[^}]+\}", "x", properties("Dashboard")["DashboardBody"]["Fn::Sub"]))
-    shown = {metric[1] for widget in body["widgets"] for metric in widget["properties"]["metrics"]}
-    assert shown == {"OldestOverdue", "Lateness", "Added", "Done", "Retried", "Dead"}
-    told = "".join(path.read_text() for path in (TEMPLATE.parent / "functions").glob("*/app.py"))
-    assert all(f'"{name}"' in told for name in shown)
-    assert "Lateness" in UNITS
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -9,6 +9,7 @@ import pytest
 
 from duecourse import ledgers, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.lambda_invoker import LambdaInvoker
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.reminder import Channel
 from duecourse.domain.task import Task
@@ -94,6 +95,14 @@ def test_a_functions_worker_runs_its_one_kind_whatever_the_tasks_is_called(store
     leased = store.claim(SHARD, 2, lease_ms=30_000).tasks
     assert wiring.worker(ran.append).work(leased, ample)["done"] == 2
     assert {task.kind for task in ran} == {"this", "that"}
+
+
+def test_a_drain_does_not_wait_past_its_margin_for_an_event_to_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    invoker = wiring.invoker()
+    assert isinstance(invoker, LambdaInvoker)
+    given = invoker._client.meta.config
+    assert 2 * (given.connect_timeout + given.read_timeout) < Settings().margin_ms / 1000
 
 
 def test_an_import_opens_nothing_and_reads_no_environment() -> None:

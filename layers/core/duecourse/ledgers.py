@@ -6,7 +6,9 @@ from duecourse.domain.shards import Sharding
 from duecourse.errors import FieldError, InvalidSettings
 from duecourse.ports.bells import Bells
 from duecourse.ports.store import Store
-from duecourse.settings import BY_BELL, Settings
+from duecourse.settings import Settings
+
+WITHOUT_BELLS = ("leveldb", "memory")
 
 
 def open_store(given: Settings) -> Store:
@@ -30,7 +32,7 @@ def open_store(given: Settings) -> Store:
 def open_bells(given: Settings) -> Bells:
     """The bells of the ledger that the settings name. Raises InvalidSettings where that has none."""
     scheme = urlsplit(given.store).scheme
-    if scheme not in BY_BELL:
+    if scheme in WITHOUT_BELLS:
         problem = f"must be a Redis: a ledger at {scheme}:// has no bells, so there are no rings to serve"
         raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])
     from duecourse.adapters.redis_connect import is_cluster

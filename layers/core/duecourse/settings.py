@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from duecourse.domain.address import nodes_of
+from duecourse.domain.address import check_ports, check_store
 from duecourse.domain.shards import MAX_SHARDS
 from duecourse.domain.times import format_duration, parse_duration
 from duecourse.errors import FieldError, InvalidSettings
@@ -16,12 +16,8 @@ from duecourse.wire.fields import Name, field_errors, refuse_fields
 
 PREFIX = "DUECOURSE_"
 BUILT_IN = ("poll", "webhook", "reminder")
-BY_BELL = ("redis", "rediss", "unix", "redis-cluster", "rediss-cluster", "redis+sentinel")
-"""The schemes of ledgers whose bells a server rings."""
-LEDGERS = (*BY_BELL, "leveldb", "memory")
-SERVICE = re.compile(r"/[^/]+(/\d+)?/?")
-"""What a Sentinel's URL names: the service, and its database."""
 SMS_FROM = re.compile(r"\+[1-9]\d{6,14}|\d{5,6}|(?=.*[A-Za-z])[A-Za-z0-9]{1,11}", re.ASCII)
+NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 TARGET = re.compile(
     r"inline|lambda:[A-Za-z0-9_.:-]{1,170}|sqs:([A-Za-z0-9_-]{1,75}(\.fifo)?|https?://[!-~]{1,500})|amqp:[!-~]{1,255}"
 )
@@ -59,37 +55,19 @@ def _inline_is_built_in(targets: dict[str, str]) -> dict[str, str]:
     return targets
 
 
-def has_a_port(url: str) -> bool:
-    """Whether each port in `url` is one, or there is none: else each call would fail with another's traceback."""
-    try:
-        return all(port for _, port in nodes_of(url, 1))
-    except ValueError:
-        return False
-
-
-def _reachable(url: str) -> str:
-    if not has_a_port(url):
-        raise ValueError("must have a number up to 65535 as its port")
-    return url
-
-
-def _ledger(url: str) -> str:
-    if url.partition("://")[0] not in LEDGERS:
-        raise ValueError(f"must begin with one of {'://, '.join(LEDGERS)}://")
-    if url.startswith("leveldb://") and not url.startswith("leveldb:///"):
-        raise ValueError("must name a folder by its absolute path: leveldb:///var/lib/duecourse")
-    given = urlsplit(_reachable(url))
-    if "cluster" in given.scheme and (not nodes_of(url, 1) or given.path.strip("/") not in {"", "0"}):
-        raise ValueError("must be redis-cluster://<host>:<port>[,<host>:<port>…]: a cluster has one database, 0")
-    if "sentinel" in given.scheme and not (nodes_of(url, 1) and SERVICE.fullmatch(given.path)):
-        raise ValueError("must be redis+sentinel://<host>:<port>[,<host>:<port>…]/<service>[/<db>]")
-    return url
+def _namespace(value: str) -> str:
+    if not NAMESPACE.fullmatch(value):
+        raise ValueError("must be 1 to 64 characters of A-Z a-z 0-9 . _ -")
+    return value
 
 
 def _broker(url: str) -> str:
     if not url.startswith(("amqp://", "amqps://")):
         raise ValueError("must begin with amqp:// or amqps://")
-    return _reachable(url)
+    check_ports(url)
+    if urlsplit(url).username and urlsplit(url).password is None:
+        raise ValueError("must have a password beside its user: amqps://user:password@host")
+    return url
 
 
 def _sms_from(value: str) -> str:
@@ -108,7 +86,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    store: Annotated[str, AfterValidator(_ledger)] = Field(
+    store: Annotated[str, AfterValidator(check_store)] = Field(
         "redis://127.0.0.1:6379/0",
         description="where the ledger is: redis://, rediss://, unix://, redis-cluster://, rediss-cluster://, "
         "redis+sentinel://, leveldb:///absolute/path or memory://",
@@ -116,8 +94,8 @@ class Settings(BaseModel):
     shards: Annotated[dict[Name, ShardCount], _json_such_as('{"default": 8}')] = Field(
         default_factory=dict, description="queues of more than one shard: name to how many; a limit holds per shard"
     )
-    namespace: str = Field(
-        "duecourse", description="what every key of ours begins with", pattern=r"^[A-Za-z0-9._-]{1,64}$"
+    namespace: Annotated[str, AfterValidator(_namespace)] = Field(
+        "duecourse", description="what every key of ours begins with"
     )
     targets: Annotated[
         dict[Name, Target],

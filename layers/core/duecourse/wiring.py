@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ACCEPTED_WITHIN_MS = 5_000
+"""How long an event may take to be accepted: well within the margin in which a drain ends what it has begun."""
+
 _given: dict[str, Any] = {}
 _built: list[Callable[[], None]] = []
 
@@ -87,7 +90,7 @@ def invoker() -> Invoker:
     """The functions' service."""
     from duecourse.adapters.lambda_invoker import LambdaInvoker
 
-    return LambdaInvoker()
+    return LambdaInvoker(ACCEPTED_WITHIN_MS)
 
 
 @part

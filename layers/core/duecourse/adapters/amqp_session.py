@@ -35,7 +35,12 @@ class AmqpSession:
 
         try:
             parameters = URLParameters(url)
-        except (ValueError, TypeError) as error:
+        except (
+            ValueError,
+            TypeError,
+            SyntaxError,
+            OSError,
+        ) as error:  # pika reads ssl_options as Python, and its files
             raise PublishRefused(f"DUECOURSE_AMQP is no AMQP URL: {error}") from error
         parameters.heartbeat = HEARTBEAT_S
         # A little before our own patience ends: then pika takes a half-open socket down by itself.
@@ -46,13 +51,15 @@ class AmqpSession:
         self._problems: dict[str, str] = {}
         self._channel: Any = None
         self._over = False
-        self._lost = ""
+        self._lost = self._blocked = ""
         self._connection: Any = SelectConnection(
             parameters,
             on_open_callback=self._wake,
             on_open_error_callback=self._ended,
             on_close_callback=self._ended,
         )
+        self._connection.add_on_connection_blocked_callback(self._held_up)
+        self._connection.add_on_connection_unblocked_callback(self._held_up)
         try:
             self._run(lambda: self._connection.is_open, until)
             self._open_channel(until)
@@ -147,7 +154,7 @@ class AmqpSession:
                 if self._over:
                     raise PublishRefused(f"the connection to the broker is lost: {self._lost}")
                 if time.monotonic() >= until:
-                    raise PublishRefused("the broker did not answer in time")
+                    raise PublishRefused(f"the broker did not answer in time{self._blocked}")
                 loop.start()
         finally:
             loop.remove_timeout(timer)
@@ -168,6 +175,10 @@ class AmqpSession:
     def _ended(self, _connection: Any, reason: Any) -> None:
         self._over, self._lost = True, str(reason) or repr(reason)
         self._wake()
+
+    def _held_up(self, _connection: Any, frame: Any) -> None:
+        reason = getattr(frame.method, "reason", "")  # an unblocking has none
+        self._blocked = f": it takes no messages, for it is {reason}" if reason else ""
 
     def _channel_closed(self, _channel: Any, reason: Any) -> None:
         self._closed = Closed(getattr(reason, "reply_code", -1), f"the broker closed the channel: {reason}")

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 class LambdaInvoker:
     """An Invoker by the Invoke API; nothing is sent twice.
 
-    `timeout_ms` is how long `invoke` waits for an answer: more than Lambda's 15 minutes unless the caller knows better.
+    `timeout_ms` is how long it waits for an answer. A connection can die without a word: what has not answered when it
+    should have is refused, or its caller would wait for an answer that never comes.
     """
 
-    def __init__(self, timeout_ms: int = 905_000) -> None:
+    def __init__(self, timeout_ms: int) -> None:
         self._timeout_s = timeout_ms / 1000
 
     @cached_property

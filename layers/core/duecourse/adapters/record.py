@@ -48,7 +48,7 @@ ENDINGS = {Ending.DONE: "D", Ending.AGAIN: "A", Ending.RETRY: "R", Ending.DROP: 
 """The letters that `last` is kept in, and settle.lua is told."""
 NO_NONCE = bytes(8)
 UNREADABLE = (StructError, LookupError, ValueError)
-"""What `unpack` raises for a record that is broken."""
+"""What `unpack` raises for a record that is broken, or that a later version made."""
 
 
 def stored_id(tenant: str, id: str) -> str:
@@ -80,6 +80,8 @@ def pack_rest(task: NewTask, origin: bytes) -> bytes:
 def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task:
     """The task in one record, and the end of its lease where the caller knows it."""
     f = HEAD.unpack_from(data)
+    if f[0] != VERSION:
+        raise ValueError(f"a record of version {f[0]}, and this reads {VERSION}")
     tenant, _, id = sid.partition("/")
     group_at = BODY_AT + 1 + data[BODY_AT]
     payload_at = group_at + 1 + data[group_at]

@@ -127,7 +127,7 @@ class RedisBells:
         """Bells at one server's address, or a Sentinel's primary. Nothing is connected yet, and nothing is retried."""
         client = open_client(url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
         if not isinstance(client, redis.Redis):
-            raise TypeError(f"{url} is a cluster's")
+            raise TypeError("a cluster has bells of its own: ClusterBells")
         return cls(client, namespace, events=events)
 
     def channel(self, what: What) -> str:

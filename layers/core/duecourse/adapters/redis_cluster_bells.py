@@ -11,6 +11,7 @@ from typing import Any
 
 import redis
 from redis.crc import key_slot
+from redis.exceptions import SlotNotCoveredError
 
 from duecourse.adapters.redis_bells import TIMEOUT_S, Names, RedisBells, RedisSubscription, hung_at, translated
 from duecourse.adapters.redis_cluster_subscription import ClusterSubscription
@@ -18,6 +19,8 @@ from duecourse.adapters.redis_connect import learn, open_client
 from duecourse.adapters.redis_keys import bells_on_record, new_canary, shards_key
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import View, What
+
+CHANGED = "the cluster's primaries, or their slots, are others now"
 
 
 class ClusterBells:
@@ -42,7 +45,7 @@ class ClusterBells:
         """Ask where the slots are and every primary whether it is one; raises where others were subscribed to."""
         with translated():
             learn(self._cluster())
-        self._meet()
+            self._meet()
         self.check_unchanged()
         for bells in self._primaries.values():
             bells.check_primary()
@@ -50,7 +53,7 @@ class ClusterBells:
     def check_unchanged(self) -> None:
         """Return while primaries, and what they have, are those subscribed to. Raises StoreUnavailable."""
         if self._subscribed is not None and self._subscribed != {b.canary for b in self._primaries.values()}:
-            raise StoreUnavailable("the cluster's primaries, or their slots, are others now")
+            raise StoreUnavailable(CHANGED)
 
     def enable_events(self) -> str:
         """Turn on what is missing at every primary; answers the flags that one or the other had not."""
@@ -105,8 +108,11 @@ class ClusterBells:
         return all(hung)
 
     def owner_of(self, bell: str) -> str:
-        """The name of the primary that has a bell, as far as is known."""
-        node: Any = self._cluster().nodes_manager.get_node_from_slot(key_slot(bell.encode()))
+        """The name of the primary that has a bell, as far as is known; "" where its slot is nobody's."""
+        try:
+            node: Any = self._cluster().nodes_manager.get_node_from_slot(key_slot(bell.encode()))
+        except SlotNotCoveredError:
+            return ""
         return str(node.name)
 
     def close(self) -> None:
@@ -153,6 +159,8 @@ class ClusterBells:
     def _look(self, name: str, bells: list[str]) -> tuple[float, list[int | None]]:
         if name not in self._primaries:
             self._meet()
+        if name not in self._primaries:
+            raise StoreUnavailable(CHANGED)
         with self._primaries[name].client.pipeline(transaction=False) as pipe:
             pipe.time()
             for bell in bells:

@@ -7,7 +7,7 @@ any point: what runs next writes itself as `who`, and puts again what was not dr
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
@@ -28,8 +28,9 @@ SHOWN = 5
 
 
 class Item(NamedTuple):
-    """A task on its way: its record, as it is and as it is packed."""
+    """A task on its way: where it is, its record as it is and as it is packed."""
 
+    shard: Shard
     sid: str
     data: bytes
     task: Task
@@ -51,19 +52,24 @@ class Reshard:
         self._future = Sharding({queue: to})
         self._fence = 0
         self._paused = False
+        self._unreadable: dict[str, str] = {}
 
     def run(self, patience_s: float) -> int:
         """Move every task, waiting at most `patience_s` for leases to end; answers how many there are.
 
         Raises StoreMisused, with the queue open as it was, where leases last longer, or tasks would meet in one shard.
         """
-        if self._is_done():
+        if not self._was:
+            self._tell(f"nothing was ever added to {self._queue}: DUECOURSE_SHARDS is all it needs")
+            return 0
+        if self._was == self._to:
+            self._tidy()
+            self._tell(f"{self._queue} has {self._to} shards already")
             return 0
         self._pause(patience_s)
         self._close()
         total = self._check()
-        moved = sum(self._empty(shard) for shard in self._shards)
-        self._tell(f"moved {moved} of {total} tasks; the others are where they belong")
+        self._tell(f"moved {sum(map(self._empty, self._shards))} of {total} tasks; the others are where they belong")
         for shard in reversed(self._shards):  # the first tells that this is under way: it comes last
             self._reopen(shard, self._to, self._closed)
         self._put_on_record()
@@ -72,25 +78,27 @@ class Reshard:
     def _find_count(self) -> int:
         """How many shards the queue had before this, or before what was interrupted."""
         told = self._told(Shard(self._queue))
+        was = told.partition(">")[0]
         if ">" in told:
-            was, _, to = told.partition("#")[0].partition(">")
-            if int(to) != self._to:
-                raise StoreMisused(
-                    f"a change of {self._queue} from {was} to {to} shards was interrupted: "
-                    f"run `python -m local reshard {self._queue} {to}` first"
-                )
-            return int(was)
-        counts = {int(member.rpartition("/")[2]) for member in self._on_record()}
-        return max(counts, default=0)
+            self._refuse_another(told, int(was))
+        return int(was) if was else max(self._counts_on_record(), default=0)
 
-    def _is_done(self) -> bool:
-        if not self._was:
-            self._tell(f"nothing was ever added to {self._queue}: DUECOURSE_SHARDS is all it needs")
-        elif self._was == self._to and ">" not in self._told(Shard(self._queue)):
-            self._tell(f"{self._queue} has {self._to} shards already")
-        else:
-            return False
-        return True
+    def _refuse_another(self, told: str, was: int) -> None:
+        """Raise StoreMisused where that is not what a change of this kind would have written."""
+        change = told.partition("#")[0]
+        if change != f"{was}>{self._to}":
+            raise StoreMisused(
+                f"a change of {self._queue} from {change.replace('>', ' to ')} shards was interrupted: "
+                f"run `python -m local reshard {self._queue} {change.partition('>')[2]}` first"
+            )
+
+    def _tidy(self) -> None:
+        """End what was given up while it waited for leases, or cut off before it was on record."""
+        for shard in self._shards:
+            if self._told(shard, "paused") == "reshard":
+                self._reopen(shard, self._to, self._told(shard) or str(self._to))
+        if self._counts_on_record() != {self._to}:
+            self._put_on_record()
 
     def _pause(self, patience_s: float) -> None:
         until = time.monotonic() + patience_s
@@ -109,8 +117,12 @@ class Reshard:
             self._give_up(f"somebody resumed {self._queue} meanwhile")
 
     def _close_one(self, shard: Shard, value: str) -> int:
-        """How many leases there are; with none the shard is closed."""
+        """How many leases there are; with none the shard is closed. Raises StoreMisused where it is another's."""
         told = self._told(shard) or str(self._was)
+        if ">" in told:
+            self._refuse_another(told, self._was)
+        elif shard.number < self._was and int(told) not in {self._was, self._to}:
+            raise StoreMisused(f"{self._queue} has {told} shards since another reshard ended: run this again")
         leased, fence, paused = self._run("close", shard, (), (value,), count=told)[2:]
         self._fence = max(self._fence, fence)
         self._paused = self._paused or bool(paused)
@@ -131,7 +143,7 @@ class Reshard:
 
     def _has_moved(self) -> bool:
         before = Sharding({self._queue: self._was})
-        return any(self._home(item, before) != shard for shard in self._shards for item in self._items(shard))
+        return any(self._home(item, before) != item.shard for item in self._items())
 
     def _check(self) -> int:
         """How many tasks there are. Raises StoreMisused where two would meet under one id, or one cannot be read."""
@@ -139,14 +151,12 @@ class Reshard:
         # not have been dropped yet.
         seen: dict[tuple[Shard, str], int] = {}
         meet: list[str] = []
-        try:
-            for shard in self._shards:
-                for item in self._items(shard):
-                    place, it = (self._home(item), item.sid), hash(item.data)
-                    if seen.setdefault(place, it) != it:
-                        meet.append(item.task.id)
-        except UNREADABLE as error:
-            self._give_up(f"a record of {self._queue} cannot be read: {error}")
+        for item in self._items():
+            place, it = (self._home(item), item.sid), hash(item.data)
+            if seen.setdefault(place, it) != it:
+                meet.append(item.task.id)
+        for sid, problem in self._unreadable.items():
+            self._give_up(f"the record of {sid} in {self._queue} cannot be read: {problem}")
         if meet:
             self._give_up(f"ids that are in several groups would meet in one shard: {', '.join(meet[:SHOWN])}")
         return len(seen)
@@ -156,9 +166,9 @@ class Reshard:
         moved = 0
         for items in self._batches(shard):
             going = [item for item in items if self._home(item) != shard]
-            if going:
-                self._move(shard, going)
-                moved += len(going)
+            for at in range(0, len(going), BATCH):  # what is scanned may be more than was asked for
+                self._move(shard, going[at : at + BATCH])
+                moved += len(going[at : at + BATCH])
                 self._tell(f"{shard}: moved {moved} tasks")
         return moved
 
@@ -178,17 +188,25 @@ class Reshard:
             for item, ended, died in zip(items, done, dead, strict=True)
         ]
 
-    def _items(self, shard: Shard) -> Iterator[Item]:
-        return (item for batch in self._batches(shard) for item in batch)
+    def _items(self) -> Iterator[Item]:
+        return (item for shard in self._shards for batch in self._batches(shard) for item in batch)
 
     def _batches(self, shard: Shard) -> Iterator[list[Item]]:
         tasks, cursor = keys_of(self._namespace, shard).tasks, 0
         while True:
             found: Any
             cursor, found = self._scripts.call(partial(self._client.hscan, tasks, cursor, count=BATCH), again=True)
-            yield [Item(sid.decode(), data, unpack(self._queue, sid.decode(), data)) for sid, data in found.items()]
+            yield list(self._readable(shard, found))
             if not cursor:
                 return
+
+    def _readable(self, shard: Shard, found: Mapping[bytes, bytes]) -> Iterator[Item]:
+        for name, data in found.items():
+            sid = name.decode()
+            try:
+                yield Item(shard, sid, data, unpack(self._queue, sid, data))
+            except UNREADABLE as error:
+                self._unreadable[sid] = str(error)
 
     def _home(self, item: Item, sharding: Sharding | None = None) -> Shard:
         return (sharding or self._future).of(self._queue, item.task.id, item.task.group)
@@ -210,9 +228,12 @@ class Reshard:
         members: Any = self._scripts.call(lambda: self._client.smembers(shards_key(self._namespace)), again=True)
         return [name for member in members if (name := member.decode()).startswith(f"{self._queue}/")]
 
-    def _told(self, shard: Shard) -> str:
+    def _counts_on_record(self) -> set[int]:
+        return {int(member.rpartition("/")[2]) for member in self._on_record()}
+
+    def _told(self, shard: Shard, field: str = "shards") -> str:
         meta = keys_of(self._namespace, shard).meta
-        told: Any = self._scripts.call(lambda: self._client.hget(meta, "shards"), again=True)
+        told: Any = self._scripts.call(lambda: self._client.hget(meta, field), again=True)
         return told.decode() if told else ""
 
     def _run(

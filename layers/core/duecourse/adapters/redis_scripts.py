@@ -173,6 +173,9 @@ class Scripts:
                 elsewhere = error
                 time.sleep(pause)
                 learn(self.client)
+            except (*AWAY, ClusterError):
+                learn(self.client)  # what is sent again, or comes next, goes to whoever has taken over
+                raise
         raise elsewhere
 
     def _evaluate_and_wait(self, command: Sequence[Argument], key: str, replicas: int) -> Any:

@@ -77,8 +77,14 @@ class RedisStore:
         """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already."""
         shards = [self._sharding.of(task.queue, task.id, task.group) for task in tasks]
         if alone and tasks:
+            check_count(len(tasks), MAX_ADD)
             return self._add(shards[0], tasks, echo, alone)
-        return scatter(shards, lambda shard, chosen: self._add(shard, [tasks[i] for i in chosen], echo))
+
+        def act(shard: Shard, chosen: list[int]) -> list[Added]:
+            check_count(len(chosen), MAX_ADD)
+            return [one for piece in wire.pieces(chosen) for one in self._add(shard, [tasks[i] for i in piece], echo)]
+
+        return scatter(shards, act)
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """One task as it stands; one that is not in its id's shard is looked for in all others, in one round trip."""
@@ -126,9 +132,7 @@ class RedisStore:
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
         check_count(len(settlements), MAX_CLAIM)
-        arguments = [argument for end in settlements for argument in wire.settlement(end)]
-        answer = self._verbs.run("settle", shard, wire.tenants_of(settlements), arguments, again=True)
-        return [wire.SETTLED[code] for code in answer[2]]
+        return [settled for piece in wire.pieces(settlements) for settled in self._settle(shard, piece)]
 
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int) -> list[int]:
         """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost."""
@@ -200,8 +204,12 @@ class RedisStore:
         heads = [int(head[0][1]) for head in answers[1::2] if head]
         return sum(answers[::2]), min(heads, default=0)
 
+    def _settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
+        arguments = [argument for end in settlements for argument in wire.settlement(end)]
+        answer = self._verbs.run("settle", shard, wire.tenants_of(settlements), arguments, again=True)
+        return [wire.SETTLED[code] for code in answer[2]]
+
     def _add(self, shard: Shard, tasks: Sequence[NewTask], echo: bool, alone: Alone | None = None) -> list[Added]:
-        check_count(len(tasks), MAX_ADD)
         nonce = secrets.token_bytes(6)
         arguments: list[wire.Argument] = [0, int(echo), *wire.alone(tasks[0].tenant, alone)]
         for index, task in enumerate(tasks):

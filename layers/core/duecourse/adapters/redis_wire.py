@@ -1,8 +1,8 @@
 """What goes into the Lua scripts and what comes out of them, between the domain's words and theirs."""
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from duecourse.adapters.record import ENDINGS, UNREADABLE, pack_rest, split_token, stored_id, unpack
 from duecourse.domain.outcomes import Settlement
@@ -12,6 +12,11 @@ from duecourse.ports.store import Added, Alone, Lease, Move, Reply, Settled
 log = logging.getLogger("duecourse.store")
 
 Argument = str | bytes | int
+T = TypeVar("T")
+
+MAX_PIECE = 390
+"""The most tasks of one request: at ten arguments each, a tenant of its own included, fewer than the 3,999 in all that
+ElastiCache Serverless takes."""
 
 REPLIES = {
     1: Reply.CREATED,
@@ -29,6 +34,11 @@ REPLIES = {
 """What the scripts' numbers mean, refusals below 0: the one table of them."""
 SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
 MODES = {OnDuplicate.KEEP: "k", OnDuplicate.REPLACE: "r", OnDuplicate.REJECT: "j", OnDuplicate.DEBOUNCE: "d"}
+
+
+def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The items in their order, as many at a time as one request takes."""
+    return (items[first : first + MAX_PIECE] for first in range(0, len(items), MAX_PIECE))
 
 
 def tenants_of(items: Iterable[NewTask | Task | Settlement | Lease]) -> list[str]:

@@ -22,7 +22,6 @@ MAX_BATCH_BYTES = 256 * 1024
 """SQS takes 1 MiB a request since August 2025; queues with a limit of their own and emulators still take this."""
 ATTRIBUTE_BYTES = 200
 """What a message takes besides its body."""
-MAX_DEDUPLICATION_ID = 128
 WAITS_S = (0.1, 0.4)
 """Before what failed in a batch is sent again."""
 
@@ -30,7 +29,8 @@ WAITS_S = (0.1, 0.4)
 class SqsPublisher:
     """A Publisher by SQS; a queue is a name of this account and region, or a URL.
 
-    In a FIFO queue each message is its own group, and its id keeps SQS from taking it twice within five minutes.
+    In a FIFO queue each message is its own group, and its source and id keep SQS from taking it twice within five
+    minutes.
     """
 
     def __init__(self, client: "SQSClient | None" = None) -> None:
@@ -52,38 +52,38 @@ class SqsPublisher:
         problems: dict[str, str] = {}
         try:
             for batch in cut(messages, _size, most=MAX_ENTRIES, max_bytes=MAX_BATCH_BYTES):
-                problems |= self._send_all(queue, batch)
+                self._send_all(queue, batch, problems)
         except (BotoCoreError, ClientError, ValueError) as error:
-            self._urls.pop(queue, None)
             if not problems:
                 raise PublishRefused(f"SQS did not take them: {error}") from error
             return [problems.get(message.id, f"SQS did not take it: {error}") for message in messages]
         return [problems[message.id] for message in messages]
 
-    def _send_all(self, queue: str, batch: Sequence[Message]) -> dict[str, str]:
-        """Each message's problem by its id; what SQS failed at by its own fault is sent again."""
-        problems, again = self._send(queue, batch)
+    def _send_all(self, queue: str, batch: Sequence[Message], problems: dict[str, str]) -> None:
+        """Write down each message's problem by its id; what SQS failed at by its own fault is sent again.
+
+        Where that raises, what was confirmed before stands in `problems` already.
+        """
+        again = self._send(queue, batch, problems)
         for wait in WAITS_S:
             if not again:
                 break
             time.sleep(wait)
-            later, again = self._send(queue, again)
-            problems |= later
-        return problems
+            again = self._send(queue, again, problems)
 
-    def _send(self, queue: str, batch: Sequence[Message]) -> tuple[dict[str, str], list[Message]]:
+    def _send(self, queue: str, batch: Sequence[Message], problems: dict[str, str]) -> list[Message]:
         entries = [_entry(n, message, fifo=queue.endswith(".fifo")) for n, message in enumerate(batch)]
         answer = self._client.send_message_batch(QueueUrl=self._url(queue), Entries=entries)
         taken = {entry["Id"] for entry in answer.get("Successful", ())}
         failed = {entry["Id"]: entry for entry in answer.get("Failed", ())}
-        problems, again = {}, []
+        again = []
         for n, message in enumerate(batch):
             failure = failed.get(str(n))
             told = f"{failure['Code']}: {failure.get('Message', '')}" if failure else "SQS did not tell of it"
             problems[message.id] = "" if str(n) in taken else told
             if failure and not failure["SenderFault"]:
                 again.append(message)
-        return problems, again
+        return again
 
     def _url(self, queue: str) -> str:
         if queue.startswith(("https://", "http://")):
@@ -100,8 +100,8 @@ def _entry(number: int, message: Message, *, fifo: bool) -> "SendMessageBatchReq
         "MessageAttributes": {KEY: {"DataType": "String", "StringValue": message.id}},
     }
     if fifo:
-        fits = len(message.id) <= MAX_DEDUPLICATION_ID
-        once = message.id if fits else hashlib.sha256(message.id.encode()).hexdigest()
+        # A hash, for SQS takes 128 characters; of the source too, or another queue's task would be a repetition.
+        once = hashlib.sha256(f"{message.source}/{message.id}".encode()).hexdigest()
         entry |= {"MessageGroupId": once, "MessageDeduplicationId": once}
     return entry
 

@@ -30,6 +30,7 @@ environment:
   DUECOURSE_NAMESPACE            duecourse by default
   DUECOURSE_ON_EXPIRED_FUNCTION  the function to invoke, on_expired by default
   DUECOURSE_BRIDGE_IN_FLIGHT     how many invocations at a time, 4 by default
+  DUECOURSE_LEASE                the functions' own: an invocation that has not answered by then is begun anew
   DUECOURSE_EVENTS               off: no notifications are read, set or subscribed to; on by default
   POWERTOOLS_SERVICE_NAME        what its metrics are told for, as the functions' are: duecourse by default
   AWS_ENDPOINT_URL_LAMBDA        where the functions are, if not on AWS
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     _log_to_stderr()
     try:
         settings = parse(os.environ)
-        bells, invoker = open_bells(settings), _invoker()
+        bells, invoker = open_bells(settings), _invoker(settings)
     except InvalidSettings as error:
         logging.getLogger("duecourse.bridge").critical("wrong settings: %s", error)
         return 2
@@ -104,8 +105,8 @@ def _stay(bridge: Bridge, settings: Settings, reporter: _Reporter) -> bool:
     return True
 
 
-def _invoker() -> Invoker:
-    invoker = LambdaInvoker()
+def _invoker(settings: Settings) -> Invoker:
+    invoker = LambdaInvoker(settings.lease_ms)  # which outlasts every function's timeout
     try:
         invoker.prepare()
     except InvocationRefused as error:

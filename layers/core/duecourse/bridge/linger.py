@@ -3,6 +3,7 @@
 import logging
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -11,7 +12,7 @@ from typing import Self
 from duecourse.bridge.bridge import SWITCH_S, Bridge, Stats
 from duecourse.bridge.rings import Ring
 from duecourse.domain.task import Json
-from duecourse.errors import InvocationRefused
+from duecourse.errors import InvocationRefused, StoreUnavailable
 from duecourse.ports.bells import Bells
 
 log = logging.getLogger("duecourse.bridge")
@@ -26,6 +27,12 @@ LOOK_S = 1.0
 """How often it is looked at what time is left: what is suspended comes back to another time."""
 RETURN_MS = 1_000
 """What is kept back of the time for the way out."""
+SHORT_MS = 3_000
+"""How much shorter than wanted it may be unsaid: what a slow start costs."""
+SHORTENED = (
+    "DUECOURSE_TICK_LINGER is %.0f s, and this function's time less DUECOURSE_MARGIN is %.0f s: it stays no longer, "
+    "and nobody rings until the next tick. Raise the function's timeout, or lower one of the two"
+)
 
 
 class Linger:
@@ -33,7 +40,8 @@ class Linger:
 
     It never serves into the invocation's last `margin_ms`: those are for finishing what is under way. What was claimed
     and not begun by then is released. When the block has been left, every thread and every connection is closed. Where
-    the block raises, it stops at once. For one invocation.
+    the block raises, it stops at once, unless it was that the store is away: it may be back in a second, the next tick
+    in a minute. For one invocation.
     """
 
     def __init__(
@@ -42,7 +50,11 @@ class Linger:
         self._drain = drain
         self._remaining_ms = remaining_ms
         self._margin_ms = margin_ms
-        self._end_ms = max(remaining_ms() - linger_ms, margin_ms)
+        left_ms = remaining_ms()
+        self._end_ms = max(left_ms - linger_ms, margin_ms)
+        self._until = time.monotonic() + linger_ms / 1000
+        if left_ms - margin_ms + SHORT_MS < linger_ms:
+            log.warning(SHORTENED, linger_ms / 1000, max(0, left_ms - margin_ms) / 1000)
         self._over = threading.Event()
         self._bridge = Bridge(bells, self._serve, in_flight=in_flight)
         self._counting = threading.Lock()
@@ -57,7 +69,7 @@ class Linger:
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         try:
-            if kind is None:
+            if kind is None or issubclass(kind, StoreUnavailable):
                 self._stay()
         finally:
             self._leave()
@@ -80,7 +92,9 @@ class Linger:
         sys.setswitchinterval(self._switch_s)
 
     def _left_ms(self) -> int:
-        return 0 if self._over.is_set() else self._remaining_ms() - self._end_ms
+        """By Lambda's word, and no longer than was asked for: its word goes by a clock that can be set back."""
+        asked_ms = int((self._until - time.monotonic()) * 1000)
+        return 0 if self._over.is_set() else min(self._remaining_ms() - self._end_ms, asked_ms)
 
     def _serve(self, rings: list[Ring]) -> Json:
         try:

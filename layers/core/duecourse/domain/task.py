@@ -11,6 +11,8 @@ Json: TypeAlias = Any
 DEFAULT_QUEUE = "default"
 DEFAULT_TENANT = "-"
 ID_PATTERN = r"^[A-Za-z0-9._:@-]{1,128}$"
+NAME_PATTERN = r"^[A-Za-z0-9._:@-]{1,64}$"
+"""What a queue, a kind and a reminder may be called: no slash and no brace, which keys need for themselves."""
 MAX_STATE_BYTES = 4 * 1024
 MAX_RESULT_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 256 * 1024

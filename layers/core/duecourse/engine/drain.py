@@ -67,7 +67,7 @@ class Drainer:
         """Work the shards until nothing in them is due, or `remaining_ms` falls to the margin.
 
         Where the store goes away meanwhile, the ends of what was worked are offered to it until time is short. Raises
-        StoreUnavailable where it does not come back, or was not there to begin with.
+        StoreUnavailable where it, or a shard, which holds up no other, does not come back or was not there at first.
         """
         flow = _Flow(self._store, self._runner, self._targets, self._crew, shards)
         try:
@@ -96,18 +96,21 @@ class _Flow:
         self._ended: dict[Shard, list[Settlement]] = {}
         self._settled: set[Shard] = set()
         self._away: StoreUnavailable | None = None
+        self._left_out: dict[Shard, StoreUnavailable] = {}
         self._last: dict[Shard, Claim] = {}
         self._counts = dict.fromkeys(Settled, 0)
         self._claimed = self._died = 0
         self.closing = False
 
     def goes_on(self) -> bool:
-        """Whether there is more to do. Raises StoreUnavailable where it is away and nothing is left to offer it."""
+        """Whether there is more to do. Raises StoreUnavailable where there is not, and the store or a shard is away."""
         if self._in_flight or (self._ended and not self.closing):
             return True
-        if self._away:
-            raise self._away
-        return bool(self._waiting) and not self.closing
+        if self._waiting and not (self._away or self.closing):
+            return True
+        if error := self._away or next(iter(self._left_out.values()), None):
+            raise error
+        return False
 
     def claim(self, lease_ms: int) -> None:
         """Fill the free slots from the shards that may have work; those that had their turn come last the next time."""
@@ -117,15 +120,12 @@ class _Flow:
             self._look_at = time.monotonic() + self._look_s
             self._waiting = list(dict.fromkeys(self._waiting + self._shards))
         skipped, behind = [], []
-        try:
-            for shard in self._waiting:
-                if self._in_flight >= min(self._slots, self._crew.size):
-                    skipped.append(shard)
-                elif self._claim(shard, lease_ms):
-                    behind.append(shard)
-            self._waiting = skipped + behind
-        except StoreUnavailable as error:
-            self._away = error
+        for shard in self._waiting:
+            if self._away or self._in_flight >= min(self._slots, self._crew.size):
+                skipped.append(shard)
+            elif shard not in self._left_out and self._claim(shard, lease_ms):
+                behind.append(shard)
+        self._waiting = skipped + behind
 
     def gather(self) -> None:
         """Take in what has finished, waiting a little for the first of it, and what nothing here will begin."""
@@ -146,12 +146,10 @@ class _Flow:
         self._settled.update(self._ended)
         if not self._in_flight:
             self._waiting = list(dict.fromkeys([*self._waiting, *self._settled]))
-        try:
-            for shard in list(self._ended):
+        self._away = None
+        for shard in list(self._ended):
+            if not self._away:
                 self._settle(shard)
-            self._away = None
-        except StoreUnavailable as error:
-            self._away = error
 
     def take_back(self) -> list[tuple[Piece, list[Settlement]]]:
         """What no thread has begun, and now none will, with its release."""
@@ -181,7 +179,11 @@ class _Flow:
     def _claim(self, shard: Shard, lease_ms: int) -> bool:
         """Claim from one shard; answers whether it is worth another look at once."""
         self._settled.discard(shard)
-        claim = self._store.claim(shard, min(self._slots - self._in_flight, MAX_CLAIM), lease_ms=lease_ms)
+        try:
+            claim = self._store.claim(shard, min(self._slots - self._in_flight, MAX_CLAIM), lease_ms=lease_ms)
+        except StoreUnavailable as error:
+            self._lose(shard, error)
+            return self._away is not None
         self._last[shard] = claim._replace(tasks=[])
         self._claimed += len(claim.tasks)
         self._died += claim.died
@@ -228,8 +230,21 @@ class _Flow:
 
     def _settle(self, shard: Shard) -> None:
         settlements = self._ended[shard]
-        while settlements:
-            for settled in self._store.settle(shard, settlements[:MAX_CLAIM]):
-                self._counts[settled] += 1
-            del settlements[:MAX_CLAIM]
-        del self._ended[shard]
+        try:
+            while settlements:
+                for settled in self._store.settle(shard, settlements[:MAX_CLAIM]):
+                    self._counts[settled] += 1
+                del settlements[:MAX_CLAIM]
+        except StoreUnavailable as error:
+            self._lose(shard, error)
+        else:
+            del self._ended[shard]
+            self._left_out.pop(shard, None)
+
+    def _lose(self, shard: Shard, error: StoreUnavailable) -> None:
+        """Leave a shard out until a settle of its own gets through; wait for a store that does not answer at all."""
+        try:
+            self._store.ping()
+            self._left_out[shard] = error
+        except StoreUnavailable:
+            self._away = error

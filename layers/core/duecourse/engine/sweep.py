@@ -5,15 +5,20 @@ from typing import NamedTuple
 
 from duecourse.domain.task import Shard
 from duecourse.engine.drain import Drainer
+from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import Stats, Store, Swept
 
 
 class Survey(NamedTuple):
-    """How the ledger stands when a tick comes; `oldest_overdue_ms` is how late the longest waiting task is then."""
+    """How the ledger stands when a tick comes; `oldest_overdue_ms` is how late the longest waiting task is then.
+
+    `away` is why some shards, a cluster's whose primary has gone, are not among `shards`.
+    """
 
     shards: list[Shard]
     oldest_overdue_ms: int
     dead_total: int
+    away: StoreUnavailable | None
 
 
 class Ticked(NamedTuple):
@@ -42,13 +47,20 @@ class Sweeper:
         self._margin_ms = margin_ms
 
     def survey(self) -> Survey:
-        """See what there is, and change nothing."""
-        shards = self._store.shards()
-        stats = [self._store.stats(shard) for shard in shards]
-        return Survey(shards, max(map(_overdue_ms, stats), default=0), sum(s.dead for s in stats))
+        """See what there is, and change nothing. Raises StoreUnavailable where the whole store is away."""
+        stats: dict[Shard, Stats] = {}
+        away = None
+        for shard in self._store.shards():
+            try:
+                stats[shard] = self._store.stats(shard)
+            except StoreUnavailable as error:
+                self._store.ping()
+                away = error
+        overdue_ms = max(map(_overdue_ms, stats.values()), default=0)
+        return Survey(list(stats), overdue_ms, sum(s.dead for s in stats.values()), away)
 
     def tick(self, found: Survey, remaining_ms: Callable[[], int]) -> Ticked:
-        """Sweep every shard a bounded step, drain them all, and go on sweeping while there is time."""
+        """Sweep every shard found a bounded step, drain them all, and go on sweeping while there is time."""
         shards = found.shards
         swept = {shard: [self._sweep(shard)] for shard in shards}
         drained = self._drainer.drain(shards, remaining_ms)

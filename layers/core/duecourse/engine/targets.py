@@ -60,7 +60,7 @@ class Targets:
             if scheme == LAMBDA:
                 self._invoker.send(name, tasks_event(tasks))
                 return []
-            messages = [Message(task.idempotency_key, message_body(task)) for task in tasks]
+            messages = [Message(t.idempotency_key, message_body(t), f"{t.queue}/{t.tenant}") for t in tasks]
             problems = self._brokers[scheme].publish(name, messages)
             return [self._end(task, target, problem) for task, problem in zip(tasks, problems, strict=True)]
         except Exception as error:  # noqa: BLE001 one piece of a drain, whose other tasks go on

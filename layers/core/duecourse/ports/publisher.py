@@ -5,10 +5,14 @@ from typing import NamedTuple, Protocol
 
 
 class Message(NamedTuple):
-    """A task for a queue: its idempotency key as the message's id, its body as JSON text of ASCII characters."""
+    """A task for a queue: its idempotency key as the message's id, its body as JSON text of ASCII characters.
+
+    `source` is the queue and tenant that the task is of: other sources may have the same id.
+    """
 
     id: str
     body: str
+    source: str = ""
 
 
 class Publisher(Protocol):

@@ -1,6 +1,7 @@
 """The ledger's contract: every verb that changes a task, and what it answers.
 
-Every verb is one atomic step on one shard; what it answers has happened, what it refuses has changed nothing.
+Every verb is one atomic step on one shard; what it answers has happened, what it refuses has changed nothing. A great
+add or settle may be several such steps: cut off, and asked for again, it adds and ends nothing twice.
 Time is the store's own. Each verb raises StoreUnavailable where the store does not answer, StoreMisused where a queue
 has another number of shards than the store was told, and ValueError for more things at a time than it takes.
 """
@@ -141,7 +142,7 @@ class Store(Protocol):
     def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
         """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already.
 
-        With `alone`, where all are one tenant's and of its group: all of them, or none and an empty answer.
+        With `alone`, where all are one tenant's and of its group: all of them in one step, or none and an empty answer.
         """
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:

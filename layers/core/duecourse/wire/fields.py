@@ -18,14 +18,11 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from duecourse.domain.task import ID_PATTERN, MAX_PAYLOAD_BYTES, dump_json
+from duecourse.domain.task import ID_PATTERN, MAX_PAYLOAD_BYTES, NAME_PATTERN, dump_json
 from duecourse.domain.times import format_duration, parse_duration, parse_instant
 from duecourse.errors import FieldError, InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
-
-NAME_PATTERN = r"^[A-Za-z0-9._:@-]{1,64}$"
-"""What a queue, a kind and a reminder may be called: no slash and no brace, which keys need for themselves."""
 
 DURATION_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples": ["PT5M", 300]}
 INSTANT_SCHEMA = {"type": "string", "format": "date-time", "examples": ["2026-03-29T01:30:00Z"]}

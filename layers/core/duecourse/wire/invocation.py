@@ -4,22 +4,47 @@ A user's own function reads it before anything else: importing pydantic alone wo
 """
 
 import json
-import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from duecourse.domain.task import Json, RetryPolicy, Status, Task, dump_json
+from duecourse.domain.task import (
+    ID_PATTERN,
+    MAX_PAYLOAD_BYTES,
+    MAX_STATE_BYTES,
+    NAME_PATTERN,
+    Json,
+    RetryPolicy,
+    Status,
+    Task,
+    dump_json,
+)
+from duecourse.domain.times import MAX_DURATION_MS
 from duecourse.errors import FieldError, InvalidInput
 
 SOURCE = "duecourse"
 VERSION = "1"
-NUMBER, TEXT, TABLE = int, str, Mapping
-NAMES: dict[type, str] = {NUMBER: "a whole number", TEXT: "text", TABLE: "an object", object: "JSON"}
+TEXT, TABLE = str, Mapping
+MAX_NUMBER = 2**53
+"""What every JSON library carries exactly: instants, fences and generations stay far below."""
+POLICY: dict[str, tuple[tuple[type, ...], float, float]] = {
+    "max_attempts": ((int,), 1, 1_000),
+    "backoff_ms": ((int,), 0, MAX_DURATION_MS),
+    "factor": ((int, float), 1, 100),
+    "max_backoff_ms": ((int,), 0, MAX_DURATION_MS),
+    "jitter": ((bool,), False, True),
+}
+"""What a policy may hold: types, the least and the most."""
 
 
 def tasks_event(tasks: Iterable[Task]) -> dict[str, Json]:
     """The event that carries leased tasks."""
-    return _event(_encode(task, lease={"token": task.token, "expires_at": task.lease_expires_at}) for task in tasks)
+    return {"source": SOURCE, "version": VERSION, "tasks": [encode_task(task) for task in tasks]}
+
+
+def encode_task(task: Task) -> dict[str, Json]:
+    """One leased task as the event carries it; `retry` and `group` are what its worker needs to settle it."""
+    return _common(task) | {"lease": {"token": task.token, "expires_at": task.lease_expires_at}}
 
 
 def message_body(task: Task) -> str:
@@ -27,16 +52,12 @@ def message_body(task: Task) -> str:
 
     ASCII, for not every broker takes every character.
     """
-    entry = _encode(task, deadline_at=task.deadline_at, fence=task.fence)
-    return json.dumps(_event([entry]), separators=(",", ":"))
+    entry = _common(task) | {"deadline_at": task.deadline_at, "fence": task.fence}
+    event = {"source": SOURCE, "version": VERSION, "tasks": [entry]}
+    return json.dumps(event, separators=(",", ":"))
 
 
-def _event(entries: Iterable[Json]) -> dict[str, Json]:
-    return {"source": SOURCE, "version": VERSION, "tasks": list(entries)}
-
-
-def _encode(task: Task, **rest: Json) -> dict[str, Json]:
-    """A task as both carry it; `retry` and `group` are what its worker needs to settle it."""
+def _common(task: Task) -> dict[str, Json]:
     return {
         "id": task.id,
         "queue": task.queue,
@@ -50,7 +71,6 @@ def _encode(task: Task, **rest: Json) -> dict[str, Json]:
         "due_at": task.due_at,
         "retry": task.retry._asdict(),
         "idempotency_key": task.idempotency_key,
-        **rest,
     }
 
 
@@ -62,7 +82,7 @@ def decode_tasks(event: Json) -> list[Task]:
 def decode_message(body: bytes) -> Task:
     """The task of a broker's message; its token is its fence alone, with which nothing can be settled or saved.
 
-    Raises InvalidInput, naming the field, where the message is not one of ours.
+    Raises InvalidInput, naming the field, where the message is not one of ours: a queue takes anybody's.
     """
     try:
         event = json.loads(body)
@@ -71,8 +91,8 @@ def decode_message(body: bytes) -> Task:
     entries = _entries(event)
     _check(len(entries) == 1, "tasks", "must hold one task")
     [entry] = entries
-    fence, deadline_at = entry.take("fence", NUMBER), entry.get("deadline_at", NUMBER, 0)
-    return _decode(entry)._replace(token=f"{fence}.", deadline_at=deadline_at)
+    task = _decode(entry)._replace(deadline_at=entry.number("deadline_at") if entry.get("deadline_at") else 0)
+    return task._replace(token=f"{entry.number('fence')}.")
 
 
 def _entries(event: Json) -> list["_Reader"]:
@@ -85,28 +105,27 @@ def _entries(event: Json) -> list["_Reader"]:
 
 def _leased(entry: "_Reader") -> Task:
     lease = _Reader(entry.take("lease", TABLE), f"{entry.path}.lease")
-    token, expires_at = lease.take("token", TEXT), lease.take("expires_at", NUMBER)
+    token, expires_at = lease.take("token", TEXT), lease.number("expires_at")
     return _decode(entry)._replace(token=token, lease_expires_at=expires_at)
 
 
 def _decode(entry: "_Reader") -> Task:
-    state = entry.get("state", object, None)
     return Task(
-        id=entry.take("id", TEXT),
-        queue=entry.take("queue", TEXT),
-        tenant=entry.take("tenant", TEXT),
-        kind=entry.take("kind", TEXT),
-        group=entry.get("group", TEXT, ""),
+        id=entry.name("id", ID_PATTERN),
+        queue=entry.name("queue", NAME_PATTERN),
+        tenant=entry.name("tenant", NAME_PATTERN),
+        kind=entry.name("kind", NAME_PATTERN),
+        group=entry.name("group", ID_PATTERN) if entry.get("group") else "",
         status=Status.LEASED,
-        payload_json=dump_json(entry.take("payload", object)),
-        state_json="" if state is None else dump_json(state),
+        payload_json=entry.json_text("payload", MAX_PAYLOAD_BYTES),
+        state_json="" if entry.get("state") is None else entry.json_text("state", MAX_STATE_BYTES),
         result_json="",
-        due_at=entry.take("due_at", NUMBER),
+        due_at=entry.number("due_at"),
         created_at=0,
         deadline_at=0,
         generation=_generation(entry),
-        run=entry.take("run", NUMBER),
-        attempt=entry.take("attempt", NUMBER),
+        run=entry.number("run"),
+        attempt=entry.number("attempt"),
         retry=_policy(entry),
         token="",
         claimed_at=0,
@@ -115,18 +134,18 @@ def _decode(entry: "_Reader") -> Task:
 
 
 def _policy(entry: "_Reader") -> RetryPolicy:
-    path, given = f"{entry.path}.retry", entry.get("retry", TABLE, {})
-    _check(given.keys() <= set(RetryPolicy._fields), path, f"may hold {', '.join(RetryPolicy._fields)}")
+    path, given = f"{entry.path}.retry", entry.get("retry") or {}
+    _check(isinstance(given, Mapping) and given.keys() <= POLICY.keys(), path, f"may hold {', '.join(POLICY)}")
     for field, value in given.items():
-        fits = isinstance(value, int | float) and 0 <= value < math.inf
-        _check(fits, f"{path}.{field}", "must be a number from 0 on, or true or false")
+        kinds, least, most = POLICY[field]
+        _check(type(value) in kinds and least <= value <= most, f"{path}.{field}", f"must be from {least} to {most}")
     return RetryPolicy(**given)
 
 
 def _generation(entry: "_Reader") -> int:
-    key = entry.take("idempotency_key", TEXT)
-    generation = key.rpartition(":")[2]
-    _check(generation.isdecimal(), f"{entry.path}.idempotency_key", "must be <id>:<generation>")
+    generation = entry.take("idempotency_key", TEXT).rpartition(":")[2]
+    fits = bool(re.fullmatch("[0-9]{1,15}", generation))
+    _check(fits, f"{entry.path}.idempotency_key", "must be <id>:<generation>")
     return int(generation)
 
 
@@ -138,15 +157,39 @@ class _Reader:
         self._table = table
         self.path = path
 
-    def get(self, field: str, kind: type, default: Any) -> Any:
-        """What stands there, `default` for null and for nothing."""
-        return default if self._table.get(field) is None else self.take(field, kind)
+    def get(self, field: str) -> Any:
+        return self._table.get(field)
 
     def take(self, field: str, kind: type) -> Any:
         path = f"{self.path}.{field}"
         _check(field in self._table, path, "is required")
-        _check(isinstance(self._table[field], kind), path, f"must be {NAMES[kind]}")
+        _check(isinstance(self._table[field], kind), path, f"must be {NAMES.get(kind, 'given')}")
         return self._table[field]
+
+    def number(self, field: str) -> int:
+        value = self.take(field, object)
+        fits = type(value) is int and 0 <= value <= MAX_NUMBER
+        _check(fits, f"{self.path}.{field}", "must be a whole number, 0 or more")
+        return int(value)
+
+    def name(self, field: str, pattern: str) -> str:
+        name: str = self.take(field, TEXT)
+        _check(bool(re.fullmatch(pattern, name)), f"{self.path}.{field}", f"must match {pattern}")
+        return name
+
+    def json_text(self, field: str, most: int) -> str:
+        """The field as the ledger keeps it."""
+        value, path = self.take(field, object), f"{self.path}.{field}"
+        try:
+            text = dump_json(value)
+            size = len(text.encode())
+        except (ValueError, RecursionError):
+            raise InvalidInput([FieldError(path, "holds what JSON cannot carry")]) from None
+        _check(size <= most, path, f"must be at most {most // 1024} KiB of JSON")
+        return text
+
+
+NAMES: dict[type, str] = {TEXT: "text", TABLE: "an object"}
 
 
 def _check(fits: bool, field: str, problem: str) -> None:

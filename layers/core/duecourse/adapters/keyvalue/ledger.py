@@ -6,7 +6,7 @@ Keys are `<part> NUL <queue>/<number> NUL ...`, instants in them 8 bytes big-end
     wait   stored id                            the packed record of a successor
     group  tenant/group NUL stored id           nothing
     meta                                        META
-    shard                                       nothing
+    shard                                       how many shards the queue has, in decimal
 
 and those of indexes.py.
 """
@@ -52,9 +52,9 @@ class Ledger:
         self.meta = Meta(*META.unpack(data)) if data else Meta()
         self.indexes = Indexes(batch, self._name)
 
-    def register(self) -> None:
-        """Put the shard on record."""
-        self._batch.put(SHARD + self._name, b"")
+    def register(self, count: int) -> None:
+        """Put the shard on record, as one of so many."""
+        self._batch.put(SHARD + self._name, str(count).encode())
 
     def next_fence(self) -> int:
         """Draw from the counter that never goes back."""
@@ -181,10 +181,13 @@ class Ledger:
         return part + b"\0" + self._name + b"\0" + tail
 
 
-def shards(batch: Batch) -> list[Shard]:
-    """Every shard that was ever added to."""
-    names = (key.partition(b"\0")[2].decode().rpartition("/") for key, _ in batch.range(SHARD, SHARD + b"\xff"))
-    return sorted(Shard(queue, int(number)) for queue, _, number in names)
+def shards(batch: Batch) -> dict[Shard, int]:
+    """Every shard that was ever added to, and how many its queue had then."""
+    found = {}
+    for key, count in batch.range(SHARD, SHARD + b"\xff"):
+        queue, _, number = key.partition(b"\0")[2].decode().rpartition("/")
+        found[Shard(queue, int(number))] = int(count)
+    return found
 
 
 def _instant(data: bytes) -> int:

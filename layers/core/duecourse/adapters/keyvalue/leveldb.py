@@ -60,10 +60,13 @@ class LevelMap:
         """See OrderedMap; synced to the disk.
 
         After a write that failed the database is opened anew: LevelDB would go on in the same log, behind a torn
-        record, and what follows one there cannot be read again.
+        record, and what follows one there cannot be read again. Where the folder is not there any more, nothing is
+        written: LevelDB would go on in files that have no name.
         """
+        database = self._database()
+        self._check_place()
         try:
-            with self._database().write_batch(transaction=True, sync=True) as batch:
+            with database.write_batch(transaction=True, sync=True) as batch:
                 for key, value in writes.items():
                     if value is None:
                         batch.delete(key)
@@ -82,8 +85,21 @@ class LevelMap:
         if self._lock.closed:
             raise StoreUnavailable(f"{SCHEME}{self._folder} was closed")
         if self._db.closed:
+            self._check_place()
             self._db, _ = _open(self._folder)
         return self._db
+
+    def _check_place(self) -> None:
+        """See that the folder is the one that was opened, by the lock file in it."""
+        try:
+            there = os.path.samestat(os.stat(self._folder / LOCK), os.fstat(self._lock.fileno()))
+        except FileNotFoundError:
+            there = False
+        if not there:
+            raise StoreUnavailable(
+                f"{SCHEME}{self._folder}: the folder, or {LOCK} in it, was removed or replaced while it was open: "
+                "put it back as it was, or start this process again"
+            )
 
     def _check_layout(self) -> None:
         found = self.get(LAYOUT_KEY)
@@ -102,11 +118,11 @@ class LevelMap:
 
 def _prepare(folder: Path) -> None:
     """Make the folder, or see that it is one that can be used."""
-    if not folder.parent.is_dir():
-        raise _misused(folder, f"{folder.parent} is no folder: make it first")
-    if folder.exists() and not folder.is_dir():
-        raise _misused(folder, "is a file: give a folder")
     try:
+        if not folder.parent.is_dir():
+            raise _misused(folder, f"{folder.parent} is no folder: make it first")
+        if folder.exists() and not folder.is_dir():
+            raise _misused(folder, "is a file: give a folder")
         if not folder.exists():
             folder.mkdir()
             _sync(folder.parent)

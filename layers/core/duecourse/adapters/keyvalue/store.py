@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from itertools import islice
 
 from duecourse.adapters.keyvalue import verbs
-from duecourse.adapters.keyvalue.indexes import DONE, DUE, LEASED, NAMES
+from duecourse.adapters.keyvalue.indexes import DONE, DUE, NAMES
 from duecourse.adapters.keyvalue.ledger import Ledger, shards
 from duecourse.adapters.keyvalue.map import Batch, MemoryMap, OrderedMap
 from duecourse.adapters.record import stored_id
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
+from duecourse.errors import StoreMisused
 from duecourse.ports.clock import Clock
 from duecourse.ports.store import (
     MAX_ADD,
@@ -34,8 +35,6 @@ from duecourse.ports.store import (
 
 Heard = Callable[[Shard, int], None]
 """What is told when a shard's bell goes from now on (0: none hangs); it must neither wait nor raise nor ask back."""
-BOUND = 500
-"""How many leases one step takes back, and how many finished tasks it forgets."""
 
 
 class SystemClock:
@@ -50,11 +49,13 @@ class KeyValueStore:
     """The ledger (ports.store.Store) on an ordered map of one process."""
 
     def __init__(self, below: OrderedMap, clock: Clock | None = None, sharding: Sharding | None = None) -> None:
+        """Raises StoreMisused where a queue has another number of shards in the map, which is closed then."""
         self._below = below
         self._sharding = sharding or Sharding()
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._listeners: tuple[Heard, ...] = ()
+        self._check_counts()
 
     def ping(self) -> None:
         """It is here."""
@@ -66,7 +67,7 @@ class KeyValueStore:
     def shards(self) -> list[Shard]:
         """Every shard that was ever added to."""
         with self._lock:
-            return shards(Batch(self._below))
+            return sorted(shards(Batch(self._below)))
 
     def shard_of(self, queue: str, id: str, group: str = "") -> Shard:
         """The shard that a task of this group, or of none, is in."""
@@ -84,7 +85,7 @@ class KeyValueStore:
         with self._step(shard) as ledger:
             if alone and verbs.is_taken(ledger, tasks[0].tenant, alone):
                 return []
-            ledger.register()
+            ledger.register(self._sharding.count(shard.queue))
             return [self._add(ledger, task, echo) for task in tasks]
 
     def _add(self, ledger: Ledger, task: NewTask, echo: bool) -> Added:
@@ -105,7 +106,7 @@ class KeyValueStore:
         """Lease due tasks, after lapsed leases have been taken back."""
         check_count(limit, MAX_CLAIM, least=1)
         with self._step(shard) as ledger:
-            _, lapsed = _reclaim(ledger)
+            _, lapsed = verbs.reclaim_lapsed(ledger)
             if ledger.meta.paused:
                 return Claim([], lapsed, 0, ledger.hang(), ledger.now)
             tasks, expired = verbs.claim(ledger, limit, lease_ms, max_bytes, secrets.token_bytes(8))
@@ -154,11 +155,11 @@ class KeyValueStore:
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
         with self._step(shard) as ledger:
-            reclaimed, died = _reclaim(ledger)
-            old = list(islice(ledger.indexes.until(DONE, ledger.now - retention_ms), BOUND))
+            reclaimed, died = verbs.reclaim_lapsed(ledger)
+            old = list(islice(ledger.indexes.until(DONE, max(0, ledger.now - retention_ms)), verbs.BOUND))
             for sid in old:
                 ledger.forget(sid)
-            return Swept(reclaimed, died, len(old), BOUND in (reclaimed, len(old)), ledger.hang(), ledger.now)
+            return Swept(reclaimed, died, len(old), verbs.BOUND in (reclaimed, len(old)), ledger.hang(), ledger.now)
 
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
@@ -210,6 +211,16 @@ class KeyValueStore:
         with self._look(shard) as ledger:
             return ledger.show(sid)
 
+    def _check_counts(self) -> None:
+        for shard, told in shards(Batch(self._below)).items():
+            count = self._sharding.count(shard.queue)
+            if told != count:
+                self._below.close()
+                raise StoreMisused(
+                    f"Queue {shard.queue} has {told} shards on record and DUECOURSE_SHARDS says {count}: "
+                    f"set it to {told}, for one process gains nothing by others"
+                )
+
     @contextmanager
     def _step(self, shard: Shard) -> Iterator[Ledger]:
         """One change: all of it is written, with the bell hung, or nothing where it raises."""
@@ -235,8 +246,3 @@ class MemoryStore(KeyValueStore):
 
     def __init__(self, clock: Clock | None = None, sharding: Sharding | None = None) -> None:
         super().__init__(MemoryMap(), clock, sharding)
-
-
-def _reclaim(ledger: Ledger) -> tuple[int, int]:
-    deaths = [verbs.reclaim(ledger, sid) for sid in list(islice(ledger.indexes.until(LEASED, ledger.now), BOUND))]
-    return len(deaths), sum(deaths)

@@ -1,8 +1,10 @@
 """What each verb does to one task of a shard's ledger: the design's table, row by row."""
 
+from itertools import islice
+
 from duecourse.adapters.keyvalue import transitions
 from duecourse.adapters.keyvalue.held import Held
-from duecourse.adapters.keyvalue.indexes import DUE
+from duecourse.adapters.keyvalue.indexes import DUE, LEASED
 from duecourse.adapters.keyvalue.ledger import Ledger
 from duecourse.adapters.record import stored_id
 from duecourse.domain.outcomes import Settlement
@@ -11,6 +13,8 @@ from duecourse.ports.store import Alone, Lease, Move, Reply, Settled
 
 BURY = 1_000
 """How many tasks die of one claim before it stops."""
+BOUND = 500
+"""How many leases one step takes back, and how many finished tasks it forgets."""
 LIVE = (Status.SCHEDULED, Status.LEASED)
 FINISHED = (Status.DONE, Status.CANCELLED)
 REFUSALS = {status: Reply(status.value) for status in Status}
@@ -62,6 +66,12 @@ def reclaim(ledger: Ledger, sid: str) -> bool:
     dead = after.task.status is Status.DEAD
     ledger.place(sid, after, ledger.now if dead else after.task.due_at)
     return dead
+
+
+def reclaim_lapsed(ledger: Ledger) -> tuple[int, int]:
+    """Take back at most BOUND lapsed leases; answers how many, and how many of them died."""
+    deaths = [reclaim(ledger, sid) for sid in list(islice(ledger.indexes.until(LEASED, ledger.now), BOUND))]
+    return len(deaths), sum(deaths)
 
 
 def claim(ledger: Ledger, limit: int, lease_ms: int, max_bytes: int, nonce: bytes) -> tuple[list[Task], int]:
