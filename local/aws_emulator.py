@@ -6,6 +6,7 @@ import sys
 import time
 from asyncio.subprocess import Process
 from collections.abc import Mapping
+from pathlib import Path
 from threading import Lock
 
 from localstack_client.session import Session  # type: ignore[import-untyped]
@@ -18,12 +19,16 @@ from local.sockets import LOOPBACK
 
 READY_WITHIN = 60.0
 ENDPOINT = "AWS_ENDPOINT_URL"
+SENT = "/duecourse/sent"
+"""Where moto, as we start it, tells of messages: {"mails": [{"to", "subject", "body"}], "sms": [{"to", "text"}]}."""
 _environment = Lock()
 
 
 async def start(port: int, environment: Mapping[str, str], log: Log) -> Process:
     """Start moto's server."""
-    command = (sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(port))
+    # By its file, for the working directory may be any; -P keeps the modules beside it from standing in for others.
+    program = Path(__file__).with_name("moto_server.py")
+    command = (sys.executable, "-P", str(program), LOOPBACK, str(port), SENT)
     return await spawn(command, environment=environment, out=log.descriptor)
 
 

@@ -81,22 +81,26 @@ def _sizes(functions: list[Function]) -> Iterator[Weighed]:
 
 
 @contextmanager
-def _layers_for_here(functions: list[Function], architecture: str, python: str) -> Iterator[list[Path]]:
-    """The layer that this machine can load: the one that was built, or the same made for here."""
+def _layers_for_here(functions: list[Function], architecture: str, python: str) -> Iterator[dict[Path, Path]]:
+    """Each layer that was built, and the one that this machine can load: the same, or the same made for here."""
+    layers = sorted({layer for function in functions for layer in function.layers})
     here = MACHINES.get(platform.machine(), "x86_64")
-    if here == architecture:
-        yield sorted({layer for function in functions for layer in function.layers})
-        return
-    with tempfile.TemporaryDirectory(prefix="duecourse-layer-") as folder:
-        words = ["build-CoreLayer", f"ARCH={here}", f"ARTIFACTS_DIR={folder}", f"PYTHON={python}"]
-        made = subprocess.run(["make", "-C", ROOT / "layers/core", *words], capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise HarnessError(f"the layer cannot be built for {here}: {made.stderr.strip()}")
-        yield [Path(folder) / "python"]
+    with tempfile.TemporaryDirectory(prefix="duecourse-layers-") as folder:
+        built = architecture == here
+        yield {path: path if built else _made_for(here, path.parent.name, Path(folder), python) for path in layers}
 
 
-def _cold(function: Function, layers: list[Path], python: str) -> Weighed:
-    times = [_import_ms(function, layers, python) for _ in range(ROUNDS)]
+def _made_for(here: str, name: str, folder: Path, python: str) -> Path:
+    where = ROOT / "layers" / name.removesuffix("Layer").lower()
+    words = [f"build-{name}", f"ARCH={here}", f"ARTIFACTS_DIR={folder / name}", f"PYTHON={python}"]
+    made = subprocess.run(["make", "-C", where, *words], capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise HarnessError(f"{name} cannot be built for {here}: {made.stderr.strip()}")
+    return folder / name / "python"
+
+
+def _cold(function: Function, layers: dict[Path, Path], python: str) -> Weighed:
+    times = [_import_ms(function, [layers[layer] for layer in function.layers], python) for _ in range(ROUNDS)]
     return Weighed(f"cold import of {function.code.name}", min(times), IMPORT_MS, "ms")
 
 

@@ -9,6 +9,7 @@ from local.new import new
 from local.rabbitmq import rabbitmq
 from local.replay import replay
 from local.reshard import reshard
+from local.sent import sent
 from local.show import show
 from local.up import up
 
@@ -18,5 +19,5 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for command in (up, invoke, replay, show, new, reshard, built, demo, rabbitmq):
+for command in (up, invoke, replay, show, sent, new, reshard, built, demo, rabbitmq):
     app.command()(command)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import urllib3
 
+from local.aws_emulator import SENT
 from local.demo.others import Others
 from local.stack import Stack
 
@@ -26,6 +27,13 @@ class Mail(NamedTuple):
 
     to: str
     subject: str
+    text: str
+
+
+class Sms(NamedTuple):
+    """An SMS that the emulated service took."""
+
+    to: str
     text: str
 
 
@@ -90,8 +98,13 @@ class Stage:
 
     def mails(self) -> list[Mail]:
         """Every e-mail sent so far."""
-        data = self._http.request("GET", self.stack.aws + "/moto-api/data.json").json()
-        return [Mail(m["destinations"]["ToAddresses"][0], m["subject"], m["body"]) for m in data["ses"]["Message"]]
+        told = self._http.request("GET", self.stack.aws + SENT).json()
+        return [Mail(mail["to"], mail["subject"], mail["body"]) for mail in told["mails"]]
+
+    def texts(self) -> list[Sms] | None:
+        """Every SMS sent so far; None where the emulator does not tell."""
+        told = self._http.request("GET", self.stack.aws + SENT)
+        return [Sms(sms["to"], sms["text"]) for sms in told.json()["sms"]] if told.status == 200 else None
 
 
 def until(probe: Callable[[], T | None], what: str) -> T:

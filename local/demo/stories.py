@@ -52,10 +52,11 @@ def meetings(stage: Stage) -> Ending:
     """Reminders five demo minutes before a meeting; a second meeting is moved, a third cancelled."""
     now = datetime.now(UTC)
     starts = {name: now + timedelta(seconds=seconds) for name, seconds in MEETINGS.items()}
-    tasks = {name: _remind(stage, name, start) for name, start in starts.items()}
+    phones = stage.texts() is not None
+    tasks = {name: _remind(stage, name, start, phones=phones) for name, start in starts.items()}
     later = starts["planning"] + timedelta(seconds=2)
     moved = stage.call("PATCH", "/reminders/planning", {"starts_at": later.isoformat()}, expect=200)
-    check(len(moved["tasks"]) == len(GUESTS), "three reminders moved in one step", str(moved))
+    check(len(moved["tasks"]) == len(GUESTS) + phones, "its reminders moved in one step", str(moved))
     stage.call("DELETE", "/reminders/retrospective", expect=204)
 
     def ending() -> Told:
@@ -66,11 +67,15 @@ def meetings(stage: Stage) -> Ending:
         sent = until(lambda: _mails(stage) if len(stage.mails()) >= len(wanted) else None, "six e-mails")
         check(sent == wanted, f"e-mails {wanted}", str(sent))
         texts = [mail.text for mail in stage.mails() if mail.subject.endswith("planning")]
-        check(all(f"{later:%H:%M:%S}" in text for text in texts), f"the new time {later:%H:%M:%S}", str(texts))
+        check(all(f"at {later:%Y-%m-%dT%H:%M:%S}" in text for text in texts), f"the new time {later}", str(texts))
+        written = sorted(sms.text for sms in stage.texts() or [])
+        expected = [f"planning in {LEAD_S} seconds", f"standup in {LEAD_S} seconds"] if phones else []
+        check([text.partition(",")[0] for text in written] == expected, str(expected), str(written))
         return Told(
             f"Meetings in a few seconds, reminders {LEAD_S} s before (a demo minute is a second)",
             [
-                "standup: 3 attendees, 3 e-mails in the emulated SES",
+                "standup: 3 attendees, 3 e-mails in the emulated SES"
+                + (", 1 SMS in the emulated SNS" if phones else ""),
                 "planning: moved by PATCH before it was due; 3 e-mails, for the new time only",
                 "retrospective: cancelled by DELETE; no e-mail",
             ],
@@ -83,9 +88,11 @@ MEETINGS = {"standup": LEAD_S + 2, "planning": LEAD_S + 2, "retrospective": LEAD
 """In how many seconds each begins."""
 
 
-def _remind(stage: Stage, name: str, start: datetime) -> list[str]:
+def _remind(stage: Stage, name: str, start: datetime, *, phones: bool) -> list[str]:
     recipients = [{"name": guest, "email": f"{guest.lower()}@example.com"} for guest in GUESTS]
-    body = {"id": name, "subject": name, "starts_at": start.isoformat(), "recipients": recipients}
+    recipients[0] |= {"phone": "+436641234567"} if phones else {}
+    message = "{{ subject }} in {{ lead }}, {{ recipient.name }}: at {{ starts_at.iso }}"
+    body = {"id": name, "subject": name, "message": message, "starts_at": start.isoformat(), "recipients": recipients}
     made = stage.call("POST", "/reminders", {**body, "remind_before": [f"PT{LEAD_S}S"]}, expect=201)
     return [task["id"] for task in made["tasks"]]
 

@@ -12,6 +12,7 @@ import pytest
 import urllib3
 
 from duecourse.wire.invocation import decode_message
+from local.aws_emulator import SENT
 from local.options import PARAMETERS, Options
 from local.rabbitmq import RabbitMq
 from local.stack import Stack
@@ -45,14 +46,14 @@ def test_a_reminder_goes_by_a_queue_to_its_sender() -> None:
         wanted = {"id": "standup", "subject": "Stand-up", "starts_at": starts.isoformat(), "remind_before": ["PT4S"]}
         api.post("/reminders", {**wanted, "recipients": people})
         mails = until(lambda: found if len(found := mails_of(stack)) == 2 else None, seconds=20, every=0.1)
-        assert {mail["destinations"]["ToAddresses"][0] for mail in mails} == {"ada@example.com", "max@example.com"}
+        assert {mail["to"] for mail in mails} == {"ada@example.com", "max@example.com"}
         tasks = until(lambda: done_of(api, "standup:4:0", "standup:4:1"), seconds=10, every=0.1)
         assert [run["outcome"] for task in tasks for run in task["history"]] == ["done", "done"]
         assert notices == []
 
 
 def mails_of(stack: Stack) -> list[Any]:
-    found: list[Any] = urllib3.request("GET", stack.aws + "/moto-api/data.json").json()["ses"]["Message"]
+    found: list[Any] = urllib3.request("GET", stack.aws + SENT).json()["mails"]
     return found
 
 

@@ -1,4 +1,4 @@
-"""The adapters for AWS: DynamoDB and SES as moto has them, the Invoke API by a server of a few lines."""
+"""The adapters for AWS: DynamoDB as moto has it, the Invoke API by a server of a few lines."""
 
 import json
 import threading
@@ -10,16 +10,12 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
-from moto.core import DEFAULT_ACCOUNT_ID
-from moto.ses.models import ses_backends
 
 from duecourse.adapters.dynamodb_results import DynamoDbResults
 from duecourse.adapters.lambda_invoker import LambdaInvoker
-from duecourse.adapters.ses_sender import SesSender
 from duecourse.domain.task import Task
-from duecourse.errors import InvocationRefused, ResultsUnavailable, SendFailed
+from duecourse.errors import InvocationRefused, ResultsUnavailable
 from duecourse.ports.results import Result
-from duecourse.ports.sender import Message
 from tests.support.answering import Asked, Reply, Server, answering
 from tests.support.kinds import leased
 
@@ -165,42 +161,6 @@ def test_no_region_is_unavailable_and_not_a_surprise(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("AWS_REGION", raising=False)
     with pytest.raises(ResultsUnavailable):
         DynamoDbResults("results", DAY_MS).get("default", "t-1", "-")
-
-
-@pytest.fixture
-def ses() -> Iterator[Any]:
-    with mock_aws():
-        client = boto3.client("ses")
-        client.verify_email_identity(EmailAddress="due@example.com")
-        yield client
-        client.close()
-
-
-MAIL = Message("ada@example.com", "Reminder: Stand-up ü", "Hello Ada,\n")
-
-
-def test_a_message_goes_out_by_ses(ses: Any) -> None:
-    message_id = SesSender("due@example.com", ses).send(MAIL)
-    sent = ses_backends[DEFAULT_ACCOUNT_ID][REGION].sent_messages
-    assert [(m.id, m.source, m.subject, m.body, m.destinations["ToAddresses"]) for m in sent] == [
-        (message_id, "due@example.com", MAIL.subject, MAIL.text, ["ada@example.com"])
-    ]
-
-
-def test_a_sender_that_is_not_verified_is_a_failed_send(ses: Any) -> None:
-    with pytest.raises(SendFailed, match="not verified"):
-        SesSender("stranger@example.com", ses).send(MAIL)
-
-
-def test_no_sender_at_all_names_the_setting() -> None:
-    with pytest.raises(SendFailed, match="DUECOURSE_MAIL_FROM"):
-        SesSender("").send(MAIL)
-
-
-def test_ses_away_is_a_failed_send(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    with pytest.raises(SendFailed):
-        SesSender("due@example.com").send(MAIL)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The layer as its Makefile builds it, for each architecture."""
+"""The layers as their Makefiles build them, for each architecture."""
 
 import platform
 import re
@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,15 @@ MACHINES = {"arm64": 183, "x86_64": 62}
 OLDEST_GLIBC = 26
 """The minor version of the glibc that Lambda's python3.11 runs on."""
 PYTHON = sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
+
+WRITES = """
+import zoneinfo; zoneinfo.reset_tzpath([])
+from duecourse import wiring
+from duecourse.ports.writer import Letter
+to = {"name": "Ada", "channel": "phone", "address": "+43", "time_zone": "Europe/Vienna"}
+payload = {"reminder": "a", "subject": "s", "message": "{{ starts_at }}", "html": "", "data": {}, "recipient": to}
+print(wiring.write([Letter({**payload, "lead_ms": 1000}, 1774747800000)])[0].text)
+"""
 
 pytestmark = pytest.mark.skipif(PYTHON is None, reason="the layer is compiled by python3.11, and there is none")
 
@@ -30,14 +40,49 @@ def architecture(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="module")
-def layer(architecture: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A built layer's `python` folder, made the way sam makes it: in the architecture's own folder."""
-    artifacts = tmp_path_factory.mktemp(architecture)
-    where = ROOT / "layers/core/platforms" / architecture
-    made = make("--makefile", "../../Makefile", "build-CoreLayer", f"ARTIFACTS_DIR={artifacts}", where=where)
+def built(layer: str, architecture: str, artifacts: Path) -> Path:
+    """A layer's `python` folder, made the way sam makes it: in the architecture's own folder."""
+    where = ROOT / "layers/platforms" / architecture
+    words = ("--makefile", f"../../{layer}/Makefile", f"build-{layer.title()}Layer", f"ARTIFACTS_DIR={artifacts}")
+    made = make(*words, where=where)
     assert made.returncode == 0, made.stderr
     return artifacts / "python"
+
+
+@pytest.fixture(scope="module")
+def layer(architecture: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The core layer, built."""
+    return built("core", architecture, tmp_path_factory.mktemp(architecture))
+
+
+@pytest.fixture(scope="module")
+def templates(architecture: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The layer for templates, built."""
+    return built("templates", architecture, tmp_path_factory.mktemp(f"templates-{architecture}"))
+
+
+def test_the_layer_for_templates_is_for_its_architecture_and_holds_nothing_else(
+    templates: Path, architecture: str
+) -> None:
+    assert {path.name for path in templates.iterdir() if "-" not in path.name} == {"jinja2", "markupsafe", "tzdata"}
+    [speedup] = templates.rglob("*.so")
+    (machine,) = struct.unpack_from("<H", speedup.read_bytes(), 18)
+    assert machine == MACHINES[architecture]
+    assert all(int(minor) <= OLDEST_GLIBC for minor in re.findall(rb"GLIBC_2\.(\d+)", speedup.read_bytes()))
+    assert sum(path.stat().st_size for path in templates.rglob("*") if path.is_file()) < 5_000_000
+
+
+def test_both_layers_write_a_reminder_and_the_core_alone_says_what_is_missing(
+    layer: Path, templates: Path, architecture: str
+) -> None:
+    if platform.machine() != architecture or sys.platform != "linux":
+        pytest.skip("built for another machine than this one")
+    code = f"import sys; sys.path[:0] = sys.argv[1:]; {WRITES}"
+    words = [str(PYTHON), "-I", "-S", "-W", "ignore", "-c", code, str(layer)]
+    done = subprocess.run([*words, str(templates)], capture_output=True, text=True, check=True)
+    assert done.stdout == "Sunday, 29 March 2026 at 03:30 CEST\n"
+    alone = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "TemplatesMissing: Reminders need Jinja2" in alone.stderr
 
 
 def test_every_shared_object_is_for_the_architecture_that_was_asked_for(layer: Path, architecture: str) -> None:
@@ -96,13 +141,11 @@ def test_a_build_without_its_folder_or_architecture_says_so(words: list[str], co
     assert complaint in refused.stderr
 
 
-def test_the_layer_pins_what_the_rest_is_tested_with() -> None:
-    pins = (ROOT / "layers/core/requirements.txt").read_text().splitlines()
+@pytest.mark.parametrize("name", ["core", "templates"])
+def test_a_layer_pins_what_the_rest_is_tested_with(name: str) -> None:
+    pins = (ROOT / f"layers/{name}/requirements.txt").read_text().splitlines()
     everything = set((ROOT / "requirements.txt").read_text().splitlines())
     assert set(pins) <= everything
-    needed = re.findall(r'^  "([a-z0-9-]+)', _dependencies(), re.MULTILINE)
-    assert set(needed) <= {re.split(r"[=\[]", pin)[0] for pin in pins}
-
-
-def _dependencies() -> str:
-    return (ROOT / "pyproject.toml").read_text().split("\ndependencies = [", 1)[1].split("\n]", 1)[0]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = project["dependencies"] if name == "core" else project["optional-dependencies"][name]
+    assert {re.split(r"[>\[]", wanted)[0] for wanted in needed} <= {re.split(r"[=\[]", pin)[0] for pin in pins}

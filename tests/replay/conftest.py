@@ -6,7 +6,7 @@ import pytest
 
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.settings import Settings
-from tests.support.kinds import Outbox
+from tests.support.kinds import Outbox, Web, answer
 from tests.support.wired import wired_with
 
 
@@ -15,8 +15,16 @@ def outbox() -> Outbox:
     return Outbox()
 
 
+@pytest.fixture
+def web() -> Web:
+    """Where webhooks go: it takes one."""
+    return Web(answer(204))
+
+
 @pytest.fixture(autouse=True)
-def wired(store: MemoryStore, outbox: Outbox) -> Iterator[None]:
+def wired(store: MemoryStore, outbox: Outbox, web: Web) -> Iterator[None]:
     """The functions' parts, all of this process."""
-    with wired_with(settings=Settings(), store=store, results=None, sender=outbox):
+    with wired_with(
+        settings=Settings(), store=store, results=None, senders=dict.fromkeys(("email", "phone"), outbox), http=web
+    ):
         yield

@@ -32,6 +32,7 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "why_webhook": (["add_webhook"], 200, {"id": "order-7:paid", "state": "scheduled", "forgotten": 0}),
     "add_poll": ([], 201, {"created": True}),
     "add_reminder": ([], 201, {"id": "standup"}),
+    "add_reminder_channels": ([], 201, {"id": "review"}),
     "add_webhook": ([], 201, {"created": True}),
     "add_webhook_base64": ([], 201, {"created": True}),
     "add_with_key": ([], 201, {"created": True}),
@@ -43,6 +44,9 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "bad_key": ([], 400, {"type": "urn:duecourse:problem:malformed-key"}),
     "bad_kind": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_past_start": ([], 422, {"errors": [{"field": "starts_at", "problem": "must be ahead"}]}),
+    "bad_preview_template": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_reminder_recipients": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_reminder_template": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_settle": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_settle_fields": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_two_due_times": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
@@ -53,6 +57,8 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "move_poll": (["add_poll"], 200, {}),
     "move_reminder": (["add_reminder"], 200, {"starts_at": "2099-03-02T09:00:00.000Z", "leased": [], "sent": []}),
     "openapi": ([], 200, {"openapi": "3.1.0"}),
+    "preview_reminder": ([], 200, {"id": "review", "left_out": 0}),
+    "preview_reminder_standing": (["add_reminder"], 200, {"id": "standup", "left_out": 0}),
     "save_state": (["add_webhook"], 409, {"reason": "stale"}),
     "settle_again": (["add_webhook"], 409, {"reason": "stale"}),
     "settle_done": (["add_webhook"], 409, {"reason": "stale"}),
@@ -139,6 +145,55 @@ def test_a_reminder_is_one_task_a_lead_time_and_person() -> None:
     cancel = {"routeKey": "DELETE /reminders/{id}", **_as("DELETE", "/reminders/standup")}
     assert replay("show_reminder", **cancel)[0] == 204
     assert {task["state"] for task in replay("show_reminder")[1]["tasks"]} == {"cancelled"}
+
+
+def test_a_preview_answers_what_each_recipient_would_read_and_adds_nothing(store: MemoryStore) -> None:
+    email, phone, webhook = replay("preview_reminder")[1]["messages"]
+    text = "Ada, Review in 1 hour: 09:00 CET in room 4.\n- budget\n- R&D\n"
+    assert email == {
+        "id": "review:3600:0",
+        "due_at": "2099-03-02T07:00:00.000Z",
+        "remind_before": "PT3600S",
+        "recipient": {"name": "Ada", "email": "ada@example.com", "time_zone": "Europe/Vienna"},
+        "subject": "Review in 1 hour",
+        "text": text,
+        "html": "<p>Review in 1 hour</p><ul><li>budget</li><li>R&amp;D</li></ul>",
+    }
+    assert (phone["text"], phone["sms_parts"]) == (text.strip(), 1)
+    assert webhook["text"].startswith("Ops, Review in 1 hour: 03:00 EST in room 4.")
+    assert store.shards() == []
+    assert replay("add_reminder_channels")[1]["tasks"] == [
+        {"id": each["id"], "due_at": each["due_at"]} for each in (email, phone, webhook)
+    ]
+
+
+def test_a_preview_of_what_stands_is_of_all_its_messages() -> None:
+    replay("add_reminder")
+    messages = replay("preview_reminder_standing")[1]["messages"]
+    assert {message["id"]: message["text"] for message in messages} == dict.fromkeys(
+        ["standup:300:0", "standup:300:1", "standup:3600:0", "standup:3600:1"], "Room 4\n"
+    )
+
+
+def test_a_preview_of_what_does_not_stand_is_not_found() -> None:
+    assert replay("preview_reminder_standing")[0] == 404
+
+
+@pytest.mark.parametrize("case", ["bad_reminder_template", "bad_preview_template"])
+def test_every_broken_template_is_named_with_its_line_and_the_fix(case: str) -> None:
+    errors = {error["field"]: error["problem"] for error in replay(case)[1]["errors"]}
+    assert errors == {
+        "subject": "line 1: titel is not known; known here: title, room, agenda",
+        "message": "line 2: room is not known; known are: data, id, lead, lead_seconds, recipient, starts_at, subject",
+        "html": "line 1: {% include %} is not known here: "
+        "there are {{ }}, {# #}, {% if %}, {% for %} and {% set name = value %}",
+    }
+
+
+def test_every_wrong_recipient_is_named() -> None:
+    assert wrong_fields("bad_reminder_recipients") == {
+        "time_zone", "recipients.0.phone", "recipients.1.webhook", "recipients.2"
+    }  # fmt: skip
 
 
 def _as(method: str, path: str) -> dict[str, Any]:

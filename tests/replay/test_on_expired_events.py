@@ -5,12 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from duecourse import errors
+from duecourse import errors, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.history import Door
-from duecourse.domain.reminder import Recipient, Reminder
+from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import NewTask, Shard
-from duecourse.engine.reminders import Reminders
 from duecourse.settings import Settings
 from tests.support.clock import START
 from tests.support.functions import cases, invoke, saved
@@ -53,8 +52,11 @@ def test_a_wrong_event_is_refused_by_field(case: str, field: str) -> None:
 
 
 def test_only_the_shards_that_rang_are_drained(store: MemoryStore, outbox: Outbox) -> None:
-    people = (Recipient("Ada", "ada@example.com"), Recipient("Grace", "grace@example.com"))
-    Reminders(store).add(Reminder("standup", "Stand-up", START + 60_000, (90_000,), people))
+    people = (
+        Recipient("Ada", Channel.EMAIL, "ada@example.com"),
+        Recipient("Grace", Channel.EMAIL, "grace@example.com"),
+    )
+    wiring.reminders().add(Reminder("standup", "Stand-up", START + 60_000, (90_000,), people))
     add(store, "later", kind="webhook", delay_ms=7_000)
     quiet = NOTHING | {"bell_at": START + 7_000}
     assert invoke("on_expired", saved("on_expired/one_bell")) == quiet

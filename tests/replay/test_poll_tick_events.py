@@ -6,9 +6,8 @@ import pytest
 
 from duecourse import errors, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
-from duecourse.domain.reminder import Recipient, Reminder
+from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import Status
-from duecourse.engine.reminders import Reminders
 from duecourse.parts import configure
 from duecourse.settings import Settings
 from tests.support.clock import START, HandClock
@@ -49,8 +48,8 @@ def test_only_a_schedule_makes_a_tick() -> None:
 
 @pytest.mark.parametrize("case", GOOD)
 def test_a_tick_does_what_the_rings_missed(case: str, store: MemoryStore, clock: HandClock, outbox: Outbox) -> None:
-    people = (Recipient("Ada", "ada@example.com"),)
-    Reminders(store).add(Reminder("standup", "Stand-up", START + 60_000, (40_000,), people))
+    people = (Recipient("Ada", Channel.EMAIL, "ada@example.com"),)
+    wiring.reminders().add(Reminder("standup", "Stand-up", START + 60_000, (40_000,), people))
     clock.advance(25_000)
     counts = {"shards": 1, "claimed": 1, "done": 1, "oldest_overdue_ms": 5_000}
     assert invoke("poll_tick", saved(f"poll_tick/{case}")) == NOTHING | counts

@@ -1,25 +1,31 @@
 """Every saved task, replayed through the function that sends reminders."""
 
+import json
 from typing import Any
 
 import pytest
 
-from duecourse import errors
+from duecourse import errors, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.reminder import QUEUE, Recipient, Reminder
+from duecourse.domain.reminder import QUEUE, Channel, Recipient, Reminder
 from duecourse.domain.task import Shard, Status, Task
-from duecourse.engine.reminders import Reminders
 from tests.support.clock import START, HandClock
 from tests.support.functions import cases, invoke, saved
-from tests.support.kinds import Outbox
+from tests.support.kinds import Outbox, Web
 
 SHARD = Shard(QUEUE)
+ADDRESSES = {
+    Channel.EMAIL: "ada@example.com",
+    Channel.PHONE: "+436641234567",
+    Channel.WEBHOOK: "https://example.com/hooks/meetings",
+}
 
 
 def test_every_saved_event_is_listed_here() -> None:
     assert cases("send_reminder") == {
-        "one_task", "stale_lease", "from_sqs", "from_rabbitmq", "bad_shape", "bad_source", "bad_message",
+        "one_task", "to_a_phone", "to_a_webhook", "stale_lease",
+        "from_sqs", "from_rabbitmq", "bad_shape", "bad_source", "bad_message",
     }  # fmt: skip
 
 
@@ -36,17 +42,17 @@ def test_a_lease_that_is_lost_sends_nothing(case: str, outbox: Outbox) -> None:
     assert (answer["stale"], answer["done"], outbox.sent) == (1, 0, [])
 
 
-def leased(store: MemoryStore) -> Task:
+def leased(store: MemoryStore, channel: Channel = Channel.EMAIL) -> Task:
     """The saved event's task, as the ledger leases it."""
-    people = (Recipient("Ada", "ada@example.com"),)
-    Reminders(store).add(Reminder("standup", "Stand-up", START + 300_000, (300_000,), people, "Room 4"))
+    to = Recipient("Ada", channel, ADDRESSES[channel])
+    wiring.reminders().add(Reminder("standup", "Stand-up", START + 300_000, (300_000,), (to,), "Room 4"))
     [task] = store.claim(SHARD, 10, lease_ms=60_000).tasks
     return task
 
 
-def event_for(task: Task) -> Any:
+def event_for(task: Task, case: str = "one_task") -> Any:
     """The saved event, under the lease of the ledger at hand."""
-    event = saved("send_reminder/one_task")
+    event = saved(f"send_reminder/{case}")
     [entry] = event["tasks"]
     assert (entry["id"], entry["payload"]) == (task.id, task.payload)
     entry["state"] = task.state
@@ -60,10 +66,29 @@ def test_a_reminder_is_sent_and_settled(store: MemoryStore, outbox: Outbox) -> N
     answer = invoke("send_reminder", event_for(task))
     assert (answer["done"], answer["stale"]) == (1, 0)
     [message] = outbox.sent
-    assert (message.to, message.subject) == ("ada@example.com", "Reminder: Stand-up")
+    assert (message.to, message.subject, message.text) == ("ada@example.com", "Stand-up", "Room 4\n")
     standing = store.get(QUEUE, task.id)
     assert standing is not None
     assert (standing.status, standing.result) == (Status.DONE, {"message_id": "m-1"})
+
+
+def test_an_sms_is_its_text(store: MemoryStore, outbox: Outbox) -> None:
+    task = leased(store, Channel.PHONE)
+    assert invoke("send_reminder", event_for(task, "to_a_phone"))["done"] == 1
+    [message] = outbox.sent
+    assert (message.to, message.text) == ("+436641234567", "Room 4")
+
+
+def test_a_webhook_is_sent_as_the_kind_webhook_sends_it(store: MemoryStore, web: Web) -> None:
+    task = leased(store, Channel.WEBHOOK)
+    assert invoke("send_reminder", event_for(task, "to_a_webhook"))["done"] == 1
+    [request] = web.asked
+    assert (request.method, request.url) == ("POST", "https://example.com/hooks/meetings")
+    assert request.headers["webhook-id"] == task.idempotency_key
+    assert json.loads(request.body or b"")["subject"] == "Stand-up"
+    standing = store.get(QUEUE, task.id)
+    assert standing is not None
+    assert standing.result == {"status": 204}
 
 
 def test_the_same_event_again_sends_nothing(store: MemoryStore, outbox: Outbox) -> None:
@@ -86,7 +111,7 @@ def test_a_reminder_for_what_has_begun_is_dropped(store: MemoryStore, outbox: Ou
 def test_a_reminder_that_came_by_a_queue_is_sent_without_a_lease(case: str, answer: Any, outbox: Outbox) -> None:
     assert invoke("send_reminder", saved(f"send_reminder/{case}")) == answer
     [message] = outbox.sent
-    assert (message.to, message.subject) == ("ada@example.com", "Reminder: Stand-up")
+    assert (message.to, message.subject, message.text) == ("ada@example.com", "Stand-up", "Room 4\n")
 
 
 def test_a_message_that_is_no_task_is_refused_by_field(outbox: Outbox, caplog: pytest.LogCaptureFixture) -> None:

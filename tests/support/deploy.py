@@ -81,6 +81,8 @@ def packaged(s3: Any, bucket: str, emulator: Emulator, given: Mapping[str, str])
             resource["Properties"][key] = f"s3://{bucket}/{name}"
     if not emulator.layers:
         template["Globals"]["Function"].pop("Layers")
+        for resource in resources.values():
+            resource.get("Properties", {}).pop("Layers", None)
         for name in layers:
             del resources[name]
     return template if emulator.http_api else without_api(template)

@@ -46,6 +46,8 @@ def actions(statement: dict[str, Any]) -> list[str]:
 
 def resource_of(statement: dict[str, Any]) -> str:
     """What a statement is about, in short."""
+    if "NotResource" in statement:
+        return "all but " + str(statement["NotResource"]["Fn::Sub"]).removeprefix("arn:${AWS::Partition}:")
     ((how, what),) = statement["Resource"].items()
     if how == "Fn::Sub":
         return str(what[0]).rsplit(":", 1)[1]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -190,3 +191,61 @@ def test_tasks_are_listed_page_by_page(client: Client) -> None:
     assert [task.id for task in [*first.tasks, *second.tasks]] == ["t0", "t1", "t2"]
     with pytest.raises(errors.InvalidInput, match="cursor"):
         client.list(cursor="nonsense")
+
+
+STANDUP: dict[str, Any] = {
+    "id": "standup",
+    "subject": "{{ data.what }}",
+    "starts_at": datetime(2027, 1, 1, 9, tzinfo=UTC),
+    "remind_before": [timedelta(minutes=5), "PT1H"],
+    "recipients": [{"name": "Ada", "email": "ada@example.com", "phone": "+436641234567"}],
+    "message": "{{ recipient.name }}: {{ starts_at.time }} {{ starts_at.zone }}",
+    "data": {"what": "Stand-up"},
+    "time_zone": "Europe/Vienna",
+}
+
+
+def test_a_reminder_is_previewed_added_moved_and_cancelled(client: Client, store: MemoryStore) -> None:
+    previewed = client.reminders.preview(**STANDUP)
+    assert store.shards() == []
+    made = client.reminders.add(**STANDUP)
+    assert [(each.id, each.due_at) for each in previewed] == made.tasks
+    assert [each.recipient.channel for each in previewed] == ["email", "phone"] * 2
+    assert {(each.subject, each.text.strip()) for each in previewed} == {("Stand-up", "Ada: 10:00 CET")}
+    assert client.reminders.get("standup").starts_at == STANDUP["starts_at"].timestamp() * 1000
+    moved = client.reminders.move("standup", starts_at="2027-07-01T09:00:00Z")
+    assert len(moved.tasks) == 4
+    assert client.reminders.preview_standing("standup")[0].text == "Ada: 11:00 CEST\n"
+    client.reminders.cancel("standup")
+    with pytest.raises(errors.TaskCancelled):
+        client.reminders.cancel("standup")
+
+
+def test_a_reminders_wrong_fields_are_named_as_http_names_them(client: Client, store: MemoryStore) -> None:
+    broken = {
+        **STANDUP,
+        "id": "a/b",
+        "recipients": [{"phone": "1"}],
+        "time_zone": "Vienna",
+        "data": [],
+        "remind_before": [],
+    }
+    for verb in (client.reminders.add, client.reminders.preview):
+        with pytest.raises(errors.InvalidInput) as caught:
+            verb(**broken)
+        assert {p.field for p in caught.value.problems} == {
+            "id",
+            "recipients.0.phone",
+            "time_zone",
+            "data",
+            "remind_before",
+        }
+        with pytest.raises(errors.InvalidInput, match="subject: line 1: why is not known; known here: what"):
+            verb(**{**STANDUP, "subject": "{{ data.why }}"})
+    verbs = (client.reminders.get, client.reminders.cancel, client.reminders.preview_standing)
+    for named in (*verbs, partial(client.reminders.move, starts_at="2027-07-01T09:00:00Z")):
+        with pytest.raises(errors.InvalidInput, match="id: "):
+            named("a/b")
+    with pytest.raises(errors.InvalidInput, match="starts_at: "):
+        client.reminders.move("standup", starts_at="soon")
+    assert store.shards() == []

@@ -1,30 +1,41 @@
 """The verbs on reminders: one group of tasks, added, moved and cancelled together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 
 from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.reminder import QUEUE, Recipient, Reminder
+from duecourse.domain.reminder import QUEUE, Channel, Recipient, Reminder, Shown
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Status, Task
 from duecourse.engine.reminders import Reminders
+from duecourse.ports.sender import Message
 from duecourse.ports.store import Move, Reply
+from duecourse.ports.writer import Letter
 from tests.support.clock import START, HandClock
 
 SHARD = Shard(QUEUE)
 MINUTE = 60_000
 HOUR = 60 * MINUTE
-ADA, GRACE = Recipient("Ada", "ada@example.com"), Recipient("Grace", "grace@example.com")
-STANDUP = Reminder("standup", "Stand-up", START + HOUR, (5 * MINUTE, MINUTE), (ADA, GRACE), "Room 4")
+ADA = Recipient("Ada", Channel.EMAIL, "ada@example.com")
+GRACE = Recipient("Grace", Channel.EMAIL, "grace@example.com", "Europe/Vienna")
+STANDUP = Reminder("standup", "Stand-up", START + HOUR, (5 * MINUTE, MINUTE), (ADA, GRACE), "Room 4", "", {"room": 4})
 IDS = ["standup:300:0", "standup:300:1", "standup:60:0", "standup:60:1"]
 
 
 @pytest.fixture
 def reminders(store: MemoryStore) -> Reminders:
-    return Reminders(store)
+    return Reminders(store, plainly)
+
+
+def plainly(letters: Iterable[Letter]) -> list[Message]:
+    """Messages as they stand, without templates; one that says `broken` is."""
+    written = [Message(p["recipient"]["address"], p["subject"], p["message"], p["html"]) for p, _ in letters]
+    if any(message.text == "broken" for message in written):
+        raise errors.InvalidInput([errors.FieldError("message", "line 1: broken")])
+    return written
 
 
 def claim(store: MemoryStore, limit: int = 10) -> list[Task]:
@@ -63,7 +74,14 @@ def test_there_is_one_task_for_each_lead_time_and_recipient(reminders: Reminders
         "reminder": "standup",
         "subject": "Stand-up",
         "message": "Room 4",
-        "recipient": {"name": "Grace", "email": "grace@example.com"},
+        "html": "",
+        "data": {"room": 4},
+        "recipient": {
+            "name": "Grace",
+            "channel": "email",
+            "address": "grace@example.com",
+            "time_zone": "Europe/Vienna",
+        },
         "lead_ms": 5 * MINUTE,
     }
 
@@ -111,7 +129,15 @@ def test_the_same_reminder_again_sends_nothing_twice(reminders: Reminders, store
 
 
 @pytest.mark.parametrize(
-    "change", [{"subject": "Retro"}, {"starts_at": START + 2 * HOUR}, {"leads_ms": (MINUTE,)}, {"recipients": (ADA,)}]
+    "change",
+    [
+        {"subject": "Retro"},
+        {"html": "<p>Retro"},
+        {"data": {"room": 5}},
+        {"starts_at": START + 2 * HOUR},
+        {"leads_ms": (MINUTE,)},
+        {"recipients": (ADA,)},
+    ],
 )
 def test_another_reminder_under_a_live_ones_id_is_refused(
     reminders: Reminders, store: MemoryStore, change: dict[str, object]
@@ -132,7 +158,7 @@ class Overtaken(MemoryStore):
         seen = super().group(queue, group, tenant)
         if self.other:
             other, self.other = self.other, None
-            Reminders(self).add(other)
+            Reminders(self, plainly).add(other)
             send(self)
         return seen
 
@@ -141,15 +167,49 @@ def test_of_two_reminders_that_come_at_once_one_stands_whole(clock: HandClock) -
     store = Overtaken(clock)
     store.other = STANDUP._replace(leads_ms=(MINUTE,))
     with pytest.raises(errors.TaskScheduled):
-        Reminders(store).add(STANDUP)
+        Reminders(store, plainly).add(STANDUP)
     assert [task.id for task in store.group(QUEUE, "standup")] == ["standup:60:0", "standup:60:1"]
 
 
 def test_the_same_reminder_twice_at_once_is_sent_once(clock: HandClock) -> None:
     store = Overtaken(clock)
     store.other = STANDUP._replace(leads_ms=(2 * HOUR,))  # due, and sent, before the second adds
-    assert not Reminders(store).add(store.other).created
+    assert not Reminders(store, plainly).add(store.other).created
     assert send(store) == []
+
+
+def test_what_cannot_be_written_is_refused_and_nothing_added(reminders: Reminders, store: MemoryStore) -> None:
+    for refused in (reminders.add, reminders.preview):
+        with pytest.raises(errors.InvalidInput, match="message: line 1"):
+            refused(STANDUP._replace(message="broken"))
+    assert store.shards() == []
+
+
+def test_a_preview_shows_each_message_and_sends_none(reminders: Reminders, store: MemoryStore) -> None:
+    shown = reminders.preview(STANDUP._replace(html="<p>"))
+    assert [(each.id, each.due_at) for each in shown] == reminders.add(STANDUP._replace(html="<p>")).tasks
+    assert shown[1] == Shown(IDS[1], START + 55 * MINUTE, 5 * MINUTE, GRACE, "Stand-up", "Room 4", "<p>")
+    reminders.cancel("standup")
+    reminders.preview(STANDUP)
+    assert claim(store) == []
+    with pytest.raises(errors.InvalidInput, match="starts_at"):
+        reminders.preview(STANDUP._replace(starts_at=START))
+
+
+def test_a_preview_of_what_stands_shows_it_for_its_start_of_now(store: MemoryStore) -> None:
+    starts: list[int] = []
+
+    def noting(letters: Iterable[Letter]) -> list[Message]:
+        given = list(letters)
+        starts.extend(letter.starts_at for letter in given)
+        return plainly(given)
+
+    reminders = Reminders(store, noting)
+    reminders.add(STANDUP)
+    reminders.move("standup", START + 2 * HOUR)
+    shown = reminders.preview_standing("standup")
+    assert {(each.id, each.due_at) for each in shown} == set(due_times(store).items())
+    assert starts == [START + HOUR] * 4 + [START + 2 * HOUR] * 4
 
 
 def test_an_id_is_free_once_nothing_of_it_is_live(reminders: Reminders, store: MemoryStore) -> None:
@@ -262,7 +322,12 @@ def test_a_reminder_with_nothing_pending_says_why_it_cannot_be_changed(
 
 
 def test_an_unknown_reminder_is_not_found(reminders: Reminders) -> None:
-    for refused in (reminders.get, reminders.cancel, lambda unknown: reminders.move(unknown, START + HOUR)):
+    for refused in (
+        reminders.get,
+        reminders.cancel,
+        reminders.preview_standing,
+        lambda unknown: reminders.move(unknown, START + HOUR),
+    ):
         with pytest.raises(errors.TaskNotFound):
             refused("nobody")
 
@@ -276,7 +341,7 @@ class CancelledMeanwhile(MemoryStore):
 
 
 def test_a_move_that_a_cancel_overtook_is_refused(clock: HandClock) -> None:
-    reminders = Reminders(CancelledMeanwhile(clock))
+    reminders = Reminders(CancelledMeanwhile(clock), plainly)
     reminders.add(STANDUP)
     with pytest.raises(errors.TaskCancelled):
         reminders.move("standup", START + 2 * HOUR)
@@ -309,9 +374,23 @@ class Sharded(MemoryStore):
 
 def test_of_many_shards_a_reminder_is_in_one_and_each_verb_is_told_which(clock: HandClock) -> None:
     store = Sharded(clock)
-    reminders = Reminders(store)
+    reminders = Reminders(store, plainly)
     reminders.add(STANDUP)
     reminders.move("standup", START + HOUR)
     reminders.cancel("standup")
     assert store.shards() == [store.shard_of(QUEUE, "", "standup")]
     assert store.groups == ["standup", "standup"]
+
+
+def test_each_tenant_has_reminders_of_its_own(reminders: Reminders, store: MemoryStore) -> None:
+    reminders.add(STANDUP)
+    assert reminders.add(STANDUP._replace(subject="Retro"), "acme").created
+    assert {each.subject for each in reminders.preview_standing("standup", "acme")} == {"Retro"}
+    reminders.move("standup", START + 2 * HOUR, "acme")
+    assert (reminders.get("standup").starts_at, reminders.get("standup", "acme").starts_at) == (
+        START + HOUR, START + 2 * HOUR
+    )  # fmt: skip
+    reminders.cancel("standup", tenant="acme")
+    assert {task.status for task in store.group(QUEUE, "standup")} == {Status.SCHEDULED}
+    with pytest.raises(errors.TaskNotFound):
+        reminders.get("standup", "other")

@@ -28,7 +28,7 @@ def test_a_new_function_is_described_like_the_others(tmp_path: Path) -> None:
     functions = {f.name: f for f in Template(template, NOWHERE, PARAMETERS).functions}
     made = functions["SendBillFunction"]
     assert made.code == tmp_path / "functions/send_bill"
-    assert (made.handler, made.layers) == ("app.handler", functions["SendReminderFunction"].layers)
+    assert (made.handler, made.layers) == ("app.handler", functions["OnExpiredFunction"].layers)
     assert made.async_policy == functions["SendReminderFunction"].async_policy
     assert made.environment["DUECOURSE_TARGETS"] == ""
     for name in ("EnqueueHttpFunction", "PollTickFunction", "OnExpiredFunction"):

@@ -19,6 +19,7 @@ FUNCTIONS = (
     "SendReminderFunction",
     "EnqueueMessageFunction",
 )
+LAYERS = ("CoreLayer", "TemplatesLayer")
 WORKING = {
     ("dynamodb:PutItem", "ResultsTable.Arn"),
     ("lambda:InvokeFunction", "SendReminderFunction.Arn"),
@@ -36,6 +37,7 @@ GRANTED = {
     "SendReminderFunction": {
         ("dynamodb:PutItem", "ResultsTable.Arn"),
         ("ses:SendEmail", "identity/${Identity}"),
+        ("sns:Publish", "all but sns:*:*:*"),
         *((action, "ReminderMessages.Arn") for action in READING),
     },
     "EnqueueMessageFunction": {(action, "IntakeMessages.Arn") for action in READING},
@@ -52,7 +54,8 @@ ROUTES = {
     "POST /tasks", "POST /tasks/batch", "GET /tasks", "GET /tasks/{id}", "GET /tasks/{id}/why",
     "POST /tasks/{id}/replay", "POST /queues/{id}/dead/replay", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
     "POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save",
-    "POST /reminders", "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
+    "POST /reminders", "POST /reminders/preview",
+    "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
     "GET /health", "GET /openapi.json", "GET /docs",
 }  # fmt: skip
 
@@ -110,7 +113,31 @@ def test_the_bridge_may_invoke_one_function() -> None:
 
 def test_no_policy_is_about_everything_but_where_an_image_is_pulled() -> None:
     for statement in statements(template()["Resources"]):
-        assert "*" not in json.dumps(statement) or statement["Sid"] in PULLING, statement
+        assert "*" not in json.dumps(statement) or statement["Sid"] in {*PULLING, "SendSms"}, statement
+
+
+def test_a_message_may_be_published_to_a_number_and_to_no_topic_or_device() -> None:
+    [choice] = [
+        p["Fn::If"] for p in properties("SendReminderFunction")["Policies"] if p.get("Fn::If", [""])[0] == "HasSms"
+    ]
+    [statement] = statements(choice[1])
+    assert statement["NotResource"] == {"Fn::Sub": "arn:${AWS::Partition}:sns:*:*:*"}
+    assert (statement["Action"], "Resource" in statement, choice[2]) == ("sns:Publish", False, {"Ref": "AWS::NoValue"})
+    assert template()["Conditions"]["HasSms"] == {"Fn::Equals": [{"Ref": "Sms"}, "sns"]}
+    assert template()["Parameters"]["Sms"]["Default"] == "none"
+
+
+@pytest.mark.parametrize("sender", ["", "+436641234567", "12345", "Duecourse", "a1"])
+def test_whom_an_sms_comes_from_is_a_setting_that_passes(sender: str) -> None:
+    assert re.fullmatch(template()["Parameters"]["SmsFrom"]["AllowedPattern"], sender)
+    assert parse({"DUECOURSE_SMS_FROM": sender}).sms_from == sender
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_layer_of_templates_is_there_for_those_who_write_reminders_alone(name: str) -> None:
+    writes = name in {"EnqueueHttpFunction", "SendReminderFunction"}
+    assert properties(name).get("Layers") == ([{"Ref": "TemplatesLayer"}] if writes else None)
+    assert template()["Globals"]["Function"]["Layers"] == [{"Ref": "CoreLayer"}]
 
 
 def test_the_bridges_container_may_invoke_and_its_starter_read_one_secret_and_write_one_log() -> None:
@@ -279,8 +306,9 @@ def test_watched_keys_are_given_as_a_list(watch: str, fits: bool) -> None:
     assert bool(re.fullmatch(template()["Parameters"]["Watch"]["AllowedPattern"], watch)) == fits
 
 
-def test_the_layer_is_built_for_the_architecture_that_the_functions_run_on() -> None:
-    layer = template()["Resources"]["CoreLayer"]
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_is_built_for_the_architecture_that_the_functions_run_on(name: str) -> None:
+    layer = template()["Resources"][name]
     assert layer["Metadata"]["BuildArchitecture"] == {"Ref": "Architecture"}
     folder = TEMPLATE.parent / layer["Metadata"]["WorkingDirectory"]["Fn::Sub"].split("${")[0]
     allowed = template()["Parameters"]["Architecture"]["AllowedValues"]
@@ -289,9 +317,8 @@ def test_the_layer_is_built_for_the_architecture_that_the_functions_run_on() -> 
     assert template()["Parameters"]["Architecture"]["Default"] == "arm64"
 
 
-def test_the_layer_holds_bytecode_for_the_python_that_the_functions_run_on() -> None:
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_holds_bytecode_for_the_python_that_the_functions_run_on(name: str) -> None:
     runtime = template()["Globals"]["Function"]["Runtime"]
-    assert properties("CoreLayer")["CompatibleRuntimes"] == [runtime]
-    assert (
-        f"--python-version {runtime.removeprefix('python')} " in (TEMPLATE.parent / "layers/core/Makefile").read_text()
-    )
+    assert properties(name)["CompatibleRuntimes"] == [runtime]
+    assert f"--python-version {runtime.removeprefix('python')} " in (TEMPLATE.parent / "layers/layer.mk").read_text()

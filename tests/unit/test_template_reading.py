@@ -177,10 +177,13 @@ def ours() -> Template:
     return Template(TEMPLATE, ADDRESSES, {**PARAMETERS, "Precision": "bridge"})
 
 
-def test_our_own_template_has_the_five_functions_with_the_layer(ours: Template) -> None:
+def test_our_own_template_has_the_five_functions_with_their_layers(ours: Template) -> None:
     names = ["enqueue_http", "poll_tick", "on_expired", "send_reminder", "enqueue_message"]
     assert [f.code.name for f in ours.functions][:5] == names
-    assert {layer for f in ours.functions for layer in f.layers} == {TEMPLATE.parent / "layers" / "core"}
+    core, templates = (TEMPLATE.parent / "layers" / name for name in ("core", "templates"))
+    assert {f.code.name: f.layers for f in ours.functions[:5]} == {
+        name: (core, templates) if name in {"enqueue_http", "send_reminder"} else (core,) for name in names
+    }
     assert {f.environment["DUECOURSE_STORE"] for f in ours.functions} == {"redis://store"}
 
 

@@ -11,8 +11,11 @@ from duecourse import ledgers, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.lambda_invoker import LambdaInvoker
 from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.reminder import Channel
 from duecourse.domain.task import Task
 from duecourse.parts import configure
+from duecourse.ports.sender import Message
+from duecourse.ports.writer import Letter
 from duecourse.settings import Settings
 from tests.support.engine import ample
 from tests.support.ledger import SHARD, new, standing
@@ -66,6 +69,17 @@ def test_a_caller_may_ask_for_what_something_runs() -> None:
 
 def test_the_kinds_of_the_design_are_worked_inline() -> None:
     assert set(wiring.kinds()) == {"poll", "webhook", "reminder", "task.ended"}
+
+
+def test_each_channel_that_a_service_serves_has_a_sender_and_jinja2_waits_for_the_first_message() -> None:
+    assert set(wiring.senders()) | {"webhook"} == set(Channel)
+    wiring.configure(writer=lambda letters: [Message("", letter.payload, "") for letter in letters])
+    assert wiring.write([Letter("a", 0)]) == [Message("", "a", "")]
+    made = "wiring.reminders(), wiring.reminder_kind(), wiring.kinds()"
+    code = f"import sys; from duecourse import wiring; {made}; print('jinja2' in sys.modules)"
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "layers/core"), "DUECOURSE_STORE": "memory://"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "False\n"
 
 
 def test_both_doors_lead_to_the_same_engine(store: MemoryStore) -> None:

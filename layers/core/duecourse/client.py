@@ -1,15 +1,17 @@
-"""Tasks from Python, straight to the ledger, with the checks that HTTP makes."""
+"""Tasks and reminders from Python, straight to the ledger, with the checks that HTTP makes."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Required, Self, TypedDict, Unpack
 
 from duecourse import wiring
+from duecourse.client_reminders import ReminderClient
 from duecourse.domain.order import Item, Taken
 from duecourse.domain.outcomes import Span
 from duecourse.domain.replay import Replayed
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task
 from duecourse.domain.timeline import Why
+from duecourse.engine.reminders import Reminders
 from duecourse.engine.tasks import Tasks
 from duecourse.ports.store import Move
 from duecourse.wire.batch import AddBatch
@@ -47,14 +49,15 @@ class TaskFields(AddFields):
 
 
 class Client:
-    """The verbs on one tenant's tasks, as HTTP has them.
+    """The verbs on one tenant's tasks, as HTTP has them; `reminders` has those on its reminders.
 
     Each raises InvalidInput (naming every wrong field), TaskNotFound, a Conflict, or StoreUnavailable.
     """
 
-    def __init__(self, tasks: Tasks, tenant: str = DEFAULT_TENANT) -> None:
+    def __init__(self, tasks: Tasks, reminders: Reminders, tenant: str = DEFAULT_TENANT) -> None:
         self._tasks = tasks.speaking_as("client")
         self._tenant = read(TenantKey, {"tenant": tenant}).tenant
+        self.reminders = ReminderClient(reminders, self._tenant)
 
     @classmethod
     def from_env(cls, tenant: str = DEFAULT_TENANT) -> Self:
@@ -62,7 +65,7 @@ class Client:
 
         It sees `tenant`'s tasks and no other's.
         """
-        return cls(wiring.tasks(), tenant)
+        return cls(wiring.tasks(), wiring.reminders(), tenant)
 
     def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> Taken:
         """Schedule a task; `fields` are those of POST /tasks, where times may be datetime and timedelta too.

@@ -144,5 +144,13 @@ class SendFailed(DuecourseError):
     """The message was not taken by the service that sends it."""
 
 
+class SendRefused(DuecourseError):
+    """The service that sends it will never take this message."""
+
+
+class TemplatesMissing(DuecourseError):
+    """Reminders need Jinja2: give the function the layer templates, or pip install 'duecourse[templates]'."""
+
+
 class CallFailed(DuecourseError):
     """The address called did not answer."""

@@ -19,6 +19,7 @@ from duecourse.wire.watches import WatchSetting
 
 PREFIX = "DUECOURSE_"
 BUILT_IN = ("poll", "webhook", "reminder")
+SMS_FROM = re.compile(r"\+[1-9]\d{6,14}|\d{5,6}|(?=.*[A-Za-z])[A-Za-z0-9]{1,11}", re.ASCII)
 NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 TARGET = re.compile(
     r"inline|lambda:[A-Za-z0-9_.:-]{1,170}|sqs:([A-Za-z0-9_-]{1,75}(\.fifo)?|https?://[!-~]{1,500})|amqp:[!-~]{1,255}"
@@ -79,6 +80,12 @@ def _broker(url: str) -> str:
     if urlsplit(url).username and urlsplit(url).password is None:
         raise ValueError("must have a password beside its user: amqps://user:password@host")
     return url
+
+
+def _sms_from(value: str) -> str:
+    if not SMS_FROM.fullmatch(value):
+        raise ValueError("must be a number such as +436641234567, or 1 to 11 letters and digits, a letter among them")
+    return value
 
 
 Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
@@ -148,6 +155,10 @@ class Settings(BaseModel):
         "",
         description="the header that says whose a request is; only where whoever can call may be anyone, on a laptop",
         pattern=r"^[A-Za-z0-9-]{0,64}$",
+    )
+    sms_from: Annotated[str, AfterValidator(_sms_from)] = Field(
+        "",
+        description="whom an SMS comes from: a number of yours in SNS (+436641234567), or a sender's name (Duecourse)",
     )
     wait: int = Field(0, ge=0, le=10, description="how many replicas must have an added task before it is acknowledged")
     events: Literal["on", "off"] = Field(

@@ -2,13 +2,14 @@
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from duecourse import settings as environment
 from duecourse.domain.follow_up import DEAD, ENDED, is_follow_up
 from duecourse.domain.reminder import KIND as REMINDER
+from duecourse.domain.reminder import Channel
 from duecourse.domain.task import Task
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drained, Drainer, Limits
@@ -23,15 +24,16 @@ from duecourse.engine.targets import INLINE, Targets
 from duecourse.engine.tasks import Tasks
 from duecourse.engine.watches import Watches
 from duecourse.engine.work import Worker
-from duecourse.errors import FieldError, InvalidSettings
+from duecourse.errors import FieldError, InvalidSettings, TemplatesMissing
 from duecourse.ledgers import open_bells, open_store
 from duecourse.parts import part
 from duecourse.ports.http import HttpCaller
 from duecourse.ports.invoker import Invoker
 from duecourse.ports.publisher import Publisher
 from duecourse.ports.results import Results
-from duecourse.ports.sender import Sender
+from duecourse.ports.sender import Message, Sender
 from duecourse.ports.store import Store
+from duecourse.ports.writer import Letter, Writer
 from duecourse.settings import Settings
 from duecourse.wire.rings import Heard, shards_of
 
@@ -82,11 +84,27 @@ def brokers() -> dict[str, Publisher]:
 
 
 @part
-def sender() -> Sender:
-    """The e-mail service."""
+def senders() -> dict[str, Sender]:
+    """What takes messages to people, by channel."""
     from duecourse.adapters.ses_sender import SesSender
+    from duecourse.adapters.sns_sender import SnsSender
 
-    return SesSender(settings().mail_from)
+    return {Channel.EMAIL: SesSender(settings().mail_from), Channel.PHONE: SnsSender(settings().sms_from)}
+
+
+@part
+def writer() -> Writer:
+    """What writes reminders out. Raises TemplatesMissing."""
+    try:
+        from duecourse.adapters.templates.writer import TemplateWriter
+    except ModuleNotFoundError as error:
+        raise TemplatesMissing from error
+    return TemplateWriter().write
+
+
+def write(letters: Iterable[Letter]) -> list[Message]:
+    """Reminders written out, by what is put together only where there is one to write: Jinja2 is heavy."""
+    return writer()(letters)
 
 
 @part
@@ -102,22 +120,27 @@ def reminder_kind() -> Kind:
     """What a reminder does."""
     from duecourse.kinds.reminder import ReminderKind
 
-    return ReminderKind(sender(), store().now)
+    return ReminderKind(senders(), webhook_kind(), write, store().now)
+
+
+@part
+def webhook_kind() -> Kind:
+    """What a webhook does."""
+    from duecourse.kinds.webhook import Webhook
+
+    return Webhook(http(), settings().http_timeout_ms)
 
 
 @part
 def kinds() -> dict[str, Kind]:
     """The kinds that are worked inline."""
     from duecourse.kinds.poll import Poll
-    from duecourse.kinds.webhook import Webhook
 
-    timeout_ms = settings().http_timeout_ms
-    webhook = Webhook(http(), timeout_ms)
     return {
-        "poll": Poll(http(), timeout_ms),
-        "webhook": webhook,
+        "poll": Poll(http(), settings().http_timeout_ms),
+        "webhook": webhook_kind(),
         REMINDER: reminder_kind(),
-        ENDED: lambda task: webhook(told(task)),
+        ENDED: lambda task: webhook_kind()(told(task)),
     }
 
 
@@ -236,4 +259,4 @@ def leases() -> Leases:
 @part
 def reminders() -> Reminders:
     """The verbs on reminders."""
-    return Reminders(store())
+    return Reminders(store(), write)

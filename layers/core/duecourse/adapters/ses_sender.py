@@ -4,11 +4,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from duecourse.adapters.aws import make_client
-from duecourse.errors import SendFailed
+from duecourse.errors import SendFailed, SendRefused
 from duecourse.ports.sender import Message
 
 if TYPE_CHECKING:
     from mypy_boto3_ses import SESClient
+    from mypy_boto3_ses.type_defs import BodyTypeDef
+
+REFUSALS = frozenset({"InvalidParameterValue"})
+"""What SES says of an address that is none; all else may be another tomorrow: quotas, identities, pauses."""
 
 
 class SesSender:
@@ -25,23 +29,26 @@ class SesSender:
         return made
 
     def send(self, message: Message) -> str:
-        """Send one message and return SES's id for it. Raises SendFailed."""
+        """Send one message and return SES's id for it. Raises SendRefused, SendFailed."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         if not self._mail_from:
             raise SendFailed("there is no sender's address: set DUECOURSE_MAIL_FROM")
         try:
             return self._send(message)
-        except (BotoCoreError, ClientError) as error:
+        except ClientError as error:
+            refusal = SendRefused if error.response["Error"]["Code"] in REFUSALS else SendFailed
+            raise refusal(f"SES did not take it: {error}") from error
+        except BotoCoreError as error:
             raise SendFailed(f"SES did not take it: {error}") from error
 
     def _send(self, message: Message) -> str:
+        body: BodyTypeDef = {"Text": {"Data": message.text, "Charset": "UTF-8"}}
+        if message.html:
+            body["Html"] = {"Data": message.html, "Charset": "UTF-8"}
         answer = self._client.send_email(
             Source=self._mail_from,
             Destination={"ToAddresses": [message.to]},
-            Message={
-                "Subject": {"Data": message.subject, "Charset": "UTF-8"},
-                "Body": {"Text": {"Data": message.text, "Charset": "UTF-8"}},
-            },
+            Message={"Subject": {"Data": message.subject, "Charset": "UTF-8"}, "Body": body},
         )
         return answer["MessageId"]

@@ -1,24 +1,42 @@
 """What a reminder is: a start, how long before it to remind, and whom; and the tasks that it comes down to."""
 
+from enum import StrEnum
 from typing import NamedTuple
 
-from duecourse.domain.task import NewTask, OnDuplicate, Status, Task, dump_json
+from duecourse.domain.task import Json, NewTask, OnDuplicate, Status, Task, dump_json
 
 QUEUE = "reminders"
 KIND = "reminder"
 MAX_TASKS = 1_000
 """The most messages of one reminder: all are moved in one step."""
+UTC = "UTC"
+
+
+class Channel(StrEnum):
+    """By which way a message goes; a recipient's field of that name holds the address."""
+
+    EMAIL = "email"
+    PHONE = "phone"
+    WEBHOOK = "webhook"
 
 
 class Recipient(NamedTuple):
-    """Who is reminded."""
+    """Who is reminded, by one channel.
+
+    `address` is an e-mail address, a phone number (E.164) or a URL; `time_zone` an IANA name, for the hours told.
+    """
 
     name: str
-    email: str
+    channel: Channel
+    address: str
+    time_zone: str = UTC
 
 
 class Reminder(NamedTuple):
-    """A reminder as asked for: `starts_at` in epoch ms, `leads_ms` how long before it each message goes out."""
+    """A reminder as asked for: `starts_at` in epoch ms, `leads_ms` how long before it each message goes out.
+
+    `subject`, `message` and `html` are templates; "" for what is not given. `data` is for them to speak of.
+    """
 
     id: str
     subject: str
@@ -26,6 +44,8 @@ class Reminder(NamedTuple):
     leads_ms: tuple[int, ...]
     recipients: tuple[Recipient, ...]
     message: str = ""
+    html: str = ""
+    data: Json = None
 
     def tasks(self, now: int) -> list[NewTask]:
         """One task a lead time and recipient; one whose time has passed is due at once."""
@@ -36,6 +56,8 @@ class Reminder(NamedTuple):
             "reminder": self.id,
             "subject": self.subject,
             "message": self.message,
+            "html": self.html,
+            "data": self.data or {},
             "recipient": self.recipients[index]._asdict(),
             "lead_ms": lead_ms,
         }
@@ -75,6 +97,18 @@ class Moved(NamedTuple):
     tasks: list[MovedTask]
     leased: list[str]
     sent: list[str]
+
+
+class Shown(NamedTuple):
+    """One message as its recipient reads it, and when it is due (epoch ms); `html` is "" for none."""
+
+    id: str
+    due_at: int
+    lead_ms: int
+    recipient: Recipient
+    subject: str
+    text: str
+    html: str
 
 
 class Standing(NamedTuple):

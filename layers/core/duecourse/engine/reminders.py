@@ -1,10 +1,26 @@
 """What callers do to reminders: one group of tasks, added, moved and cancelled together."""
 
-from duecourse.domain.reminder import KIND, QUEUE, Made, Moved, MovedTask, Reminder, Standing, due, starting
-from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task
+import json
+
+from duecourse.domain.reminder import (
+    KIND,
+    QUEUE,
+    Made,
+    Moved,
+    MovedTask,
+    Recipient,
+    Reminder,
+    Shown,
+    Standing,
+    due,
+    starting,
+)
+from duecourse.domain.task import DEFAULT_TENANT, Json, NewTask, Status, Task
 from duecourse.engine.tasks import REFUSALS
 from duecourse.errors import FieldError, InvalidInput, TaskLeased, TaskNotFound, TaskScheduled
+from duecourse.ports.sender import Message
 from duecourse.ports.store import Alone, Move, Reply, Store
+from duecourse.ports.writer import Letter, Writer
 
 LIVE = frozenset({Status.SCHEDULED, Status.LEASED})
 MOVABLE = LIVE | {Status.DONE}
@@ -15,26 +31,53 @@ CANCELLABLE = LIVE | {Status.DEAD}
 class Reminders:
     """The verbs on reminders; each raises StoreUnavailable where the store does not answer."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, write: Writer) -> None:
         self._store = store
+        self._write = write
 
     def add(self, reminder: Reminder, tenant: str = DEFAULT_TENANT) -> Made:
         """Schedule a reminder's tasks in one step.
 
         The same reminder again (same start, leads, recipients and words) is kept as it stands, so that a request
         whose answer was lost can be sent again. Another one under a live one's id is refused: TaskScheduled, or
-        TaskLeased. Once nothing of the old one is live, its id is free. Raises InvalidInput where the start has passed.
+        TaskLeased. Once nothing of the old one is live, its id is free. Raises InvalidInput where the start has passed,
+        or a message cannot be written.
         """
         tasks = reminder.tasks(self._now_before(reminder.starts_at))
         wanted = [task._replace(tenant=tenant) for task in tasks]
+        self._write(Letter(json.loads(task.payload), reminder.starts_at) for task in wanted)
+        return self._add(reminder, wanted, tenant)
+
+    def _add(self, reminder: Reminder, wanted: list[NewTask], tenant: str) -> Made:
         standing = self._store.group(QUEUE, reminder.id, tenant)
         if _same(wanted, standing):
             return Made(False, [(task.id, task.due_at) for task in standing])
         _refuse_if_live(standing)
         newest = max((task.generation for task in standing), default=0)
         if not self._store.add(wanted, alone=Alone(reminder.id, newest)):
-            return self.add(reminder, tenant)  # another came between the look and the add
+            return self._add(reminder, wanted, tenant)  # another came between the look and the add
         return Made(True, [(task.id, task.due_at or 0) for task in wanted])
+
+    def preview(self, reminder: Reminder) -> list[Shown]:
+        """Each message of an add, as its recipient would read it. Raises InvalidInput as `add` does."""
+        tasks = reminder.tasks(self._now_before(reminder.starts_at))
+        payloads = [json.loads(task.payload) for task in tasks]
+        written = self._write(Letter(payload, reminder.starts_at) for payload in payloads)
+        return [
+            _shown(task.id, task.due_at or 0, payload, message)
+            for task, payload, message in zip(tasks, payloads, written, strict=True)
+        ]
+
+    def preview_standing(self, id: str, tenant: str = DEFAULT_TENANT) -> list[Shown]:
+        """Each message of a reminder that stands, as it was or would be sent now.
+
+        Raises TaskNotFound, and InvalidInput where one cannot be written.
+        """
+        tasks = self._group(id, tenant)
+        written = self._write(Letter(task.payload, _start(task)) for task in tasks)
+        return [
+            _shown(task.id, task.due_at, task.payload, message) for task, message in zip(tasks, written, strict=True)
+        ]
 
     def get(self, id: str, tenant: str = DEFAULT_TENANT) -> Standing:
         """A reminder as it stands. Raises TaskNotFound."""
@@ -118,6 +161,11 @@ def _move(task: Task, starts_at: int, now: int) -> Move:
     again = _start(task) != starts_at
     due_at = due(starts_at, task.payload["lead_ms"], now)
     return Move(task.id, due_at=due_at, state=starting(starts_at), revive=again, by=KIND)
+
+
+def _shown(id: str, due_at: int, payload: Json, message: Message) -> Shown:
+    recipient = Recipient(**payload["recipient"])
+    return Shown(id, due_at, payload["lead_ms"], recipient, message.subject, message.text, message.html)
 
 
 def _start(task: Task) -> int:

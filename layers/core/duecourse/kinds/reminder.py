@@ -1,53 +1,69 @@
-"""The kind `reminder`: tells one person by e-mail that something is about to begin."""
+"""The kind `reminder`: tells one person, by one channel, that something is about to begin."""
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from duecourse.domain.outcomes import Done, Drop, Outcome, Retry
-from duecourse.domain.task import Task
-from duecourse.domain.times import format_instant
-from duecourse.errors import SendFailed
+from duecourse.domain.reminder import Channel
+from duecourse.domain.task import Task, dump_json
+from duecourse.domain.times import format_duration, format_instant
+from duecourse.errors import InvalidInput, SendFailed, SendRefused
 from duecourse.ports.sender import Message, Sender
-
-# A line break in a header would begin a header of the sender's own.
-_BREAKS = re.compile(r"[\x00-\x20\x7f\x85\u2028\u2029]+")
+from duecourse.ports.writer import Letter, Writer
 
 
 class ReminderKind:
-    """Sends payload {reminder, subject, message, recipient: {name, email}, lead_ms} for state {starts_at}.
+    """Writes and sends the payload that `domain.reminder.Reminder` makes, for state {starts_at}.
 
-    Done({"message_id": …}) once the service took it; Drop where the start (epoch ms) has come already; Retry where the
-    service did not take it.
+    By e-mail or phone: Done({"message_id": …}) once the service took it, Retry where it may take it later. By webhook:
+    as `webhook`, a task of that kind, ends. Drop where the start (epoch ms) has come already, where the templates
+    cannot be written out any more, and where the service will never take the message.
     """
 
-    def __init__(self, sender: Sender, clock_now: Callable[[], int]) -> None:
-        self._sender = sender
+    def __init__(
+        self,
+        senders: Mapping[str, Sender],
+        webhook: Callable[[Task], Outcome | None],
+        write: Writer,
+        clock_now: Callable[[], int],
+    ) -> None:
+        self._senders = senders
+        self._webhook = webhook
+        self._write = write
         self._now = clock_now
 
-    def __call__(self, task: Task) -> Outcome:
+    def __call__(self, task: Task) -> Outcome | None:
         """Send one reminder to one recipient."""
         starts_at = task.state["starts_at"]
         if starts_at <= self._now():
-            return Drop(f"the meeting began at {readable(starts_at)}")
+            return Drop(f"the meeting began at {format_instant(starts_at)}")
         try:
-            return Done({"message_id": self._sender.send(render(task))})
+            [message] = self._write([Letter(task.payload, starts_at)])
+            return self._send(task, message)
+        except (InvalidInput, SendRefused) as error:
+            return Drop(str(error))
         except SendFailed as error:
             return Retry(error=str(error))
 
+    def _send(self, task: Task, message: Message) -> Outcome | None:
+        channel = task.payload["recipient"]["channel"]
+        if channel == Channel.WEBHOOK:
+            delivery = {"url": message.to, "body": posted(task, message)}
+            return self._webhook(task._replace(payload_json=dump_json(delivery)))
+        return Done({"message_id": self._senders[channel].send(message)})
 
-def render(task: Task) -> Message:
-    """The e-mail for a reminder task."""
+
+def posted(task: Task, message: Message) -> dict[str, object]:
+    """What a webhook is sent of a reminder."""
     payload = task.payload
-    name, subject = _line(payload["recipient"]["name"]), _line(payload["subject"])
-    parts = [f"Hello {name}," if name else "Hello,", f"{subject} begins at {readable(task.state['starts_at'])}."]
-    text = "\n\n".join([*parts, *filter(None, [(payload.get("message") or "").strip()])])
-    return Message(_line(payload["recipient"]["email"]), f"Reminder: {subject}", text + "\n")
-
-
-def readable(at: int) -> str:
-    """An instant for people: `2026-03-29 01:30:00 UTC`."""
-    return f"{format_instant(at)[:19].replace('T', ' ')} UTC"
-
-
-def _line(value: str | None) -> str:
-    return _BREAKS.sub(" ", value or "").strip()
+    body = {
+        "type": "reminder",
+        "reminder": payload["reminder"],
+        "subject": message.subject,
+        "text": message.text,
+        "html": message.html,
+        "starts_at": format_instant(task.state["starts_at"]),
+        "remind_before": format_duration(payload["lead_ms"]),
+        "recipient": {"name": payload["recipient"]["name"]},
+        "data": payload["data"],
+    }
+    return body if message.html else {name: value for name, value in body.items() if name != "html"}

@@ -1,18 +1,25 @@
-"""How a message reaches a person."""
+"""How a message reaches a person, by one channel."""
 
 from typing import NamedTuple, Protocol
 
 
 class Message(NamedTuple):
-    """An e-mail to one person."""
+    """What one person is told: a subject of one line, a text, and the same as HTML ("" for none).
+
+    `to` is an address of the channel; a channel leaves out what it cannot carry.
+    """
 
     to: str
     subject: str
     text: str
+    html: str = ""
 
 
 class Sender(Protocol):
     """A channel to people."""
 
     def send(self, message: Message) -> str:
-        """Send one message and return the service's id for it. Raises SendFailed."""
+        """Send one message and return the service's id for it.
+
+        Raises SendRefused where the service will never take it, SendFailed where it may at another time.
+        """

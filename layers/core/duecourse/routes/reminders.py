@@ -1,4 +1,4 @@
-"""`/reminders`: add, show, move, cancel."""
+"""`/reminders`: add, preview, show, move, cancel."""
 
 from typing import Annotated
 
@@ -9,16 +9,17 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from duecourse import wiring
 from duecourse.errors import TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
 from duecourse.routes.parts import Force, NameInPath, answer, count_added, refuses, tenant
-from duecourse.wire.reminders import (
-    AddReminder,
+from duecourse.wire.reminder_answers import (
     AddReminderAnswer,
-    MoveReminder,
     MoveReminderAnswer,
+    PreviewAnswer,
     ReminderAnswer,
     show_added,
     show_moved,
+    show_preview,
     show_reminder,
 )
+from duecourse.wire.reminders import AddReminder, MoveReminder, PreviewReminder, ReminderKey
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
@@ -30,6 +31,15 @@ def add_reminder(body: Annotated[AddReminder, Body()]) -> Response[AddReminderAn
     made = wiring.reminders().add(body.reminder(), tenant())
     count_added(len(made.tasks) if made.created else 0)
     return answer(201 if made.created else 200, show_added(body.id, made.tasks))
+
+
+@router.post("/reminders/preview")
+@refuses(TaskNotFound)
+def preview_reminder(body: Annotated[PreviewReminder, Body()]) -> PreviewAnswer:
+    """Write out each message of a reminder, asked for or standing, and send none."""
+    if isinstance(body, ReminderKey):
+        return show_preview(body.id, wiring.reminders().preview_standing(body.id, tenant()))
+    return show_preview(body.id, wiring.reminders().preview(body.reminder()))
 
 
 @router.get("/reminders/<id>")

@@ -1,17 +1,19 @@
-"""The requests and answers of `/reminders`."""
+"""The requests of `/reminders`."""
 
 import re
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
+from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictStr, model_validator
-from typing_extensions import TypedDict
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictStr, model_validator
 
-from duecourse.domain.reminder import MAX_TASKS, Moved, Recipient, Reminder, Standing
-from duecourse.domain.task import Json, Status, Task, new_id
-from duecourse.domain.times import MAX_DURATION_MS, format_duration, format_instant
-from duecourse.wire.fields import Duration, Instant, Name, Strict, Told, between, refuse_fields
+from duecourse.domain.reminder import MAX_TASKS, UTC, Channel, Recipient, Reminder
+from duecourse.domain.task import Json, dump_json, new_id
+from duecourse.domain.times import MAX_DURATION_MS
+from duecourse.wire.fields import Duration, Instant, Name, Strict, between, json_of, refuse_fields
+from duecourse.wire.kinds import Url
 
 _EMAIL = re.compile(r"[^\s@<>()\[\],;:\\\"\x00-\x1f\x7f]{1,64}@[A-Za-z0-9.-]{1,189}")
+_PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 EXAMPLE: dict[str, Json] = {
@@ -23,11 +25,20 @@ EXAMPLE: dict[str, Json] = {
 }
 MIN_LEAD_MS = 1_000
 """A message that is due as the meeting begins would come too late, and is not sent."""
+MAX_DATA_BYTES = 16 * 1024
+MAX_BYTES = 16 * 1024 * 1024
+"""What all tasks of one reminder may hold: each has the templates and the data, and all are added in one step."""
 
 
 def _email(value: str) -> str:
     if not _EMAIL.fullmatch(value):
         raise ValueError("must be an e-mail address")
+    return value
+
+
+def _phone(value: str) -> str:
+    if not _PHONE.fullmatch(value):
+        raise ValueError("must be a number in E.164 form: + and the country code, digits alone, such as +436641234567")
     return value
 
 
@@ -38,22 +49,57 @@ def _one_line(value: str) -> str:
     return value
 
 
-Line = Annotated[StrictStr, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
+def _time_zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError):  # what is not there, no name at all, a folder of zones
+        raise ValueError("must be the IANA name of a time zone, such as Europe/Vienna or UTC") from None
+    return value
+
+
+Line = Annotated[StrictStr, Field(max_length=200), AfterValidator(_one_line)]
+SubjectTemplate = Annotated[StrictStr, Field(min_length=1, max_length=1_000), AfterValidator(_one_line)]
 Lead = Annotated[Duration, between(MIN_LEAD_MS, MAX_DURATION_MS)]
 Email = Annotated[StrictStr, AfterValidator(_email)]
+Phone = Annotated[StrictStr, AfterValidator(_phone)]
+TimeZone = Annotated[StrictStr, Field(max_length=100), AfterValidator(_time_zone)]
+Data = Annotated[dict[str, Any], json_of(MAX_DATA_BYTES)]
 
 
 class Person(Strict):
-    """Who is reminded."""
+    """Who is reminded: by each of the channels given, one at least."""
 
-    name: Line = Field(description="What to call them.", examples=["Ada"])
-    email: Email = Field(
-        description="Their address; one that comes twice is reminded once.", examples=["ada@example.com"]
+    name: Line = Field("", description="What templates call `recipient.name`.", examples=["Ada"])
+    email: Email | None = Field(None, description="Where an e-mail goes.", examples=["ada@example.com"])
+    phone: Phone | None = Field(
+        None, description="Where an SMS goes, E.164: + and the country code.", examples=["+436641234567"]
     )
+    webhook: Url | None = Field(
+        None,
+        description="Where JSON is posted, as the kind `webhook` does.",
+        examples=["https://example.com/hooks/meetings"],
+    )
+    time_zone: TimeZone | None = Field(
+        None, description="For the hours this one is told; else the reminder's.", examples=["Europe/Vienna"]
+    )
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if not self.channels():
+            raise ValueError("needs an email, a phone or a webhook")
+        return self
+
+    def channels(self) -> dict[Channel, str]:
+        """The addresses given, by channel."""
+        given = {Channel.EMAIL: self.email, Channel.PHONE: self.phone, Channel.WEBHOOK: self.webhook}
+        return {channel: address for channel, address in given.items() if address is not None}
 
 
 class AddReminder(Strict):
-    """POST /reminders: one message to each recipient at each time before the start; repeated ones are folded."""
+    """A message by each channel of each recipient at each time before the start; repeated ones are folded.
+
+    `subject`, `message` and `html` are Jinja2 templates.
+    """
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
@@ -62,29 +108,53 @@ class AddReminder(Strict):
         description="The reminder's id. Without one it is made, as a task's is.",
         examples=["standup"],
     )
-    subject: Line = Field(description="What it is about: one line.", examples=["Stand-up"])
-    starts_at: Instant = Field(description="When it starts; must be ahead.")
+    subject: SubjectTemplate = Field(
+        description="Template of the subject, one line; it is `subject` in the others.",
+        examples=["Stand-up in {{ lead }}"],
+    )
+    starts_at: Instant = Field(description="When the meeting begins; must be ahead.")
     remind_before: Annotated[list[Lead], Field(min_length=1, max_length=MAX_TASKS)] = Field(
-        description="How long before the start to remind, PT1S at least: a message to each recipient at each. One "
-        "whose time has passed goes out at once.",
-        examples=[["PT5M"]],
+        description="How long before the start to remind, PT1S at least: a message by each channel of each recipient "
+        "at each. One whose time has passed goes out at once.",
+        examples=[["P1D", "PT5M"]],
     )
     recipients: Annotated[list[Person], Field(min_length=1, max_length=MAX_TASKS)] = Field(
-        description="Whom to remind: at most 1,000 messages in all."
+        description=f"Who is reminded; at most {MAX_TASKS:,} messages in all."
     )
-    message: Annotated[StrictStr, Field(max_length=10_000)] = Field("", description="The text below the subject.")
+    message: Annotated[StrictStr, Field(max_length=10_000)] = Field(
+        "",
+        description="Template of the text. Left out: the text of `html`, else when what begins.",
+        examples=["{{ recipient.name }}, {{ subject }} is at {{ starts_at.time }}."],
+    )
+    html: Annotated[StrictStr, Field(max_length=50_000)] = Field(
+        "",
+        description="Template of an e-mail's HTML part; what is put in is escaped. Left out: the e-mail is text alone.",
+        examples=["<p>{{ subject }} is at <b>{{ starts_at.time }}</b>.</p>"],
+    )
+    data: Data = Field(
+        default_factory=dict, description="What templates call `data`; at most 16 KiB.", examples=[{"room": "4"}]
+    )
+    time_zone: TimeZone = Field(UTC, description="For the hours that are told.", examples=["Europe/Vienna"])
 
     @model_validator(mode="after")
     def _not_too_many(self) -> Self:
-        if len(self.remind_before) * len(self.recipients) > MAX_TASKS:
+        messages = len(self.remind_before) * sum(len(person.channels()) for person in self.recipients)
+        if messages > MAX_TASKS:
             raise refuse_fields(f"at most {MAX_TASKS} messages in all", "remind_before", "recipients")
+        each = sum(len(text.encode()) for text in (self.subject, self.message, self.html, dump_json(self.data)))
+        if messages * each > MAX_BYTES:
+            total = f"{messages} messages of {each // 1024} KiB of templates and data"
+            raise refuse_fields(f"{total} are over 16 MiB: shorten those, or make several reminders", "recipients")
         return self
 
     def reminder(self) -> Reminder:
         """The reminder asked for."""
-        people: dict[str, Recipient] = {}
+        people: dict[tuple[Channel, str], Recipient] = {}
         for person in self.recipients:
-            people.setdefault(person.email.lower(), Recipient(person.name, person.email))
+            zone = person.time_zone or self.time_zone
+            for channel, address in person.channels().items():
+                same = address.lower() if channel is Channel.EMAIL else address
+                people.setdefault((channel, same), Recipient(person.name, channel, address, zone))
         return Reminder(
             id=self.id,
             subject=self.subject,
@@ -92,102 +162,29 @@ class AddReminder(Strict):
             leads_ms=tuple(dict.fromkeys(self.remind_before)),
             recipients=tuple(people.values()),
             message=self.message,
+            html=self.html,
+            data=self.data,
         )
 
 
 class MoveReminder(Strict):
-    """PATCH /reminders/{id}: a new start."""
+    """A new start."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"starts_at": "2100-01-05T09:30:00Z"}]})
 
-    starts_at: Instant = Field(description="The new start; must be ahead.")
+    starts_at: Instant = Field(description="When the meeting begins now; ahead.")
 
 
-class TaskDue(TypedDict):
-    """One of a reminder's tasks, and when it is due."""
+class ReminderKey(Strict):
+    """What names one reminder."""
 
-    id: Annotated[str, Field(description="The task's id.", examples=["standup:300:0"])]
-    due_at: Annotated[Told, Field(description="When it is due.")]
-
-
-class TaskMoved(TaskDue):
-    """One that was moved, and how it stood before."""
-
-    was: Annotated[Status, Field(description="How it stood before the move.")]
+    id: Name = Field(description="A reminder that stands.", examples=["standup"])
 
 
-class TaskStands(TaskDue):
-    """One of a reminder's tasks as it stands."""
-
-    state: Annotated[Status, Field(description="Where it stands.")]
-    remind_before: Annotated[str, Field(description="How long before the start it is.", examples=["PT300S"])]
-    recipient: Annotated[
-        dict[str, str],
-        Field(description="Whom it reminds.", examples=[{"name": "Ada", "email": "ada@example.com"}]),
-    ]
+def _by_id_or_whole(value: Any) -> Any:
+    by_id = isinstance(value, dict) and value.keys() == {"id"}
+    return (ReminderKey if by_id else AddReminder).model_validate(value)
 
 
-class AddReminderAnswer(TypedDict):
-    """What was made of a reminder."""
-
-    id: Annotated[str, Field(description="The reminder's id.", examples=["standup"])]
-    tasks: Annotated[list[TaskDue], Field(description="Its tasks: one for each lead time and recipient.")]
-
-
-class MoveReminderAnswer(TypedDict):
-    """What was moved; `leased` were being sent and stay as they were, `sent` had gone out for the old start."""
-
-    id: Annotated[str, Field(description="The reminder's id.", examples=["standup"])]
-    starts_at: Annotated[Told, Field(description="The new start.")]
-    tasks: Annotated[list[TaskMoved], Field(description="The tasks that were moved.")]
-    leased: Annotated[list[str], Field(description="Ids of those being sent: they stay as they are.", examples=[[]])]
-    sent: Annotated[list[str], Field(description="Ids of those that had gone out for the old start.", examples=[[]])]
-
-
-class ReminderAnswer(TypedDict):
-    """A reminder as it stands."""
-
-    id: Annotated[str, Field(description="The reminder's id.", examples=["standup"])]
-    subject: Annotated[str, Field(description="What it is about.", examples=["Stand-up"])]
-    starts_at: Annotated[Told, Field(description="When it starts.")]
-    message: Annotated[str, Field(description="The text below the subject.", examples=[""])]
-    tasks: Annotated[list[TaskStands], Field(description="Its tasks as they stand.")]
-
-
-def show_added(id: str, tasks: list[tuple[str, int]]) -> AddReminderAnswer:
-    """A reminder's tasks by id and due time (epoch ms)."""
-    return {"id": id, "tasks": [{"id": task_id, "due_at": format_instant(due)} for task_id, due in tasks]}
-
-
-def show_moved(moved: Moved) -> MoveReminderAnswer:
-    """What a move did."""
-    return {
-        "id": moved.id,
-        "starts_at": format_instant(moved.starts_at),
-        "tasks": [{"id": t.id, "due_at": format_instant(t.due_at), "was": t.was} for t in moved.tasks],
-        "leased": moved.leased,
-        "sent": moved.sent,
-    }
-
-
-def show_reminder(standing: Standing) -> ReminderAnswer:
-    """A reminder and each of its tasks."""
-    first = standing.tasks[0].payload
-    return {
-        "id": standing.id,
-        "subject": first["subject"],
-        "starts_at": format_instant(standing.starts_at),
-        "message": first["message"],
-        "tasks": [_show_task(task) for task in standing.tasks],
-    }
-
-
-def _show_task(task: Task) -> TaskStands:
-    payload = task.payload
-    return {
-        "id": task.id,
-        "due_at": format_instant(task.due_at),
-        "state": task.status,
-        "remind_before": format_duration(payload["lead_ms"]),
-        "recipient": payload["recipient"],
-    }
+PreviewReminder = Annotated[AddReminder | ReminderKey, BeforeValidator(_by_id_or_whole)]
+"""The body of an add, or the id alone of a reminder that stands."""

@@ -1,0 +1,91 @@
+"""What a template may say: a few of Jinja2's nodes, checked and then made to count their work."""
+
+from math import isfinite
+from typing import Any, NoReturn
+
+from jinja2 import Environment, nodes
+from jinja2.exceptions import TemplateSyntaxError
+from jinja2.meta import find_undeclared_variables
+from jinja2.visitor import NodeTransformer
+
+from duecourse.adapters.templates.filters import COUNTED, JOINED, NAMES
+
+RANGE = "range"
+MAX_NODES = 3_000
+"""Compiling them takes about a second."""
+KNOWN = (
+    nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign,
+    nodes.Name, nodes.Const, nodes.List, nodes.Tuple, nodes.Getattr, nodes.Getitem, nodes.Slice,
+    nodes.Filter, nodes.Test, nodes.Keyword, nodes.Call, nodes.CondExpr, nodes.Compare, nodes.Operand,
+    nodes.And, nodes.Or, nodes.Not, nodes.Neg, nodes.Pos, nodes.Concat,
+    nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod,
+)  # fmt: skip
+"""All that there is: what is not here could repeat itself, grow, or call."""
+SPOKEN = {
+    nodes.Dict: "an object cannot be made here: give it in data",
+    nodes.Pow: "** is not known here",
+    nodes.AssignBlock: "{% set %} takes a value: {% set name = value %}",
+}
+INSTEAD = "is not known here: there are {{ }}, {# #}, {% if %}, {% for %} and {% set name = value %}"
+
+
+def checked(environment: Environment, source: str, known: set[str]) -> nodes.Template:
+    """A template's tree, its work counted. Raises TemplateSyntaxError, with the line, for what is not known here."""
+    tree = environment.parse(source)
+    for count, node in enumerate(tree.find_all(nodes.Node)):
+        _check(environment, node)
+        if count > MAX_NODES:
+            _refuse(node, f"it is over {MAX_NODES:,} names, values and operations long: make it shorter")
+    _check_names(tree, known)
+    bounded: nodes.Template = _Counted().visit(tree)
+    return bounded
+
+
+def _check(environment: Environment, node: nodes.Node) -> None:
+    if not isinstance(node, KNOWN):
+        _refuse(node, SPOKEN.get(type(node)) or f"{{% {type(node).__name__.lower()} %}} {INSTEAD}")
+    if isinstance(node, nodes.Call) and not (isinstance(node.node, nodes.Name) and node.node.name == RANGE):
+        _refuse(node, "nothing can be called but range(): use a filter, such as {{ text|upper }}")
+    if isinstance(node, nodes.Filter) and node.name not in environment.filters:
+        _refuse(node, f"there is no filter {node.name}; there are: {', '.join(NAMES)}")
+    if isinstance(node, nodes.Test) and node.name not in environment.tests:
+        _refuse(node, f"there is no test {node.name}")
+    if isinstance(node, nodes.Const) and isinstance(node.value, float) and not isfinite(node.value):
+        _refuse(node, "the number is too large")
+    if isinstance(node, nodes.List | nodes.Tuple) and not _plain(node):
+        _refuse(node, "a list here holds plain texts and numbers: give others in data")
+
+
+def _plain(node: nodes.List | nodes.Tuple) -> bool:
+    # A list of lists could double itself in each line.
+    stored = isinstance(node, nodes.Tuple) and node.ctx == "store"
+    return all(isinstance(item, nodes.Name if stored else nodes.Const) for item in node.items)
+
+
+def _check_names(tree: nodes.Template, known: set[str]) -> None:
+    unknown = find_undeclared_variables(tree) - known - {RANGE}
+    for node in tree.find_all(nodes.Name):
+        if node.name in unknown:
+            _refuse(node, f"{node.name} is not known; known are: {', '.join(sorted(known))}")
+
+
+def _refuse(node: nodes.Node, problem: str) -> NoReturn:
+    raise TemplateSyntaxError(problem, node.lineno)
+
+
+class _Counted(NodeTransformer):
+    """Every loop is over items that are counted; `~` tells its size before it joins."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.iter = _filter(node.iter, COUNTED, [])
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _filter(node.nodes[0], JOINED, node.nodes[1:])
+
+
+def _filter(value: Any, name: str, args: list[Any]) -> nodes.Filter:
+    made = nodes.Filter(value, name, args, [], None, None, lineno=value.lineno)
+    return made.set_environment(value.environment)  # type: ignore[return-value]

@@ -1,0 +1,83 @@
+"""What one message may cost to write: turns of loops, characters made on the way, and time."""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from jinja2 import Undefined
+from jinja2.exceptions import TemplateRuntimeError
+
+MAX_STEPS = 10_000
+MAX_MADE = 2_000_000
+MAX_TEXT = 256 * 1024
+"""The longest text, in characters, that a template may make, on the way or in the end."""
+
+
+class Refused(TemplateRuntimeError):
+    """A template asked for more than it may."""
+
+
+class Meter:
+    """The work of one message, which is over at `until` (monotonic seconds) at the latest."""
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+        self._steps = MAX_STEPS
+        self._made = MAX_MADE
+
+    def step(self) -> None:
+        """Count one turn of a loop. Raises Refused."""
+        self._steps -= 1
+        if self._steps < 0:
+            raise Refused(f"its loops turn more than {MAX_STEPS:,} times")
+        self._in_time()
+
+    def make(self, length: int) -> None:
+        """Count what is about to be made, in characters or items. Raises Refused."""
+        self._made -= length + 1
+        if length > MAX_TEXT or self._made < 0:
+            raise Refused(f"it makes a text over {MAX_TEXT:,} characters, or too many texts")
+        self._in_time()
+
+    def _in_time(self) -> None:
+        if time.monotonic() > self._until:
+            raise Refused("it takes too long to write")
+
+
+_current: ContextVar[Meter] = ContextVar("meter")
+
+
+@contextmanager
+def metered(until: float) -> Iterator[Meter]:
+    """Bound what is done meanwhile in this thread."""
+    meter = Meter(until)
+    token = _current.set(meter)
+    try:
+        yield meter
+    finally:
+        _current.reset(token)
+
+
+def counted(items: Any) -> Iterator[Any]:
+    """Items, each turn counted: what every loop of a template is over. Raises Refused."""
+    if isinstance(items, Undefined):
+        str(items)  # raises, naming what is not known
+    if not isinstance(items, Iterable):
+        raise Refused("a loop is over a list, and this is none")
+    meter = _current.get()
+    for item in items:
+        meter.step()
+        yield item
+
+
+def made(value: Any) -> Any:
+    """A value, its size counted. Raises Refused."""
+    _current.get().make(len(value) if isinstance(value, str | list | tuple | dict) else 0)
+    return value
+
+
+def expect(length: int) -> None:
+    """Count what is about to be made before it is there. Raises Refused."""
+    _current.get().make(length)

@@ -1,0 +1,97 @@
+"""One template rendered: compiled once, bounded in work, size and time, its errors told by line."""
+
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from jinja2 import Template
+from jinja2.exceptions import TemplateError, TemplateSyntaxError
+
+from duecourse.adapters.templates.language import checked
+from duecourse.adapters.templates.meter import MAX_TEXT, Refused, metered
+from duecourse.adapters.templates.sandbox import Sandbox
+
+FILE = "<template>"
+KEPT = 64
+"""How many compiled templates are kept."""
+FAULTS = (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, NameError, RecursionError)
+"""What a template's own doing raises while it is rendered; NameError: of `inf`, which Jinja2 writes for a number."""
+
+
+class BrokenTemplate(Exception):
+    """A template cannot be rendered: at a line, for a reason."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(f"line {line}: {problem}")
+
+
+class Source(NamedTuple):
+    """A template's text, whether it is HTML, and the names that it may speak of."""
+
+    text: str
+    html: bool
+    names: frozenset[str]
+
+
+class Renderer:
+    """Renders templates; safe for threads."""
+
+    def __init__(self) -> None:
+        self._compiled = lru_cache(KEPT)(self._compile)
+        self._sandboxes = {html: Sandbox(html=html) for html in (False, True)}
+
+    def render(self, text: str, names: Mapping[str, Any], until: float, *, html: bool = False) -> str:
+        """A template's text with `names` in it, by `until` (monotonic seconds). Raises BrokenTemplate."""
+        with metered(until):
+            template = self._compiled(Source(text, html, frozenset(names)))
+            try:
+                return _collect(template, names)
+            except FAULTS as error:
+                raise BrokenTemplate(_line(error.__traceback__), _told(error)) from error
+
+    def _compile(self, source: Source) -> Template:
+        sandbox = self._sandboxes[source.html]
+        try:
+            tree = checked(sandbox, source.text, set(source.names))
+            code = sandbox.compile(tree, filename=FILE)
+        except TemplateSyntaxError as error:
+            raise BrokenTemplate(error.lineno, str(error.message)) from error
+        except (SyntaxError, RecursionError, MemoryError, OverflowError, ValueError) as error:
+            raise BrokenTemplate(1, "it nests too deep, or holds too large a number") from error
+        return Template.from_code(sandbox, code, dict(sandbox.globals))
+
+
+def _collect(template: Template, names: Mapping[str, Any]) -> str:
+    pieces, length = [], 0
+    for piece in template.generate(names):
+        length += len(piece)
+        if length > MAX_TEXT:
+            raise Refused(f"it comes to more than {MAX_TEXT:,} characters")
+        pieces.append(piece)
+    return _sendable("".join(pieces))
+
+
+def _sendable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Refused("it makes half a character, which no message can carry") from None
+    return text
+
+
+def _line(trace: TracebackType | None) -> int:
+    """The template's line that an error came from: Jinja2 puts it into the traceback."""
+    line = 1
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == FILE:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return f"it nests deeper than {sys.getrecursionlimit()} levels"
+    return (str(error) or type(error).__name__)[:300]

@@ -1,0 +1,86 @@
+"""Jinja2's sandbox with less in it: no methods, no attributes, arithmetic on numbers that stay small."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import StrictUndefined, Undefined
+from jinja2.filters import _GroupTuple
+from jinja2.runtime import Context, LoopContext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from duecourse.adapters.templates.filters import ALL, scalar
+from duecourse.adapters.templates.language import RANGE
+from duecourse.adapters.templates.meter import Refused, made
+
+MAX_RANGE = 1_000
+MAX_NUMBER = 10**18
+MAX_TOLD = 20
+"""How many names an error lists."""
+
+
+class Unknown(StrictUndefined):
+    """What is not there: an error in any use, which tells what is there."""
+
+    @property
+    def _undefined_message(self) -> str:
+        if isinstance(self._undefined_obj, Mapping):
+            known = ", ".join(list(map(str, self._undefined_obj))[:MAX_TOLD]) or "nothing"
+            return f"{self._undefined_name} is not known; known here: {known}"
+        return f"{self._undefined_name} is not known of {type(self._undefined_obj).__name__}"
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """An environment whose templates see what they are given and the filters of this package.
+
+    `html`: what is put in is escaped.
+    """
+
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+
+    def __init__(self, *, html: bool) -> None:
+        super().__init__(undefined=Unknown, autoescape=html, finalize=_written, trim_blocks=True, lstrip_blocks=True)
+        self.filters = dict(ALL)
+        self.globals = {RANGE: _range}
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Arithmetic, and texts put together. Raises Refused."""
+        if operator == "+" and isinstance(left, str) and isinstance(right, str):
+            return made(left + right)
+        for operand in (left, right):
+            if isinstance(operand, Undefined):
+                str(operand)  # raises, naming what is not known
+            if not isinstance(operand, int | float):
+                raise Refused(f"{operator} is for numbers: put texts together with ~")
+            if abs(operand) > MAX_NUMBER:
+                raise Refused("the number is too large")
+        return super().call_binop(context, operator, left, right)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """A part of an object by name; Python's own attributes and methods are not there."""
+        if isinstance(obj, LoopContext | _GroupTuple):
+            return super().getattr(obj, attribute)
+        return self.getitem(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """A part of an object by name, or of a list or a text by number."""
+        if isinstance(obj, Undefined):
+            str(obj)  # raises, naming what is not known
+        if isinstance(obj, Mapping) and isinstance(argument, str) and argument in obj:
+            return obj[argument]
+        if isinstance(obj, list | tuple | str) and isinstance(argument, int | slice):
+            try:
+                return obj[argument]
+            except IndexError:
+                pass
+        return self.undefined(obj=obj, name=argument)
+
+
+def _written(value: Any) -> Any:
+    return made(scalar(value))
+
+
+def _range(*bounds: int) -> range:
+    found = range(*bounds)
+    if len(found) > MAX_RANGE:
+        raise Refused(f"range() has at most {MAX_RANGE:,} numbers")
+    return found

@@ -1,0 +1,107 @@
+"""Reminders written out: a subject of one line, a text and HTML, as each recipient and channel takes them."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from duecourse.adapters.templates.plain import text_of
+from duecourse.adapters.templates.renderer import BrokenTemplate, Renderer
+from duecourse.domain import sms
+from duecourse.domain.reminder import Channel
+from duecourse.domain.spoken import moment, words
+from duecourse.errors import FieldError, InvalidInput
+from duecourse.ports.sender import Message
+from duecourse.ports.writer import Letter
+
+WITHIN_S = 5.0
+"""How long all the messages of one reminder may take to write."""
+MAX_SUBJECT = 200
+LETTER = "Hello{% if recipient.name %} {{ recipient.name }}{% endif %},\n\n{{ subject }} begins at {{ starts_at }}.\n"
+"""What an e-mail says where neither a message nor HTML is given; the other channels have its last line."""
+LINE = "{{ subject }} begins at {{ starts_at }}."
+
+# A line break in a header would begin a header of somebody else's making.
+_BREAKS = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
+
+
+class TemplateWriter:
+    """A Writer by Jinja2."""
+
+    def __init__(self) -> None:
+        self._renderer = Renderer()
+
+    def write(self, letters: Iterable[Letter]) -> list[Message]:
+        """Each letter as its recipient reads it. Raises InvalidInput: field, line and fix."""
+        until = time.monotonic() + WITHIN_S
+        return [_Draft(self._renderer, letter, until).message() for letter in letters]
+
+
+def at_hand(letter: Letter, zone: tzinfo) -> dict[str, Any]:
+    """What a reminder's templates can speak of, besides `subject`."""
+    payload, recipient = letter.payload, letter.payload["recipient"]
+    return {
+        "id": payload["reminder"],
+        "recipient": {name: recipient[name] for name in ("name", "channel", "address")},
+        "starts_at": moment(letter.starts_at, zone),
+        "lead": words(payload["lead_ms"]),
+        "lead_seconds": payload["lead_ms"] // 1000,
+        "data": payload["data"],
+    }
+
+
+class _Draft:
+    """One message as it is written, with what is wrong with it."""
+
+    def __init__(self, renderer: Renderer, letter: Letter, until: float) -> None:
+        self._renderer = renderer
+        self._payload: Mapping[str, Any] = letter.payload
+        self._recipient = letter.payload["recipient"]
+        self._names = at_hand(letter, ZoneInfo(self._recipient["time_zone"]))
+        self._until = until
+        self._problems: list[FieldError] = []
+
+    def message(self) -> Message:
+        """The message. Raises InvalidInput."""
+        subject = self._field("subject", self._subject)
+        self._names["subject"] = subject
+        html = self._field("html", self._html)
+        text = self._field("message", lambda: self._text(html))
+        if self._problems:
+            raise InvalidInput(self._problems)
+        mail = self._recipient["channel"] == Channel.EMAIL
+        return Message(self._recipient["address"], subject, text + "\n" * mail, html)
+
+    def _field(self, name: str, write: Callable[[], str]) -> str:
+        try:
+            return write()
+        except BrokenTemplate as error:
+            self._problems.append(FieldError(name, str(error)))
+            return ""
+
+    def _subject(self) -> str:
+        subject = _BREAKS.sub(" ", self._render(self._payload["subject"])).strip()
+        if not 0 < len(subject) <= MAX_SUBJECT:
+            raise BrokenTemplate(1, f"it comes to {len(subject)} characters: 1 to {MAX_SUBJECT} make a subject")
+        return subject
+
+    def _html(self) -> str:
+        return self._render(self._payload["html"], html=True) if self._payload["html"] else ""
+
+    def _text(self, html: str) -> str:
+        text = self._said(html).strip()
+        if self._recipient["channel"] == Channel.PHONE and not 0 < len(text) <= sms.MAX_LENGTH:
+            raise BrokenTemplate(1, f"it comes to {len(text)} characters: an SMS has 1 to {sms.MAX_LENGTH:,}")
+        return text
+
+    def _said(self, html: str) -> str:
+        if self._payload["message"]:
+            return self._render(self._payload["message"])
+        if html:
+            return text_of(html)
+        return self._render(LETTER if self._recipient["channel"] == Channel.EMAIL else LINE)
+
+    def _render(self, template: str, *, html: bool = False) -> str:
+        return self._renderer.render(template, self._names, self._until, html=html)

@@ -1,0 +1,52 @@
+"""Instants and spans of time as people say them, in English."""
+
+from datetime import UTC, datetime, tzinfo
+
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+UNITS_MS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))
+
+
+class Moment(dict[str, str | int]):
+    """An instant's parts by name; as text, the one among them that is for people."""
+
+    def __str__(self) -> str:
+        return str(self["text"])
+
+
+def moment(at: int, zone: tzinfo) -> Moment:
+    """An instant (epoch ms) in a time zone: `Sunday, 29 March 2026 at 03:30 CEST`; seconds only where there are any."""
+    local = datetime.fromtimestamp(at // 1000, UTC).astimezone(zone)
+    time = f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+    weekday, month = DAYS[local.weekday()], MONTHS[local.month - 1]
+    date = f"{weekday}, {local.day} {month} {local.year}"
+    return Moment(
+        text=f"{date} at {time} {local.tzname()}",
+        date=date,
+        time=time,
+        weekday=weekday,
+        day=local.day,
+        month=month,
+        year=local.year,
+        zone=str(local.tzname()),
+        iso=local.isoformat(),
+        timestamp=at // 1000,
+    )
+
+
+def words(span_ms: int) -> str:
+    """A span of time: `1 day 2 hours`, `5 minutes`, `1.5 seconds`."""
+    parts = []
+    for unit, length in UNITS_MS:
+        count, span_ms = divmod(span_ms, length)
+        parts += [_counted(count, unit)] if count else []
+    if span_ms or not parts:
+        parts.append(_counted(span_ms / 1000, "second"))
+    return " ".join(parts)
+
+
+def _counted(count: float, unit: str) -> str:
+    return f"{count:g} {unit}" + ("" if count == 1 else "s")

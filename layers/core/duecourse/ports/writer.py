@@ -1,0 +1,24 @@
+"""How a reminder's templates become what each of its recipients reads."""
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from duecourse.domain.task import Json
+from duecourse.ports.sender import Message
+
+
+class Letter(NamedTuple):
+    """One message still to be written: a reminder task's payload, and its start (epoch ms)."""
+
+    payload: Json
+    starts_at: int
+
+
+class Writer(Protocol):
+    """What writes messages."""
+
+    def __call__(self, letters: Iterable[Letter], /) -> list[Message]:
+        """Each letter as its recipient reads it, in order, within bounds of work, size and time.
+
+        Raises InvalidInput for the first that cannot be written, naming the template's field, the line and the fix.
+        """

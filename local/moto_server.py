@@ -1,0 +1,54 @@
+"""moto's server as a program of its own, which also tells what it was given to send to people."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import run_simple
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+def telling(application: Application, path: str) -> Application:
+    """Moto's application, and `path` beside, which answers what `sent` does."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != path:
+            return application(environ, start_response)
+        start_response("200 OK", [("content-type", "application/json")])
+        return [json.dumps(sent()).encode()]
+
+    return answer
+
+
+def sent() -> dict[str, list[dict[str, str]]]:
+    """What went out: of an e-mail moto keeps its HTML part where there is one, else its text."""
+    from moto.ses.models import ses_backends
+    from moto.sns.models import sns_backends
+
+    mails = [mail for backend in _each(ses_backends) for mail in backend.sent_messages]
+    texts = [sms for backend in _each(sns_backends) for sms in backend.sms_messages.values()]
+    return {
+        "mails": [{"to": m.destinations["ToAddresses"][0], "subject": m.subject, "body": m.body} for m in mails],
+        "sms": [{"to": number, "text": text} for number, text in texts],
+    }
+
+
+def _each(backends: Any) -> Iterator[Any]:
+    return (region for account in list(backends.values()) for region in list(account.values()))
+
+
+def main(host: str, port: int, path: str) -> None:
+    """Serve until a signal comes."""
+    os.environ.setdefault("MOTO_PORT", str(port))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    application = telling(DomainDispatcherApplication(create_backend_app), path)
+    run_simple(host, port, application, threaded=True, request_handler=MotoRequestHandler)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

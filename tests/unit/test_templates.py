@@ -1,0 +1,277 @@
+"""Reminders' templates: what they can speak of, and that no template runs for ever, grows or reaches out."""
+
+import time
+import tracemalloc
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duecourse.adapters.templates.plain import text_of
+from duecourse.adapters.templates.renderer import BrokenTemplate, Renderer
+from duecourse.adapters.templates.writer import TemplateWriter
+from duecourse.domain.task import Json
+from duecourse.errors import InvalidInput
+from duecourse.ports.sender import Message
+from duecourse.ports.writer import Letter
+
+STARTS_AT = 1_774_747_800_000
+PAYLOAD = {
+    "reminder": "standup",
+    "subject": "Stand-up",
+    "message": "",
+    "html": "",
+    "data": {"room": "4 <b>", "items": [{"name": "tea", "price": 3}, {"name": "cake", "price": 4.5}], "none": None},
+    "recipient": {"name": "Ada", "channel": "email", "address": "ada@example.com", "time_zone": "Europe/Vienna"},
+    "lead_ms": 5_400_000,
+}
+LONG = "x" * 10_000
+
+
+def written(**changes: Json) -> Message:
+    [message] = TemplateWriter().write([Letter({**PAYLOAD, **changes}, STARTS_AT)])
+    return message
+
+
+def said(template: str, **changes: Json) -> str:
+    """What a message's template says."""
+    return written(message=template, **changes).text.removesuffix("\n")
+
+
+def refusal(template: str, field: str = "message", **changes: Json) -> str:
+    """Why a template is refused."""
+    with pytest.raises(InvalidInput) as caught:
+        written(**{field: template}, **changes)
+    [problem] = caught.value.problems
+    assert problem.field == field
+    return problem.problem
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ recipient.name }} {{ recipient.channel }} {{ recipient.address }}", "Ada email ada@example.com"),
+        ("{{ starts_at }}", "Sunday, 29 March 2026 at 03:30 CEST"),
+        ("{{ starts_at.date }}|{{ starts_at.time }}|{{ starts_at.zone }}", "Sunday, 29 March 2026|03:30|CEST"),
+        ("{{ starts_at.weekday }} {{ starts_at.day }} {{ starts_at.month }} {{ starts_at.year }}",
+         "Sunday 29 March 2026"),
+        ("{{ starts_at.iso }} {{ starts_at.timestamp }}", "2026-03-29T03:30:00+02:00 1774747800"),
+        ("{{ id }}: {{ subject }} in {{ lead }} ({{ lead_seconds }})", "standup: Stand-up in 1 hour 30 minutes (5400)"),
+        ("{{ data.room }} {{ data.items[0].name }} {{ data['items'][-1].price }}", "4 <b> tea 4.5"),
+        ("{% for item in data.items %}{{ loop.index }}. {{ item.name }}{% if not loop.last %}, {% endif %}{% endfor %}",
+         "1. tea, 2. cake"),
+        ("{{ data.items|map(attribute='name')|join(' and ')|upper }}", "TEA AND CAKE"),
+        ("{{ data.items|join('+', attribute='price') }} {{ data.items|tojson }}",
+         '3+4.5 [{"name": "tea", "price": 3}, {"name": "cake", "price": 4.5}]'),
+        ("{{ data.none }}{{ true }}{{ data.floor|default('ground') }}{{ data.floor is defined }}", "truegroundfalse"),
+        ("{{ 'in ' ~ lead ~ '!' }} {{ 7 // 2 + 1.5 * 2 }} {{ 'a' + 'b' }}", "in 1 hour 30 minutes! 6.0 ab"),
+        ("{% set room = data.room|replace('<b>', 'b') %}{{ room if lead_seconds > 60 else 'now' }}", "4 b"),
+        ("{% for n in range(3) %}{{ n }}{% endfor %}{% for n in (7, 8) %}{{ n }}{% endfor %}{{ 3.14159|round(2) }}",
+         "012783.14"),
+        ("a\n{% if true %}\nb\n{% endif %}\nc", "a\nb\nc"),
+        ("{# not said #}{% raw %}{{ x }}{% endraw %}", "{{ x }}"),
+    ],
+)  # fmt: skip
+def test_a_template_speaks_of_what_is_at_hand(template: str, text: str) -> None:
+    assert said(template) == text
+
+
+def test_what_is_put_into_html_is_escaped_and_into_text_is_not() -> None:
+    message = written(html="<p>{{ data.room }} {{ 'a<' ~ data.room }}</p>", message="{{ data.room }}")
+    assert message.html == "<p>4 &lt;b&gt; a&lt;4 &lt;b&gt;</p>"
+    assert message.text == "4 <b>\n"
+
+
+def test_html_alone_has_its_text_made_of_it_and_text_alone_stays_alone() -> None:
+    assert written(html="<h1>Hi</h1><p>Room {{ data.room }}</p>").text == "Hi\n\nRoom 4 <b>\n"
+    assert written(message="Hi").html == ""
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("a\n{{ name }}",
+         "line 2: name is not known; known are: data, id, lead, lead_seconds, recipient, starts_at, subject"),
+        ("a\n\n{{ recipient.nam }}", "line 3: nam is not known; known here: name, channel, address"),
+        ("{% if true %}\n{{ data.items[7].name }}{% endif %}", "line 2: 7 is not known of list"),
+        ("{% if false %}\n{{ nope }}{% endif %}", "line 2: nope is not known"),
+        ("{{ data.none.x }}", "line 1: x is not known of NoneType"),
+        ("{% for x in data.none %}{% endfor %}", "line 1: a loop is over a list"),
+        ("{{ data.items }}", "line 1: a list cannot be written out: name a part of it, or use |join(', ') or |tojson"),
+        ("{{ data }}", "line 1: an object cannot be written out"),
+        ("a\n{% if x %}", "line 2: Unexpected end of template"),
+        ("{{ }", "line 1: "),
+        ("{{ data.room|shout }}", "line 1: there is no filter shout; there are: abs, capitalize"),
+        ("{{ data.room is loud }}", "line 1: there is no test loud"),
+        ("\n{{ 1 / 0 }}", "line 2: division by zero"),
+        ("{{ 1e999 }}", "line 1: the number is too large"),
+        (r"{{ '\ud800' }}", "line 1: it makes half a character"),
+        ("{% set x = 'inf'|float %}{{ x }}", "line 1: name 'inf' is not defined"),
+        ("{{ 'a' * 3 }}", "line 1: * is for numbers: put texts together with ~"),
+    ],
+)  # fmt: skip
+def test_a_broken_template_is_told_by_line_with_the_fix(template: str, why: str) -> None:
+    assert refusal(template).startswith(why)
+
+
+def test_every_broken_field_is_named_at_once() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        written(subject="{{ a }}", message="{{ b }}", html="{{ c }}")
+    assert {problem.field for problem in caught.value.problems} == {"subject", "message", "html"}
+
+
+ESCAPES = [
+    "{{ ''.__class__.__mro__ }}", "{{ data.__class__ }}", "{{ data['__class__'] }}", "{{ data|attr('__class__') }}",
+    "{{ ''['__class__'] }}", "{{ starts_at.__str__ }}", "{{ range.__globals__ }}", "{{ self.__init__ }}", "{{ self }}",
+    "{{ cycler.__init__.__globals__.os }}", "{{ lipsum.__globals__ }}", "{{ namespace() }}", "{{ config }}",
+    "{% for x in data.items %}{{ loop.__class__ }}{% endfor %}",
+    "{% for x in data.items %}{{ loop.cycle }}{% endfor %}",
+    "{{ data.items|map(attribute='__class__')|first }}", "{{ data.items|map('attr', '__class__')|list }}",
+    "{{ data.items|groupby('__class__')|first }}", "{{ 'a'.upper() }}", "{{ data.items.append(1) }}",
+    "{{ data.pop('room') }}",
+    "{{ '{0.__class__}'.format(1) }}", "{{ ('%s' % 1) }}", "{% include 'x' %}", "{% import 'x' as y %}",
+    "{% extends 'x' %}",
+    "{% macro m() %}{% endmacro %}", "{% block b %}{% endblock %}", "{% filter upper %}x{% endfilter %}",
+    "{% call x() %}{% endcall %}", "{% autoescape false %}{% endautoescape %}", "{{ {}.x }}", "{% set data.x = 1 %}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("template", ESCAPES)
+@pytest.mark.parametrize("field", ["message", "html"])
+def test_a_template_reaches_nothing_but_what_it_is_given(template: str, field: str) -> None:
+    assert refusal(template, field)
+
+
+HEAVY = [
+    "{{ 'a' * 1000000000 }}", "{{ [1] * 1000000000 }}", "{{ 9 ** 9 ** 9 }}", "{{ 'x'|center(1000000000) }}",
+    "{{ '%1000000000d' % 1 }}", "{{ '{:1000000000}'.format(1) }}", "{{ 1|tojson(1000000000) }}",
+    "{{ 'x'|indent(1000000000) }}", "{{ 9|round(1000000000, 'ceil') }}", "{{ range(1000000000)|list|length }}",
+    "{{ range(10 ** 30) }}", "{{ range(" + "9" * 40 + ")|list }}", "{{ range(1000)|join(data.long)|length }}",
+    "{{ data.long|replace('x', data.long)|length }}", "{{ 'x'|replace('', data.long)|replace('x', data.long) }}",
+    (
+        "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}"
+        "{% endfor %}{% endfor %}{% endfor %}"
+    ),
+    "{% for a in range(1000) %}{% for b in range(1000) if false %}{% endfor %}{% endfor %}",
+    "{% for a in data.deep recursive %}{{ loop(data.deep) }}{% endfor %}",
+    "{% set a = 'xxxxxxxxxx' %}" + "{% set a = a ~ a %}" * 60 + "{{ a }}",
+    "{% set a = 'xxxxxxxxxx' %}" + "{% set a = a + a %}" * 60 + "{{ a }}",
+    "{% set a = [1] %}" + "{% set a = [a, a] %}" * 60 + "{{ a }}", "{% set a = (1, 2) %}{% set a = (a, a) %}{{ a }}",
+    "{% set n = 10 %}" + "{% set n = n * n %}" * 100 + "{{ n }}", "{{ 0x" + "f" * 9_000 + " }}",
+    "{{ " + "9" * 5_000 + " }}",
+    "{{ " + "(" * 4_000, "{{ " + "not " * 2_000 + "1 }}", "{{ " + "-" * 9_000 + "1 }}", "{{ " + "[" * 9_000,
+    "{% if 1 %}" * 900, "{{ 1 " + "if 1 else 2 " * 800 + "}}", "{{ 'a'" + "|upper" * 1_600 + " }}",
+    "{{ lead }}" * 3_500, "{% for x in range(1000) %}{{ data.long }}{% endfor %}",
+    "{% for x in range(1000) %}{{ range(1000)|map('string')|map('upper')|list|length }}{% endfor %}",
+    "{% for x in range(1000) %}{% if data.long|upper|lower|title == 'x' %}{% endif %}{% endfor %}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("template", HEAVY, ids=range(len(HEAVY)))
+@pytest.mark.parametrize("field", ["message", "html"])
+def test_no_template_works_for_ever_or_fills_the_memory(template: str, field: str) -> None:
+    began = time.thread_time()
+    assert refusal(template, field, data={"long": LONG, "deep": [1]})
+    assert time.thread_time() - began < 10
+
+
+def test_a_list_cannot_hold_itself_again_and_again() -> None:
+    doubling = "{% set a = [1] %}" + "{% set a = [a, a] %}" * 60
+    for use in ("{{ a|tojson|length }}", "{{ a|string|length }}", "{% if a == [a, a] %}{% endif %}"):
+        assert "a list here holds plain texts and numbers" in refusal(doubling + use)
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ data.long|replace('x', data.long)|length }}", "{{ range(999)|join(data.long)|length }}"]
+)
+def test_what_is_too_large_is_refused_before_it_is_made(template: str) -> None:
+    written(message="{{ data.long|length }}", data={"long": LONG})
+    tracemalloc.start()
+    assert "it makes a text over" in refusal(template, data={"long": LONG})
+    assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    tracemalloc.stop()
+
+
+def test_a_message_is_bounded() -> None:
+    template = "{% for x in range(COUNT) %}{{ data.long }}{% endfor %}"
+    assert len(said(template.replace("COUNT", "26"), data={"long": LONG})) == 260_000
+    assert "it comes to more than 262,144" in refusal(template.replace("COUNT", "27"), data={"long": LONG})
+
+
+def test_work_that_each_step_allows_ends_with_the_time_for_it() -> None:
+    template = "{% for x in range(1000) %}{% for y in range(9) %}{{ x * y }}{% endfor %}{% endfor %}"
+    renderer = Renderer()
+    assert renderer.render(template, {}, time.monotonic() + 60)
+    with pytest.raises(BrokenTemplate, match="it takes too long to write"):
+        renderer.render(template, {}, time.monotonic())
+
+
+def test_a_subject_is_one_line_of_bounded_length() -> None:
+    assert written(subject="{{ data.a }}  b", data={"a": "x\r\nBcc: y\u2028"}).subject == "x Bcc: y b"
+    assert "it comes to 201 characters" in refusal("{{ data.a }}", "subject", data={"a": "x" * 201})
+    assert "it comes to 0 characters" in refusal("{{ data.a }}", "subject", data={"a": " \n"})
+
+
+def test_an_sms_has_no_more_than_sns_takes_and_no_less_than_a_character() -> None:
+    phone = {**PAYLOAD["recipient"], "channel": "phone", "address": "+436641234567"}  # type: ignore[dict-item]
+    assert said("x" * 1_600, recipient=phone) == "x" * 1_600
+    assert "1601 characters: an SMS has 1 to 1,600" in refusal("x" * 1_601, recipient=phone)
+    assert "0 characters" in refusal("{{ data.none }}", recipient=phone)
+    assert said("x" * 1_601) == "x" * 1_601
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<head><title>t</title><style>p{}</style></head><p>a</p><script>x<y</script><p>b", "a\n\nb"),
+        ("a\n <b>b</b>\tc<br>d", "a b c\nd"),
+        ("<ul><li>one</li><li>two</li></ul>", "- one\n- two"),
+        ("<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>", "a b\nc"),
+        ("<a href='https://x.org/?a=1&amp;b=2'>Join</a> <a href=\"https://x.org\">https://x.org</a>",
+         "Join (https://x.org/?a=1&b=2) https://x.org"),
+        ("<a href='javascript:x()'>go</a> <a name='x'>there</a>", "go there"),
+        ("3 < 4 &lt; 5 <!-- <p> no --> &amp;&#8364;&nosuch; &#" + "9" * 5_000 + ";", None),
+        ("<p", ""),
+    ],
+)  # fmt: skip
+def test_the_text_of_a_page_is_what_it_shows(page: str, text: str | None) -> None:
+    found = text_of(page)
+    assert found.startswith("3 < 4 ") if text is None else found == text
+
+
+@pytest.mark.parametrize(
+    "piece", ["<a ", "<!--", "<", "</p", "<a href='", "<p>", "<a href=x>", "&#", "<script>", "<title x"]
+)
+def test_the_text_of_a_hostile_page_is_made_in_one_pass(piece: str) -> None:
+    began = time.thread_time()
+    text_of((piece * 262_144)[:262_144])
+    assert time.thread_time() - began < 5
+
+
+PIECES = [
+    "{{ ", " }}", "{% ", " %}", "{#", "#}", "{%- ", "if ", "else", "elif ", "endif", "for x in ", "endfor",
+    "set x = ", "set x, y = ", "data", ".items", ".room", ".long", "[0]", "[-1]", "['a']", "[1:]", "[::0]", "x", "y",
+    "loop", ".index", "loop.changed", "recipient", "starts_at", "lead", "self", "range(", ")", "(", "[", "]", "{",
+    "}", "1", "0", "1e999", "-", "+", "*", "/", "//", "%", "**", "~", "|", "upper", "list", "join", "(', ')",
+    "map(attribute='a')", "map('int')", "sort", "groupby('a')", "unique", "tojson", "int(base=36)", "int", "float",
+    "round(3, 'ceil')", "default('')", "truncate(1)", "replace('x', 'y')", "select('in', 'x')", "dictsort", "first",
+    "length", "e", "safe", "string", "is defined", "is divisibleby 0", "is in ", "in ", " and ", "not ", "==", "<",
+    ",", "'a'", "'", '"', "\n", "é", r"'\ud800'", "'inf'|float", "\x00", "none", "true", "raw", "endraw", "recursive",
+    "macro x()", "include 'a'", "block x", "10 if 1 else ", ":", ";", "=", "_", "__class__",
+]  # fmt: skip
+DATA = {"room": "4", "items": [{"a": 1}, {"a": "b"}, [2]], "long": "x" * 1_000, "none": None}
+
+
+@given(template=st.lists(st.sampled_from(PIECES), max_size=14).map("".join), field=st.sampled_from(["message", "html"]))
+@settings(deadline=None, max_examples=400)
+def test_whatever_a_template_is_it_is_written_or_refused_by_field(template: str, field: str) -> None:
+    wrapped = f"{{{{ {template} }}}}"
+    for text in (
+        template,
+        wrapped,
+        f"{{% if {template} %}}{{% endif %}}",
+        f"{{% for x in {template} %}}{{{{ x }}}}{{% endfor %}}",
+    ):
+        with suppress(InvalidInput):
+            written(**{field: text, "data": DATA})
