@@ -9,6 +9,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse import wiring
 from duecourse.errors import StoreUnavailable
+from duecourse.lingering import linger
 from duecourse.wire.fields import read
 from duecourse.wire.schedule import ScheduledEvent
 
@@ -47,9 +48,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     try:
         found = wiring.sweeper().survey()
     except StoreUnavailable:
-        with wiring.linger(remaining_ms):  # whose rings are served once it is back
+        with linger(remaining_ms):  # whose rings are served once it is back
             raise
-    with wiring.linger(remaining_ms) as lingering:
+    with linger(remaining_ms) as lingering:
         ticked = wiring.sweeper().tick(found, remaining_ms)._asdict()
         measure(FOUND, ticked)
     if lingering:

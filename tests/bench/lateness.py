@@ -20,6 +20,7 @@ from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
+from duecourse.lingering import linger
 from duecourse.parts import configure
 from duecourse.ports.store import MAX_ADD
 from duecourse.settings import Settings
@@ -148,7 +149,7 @@ def _tick() -> None:
         return int((end - time.monotonic()) * 1000)
 
     found = wiring.sweeper().survey()
-    with wiring.linger(remaining_ms):
+    with linger(remaining_ms):
         wiring.sweeper().tick(found, remaining_ms)
 
 

@@ -33,7 +33,6 @@ MAY_IMPORT = {
         "parts",
         "ledgers",
         "adapters",
-        "bridge",
         "engine",
         "kinds",
         "wire",
@@ -42,12 +41,13 @@ MAY_IMPORT = {
         "settings",
         "errors",
     },
+    "lingering": {"wiring", "bridge", "ledgers", "engine", "wire"},
     "client": {"client_reminders", "wiring", "engine", "wire", "ports", "domain"},
     "client_reminders": {"engine", "wire", "domain"},
     "handler": {"wiring", "wire", "ports", "domain", "errors"},
     "routes": {"wiring", "wire", "ports", "domain", "errors", "version"},
     "version": {"client", "handler", "domain"},
-    "functions": {"routes", "wiring", "wire", "ports", "domain", "errors", "version"},
+    "functions": {"lingering", "routes", "wiring", "wire", "ports", "domain", "errors", "version"},
 }
 """Which parts of the package each part may import, itself aside. `version` is the package's own front, `duecourse`."""
 

@@ -73,7 +73,7 @@ def test_the_kinds_of_the_design_are_worked_inline() -> None:
 
 def test_each_channel_that_a_service_serves_has_a_sender_and_jinja2_waits_for_the_first_message() -> None:
     assert set(wiring.senders()) | {"webhook"} == set(Channel)
-    wiring.configure(writer=lambda letters: [Message("", letter.payload, "") for letter in letters])
+    configure(writer=lambda letters: [Message("", letter.payload, "") for letter in letters])
     assert wiring.write([Letter("a", 0)]) == [Message("", "a", "")]
     made = "wiring.reminders(), wiring.reminder_kind(), wiring.kinds()"
     code = f"import sys; from duecourse import wiring; {made}; print('jinja2' in sys.modules)"

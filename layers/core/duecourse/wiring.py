@@ -3,7 +3,6 @@
 import os
 import random
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from duecourse import settings as environment
@@ -12,7 +11,7 @@ from duecourse.domain.reminder import KIND as REMINDER
 from duecourse.domain.reminder import Channel
 from duecourse.domain.task import Task
 from duecourse.engine.crew import Crew
-from duecourse.engine.drain import Drained, Drainer, Limits
+from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.follow_ups import FollowUps
 from duecourse.engine.leases import Leases
 from duecourse.engine.receive import Receiver
@@ -25,7 +24,7 @@ from duecourse.engine.tasks import Tasks
 from duecourse.engine.watches import Watches
 from duecourse.engine.work import Worker
 from duecourse.errors import FieldError, InvalidSettings, TemplatesMissing
-from duecourse.ledgers import open_bells, open_store
+from duecourse.ledgers import open_store
 from duecourse.parts import part
 from duecourse.ports.http import HttpCaller
 from duecourse.ports.invoker import Invoker
@@ -35,10 +34,9 @@ from duecourse.ports.sender import Message, Sender
 from duecourse.ports.store import Store
 from duecourse.ports.writer import Letter, Writer
 from duecourse.settings import Settings
-from duecourse.wire.rings import Heard, shards_of
 
 if TYPE_CHECKING:
-    from duecourse.bridge.linger import Linger
+    pass
 
 ACCEPTED_WITHIN_MS = 5_000
 """How long an event may take to be accepted: well within the margin in which a drain ends what it has begun."""
@@ -195,31 +193,6 @@ def watches() -> Watches:
 def sweeper() -> Sweeper:
     """What a tick does."""
     return Sweeper(store(), drainer(), settings().retention_ms, settings().margin_ms)
-
-
-def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | None]":
-    """What serves rings in this invocation for as long as the settings say; None where they say not at all.
-
-    Raises InvalidSettings where the ledger has no bells.
-    """
-    given = settings()
-    if not given.tick_linger_ms:
-        return nullcontext()
-    from duecourse.bridge.linger import Linger
-
-    return Linger(
-        open_bells(given),
-        lambda bells, left_ms: _drain(shards_of(bells, given.namespace), left_ms)._asdict(),
-        lambda expired: watches().note(expired).added,
-        remaining_ms,
-        linger_ms=given.tick_linger_ms,
-        margin_ms=given.margin_ms,
-        in_flight=given.bridge_in_flight,
-    )
-
-
-def _drain(heard: Heard, remaining_ms: Callable[[], int]) -> Drained:
-    return drainer().drain(heard.shards, remaining_ms, heard.doors)
 
 
 def worker(kind: Kind) -> Worker:

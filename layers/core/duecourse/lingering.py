@@ -1,0 +1,38 @@
+"""A tick that stays and serves rings itself: the bridge's code, with this process's drain at its end."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from duecourse import wiring
+from duecourse.engine.drain import Drained
+from duecourse.ledgers import open_bells
+from duecourse.wire.rings import Heard, shards_of
+
+if TYPE_CHECKING:
+    from duecourse.bridge.linger import Linger
+
+
+def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | None]":
+    """What serves rings in this invocation for as long as the settings say; None where they say not at all.
+
+    Raises InvalidSettings where the ledger has no bells.
+    """
+    given = wiring.settings()
+    if not given.tick_linger_ms:
+        return nullcontext()
+    from duecourse.bridge.linger import Linger
+
+    return Linger(
+        open_bells(given),
+        lambda bells, left_ms: _drain(shards_of(bells, given.namespace), left_ms)._asdict(),
+        lambda expired: wiring.watches().note(expired).added,
+        remaining_ms,
+        linger_ms=given.tick_linger_ms,
+        margin_ms=given.margin_ms,
+        in_flight=given.bridge_in_flight,
+    )
+
+
+def _drain(heard: Heard, remaining_ms: Callable[[], int]) -> Drained:
+    return wiring.drainer().drain(heard.shards, remaining_ms, heard.doors)
