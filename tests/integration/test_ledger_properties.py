@@ -218,7 +218,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(paused=st.booleans(), lost=lost)
     def pause(self, paused: bool, lost: bool) -> None:
         self.model.pause(paused)
-        self._same(lambda store, _: store.pause(QUEUE, paused), None, lost=lost)
+        self._same(lambda store, _: store.configure(QUEUE, {"paused": paused}), None, lost=lost)
 
     @rule(retention_ms=st.sampled_from([0, 100, 60_000]))
     def sweep(self, retention_ms: int) -> None:

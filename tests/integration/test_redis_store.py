@@ -268,8 +268,8 @@ def everything(store: RedisStore) -> None:
     store.move("default", [Move("later", delay_ms=1), Move("a", delay_ms=5, force=True), Move("once", revive=True)])
     store.cancel("default", ["later", "a", "b", "once"], force=True)
     store.replay("default", ["late", "b"])
-    store.pause("default", paused=True)
-    store.pause("default", paused=False)
+    store.configure("default", {"paused": True})
+    store.configure("default", {"paused": False})
     store.group("default", "g", "tenant-1")
     store.stats(SHARD)
 

@@ -230,7 +230,7 @@ def test_leases_are_waited_for_and_then_refused_with_the_queue_as_it_was(redis_c
     with pytest.raises(StoreMisused, match=r"1 tasks of default are leased: .* nothing is changed"):
         Reshard(redis_client, "duecourse", "default", 4, said.append).run(0.3)
     assert any("waiting for 1 leases" in line for line in said)
-    assert not store.stats(home).paused
+    assert not store.stats(home).settings.paused
     store.settle(home, [ending(task, Ending.AGAIN)])
     assert [t.id for t in store.claim(home, 1, lease_ms=50).tasks] == ["a"]  # a worker that died
     Reshard(redis_client, "duecourse", "default", 4, said.append).run(10)
@@ -242,9 +242,9 @@ def test_leases_are_waited_for_and_then_refused_with_the_queue_as_it_was(redis_c
 def test_a_queue_that_was_paused_stays_paused(redis_client: redis.Redis) -> None:
     store = store_of(redis_client, 2)
     store.add([new("a")])
-    store.pause("default", paused=True)
+    store.configure("default", {"paused": True})
     Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
-    assert all(store_of(redis_client, 4).stats(shard).paused for shard in every(4))
+    assert all(store_of(redis_client, 4).stats(shard).settings.paused for shard in every(4))
 
 
 def test_ids_that_would_meet_are_named_and_nothing_moves(redis_client: redis.Redis) -> None:

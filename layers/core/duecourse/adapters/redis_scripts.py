@@ -41,8 +41,14 @@ IDLE_S = 5.0
 """After how long without a command the pooled connections are dropped rather than trusted."""
 WAIT_MS = 1_000
 """How long replicas have to take what was written."""
-ENDS_NO_LEASE = frozenset({"add", "pause", "close", "put", "drop", "reopen"})
-STANDS_ALONE = frozenset({"register"})
+BUILDS_ON = {
+    "register": (),
+    **dict.fromkeys(("add", "close", "put", "drop"), ("prelude",)),
+    **dict.fromkeys(("configure", "reopen"), ("prelude", "settings")),
+    **dict.fromkeys(("claim", "take"), ("prelude", "lease", "handout")),
+}
+"""What comes before a verb's script; before the others, which end leases, LEASE_ENDING."""
+LEASE_ENDING = ("prelude", "lease")
 
 AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
 _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
@@ -68,8 +74,8 @@ def connect(url: str) -> Client:
 def load(verb: str) -> Script:
     """The script of one verb, with what it builds on."""
     folder = files("duecourse.adapters") / "lua"
-    before = () if verb in STANDS_ALONE else ("prelude",) if verb in ENDS_NO_LEASE else ("prelude", "lease")
-    text = "\n".join((folder / f"{part}.lua").read_text() for part in (*before, verb))
+    parts = (*BUILDS_ON.get(verb, LEASE_ENDING), verb)
+    text = "\n".join((folder / f"{part}.lua").read_text() for part in parts)
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
 
 

@@ -98,6 +98,7 @@ local function over_others()
       drop_successor(sid, old)
     end
     old.flags = old.flags + SUCCESSOR
+    call('HINCRBY', META, 'successors', 1)
     fence = fence + 1
     local data = pack(FRONT, 1, SCHEDULED, (REPLACED - 1) * 4, 0, 0, 0, 1, due, NOW, fence, deadline, 0, 0, NO_NONCE)
       .. ARGV[at + 6]

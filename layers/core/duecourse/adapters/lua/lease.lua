@@ -65,11 +65,26 @@ local function expired(r)
   return r.deadline > 0 and r.deadline <= NOW
 end
 
--- How many of a tenant's tasks are leased, which is written down while any is.
+-- A tenant that waited for a place of its own may be claimed from again.
+local function wake(tenant)
+  local at = call('ZSCORE', PARKED, tenant)
+  if at then
+    call('ZREM', PARKED, tenant)
+    call('ZADD', HEADS, at, tenant)
+    woken = true
+  end
+end
+
+-- How many of a tenant's tasks are leased, which is written down while any is. Answers it.
 local function count_running(tenant, change)
-  if call('HINCRBY', META, 'running:' .. tenant, change) <= 0 then
+  local running = call('HINCRBY', META, 'running:' .. tenant, change)
+  if running <= 0 then
     call('HDEL', META, 'running:' .. tenant)
   end
+  if TENANT_MAX and change < 0 and running < TENANT_MAX then
+    wake(tenant)
+  end
+  return running
 end
 
 -- Spends an attempt: the record is scheduled at `due`, or dead. Answers whether it lives.
