@@ -1,15 +1,17 @@
 """What each verb does to one task of a shard's ledger: the design's table, row by row."""
 
+from itertools import islice
+
 from duecourse.adapters.keyvalue import transitions
 from duecourse.adapters.keyvalue.held import Held
-from duecourse.adapters.keyvalue.indexes import DUE
+from duecourse.adapters.keyvalue.indexes import LEASED
 from duecourse.adapters.keyvalue.ledger import Ledger
 from duecourse.domain.outcomes import Settlement
-from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
+from duecourse.domain.task import NewTask, OnDuplicate, Status
 from duecourse.ports.store import Alone, Lease, Move, Reply, Settled
 
-BURY = 1_000
-"""How many tasks die of one claim before it stops."""
+BOUND = 500
+"""How many leases one step takes back."""
 LIVE = (Status.SCHEDULED, Status.LEASED)
 FINISHED = (Status.DONE, Status.CANCELLED)
 REFUSALS = {status: Reply(status.value) for status in Status}
@@ -56,9 +58,15 @@ def _put(ledger: Ledger, sid: str, held: Held, reply: Reply) -> tuple[Reply, Hel
     return reply, held
 
 
-def reclaim(ledger: Ledger, sid: str) -> bool:
+def reclaim(ledger: Ledger) -> tuple[int, int]:
+    """Take back lapsed leases; answers how many, and how many tasks died of it."""
+    deaths = [_take_back(ledger, sid) for sid in list(islice(ledger.indexes.until(LEASED, ledger.now), BOUND))]
+    return len(deaths), sum(deaths)
+
+
+def _take_back(ledger: Ledger, sid: str) -> bool:
     """Take back a lapsed lease; True where the task died of it."""
-    held = _held(ledger, sid)
+    held = ledger.held(sid)
     if held.successor:
         after = transitions.succeeded(held._replace(last=0), ledger.successor(sid))
     else:
@@ -66,32 +74,6 @@ def reclaim(ledger: Ledger, sid: str) -> bool:
     dead = after.task.status is Status.DEAD
     ledger.place(sid, after, ledger.now if dead else after.task.due_at)
     return dead
-
-
-def claim(ledger: Ledger, limit: int, lease_ms: int, max_bytes: int, nonce: bytes) -> tuple[list[Task], int]:
-    """Lease due tasks; answers them and how many died instead, past their deadline."""
-    tasks: list[Task] = []
-    died = 0
-    for sid in ledger.indexes.until(DUE, ledger.now):
-        if len(tasks) == limit or died == BURY:
-            break
-        held = _held(ledger, sid)
-        if transitions.is_expired(held.task, ledger.now):
-            ledger.place(sid, transitions.expired(held, ledger.now), ledger.now)
-            died += 1
-            continue
-        max_bytes -= ledger.size(sid)
-        if tasks and max_bytes < 0:
-            break
-        tasks.append(_lease(ledger, sid, held, lease_ms, nonce))
-    return tasks, died
-
-
-def _lease(ledger: Ledger, sid: str, held: Held, lease_ms: int, nonce: bytes) -> Task:
-    until = ledger.now + lease_ms
-    after = transitions.leased(held, ledger.now, ledger.next_fence(), nonce)
-    ledger.place(sid, after, until)
-    return after.task._replace(lease_expires_at=until)
 
 
 def settle(ledger: Ledger, settlement: Settlement) -> Settled:
@@ -171,13 +153,6 @@ def replay(ledger: Ledger, sid: str) -> Reply:
         return REFUSALS[held.task.status]
     ledger.schedule(sid, transitions.replayed(held, ledger.now))
     return Reply.OK
-
-
-def _held(ledger: Ledger, sid: str) -> Held:
-    held = ledger.get(sid)
-    if not held:
-        raise KeyError(sid)
-    return held
 
 
 def _is_leased(held: Held, token: str) -> bool:
