@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from duecourse.adapters.redis_keys import Keys
+from duecourse.adapters.redis_scripts import Scripts
 from duecourse.adapters.redis_verbs import Verbs
 from duecourse.domain.lateness import SLOT_MS, SLOTS
 from duecourse.domain.queues import DEFAULT_PRIORITY, QueueChanges, QueueSettings, Rate, changed, check_split, share
@@ -29,7 +30,7 @@ def configure(verbs: Verbs, queue: str, changes: QueueChanges) -> None:
     shards = verbs.sharding.every(queue)
     asked = changed(QueueSettings(), changes)
     check_split(asked, len(shards))
-    told = _fields(asked)
+    told = as_fields(asked)
     arguments = [part for field, name in FIELDS.items() if name in changes for part in (field, told[field])]
     for shard in shards:
         verbs.keys(shard)  # which says where the number of shards is wrong
@@ -39,8 +40,12 @@ def configure(verbs: Verbs, queue: str, changes: QueueChanges) -> None:
 
 def settings(verbs: Verbs, queue: str) -> QueueSettings:
     """How a queue is set, as a whole: each of its shards knows."""
-    keys = verbs.keys(Shard(queue))
-    [found] = verbs.scripts.read(lambda p: p.hmget(keys.meta, *FIELDS))
+    return settings_in(verbs.scripts, verbs.keys(Shard(queue)))
+
+
+def settings_in(scripts: Scripts, keys: Keys) -> QueueSettings:
+    """How a queue is set, by one of its shards."""
+    [found] = scripts.read(lambda p: p.hmget(keys.meta, *FIELDS))
     return _settings(found)
 
 
@@ -87,7 +92,7 @@ def _head(due: str, pipe: Any) -> None:
     pipe.zrange(due, 0, 0, withscores=True)
 
 
-def _fields(asked: QueueSettings) -> dict[str, str | int]:
+def as_fields(asked: QueueSettings) -> dict[str, str | int]:
     """The settings as meta keeps them, "" for none."""
     rate = asked.rate
     values = (

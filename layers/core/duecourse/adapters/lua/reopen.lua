@@ -13,7 +13,9 @@ local claimed_at = tonumber(ARGV[FIRST + 2])
 COUNT = ARGV[FIRST]
 call('HSET', META, 'shards', COUNT, 'fence', fence)
 set(FIRST + 3)
-if RATE and claimed_at > 0 then
+if tonumber(string.match(KEYS[1], '/(%d+)}:tasks$')) >= tonumber(COUNT) then
+  call('DEL', LOG, LATE) -- meta alone stays, to refuse those who still count on this shard
+elseif RATE and claimed_at > NOW - PER then
   call('DEL', LOG)
   call('ZADD', LOG, claimed_at, fence .. ':' .. RATE)
   call('HSET', META, 'logged', RATE)
