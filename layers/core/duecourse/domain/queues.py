@@ -4,6 +4,7 @@ from typing import NamedTuple, TypedDict
 
 from duecourse.errors import FieldError, InvalidInput
 
+MAX_PRIORITY = 9
 DEFAULT_PRIORITY = 5
 """Of 0 to 9: so that a queue can be put behind all others as well as before them."""
 

@@ -85,6 +85,7 @@ class Limits:
         for at, entry in list(self._log.until(FOREVER, since=self._now + 1)):
             self._log.delete(at, entry)
             self._log.put(self._now, entry)
+            self._save()
 
     def _forget(self, until: int) -> None:
         gone = list(self._log.until(until))

@@ -104,7 +104,7 @@ end
 local function lease()
   local count = #chosen / 4
   local fence = count > 0 and next_fence(count) - count
-  log_claimed(fence, count)
+  log_claimed(fence and fence + 1, count)
   for i = 1, #chosen, 4 do
     fence = fence + 1
     local sid, data = chosen[i], leased_record(chosen[i + 1], chosen[i + 2] + 1, fence, nonce)
