@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse.errors import DuecourseError, InvalidInput
-from duecourse.routes import health, leases, reminders, tasks
+from duecourse.routes import health, leases, queues, reminders, tasks
 from duecourse.wire import problems
 from duecourse.wire.fields import field_errors
 from duecourse.wire.http import parse_body
@@ -18,7 +18,7 @@ from duecourse.wire.http import parse_body
 app = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=parse_body)
 logger = Logger()
 
-for part in (tasks, leases, reminders, health):
+for part in (tasks, leases, reminders, queues, health):
     app.include_router(part.router)
 
 

@@ -15,10 +15,7 @@ MANY = {"memory": 100_000, "redis-7.0": 100_000, "redis-6.2": 20_000, "redis-clu
 def test_beside_one_that_has_a_mass_due_ten_with_ten_each_are_done_within_two_claims(
     store: Store, kind_of_store: str, clock: HandClock, big: str
 ) -> None:
-    if big == "-":
-        many = MANY.get(kind_of_store, 5_000)
-    else:
-        many = 2_000
+    many = MANY[kind_of_store] if big == "-" else 2_000
     for start in range(0, many, MAX_ADD):
         store.add([new(f"m{n}", tenant=big, delay_ms=0) for n in range(start, start + MAX_ADD)])
     clock.advance(1)

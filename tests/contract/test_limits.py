@@ -9,7 +9,7 @@ from duecourse.domain.queues import QueueChanges, Rate
 from duecourse.domain.task import Task
 from duecourse.ports.store import Move, Store
 from tests.support.clock import HandClock
-from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle
 
 DEADMAN_MS = 1_000
 
@@ -25,10 +25,6 @@ def bell(store: Store) -> int:
 
 def fill(store: Store, count: int, tenant: str = "-") -> None:
     store.add([new(f"t{n:02}", tenant=tenant) for n in range(count)])
-
-
-def lapse(store: Store, clock: HandClock, _task: Task) -> None:
-    clock.advance(LEASE_MS)
 
 
 FREES: dict[str, Callable[[Store, HandClock, Task], object]] = {
@@ -103,9 +99,7 @@ def test_a_limit_that_is_reached_is_not_rung_for(store: Store, clock: HandClock,
 
 @pytest.mark.parametrize(("low", "high"), [(1, 2), (1, None)])
 @pytest.mark.parametrize("limit", ["max_running", "tenant_max_running"])
-def test_a_raised_limit_rings_at_once(
-    store: Store, clock: HandClock, limit: str, low: int, high: int | None
-) -> None:
+def test_a_raised_limit_rings_at_once(store: Store, clock: HandClock, limit: str, low: int, high: int | None) -> None:
     configure(store, **{limit: low})
     fill(store, 5)
     claim(store)
@@ -284,7 +278,7 @@ def test_settling_many_at_once_frees_as_many_places(store: Store) -> None:
 
 def test_a_successor_does_not_take_a_place(store: Store) -> None:
     configure(store, max_running=1)
-    (task,) = [*map(lambda _: add(store), "a")] and claim(store)
+    task = claim_one(store)
     add(store, on_duplicate="replace")
     assert store.stats(SHARD).scheduled == 0
     settle(store, task, Ending.DONE)

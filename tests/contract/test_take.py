@@ -55,7 +55,7 @@ def test_its_lease_lapses_like_any(store: Store, clock: HandClock) -> None:
 @pytest.mark.parametrize(
     "limit", [{"max_running": 1}, {"tenant_max_running": 1}, {"rate": Rate(1, 1_000)}, {"paused": True}]
 )
-def test_a_limit_that_is_reached_allows_no_take(store: Store, clock: HandClock, limit: QueueChanges) -> None:
+def test_a_limit_that_is_reached_allows_no_take(store: Store, limit: QueueChanges) -> None:
     store.configure("default", limit)
     store.add([new(f"t{n}", tenant="t", delay_ms=LATER_MS) for n in range(2)])
     first = store.take("default", "t0", "t", lease_ms=LEASE_MS)
@@ -72,7 +72,7 @@ def standing_of(store: Store, id: str) -> Status:
     return task.status
 
 
-def test_a_taken_task_counts_for_the_claims_after_it(store: Store, clock: HandClock) -> None:
+def test_a_taken_task_counts_for_the_claims_after_it(store: Store) -> None:
     store.configure("default", {"rate": Rate(2, 100), "max_running": 2})
     store.add([new("later", delay_ms=LATER_MS), *(new(f"t{n}") for n in range(3))])
     assert store.take("default", "later", lease_ms=LEASE_MS)

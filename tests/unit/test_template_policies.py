@@ -57,6 +57,7 @@ ROUTES = {
     "POST /tasks", "GET /tasks/{id}", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
     "POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save",
     "POST /reminders", "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
+    "GET /queues", "GET /queues/{queue}", "PATCH /queues/{queue}",
     "GET /health",
 }  # fmt: skip
 

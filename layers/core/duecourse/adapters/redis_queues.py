@@ -98,7 +98,7 @@ def as_fields(asked: QueueSettings) -> dict[str, str | int]:
     values = (
         1 if asked.paused else None,
         asked.max_running,
-        rate and rate.count,
+        rate and rate.most,
         rate and rate.per_ms,
         asked.tenant_max_running,
         None if asked.priority == DEFAULT_PRIORITY else asked.priority,
@@ -110,7 +110,7 @@ def as_fields(asked: QueueSettings) -> dict[str, str | int]:
 
 def _settings(found: Sequence[bytes | None]) -> QueueSettings:
     """The settings as meta keeps them."""
-    paused, max_running, count, per_ms, tenant_max, priority, retention, lease = (
+    _, max_running, count, per_ms, tenant_max, priority, retention, lease = (
         int(value) if value and value.isdigit() else None for value in found
     )
     return QueueSettings(

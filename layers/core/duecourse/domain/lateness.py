@@ -38,7 +38,7 @@ def added_up(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def quantile(histogram: Mapping[int, int], share: float) -> int | None:
-    """The lateness that `share` of all did not exceed, rounded up to its bucket's end; None where nothing was claimed."""
+    """The lateness that `share` of all did not exceed, rounded up to its bucket's end; None where there is none."""
     rank = share * sum(histogram.values())
     reached = 0
     for bucket, count in sorted(histogram.items()):

@@ -10,9 +10,9 @@ DEFAULT_PRIORITY = 5
 
 
 class Rate(NamedTuple):
-    """At most `count` claimed tasks in any `per_ms` milliseconds."""
+    """At most so many claimed tasks in any `per_ms` milliseconds; HTTP calls them `count` and `per`."""
 
-    count: int
+    most: int
     per_ms: int
 
 
@@ -30,6 +30,32 @@ class QueueSettings(NamedTuple):
     priority: int = DEFAULT_PRIORITY
     retention_ms: int | None = None
     lease_ms: int | None = None
+
+
+class ShardStanding(NamedTuple):
+    """One shard of a queue: what runs in it, and its part of the limits."""
+
+    number: int
+    running: int
+    settings: QueueSettings
+
+
+class QueueStanding(NamedTuple):
+    """A queue in numbers: tasks by state, `done` with the cancelled.
+
+    In ms: how long the oldest due task waits, and how late those of the last hour were claimed, None where none was.
+    """
+
+    name: str
+    settings: QueueSettings
+    scheduled: int
+    running: int
+    done: int
+    dead: int
+    oldest_overdue_ms: int
+    late_p50_ms: int | None
+    late_p99_ms: int | None
+    shards: list[ShardStanding]
 
 
 class QueueChanges(TypedDict, total=False):
@@ -57,16 +83,16 @@ def share(settings: QueueSettings, number: int, count: int) -> QueueSettings:
     def part(whole: int | None) -> int | None:
         return None if whole is None else whole // count + (number < whole % count)
 
-    rate = settings.rate and settings.rate._replace(count=part(settings.rate.count) or 0)
+    rate = settings.rate and settings.rate._replace(most=part(settings.rate.most) or 0)
     running, tenants = part(settings.max_running), part(settings.tenant_max_running)
     return settings._replace(max_running=running, rate=rate, tenant_max_running=tenants)
 
 
 def check_split(settings: QueueSettings, count: int) -> None:
-    """Return if each of `count` shards gets a part of each limit. Raises InvalidInput, naming those that are too low."""
+    """Return if each of `count` shards gets a part of each limit. Raises InvalidInput, naming what is too low."""
     limits = {
         "max_running": settings.max_running,
-        "rate.count": settings.rate and settings.rate.count,
+        "rate.count": settings.rate and settings.rate.most,
         "tenant_max_running": settings.tenant_max_running,
     }
     problem = f"must be at least {count}: the queue has {count} shards, and each gets its part"

@@ -153,7 +153,7 @@ class _Flow:
             self._ended.setdefault(piece.shard, []).extend(settlements)
 
     def settle(self) -> None:
-        """End the leases of what has finished; look again where tasks waited for that, with the last of them everywhere."""
+        """End the leases of what has finished; look again where tasks waited for that, at last everywhere."""
         if not self._ended:
             return
         self._settled.update(self._ended)

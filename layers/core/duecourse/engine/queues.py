@@ -1,36 +1,10 @@
 """What operators do with queues: look at them, set them."""
 
-from typing import NamedTuple
-
 from duecourse.domain.lateness import added_up, quantile
-from duecourse.domain.queues import QueueChanges, QueueSettings
+from duecourse.domain.queues import QueueChanges, QueueStanding, ShardStanding
 from duecourse.domain.task import Shard
 from duecourse.errors import QueueNotFound
 from duecourse.ports.store import Stats, Store
-
-
-class ShardView(NamedTuple):
-    """One shard of a queue: what runs in it, and its part of the limits."""
-
-    number: int
-    running: int
-    settings: QueueSettings
-
-
-class QueueView(NamedTuple):
-    """A queue in numbers: tasks by state, `done` with the cancelled; in ms how long the oldest due task waits, and how
-    late those of the last hour were claimed, None where none was."""
-
-    name: str
-    settings: QueueSettings
-    scheduled: int
-    running: int
-    done: int
-    dead: int
-    oldest_overdue_ms: int
-    late_p50_ms: int | None
-    late_p99_ms: int | None
-    shards: list[ShardView]
 
 
 class Queues:
@@ -39,29 +13,29 @@ class Queues:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def every(self) -> list[QueueView]:
+    def every(self) -> list[QueueStanding]:
         """All queues that were ever added to or set, by name. Raises StoreUnavailable."""
         queues: dict[str, list[Shard]] = {}
         for shard in self._store.shards():
             queues.setdefault(shard.queue, []).append(shard)
         return [self._view(queue, shards) for queue, shards in sorted(queues.items())]
 
-    def get(self, queue: str) -> QueueView:
+    def get(self, queue: str) -> QueueStanding:
         """One queue. Raises QueueNotFound where nothing was ever added to it, nor was it set; StoreUnavailable."""
         shards = [shard for shard in self._store.shards() if shard.queue == queue]
         if not shards:
             raise QueueNotFound
         return self._view(queue, shards)
 
-    def configure(self, queue: str, changes: QueueChanges) -> QueueView:
+    def configure(self, queue: str, changes: QueueChanges) -> QueueStanding:
         """Set a queue anew, which may have no tasks yet. Raises InvalidInput and StoreUnavailable."""
         self._store.configure(queue, changes)
         return self.get(queue)
 
-    def _view(self, queue: str, shards: list[Shard]) -> QueueView:
+    def _view(self, queue: str, shards: list[Shard]) -> QueueStanding:
         stats = [self._store.stats(shard) for shard in shards]
         late = added_up(self._store.lateness(shard) for shard in shards)
-        return QueueView(
+        return QueueStanding(
             name=queue,
             settings=self._store.settings(queue),
             scheduled=sum(one.scheduled for one in stats),
@@ -71,7 +45,7 @@ class Queues:
             oldest_overdue_ms=max(map(_overdue_ms, stats)),
             late_p50_ms=quantile(late, 0.5),
             late_p99_ms=quantile(late, 0.99),
-            shards=[ShardView(s.number, one.leased, one.settings) for s, one in zip(shards, stats, strict=True)],
+            shards=[ShardStanding(s.number, one.leased, one.settings) for s, one in zip(shards, stats, strict=True)],
         )
 
 

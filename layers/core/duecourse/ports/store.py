@@ -64,7 +64,7 @@ class Alone(NamedTuple):
 class Claim(NamedTuple):
     """Leased tasks, those that died on the way (out of attempts or past their deadline), and what is left due.
 
-    `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit is reached. `held`:
+    `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit reached. `held`:
     due tasks wait until leases end. `priority` is the queue's.
     """
 
@@ -164,8 +164,8 @@ class Store(Protocol):
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
         """Lease one scheduled task now, due or not; None where it is not scheduled, or a limit does not allow it.
 
-        As in a claim, lapsed leases are taken back first and a queue's own `lease_ms` goes before. Without its `group` a
-        task is found in its id's shard alone.
+        As in a claim, lapsed leases are taken back first and a queue's own `lease_ms` goes before. Without its `group`
+        a task is found in its id's shard alone.
         """
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:

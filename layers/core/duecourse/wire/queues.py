@@ -1,12 +1,11 @@
 """The requests and answers of `/queues`."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from pydantic import Field, StrictBool
 from typing_extensions import TypedDict
 
-from duecourse.domain.queues import DEFAULT_PRIORITY, MAX_PRIORITY, QueueChanges, QueueSettings, Rate
+from duecourse.domain.queues import DEFAULT_PRIORITY, MAX_PRIORITY, QueueChanges, QueueSettings, QueueStanding, Rate
 from duecourse.domain.times import format_duration
 from duecourse.wire.fields import Duration, Name, Strict, between
 
@@ -19,7 +18,9 @@ Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, strict=True)]
 class RateField(Strict):
     """At most `count` tasks claimed in any `per`."""
 
-    count: Limit = Field(description="how many tasks may be claimed within `per`; each shard gets its part", examples=[5])
+    count: Limit = Field(
+        description="how many tasks may be claimed within `per`; each shard gets its part", examples=[5]
+    )
     per: Annotated[Duration, between(100, DAY_MS)] = Field(
         description="the window, which slides: PT0.1S to PT24H", examples=["PT1S"]
     )
@@ -109,7 +110,7 @@ class LatenessView(TypedDict):
     p99: str | None
 
 
-class QueueView(TypedDict):
+class QueueView(LimitsView):
     """A queue as it is set, and in numbers."""
 
     queue: str
@@ -117,7 +118,6 @@ class QueueView(TypedDict):
     priority: int
     retention: str | None
     lease: str | None
-    limits: LimitsView
     split: list[ShardLimitsView]
     tasks: CountsView
     oldest_overdue: str
@@ -136,8 +136,8 @@ class QueuesAnswer(TypedDict):
     queues: list[QueueView]
 
 
-def show_queue(seen: Any) -> QueueView:
-    """A queue (engine.queues.QueueView) in the words of the HTTP API; `split` says which shard has which part."""
+def show_queue(seen: QueueStanding) -> QueueView:
+    """A queue in the words of the HTTP API; `split` says which shard has which part."""
     settings: QueueSettings = seen.settings
     return {
         "queue": seen.name,
@@ -145,7 +145,7 @@ def show_queue(seen: Any) -> QueueView:
         "priority": settings.priority,
         "retention": _duration(settings.retention_ms),
         "lease": _duration(settings.lease_ms),
-        "limits": _limits(settings),
+        **_limits(settings),
         "split": [{**_limits(part.settings), "shard": part.number, "running": part.running} for part in seen.shards],
         "tasks": {"scheduled": seen.scheduled, "leased": seen.running, "done": seen.done, "dead": seen.dead},
         "oldest_overdue": format_duration(seen.oldest_overdue_ms),
@@ -153,18 +153,12 @@ def show_queue(seen: Any) -> QueueView:
     }
 
 
-def read_changes(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A caller's rate as `(count, per)` or as an object."""
-    rate = fields.get("rate")
-    return {**fields, "rate": {"count": rate[0], "per": rate[1]}} if isinstance(rate, tuple) else fields
-
-
 def _limits(settings: QueueSettings) -> LimitsView:
     rate = settings.rate
     return {
         "max_running": settings.max_running,
         "tenant_max_running": settings.tenant_max_running,
-        "rate": {"count": rate.count, "per": format_duration(rate.per_ms)} if rate else None,
+        "rate": {"count": rate.most, "per": format_duration(rate.per_ms)} if rate else None,
     }
 
 

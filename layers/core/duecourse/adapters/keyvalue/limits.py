@@ -42,7 +42,7 @@ class Limits:
             wanted = min(wanted, self.settings.max_running - running)
         if self.settings.rate:
             self._slide(self.settings.rate)
-            wanted = min(wanted, self.settings.rate.count - self._logged)
+            wanted = min(wanted, self.settings.rate.most - self._logged)
         return max(0, wanted)
 
     def is_full(self, running: int) -> bool:
@@ -52,15 +52,17 @@ class Limits:
     def opens_at(self) -> int:
         """When the rate next lets a task be claimed, 0 where it does."""
         rate, at = self.settings.rate, 0
-        over = self._logged - rate.count + 1 if rate else 0
-        for claimed_at, entry in self._log.until(FOREVER) if over > 0 and rate else ():
+        if not rate or self._logged < rate.most:
+            return 0
+        over = self._logged - rate.most + 1
+        for claimed_at, entry in self._log.until(FOREVER):
             at, over = claimed_at + rate.per_ms, over - _claimed(entry)
             if over <= 0:
                 break
         return at
 
     def log(self, fence: int, lateness: list[int]) -> None:
-        """Keep that tasks so late (ms, below 0 before they were due) were claimed, the first of them under this fence."""
+        """Keep that tasks so late (ms, below 0 for early) were claimed, the first of them under this fence."""
         if self.settings.rate and lateness:
             self._log.put(self._now, f"{fence}:{len(lateness)}")
             self._logged += len(lateness)

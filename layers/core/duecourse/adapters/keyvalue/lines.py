@@ -1,4 +1,4 @@
-"""Names in the order of a number, in an ordered map, whose beginning is known: what was taken from it leaves gaps there."""
+"""Names in the order of a number, in an ordered map; their beginning is known, for what was taken leaves gaps."""
 
 from collections.abc import Iterator
 

@@ -23,8 +23,6 @@ from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Added, Alone, Claim, Lease
 
 Heard = Callable[[Shard, int], None]
 """What is told when a shard's bell goes from now on (0: none hangs); it must neither wait nor raise nor ask back."""
-BOUND = verbs.BOUND
-"""How many finished tasks one step forgets."""
 
 
 class SystemClock:
@@ -155,10 +153,10 @@ class KeyValueStore:
             reclaimed, died = verbs.reclaim(ledger)
             own_ms = ledger.limits.settings.retention_ms
             kept_ms = retention_ms if own_ms is None else own_ms
-            old = list(islice(ledger.indexes.until(DONE, ledger.now - kept_ms), BOUND))
+            old = list(islice(ledger.indexes.until(DONE, ledger.now - kept_ms), verbs.BOUND))
             for sid in old:
                 ledger.forget(sid)
-            return Swept(reclaimed, died, len(old), BOUND in (reclaimed, len(old)), ledger.hang(), ledger.now)
+            return Swept(reclaimed, died, len(old), verbs.BOUND in (reclaimed, len(old)), ledger.hang(), ledger.now)
 
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""

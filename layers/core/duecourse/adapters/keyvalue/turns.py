@@ -1,8 +1,8 @@
 """Whose turn it is: where each tenant with scheduled tasks stands, and what it has due, within one batch.
 
-A tenant is among the `heads`, by its earliest due time; in the `ring`, by its turn, once that has come; or `parked`, by
-its earliest due time, while it runs as many tasks as it may. Keys are `<place> NUL <shard> NUL number, tenant`, those of
-a tenant's tasks `mine NUL <shard> NUL <tenant> NUL when, stored id`, and what is known of it stands under `tenant`.
+A tenant is among the `heads`, by its earliest due time; in the `ring`, by its turn, once that has come; or `parked`,
+by its earliest due time, while it runs as many tasks as it may. Keys are `<place> NUL <shard> NUL number, tenant`;
+those of a tenant's tasks `mine NUL <shard> NUL <tenant> NUL when, stored id`; what is known of it is under `tenant`.
 """
 
 from collections.abc import Iterable
@@ -36,6 +36,8 @@ class Turns:
     def __init__(self, batch: Batch, shard: bytes, now: int) -> None:
         self._batch, self._shard, self._now = batch, shard, now
         stored = batch.get(self._start(b"turns"))
+        self._last: int
+        self.ring_size: int
         *floors, self._last, self.ring_size = NUMBERS.unpack(stored) if stored else (FOREVER, FOREVER, FOREVER, 0, 0)
         self._lines = {
             place: Line(batch, self._start(name), floor)
@@ -106,7 +108,10 @@ class Turns:
 
     def wake_all(self) -> bool:
         """Let all that are parked be claimed from again; False where none is."""
-        return any([self.wake(tenant) for _, tenant in list(self._lines[PARKED].until(FOREVER))])
+        parked = list(self._lines[PARKED].until(FOREVER))
+        for _, tenant in parked:
+            self.wake(tenant)
+        return bool(parked)
 
     def has_parked(self) -> bool:
         """Whether a tenant waits for a place of its own."""
@@ -124,7 +129,7 @@ class Turns:
         return self._now if front else first[0] if first else 0
 
     def settle(self) -> None:
-        """Let tenants whose tasks have changed stand where they belong; what is looked up comes before what is written."""
+        """Let tenants whose tasks have changed stand where they belong; all are looked up before any is written."""
         heads = {tenant: self._tasks(tenant).first() for tenant in self._stale}
         self._stale.clear()
         for tenant, head in heads.items():

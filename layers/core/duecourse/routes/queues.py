@@ -1,0 +1,30 @@
+"""`/queues`: look at them, set them."""
+
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler.openapi.params import Body
+from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
+
+from duecourse import wiring
+from duecourse.routes.parts import NameInPath
+from duecourse.wire.queues import QueueAnswer, QueuesAnswer, SetQueue, show_queue
+
+router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
+
+
+@router.get("/queues")
+def list_queues() -> QueuesAnswer:
+    """Show all queues."""
+    return {"queues": [show_queue(queue) for queue in wiring.queues().every()]}
+
+
+@router.get("/queues/<queue>")
+def get_queue(queue: NameInPath) -> QueueAnswer:
+    """Show a queue."""
+    return {"queue": show_queue(wiring.queues().get(queue))}
+
+
+@router.patch("/queues/<queue>")
+def set_queue(queue: NameInPath, body: Annotated[SetQueue, Body()]) -> QueueAnswer:
+    """Set a queue anew."""
+    return {"queue": show_queue(wiring.queues().configure(queue, body.changes()))}
