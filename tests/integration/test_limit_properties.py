@@ -12,7 +12,7 @@ from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueSettings, Rate, changed
-from duecourse.domain.task import RetryPolicy, Task
+from duecourse.domain.task import OnDuplicate, RetryPolicy, Task
 from duecourse.ports.store import Move, Store
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
@@ -45,7 +45,9 @@ class LimitMachine(RuleBasedStateMachine):
     def add(self, tenant: str, chosen: set[str], delay_ms: int) -> None:
         retry = RetryPolicy(max_attempts=1_000)
         free = [id for id in sorted(chosen) if (tenant, id) not in self.running]
-        self.store.add([new(id, tenant=tenant, delay_ms=delay_ms, retry=retry, on_duplicate="replace") for id in free])
+        self.store.add(
+            [new(id, tenant=tenant, delay_ms=delay_ms, retry=retry, on_duplicate=OnDuplicate.REPLACE) for id in free]
+        )
         self.due |= {(tenant, id): self.clock.at + delay_ms for id in free}
 
     @rule(max_running=few, tenant_max=few, rate=rates, paused=st.sampled_from([False, False, False, True]))

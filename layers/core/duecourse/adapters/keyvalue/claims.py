@@ -92,7 +92,8 @@ def claim(ledger: Ledger, limit: int, max_bytes: int, terms: Terms) -> Claim:
     claiming.run()
     ledger.leave()
     bell_at, (barred, held) = ledger.hang(), ledger.held_back()
-    backlog, priority = 0 if barred else ledger.indexes.ripe(ledger.now), ledger.limits.settings.priority
+    left = ledger.turns.waiting() if ledger.turns.has_parked() else ledger.indexes.ripe(ledger.now)
+    backlog, priority = 0 if barred else left, ledger.limits.settings.priority
     return Claim(claiming.tasks, died + claiming.died, backlog, bell_at, ledger.now, held, priority)
 
 

@@ -117,6 +117,10 @@ class Turns:
         """Whether a tenant waits for a place of its own."""
         return self._lines[PARKED].first() is not None
 
+    def waiting(self) -> int:
+        """How many tenants have something due that they may run."""
+        return self.ring_size + sum(1 for _ in self._lines[HEADS].until(self._now))
+
     def head(self) -> int:
         """The earliest instant at which a tenant that is not parked has something due, 0 for none."""
         self.settle()

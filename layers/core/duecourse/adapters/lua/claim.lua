@@ -145,15 +145,19 @@ end
 local function take_turns()
   notice()
   local turns, sids = gather()
-  local cut = choose(turns, sids)
+  local cut, begun = choose(turns, sids), {}
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first then
       call('ZREM', DUE[turn.tenant], unpack(sids, turn.first, turn.seen))
       useless = useless + turn.seen - turn.first + 1 - turn.begun
     end
-    if turn.begun > 0 then
-      turn.barred = count_running(turn.tenant, turn.begun) >= (TENANT_MAX or math.huge)
-    end
+    begun[turn.tenant] = turn.begun > 0 and turn.begun or nil
+  end
+  if next(begun) then
+    begun = count_all_running(begun)
+  end
+  for _, turn in ipairs(turns) do
+    turn.barred = turn.barred or (begun[turn.tenant] or 0) >= (TENANT_MAX or math.huge)
   end
   for _, sid in ipairs(broken) do
     call('ZADD', DUE[tenant_of(sid)], NOW + PUT_OFF, sid)

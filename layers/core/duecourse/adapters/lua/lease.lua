@@ -22,7 +22,8 @@ local function split(rest)
 end
 
 local function join(body, state, result, history)
-  return body .. pack('>I2', #state) .. state .. pack('>I4', #result) .. result .. history
+  return body .. (state == '' and '\0\0' or pack('>I2', #state)) .. state
+    .. (result == '' and '\0\0\0\0' or pack('>I4', #result)) .. result .. history
 end
 
 -- Ends a run in the record's history; nil leaves the state or the result as it is.
@@ -84,6 +85,30 @@ local function count_running(tenant, change)
   if TENANT_MAX and change < 0 and running < TENANT_MAX then
     wake(tenant)
   end
+  return running
+end
+
+-- The same for many tenants at once: tenant -> change. Answers tenant -> how many.
+local function count_all_running(changes)
+  local tenants, fields, set, gone, running = {}, {}, {}, {}, {}
+  for tenant in pairs(changes) do
+    tenants[#tenants + 1], fields[#fields + 1] = tenant, 'running:' .. tenant
+  end
+  for i, count in ipairs(call('HMGET', META, unpack(fields))) do
+    local tenant = tenants[i]
+    count = (count or 0) + changes[tenant]
+    if count > 0 then
+      push(set, fields[i], count)
+    else
+      gone[#gone + 1] = fields[i]
+    end
+    if TENANT_MAX and changes[tenant] < 0 and count < TENANT_MAX then
+      wake(tenant)
+    end
+    running[tenant] = count
+  end
+  in_pieces('HDEL', META, gone)
+  in_pieces('HSET', META, set)
   return running
 end
 

@@ -86,15 +86,16 @@ local function open(data)
   if not data or #data < 80 then
     return nil
   end
-  local r = {}
-  local version
-  version, r.status, r.flags, r.last, r.count, r.run, r.attempt, r.due, r.created, r.generation, r.deadline, r.claimed,
-    r.fence, r.nonce = unpack_struct(FRONT, data)
+  local version, status, flags, last, count, run, attempt, due, created, generation, deadline, claimed, fence, nonce =
+    unpack_struct(FRONT, data)
   if version ~= 1 then
     return nil
   end
-  r.rest = string.sub(data, 56)
-  return r
+  return { -- in one, for a table that grows field by field is made anew four times
+    status = status, flags = flags, last = last, count = count, run = run, attempt = attempt, due = due,
+    created = created, generation = generation, deadline = deadline, claimed = claimed, fence = fence, nonce = nonce,
+    rest = string.sub(data, 56),
+  }
 end
 
 -- What a claim must know of a record: its run, due time and deadline; nil as `open` answers it.
