@@ -1,6 +1,8 @@
-"""`show`: print one task as the ledger keeps it, its packed record decoded."""
+"""`show`: print one task as the ledger keeps it, its packed record decoded; or a queue in numbers."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -8,17 +10,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from duecourse import ledgers
+from duecourse.domain.queues import QueueStanding
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Run, Task
 from duecourse.domain.times import format_instant
+from duecourse.engine.queues import Queues
 from duecourse.errors import DuecourseError
+from duecourse.ports.store import Store
 from duecourse.settings import parse
+from duecourse.wire.queues import show_queue
 from local import client, console, state
 from local.problems import HarnessError
 from local.threads import SCHEMES
 
 
 def show(
-    id: Annotated[str, typer.Argument(help="The task's id.")],
+    id: Annotated[str | None, typer.Argument(help="The task's id; without one the queue is shown.")] = None,
     queue: Annotated[str, typer.Option(help="Its queue; a reminder's tasks are in reminders.")] = DEFAULT_QUEUE,
     tenant: Annotated[str, typer.Option(help="Whose it is.")] = DEFAULT_TENANT,
     store: Annotated[
@@ -26,21 +32,28 @@ def show(
     ] = None,
     folder: client.StateUsed = state.DEFAULT,
 ) -> None:
-    """Print one task as the ledger keeps it, with its history; exit code 1 where there is none.
+    """Print one task as the ledger keeps it, with its history, or a queue in numbers; exit code 1 where there is none.
 
     Examples:
 
         python -m local show report-42
 
         python -m local show standup:300:0 --queue reminders --store redis://127.0.0.1:6379/0
+
+        python -m local show --queue reminders
     """
     with console.problems_told():
         up = state.running(folder) or {}
         if not store:
             _refuse_the_stacks_own(up)
-        task = _read(queue, id, tenant, store or up.get("store"))
+        with _opened(store or up.get("store")) as ledger:
+            seen = None if id else Queues(ledger).get(queue)
+            task = ledger.get(queue, id, tenant) if id else None
+    if seen:
+        console.out.print(_queue(seen))
+        return
     if task is None:
-        console.err.print(f"no task {escape(id)} in queue {escape(queue)}")
+        console.err.print(f"no task {escape(str(id))} in queue {escape(queue)}")
         raise typer.Exit(1)
     console.out.print(_record(task))
     if task.history:
@@ -52,12 +65,29 @@ def _refuse_the_stacks_own(up: dict[str, Any]) -> None:
         raise HarnessError(f"{up['store']} is the running stack's alone: ask it, with GET {up['api']}/tasks/<id>")
 
 
-def _read(queue: str, id: str, tenant: str, store: str | None) -> Task | None:
+@contextmanager
+def _opened(store: str | None) -> Iterator[Store]:
     try:
-        settings = parse({**os.environ, **({"DUECOURSE_STORE": store} if store else {})})
-        return ledgers.open_store(settings).get(queue, id, tenant)
+        yield ledgers.open_store(parse({**os.environ, **({"DUECOURSE_STORE": store} if store else {})}))
     except DuecourseError as error:
         raise HarnessError(str(error)) from error
+
+
+def _queue(seen: QueueStanding) -> Table:
+    table = Table("field", "value", show_header=False)
+    view = show_queue(seen)
+    for name, value in view.items():
+        if name != "split":
+            table.add_row(name, _told(value))
+    for part in view["split"] if len(view["split"]) > 1 else ():
+        table.add_row(f"shard {part['shard']}", f"running {part['running']}, at most {part['max_running']}")
+    return table
+
+
+def _told(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {part}" for key, part in value.items() if part is not None)
+    return "" if value is None else escape(str(value))
 
 
 def _record(task: Task) -> Table:

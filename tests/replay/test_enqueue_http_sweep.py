@@ -57,7 +57,8 @@ BODY = (TASK | some(SETTINGS) | MEETING | JSON | SETTLE | some(["due_at", "delay
 RAW = st.sampled_from(["", "null", "{", '{"a": NaN}', "[" * 100_000, "\ufeff{}", '{"a": 1' + "0" * 5_000 + "}"])
 PATH = st.sampled_from(["/tasks", "/reminders", "/queues", "/health", "/", ""]) | st.builds(
     lambda part, name, verb: f"/{part}/{quote(name, errors='replace')}{verb}",
-    st.sampled_from(["tasks", "reminders", "queues"]), NAME, st.sampled_from(["", "", "", "/settle", "/extend", "/save"]),
+    st.sampled_from(["tasks", "reminders", "queues"]), NAME,
+    st.sampled_from(["", "", "", "/settle", "/extend", "/save"]),
 )  # fmt: skip
 QUERY = st.sampled_from([{}, {"force": ""}, {"force": "maybe"}, {"queue": "b"}, {"queue": "a,b"}, {"queue": "\x00"}])
 

@@ -49,8 +49,9 @@ end
 -- A tenant that runs all it may is barred.
 local function gather()
   local turns, sids, free = {}, {}, limit - taken
-  local quantum = math.max(1, math.ceil(free / math.max(1, call('ZCARD', RING))))
-  for _, tenant in ipairs(call('ZRANGE', RING, 0, LOOK - 1)) do
+  local front = call('ZRANGE', RING, 0, LOOK - 1)
+  local quantum = math.max(1, math.ceil(free / (#front < LOOK and #front or call('ZCARD', RING))))
+  for _, tenant in ipairs(front) do
     if not DUE[tenant] then
       want[#want + 1] = tenant
     elseif #sids == free then
@@ -119,13 +120,13 @@ end
 
 -- Where tenants stand after their turn: with more due at the ring's end, barred from more parked, else by what comes.
 local function move_on(turns)
-  local leaving, ring, heads, parked, last = {}, {}, {}, {}, last_turn()
+  local leaving, ring, heads, parked, last = {}, {}, {}, {}, nil
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first or turn.last < turn.first then
       local tenant = turn.tenant
       local at = tonumber(call('ZRANGE', DUE[tenant], 0, 0, 'WITHSCORES')[2])
       if at and at <= NOW and not turn.barred then
-        last = last + 1
+        last = (last or last_turn()) + 1
         push(ring, last, tenant)
       else
         leaving[#leaving + 1] = tenant
@@ -173,8 +174,10 @@ end
 
 -- How many are left that could be claimed; of tenants far back in the ring each counts as one. And whose turn is next.
 local function backlog()
-  local left = call('ZCOUNT', HEADS, '-inf', NOW) + math.max(0, call('ZCARD', RING) - LOOK)
-  local front = call('ZRANGE', RING, 0, LOOK - 1)
+  local left, front = call('ZCOUNT', HEADS, '-inf', NOW), call('ZRANGE', RING, 0, LOOK - 1)
+  if #front == LOOK then
+    left = left + call('ZCARD', RING) - LOOK
+  end
   for i, tenant in ipairs(front) do
     left = left + (i <= COUNTED and DUE[tenant] and call('ZCOUNT', DUE[tenant], '-inf', NOW) or 1)
   end

@@ -10,6 +10,23 @@ local SLOT, SLOTS, BUCKETS = 300000, 13, 45 * 8 -- of domain/lateness.py
 local own = call('HMGET', META, 'lease', 'priority', 'late_slot')
 local LEASE_OF_QUEUE, PRIORITY, LATE_SLOT = tonumber(own[1] or nil), tonumber(own[2] or -1), tonumber(own[3] or nil)
 
+-- What a claim must know of a record: its run, due time and deadline; nil as `open` answers it.
+local function glance(data)
+  if not data or #data < 80 then
+    return nil
+  end
+  local version, run, due, deadline = unpack_struct('>BxxxxI4xxI6xxxxxxxxxxxxI6', data)
+  if version == 1 then
+    return run, due, deadline
+  end
+end
+
+-- The record under a new lease: all else in it stays as it is.
+local function leased_record(data, run, fence, nonce)
+  return string.sub(data, 1, 1) .. 'l' .. string.sub(data, 3, 5) .. pack('>I4', run) .. string.sub(data, 10, 35)
+    .. pack('>I6I6', NOW, fence) .. nonce .. string.sub(data, 56)
+end
+
 -- The rate's window moves on: what has left it is forgotten. Where the clock was put back, what is ahead of it counts
 -- from now, or the queue would be held for as long as that step.
 local function slide()

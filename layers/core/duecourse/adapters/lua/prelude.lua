@@ -37,11 +37,11 @@ end
 
 local SHARDS, CLOCK, PAUSED, MAX_RUNNING, TENANT_MAX, RATE, PER, LOGGED
 
--- This shard's part of a limit of the queue, nil for none: one more for the first ones where it does not divide.
+-- This shard's part of a limit of the queue: one more for the first ones where it does not divide.
 local function part_of(whole)
-  whole = tonumber(whole or nil)
+  whole = tonumber(whole)
   local count = tonumber(COUNT) or 1
-  if not whole or count == 1 then
+  if count == 1 then
     return whole
   end
   local number = tonumber(string.match(KEYS[1], '/(%d+)}:tasks$'))
@@ -52,8 +52,8 @@ local function read_meta()
   local meta = call('HMGET', META, 'shards', 'clock', 'paused', 'max_running', 'tenant_max_running', 'rate_count',
     'rate_per', 'logged')
   SHARDS, CLOCK, PAUSED = meta[1], meta[2], meta[3]
-  MAX_RUNNING, TENANT_MAX, RATE = part_of(meta[4]), part_of(meta[5]), part_of(meta[6])
-  PER, LOGGED = tonumber(meta[7] or 0), tonumber(meta[8] or 0)
+  MAX_RUNNING, TENANT_MAX = meta[4] and part_of(meta[4]), meta[5] and part_of(meta[5])
+  RATE, PER, LOGGED = meta[6] and part_of(meta[6]), tonumber(meta[7] or 0), tonumber(meta[8] or 0)
 end
 
 read_meta()
@@ -96,23 +96,6 @@ local function open(data)
     created = created, generation = generation, deadline = deadline, claimed = claimed, fence = fence, nonce = nonce,
     rest = string.sub(data, 56),
   }
-end
-
--- What a claim must know of a record: its run, due time and deadline; nil as `open` answers it.
-local function glance(data)
-  if not data or #data < 80 then
-    return nil
-  end
-  local version, run, due, deadline = unpack_struct('>BxxxxI4xxI6xxxxxxxxxxxxI6', data)
-  if version == 1 then
-    return run, due, deadline
-  end
-end
-
--- The record under a new lease: all else in it stays as it is.
-local function leased_record(data, run, fence, nonce)
-  return string.sub(data, 1, 1) .. 'l' .. string.sub(data, 3, 5) .. pack('>I4', run) .. string.sub(data, 10, 35)
-    .. pack('>I6I6', NOW, fence) .. nonce .. string.sub(data, 56)
 end
 
 local function close(r)
