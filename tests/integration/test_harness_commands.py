@@ -185,6 +185,7 @@ def test_the_help_of_every_command_has_examples(command: str) -> None:
         (("up", "--tick", "0.001"), "--tick"),
         (("show", "a", "--store", "nonsense"), "DUECOURSE_STORE"),
         (("show", "a", "--store", "redis://localhost:x"), "DUECOURSE_STORE"),
+        (("show", "--queue", "a", "--store", "memory://"), "No such queue"),
     ],
 )
 def test_a_wrong_option_is_named_without_a_trace(arguments: tuple[str, ...], named: str) -> None:

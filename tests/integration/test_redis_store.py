@@ -14,16 +14,17 @@ from duecourse.adapters.redis_keys import FIXED, keys_of
 from duecourse.adapters.redis_scripts import connect, load
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.queues import Rate
 from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import Move, Reply
-from tests.support.ledger import LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, standing
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, standing
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.redis_server import REDIS, RedisServer, need
 from tests.support.source import LAYER
 from tests.support.wait import until
 
-PARTS = {"prelude", "lease"}
+PARTS = {"prelude", "lease", "handout", "settings"}
 SCRIPTS = sorted({path.stem for path in LAYER.rglob("*.lua")} - PARTS)
 VERBS: dict[str, Callable[[RedisStore], object]] = {
     "add": lambda store: store.add([new("b")]),
@@ -186,21 +187,26 @@ def test_a_tenant_that_a_process_never_met_is_met_beside_a_great_one(
     assert [task.tenant for _ in range(3) for task in claim(fresh, 16)].count("small") == 1
 
 
+def running(client: redis.Redis) -> list[bytes]:
+    """The tenants whose leases the shard counts."""
+    return [field for field in client.hkeys(keys_of("duecourse", SHARD).meta) if field.startswith(b"running:")]
+
+
 def test_a_tenant_whose_tasks_have_all_ended_leaves_nothing_behind(
     redis_client: redis.Redis, store: RedisStore
 ) -> None:
     store.add([new("a", tenant=f"tenant-{n}", group="g") for n in range(20)])
     store.add([new("b", tenant=f"tenant-{n}") for n in range(20)])
-    before = redis_client.hlen(keys_of("duecourse", SHARD).meta)
     tasks = [task for _ in range(9) for task in claim(RedisStore(redis_client), 100)]
-    assert redis_client.hlen(keys_of("duecourse", SHARD).meta) == before + 20
+    assert len(running(redis_client)) == 20
     store.settle(SHARD, [ending(task, Ending.DONE) for task in tasks])
     store.sweep(SHARD, retention_ms=-1)
     assert sorted(key.decode() for key in redis_client.scan_iter()) == [
         "duecourse:shards",
+        keys_of("duecourse", SHARD).late,
         keys_of("duecourse", SHARD).meta,
     ]
-    assert redis_client.hlen(keys_of("duecourse", SHARD).meta) == before
+    assert running(redis_client) == []
 
 
 def test_a_claim_of_many_tenants_takes_no_more_bytes_than_asked_for(
@@ -268,8 +274,15 @@ def everything(store: RedisStore) -> None:
     store.move("default", [Move("later", delay_ms=1), Move("a", delay_ms=5, force=True), Move("once", revive=True)])
     store.cancel("default", ["later", "a", "b", "once"], force=True)
     store.replay("default", ["late", "b"])
-    store.configure("default", {"paused": True})
-    store.configure("default", {"paused": False})
+    store.configure("default", {"paused": True, "rate": Rate(60, 1), "tenant_max_running": 1})
+    store.configure("default", {"paused": False, "max_running": 60})
+    store.add([new(f"t{n}") for n in range(3)])
+    running, *_ = claim(store)
+    store.add([new("taken", tenant="other", delay_ms=LATER_MS)])
+    store.take("default", "taken", "other", lease_ms=30)
+    store.settle(SHARD, [ending(running, Ending.DONE)])
+    store.configure("default", {"rate": None, "tenant_max_running": None})
+    claim(store)
     store.group("default", "g", "tenant-1")
     store.stats(SHARD)
 
