@@ -12,6 +12,8 @@ from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle
 
 DEADMAN_MS = 1_000
+MANY = 1_001
+"""More claims than are taken out of the rate's log in one go."""
 
 
 def configure(store: Store, **changes: object) -> None:
@@ -78,6 +80,14 @@ def test_a_lapsed_lease_frees_its_place(store: Store, clock: HandClock, limit: s
     clock.advance(LEASE_MS)
     assert store.sweep(SHARD, retention_ms=LATER_MS).bell_at == clock.at + 1
     assert len(claim(store)) == 1
+
+
+def test_who_takes_back_and_leaves_something_due_is_trusted_to_come_again(store: Store, clock: HandClock) -> None:
+    configure(store, max_running=2, tenant_max_running=2)
+    fill(store, 4)
+    assert len(claim(store)) == 2
+    clock.advance(LEASE_MS + 5)
+    assert store.claim(SHARD, 1, lease_ms=LEASE_MS).bell_at == clock.at + DEADMAN_MS
 
 
 @pytest.mark.parametrize("limit", ["max_running", "tenant_max_running"])
@@ -224,15 +234,17 @@ def test_a_step_of_the_clock_backwards_holds_a_rate_for_one_window_at_most(store
     assert len(claim(store)) == 1
 
 
-def test_many_claims_leave_the_rates_window_together(store: Store, clock: HandClock) -> None:
-    configure(store, rate=Rate(60, 1_000))
-    fill(store, 99)
-    for _ in range(60):
+def test_however_many_claims_leave_the_rates_window_together_it_opens(store: Store, clock: HandClock) -> None:
+    configure(store, rate=Rate(MANY, 10_000))
+    store.add([new(f"a{n}") for n in range(700)])
+    store.add([new(f"b{n}") for n in range(1_000)])
+    for _ in range(MANY):
         claim(store, 1)
         clock.advance(1)
     assert claim(store) == []
-    clock.advance(1_000)
-    assert len(claim(store)) == 39
+    configure(store, rate=Rate(3, 10_000))
+    clock.advance(10_000)
+    assert len(claim(store)) == 3
 
 
 def test_all_limits_hold_together(store: Store, clock: HandClock) -> None:

@@ -98,7 +98,8 @@ class Settings(BaseModel):
         pattern=r"^(rediss?|rediss?-cluster|redis\+sentinel|memory|unix|leveldb)://",
     )
     shards: Annotated[dict[Name, ShardCount], BeforeValidator(_shards)] = Field(
-        default_factory=dict, description="queues of more than one shard: name to how many; each gets its part of the limits"
+        default_factory=dict,
+        description="queues of more than one shard: name to how many; each gets its part of the limits",
     )
     namespace: str = Field(
         "duecourse", description="what every key of ours begins with", pattern=r"^[A-Za-z0-9._-]{1,64}$"

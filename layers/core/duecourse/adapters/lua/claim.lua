@@ -74,7 +74,7 @@ local chosen, gone, broken -- {stored id, record, run, due...}, {stored id, reco
 
 -- Looks at what was gathered, in pieces. Answers whether the bytes are used up before its end.
 local function choose(turns, sids)
-  local records, base = {}, 0
+  local records, base, n = {}, 0, 0
   chosen, gone, broken = {}, {}, {}
   for _, turn in ipairs(turns) do
     for i = turn.first, turn.last do
@@ -84,12 +84,12 @@ local function choose(turns, sids)
       local sid, data = sids[i], records[i - base]
       local run, due, deadline = glance(data)
       if run and (deadline == 0 or deadline > NOW) then
-        if taken + #chosen > 0 and bytes + #data > max_bytes then
+        if taken + n > 0 and bytes + #data > max_bytes then
           return true
         end
         bytes = bytes + #data
-        push(chosen, sid, data)
-        push(chosen, run, due)
+        chosen[n + 1], chosen[n + 2], chosen[n + 3], chosen[n + 4] = sid, data, run, due
+        n = n + 4
         turn.begun = turn.begun + 1
       elseif run then
         push(gone, sid, data)
@@ -106,12 +106,14 @@ local function lease()
   local count = #chosen / 4
   local fence = count > 0 and next_fence(count) - count
   log_claimed(fence and fence + 1, count)
+  local w, l, a = #written, #leased, #answer
   for i = 1, #chosen, 4 do
     fence = fence + 1
     local sid, data = chosen[i], leased_record(chosen[i + 1], chosen[i + 2] + 1, fence, nonce)
-    push(written, sid, data)
-    push(leased, NOW + lease_ms, sid)
-    push(answer, sid, data)
+    written[w + 1], written[w + 2] = sid, data
+    leased[l + 1], leased[l + 2] = NOW + lease_ms, sid
+    answer[a + 1], answer[a + 2] = sid, data
+    w, l, a = w + 2, l + 2, a + 2
     local bucket = bucket_of(NOW - chosen[i + 3])
     lateness[bucket] = (lateness[bucket] or 0) + 1
   end
