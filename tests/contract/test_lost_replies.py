@@ -10,6 +10,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Status
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import Added, Move, Reply, Settled
+from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, ending, lease_of, new, standing
 from tests.support.lossy_proxy import LossyProxy
@@ -18,6 +19,8 @@ from tests.support.redis_server import RedisServer
 
 @pytest.fixture
 def proxy(redis_server: RedisServer) -> Iterator[LossyProxy]:
+    with redis_server.client() as client:
+        redis_ledger.load_scripts(client)  # it loses what EVALSHA answers, not EVAL
     with LossyProxy(redis_server.socket) as proxy:
         yield proxy
 

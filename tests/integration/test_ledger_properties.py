@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from duecourse.adapters.keyvalue.store import MemoryStore
-from duecourse.adapters.redis_scripts import connect, load
+from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, RetryPolicy, Task
@@ -29,7 +29,6 @@ from tests.support.lossy_proxy import LossyProxy
 from tests.support.redis_server import RedisServer
 
 QUEUE = SHARD.queue
-VERBS = ("add", "claim", "settle", "extend", "save", "move", "cancel", "replay", "configure", "register", "sweep")
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 PROFILE = settings(
     max_examples=1_500 if LONG else 100,
@@ -307,6 +306,5 @@ def test_every_store_answers_as_the_model_does(redis_server: RedisServer) -> Non
         connect(proxy.url) as client,
         redis_server.client() as direct,
     ):
-        for verb in VERBS:  # the proxy loses what EVALSHA answers, not EVAL
-            direct.script_load(load(verb).text)
+        redis_ledger.load_scripts(direct)  # the proxy loses what EVALSHA answers, not EVAL
         run_state_machine_as_test(lambda: LedgerMachine(proxy, client, direct), settings=PROFILE)

@@ -11,21 +11,19 @@ import pytest
 import redis
 
 from duecourse.adapters.redis_keys import FIXED, keys_of
-from duecourse.adapters.redis_scripts import connect, load
+from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import Rate
 from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import Move, Reply
+from tests.support import redis_ledger
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, standing
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.redis_server import REDIS, RedisServer, need
-from tests.support.source import LAYER
 from tests.support.wait import until
 
-PARTS = {"prelude", "lease", "handout", "settings"}
-SCRIPTS = sorted({path.stem for path in LAYER.rglob("*.lua")} - PARTS)
 VERBS: dict[str, Callable[[RedisStore], object]] = {
     "add": lambda store: store.add([new("b")]),
     "claim": lambda store: store.claim(SHARD, 1, lease_ms=LEASE_MS),
@@ -291,8 +289,7 @@ def test_every_key_a_script_touches_is_declared_and_all_are_of_one_node(
     redis_server: RedisServer, store: RedisStore, redis_client: redis.Redis
 ) -> None:
     prefix = "duecourse:{default/0}:"
-    for name in SCRIPTS:
-        redis_client.script_load(load(name).text)  # a script's first use is by its text
+    redis_ledger.load_scripts(redis_client)
     with redis_server.client() as watcher, watcher.monitor() as monitor:
         everything(store)
         redis_client.echo("the end")

@@ -5,9 +5,20 @@ from collections import Counter
 from duecourse.adapters.record import unpack
 from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_keys import Keys, keys_of
+from duecourse.adapters.redis_scripts import load
 from duecourse.domain.task import Shard, Status, Task
+from tests.support.source import LAYER
 
 DEFAULT = Shard()
+PARTS = {"prelude", "lease", "handout", "settings"}
+"""What scripts are made of, and no verb's."""
+VERBS = sorted({path.stem for path in LAYER.rglob("*.lua")} - PARTS)
+
+
+def load_scripts(client: Client) -> None:
+    """Let the server know every script: the first use of one that it does not is by its text, with EVAL."""
+    for verb in VERBS:
+        client.script_load(load(verb).text)
 
 
 def check(client: Client, shard: Shard = DEFAULT, namespace: str = "duecourse") -> int:
