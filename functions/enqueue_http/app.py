@@ -18,7 +18,7 @@ from duecourse.wire.http import parse_body
 app = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=parse_body)
 logger = Logger()
 
-for part in (tasks, leases, queues, reminders, health):
+for part in (tasks, leases, reminders, queues, health):
     app.include_router(part.router)
 
 

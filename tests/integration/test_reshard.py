@@ -17,6 +17,7 @@ from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
+from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
@@ -234,7 +235,7 @@ def test_leases_are_waited_for_and_then_refused_with_the_queue_as_it_was(redis_c
     with pytest.raises(StoreMisused, match=r"1 tasks of default are leased: .* nothing is changed"):
         Reshard(redis_client, "duecourse", "default", 4, said.append).run(0.3)
     assert any("waiting for 1 leases" in line for line in said)
-    assert not store.stats(home).paused
+    assert not store.stats(home).settings.paused
     store.settle(home, [ending(task, Ending.AGAIN)])
     assert [t.id for t in store.claim(home, 1, lease_ms=50).tasks] == ["a"]  # a worker that died
     Reshard(redis_client, "duecourse", "default", 4, said.append).run(10)
@@ -246,9 +247,9 @@ def test_leases_are_waited_for_and_then_refused_with_the_queue_as_it_was(redis_c
 def test_a_queue_that_was_paused_stays_paused(redis_client: redis.Redis) -> None:
     store = store_of(redis_client, 2)
     store.add([new("a")])
-    store.pause("default", paused=True)
+    store.configure("default", {"paused": True})
     Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
-    assert all(store_of(redis_client, 4).stats(shard).paused for shard in every(4))
+    assert all(store_of(redis_client, 4).stats(shard).settings.paused for shard in every(4))
 
 
 def test_ids_that_would_meet_are_named_and_nothing_moves(redis_client: redis.Redis) -> None:
@@ -335,9 +336,9 @@ def test_one_who_gives_up_waiting_for_leases_opens_the_queue_by_its_old_count(re
 
     with pytest.raises(Cut):
         Reshard(redis_client, "duecourse", "default", 4, interrupt).run(5)
-    assert store.stats(home).paused
+    assert store.stats(home).settings.paused
     assert Reshard(redis_client, "duecourse", "default", 2, lambda _: None).run(0) == 0
-    assert not any(store.stats(shard).paused for shard in every(2))
+    assert not any(store.stats(shard).settings.paused for shard in every(2))
 
 
 @pytest.mark.parametrize("spoilt", [b"\x03", b""], ids=["of a later version", "empty"])
@@ -350,7 +351,7 @@ def test_a_record_that_cannot_be_read_is_named_and_nothing_moves(redis_client: r
     with pytest.raises(StoreMisused, match=r"the record of -/t-3 in default cannot be read: .*; nothing is changed"):
         Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
     assert redis_client.hlen(tasks) == 9
-    assert not store.stats(Shard()).paused
+    assert not store.stats(Shard()).settings.paused
 
 
 def test_no_request_of_it_has_more_tasks_than_a_batch_however_a_hash_is_packed(redis_server: RedisServer) -> None:
@@ -389,3 +390,61 @@ def test_a_task_that_dies_of_a_lapse_meanwhile_is_told_of(redis_client: redis.Re
     Reshard(redis_client, "duecourse", "default", 3, lambda _: None, deaths=True).run(5)
     (told,) = store_of(redis_client, 3).page("default", Wanted(Status.SCHEDULED), None, 9).tasks
     assert told.kind == "task.dead"
+
+
+SET = QueueSettings(False, 9, Rate(12, 60_000), 8, 2, 60_000, 5_000)
+
+
+@pytest.mark.parametrize(("was", "to"), [(1, 8), (8, 1), (3, 5)])
+def test_a_queues_settings_go_along_and_its_limits_are_divided_anew(
+    redis_client: redis.Redis, was: int, to: int
+) -> None:
+    store = store_of(redis_client, was)
+    store.configure("default", SET._asdict())  # type: ignore[arg-type]
+    store.add([new(f"t-{n}") for n in range(200)])
+    Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
+    store = store_of(redis_client, to)
+    assert store.settings("default") == SET
+    claimed = [len(store.claim(shard, 100, lease_ms=LEASE_MS).tasks) for shard in every(to)]
+    assert sum(claimed) == 8, "the tenant's limit is the lowest"
+    assert claimed == [store.stats(shard).settings.tenant_max_running for shard in every(to)]
+
+
+@pytest.mark.parametrize("limit", ["max_running", "tenant_max_running", "rate.count"])
+def test_a_limit_that_more_shards_cannot_share_is_named_before_anything_changes(
+    redis_client: redis.Redis, limit: str
+) -> None:
+    store = store_of(redis_client, 2)
+    store.configure("default", {"rate": Rate(3, 1_000)} if limit == "rate.count" else {limit: 3})  # type: ignore[misc]
+    store.add([new("a")])
+    with pytest.raises(StoreMisused, match=rf"{limit}: must be at least 4: .* raise it first: nothing is changed"):
+        Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
+    assert not store.settings("default").paused
+    assert sum(len(store.claim(shard, 5, lease_ms=LEASE_MS).tasks) for shard in every(2)) == 1
+
+
+@pytest.mark.parametrize(("was", "to"), [(1, 4), (4, 1), (4, 2)])
+def test_a_rate_holds_over_a_change_of_shards(redis_client: redis.Redis, was: int, to: int) -> None:
+    store = store_of(redis_client, was)
+    store.configure("default", {"rate": Rate(8, 3_600_000)})
+    store.add([new(f"t-{n}") for n in range(200)])
+    first = [task for shard in every(was) for task in store.claim(shard, 4, lease_ms=LEASE_MS).tasks]
+    for shard in every(was):
+        mine = [task for task in first if store.shard_of("default", task.id) == shard]
+        store.settle(shard, [ending(task, Ending.DONE) for task in mine])
+    Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
+    store = store_of(redis_client, to)
+    again = [task for shard in every(to) for task in store.claim(shard, 100, lease_ms=LEASE_MS).tasks]
+    assert len(first) + len(again) <= 8
+    newest = max(task.claimed_at for task in first)
+    assert {store.stats(shard).bell_at for shard in every(to)} == {newest + 3_600_000}
+
+
+def test_a_change_that_is_given_up_leaves_the_rate_as_it_was(redis_client: redis.Redis) -> None:
+    store = store_of(redis_client, 2)
+    store.configure("default", {"rate": Rate(20, 3_600_000)})
+    store.add([new(f"t-{n}") for n in range(30)])
+    assert store.claim(Shard(), 1, lease_ms=LEASE_MS).tasks
+    with pytest.raises(StoreMisused, match="nothing is changed"):
+        Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
+    assert len(store.claim(Shard(), 100, lease_ms=LEASE_MS).tasks) == 9

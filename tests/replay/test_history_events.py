@@ -87,7 +87,7 @@ def test_why_tells_what_keeps_a_task_that_is_due(store: MemoryStore, clock: Hand
     store.add([new(HOOK)])
     clock.advance(5)
     assert ask("why_webhook")[1]["waits"]["for"] == "claim"
-    store.pause("default", paused=True)
+    store.configure("default", {"paused": True})
     assert ask("why_webhook")[1]["waits"] == {"for": "pause", "text": "It has been due for 5 ms; its queue is paused."}
 
 

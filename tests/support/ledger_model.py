@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from duecourse.domain.history import LOG_LENGTH, Change, Deed, Door, Entry, Run
 from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.queues import QueueSettings
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
 from duecourse.ports.store import Move, Reply, Settled, Stats
 from tests.support.clock import HandClock
@@ -199,7 +200,7 @@ class Model:
         oldest = min((row.due for row in self.rows.values() if row.status == S.SCHEDULED), default=0)
         done = counts[S.DONE] + counts[S.CANCELLED]
         scheduled, leased, dead = counts[S.SCHEDULED], counts[S.LEASED], counts[S.DEAD]
-        return Stats(scheduled, leased, done, dead, oldest, self.bell, self.paused, self.now)
+        return Stats(scheduled, leased, done, dead, oldest, self.bell, QueueSettings(paused=self.paused), self.now)
 
     def group(self, group: str) -> list[str]:
         """The ids that stand in a group, by themselves or by what waits for their lease to end."""

@@ -150,7 +150,7 @@ def test_what_died_on_the_way_is_counted_and_not_run(store: Tide, clock: HandClo
 
 def test_a_paused_queue_is_left_alone(store: Tide) -> None:
     fill(store, "a")
-    store.pause("default", paused=True)
+    store.configure("default", {"paused": True})
     with engine(store, Works()) as run:
         assert run.drainer.drain([SHARD], ample) == Drained()
 
@@ -427,3 +427,40 @@ def test_with_the_whole_store_away_not_every_shard_is_asked(store: Tide) -> None
     with engine(store, Works()) as run, pytest.raises(StoreUnavailable):
         run.drainer.drain([Shard(f"q-{n}") for n in range(9)], ample)
     assert store.claims == 1
+
+
+def test_the_higher_priority_is_worked_first_while_it_has_work(clock: HandClock) -> None:
+    store, order = MemoryStore(clock), ["low", "high", "middle"]
+    shards = [Shard(queue) for queue in order]
+    for queue, priority in zip(order, (1, 9, None), strict=True):
+        store.configure(queue, {"priority": priority})
+        store.add([new(f"{queue}{n}", queue=queue) for n in range(10)])
+        store.configure(queue, {"paused": True})
+    works = Works()
+    with engine(store, works, size=1) as run:
+        run.drainer.drain(shards, ample)  # each claim tells its queue's priority
+        for queue in order:
+            store.configure(queue, {"paused": False})
+        run.drainer.drain(shards, ample)
+    assert [id.rstrip("0123456789") for id in works.begun] == ["high"] * 10 + ["middle"] * 10 + ["low"] * 10
+
+
+def test_a_place_that_was_freed_is_filled_while_others_run(store: Tide) -> None:
+    store.configure("default", {"max_running": 2})
+    fill(store, "a-slow", *(f"t-{n}" for n in range(20)))
+    gate = threading.Event()
+    done = threading.Semaphore(0)
+
+    def work(task: Task) -> None:
+        if task.id == "a-slow":
+            gate.wait(10)
+        done.release()
+
+    with engine(store, work) as run, draining(run) as drain:
+        began = time.monotonic()
+        for _ in range(20):
+            assert done.acquire(timeout=5)
+        took = time.monotonic() - began
+        gate.set()
+        assert drain.result().done == 21
+    assert took < 1.5, "a look each tenth of a second would have taken two"

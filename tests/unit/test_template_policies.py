@@ -50,9 +50,10 @@ SOURCES = {
 """Which function reads which queue, what that cannot deliver, and on what condition."""
 ROUTES = {
     "POST /tasks", "GET /tasks", "GET /tasks/{id}", "GET /tasks/{id}/why", "POST /tasks/{id}/replay",
-    "POST /queues/{id}/dead/replay", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
+    "POST /queues/{queue}/dead/replay", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
     "POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save",
     "POST /reminders", "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
+    "GET /queues", "GET /queues/{queue}", "PATCH /queues/{queue}",
     "GET /health",
 }  # fmt: skip
 

@@ -6,14 +6,17 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 from duecourse import wiring
 from duecourse.domain.outcomes import Span
+from duecourse.domain.queues import QueueStanding
 from duecourse.domain.replay import Replayed
 from duecourse.domain.task import DEFAULT_QUEUE, Json, Task
 from duecourse.domain.timeline import Why
+from duecourse.engine.queues import Queues
 from duecourse.engine.tasks import Taken, Tasks
 from duecourse.ports.store import Move
 from duecourse.wire.fields import read
 from duecourse.wire.http import AddTask, MoveTask, TaskKey
 from duecourse.wire.pages import DEFAULT_PAGE, ListTasks, ReplayDead, encode_cursor
+from duecourse.wire.queues import QueueKey, SetQueue
 
 
 class AddFields(TypedDict, total=False):
@@ -37,19 +40,39 @@ class Listed(NamedTuple):
     next_cursor: str | None
 
 
-class Client:
-    """The verbs on tasks, as HTTP has them.
+class RateFields(TypedDict):
+    """At most `count` tasks claimed in any `per`."""
 
-    Each raises InvalidInput (naming every wrong field), TaskNotFound, a Conflict, or StoreUnavailable.
+    count: int
+    per: Span
+
+
+class QueueFields(TypedDict, total=False):
+    """What PATCH /queues/{queue} has; what is left out stays, None goes back to the default."""
+
+    paused: bool | None
+    max_running: int | None
+    tenant_max_running: int | None
+    rate: RateFields | None
+    priority: int | None
+    retention: Span | None
+    lease: Span | None
+
+
+class Client:
+    """The verbs on tasks and queues, as HTTP has them.
+
+    Each raises InvalidInput (naming every wrong field), TaskNotFound, QueueNotFound, a Conflict, or StoreUnavailable.
     """
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, queues: Queues) -> None:
         self._tasks = tasks.speaking_as("client")
+        self._queues = queues
 
     @classmethod
     def from_env(cls) -> Self:
         """A client on the ledger that the environment's DUECOURSE_ settings name. Raises InvalidSettings."""
-        return cls(wiring.tasks())
+        return cls(wiring.tasks(), wiring.queues())
 
     def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> Taken:
         """Schedule a task; `fields` are those of POST /tasks, where times may be datetime and timedelta too.
@@ -121,6 +144,19 @@ class Client:
         asked = read(ListTasks, fields)
         page = self._tasks.page(asked.queue, asked.wanted(), asked.place(), asked.limit)
         return Listed(page.tasks, page.next and encode_cursor(page.next))
+
+    def queues(self) -> Sequence[QueueStanding]:
+        """All queues, as they are set and in numbers, by name."""
+        return self._queues.every()
+
+    def queue(self, queue: str) -> QueueStanding:
+        """One queue, as it is set and in numbers."""
+        return self._queues.get(read(QueueKey, {"queue": queue}).queue)
+
+    def set_queue(self, queue: str, **fields: Unpack[QueueFields]) -> QueueStanding:
+        """Set a queue anew, which may have no tasks yet: what is given changes."""
+        key, changes = read(QueueKey, {"queue": queue}), read(SetQueue, fields).changes()
+        return self._queues.configure(key.queue, changes)
 
 
 def _key(id: str, queue: str) -> TaskKey:

@@ -15,6 +15,7 @@ from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drained, Drainer, Limits
 from duecourse.engine.follow_ups import FollowUps
 from duecourse.engine.leases import Leases
+from duecourse.engine.queues import Queues
 from duecourse.engine.receive import Receiver
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.run import Kind, Runner
@@ -225,6 +226,12 @@ def tasks() -> Tasks:
 def known_kinds(given: Settings) -> set[str]:
     """The kinds that a caller may ask for: a reminder's tasks are made with it."""
     return {*environment.BUILT_IN, *given.targets} - {REMINDER}
+
+
+@part
+def queues() -> Queues:
+    """The verbs on queues."""
+    return Queues(store())
 
 
 @part

@@ -14,12 +14,14 @@ from typing import Any, NamedTuple, NoReturn
 from duecourse.adapters.record import UNREADABLE, unpack
 from duecourse.adapters.redis_connect import Client, node_of
 from duecourse.adapters.redis_keys import keys_of, shards_key
+from duecourse.adapters.redis_queues import as_fields, settings_in
 from duecourse.adapters.redis_scripts import RESHARDED, Scripts
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.adapters.redis_wire import tenants_of
+from duecourse.domain.queues import QueueSettings, check_split
 from duecourse.domain.shards import Sharding, by_shard
 from duecourse.domain.task import Shard, Status, Task
-from duecourse.errors import StoreMisused
+from duecourse.errors import InvalidInput, StoreMisused
 
 BATCH = 200
 LOOK_S = 0.1
@@ -66,6 +68,7 @@ class Reshard:
         self._fence = 0
         self._paused = False
         self._unreadable: dict[str, str] = {}
+        self._claimed_at = 0
 
     def run(self, patience_s: float) -> int:
         """Move every task, waiting at most `patience_s` for leases to end; answers how many there are.
@@ -79,6 +82,7 @@ class Reshard:
             self._tidy()
             self._tell(f"{self._queue} has {self._to} shards already")
             return 0
+        self._check_limits()
         self._pause(patience_s)
         self._close()
         total = self._check()
@@ -113,6 +117,13 @@ class Reshard:
         if self._counts_on_record() != {self._to}:
             self._put_on_record()
 
+    def _check_limits(self) -> None:
+        """Raise StoreMisused where a limit cannot be divided by the new number of shards."""
+        try:
+            check_split(self._settings(), self._to)
+        except InvalidInput as error:
+            raise StoreMisused(f"{error}; raise it first: nothing is changed") from error
+
     def _pause(self, patience_s: float) -> None:
         until = time.monotonic() + patience_s
         was = Sharding({self._queue: self._was})
@@ -137,23 +148,30 @@ class Reshard:
             self._refuse_another(told, self._was)
         elif shard.number < self._was and int(told) not in {self._was, self._to}:
             raise StoreMisused(f"{self._queue} has {told} shards since another reshard ended: run this again")
-        leased, fence, paused = self._run("close", shard, (), (value,), count=told)[2:]
+        leased, fence, paused, claimed_at = self._run("close", shard, (), (value,), count=told)[2:]
         self._fence = max(self._fence, fence)
         self._paused = self._paused or bool(paused)
+        self._claimed_at = max(self._claimed_at, claimed_at)
         return int(leased)
 
     def _give_up(self, why: str) -> NoReturn:
         """Open the shards as they were, unless tasks have moved already."""
         if self._has_moved():
             raise StoreMisused(f"{why}; {self._queue} stays closed until this is run again")
+        self._claimed_at = 0  # their logs are as they were
         for shard in self._shards:
             self._reopen(shard, self._was, self._told(shard) or str(self._was))
         raise StoreMisused(f"{why}; nothing is changed")
 
     def _reopen(self, shard: Shard, count: int, told: str) -> None:
         """Open a shard; of one beyond the count its meta stays, so that whoever still counts on it is refused."""
-        paused = self._paused and shard.number < count
-        self._run("reopen", shard, (), (count, self._fence, int(paused)), count=told)
+        settings = self._settings()._replace(paused=self._paused and shard.number < count)
+        fields = [part for pair in as_fields(settings).items() for part in pair]
+        self._run("reopen", shard, (), (count, self._fence, self._claimed_at, *fields), count=told)
+
+    def _settings(self) -> QueueSettings:
+        """How the queue is set, by its first shard, which is there before and after."""
+        return settings_in(self._scripts, keys_of(self._namespace, Shard(self._queue)))
 
     def _has_moved(self) -> bool:
         before = Sharding({self._queue: self._was})

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.queues import MAX_PRIORITY
 from duecourse.domain.task import Shard, Task
 from duecourse.engine.crew import Crew
 from duecourse.engine.run import Runner, release
@@ -65,19 +66,21 @@ class Drainer:
         self._targets = targets
         self._crew = crew
         self._limits = limits
+        self._priorities: dict[Shard, int] = {}
 
     def drain(
         self, shards: Sequence[Shard], remaining_ms: Callable[[], int], doors: Mapping[Shard, Door] = NO_DOORS
     ) -> Drained:
         """Work the shards until nothing in them is due, or `remaining_ms` falls to the margin.
 
+        Those of a higher priority are claimed from first for as long as they have work: each claim tells its queue's.
         `doors` is by what each shard's work was found.
 
         Where the store goes away meanwhile, the ends of what was worked are offered to it until time is short. Raises
         StoreUnavailable where it, or a shard, which holds up no other, does not come back or was not there at first.
         """
         found = {shard: doors.get(shard, Door.TAKE) for shard in shards}
-        flow = _Flow(self._store, self._runner, self._targets, self._crew, found)
+        flow = _Flow(self._store, self._runner, self._targets, self._crew, found, self._priorities)
         try:
             while flow.goes_on():
                 flow.closing = remaining_ms() <= self._limits.margin_ms
@@ -92,10 +95,19 @@ class Drainer:
 class _Flow:
     """One drain under way: the shards to look at, and the pieces between claim and settle, each in want of a slot."""
 
-    def __init__(self, store: Store, runner: Runner, targets: Targets, crew: Crew, doors: Mapping[Shard, Door]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        runner: Runner,
+        targets: Targets,
+        crew: Crew,
+        doors: Mapping[Shard, Door],
+        priorities: dict[Shard, int],
+    ) -> None:
         self._store, self._runner, self._targets, self._crew = store, runner, targets, crew
         self._shards = self._waiting = list(doors)
         self._doors = doors
+        self._priorities = priorities
         self._look_s = LOOK_AGAIN_S * max(1, len(self._shards) / LOOKS)
         self._look_at = time.monotonic() + self._look_s
         self._slots = crew.size
@@ -129,7 +141,8 @@ class _Flow:
             self._look_at = time.monotonic() + self._look_s
             self._waiting = list(dict.fromkeys(self._waiting + self._shards))
         skipped, behind = [], []
-        for shard in self._waiting:
+        # What is not known yet comes before the highest: one claim tells.
+        for shard in sorted(self._waiting, key=lambda shard: -self._priorities.get(shard, MAX_PRIORITY + 1)):
             if self._away or self._in_flight >= min(self._slots, self._crew.size):
                 skipped.append(shard)
             elif shard not in self._left_out and self._claim(shard, lease_ms):
@@ -149,12 +162,12 @@ class _Flow:
             self._ended.setdefault(piece.shard, []).extend(settlements)
 
     def settle(self) -> None:
-        """End the leases of what has finished; with the last of them, look whether more has come due meanwhile."""
+        """End the leases of what has finished; look again where tasks waited for that, at last everywhere."""
         if not self._ended:
             return
         self._settled.update(self._ended)
-        if not self._in_flight:
-            self._waiting = list(dict.fromkeys([*self._waiting, *self._settled]))
+        again = self._settled if not self._in_flight else [s for s in self._ended if self._last[s].held]
+        self._waiting = list(dict.fromkeys([*self._waiting, *again]))
         self._away = None
         for shard in list(self._ended):
             if not self._away:
@@ -195,6 +208,7 @@ class _Flow:
             self._lose(shard, error)
             return self._away is not None
         self._last[shard] = claim._replace(tasks=[])
+        self._priorities[shard] = claim.priority
         self._claimed += len(claim.tasks)
         self._died += claim.died
         for piece in self._pieces(shard, claim.tasks):

@@ -88,5 +88,5 @@ class Sweeper:
 
 
 def _overdue_ms(stats: Stats) -> int:
-    waits = stats.oldest_due_at and not stats.paused
+    waits = stats.oldest_due_at and not stats.settings.paused
     return max(0, stats.now - stats.oldest_due_at) if waits else 0

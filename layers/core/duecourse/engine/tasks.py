@@ -148,7 +148,7 @@ class Tasks:
         if task is None:
             raise TaskNotFound
         stats = self._store.stats(self._store.shard_of(queue, id, task.group))
-        return Why(task, timeline(task), waiting(task, stats.now, paused=stats.paused))
+        return Why(task, timeline(task), waiting(task, stats.now, paused=stats.settings.paused))
 
     def replay_dead(self, queue: str, asked: Replay, tenant: str = DEFAULT_TENANT) -> Replayed:
         """Schedule a queue's dead tasks again, oldest first, spread over time; a dry run only says which."""

@@ -8,7 +8,7 @@ Keys are `<part> NUL <queue>/<number> NUL ...`, instants in them 8 bytes big-end
     meta                                        META
     shard                                       how many shards the queue has, in decimal
 
-and those of indexes.py.
+and those of indexes.py, turns.py and limits.py.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,15 @@ from typing import NamedTuple
 
 from duecourse.adapters.keyvalue.held import Held, decode, encode
 from duecourse.adapters.keyvalue.indexes import DEAD, DONE, DUE, LEASED, Indexes
+from duecourse.adapters.keyvalue.limits import Limits
 from duecourse.adapters.keyvalue.map import Batch
+from duecourse.adapters.keyvalue.turns import Turns
+from duecourse.domain.queues import QueueSettings
 from duecourse.domain.task import Shard, Status, Task
 
 DEADMAN_MS = 1_000
 SHARD = b"shard\0"
-META = Struct(">Q?Q")
+META = Struct(">QQ")
 INDEX = {
     Status.SCHEDULED: DUE,
     Status.LEASED: LEASED,
@@ -33,30 +36,34 @@ INDEX = {
 
 
 class Meta(NamedTuple):
-    """What a shard knows of itself: its fence counter, whether it is paused, when its bell rings (0: it does not)."""
+    """What a shard knows of itself: its fence counter, when its bell rings (0: it does not)."""
 
     fence: int = 0
-    paused: bool = False
     bell_at: int = 0
 
 
 class Ledger:
-    """A shard at one instant `now`; nothing is kept before the batch is committed."""
+    """A shard of `count` at one instant `now`; nothing is kept before the batch is committed."""
 
-    def __init__(self, batch: Batch, shard: Shard, now: int, *, deaths: bool = False) -> None:
+    def __init__(self, batch: Batch, shard: Shard, count: int, now: int, *, deaths: bool = False) -> None:
         self.now = now
         self.deaths = deaths
         self.fresh = False
+        self._followed = False
         self._batch = batch
         self._queue = shard.queue
         self._name = str(shard).encode()
+        self._count = count
         data = batch.get(self._key(b"meta"))
         self.meta = Meta(*META.unpack(data)) if data else Meta()
         self.indexes = Indexes(batch, self._name)
+        self.turns = Turns(batch, self._name, now)
+        self.limits = Limits(batch, shard, count, now)
+        self._waited = self._is_full()
 
-    def register(self, count: int) -> None:
+    def register(self) -> None:
         """Put the shard on record, as one of so many."""
-        self._batch.put(SHARD + self._name, str(count).encode())
+        self._batch.put(SHARD + self._name, str(self._count).encode())
 
     def next_fence(self) -> int:
         """Draw from the counter that never goes back."""
@@ -68,6 +75,35 @@ class Ledger:
         if meta != self.meta:
             self._batch.put(self._key(b"meta"), META.pack(*meta))
             self.meta = meta
+
+    def configure(self, settings: QueueSettings) -> None:
+        """Set the queue; the bell will know where what was held back no longer is."""
+        before = self.limits.settings.tenant_max_running
+        was_held = self._is_held()
+        self.limits.set(settings)
+        if self.limits.settings.tenant_max_running != before:
+            self.fresh = self.turns.wake_all() or self.fresh
+        self.fresh = self.fresh or (was_held and not self._is_held())
+
+    def running(self) -> int:
+        """How many tasks are leased."""
+        return self.indexes.size(LEASED)
+
+    def held_back(self) -> tuple[bool, bool]:
+        """Whether nothing more can be claimed now, and whether due tasks wait until leases end."""
+        return self._is_held(), self._is_full() or self.turns.has_parked()
+
+    def leave(self) -> None:
+        """Who claims and leaves something due comes again: what a lapsed lease gave back is not rung for, but for
+        follow-ups."""
+        self._waited, self.fresh = False, self._followed
+
+    def held(self, sid: str) -> Held:
+        """The record at a stored id that an index names. Raises KeyError where there is none."""
+        held = self.get(sid)
+        if not held:
+            raise KeyError(sid)
+        return held
 
     def get(self, sid: str) -> Held | None:
         """The record at a stored id."""
@@ -91,12 +127,21 @@ class Ledger:
         self._unplace(sid)
         self._batch.put(self._key(b"task", sid), when.to_bytes(8) + encode(held))
         self.indexes.put(INDEX[held.task.status], when, sid)
+        if held.task.status is Status.SCHEDULED:
+            self.turns.put(when, sid)
+        elif held.task.status is Status.LEASED:
+            self.turns.count_running(sid, 1)
         self._join(sid, held)
 
     def schedule(self, sid: str, held: Held) -> None:
         """Place a scheduled record; the bell will know where that made it due."""
         self.place(sid, held, held.task.due_at)
         self.fresh = self.fresh or held.task.due_at <= self.now
+
+    def follow(self, sid: str, held: Held) -> None:
+        """Schedule what tells of another task's end."""
+        self.schedule(sid, held)
+        self._followed = True
 
     def reindex(self, sid: str, held: Held, when: int) -> None:
         """Let a record stand at another instant of the index it is in."""
@@ -151,6 +196,7 @@ class Ledger:
         What is overdue was rung for: it gets a deadman, unless it was made due just now.
         """
         at, hung = self._earliest_change(), self.meta.bell_at
+        self.fresh = self.fresh or (self._waited and not self._is_full())
         if 0 < at <= self.now:
             stays = self.now <= hung <= self.now + DEADMAN_MS
             at = self.now + 1 if self.fresh else hung if stays else self.now + DEADMAN_MS
@@ -162,20 +208,38 @@ class Ledger:
         self.hang()
         if not self._batch.is_empty:
             self.indexes.save()
+            self.turns.save()
 
     def _earliest_change(self) -> int:
-        heads = [self.indexes.first(LEASED), 0 if self.meta.paused else self.indexes.first(DUE)]
-        return min((at for at in heads if at), default=0)
+        head = self.turns.head()
+        head = 0 if self.limits.settings.paused or self._is_full() else head and max(head, self.limits.opens_at())
+        return min((at for at in (self.indexes.first(LEASED), head) if at), default=0)
+
+    def _is_full(self) -> bool:
+        return self.limits.is_full(self.running())
+
+    def _is_held(self) -> bool:
+        return self.limits.settings.paused or self._is_full() or self.limits.opens_at() > self.now
 
     def _unplace(self, sid: str) -> None:
         data = self._batch.get(self._key(b"task", sid))
-        if data:
-            held = decode(self._queue, sid, data[8:])
-            if held.successor:
-                self._leave(sid, self.successor(sid))
-                self._batch.delete(self._key(b"wait", sid))
-            self.indexes.delete(INDEX[held.task.status], _instant(data), sid)
-            self._leave(sid, held)
+        if not data:
+            return
+        held = decode(self._queue, sid, data[8:])
+        if held.successor:
+            self._leave(sid, self.successor(sid))
+            self._batch.delete(self._key(b"wait", sid))
+        self.indexes.delete(INDEX[held.task.status], _instant(data), sid)
+        if held.task.status is Status.SCHEDULED:
+            self.turns.delete(_instant(data), sid)
+        elif held.task.status is Status.LEASED:
+            self._end_lease(sid)
+        self._leave(sid, held)
+
+    def _end_lease(self, sid: str) -> None:
+        running, most = self.turns.count_running(sid, -1), self.limits.settings.tenant_max_running
+        if most is not None and running < most:
+            self.fresh = self.turns.wake(sid.partition("/")[0]) or self.fresh
 
     def _join(self, sid: str, held: Held) -> None:
         if held.task.member_of:

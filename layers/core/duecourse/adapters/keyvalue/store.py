@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
-from duecourse.adapters.keyvalue import verbs
+from duecourse.adapters.keyvalue import claims, verbs
 from duecourse.adapters.keyvalue.clock import SystemClock
 from duecourse.adapters.keyvalue.indexes import DONE, DUE, NAMES
 from duecourse.adapters.keyvalue.ledger import Ledger, shards
@@ -16,8 +16,10 @@ from duecourse.adapters.keyvalue.map import Batch, MemoryMap, OrderedMap
 from duecourse.adapters.pages import Found, paged
 from duecourse.adapters.record import stored_id
 from duecourse.domain.history import Door
+from duecourse.domain.lateness import added_up
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.pages import Page, Place, Wanted
+from duecourse.domain.queues import QueueChanges, QueueSettings, changed, check_split
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.errors import StoreMisused
@@ -66,7 +68,7 @@ class KeyValueStore:
         return self._clock.now()
 
     def shards(self) -> list[Shard]:
-        """Every shard that was ever added to."""
+        """Every shard that was ever added to, or whose queue was ever set."""
         with self._lock:
             return sorted(shards(Batch(self._below)))
 
@@ -86,7 +88,7 @@ class KeyValueStore:
         with self._step(shard) as ledger:
             if alone and verbs.is_taken(ledger, tasks[0].tenant, alone):
                 return []
-            ledger.register(self._sharding.count(shard.queue))
+            ledger.register()
             return [self._add(ledger, task, echo) for task in tasks]
 
     def _add(self, ledger: Ledger, task: NewTask, echo: bool) -> Added:
@@ -109,11 +111,12 @@ class KeyValueStore:
         """Lease due tasks, after lapsed leases have been taken back."""
         check_count(limit, MAX_CLAIM, least=1)
         with self._step(shard) as ledger:
-            _, lapsed = verbs.reclaim(ledger)
-            if ledger.meta.paused:
-                return Claim([], lapsed, 0, ledger.hang(), ledger.now)
-            tasks, expired = verbs.claim(ledger, limit, lease_ms, max_bytes, secrets.token_bytes(8), door)
-            return Claim(tasks, lapsed + expired, ledger.indexes.ripe(ledger.now), ledger.hang(), ledger.now)
+            return claims.claim(ledger, limit, max_bytes, _terms(ledger, lease_ms, door))
+
+    def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
+        """Lease one scheduled task now, due or not."""
+        with self._step(self._sharding.of(queue, id, group)) as ledger:
+            return claims.take(ledger, stored_id(tenant, id), _terms(ledger, lease_ms, Door.TAKE))
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
@@ -173,18 +176,26 @@ class KeyValueStore:
         with self._look(shard) as ledger:
             return verbs.look(ledger, wanted, place, limit, tenant)
 
-    def pause(self, queue: str, paused: bool) -> None:
-        """Stop or resume handing out a queue's tasks; what is leased goes on."""
+    def configure(self, queue: str, changes: QueueChanges) -> None:
+        """Set a queue anew, a step a shard."""
+        check_split(changed(QueueSettings(), changes), self._sharding.count(queue))
         for shard in self._sharding.every(queue):
             with self._step(shard) as ledger:
-                ledger.fresh = ledger.meta.paused and not paused
-                ledger.set_meta(ledger.meta._replace(paused=paused))
+                ledger.register()
+                ledger.configure(changed(ledger.limits.whole, changes))
+
+    def settings(self, queue: str) -> QueueSettings:
+        """How a queue is set, as a whole."""
+        with self._look(Shard(queue)) as ledger:
+            return ledger.limits.whole
 
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
         with self._step(shard) as ledger:
             reclaimed, died = verbs.reclaim(ledger)
-            old = list(islice(ledger.indexes.until(DONE, max(0, ledger.now - retention_ms)), verbs.BOUND))
+            own_ms = ledger.limits.settings.retention_ms
+            kept_ms = retention_ms if own_ms is None else own_ms
+            old = list(islice(ledger.indexes.until(DONE, max(0, ledger.now - kept_ms)), verbs.BOUND))
             for sid in old:
                 ledger.forget(sid)
             return Swept(reclaimed, died, len(old), verbs.BOUND in (reclaimed, len(old)), ledger.hang(), ledger.now)
@@ -193,8 +204,13 @@ class KeyValueStore:
         """The shard in numbers."""
         with self._look(shard) as ledger:
             scheduled, leased, done, dead = map(ledger.indexes.size, NAMES)
-            oldest, meta = ledger.indexes.first(DUE), ledger.meta
-            return Stats(scheduled, leased, done, dead, oldest, meta.bell_at, meta.paused, ledger.now)
+            oldest, settings = ledger.indexes.first(DUE), ledger.limits.settings
+            return Stats(scheduled, leased, done, dead, oldest, ledger.meta.bell_at, settings, ledger.now)
+
+    def lateness(self, shard: Shard) -> dict[int, int]:
+        """How late the tasks of the last hour were when they were claimed."""
+        with self._look(shard) as ledger:
+            return added_up(ledger.limits.lateness())
 
     def bell_at(self, shard: Shard) -> int:
         """When a shard's bell goes, or went; 0 where none hangs."""
@@ -247,7 +263,8 @@ class KeyValueStore:
         """One change: all of it is written, with the bell hung, or nothing where it raises."""
         with self._lock:
             batch = Batch(self._below)
-            ledger = Ledger(batch, shard, self._clock.now(), deaths=self._deaths)
+            count = self._sharding.count(shard.queue)
+            ledger = Ledger(batch, shard, count, self._clock.now(), deaths=self._deaths)
             hung = ledger.meta.bell_at
             yield ledger
             ledger.close()
@@ -258,7 +275,7 @@ class KeyValueStore:
     @contextmanager
     def _look(self, shard: Shard) -> Iterator[Ledger]:
         with self._lock:
-            yield Ledger(Batch(self._below), shard, self._clock.now())
+            yield Ledger(Batch(self._below), shard, self._sharding.count(shard.queue), self._clock.now())
 
 
 class MemoryStore(KeyValueStore):
@@ -266,3 +283,7 @@ class MemoryStore(KeyValueStore):
 
     def __init__(self, clock: Clock | None = None, sharding: Sharding | None = None, *, deaths: bool = False) -> None:
         super().__init__(MemoryMap(), clock, sharding, deaths=deaths)
+
+
+def _terms(ledger: Ledger, lease_ms: int, door: Door) -> claims.Terms:
+    return claims.Terms(ledger.limits.settings.lease_ms or lease_ms, secrets.token_bytes(8), door)
