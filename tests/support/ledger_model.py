@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from duecourse.domain.history import LOG_LENGTH, Change, Deed, Door, Entry, Run
 from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.queues import QueueSettings
+from duecourse.domain.queues import QueueSettings, Stats
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
-from duecourse.ports.store import Move, Reply, Settled, Stats
+from duecourse.ports.store import Move, Reply, Settled
 from tests.support.clock import HandClock
 
 R, S = Reply, Status

@@ -8,9 +8,19 @@ from duecourse.adapters.redis_keys import Keys
 from duecourse.adapters.redis_scripts import Scripts
 from duecourse.adapters.redis_verbs import Verbs
 from duecourse.domain.lateness import SLOT_MS, SLOTS
-from duecourse.domain.queues import DEFAULT_PRIORITY, QueueChanges, QueueSettings, Rate, changed, check_split, share
+from duecourse.domain.queues import (
+    DEFAULT_PRIORITY,
+    HeldBack,
+    Hold,
+    QueueChanges,
+    QueueSettings,
+    Rate,
+    Stats,
+    changed,
+    check_split,
+    share,
+)
 from duecourse.domain.task import DEFAULT_TENANT, Shard
-from duecourse.ports.store import Stats
 
 FIELDS = {
     "paused": "paused",
@@ -23,6 +33,8 @@ FIELDS = {
     "lease": "lease_ms",
 }
 """Where a shard's meta says how the whole queue is set: its field to the setting that it is of."""
+HOLDS = (None, Hold.PAUSE, Hold.MAX_RUNNING, Hold.TENANT_MAX_RUNNING, Hold.RATE)
+"""What the numbers of held_back.lua mean."""
 
 
 def configure(verbs: Verbs, queue: str, changes: QueueChanges) -> None:
@@ -80,6 +92,12 @@ def lateness(verbs: Verbs, shard: Shard, now: int) -> dict[int, int]:
         if slot in live:
             total[bucket] = total.get(bucket, 0) + int(count)
     return total
+
+
+def held_back(verbs: Verbs, shard: Shard, tenant: str) -> HeldBack:
+    """What holds a tenant's due tasks back."""
+    now, code, until = verbs.run("held_back", shard, [tenant], (), again=True)
+    return HeldBack(HOLDS[code], until, now)
 
 
 def _heads(verbs: Verbs, keys: Keys, ring: Sequence[bytes]) -> list[tuple[bytes, float]]:

@@ -48,7 +48,7 @@ ENDS = (*CHANGES, "ending")
 LEASES = (*ENDS, "handout")
 BEFORE: dict[str, tuple[str, ...]] = (
     {"register": (), "add": ("prelude", "history")}
-    | dict.fromkeys(("close", "put", "drop", "page"), PRELUDE)
+    | dict.fromkeys(("close", "put", "drop", "page", "held_back"), PRELUDE)
     | dict.fromkeys(("configure", "reopen"), SETS)
     | dict.fromkeys(("cancel", "extend", "move", "replay", "save"), CHANGES)
     | dict.fromkeys(("settle", "sweep"), ENDS)

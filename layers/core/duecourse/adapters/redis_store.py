@@ -1,22 +1,19 @@
 """The ledger on Redis 6.2 or newer, or Valkey: every verb is one Lua script on one shard."""
 
 import secrets
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
-from duecourse.adapters import redis_pages
+from duecourse.adapters import redis_pages, redis_tasks
 from duecourse.adapters import redis_queues as queues
 from duecourse.adapters import redis_wire as wire
 from duecourse.adapters.record import stored_id, unpack
 from duecourse.adapters.redis_connect import Client
-from duecourse.adapters.redis_keys import Keys
 from duecourse.adapters.redis_scripts import NOT_ALONE
 from duecourse.adapters.redis_verbs import Verbs
 from duecourse.domain.history import Door, cut_by
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.pages import Page, Place, Wanted
-from duecourse.domain.queues import DEFAULT_PRIORITY, QueueChanges, QueueSettings
+from duecourse.domain.queues import DEFAULT_PRIORITY, HeldBack, QueueChanges, QueueSettings, Stats
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.clock import Clock
@@ -30,7 +27,6 @@ from duecourse.ports.store import (
     Move,
     Reply,
     Settled,
-    Stats,
     Swept,
     check_count,
 )
@@ -95,31 +91,11 @@ class RedisStore:
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """One task as it stands; one that is not in its id's shard is looked for in all others, in one round trip."""
-        home, sid = self._sharding.of(queue, id), stored_id(tenant, id)
-        reads = partial(_record_and_lease, sid=sid)
-        told, *found = self._scripts.read(
-            lambda p: p.hget(self._verbs.keys(home).meta, "shards"), *reads(self._verbs.keys(home))
-        )
-        self._record.compare(queue, told)
-        others = [shard for shard in self._sharding.every(queue) if shard != home]
-        if not found[0] and others:
-            found = self._scripts.read(*(read for shard in others for read in reads(self._verbs.keys(shard))))
-        data, end = next((pair for pair in zip(found[::2], found[1::2], strict=True) if pair[0]), (None, None))
-        return unpack(queue, sid, data)._replace(lease_expires_at=int(end or 0)) if data else None
+        return redis_tasks.get(self._verbs, queue, id, tenant)
 
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
         """The tasks of a group, by id."""
-        keys, name = self._verbs.keys(self._sharding.of(queue, "", group)), f"{tenant}/{group}"
-        members, told = self._scripts.read(
-            lambda p: p.zrangebylex(keys.groups, f"[{name}\0", f"({name}\1"), lambda p: p.hget(keys.meta, "shards")
-        )
-        self._record.compare(queue, told)
-        if not members:
-            return []
-        sids = [member.partition(b"\0")[2] for member in members]
-        records, ends = self._scripts.read(lambda p: p.hmget(keys.tasks, sids), lambda p: p.zmscore(keys.leased, sids))
-        found = zip(sids, records, ends, strict=True)
-        return [unpack(queue, sid.decode(), data, int(end or 0)) for sid, data, end in found if data]
+        return redis_tasks.members(self._verbs, queue, group, tenant)
 
     def claim(
         self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000, door: Door = Door.TAKE
@@ -156,7 +132,9 @@ class RedisStore:
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
         check_count(len(settlements), MAX_CLAIM)
-        return [settled for piece in wire.pieces(settlements) for settled in self._settle(shard, piece)]
+        arguments = (*self._ending, *(argument for end in settlements for argument in wire.settlement(end)))
+        answer = self._verbs.run("settle", shard, wire.tenants_of(settlements), arguments, again=True)
+        return [wire.SETTLED[code] for code in answer[2]]
 
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int) -> list[int]:
         """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost."""
@@ -240,10 +218,9 @@ class RedisStore:
         """How late the tasks of the last hour were when they were claimed."""
         return queues.lateness(self._verbs, shard, self.now())
 
-    def _settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
-        arguments = (*self._ending, *(argument for end in settlements for argument in wire.settlement(end)))
-        answer = self._verbs.run("settle", shard, wire.tenants_of(settlements), arguments, again=True)
-        return [wire.SETTLED[code] for code in answer[2]]
+    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT) -> HeldBack:
+        """What holds a tenant's due tasks in a shard back from being claimed now."""
+        return queues.held_back(self._verbs, shard, tenant)
 
     def _add(self, shard: Shard, tasks: Sequence[NewTask], echo: bool, alone: Alone | None = None) -> list[Added]:
         nonce = secrets.token_bytes(6)
@@ -252,7 +229,3 @@ class RedisStore:
             arguments += wire.new_task(task, nonce + index.to_bytes(2))
         answer = self._verbs.add(shard, wire.tenants_of(tasks), arguments, self._wait)
         return [] if answer == NOT_ALONE else wire.added(tasks, answer)
-
-
-def _record_and_lease(keys: Keys, sid: str) -> tuple[Callable[[Any], object], Callable[[Any], object]]:
-    return (lambda p: p.hget(keys.tasks, sid), lambda p: p.zscore(keys.leased, sid))

@@ -1,5 +1,6 @@
 """How a queue is set, and which part of its limits each of its shards gets."""
 
+from enum import StrEnum
 from typing import NamedTuple, TypedDict
 
 from duecourse.errors import FieldError, InvalidInput
@@ -30,6 +31,39 @@ class QueueSettings(NamedTuple):
     priority: int = DEFAULT_PRIORITY
     retention_ms: int | None = None
     lease_ms: int | None = None
+
+
+class Stats(NamedTuple):
+    """A shard in numbers; `oldest_due_at` is the earliest scheduled due time and `bell_at` the bell's, 0 for none.
+
+    `done` counts the cancelled too. `settings` is how the queue is set, with this shard's part of its limits.
+    """
+
+    scheduled: int
+    leased: int
+    done: int
+    dead: int
+    oldest_due_at: int
+    bell_at: int
+    settings: QueueSettings
+    now: int
+
+
+class Hold(StrEnum):
+    """What can hold due tasks back: a pause, or a limit that is reached."""
+
+    PAUSE = "pause"
+    MAX_RUNNING = "max_running"
+    TENANT_MAX_RUNNING = "tenant_max_running"
+    RATE = "rate"
+
+
+class HeldBack(NamedTuple):
+    """What holds due tasks back at `now`, None for nothing; `until` when, 0 where nobody knows."""
+
+    by: Hold | None = None
+    until: int = 0
+    now: int = 0
 
 
 class ShardStanding(NamedTuple):

@@ -1,10 +1,10 @@
 """What operators do with queues: look at them, set them."""
 
 from duecourse.domain.lateness import added_up, quantile
-from duecourse.domain.queues import QueueChanges, QueueStanding, ShardStanding
+from duecourse.domain.queues import QueueChanges, QueueStanding, ShardStanding, Stats
 from duecourse.domain.task import Shard
 from duecourse.errors import QueueNotFound
-from duecourse.ports.store import Stats, Store
+from duecourse.ports.store import Store
 
 
 class Queues:

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from duecourse.domain.history import Door
+from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
 from duecourse.engine.drain import Drainer
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.store import Stats, Store, Swept
+from duecourse.ports.store import Store, Swept
 
 
 class Survey(NamedTuple):

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.pages import Page, Place, Wanted
-from duecourse.domain.queues import DEFAULT_PRIORITY, QueueChanges, QueueSettings
+from duecourse.domain.queues import DEFAULT_PRIORITY, HeldBack, QueueChanges, QueueSettings, Stats
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 
 MAX_ADD = 1_000
@@ -120,22 +120,6 @@ class Swept(NamedTuple):
     pruned: int
     more: bool
     bell_at: int
-    now: int
-
-
-class Stats(NamedTuple):
-    """A shard in numbers; `oldest_due_at` is the earliest scheduled due time and `bell_at` the bell's, 0 for none.
-
-    `done` counts the cancelled too. `settings` is how the queue is set, with this shard's part of its limits.
-    """
-
-    scheduled: int
-    leased: int
-    done: int
-    dead: int
-    oldest_due_at: int
-    bell_at: int
-    settings: QueueSettings
     now: int
 
 
@@ -251,3 +235,6 @@ class Store(Protocol):
 
     def lateness(self, shard: Shard) -> dict[int, int]:
         """How late the tasks of the last hour were when they were claimed, in the buckets of domain.lateness."""
+
+    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT) -> HeldBack:
+        """What holds a tenant's due tasks in a shard back from being claimed now."""

@@ -26,7 +26,8 @@ class HappenedView(TypedDict):
 
 
 WaitsView = TypedDict("WaitsView", {"for": str, "text": str, "until": NotRequired[str]})
-"""What it waits for: `due`, `claim`, `pause`, `lease` or `nothing`; until when, where that is known."""
+"""What it waits for: `due`, `claim`, `lease` or `nothing`; of what is due and held back, `pause`, `max_running`,
+`tenant_max_running` or `rate`; until when, where that is known."""
 
 
 class WhyAnswer(TypedDict):

@@ -4,27 +4,26 @@ Keys are `<part> NUL <queue>/<number> NUL ...`, instants in them 8 bytes big-end
 
     task   stored id                            when (8 bytes: due, end of lease, or when it ended), packed record
     wait   stored id                            the packed record of a successor
-    group  tenant/group NUL stored id           nothing
     meta                                        META
-    shard                                       how many shards the queue has, in decimal
 
-and those of indexes.py, turns.py and limits.py.
+and those of groups.py, indexes.py, limits.py and turns.py.
 """
 
 from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from duecourse.adapters.keyvalue.groups import Groups
 from duecourse.adapters.keyvalue.held import Held, decode, encode
 from duecourse.adapters.keyvalue.indexes import DEAD, DONE, DUE, LEASED, Indexes
 from duecourse.adapters.keyvalue.limits import Limits
 from duecourse.adapters.keyvalue.map import Batch
+from duecourse.adapters.keyvalue.on_record import register
 from duecourse.adapters.keyvalue.turns import Turns
-from duecourse.domain.queues import QueueSettings
+from duecourse.domain.queues import HeldBack, Hold, QueueSettings
 from duecourse.domain.task import Shard, Status, Task
 
 DEADMAN_MS = 1_000
-SHARD = b"shard\0"
 META = Struct(">QQ")
 INDEX = {
     Status.SCHEDULED: DUE,
@@ -51,19 +50,19 @@ class Ledger:
         self.fresh = False
         self._followed = False
         self._batch = batch
-        self._queue = shard.queue
+        self._shard, self._count = shard, count
         self._name = str(shard).encode()
-        self._count = count
         data = batch.get(self._key(b"meta"))
         self.meta = Meta(*META.unpack(data)) if data else Meta()
         self.indexes = Indexes(batch, self._name)
         self.turns = Turns(batch, self._name, now)
         self.limits = Limits(batch, shard, count, now)
+        self._groups = Groups(batch, self._name)
         self._waited = self._is_full()
 
     def register(self) -> None:
         """Put the shard on record, as one of so many."""
-        self._batch.put(SHARD + self._name, str(self._count).encode())
+        register(self._batch, self._shard, self._count)
 
     def next_fence(self) -> int:
         """Draw from the counter that never goes back."""
@@ -93,6 +92,17 @@ class Ledger:
         """Whether nothing more can be claimed now, and whether due tasks wait until leases end."""
         return self._is_held(), self._is_full() or self.turns.has_parked()
 
+    def hold(self, tenant: str) -> HeldBack:
+        """What holds a tenant's due tasks back."""
+        settings, opens_at = self.limits.settings, self.limits.opens_at()
+        if settings.paused:
+            return HeldBack(Hold.PAUSE, now=self.now)
+        if self._is_full():
+            return HeldBack(Hold.MAX_RUNNING, now=self.now)
+        if settings.tenant_max_running is not None and self.turns.running(tenant) >= settings.tenant_max_running:
+            return HeldBack(Hold.TENANT_MAX_RUNNING, now=self.now)
+        return HeldBack(Hold.RATE, opens_at, self.now) if opens_at > self.now else HeldBack(now=self.now)
+
     def leave(self) -> None:
         """Who claims and leaves something due comes again: what a lapsed lease gave back is not rung for, but for
         follow-ups."""
@@ -108,14 +118,14 @@ class Ledger:
     def get(self, sid: str) -> Held | None:
         """The record at a stored id."""
         data = self._batch.get(self._key(b"task", sid))
-        return decode(self._queue, sid, data[8:]) if data else None
+        return decode(self._shard.queue, sid, data[8:]) if data else None
 
     def show(self, sid: str) -> Task | None:
         """The task at a stored id, with the end of its lease."""
         data = self._batch.get(self._key(b"task", sid))
         if not data:
             return None
-        task = decode(self._queue, sid, data[8:]).task
+        task = decode(self._shard.queue, sid, data[8:]).task
         return task._replace(lease_expires_at=_instant(data)) if task.status is Status.LEASED else task
 
     def size(self, sid: str) -> int:
@@ -131,7 +141,7 @@ class Ledger:
             self.turns.put(when, sid)
         elif held.task.status is Status.LEASED:
             self.turns.count_running(sid, 1)
-        self._join(sid, held)
+        self._groups.join(sid, held.task)
 
     def schedule(self, sid: str, held: Held) -> None:
         """Place a scheduled record; the bell will know where that made it due."""
@@ -173,22 +183,20 @@ class Ledger:
 
     def successor(self, sid: str) -> Held:
         """The record that waits for the lease to end."""
-        return decode(self._queue, sid, self._batch.get(self._key(b"wait", sid)) or b"")
+        return decode(self._shard.queue, sid, self._batch.get(self._key(b"wait", sid)) or b"")
 
     def set_successor(self, sid: str, held: Held, successor: Held) -> None:
         """Let a record wait for the lease to end, instead of one that waits already."""
         if held.successor:
-            self._leave(sid, self.successor(sid))
+            self._groups.leave(sid, self.successor(sid).task)
         self._batch.put(self._key(b"wait", sid), encode(successor))
         self.rewrite(sid, held._replace(successor=True))
-        self._join(sid, held)
-        self._join(sid, successor)
+        self._groups.join(sid, held.task)
+        self._groups.join(sid, successor.task)
 
     def members(self, tenant: str, group: str) -> list[Task]:
         """The tasks of a group, by id."""
-        prefix = self._key(b"group", f"{tenant}/{group}\0")
-        sids = [key[len(prefix) :].decode() for key, _ in self._batch.range(prefix, prefix + b"\xff")]
-        return [task for sid in sids if (task := self.show(sid))]
+        return [task for sid in self._groups.members(tenant, group) if (task := self.show(sid))]
 
     def hang(self) -> int:
         """Hang the bell at the earliest instant that could change something, and answer it.
@@ -225,45 +233,24 @@ class Ledger:
         data = self._batch.get(self._key(b"task", sid))
         if not data:
             return
-        held = decode(self._queue, sid, data[8:])
+        held = decode(self._shard.queue, sid, data[8:])
         if held.successor:
-            self._leave(sid, self.successor(sid))
+            self._groups.leave(sid, self.successor(sid).task)
             self._batch.delete(self._key(b"wait", sid))
         self.indexes.delete(INDEX[held.task.status], _instant(data), sid)
         if held.task.status is Status.SCHEDULED:
             self.turns.delete(_instant(data), sid)
         elif held.task.status is Status.LEASED:
             self._end_lease(sid)
-        self._leave(sid, held)
+        self._groups.leave(sid, held.task)
 
     def _end_lease(self, sid: str) -> None:
         running, most = self.turns.count_running(sid, -1), self.limits.settings.tenant_max_running
         if most is not None and running < most:
             self.fresh = self.turns.wake(sid.partition("/")[0]) or self.fresh
 
-    def _join(self, sid: str, held: Held) -> None:
-        if held.task.member_of:
-            self._batch.put(self._group_key(sid, held.task), b"")
-
-    def _leave(self, sid: str, held: Held) -> None:
-        if held.task.member_of:
-            self._batch.delete(self._group_key(sid, held.task))
-
-    def _group_key(self, sid: str, task: Task) -> bytes:
-        return self._key(b"group", f"{task.tenant}/{task.group}\0", sid)
-
-    def _key(self, part: bytes, *rest: bytes | str) -> bytes:
-        tail = b"".join(r if isinstance(r, bytes) else r.encode() for r in rest)
-        return part + b"\0" + self._name + b"\0" + tail
-
-
-def shards(batch: Batch) -> dict[Shard, int]:
-    """Every shard that was ever added to, and how many its queue had then."""
-    found = {}
-    for key, count in batch.range(SHARD, SHARD + b"\xff"):
-        queue, _, number = key.partition(b"\0")[2].decode().rpartition("/")
-        found[Shard(queue, int(number))] = int(count)
-    return found
+    def _key(self, part: bytes, sid: str = "") -> bytes:
+        return part + b"\0" + self._name + b"\0" + sid.encode()
 
 
 def _instant(data: bytes) -> int:
