@@ -285,6 +285,7 @@ def everything(store: RedisStore) -> None:
     store.page("default", Wanted(), Place("due", 5, "x"), 9)
     store.page("default", Wanted(group="g"), None, 9, "tenant-1")
     store.stats(SHARD)
+    store.held_back(SHARD)
 
 
 def test_every_key_a_script_touches_is_declared_and_all_are_of_one_node(

@@ -12,7 +12,8 @@ import redis
 
 from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_keys import keys_of
-from duecourse.adapters.redis_reshard import BATCH, Reshard
+from duecourse.adapters.redis_reshard import Reshard
+from duecourse.adapters.redis_scan import BATCH
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending

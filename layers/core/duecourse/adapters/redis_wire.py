@@ -20,8 +20,8 @@ Argument = str | bytes | int
 T = TypeVar("T")
 
 MAX_PIECE = 440
-"""The most tasks of one add's request: at nine arguments each, a tenant of its own included, fewer than the 3,999 in all
-that ElastiCache Serverless takes. What else a verb takes at a time is fewer."""
+"""The most tasks of one add's request: at nine arguments each, a tenant of its own included, fewer than the 3,999 in
+all that ElastiCache Serverless takes. A settle of the most that it takes, at five each, is fewer."""
 
 REPLIES = {
     1: Reply.CREATED,

@@ -1,7 +1,7 @@
 """The ledger's contract: every verb that changes a task, and what it answers.
 
 Every verb is one atomic step on one shard; what it answers has happened, what it refuses has changed nothing. A great
-add or settle may be several such steps: cut off, and asked for again, it adds and ends nothing twice.
+add may be several such steps: cut off, and asked for again, it adds nothing twice.
 Time is the store's own. A task that ends, done or dead, is followed in the same step by the tasks that tell of it
 (domain/follow_up.py): of its own `notify`, and of any death where the store was made with `deaths`. Each verb raises
 StoreUnavailable where the store does not answer, StoreMisused where a queue has another number of shards than the store

@@ -9,7 +9,6 @@ Keys are `<part> NUL <queue>/<number> NUL ...`, instants in them 8 bytes big-end
 and those of groups.py, indexes.py, limits.py and turns.py.
 """
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -165,16 +164,6 @@ class Ledger:
         """Keep a changed record where it stands."""
         key = self._key(b"task", sid)
         self._batch.put(key, (self._batch.get(key) or b"")[:8] + encode(held))
-
-    def since(self, index: bytes, tenant: str, place: tuple[int, str]) -> Iterator[tuple[tuple[int, str], Task, int]]:
-        """What stands after a place: the place after each, in words of this tenant's, the task, the record's bytes."""
-        own = f"{tenant}/"
-        for at, sid in self.indexes.since(index, place[0], own + place[1]):
-            task = self.show(sid)
-            if task is None:
-                raise KeyError(sid)
-            mine = (at, task.id) if sid.startswith(own) else (at, "") if sid < own else (at + 1, "")
-            yield mine, task, self.size(sid)
 
     def forget(self, sid: str) -> None:
         """Remove a record and all that points to it."""

@@ -1,5 +1,6 @@
 """What each verb does to one task of a shard's ledger: the design's table, row by row."""
 
+from collections.abc import Iterator
 from itertools import islice
 
 from duecourse.adapters.keyvalue import transitions
@@ -101,13 +102,26 @@ def look(ledger: Ledger, wanted: Wanted, place: Place, limit: int, tenant: str) 
     """The tasks after a place that are wanted, and how far was looked for them."""
     tasks: list[tuple[tuple[int, str], Task]] = []
     looked = size = 0
-    for spot, task, length in ledger.since(place.section.encode(), tenant, (place.at, place.id)):
+    for spot, task, length in _since(ledger, place.section.encode(), tenant, (place.at, place.id)):
         looked, size = looked + 1, size + length
         if task.tenant == tenant and wanted.fits(task):
             tasks.append((spot, task))
         if len(tasks) == limit or looked == LOOK or size >= LOOK_BYTES:
             return Found(tasks, spot)
     return Found(tasks, None)
+
+
+def _since(
+    ledger: Ledger, index: bytes, tenant: str, place: tuple[int, str]
+) -> Iterator[tuple[tuple[int, str], Task, int]]:
+    """What stands after a place: the place after each, in words of this tenant's, the task, the record's bytes."""
+    own = f"{tenant}/"
+    for at, sid in ledger.indexes.since(index, place[0], own + place[1]):
+        task = ledger.show(sid)
+        if task is None:
+            raise KeyError(sid)
+        mine = (at, task.id) if sid.startswith(own) else (at, "") if sid < own else (at + 1, "")
+        yield mine, task, ledger.size(sid)
 
 
 def extend(ledger: Ledger, lease: Lease, lease_ms: int) -> int:
