@@ -18,7 +18,6 @@ from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
-from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
@@ -35,6 +34,9 @@ USES: dict[str, Callable[[RedisStore], object]] = {
     "group": lambda store: store.group("default", "g"),
     "page": lambda store: store.page("default", Wanted(), None, 9),
     "claim": lambda store: store.claim(Shard(), 1, lease_ms=LEASE_MS),
+    "take": lambda store: store.take("default", "t-0", lease_ms=LEASE_MS),
+    "configure": lambda store: store.configure("default", {"paused": True}),
+    "held back": lambda store: store.held_back(Shard()),
     "move": lambda store: store.move("default", [Move("t-0")]),
     "stats": lambda store: store.stats(Shard()),
     "sweep": lambda store: store.sweep(Shard(), retention_ms=1),
@@ -391,61 +393,3 @@ def test_a_task_that_dies_of_a_lapse_meanwhile_is_told_of(redis_client: redis.Re
     Reshard(redis_client, "duecourse", "default", 3, lambda _: None, deaths=True).run(5)
     (told,) = store_of(redis_client, 3).page("default", Wanted(Status.SCHEDULED), None, 9).tasks
     assert told.kind == "task.dead"
-
-
-SET = QueueSettings(False, 9, Rate(12, 60_000), 8, 2, 60_000, 5_000)
-
-
-@pytest.mark.parametrize(("was", "to"), [(1, 8), (8, 1), (3, 5)])
-def test_a_queues_settings_go_along_and_its_limits_are_divided_anew(
-    redis_client: redis.Redis, was: int, to: int
-) -> None:
-    store = store_of(redis_client, was)
-    store.configure("default", SET._asdict())  # type: ignore[arg-type]
-    store.add([new(f"t-{n}") for n in range(200)])
-    Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
-    store = store_of(redis_client, to)
-    assert store.settings("default") == SET
-    claimed = [len(store.claim(shard, 100, lease_ms=LEASE_MS).tasks) for shard in every(to)]
-    assert sum(claimed) == 8, "the tenant's limit is the lowest"
-    assert claimed == [store.stats(shard).settings.tenant_max_running for shard in every(to)]
-
-
-@pytest.mark.parametrize("limit", ["max_running", "tenant_max_running", "rate.count"])
-def test_a_limit_that_more_shards_cannot_share_is_named_before_anything_changes(
-    redis_client: redis.Redis, limit: str
-) -> None:
-    store = store_of(redis_client, 2)
-    store.configure("default", {"rate": Rate(3, 1_000)} if limit == "rate.count" else {limit: 3})  # type: ignore[misc]
-    store.add([new("a")])
-    with pytest.raises(StoreMisused, match=rf"{limit}: must be at least 4: .* raise it first: nothing is changed"):
-        Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
-    assert not store.settings("default").paused
-    assert sum(len(store.claim(shard, 5, lease_ms=LEASE_MS).tasks) for shard in every(2)) == 1
-
-
-@pytest.mark.parametrize(("was", "to"), [(1, 4), (4, 1), (4, 2)])
-def test_a_rate_holds_over_a_change_of_shards(redis_client: redis.Redis, was: int, to: int) -> None:
-    store = store_of(redis_client, was)
-    store.configure("default", {"rate": Rate(8, 3_600_000)})
-    store.add([new(f"t-{n}") for n in range(200)])
-    first = [task for shard in every(was) for task in store.claim(shard, 4, lease_ms=LEASE_MS).tasks]
-    for shard in every(was):
-        mine = [task for task in first if store.shard_of("default", task.id) == shard]
-        store.settle(shard, [ending(task, Ending.DONE) for task in mine])
-    Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
-    store = store_of(redis_client, to)
-    again = [task for shard in every(to) for task in store.claim(shard, 100, lease_ms=LEASE_MS).tasks]
-    assert len(first) + len(again) <= 8
-    newest = max(task.claimed_at for task in first)
-    assert {store.stats(shard).bell_at for shard in every(to)} == {newest + 3_600_000}
-
-
-def test_a_change_that_is_given_up_leaves_the_rate_as_it_was(redis_client: redis.Redis) -> None:
-    store = store_of(redis_client, 2)
-    store.configure("default", {"rate": Rate(20, 3_600_000)})
-    store.add([new(f"t-{n}") for n in range(30)])
-    assert store.claim(Shard(), 1, lease_ms=LEASE_MS).tasks
-    with pytest.raises(StoreMisused, match="nothing is changed"):
-        Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
-    assert len(store.claim(Shard(), 100, lease_ms=LEASE_MS).tasks) == 9
