@@ -27,7 +27,7 @@ app = Api(enable_validation=True, json_body_deserializer=read_body)
 app.use([idempotent])
 logger = Logger()
 
-for part in (tasks, leases, queues, reminders, health):
+for part in (tasks, leases, reminders, queues, health):
     app.include_router(part.router)
 docs.serve(app)
 

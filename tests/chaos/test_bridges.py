@@ -36,7 +36,7 @@ def add(house: Doors, count: int, *, after_ms: int, over_ms: int = 0) -> None:
 def test_a_paused_queue_with_1000_overdue_tasks_causes_no_more_than_two_invocations_a_second(
     server: RedisServer, house: Doors
 ) -> None:
-    house.store.pause("default", paused=True)
+    house.store.configure("default", {"paused": True})
     add(house, 1_000, after_ms=-60_000)
     with bridging(server, house, beat_s=0.5):
         time.sleep(WATCH_S)  # what is measured is how little happens
@@ -46,10 +46,10 @@ def test_a_paused_queue_with_1000_overdue_tasks_causes_no_more_than_two_invocati
 
 
 def test_a_resumed_queue_is_worked_at_once(server: RedisServer, house: Doors) -> None:
-    house.store.pause("default", paused=True)
+    house.store.configure("default", {"paused": True})
     add(house, 200, after_ms=-60_000)
     with bridging(server, house):
-        house.store.pause("default", paused=False)
+        house.store.configure("default", {"paused": False})
         resumed = house.store.now()
         until(lambda: len(house.ran) == 200)
     assert min(task.claimed_at for task in house.ran) - resumed < 500

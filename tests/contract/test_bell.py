@@ -196,17 +196,17 @@ def test_a_paused_queue_contributes_its_leases_alone(store: Store, clock: HandCl
     claim_one(store, "running")
     add(store, "overdue")
     clock.advance(3)
-    store.pause("default", True)
+    store.configure("default", {"paused": True})
     assert bell(store) == clock.at - 3 + LEASE_MS
     add(store, "more")
     assert bell(store) == clock.at - 3 + LEASE_MS
-    store.pause("default", False)
+    store.configure("default", {"paused": False})
     assert bell(store) == clock.at + 1
 
 
 def test_a_paused_queue_without_leases_has_no_bell(store: Store, clock: HandClock) -> None:
     add(store)
-    store.pause("default", True)
+    store.configure("default", {"paused": True})
     for _ in range(3):
         assert store.claim(SHARD, 5, lease_ms=LEASE_MS).bell_at == 0
         clock.advance(5_000)

@@ -86,8 +86,8 @@ def test_the_bell_is_the_one_key_with_a_time_to_live(store: RedisStore, redis_cl
     how = [ending(done, Ending.DONE), ending(again, Ending.AGAIN, delay_ms=9_000), ending(drop, Ending.DROP)]
     store.settle(SHARD, how)
     store.cancel("default", ["c"])
-    store.pause("other", True)
-    store.pause("other", False)
+    store.configure("other", {"paused": True})
+    store.configure("other", {"paused": False})
     store.sweep(SHARD, retention_ms=0)
     keys = list(redis_client.scan_iter())
     with_ttl = sorted(key for key in keys if redis_client.pttl(key) != -1)

@@ -188,21 +188,21 @@ def test_one_claim_takes_back_no_more_than_a_bounded_number(store: Store, clock:
 def test_a_paused_queue_hands_nothing_out_and_still_takes_leases_back(store: Store, clock: HandClock) -> None:
     running = claim_one(store, "a", retry=RetryPolicy(max_attempts=1))
     add(store, "b")
-    store.pause("default", True)
-    store.pause("default", True)
+    store.configure("default", {"paused": True})
+    store.configure("default", {"paused": True})
     paused = store.claim(SHARD, 5, lease_ms=LEASE_MS)
     assert (paused.tasks, paused.backlog) == ([], 0)
-    assert store.stats(SHARD).paused
+    assert store.stats(SHARD).settings.paused
     clock.advance(LEASE_MS)
     assert store.claim(SHARD, 5, lease_ms=LEASE_MS).died == 1
     assert settle(store, running, Ending.DONE) == Settled.STALE
-    store.pause("default", False)
-    store.pause("default", False)
+    store.configure("default", {"paused": False})
+    store.configure("default", {"paused": False})
     assert [t.id for t in claim(store)] == ["b"]
-    assert not store.stats(SHARD).paused
+    assert not store.stats(SHARD).settings.paused
 
 
 def test_a_pause_holds_for_its_own_queue_only_and_before_the_first_add(store: Store) -> None:
-    store.pause("one", True)
+    store.configure("one", {"paused": True})
     store.add([new(queue="one"), new(queue="two")])
     assert [store.claim(Shard(q), 5, lease_ms=LEASE_MS).tasks != [] for q in ("one", "two")] == [False, True]

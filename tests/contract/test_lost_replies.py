@@ -131,6 +131,28 @@ def test_a_claim_is_never_sent_again(store: RedisStore, proxy: LossyProxy, clock
     assert [(t.id, t.attempt) for t in claim(store)] == [("a", 2), ("b", 2)]
 
 
+def test_a_take_is_never_sent_again(store: RedisStore, proxy: LossyProxy, clock: HandClock) -> None:
+    store.take("default", "warm", lease_ms=LEASE_MS)
+    add(store, delay_ms=2 * LEASE_MS)
+    proxy.lose_next_reply()
+    with pytest.raises(StoreUnavailable):
+        store.take("default", "a", lease_ms=LEASE_MS)
+    assert proxy.lost == 1
+    assert store.take("default", "a", lease_ms=LEASE_MS) is None, "somebody may have it"
+    clock.advance(LEASE_MS)
+    taken = store.take("default", "a", lease_ms=LEASE_MS)
+    assert taken is not None
+    assert (taken.run, taken.attempt) == (2, 2)
+
+
+def test_settings_are_sent_again(store: RedisStore, proxy: LossyProxy) -> None:
+    store.configure("default", {"priority": 1})
+    proxy.lose_next_reply()
+    store.configure("default", {"max_running": 3})
+    assert proxy.lost == 1
+    assert (store.settings("default").max_running, store.settings("default").priority) == (3, 1)
+
+
 @pytest.mark.parametrize(("verb", "state"), [("cancel", "scheduled"), ("replay", "dead")])
 def test_cancel_and_replay_are_never_sent_again(store: RedisStore, proxy: LossyProxy, verb: str, state: str) -> None:
     bring(store, state)

@@ -1,6 +1,7 @@
 """Moving, cancelling, replaying, groups and the sweep: what becomes of the task and of who was running it."""
 
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.queues import QueueSettings
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Status
 from duecourse.ports.store import Move, Reply, Settled, Store
 from tests.support.clock import HandClock
@@ -205,7 +206,7 @@ def test_the_stats_tell_a_shard_in_numbers(store: Store, clock: HandClock) -> No
         "dead": 1,
         "oldest_due_at": due_at,
         "bell_at": clock.at - 1 + LEASE_MS,
-        "paused": False,
+        "settings": QueueSettings(),
         "now": clock.at,
     }
     assert store.now() == clock.at

@@ -93,9 +93,9 @@ def test_a_group_that_must_be_alone_is_looked_at_in_its_shard(sharded: Store) ->
 
 def test_a_pause_is_of_all_shards(sharded: Store) -> None:
     sharded.add([new(id) for id in IDS])
-    sharded.pause("default", paused=True)
+    sharded.configure("default", {"paused": True})
     assert not any(claim_all(sharded).values())
-    sharded.pause("default", paused=False)
+    sharded.configure("default", {"paused": False})
     assert sorted(id for ids in claim_all(sharded).values() for id in ids) == sorted(IDS)
 
 

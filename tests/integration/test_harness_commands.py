@@ -157,6 +157,7 @@ def test_the_help_of_every_command_has_examples(command: str) -> None:
         (("reshard", "default", "8", "--wait", "soon"), "--wait"),
         (("reshard", "default", "8", "--store", "leveldb:///a/folder"), "leveldb:///a/folder is one process's"),
         (("show", "a", "--store", "redis://localhost:x"), "DUECOURSE_STORE"),
+        (("show", "--queue", "a", "--store", "memory://"), "No such queue"),
     ],
 )
 def test_a_wrong_option_is_named_without_a_trace(arguments: tuple[str, ...], named: str) -> None:

@@ -140,7 +140,7 @@ def test_no_script_reads_a_mass_of_great_tasks_at_once(
         while not (command := monitor.next_command()["command"]).startswith("ECHO"):
             reads += [command] if command.startswith("HMGET") else []
     assert len(tasks) == 15
-    assert [read.count("-/t") for read in reads] == [32]
+    assert [read.count("-/t") for read in reads if KEYS.tasks in read] == [32]
 
 
 def test_upkeep_stops_after_some_bytes_and_says_that_there_is_more(store: RedisStore) -> None:

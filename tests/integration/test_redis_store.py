@@ -11,19 +11,19 @@ import pytest
 import redis
 
 from duecourse.adapters.redis_keys import FIXED, keys_of
-from duecourse.adapters.redis_scripts import BEFORE, connect, load
+from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Place, Wanted
+from duecourse.domain.queues import Rate
 from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Move, Reply, Settled
-from tests.support.ledger import LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, standing
-from tests.support.lossy_proxy import LossyProxy
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, standing
+from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.redis_server import REDIS, RedisServer, need
 from tests.support.wait import until
 
-SCRIPTS = list(BEFORE)
 VERBS: dict[str, Callable[[RedisStore], object]] = {
     "add": lambda store: store.add([new("b")]),
     "claim": lambda store: store.claim(SHARD, 1, lease_ms=LEASE_MS),
@@ -185,21 +185,26 @@ def test_a_tenant_that_a_process_never_met_is_met_beside_a_great_one(
     assert [task.tenant for _ in range(3) for task in claim(fresh, 16)].count("small") == 1
 
 
+def running(client: redis.Redis) -> list[bytes]:
+    """The tenants whose leases the shard counts."""
+    return [field for field in client.hkeys(keys_of("duecourse", SHARD).meta) if field.startswith(b"running:")]
+
+
 def test_a_tenant_whose_tasks_have_all_ended_leaves_nothing_behind(
     redis_client: redis.Redis, store: RedisStore
 ) -> None:
     store.add([new("a", tenant=f"tenant-{n}", group="g") for n in range(20)])
     store.add([new("b", tenant=f"tenant-{n}") for n in range(20)])
-    before = redis_client.hlen(keys_of("duecourse", SHARD).meta)
     tasks = [task for _ in range(9) for task in claim(RedisStore(redis_client), 100)]
-    assert redis_client.hlen(keys_of("duecourse", SHARD).meta) == before + 20
+    assert len(running(redis_client)) == 20
     store.settle(SHARD, [ending(task, Ending.DONE) for task in tasks])
     store.sweep(SHARD, retention_ms=-1)
     assert sorted(key.decode() for key in redis_client.scan_iter()) == [
         "duecourse:shards",
+        keys_of("duecourse", SHARD).late,
         keys_of("duecourse", SHARD).meta,
     ]
-    assert redis_client.hlen(keys_of("duecourse", SHARD).meta) == before
+    assert running(redis_client) == []
 
 
 def test_a_claim_of_many_tenants_takes_no_more_bytes_than_asked_for(
@@ -267,20 +272,27 @@ def everything(store: RedisStore) -> None:
     store.move("default", [Move("later", delay_ms=1), Move("a", delay_ms=5, force=True), Move("once", revive=True)])
     store.cancel("default", ["later", "a", "b", "once"], force=True)
     store.replay("default", ["late", "b"])
-    store.pause("default", paused=True)
-    store.pause("default", paused=False)
+    store.configure("default", {"paused": True, "rate": Rate(60, 1), "tenant_max_running": 1})
+    store.configure("default", {"paused": False, "max_running": 60})
+    store.add([new(f"t{n}") for n in range(3)])
+    running, *_ = claim(store)
+    store.add([new("taken", tenant="other", delay_ms=LATER_MS)])
+    store.take("default", "taken", "other", lease_ms=30)
+    store.settle(SHARD, [ending(running, Ending.DONE)])
+    store.configure("default", {"rate": None, "tenant_max_running": None})
+    claim(store)
     store.group("default", "g", "tenant-1")
     store.page("default", Wanted(), Place("due", 5, "x"), 9)
     store.page("default", Wanted(group="g"), None, 9, "tenant-1")
     store.stats(SHARD)
+    store.held_back(SHARD)
 
 
 def test_every_key_a_script_touches_is_declared_and_all_are_of_one_node(
     redis_server: RedisServer, store: RedisStore, redis_client: redis.Redis
 ) -> None:
     prefix = "duecourse:{default/0}:"
-    for name in SCRIPTS:
-        redis_client.script_load(load(name).text)  # a script's first use is by its text
+    load_scripts(redis_client)
     with redis_server.client() as watcher, watcher.monitor() as monitor:
         everything(store)
         redis_client.echo("the end")

@@ -12,7 +12,8 @@ import redis
 
 from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_keys import keys_of
-from duecourse.adapters.redis_reshard import BATCH, Reshard
+from duecourse.adapters.redis_reshard import Reshard
+from duecourse.adapters.redis_scan import BATCH
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
@@ -33,6 +34,9 @@ USES: dict[str, Callable[[RedisStore], object]] = {
     "group": lambda store: store.group("default", "g"),
     "page": lambda store: store.page("default", Wanted(), None, 9),
     "claim": lambda store: store.claim(Shard(), 1, lease_ms=LEASE_MS),
+    "take": lambda store: store.take("default", "t-0", lease_ms=LEASE_MS),
+    "configure": lambda store: store.configure("default", {"paused": True}),
+    "held back": lambda store: store.held_back(Shard()),
     "move": lambda store: store.move("default", [Move("t-0")]),
     "stats": lambda store: store.stats(Shard()),
     "sweep": lambda store: store.sweep(Shard(), retention_ms=1),
@@ -234,7 +238,7 @@ def test_leases_are_waited_for_and_then_refused_with_the_queue_as_it_was(redis_c
     with pytest.raises(StoreMisused, match=r"1 tasks of default are leased: .* nothing is changed"):
         Reshard(redis_client, "duecourse", "default", 4, said.append).run(0.3)
     assert any("waiting for 1 leases" in line for line in said)
-    assert not store.stats(home).paused
+    assert not store.stats(home).settings.paused
     store.settle(home, [ending(task, Ending.AGAIN)])
     assert [t.id for t in store.claim(home, 1, lease_ms=50).tasks] == ["a"]  # a worker that died
     Reshard(redis_client, "duecourse", "default", 4, said.append).run(10)
@@ -246,9 +250,9 @@ def test_leases_are_waited_for_and_then_refused_with_the_queue_as_it_was(redis_c
 def test_a_queue_that_was_paused_stays_paused(redis_client: redis.Redis) -> None:
     store = store_of(redis_client, 2)
     store.add([new("a")])
-    store.pause("default", paused=True)
+    store.configure("default", {"paused": True})
     Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
-    assert all(store_of(redis_client, 4).stats(shard).paused for shard in every(4))
+    assert all(store_of(redis_client, 4).stats(shard).settings.paused for shard in every(4))
 
 
 def test_ids_that_would_meet_are_named_and_nothing_moves(redis_client: redis.Redis) -> None:
@@ -335,9 +339,9 @@ def test_one_who_gives_up_waiting_for_leases_opens_the_queue_by_its_old_count(re
 
     with pytest.raises(Cut):
         Reshard(redis_client, "duecourse", "default", 4, interrupt).run(5)
-    assert store.stats(home).paused
+    assert store.stats(home).settings.paused
     assert Reshard(redis_client, "duecourse", "default", 2, lambda _: None).run(0) == 0
-    assert not any(store.stats(shard).paused for shard in every(2))
+    assert not any(store.stats(shard).settings.paused for shard in every(2))
 
 
 @pytest.mark.parametrize("spoilt", [b"\x03", b""], ids=["of a later version", "empty"])
@@ -350,7 +354,7 @@ def test_a_record_that_cannot_be_read_is_named_and_nothing_moves(redis_client: r
     with pytest.raises(StoreMisused, match=r"the record of -/t-3 in default cannot be read: .*; nothing is changed"):
         Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
     assert redis_client.hlen(tasks) == 9
-    assert not store.stats(Shard()).paused
+    assert not store.stats(Shard()).settings.paused
 
 
 def test_no_request_of_it_has_more_tasks_than_a_batch_however_a_hash_is_packed(redis_server: RedisServer) -> None:

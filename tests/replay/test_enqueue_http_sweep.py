@@ -50,9 +50,12 @@ SETTLE = st.builds(
     lambda odd, token, outcome: {"token": token, "outcome": outcome, **odd},
     some(["result", "after", "at", "state", "error", "reason", "for", "colour"]), TOKEN, OUTCOME,
 )  # fmt: skip
-BODY = (TASK | MEETING | JSON | SETTLE | some(["due_at", "delay", "force", "starts_at"])).map(json.dumps)
+SETTINGS = ["paused", "max_running", "tenant_max_running", "rate", "priority", "retention", "lease", "colour"]
+BODY = (TASK | some(SETTINGS) | MEETING | JSON | SETTLE | some(["due_at", "delay", "force", "starts_at"])).map(
+    json.dumps
+)
 RAW = st.sampled_from(["", "null", "{", '{"a": NaN}', "[" * 100_000, "\ufeff{}", '{"a": 1' + "0" * 5_000 + "}"])
-PATH = st.sampled_from(["/tasks", "/reminders", "/health", "/", "", "//"]) | st.builds(
+PATH = st.sampled_from(["/tasks", "/reminders", "/queues", "/health", "/", ""]) | st.builds(
     lambda part, name, verb: f"/{part}/{quote(name, errors='replace')}{verb}",
     st.sampled_from(["tasks", "reminders", "queues"]),
     NAME,

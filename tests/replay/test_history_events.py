@@ -9,10 +9,12 @@ import pytest
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.queues import Rate
+from duecourse.domain.times import format_instant
 from duecourse.ports.store import Move
 from tests.support.clock import HandClock
 from tests.support.functions import invoke, saved
-from tests.support.ledger import LEASE_MS, SHARD, bring, new, settle
+from tests.support.ledger import LEASE_MS, SHARD, bring, claim, new, settle
 
 HOOK = "order-7:paid"
 
@@ -87,8 +89,13 @@ def test_why_tells_what_keeps_a_task_that_is_due(store: MemoryStore, clock: Hand
     store.add([new(HOOK)])
     clock.advance(5)
     assert ask("why_webhook")[1]["waits"]["for"] == "claim"
-    store.pause("default", paused=True)
+    store.configure("default", {"paused": True})
     assert ask("why_webhook")[1]["waits"] == {"for": "pause", "text": "It has been due for 5 ms; its queue is paused."}
+    store.configure("default", {"paused": False, "rate": Rate(1, 60_000)})
+    store.add([new("first", due_at=1)])
+    assert len(claim(store)) == 1
+    waits = ask("why_webhook")[1]["waits"]
+    assert (waits["for"], waits["until"]) == ("rate", format_instant(clock.at + 60_000))
 
 
 def test_tasks_are_listed_page_by_page(store: MemoryStore) -> None:

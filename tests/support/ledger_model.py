@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 
 from duecourse.domain.history import LOG_LENGTH, Change, Deed, Door, Entry, Run
 from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.queues import QueueSettings, Stats
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
-from duecourse.ports.store import Move, Reply, Settled, Stats
+from duecourse.ports.store import Move, Reply, Settled
 from tests.support.clock import HandClock
 
 R, S = Reply, Status
@@ -206,7 +207,7 @@ class Model:
         oldest = min((row.due for row in self.rows.values() if row.status == S.SCHEDULED), default=0)
         done = counts[S.DONE] + counts[S.CANCELLED]
         scheduled, leased, dead = counts[S.SCHEDULED], counts[S.LEASED], counts[S.DEAD]
-        return Stats(scheduled, leased, done, dead, oldest, self.bell, self.paused, self.now)
+        return Stats(scheduled, leased, done, dead, oldest, self.bell, QueueSettings(paused=self.paused), self.now)
 
     def group(self, group: str) -> list[str]:
         """The ids that stand in a group, by themselves or by what waits for their lease to end."""

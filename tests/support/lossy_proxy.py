@@ -9,8 +9,6 @@ from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_scripts import BEFORE, load
 from tests.support.proxy import Link, Proxy, shut
 
-PARTS = {"prelude", "lease"}
-
 
 class LossyProxy(Proxy):
     """Between a unix socket of its own and the server's; `lose_next_reply` arms it once.

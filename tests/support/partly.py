@@ -1,9 +1,10 @@
 """A store in memory that does not answer for one of its shards, as a cluster whose primary has gone."""
 
 from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.store import Stats, Swept
+from duecourse.ports.store import Swept
 
 
 class Partly(MemoryStore):

@@ -28,6 +28,9 @@ def check(client: Client, shard: Shard = DEFAULT, namespace: str = "duecourse") 
         _check_head(client, keys, tenant, places[f"due:{tenant}"])
         running = int(client.hget(keys.meta, f"running:{tenant}") or 0)
         assert running == sum(sid.startswith(f"{tenant}/") for sid in places["leased"])
+    told = [int(told or 0) for told in client.hmget(keys.meta, "successors", "logged")]
+    log = [int(entry.decode().partition(":")[2]) for entry in client.zrange(keys.log, 0, -1)]
+    assert told == [sum(sid.endswith("+") for sid in records), sum(log)]
     assert all(client.pttl(key) == -1 for key in client.scan_iter() if not key.endswith(b":bell"))
     return int(client.hget(keys.meta, "fence") or 0)
 
@@ -58,11 +61,7 @@ def _check_groups(client: Client, keys: Keys, records: dict[str, bytes]) -> None
 
 
 def _check_head(client: Client, keys: Keys, tenant: str, due: dict[str, int]) -> None:
-    """A tenant with scheduled work stands among the heads, by its earliest, or in the ring; one without in neither."""
-    head, turn = client.zscore(keys.heads, tenant), client.zscore(keys.ring, tenant)
-    if not due:
-        assert (head, turn) == (None, None)
-    elif turn is None:
-        assert head == min(due.values())
-    else:
-        assert head is None
+    """A tenant with scheduled work stands in the ring, or among the heads or parked, by its earliest; else nowhere."""
+    places = [client.zscore(place, tenant) for place in (keys.ring, keys.heads, keys.parked)]
+    assert len([at for at in places if at is not None]) == bool(due)
+    assert not due or places[0] is not None or min(due.values()) in places

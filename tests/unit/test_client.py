@@ -12,6 +12,7 @@ from duecourse import Client, errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.order import Taken
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, RetryPolicy, Status
 from duecourse.settings import Settings
 from tests.support.clock import START
@@ -248,4 +249,23 @@ def test_a_reminders_wrong_fields_are_named_as_http_names_them(client: Client, s
             named("a/b")
     with pytest.raises(errors.InvalidInput, match="starts_at: "):
         client.reminders.move("standup", starts_at="soon")
+    assert store.shards() == []
+
+
+def test_a_queue_is_set_and_shown_as_over_http(client: Client, store: MemoryStore) -> None:
+    with pytest.raises(errors.QueueNotFound):
+        client.queue("slow")
+    shown = client.set_queue("slow", max_running=3, rate={"count": 5, "per": timedelta(seconds=2)}, lease=90)
+    expected = QueueSettings(max_running=3, rate=Rate(5, 2_000), lease_ms=90_000)
+    assert shown.settings == expected == store.settings("slow")
+    client.set_queue("slow", max_running=None)
+    assert client.queue("slow").settings == expected._replace(max_running=None)
+    assert [queue.name for queue in client.queues()] == ["slow"]
+
+
+def test_a_wrong_setting_of_a_queue_is_named(client: Client, store: MemoryStore) -> None:
+    with pytest.raises(errors.InvalidInput, match=r"rate\.count: is required; priority: "):
+        client.set_queue("slow", rate={"per": 1}, priority=10)  # type: ignore[typeddict-item]
+    with pytest.raises(errors.InvalidInput, match="queue: must be 1 to 64 characters"):
+        client.set_queue("a/b", paused=True)
     assert store.shards() == []

@@ -150,7 +150,7 @@ def test_what_died_on_the_way_is_counted_and_not_run(store: Tide, clock: HandClo
 
 def test_a_paused_queue_is_left_alone(store: Tide) -> None:
     fill(store, "a")
-    store.pause("default", paused=True)
+    store.configure("default", {"paused": True})
     with engine(store, Works()) as run:
         assert run.drainer.drain([SHARD], ample) == Drained()
 

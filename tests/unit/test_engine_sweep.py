@@ -48,7 +48,7 @@ def test_it_works_what_no_ring_told_of_in_every_shard(store: MemoryStore, clock:
 
 def test_what_is_ahead_or_paused_is_not_overdue(store: MemoryStore, clock: HandClock) -> None:
     store.add([new("a"), new("b", queue="other", delay_ms=60_000)])
-    store.pause("default", paused=True)
+    store.configure("default", {"paused": True})
     clock.advance(5_000)
     ticked = tick(store)
     assert (ticked.claimed, ticked.oldest_overdue_ms) == (0, 0)

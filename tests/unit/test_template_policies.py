@@ -52,10 +52,11 @@ SOURCES = {
 """Which function reads which queue, what that cannot deliver, and on what condition."""
 ROUTES = {
     "POST /tasks", "POST /tasks/batch", "GET /tasks", "GET /tasks/{id}", "GET /tasks/{id}/why",
-    "POST /tasks/{id}/replay", "POST /queues/{id}/dead/replay", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
+    "POST /tasks/{id}/replay", "POST /queues/{queue}/dead/replay", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
     "POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save",
     "POST /reminders", "POST /reminders/preview",
     "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
+    "GET /queues", "GET /queues/{queue}", "PATCH /queues/{queue}",
     "GET /health", "GET /openapi.json", "GET /docs",
 }  # fmt: skip
 

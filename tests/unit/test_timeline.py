@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from duecourse.domain.history import Change, Deed, Door, Run
+from duecourse.domain.queues import HeldBack, Hold
 from duecourse.domain.task import Status, Task
 from duecourse.domain.timeline import span, timeline, waiting
 from tests.support.clock import START
@@ -67,25 +68,50 @@ def test_what_was_folded_is_told_with_its_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "paused", "what"),
+    ("fields", "held", "what"),
     [
-        ({}, False, ("due", "It is due in 500 ms, at 2026-09-21T14:13:20.500Z.", START + 500)),
-        ({"due_at": START - 1_500}, True, ("pause", "It has been due for 1.5 s; its queue is paused.", 0)),
+        ({}, None, ("due", "It is due in 500 ms, at 2026-09-21T14:13:20.500Z.", START + 500)),
+        ({"due_at": START - 1_500}, Hold.PAUSE, ("pause", "It has been due for 1.5 s; its queue is paused.", 0)),
         (
             {"due_at": START},
-            False,
+            Hold.MAX_RUNNING,
+            ("max_running", "It has been due for 0 ms; as many tasks of its queue run as may (max_running).", 0),
+        ),
+        (
+            {"due_at": START},
+            Hold.TENANT_MAX_RUNNING,
+            (
+                "tenant_max_running",
+                "It has been due for 0 ms; as many tasks of its tenant run as may (tenant_max_running).",
+                0,
+            ),
+        ),
+        (
+            {"due_at": START},
+            Hold.RATE,
+            (
+                "rate",
+                "It has been due for 0 ms; as many tasks of its queue were claimed as may be by its rate, "
+                "until 2026-09-21T14:13:21.000Z.",
+                START + 1_000,
+            ),
+        ),
+        (
+            {"due_at": START},
+            None,
             ("claim", "It has been due for 0 ms, and waits to be claimed: by a ring, or by the next tick.", 0),
         ),
         (
             {"status": Status.LEASED, "lease_expires_at": START},
-            False,
+            None,
             ("lease", "Its lease has lapsed: the next claim or tick takes it back.", START),
         ),
-        ({"status": Status.DEAD}, False, ("nothing", "It is dead: replay or delete it.", 0)),
+        ({"status": Status.DEAD}, None, ("nothing", "It is dead: replay or delete it.", 0)),
     ],
 )
-def test_what_it_waits_for(fields: dict[str, Any], paused: bool, what: tuple[str, str, int]) -> None:
-    assert waiting(task(**fields), START, paused=paused) == what
+def test_what_it_waits_for(fields: dict[str, Any], held: Hold | None, what: tuple[str, str, int]) -> None:
+    until = START + 1_000 if held is Hold.RATE else 0
+    assert waiting(task(**fields), HeldBack(held, until, START)) == what
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ from duecourse import wiring
 from duecourse.client_reminders import ReminderClient
 from duecourse.domain.order import Item, Taken
 from duecourse.domain.outcomes import Span
+from duecourse.domain.queues import QueueStanding
 from duecourse.domain.replay import Replayed
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task
 from duecourse.domain.timeline import Why
+from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.tasks import Tasks
 from duecourse.ports.store import Move
@@ -18,6 +20,7 @@ from duecourse.wire.batch import AddBatch
 from duecourse.wire.fields import read
 from duecourse.wire.http import AddTask, MoveTask, TaskKey, TenantKey
 from duecourse.wire.pages import DEFAULT_PAGE, ListTasks, ReplayDead, encode_cursor
+from duecourse.wire.queues import QueueKey, SetQueue
 
 
 class AddFields(TypedDict, total=False):
@@ -48,15 +51,35 @@ class TaskFields(AddFields):
     payload: Required[Json]
 
 
-class Client:
-    """The verbs on one tenant's tasks, as HTTP has them; `reminders` has those on its reminders.
+class RateFields(TypedDict):
+    """At most `count` tasks claimed in any `per`."""
 
-    Each raises InvalidInput (naming every wrong field), TaskNotFound, a Conflict, or StoreUnavailable.
+    count: int
+    per: Span
+
+
+class QueueFields(TypedDict, total=False):
+    """What PATCH /queues/{queue} has; what is left out stays, None goes back to the default."""
+
+    paused: bool | None
+    max_running: int | None
+    tenant_max_running: int | None
+    rate: RateFields | None
+    priority: int | None
+    retention: Span | None
+    lease: Span | None
+
+
+class Client:
+    """The verbs on one tenant's tasks, as HTTP has them, and on queues; `reminders` has those on its reminders.
+
+    Each raises InvalidInput (naming every wrong field), TaskNotFound, QueueNotFound, a Conflict, or StoreUnavailable.
     """
 
-    def __init__(self, tasks: Tasks, reminders: Reminders, tenant: str = DEFAULT_TENANT) -> None:
+    def __init__(self, tasks: Tasks, reminders: Reminders, queues: Queues, tenant: str = DEFAULT_TENANT) -> None:
         self._tasks = tasks.speaking_as("client")
         self._tenant = read(TenantKey, {"tenant": tenant}).tenant
+        self._queues = queues
         self.reminders = ReminderClient(reminders, self._tenant)
 
     @classmethod
@@ -65,7 +88,7 @@ class Client:
 
         It sees `tenant`'s tasks and no other's.
         """
-        return cls(wiring.tasks(), wiring.reminders(), tenant)
+        return cls(wiring.tasks(), wiring.reminders(), wiring.queues(), tenant)
 
     def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> Taken:
         """Schedule a task; `fields` are those of POST /tasks, where times may be datetime and timedelta too.
@@ -145,6 +168,19 @@ class Client:
         asked = read(ListTasks, fields)
         page = self._tasks.page(asked.queue, asked.wanted(), asked.place(), asked.limit, self._tenant)
         return Listed(page.tasks, page.next and encode_cursor(page.next))
+
+    def queues(self) -> Sequence[QueueStanding]:
+        """All queues, as they are set and in numbers, by name."""
+        return self._queues.every()
+
+    def queue(self, queue: str) -> QueueStanding:
+        """One queue, as it is set and in numbers."""
+        return self._queues.get(read(QueueKey, {"queue": queue}).queue)
+
+    def set_queue(self, queue: str, **fields: Unpack[QueueFields]) -> QueueStanding:
+        """Set a queue anew, which may have no tasks yet: what is given changes."""
+        key, changes = read(QueueKey, {"queue": queue}), read(SetQueue, fields).changes()
+        return self._queues.configure(key.queue, changes)
 
 
 def _key(id: str, queue: str) -> TaskKey:

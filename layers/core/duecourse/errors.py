@@ -44,6 +44,10 @@ class TaskNotFound(DuecourseError):
     """No such task in this queue."""
 
 
+class QueueNotFound(DuecourseError):
+    """No such queue: nothing was ever added to it, nor was it ever set."""
+
+
 class Conflict(DuecourseError):
     """The task is in a state that does not allow this."""
 

@@ -104,7 +104,8 @@ class Settings(BaseModel):
         "redis+sentinel://, leveldb:///absolute/path or memory://",
     )
     shards: Annotated[dict[Name, ShardCount], _json_such_as('{"default": 8}')] = Field(
-        default_factory=dict, description="queues of more than one shard: name to how many; a limit holds per shard"
+        default_factory=dict,
+        description="queues of more than one shard: name to how many; each gets its part of the limits",
     )
     namespace: Annotated[str, AfterValidator(_namespace)] = Field(
         "duecourse", description="what every key of ours begins with"

@@ -14,6 +14,7 @@ from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.follow_ups import FollowUps
 from duecourse.engine.leases import Leases
+from duecourse.engine.queues import Queues
 from duecourse.engine.receive import Receiver
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.requests import Requests
@@ -221,6 +222,12 @@ def known_kinds(given: Settings) -> set[str]:
 def requests() -> Requests:
     """What is done with requests that carry an Idempotency-Key."""
     return Requests(store().repeats())
+
+
+@part
+def queues() -> Queues:
+    """The verbs on queues."""
+    return Queues(store())
 
 
 @part

@@ -116,7 +116,7 @@ def split_token(token: str) -> tuple[int, bytes]:
     """The fence and the nonce of a token; (0, …) for a text that cannot be one, which matches no lease."""
     fence, _, nonce = token.partition(".")
     try:
-        if len(nonce) == 2 * len(NO_NONCE):
+        if len(nonce) == 2 * len(NO_NONCE) and 0 <= int(fence) < 2**48:
             return int(fence), bytes.fromhex(nonce)
     except ValueError:
         pass

@@ -7,33 +7,24 @@ any point: what runs next writes itself as `who`, and puts again what was not dr
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
-from duecourse.adapters.record import UNREADABLE, unpack
 from duecourse.adapters.redis_connect import Client, node_of
 from duecourse.adapters.redis_keys import keys_of, shards_key
+from duecourse.adapters.redis_queues import as_fields, settings_in
+from duecourse.adapters.redis_scan import BATCH, Item, Scan
 from duecourse.adapters.redis_scripts import RESHARDED, Scripts
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.adapters.redis_wire import tenants_of
+from duecourse.domain.queues import QueueSettings, check_split
 from duecourse.domain.shards import Sharding, by_shard
-from duecourse.domain.task import Shard, Status, Task
-from duecourse.errors import StoreMisused
+from duecourse.domain.task import Shard
+from duecourse.errors import InvalidInput, StoreMisused
 
-BATCH = 200
 LOOK_S = 0.1
 FOREVER_MS = 10**15
 SHOWN = 5
-
-
-class Item(NamedTuple):
-    """A task on its way: where it is, its record as it is and as it is packed."""
-
-    shard: Shard
-    sid: str
-    data: bytes
-    task: Task
 
 
 class Reshard:
@@ -59,13 +50,14 @@ class Reshard:
         self._to = to
         self._tell = tell
         self._scripts = Scripts(client, None)
+        self._scan = Scan(self._scripts, namespace, queue)
         self._was = self._find_count()
         self._closed = f"{self._was}>{to}#{secrets.token_hex(4)}"
         self._shards = [Shard(queue, number) for number in range(max(self._was, to))]
         self._future = Sharding({queue: to})
         self._fence = 0
         self._paused = False
-        self._unreadable: dict[str, str] = {}
+        self._claimed_at = 0
 
     def run(self, patience_s: float) -> int:
         """Move every task, waiting at most `patience_s` for leases to end; answers how many there are.
@@ -79,6 +71,7 @@ class Reshard:
             self._tidy()
             self._tell(f"{self._queue} has {self._to} shards already")
             return 0
+        self._check_limits()
         self._pause(patience_s)
         self._close()
         total = self._check()
@@ -113,6 +106,13 @@ class Reshard:
         if self._counts_on_record() != {self._to}:
             self._put_on_record()
 
+    def _check_limits(self) -> None:
+        """Raise StoreMisused where a limit cannot be divided by the new number of shards."""
+        try:
+            check_split(self._settings(), self._to)
+        except InvalidInput as error:
+            raise StoreMisused(f"{error}; raise it first: nothing is changed") from error
+
     def _pause(self, patience_s: float) -> None:
         until = time.monotonic() + patience_s
         was = Sharding({self._queue: self._was})
@@ -137,27 +137,34 @@ class Reshard:
             self._refuse_another(told, self._was)
         elif shard.number < self._was and int(told) not in {self._was, self._to}:
             raise StoreMisused(f"{self._queue} has {told} shards since another reshard ended: run this again")
-        leased, fence, paused = self._run("close", shard, (), (value,), count=told)[2:]
+        leased, fence, paused, claimed_at = self._run("close", shard, (), (value,), count=told)[2:]
         self._fence = max(self._fence, fence)
         self._paused = self._paused or bool(paused)
+        self._claimed_at = max(self._claimed_at, claimed_at)
         return int(leased)
 
     def _give_up(self, why: str) -> NoReturn:
         """Open the shards as they were, unless tasks have moved already."""
         if self._has_moved():
             raise StoreMisused(f"{why}; {self._queue} stays closed until this is run again")
+        self._claimed_at = 0  # their logs are as they were
         for shard in self._shards:
             self._reopen(shard, self._was, self._told(shard) or str(self._was))
         raise StoreMisused(f"{why}; nothing is changed")
 
     def _reopen(self, shard: Shard, count: int, told: str) -> None:
         """Open a shard; of one beyond the count its meta stays, so that whoever still counts on it is refused."""
-        paused = self._paused and shard.number < count
-        self._run("reopen", shard, (), (count, self._fence, int(paused)), count=told)
+        settings = self._settings()._replace(paused=self._paused and shard.number < count)
+        fields = [part for pair in as_fields(settings).items() for part in pair]
+        self._run("reopen", shard, (), (count, self._fence, self._claimed_at, *fields), count=told)
+
+    def _settings(self) -> QueueSettings:
+        """How the queue is set, by its first shard, which is there before and after."""
+        return settings_in(self._scripts, keys_of(self._namespace, Shard(self._queue)))
 
     def _has_moved(self) -> bool:
         before = Sharding({self._queue: self._was})
-        return any(self._home(item, before) != item.shard for item in self._items())
+        return any(self._home(item, before) != item.shard for item in self._scan.every(self._shards))
 
     def _check(self) -> int:
         """How many tasks there are. Raises StoreMisused where two would meet under one id, or one cannot be read."""
@@ -165,11 +172,11 @@ class Reshard:
         # not have been dropped yet.
         seen: dict[tuple[Shard, str], int] = {}
         meet: list[str] = []
-        for item in self._items():
+        for item in self._scan.every(self._shards):
             place, it = (self._home(item), item.sid), hash(item.data)
             if seen.setdefault(place, it) != it:
                 meet.append(item.task.id)
-        for sid, problem in self._unreadable.items():
+        for sid, problem in self._scan.unreadable.items():
             self._give_up(f"the record of {sid} in {self._queue} cannot be read: {problem}")
         if meet:
             self._give_up(f"ids that are in several groups would meet in one shard: {', '.join(meet[:SHOWN])}")
@@ -178,7 +185,7 @@ class Reshard:
     def _empty(self, shard: Shard) -> int:
         """Move what belongs elsewhere out of one shard; answers how many."""
         moved = 0
-        for items in self._batches(shard):
+        for items in self._scan.batches(shard):
             going = [item for item in items if self._home(item) != shard]
             for at in range(0, len(going), BATCH):  # what is scanned may be more than was asked for
                 self._move(shard, going[at : at + BATCH])
@@ -187,40 +194,11 @@ class Reshard:
         return moved
 
     def _move(self, shard: Shard, items: Sequence[Item]) -> None:
-        whens = self._whens(shard, items)
+        whens = self._scan.whens(shard, items)
         for home, chosen in by_shard([self._home(item) for item in items]).items():
             arguments = [part for i in chosen for part in (items[i].sid, whens[i], items[i].data)]
             self._run("put", home, tenants_of(items[i].task for i in chosen), arguments)
         self._run("drop", shard, tenants_of(item.task for item in items), [item.sid for item in items])
-
-    def _whens(self, shard: Shard, items: Sequence[Item]) -> list[int]:
-        """When each is due, or ended."""
-        keys, sids = keys_of(self._namespace, shard), [item.sid for item in items]
-        done, dead = self._scripts.read(lambda p: p.zmscore(keys.done, sids), lambda p: p.zmscore(keys.dead, sids))
-        return [
-            item.task.due_at if item.task.status is Status.SCHEDULED else int(ended or died or 0)
-            for item, ended, died in zip(items, done, dead, strict=True)
-        ]
-
-    def _items(self) -> Iterator[Item]:
-        return (item for shard in self._shards for batch in self._batches(shard) for item in batch)
-
-    def _batches(self, shard: Shard) -> Iterator[list[Item]]:
-        tasks, cursor = keys_of(self._namespace, shard).tasks, 0
-        while True:
-            found: Any
-            cursor, found = self._scripts.call(partial(self._client.hscan, tasks, cursor, count=BATCH), again=True)
-            yield list(self._readable(shard, found))
-            if not cursor:
-                return
-
-    def _readable(self, shard: Shard, found: Mapping[bytes, bytes]) -> Iterator[Item]:
-        for name, data in found.items():
-            sid = name.decode()
-            try:
-                yield Item(shard, sid, data, unpack(self._queue, sid, data))
-            except UNREADABLE as error:
-                self._unreadable[sid] = str(error)
 
     def _home(self, item: Item, sharding: Sharding | None = None) -> Shard:
         return (sharding or self._future).of(self._queue, item.task.id, item.task.group)

@@ -42,14 +42,18 @@ IDLE_S = 5.0
 WAIT_MS = 1_000
 """How long replicas have to take what was written."""
 PRELUDE = ("prelude",)
+SETS = ("prelude", "settings")
 CHANGES = ("prelude", "history", "lease")
-ENDS = ("prelude", "history", "lease", "ending")
+ENDS = (*CHANGES, "ending")
+LEASES = (*ENDS, "handout")
 BEFORE: dict[str, tuple[str, ...]] = (
     dict.fromkeys(("register", "begin", "end", "forget"), ())
     | {"add": ("prelude", "history")}
-    | dict.fromkeys(("pause", "close", "put", "drop", "reopen", "page"), PRELUDE)
+    | dict.fromkeys(("close", "put", "drop", "page", "held_back"), PRELUDE)
+    | dict.fromkeys(("configure", "reopen"), SETS)
     | dict.fromkeys(("cancel", "extend", "move", "replay", "save"), CHANGES)
-    | dict.fromkeys(("claim", "settle", "sweep"), ENDS)
+    | dict.fromkeys(("settle", "sweep"), ENDS)
+    | dict.fromkeys(("claim", "take"), LEASES)
 )
 """What each verb's script builds on."""
 

@@ -1,21 +1,20 @@
 """The ledger on Redis 6.2 or newer, or Valkey: every verb is one Lua script on one shard."""
 
 import secrets
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
-from duecourse.adapters import redis_pages
+from duecourse.adapters import redis_pages, redis_tasks
+from duecourse.adapters import redis_queues as queues
 from duecourse.adapters import redis_wire as wire
 from duecourse.adapters.record import stored_id, unpack
 from duecourse.adapters.redis_connect import Client
-from duecourse.adapters.redis_keys import Keys
 from duecourse.adapters.redis_repeats import RedisRepeats
 from duecourse.adapters.redis_scripts import NOT_ALONE
 from duecourse.adapters.redis_verbs import Verbs
 from duecourse.domain.history import Door, cut_by
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.pages import Page, Place, Wanted
+from duecourse.domain.queues import DEFAULT_PRIORITY, HeldBack, QueueChanges, QueueSettings, Stats
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.clock import Clock
@@ -29,7 +28,6 @@ from duecourse.ports.store import (
     Move,
     Reply,
     Settled,
-    Stats,
     Swept,
     check_count,
 )
@@ -77,7 +75,7 @@ class RedisStore:
         return int(seconds) * 1000 + int(micros) // 1000
 
     def shards(self) -> list[Shard]:
-        """Every shard that was ever added to."""
+        """Every shard that was ever added to, or whose queue was ever set."""
         return self._record.all()
 
     def shard_of(self, queue: str, id: str, group: str = "") -> Shard:
@@ -99,31 +97,11 @@ class RedisStore:
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """One task as it stands; one that is not in its id's shard is looked for in all others, in one round trip."""
-        home, sid = self._sharding.of(queue, id), stored_id(tenant, id)
-        reads = partial(_record_and_lease, sid=sid)
-        told, *found = self._scripts.read(
-            lambda p: p.hget(self._verbs.keys(home).meta, "shards"), *reads(self._verbs.keys(home))
-        )
-        self._record.compare(queue, told)
-        others = [shard for shard in self._sharding.every(queue) if shard != home]
-        if not found[0] and others:
-            found = self._scripts.read(*(read for shard in others for read in reads(self._verbs.keys(shard))))
-        data, end = next((pair for pair in zip(found[::2], found[1::2], strict=True) if pair[0]), (None, None))
-        return unpack(queue, sid, data)._replace(lease_expires_at=int(end or 0)) if data else None
+        return redis_tasks.get(self._verbs, queue, id, tenant)
 
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
         """The tasks of a group, by id."""
-        keys, name = self._verbs.keys(self._sharding.of(queue, "", group)), f"{tenant}/{group}"
-        members, told = self._scripts.read(
-            lambda p: p.zrangebylex(keys.groups, f"[{name}\0", f"({name}\1"), lambda p: p.hget(keys.meta, "shards")
-        )
-        self._record.compare(queue, told)
-        if not members:
-            return []
-        sids = [member.partition(b"\0")[2] for member in members]
-        records, ends = self._scripts.read(lambda p: p.hmget(keys.tasks, sids), lambda p: p.zmscore(keys.leased, sids))
-        found = zip(sids, records, ends, strict=True)
-        return [unpack(queue, sid.decode(), data, int(end or 0)) for sid, data, end in found if data]
+        return redis_tasks.members(self._verbs, queue, group, tenant)
 
     def claim(
         self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000, door: Door = Door.TAKE
@@ -135,18 +113,34 @@ class RedisStore:
             arguments = (limit - len(claim.tasks), lease_ms, max_bytes, secrets.token_bytes(8), wire.door(door))
             met = self._verbs.met(shard)
             answer = self._verbs.run("claim", shard, met, (*self._ending, *arguments), again=False)
-            now, bell_at, died, backlog, want, flat = answer
-            tasks = claim.tasks + wire.leased(shard.queue, flat, now + lease_ms)
-            claim = Claim(tasks, claim.died + died, backlog, bell_at, now)
-            self._verbs.meet(shard, want)
+            now, bell_at, died, backlog, want, flat, own_ms, priority, held, following = answer
+            tasks = claim.tasks + wire.leased(shard.queue, flat, now + own_ms)
+            priority = DEFAULT_PRIORITY if priority < 0 else priority
+            claim = Claim(tasks, claim.died + died, backlog, bell_at, now, bool(held), priority)
+            self._verbs.meet(shard, want + following)
             max_bytes -= sum(map(len, flat))
             if not want or len(tasks) >= limit or max_bytes <= 0:
                 return claim
 
+    def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
+        """Lease one scheduled task now, due or not. A lost reply is not asked for again: that lease lapses."""
+        shard, sid = self._sharding.of(queue, id, group), stored_id(tenant, id)
+        while True:
+            tenants = list(dict.fromkeys([tenant, *self._verbs.met(shard)]))
+            arguments = (*self._ending, sid, lease_ms, secrets.token_bytes(8), wire.door(Door.TAKE))
+            now, _, want, data, own_ms = self._verbs.run("take", shard, tenants, arguments, again=False)
+            if data:
+                return unpack(queue, sid, data, now + own_ms)
+            if not want:
+                return None
+            self._verbs.meet(shard, want)
+
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
         check_count(len(settlements), MAX_CLAIM)
-        return [settled for piece in wire.pieces(settlements) for settled in self._settle(shard, piece)]
+        arguments = (*self._ending, *(argument for end in settlements for argument in wire.settlement(end)))
+        answer = self._verbs.run("settle", shard, wire.tenants_of(settlements), arguments, again=True)
+        return [wire.SETTLED[code] for code in answer[2]]
 
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int) -> list[int]:
         """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost."""
@@ -207,10 +201,13 @@ class RedisStore:
         """At most `limit` of a queue's tasks in their order, those that follow `after`."""
         return redis_pages.page(self._verbs, queue, wanted, after, limit, tenant)
 
-    def pause(self, queue: str, paused: bool) -> None:
-        """Stop or resume handing out a queue's tasks; what is leased goes on."""
-        for shard in self._sharding.every(queue):
-            self._verbs.run("pause", shard, [DEFAULT_TENANT], (int(paused),), again=True)
+    def configure(self, queue: str, changes: QueueChanges) -> None:
+        """Set a queue anew, a step a shard; in a queue of no tasks its shards are put on record first."""
+        queues.configure(self._verbs, queue, changes)
+
+    def settings(self, queue: str) -> QueueSettings:
+        """How a queue is set, as a whole."""
+        return queues.settings(self._verbs, queue)
 
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
@@ -221,28 +218,15 @@ class RedisStore:
 
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
-        now, keys = self.now(), self._verbs.keys(shard)
-        leased, done, dead, heads, ring, bell, (paused, travelling) = self._scripts.read(
-            lambda p: p.zcard(keys.leased),
-            lambda p: p.zcard(keys.done),
-            lambda p: p.zcard(keys.dead),
-            lambda p: p.zrange(keys.heads, 0, -1),
-            lambda p: p.zrange(keys.ring, 0, -1),
-            lambda p: p.get(keys.bell),
-            lambda p: p.hmget(keys.meta, "paused", "bell_at"),
-        )
-        scheduled, oldest = self._scheduled(keys, [t.decode() for t in (*heads, *ring)])
-        return Stats(scheduled, leased, done, dead, oldest, int(bell or travelling or 0), bool(paused), now)
+        return queues.stats(self._verbs, shard, self.now())
 
-    def _scheduled(self, keys: Keys, tenants: Sequence[str]) -> tuple[int, int]:
-        answers = self._scripts.read(*(partial(_count_and_head, keys.due(tenant)) for tenant in tenants))
-        heads = [int(head[0][1]) for head in answers[1::2] if head]
-        return sum(answers[::2]), min(heads, default=0)
+    def lateness(self, shard: Shard) -> dict[int, int]:
+        """How late the tasks of the last hour were when they were claimed."""
+        return queues.lateness(self._verbs, shard, self.now())
 
-    def _settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
-        arguments = (*self._ending, *(argument for end in settlements for argument in wire.settlement(end)))
-        answer = self._verbs.run("settle", shard, wire.tenants_of(settlements), arguments, again=True)
-        return [wire.SETTLED[code] for code in answer[2]]
+    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT) -> HeldBack:
+        """What holds a tenant's due tasks in a shard back from being claimed now."""
+        return queues.held_back(self._verbs, shard, tenant)
 
     def _add(self, shard: Shard, tasks: Sequence[NewTask], echo: bool, alone: Alone | None = None) -> list[Added]:
         nonce = secrets.token_bytes(6)
@@ -251,11 +235,3 @@ class RedisStore:
             arguments += wire.new_task(task, nonce + index.to_bytes(2))
         answer = self._verbs.add(shard, wire.tenants_of(tasks), arguments, self._wait)
         return [] if answer == NOT_ALONE else wire.added(tasks, answer)
-
-
-def _record_and_lease(keys: Keys, sid: str) -> tuple[Callable[[Any], object], Callable[[Any], object]]:
-    return (lambda p: p.hget(keys.tasks, sid), lambda p: p.zscore(keys.leased, sid))
-
-
-def _count_and_head(due: str, pipe: Any) -> None:
-    pipe.zcard(due).zrange(due, 0, 0, withscores=True)

@@ -15,7 +15,7 @@ from duecourse.domain.task import DEFAULT_TENANT, Shard
 from duecourse.ports.clock import Clock
 from duecourse.ports.store import Reply
 
-MAX_WANT = 64
+MAX_WANT = 128
 """The most tenants whose keys one claim declares."""
 
 Act = Callable[[Shard, list[int]], list[Reply]]
@@ -99,8 +99,9 @@ class Verbs:
 
         In a tuple of their own: another thread may be sending the one before.
         """
-        if want:
-            names = dict.fromkeys([*(name.decode() for name in want), *self.met(shard)])
+        met, wanted = self.met(shard), [name.decode() for name in want]
+        if not set(wanted) <= set(met):
+            names = dict.fromkeys([*wanted, *met])
             self._tenants[shard] = tuple(names)[:MAX_WANT]
 
 

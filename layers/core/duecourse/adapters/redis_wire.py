@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
 from typing import Any, TypeVar
 
 from duecourse.adapters.record import ENDINGS, UNREADABLE, pack_policy, pack_rest, split_token, stored_id, unpack
@@ -18,9 +19,9 @@ log = logging.getLogger("duecourse.store")
 Argument = str | bytes | int
 T = TypeVar("T")
 
-MAX_PIECE = 390
-"""The most tasks of one request: at ten arguments each, a tenant of its own included, fewer than the 3,999 in all that
-ElastiCache Serverless takes."""
+MAX_PIECE = 440
+"""The most tasks of one add's request: at nine arguments each, a tenant of its own included, fewer than the 3,999 in
+all that ElastiCache Serverless takes. A settle of the most that it takes, at five each, is fewer."""
 
 REPLIES = {
     1: Reply.CREATED,
@@ -37,6 +38,9 @@ REPLIES = {
 }
 """What the scripts' numbers mean, refusals below 0: the one table of them."""
 SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
+ENDING_CODES = {ending: ord(letter) for ending, letter in ENDINGS.items()}
+SETTLEMENT = Struct(">HI8sBBHI")
+LOW = 0xFFFFFFFF
 MODES = {OnDuplicate.KEEP: "k", OnDuplicate.REPLACE: "r", OnDuplicate.REJECT: "j", OnDuplicate.DEBOUNCE: "d"}
 
 
@@ -80,8 +84,23 @@ def alone(tenant: str, condition: Alone | None) -> tuple[Argument, ...]:
 
 def settlement(end: Settlement) -> tuple[Argument, ...]:
     """A settlement as settle.lua takes it."""
-    due = _instant(end.due_at, end.delay_ms)
-    return (*lease(end), ENDINGS[end.ending], due, _new_state(end.state), cut_detail(end.detail), end.result)
+    fence, nonce = split_token(end.token)
+    delayed = end.due_at is None
+    due = end.delay_ms if end.due_at is None else end.due_at
+    head = SETTLEMENT.pack(fence >> 32, fence & LOW, nonce, ENDING_CODES[end.ending], delayed, due >> 32, due & LOW)
+    return (f"{end.tenant}/{end.id}", head, _details(end))
+
+
+def _details(end: Settlement) -> bytes:
+    if end.state is None and not end.detail and not end.result:
+        return b""
+    detail = cut_detail(end.detail).encode()
+    state = b"\xff\xff" if end.state is None else _sized(end.state.encode())
+    return state + _sized(detail) + end.result.encode()
+
+
+def _sized(text: bytes) -> bytes:
+    return len(text).to_bytes(2) + text
 
 
 def lease(held: Lease | Settlement) -> tuple[Argument, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from duecourse.domain.history import Change, Deed, Door, Entry, Run
+from duecourse.domain.queues import HeldBack, Hold
 from duecourse.domain.task import Status, Task
 from duecourse.domain.times import format_instant
 
@@ -35,7 +36,10 @@ class Happened(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """What a task waits for: `due`, `claim`, `pause`, `lease` or `nothing`; until when, 0 where that is not known."""
+    """What a task waits for: `due`, `claim`, what holds its queue back (a `Hold`), `lease` or `nothing`.
+
+    Until when, 0 where that is not known.
+    """
 
     what: str
     text: str
@@ -63,10 +67,11 @@ def timeline(task: Task) -> list[Happened]:
     return sorted(happened, key=lambda one: one.at)
 
 
-def waiting(task: Task, now: int, *, paused: bool) -> Waiting:
-    """What the task waits for at `now`."""
+def waiting(task: Task, held: HeldBack) -> Waiting:
+    """What the task waits for, where that is what holds due ones of its tenant back."""
+    now = held.now
     if task.status is Status.SCHEDULED:
-        return _until_claimed(task, now, paused)
+        return _until_claimed(task, held)
     if task.status is not Status.LEASED:
         return Waiting("nothing", ENDS[task.status])
     if task.lease_expires_at <= now:
@@ -82,13 +87,22 @@ ENDS = {
 }
 
 
-def _until_claimed(task: Task, now: int, paused: bool) -> Waiting:
-    if task.due_at > now:
-        text = f"It is due in {span(task.due_at - now)}, at {format_instant(task.due_at)}."
+HELD = {
+    Hold.PAUSE: "its queue is paused",
+    Hold.MAX_RUNNING: "as many tasks of its queue run as may (max_running)",
+    Hold.TENANT_MAX_RUNNING: "as many tasks of its tenant run as may (tenant_max_running)",
+    Hold.RATE: "as many tasks of its queue were claimed as may be by its rate",
+}
+
+
+def _until_claimed(task: Task, held: HeldBack) -> Waiting:
+    if task.due_at > held.now:
+        text = f"It is due in {span(task.due_at - held.now)}, at {format_instant(task.due_at)}."
         return Waiting("due", text, task.due_at)
-    since = f"It has been due for {span(now - task.due_at)}"
-    if paused:
-        return Waiting("pause", f"{since}; its queue is paused.")
+    since = f"It has been due for {span(held.now - task.due_at)}"
+    if held.by:
+        until = f", until {format_instant(held.until)}" if held.until else ""
+        return Waiting(held.by, f"{since}; {HELD[held.by]}{until}.", held.until)
     return Waiting("claim", f"{since}, and waits to be claimed: by a ring, or by the next tick.")
 
 

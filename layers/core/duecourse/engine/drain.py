@@ -1,24 +1,21 @@
 """Draining shards: claim, run, settle, until nothing is due or time is short."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from queue import Empty, SimpleQueue
 from types import MappingProxyType
 from typing import NamedTuple
 
 from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
-from duecourse.domain.task import Shard, Task
+from duecourse.domain.queues import MAX_PRIORITY
+from duecourse.domain.task import Shard
 from duecourse.engine.crew import Crew
-from duecourse.engine.run import Runner, release
+from duecourse.engine.pieces import LOOK_AGAIN_S, Pieces
+from duecourse.engine.run import Runner
 from duecourse.engine.targets import Targets
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import MAX_CLAIM, Claim, Settled, Store
 
-LOOK_AGAIN_S = 0.1
-"""How often a drain that waits for slow tasks looks whether others have come due, and gives back those behind them."""
 NO_DOORS: Mapping[Shard, Door] = MappingProxyType({})
 LOOKS = 10
 """How many shards it looks at each time, on average: with more of them it looks less often."""
@@ -48,14 +45,6 @@ class Limits(NamedTuple):
     margin_ms: int
 
 
-class Piece(NamedTuple):
-    """Tasks of one shard that are worked in one go: handed to `target`, or one of them run here."""
-
-    shard: Shard
-    tasks: Sequence[Task]
-    target: str = ""
-
-
 class Drainer:
     """Works what is due, as many tasks at a time as its crew has threads."""
 
@@ -65,19 +54,21 @@ class Drainer:
         self._targets = targets
         self._crew = crew
         self._limits = limits
+        self._priorities: dict[Shard, int] = {}
 
     def drain(
         self, shards: Sequence[Shard], remaining_ms: Callable[[], int], doors: Mapping[Shard, Door] = NO_DOORS
     ) -> Drained:
         """Work the shards until nothing in them is due, or `remaining_ms` falls to the margin.
 
+        Those of a higher priority are claimed from first for as long as they have work: each claim tells its queue's.
         `doors` is by what each shard's work was found.
 
         Where the store goes away meanwhile, the ends of what was worked are offered to it until time is short. Raises
         StoreUnavailable where it, or a shard, which holds up no other, does not come back or was not there at first.
         """
         found = {shard: doors.get(shard, Door.TAKE) for shard in shards}
-        flow = _Flow(self._store, self._runner, self._targets, self._crew, found)
+        flow = _Flow(self._store, Pieces(self._runner, self._targets, self._crew), found, self._priorities)
         try:
             while flow.goes_on():
                 flow.closing = remaining_ms() <= self._limits.margin_ms
@@ -85,23 +76,21 @@ class Drainer:
                 flow.gather()
                 flow.settle()
         finally:
-            flow.take_back()
+            flow.give_up()
         return flow.drained()
 
 
 class _Flow:
-    """One drain under way: the shards to look at, and the pieces between claim and settle, each in want of a slot."""
+    """One drain under way: the shards to look at, what is worked of them, and the ends of it."""
 
-    def __init__(self, store: Store, runner: Runner, targets: Targets, crew: Crew, doors: Mapping[Shard, Door]) -> None:
-        self._store, self._runner, self._targets, self._crew = store, runner, targets, crew
+    def __init__(self, store: Store, pieces: Pieces, doors: Mapping[Shard, Door], priorities: dict[Shard, int]) -> None:
+        self._store = store
+        self._pieces = pieces
         self._shards = self._waiting = list(doors)
         self._doors = doors
+        self._priorities = priorities
         self._look_s = LOOK_AGAIN_S * max(1, len(self._shards) / LOOKS)
         self._look_at = time.monotonic() + self._look_s
-        self._slots = crew.size
-        self._in_flight = 0
-        self._unstarted: deque[Piece] = deque()
-        self._outbox: SimpleQueue[tuple[Piece, list[Settlement]]] = SimpleQueue()
         self._ended: dict[Shard, list[Settlement]] = {}
         self._settled: set[Shard] = set()
         self._away: StoreUnavailable | None = None
@@ -113,7 +102,7 @@ class _Flow:
 
     def goes_on(self) -> bool:
         """Whether there is more to do. Raises StoreUnavailable where there is not, and the store or a shard is away."""
-        if self._in_flight or (self._ended and not self.closing):
+        if self._pieces.in_flight or (self._ended and not self.closing):
             return True
         if self._waiting and not (self._away or self.closing):
             return True
@@ -129,8 +118,9 @@ class _Flow:
             self._look_at = time.monotonic() + self._look_s
             self._waiting = list(dict.fromkeys(self._waiting + self._shards))
         skipped, behind = [], []
-        for shard in self._waiting:
-            if self._away or self._in_flight >= min(self._slots, self._crew.size):
+        # What is not known yet comes before the highest: one claim tells.
+        for shard in sorted(self._waiting, key=lambda shard: -self._priorities.get(shard, MAX_PRIORITY + 1)):
+            if self._away or self._pieces.are_enough:
                 skipped.append(shard)
             elif shard not in self._left_out and self._claim(shard, lease_ms):
                 behind.append(shard)
@@ -138,36 +128,24 @@ class _Flow:
 
     def gather(self) -> None:
         """Take in what has finished, waiting a little for the first of it, and what nothing here will begin."""
-        finished = self.take_back() if self.closing else []
-        finished = finished or self._finished()
-        if finished:
-            self._slots = min(self._slots + len(finished), 2 * self._crew.size)
-        elif self._in_flight:
-            finished = self._give_way()
-        self._in_flight -= len(finished)
-        for piece, settlements in finished:
+        for piece, settlements in self._pieces.gather(closing=self.closing, wait=bool(self._ended)):
             self._ended.setdefault(piece.shard, []).extend(settlements)
 
     def settle(self) -> None:
-        """End the leases of what has finished; with the last of them, look whether more has come due meanwhile."""
+        """End the leases of what has finished; look again where tasks waited for that, at last everywhere."""
         if not self._ended:
             return
         self._settled.update(self._ended)
-        if not self._in_flight:
-            self._waiting = list(dict.fromkeys([*self._waiting, *self._settled]))
+        again = self._settled if not self._pieces.in_flight else [s for s in self._ended if self._last[s].held]
+        self._waiting = list(dict.fromkeys([*self._waiting, *again]))
         self._away = None
         for shard in list(self._ended):
             if not self._away:
                 self._settle(shard)
 
-    def take_back(self) -> list[tuple[Piece, list[Settlement]]]:
-        """What no thread has begun, and now none will, with its release."""
-        taken = []
-        with suppress(IndexError):  # threads take from the same end
-            while True:
-                piece = self._unstarted.popleft()
-                taken.append((piece, [release(task) for task in piece.tasks]))
-        return taken
+    def give_up(self) -> None:
+        """Let no thread begin what none has begun."""
+        self._pieces.take_back()
 
     def drained(self) -> Drained:
         """What the drain did."""
@@ -188,55 +166,18 @@ class _Flow:
     def _claim(self, shard: Shard, lease_ms: int) -> bool:
         """Claim from one shard; answers whether it is worth another look at once."""
         self._settled.discard(shard)
-        most, door = min(self._slots - self._in_flight, MAX_CLAIM), self._doors[shard]
+        most, door = min(self._pieces.free, MAX_CLAIM), self._doors[shard]
         try:
             claim = self._store.claim(shard, most, lease_ms=lease_ms, door=door)
         except StoreUnavailable as error:
             self._lose(shard, error)
             return self._away is not None
         self._last[shard] = claim._replace(tasks=[])
+        self._priorities[shard] = claim.priority
         self._claimed += len(claim.tasks)
         self._died += claim.died
-        for piece in self._pieces(shard, claim.tasks):
-            self._in_flight += 1
-            self._unstarted.append(piece)
-            self._crew.do(self._work)
+        self._pieces.begin(shard, claim.tasks)
         return bool(claim.backlog and (claim.tasks or claim.died))
-
-    def _pieces(self, shard: Shard, tasks: Sequence[Task]) -> list[Piece]:
-        elsewhere = [task for task in tasks if self._targets.of(task)]
-        here = [Piece(shard, (task,)) for task in tasks if not self._targets.of(task)]
-        return here + [Piece(shard, batch, target) for target, batch in self._targets.batches(elsewhere)]
-
-    def _work(self) -> None:
-        try:
-            piece = self._unstarted.popleft()
-        except IndexError:
-            return  # it was taken back
-        if piece.target:
-            settlements = self._targets.hand_over(piece.target, piece.tasks)
-        else:
-            settlements = [self._runner.run(piece.tasks[0])]
-        self._outbox.put((piece, settlements))
-
-    def _finished(self) -> list[tuple[Piece, list[Settlement]]]:
-        finished = []
-        if self._in_flight or self._ended:
-            with suppress(Empty):
-                finished.append(self._outbox.get(timeout=LOOK_AGAIN_S))
-                while True:
-                    finished.append(self._outbox.get_nowait())
-        return finished
-
-    def _give_way(self) -> list[tuple[Piece, list[Settlement]]]:
-        """All that runs is slow: what waits behind it may run elsewhere, and no more is claimed than has a slot.
-
-        Where nothing of ours runs, the slots are another drain's, which frees them: ours wait.
-        """
-        waiting = len(self._unstarted)
-        running = self._in_flight - waiting
-        self._slots = running if waiting and running else min(self._slots, self._crew.size)
-        return self.take_back() if running else []
 
     def _settle(self, shard: Shard) -> None:
         settlements = self._ended[shard]

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from duecourse.domain.history import Door
+from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
 from duecourse.engine.drain import Drainer
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.repeats import PRUNE
-from duecourse.ports.store import Stats, Store, Swept
+from duecourse.ports.store import Store, Swept
 
 
 class Survey(NamedTuple):
@@ -95,5 +96,5 @@ class Sweeper:
 
 
 def _overdue_ms(stats: Stats) -> int:
-    waits = stats.oldest_due_at and not stats.paused
+    waits = stats.oldest_due_at and not stats.settings.paused
     return max(0, stats.now - stats.oldest_due_at) if waits else 0

@@ -165,8 +165,8 @@ class Tasks:
         task = self._store.get(queue, id, tenant)
         if task is None:
             raise TaskNotFound
-        stats = self._store.stats(self._store.shard_of(queue, id, task.group))
-        return Why(task, timeline(task), waiting(task, stats.now, paused=stats.paused))
+        held = self._store.held_back(self._store.shard_of(queue, id, task.group), tenant)
+        return Why(task, timeline(task), waiting(task, held))
 
     def replay_dead(self, queue: str, asked: Replay, tenant: str = DEFAULT_TENANT) -> Replayed:
         """Schedule a queue's dead tasks again, oldest first, spread over time; a dry run only says which."""

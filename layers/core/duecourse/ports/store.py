@@ -1,7 +1,7 @@
 """The ledger's contract: every verb that changes a task, and what it answers.
 
 Every verb is one atomic step on one shard; what it answers has happened, what it refuses has changed nothing. A great
-add or settle may be several such steps: cut off, and asked for again, it adds and ends nothing twice.
+add may be several such steps: cut off, and asked for again, it adds nothing twice.
 Time is the store's own. A task that ends, done or dead, is followed in the same step by the tasks that tell of it
 (domain/follow_up.py): of its own `notify`, and of any death where the store was made with `deaths`. Each verb raises
 StoreUnavailable where the store does not answer, StoreMisused where a queue has another number of shards than the store
@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.pages import Page, Place, Wanted
+from duecourse.domain.queues import DEFAULT_PRIORITY, HeldBack, QueueChanges, QueueSettings, Stats
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.repeats import Repeats
 
@@ -73,13 +74,19 @@ class Alone(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Leased tasks, those that died on the way (out of attempts or past their deadline), and what is left due."""
+    """Leased tasks, those that died on the way (out of attempts or past their deadline), and what is left due.
+
+    `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit reached. `held`:
+    due tasks wait until leases end. `priority` is the queue's.
+    """
 
     tasks: list[Task]
     died: int
     backlog: int
     bell_at: int
     now: int
+    held: bool = False
+    priority: int = DEFAULT_PRIORITY
 
 
 class Lease(NamedTuple):
@@ -117,19 +124,6 @@ class Swept(NamedTuple):
     now: int
 
 
-class Stats(NamedTuple):
-    """A shard in numbers; `oldest_due_at` is the earliest scheduled due time and `bell_at` the bell's, 0 for none."""
-
-    scheduled: int
-    leased: int
-    done: int
-    dead: int
-    oldest_due_at: int
-    bell_at: int
-    paused: bool
-    now: int
-
-
 class Store(Protocol):
     """The ledger."""
 
@@ -143,7 +137,7 @@ class Store(Protocol):
         """The store's own time in epoch milliseconds."""
 
     def shards(self) -> list[Shard]:
-        """Every shard that was ever added to."""
+        """Every shard that was ever added to, or whose queue was ever set."""
 
     def shard_of(self, queue: str, id: str, group: str = "") -> Shard:
         """The shard that a task of this group, or of none, is in: leases are settled there."""
@@ -164,9 +158,17 @@ class Store(Protocol):
     def claim(
         self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000, door: Door = Door.TAKE
     ) -> Claim:
-        """Lease at most `limit` due tasks, and no more than `max_bytes` of them after the first.
+        """Lease at most `limit` due tasks as the queue's limits allow, and no more than `max_bytes` after the first.
 
-        Leases that have lapsed are taken back first, each at the cost of an attempt. `door` is how they were found.
+        Leases that have lapsed are taken back first, each at the cost of an attempt. Tenants take turns. A queue's own
+        `lease_ms` goes before the one given. `door` is how they were found.
+        """
+
+    def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
+        """Lease one scheduled task now, due or not; None where it is not scheduled, or a limit does not allow it.
+
+        As in a claim, lapsed leases are taken back first and a queue's own `lease_ms` goes before. Without its `group`
+        a task is found in its id's shard alone. Its log says Door.TAKE.
         """
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -216,11 +218,28 @@ class Store(Protocol):
         The work of one call is bounded, so that a page may be short, or empty, and still have a `next`.
         """
 
-    def pause(self, queue: str, paused: bool) -> None:
-        """Stop or resume handing out a queue's tasks; what is leased goes on."""
+    def configure(self, queue: str, changes: QueueChanges) -> None:
+        """Set a queue anew: what is given changes, from the next claim on; a step a shard, to be repeated if it fails.
+
+        Paused, it hands nothing out, and what is leased goes on. Of each limit each shard gets its part. A limit counts
+        what is leased already; a rate, what was claimed since it was set. Raises InvalidInput where a limit is lower
+        than the number of shards.
+        """
+
+    def settings(self, queue: str) -> QueueSettings:
+        """How a queue is set, as a whole."""
 
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
-        """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
+        """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step.
+
+        A queue's own `retention_ms` goes before the one given.
+        """
 
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
+
+    def lateness(self, shard: Shard) -> dict[int, int]:
+        """How late the tasks of the last hour were when they were claimed, in the buckets of domain.lateness."""
+
+    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT) -> HeldBack:
+        """What holds a tenant's due tasks in a shard back from being claimed now."""

@@ -1,4 +1,4 @@
-"""`/queues/{queue}`: what is done to a queue as a whole."""
+"""`/queues`: look at them, set them, replay what is dead in one."""
 
 from typing import Annotated
 
@@ -6,14 +6,37 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse import wiring
+from duecourse.errors import QueueNotFound
 from duecourse.routes.parts import NameInPath, refuses, tenant
 from duecourse.wire.pages import ReplayDead, ReplayedAnswer, show_replayed
+from duecourse.wire.queues import QueueAnswer, QueuesAnswer, SetQueue, show_queue
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
-@router.post("/queues/<id>/dead/replay")
+@router.get("/queues")
 @refuses()
-def replay_dead(id: NameInPath, body: Annotated[ReplayDead, Body()]) -> ReplayedAnswer:
+def list_queues() -> QueuesAnswer:
+    """Show all queues."""
+    return {"queues": [show_queue(queue) for queue in wiring.queues().every()]}
+
+
+@router.get("/queues/<queue>")
+@refuses(QueueNotFound)
+def get_queue(queue: NameInPath) -> QueueAnswer:
+    """Show a queue."""
+    return {"queue": show_queue(wiring.queues().get(queue))}
+
+
+@router.patch("/queues/<queue>")
+@refuses()
+def set_queue(queue: NameInPath, body: Annotated[SetQueue, Body()]) -> QueueAnswer:
+    """Set a queue anew; it may be set before its first task."""
+    return {"queue": show_queue(wiring.queues().configure(queue, body.changes()))}
+
+
+@router.post("/queues/<queue>/dead/replay")
+@refuses()
+def replay_dead(queue: NameInPath, body: Annotated[ReplayDead, Body()]) -> ReplayedAnswer:
     """Schedule a queue's dead tasks again, oldest first; a dry run only tells which."""
-    return show_replayed(wiring.tasks().replay_dead(id, body.replay(), tenant()), dry_run=body.dry_run)
+    return show_replayed(wiring.tasks().replay_dead(queue, body.replay(), tenant()), dry_run=body.dry_run)

@@ -49,6 +49,7 @@ STATUS: dict[type[BaseException], int] = {
     Base64Error: 400,
     UnicodeDecodeError: 400,
     errors.TaskNotFound: 404,
+    errors.QueueNotFound: 404,
     NoSuchRoute: 404,
     Conflict: 409,
     BodyTooLarge: 413,

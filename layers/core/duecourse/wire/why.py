@@ -30,7 +30,14 @@ class HappenedView(TypedDict):
 WaitsView = TypedDict(
     "WaitsView",
     {
-        "for": Annotated[str, Field(description="`due`, `claim`, `pause`, `lease` or `nothing`.", examples=["due"])],
+        "for": Annotated[
+            str,
+            Field(
+                description="`due`, `claim`, `lease` or `nothing`; of what is due and held back, `pause`, "
+                "`max_running`, `tenant_max_running` or `rate`.",
+                examples=["due"],
+            ),
+        ],
         "text": Annotated[str, Field(description="The same in a sentence.", examples=["it is not due yet"])],
         "until": NotRequired[Annotated[Told, Field(description="Until when, where that is known.")]],
     },

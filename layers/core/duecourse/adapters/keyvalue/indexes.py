@@ -6,11 +6,11 @@ Keys are `<index> NUL <queue> NUL when, stored id`; the numbers stand together u
 from collections.abc import Iterator
 from struct import Struct
 
+from duecourse.adapters.keyvalue.lines import FOREVER
 from duecourse.adapters.keyvalue.map import Batch
 
 DUE, LEASED, DONE, DEAD = b"due", b"leased", b"done", b"dead"
 NAMES = (DUE, LEASED, DONE, DEAD)
-FOREVER = 2**63
 NUMBERS = Struct(">10Q")
 NONE = (*[0] * len(NAMES), *[FOREVER] * len(NAMES), 0, 0)
 
@@ -31,6 +31,7 @@ class Indexes:
         self._sizes = dict(zip(NAMES, numbers[:4], strict=True))
         self._floors = dict(zip(NAMES, numbers[4:8], strict=True))
         self._ripe_until, self._ripe = numbers[8:]
+        self._opened: set[bytes] = set()
 
     def put(self, index: bytes, at: int, sid: str) -> None:
         """Let a stored id stand at an instant of an index; it stands in none."""
@@ -42,6 +43,8 @@ class Indexes:
         """Take a stored id from where it stands."""
         self._batch.delete(self._start(index) + at.to_bytes(8) + sid.encode())
         self._count(index, at, -1)
+        if at == self._floors[index]:
+            self._opened.add(index)
 
     def until(self, index: bytes, until: int) -> Iterator[str]:
         """The stored ids up to an instant, earliest first."""
@@ -77,7 +80,9 @@ class Indexes:
         return self._ripe
 
     def save(self) -> None:
-        """Keep the numbers."""
+        """Keep the numbers, the beginnings of what was taken from among them."""
+        for index in self._opened:
+            self.first(index)
         numbers = (*self._sizes.values(), *self._floors.values(), self._ripe_until, self._ripe)
         self._batch.put(self._start(b"index"), NUMBERS.pack(*numbers))
 

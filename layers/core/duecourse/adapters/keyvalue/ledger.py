@@ -4,26 +4,27 @@ Keys are `<part> NUL <queue>/<number> NUL ...`, instants in them 8 bytes big-end
 
     task   stored id                            when (8 bytes: due, end of lease, or when it ended), packed record
     wait   stored id                            the packed record of a successor
-    group  tenant/group NUL stored id           nothing
     meta                                        META
-    shard                                       how many shards the queue has, in decimal
 
-and those of indexes.py.
+and those of groups.py, indexes.py, limits.py and turns.py.
 """
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from duecourse.adapters.keyvalue.groups import Groups
 from duecourse.adapters.keyvalue.held import Held, decode, encode
 from duecourse.adapters.keyvalue.indexes import DEAD, DONE, DUE, LEASED, Indexes
+from duecourse.adapters.keyvalue.limits import Limits
 from duecourse.adapters.keyvalue.map import Batch
+from duecourse.adapters.keyvalue.on_record import register
+from duecourse.adapters.keyvalue.turns import Turns
 from duecourse.adapters.record import stored_id
+from duecourse.domain.queues import HeldBack, Hold, QueueSettings
 from duecourse.domain.task import Apart, NewTask, Shard, Status, Task
 
 DEADMAN_MS = 1_000
-SHARD = b"shard\0"
-META = Struct(">Q?Q")
+META = Struct(">QQ")
 INDEX = {
     Status.SCHEDULED: DUE,
     Status.LEASED: LEASED,
@@ -34,30 +35,34 @@ INDEX = {
 
 
 class Meta(NamedTuple):
-    """What a shard knows of itself: its fence counter, whether it is paused, when its bell rings (0: it does not)."""
+    """What a shard knows of itself: its fence counter, when its bell rings (0: it does not)."""
 
     fence: int = 0
-    paused: bool = False
     bell_at: int = 0
 
 
 class Ledger:
-    """A shard at one instant `now`; nothing is kept before the batch is committed."""
+    """A shard of `count` at one instant `now`; nothing is kept before the batch is committed."""
 
-    def __init__(self, batch: Batch, shard: Shard, now: int, *, deaths: bool = False) -> None:
+    def __init__(self, batch: Batch, shard: Shard, count: int, now: int, *, deaths: bool = False) -> None:
         self.now = now
         self.deaths = deaths
         self.fresh = False
+        self._followed = False
         self._batch = batch
-        self._queue = shard.queue
+        self._shard, self._count = shard, count
         self._name = str(shard).encode()
         data = batch.get(self._key(b"meta"))
         self.meta = Meta(*META.unpack(data)) if data else Meta()
         self.indexes = Indexes(batch, self._name)
+        self.turns = Turns(batch, self._name, now)
+        self.limits = Limits(batch, shard, count, now)
+        self._groups = Groups(batch, self._name)
+        self._waited = self._is_full()
 
-    def register(self, count: int) -> None:
+    def register(self) -> None:
         """Put the shard on record, as one of so many."""
-        self._batch.put(SHARD + self._name, str(count).encode())
+        register(self._batch, self._shard, self._count)
 
     def next_fence(self) -> int:
         """Draw from the counter that never goes back."""
@@ -70,17 +75,57 @@ class Ledger:
             self._batch.put(self._key(b"meta"), META.pack(*meta))
             self.meta = meta
 
+    def configure(self, settings: QueueSettings) -> None:
+        """Set the queue; the bell will know where what was held back no longer is."""
+        before = self.limits.settings.tenant_max_running
+        was_held = self._is_held()
+        self.limits.set(settings)
+        if self.limits.settings.tenant_max_running != before:
+            self.fresh = self.turns.wake_all() or self.fresh
+        self.fresh = self.fresh or (was_held and not self._is_held())
+
+    def running(self) -> int:
+        """How many tasks are leased."""
+        return self.indexes.size(LEASED)
+
+    def held_back(self) -> tuple[bool, bool]:
+        """Whether nothing more can be claimed now, and whether due tasks wait until leases end."""
+        return self._is_held(), self._is_full() or self.turns.has_parked()
+
+    def hold(self, tenant: str) -> HeldBack:
+        """What holds a tenant's due tasks back."""
+        settings, opens_at = self.limits.settings, self.limits.opens_at()
+        if settings.paused:
+            return HeldBack(Hold.PAUSE, now=self.now)
+        if self._is_full():
+            return HeldBack(Hold.MAX_RUNNING, now=self.now)
+        if settings.tenant_max_running is not None and self.turns.running(tenant) >= settings.tenant_max_running:
+            return HeldBack(Hold.TENANT_MAX_RUNNING, now=self.now)
+        return HeldBack(Hold.RATE, opens_at, self.now) if opens_at > self.now else HeldBack(now=self.now)
+
+    def leave(self) -> None:
+        """Who claims and leaves something due comes again: what a lapsed lease gave back is not rung for, but for
+        follow-ups."""
+        self._waited, self.fresh = False, self._followed
+
+    def held(self, sid: str) -> Held:
+        """The record at a stored id that an index names. Raises KeyError where there is none."""
+        held = self.get(sid)
+        if not held:
+            raise KeyError(sid)
+        return held
+
     def get(self, sid: str) -> Held | None:
         """The record at a stored id."""
         data = self._batch.get(self._key(b"task", sid))
-        return decode(self._queue, sid, data[8:]) if data else None
+        return decode(self._shard.queue, sid, data[8:]) if data else None
 
     def show(self, sid: str) -> Task | None:
         """The task at a stored id, with the end of its lease."""
         data = self._batch.get(self._key(b"task", sid))
         if not data:
             return None
-        task = decode(self._queue, sid, data[8:]).task
+        task = decode(self._shard.queue, sid, data[8:]).task
         return task._replace(lease_expires_at=_instant(data)) if task.status is Status.LEASED else task
 
     def size(self, sid: str) -> int:
@@ -92,12 +137,21 @@ class Ledger:
         self._unplace(sid)
         self._batch.put(self._key(b"task", sid), when.to_bytes(8) + encode(held))
         self.indexes.put(INDEX[held.task.status], when, sid)
-        self._join(sid, held)
+        if held.task.status is Status.SCHEDULED:
+            self.turns.put(when, sid)
+        elif held.task.status is Status.LEASED:
+            self.turns.count_running(sid, 1)
+        self._groups.join(sid, held.task)
 
     def schedule(self, sid: str, held: Held) -> None:
         """Place a scheduled record; the bell will know where that made it due."""
         self.place(sid, held, held.task.due_at)
         self.fresh = self.fresh or held.task.due_at <= self.now
+
+    def follow(self, sid: str, held: Held) -> None:
+        """Schedule what tells of another task's end."""
+        self.schedule(sid, held)
+        self._followed = True
 
     def reindex(self, sid: str, held: Held, when: int) -> None:
         """Let a record stand at another instant of the index it is in."""
@@ -112,16 +166,6 @@ class Ledger:
         key = self._key(b"task", sid)
         self._batch.put(key, (self._batch.get(key) or b"")[:8] + encode(held))
 
-    def since(self, index: bytes, tenant: str, place: tuple[int, str]) -> Iterator[tuple[tuple[int, str], Task, int]]:
-        """What stands after a place: the place after each, in words of this tenant's, the task, the record's bytes."""
-        own = f"{tenant}/"
-        for at, sid in self.indexes.since(index, place[0], own + place[1]):
-            task = self.show(sid)
-            if task is None:
-                raise KeyError(sid)
-            mine = (at, task.id) if sid.startswith(own) else (at, "") if sid < own else (at + 1, "")
-            yield mine, task, self.size(sid)
-
     def forget(self, sid: str) -> None:
         """Remove a record and all that points to it."""
         self._unplace(sid)
@@ -129,28 +173,25 @@ class Ledger:
 
     def successor(self, sid: str) -> Held:
         """The record that waits for the lease to end."""
-        return decode(self._queue, sid, self._batch.get(self._key(b"wait", sid)) or b"")
+        return decode(self._shard.queue, sid, self._batch.get(self._key(b"wait", sid)) or b"")
 
     def set_successor(self, sid: str, held: Held, successor: Held) -> None:
         """Let a record wait for the lease to end, instead of one that waits already."""
         if held.successor:
-            self._leave(sid, self.successor(sid))
+            self._groups.leave(sid, self.successor(sid).task)
         self._batch.put(self._key(b"wait", sid), encode(successor))
         self.rewrite(sid, held._replace(successor=True))
-        self._join(sid, held)
-        self._join(sid, successor)
+        self._groups.join(sid, held.task)
+        self._groups.join(sid, successor.task)
 
     def members(self, tenant: str, group: str) -> list[Task]:
         """The tasks of a group, by id."""
-        prefix = self._key(b"group", f"{tenant}/{group}\0")
-        sids = [key[len(prefix) :].decode() for key, _ in self._batch.range(prefix, prefix + b"\xff")]
-        return [task for sid in sids if (task := self.show(sid))]
+        return [task for sid in self._groups.members(tenant, group) if (task := self.show(sid))]
 
     def has_member_within(self, new: NewTask, apart: Apart) -> bool:
         """Whether this one's group has a task whose id is within those two."""
-        group = f"{new.tenant}/{new.group}\0"
-        first, last = (self._key(b"group", group, stored_id(new.tenant, id)) for id in apart)
-        return any(True for _ in self._batch.range(first, last + b"\0"))
+        first, last = (stored_id(new.tenant, id) for id in apart)
+        return self._groups.has_within(new.tenant, new.group, first, last)
 
     def hang(self) -> int:
         """Hang the bell at the earliest instant that could change something, and answer it.
@@ -158,6 +199,7 @@ class Ledger:
         What is overdue was rung for: it gets a deadman, unless it was made due just now.
         """
         at, hung = self._earliest_change(), self.meta.bell_at
+        self.fresh = self.fresh or (self._waited and not self._is_full())
         if 0 < at <= self.now:
             stays = self.now <= hung <= self.now + DEADMAN_MS
             at = self.now + 1 if self.fresh else hung if stays else self.now + DEADMAN_MS
@@ -169,44 +211,41 @@ class Ledger:
         self.hang()
         if not self._batch.is_empty:
             self.indexes.save()
+            self.turns.save()
 
     def _earliest_change(self) -> int:
-        heads = [self.indexes.first(LEASED), 0 if self.meta.paused else self.indexes.first(DUE)]
-        return min((at for at in heads if at), default=0)
+        head = self.turns.head()
+        head = 0 if self.limits.settings.paused or self._is_full() else head and max(head, self.limits.opens_at())
+        return min((at for at in (self.indexes.first(LEASED), head) if at), default=0)
+
+    def _is_full(self) -> bool:
+        return self.limits.is_full(self.running())
+
+    def _is_held(self) -> bool:
+        return self.limits.settings.paused or self._is_full() or self.limits.opens_at() > self.now
 
     def _unplace(self, sid: str) -> None:
         data = self._batch.get(self._key(b"task", sid))
-        if data:
-            held = decode(self._queue, sid, data[8:])
-            if held.successor:
-                self._leave(sid, self.successor(sid))
-                self._batch.delete(self._key(b"wait", sid))
-            self.indexes.delete(INDEX[held.task.status], _instant(data), sid)
-            self._leave(sid, held)
+        if not data:
+            return
+        held = decode(self._shard.queue, sid, data[8:])
+        if held.successor:
+            self._groups.leave(sid, self.successor(sid).task)
+            self._batch.delete(self._key(b"wait", sid))
+        self.indexes.delete(INDEX[held.task.status], _instant(data), sid)
+        if held.task.status is Status.SCHEDULED:
+            self.turns.delete(_instant(data), sid)
+        elif held.task.status is Status.LEASED:
+            self._end_lease(sid)
+        self._groups.leave(sid, held.task)
 
-    def _join(self, sid: str, held: Held) -> None:
-        if held.task.member_of:
-            self._batch.put(self._group_key(sid, held.task), b"")
+    def _end_lease(self, sid: str) -> None:
+        running, most = self.turns.count_running(sid, -1), self.limits.settings.tenant_max_running
+        if most is not None and running < most:
+            self.fresh = self.turns.wake(sid.partition("/")[0]) or self.fresh
 
-    def _leave(self, sid: str, held: Held) -> None:
-        if held.task.member_of:
-            self._batch.delete(self._group_key(sid, held.task))
-
-    def _group_key(self, sid: str, task: Task) -> bytes:
-        return self._key(b"group", f"{task.tenant}/{task.group}\0", sid)
-
-    def _key(self, part: bytes, *rest: bytes | str) -> bytes:
-        tail = b"".join(r if isinstance(r, bytes) else r.encode() for r in rest)
-        return part + b"\0" + self._name + b"\0" + tail
-
-
-def shards(batch: Batch) -> dict[Shard, int]:
-    """Every shard that was ever added to, and how many its queue had then."""
-    found = {}
-    for key, count in batch.range(SHARD, SHARD + b"\xff"):
-        queue, _, number = key.partition(b"\0")[2].decode().rpartition("/")
-        found[Shard(queue, int(number))] = int(count)
-    return found
+    def _key(self, part: bytes, sid: str = "") -> bytes:
+        return part + b"\0" + self._name + b"\0" + sid.encode()
 
 
 def _instant(data: bytes) -> int:

@@ -1,6 +1,7 @@
 """What the ledger needs of an ordered map, that map in memory, and a batch of writes that is read through."""
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
@@ -58,6 +59,7 @@ class Batch:
     def __init__(self, below: OrderedMap) -> None:
         self._below = below
         self._writes: dict[bytes, bytes | None] = {}
+        self._order: list[bytes] = []
 
     def get(self, key: bytes) -> bytes | None:
         """The value at `key` after these writes."""
@@ -73,8 +75,11 @@ class Batch:
 
     def range(self, start: bytes, end: bytes) -> Iterator[Item]:
         """The items with start <= key < end after the writes made so far."""
-        written = sorted((k, v) for k, v in self._writes.items() if v is not None and start <= k < end)
-        overwritten = set(self._writes)
+        if len(self._order) != len(self._writes):  # keys are only added: sorted once for many looks
+            self._order = sorted(self._writes)
+        mine = self._order[bisect_left(self._order, start) : bisect_left(self._order, end)]
+        written = [(key, value) for key in mine if (value := self._writes[key]) is not None]
+        overwritten = set(mine)
         return heapq.merge((item for item in self._below.range(start, end) if item[0] not in overwritten), written)
 
     @property

@@ -1,27 +1,27 @@
 """The ledger on an ordered map: every verb is one batch, under one lock."""
 
 import secrets
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import islice
 
-from duecourse.adapters.keyvalue import verbs
+from duecourse.adapters.keyvalue import claims, verbs
 from duecourse.adapters.keyvalue.clock import SystemClock
 from duecourse.adapters.keyvalue.indexes import DONE, DUE, NAMES
-from duecourse.adapters.keyvalue.ledger import Ledger, shards
-from duecourse.adapters.keyvalue.listeners import Heard, Listeners
-from duecourse.adapters.keyvalue.map import Batch, MemoryMap, OrderedMap
+from duecourse.adapters.keyvalue.ledger import Ledger
+from duecourse.adapters.keyvalue.listeners import Heard
+from duecourse.adapters.keyvalue.map import MemoryMap, OrderedMap
 from duecourse.adapters.keyvalue.repeats import KeyValueRepeats
+from duecourse.adapters.keyvalue.steps import Steps
 from duecourse.adapters.pages import Found, paged
 from duecourse.adapters.record import stored_id
 from duecourse.domain.history import Door
+from duecourse.domain.lateness import added_up
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.pages import Page, Place, Wanted
+from duecourse.domain.queues import HeldBack, QueueChanges, QueueSettings, Stats, changed, check_split
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
-from duecourse.errors import StoreMisused
 from duecourse.ports.clock import Clock
 from duecourse.ports.store import (
     MAX_ADD,
@@ -33,7 +33,6 @@ from duecourse.ports.store import (
     Move,
     Reply,
     Settled,
-    Stats,
     Swept,
     check_count,
 )
@@ -51,17 +50,13 @@ class KeyValueStore:
         deaths: bool = False,
     ) -> None:
         """Raises StoreMisused where a queue has another number of shards in the map, which is closed then."""
-        self._below = below
-        self._deaths = deaths
         self._sharding = sharding or Sharding()
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()
-        self._listeners = Listeners(self._lock)
-        self._check_counts()
+        self._steps = Steps(below, self._clock, self._sharding, deaths=deaths)
 
     def repeats(self) -> KeyValueRepeats:
         """What is remembered of requests, in the same map."""
-        return KeyValueRepeats(self._change)
+        return KeyValueRepeats(self._steps.batch)
 
     def ping(self) -> None:
         """It is here."""
@@ -71,9 +66,8 @@ class KeyValueStore:
         return self._clock.now()
 
     def shards(self) -> list[Shard]:
-        """Every shard that was ever added to."""
-        with self._lock:
-            return sorted(shards(Batch(self._below)))
+        """Every shard that was ever added to, or whose queue was ever set."""
+        return self._steps.shards()
 
     def shard_of(self, queue: str, id: str, group: str = "") -> Shard:
         """The shard that a task of this group, or of none, is in."""
@@ -88,10 +82,10 @@ class KeyValueStore:
         return scatter(shards, lambda shard, chosen: self._add_to(shard, [tasks[i] for i in chosen], echo))
 
     def _add_to(self, shard: Shard, tasks: Sequence[NewTask], echo: bool, alone: Alone | None = None) -> list[Added]:
-        with self._step(shard) as ledger:
+        with self._steps.change(shard) as ledger:
             if alone and verbs.is_taken(ledger, tasks[0].tenant, alone):
                 return []
-            ledger.register(self._sharding.count(shard.queue))
+            ledger.register()
             return [self._add(ledger, task, echo) for task in tasks]
 
     def _add(self, ledger: Ledger, task: NewTask, echo: bool) -> Added:
@@ -100,12 +94,11 @@ class KeyValueStore:
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """One task as it stands."""
-        sid = stored_id(tenant, id)
-        return self._show(self._find(queue, id, sid), sid)
+        return self._steps.get(queue, id, tenant)
 
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
         """The tasks of a group, by id."""
-        with self._look(self._sharding.of(queue, "", group)) as ledger:
+        with self._steps.look(self._sharding.of(queue, "", group)) as ledger:
             return ledger.members(tenant, group)
 
     def claim(
@@ -113,33 +106,36 @@ class KeyValueStore:
     ) -> Claim:
         """Lease due tasks, after lapsed leases have been taken back."""
         check_count(limit, MAX_CLAIM, least=1)
-        with self._step(shard) as ledger:
-            _, lapsed = verbs.reclaim(ledger)
-            if ledger.meta.paused:
-                return Claim([], lapsed, 0, ledger.hang(), ledger.now)
-            tasks, expired = verbs.claim(ledger, limit, lease_ms, max_bytes, secrets.token_bytes(8), door)
-            return Claim(tasks, lapsed + expired, ledger.indexes.ripe(ledger.now), ledger.hang(), ledger.now)
+        with self._steps.change(shard) as ledger:
+            return claims.claim(ledger, limit, max_bytes, _terms(ledger, lease_ms, door))
+
+    def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
+        """Lease one scheduled task now, due or not."""
+        with self._steps.change(self._sharding.of(queue, id, group)) as ledger:
+            return claims.take(ledger, stored_id(tenant, id), _terms(ledger, lease_ms, Door.TAKE))
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
         check_count(len(settlements), MAX_CLAIM)
-        with self._step(shard) as ledger:
+        with self._steps.change(shard) as ledger:
             return [verbs.settle(ledger, settlement) for settlement in settlements]
 
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int) -> list[int]:
         """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost."""
-        with self._step(shard) as ledger:
+        with self._steps.change(shard) as ledger:
             return [verbs.extend(ledger, lease, lease_ms) for lease in leases]
 
     def save(self, shard: Shard, lease: Lease, state: str) -> bool:
         """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""
-        with self._step(shard) as ledger:
+        with self._steps.change(shard) as ledger:
             return verbs.save(ledger, lease, state)
 
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
         """Give tasks new due times, those of one shard in one step."""
         ids = [asked.id for asked in moves]
-        return self._wherever(queue, ids, tenant, group, lambda ledger, i: verbs.move(ledger, tenant, moves[i]))
+        return self._steps.change_wherever(
+            queue, ids, tenant, group, lambda ledger, i: verbs.move(ledger, tenant, moves[i])
+        )
 
     def cancel(
         self,
@@ -153,7 +149,9 @@ class KeyValueStore:
     ) -> list[Reply]:
         """Cancel scheduled tasks and delete dead ones, those of one shard in one step."""
         sids = [stored_id(tenant, one) for one in ids]
-        return self._wherever(queue, ids, tenant, group, lambda ledger, i: verbs.cancel(ledger, sids[i], force, by))
+        return self._steps.change_wherever(
+            queue, ids, tenant, group, lambda ledger, i: verbs.cancel(ledger, sids[i], force, by)
+        )
 
     def replay(
         self,
@@ -166,7 +164,9 @@ class KeyValueStore:
     ) -> list[Reply]:
         """Schedule dead tasks again: a fresh set of attempts, no deadline, the same generation."""
         sids, delays = [stored_id(tenant, one) for one in ids], delays_ms or [0] * len(ids)
-        return self._wherever(queue, ids, tenant, "", lambda ledger, i: verbs.replay(ledger, sids[i], delays[i], by))
+        return self._steps.change_wherever(
+            queue, ids, tenant, "", lambda ledger, i: verbs.replay(ledger, sids[i], delays[i], by)
+        )
 
     def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:
         """At most `limit` of a queue's tasks in their order, those that follow `after`."""
@@ -175,102 +175,62 @@ class KeyValueStore:
         return paged(wanted, after, limit, lambda *asked: [self._found(one, wanted, tenant, *asked) for one in shards])
 
     def _found(self, shard: Shard, wanted: Wanted, tenant: str, place: Place, limit: int) -> Found:
-        with self._look(shard) as ledger:
+        with self._steps.look(shard) as ledger:
             return verbs.look(ledger, wanted, place, limit, tenant)
 
-    def pause(self, queue: str, paused: bool) -> None:
-        """Stop or resume handing out a queue's tasks; what is leased goes on."""
+    def configure(self, queue: str, changes: QueueChanges) -> None:
+        """Set a queue anew, a step a shard."""
+        check_split(changed(QueueSettings(), changes), self._sharding.count(queue))
         for shard in self._sharding.every(queue):
-            with self._step(shard) as ledger:
-                ledger.fresh = ledger.meta.paused and not paused
-                ledger.set_meta(ledger.meta._replace(paused=paused))
+            with self._steps.change(shard) as ledger:
+                ledger.register()
+                ledger.configure(changed(ledger.limits.whole, changes))
+
+    def settings(self, queue: str) -> QueueSettings:
+        """How a queue is set, as a whole."""
+        with self._steps.look(Shard(queue)) as ledger:
+            return ledger.limits.whole
 
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
-        with self._step(shard) as ledger:
+        with self._steps.change(shard) as ledger:
             reclaimed, died = verbs.reclaim(ledger)
-            old = list(islice(ledger.indexes.until(DONE, max(0, ledger.now - retention_ms)), verbs.BOUND))
+            own_ms = ledger.limits.settings.retention_ms
+            kept_ms = retention_ms if own_ms is None else own_ms
+            old = list(islice(ledger.indexes.until(DONE, max(0, ledger.now - kept_ms)), verbs.BOUND))
             for sid in old:
                 ledger.forget(sid)
             return Swept(reclaimed, died, len(old), verbs.BOUND in (reclaimed, len(old)), ledger.hang(), ledger.now)
 
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
-        with self._look(shard) as ledger:
+        with self._steps.look(shard) as ledger:
             scheduled, leased, done, dead = map(ledger.indexes.size, NAMES)
-            oldest, meta = ledger.indexes.first(DUE), ledger.meta
-            return Stats(scheduled, leased, done, dead, oldest, meta.bell_at, meta.paused, ledger.now)
+            oldest, settings = ledger.indexes.first(DUE), ledger.limits.settings
+            return Stats(scheduled, leased, done, dead, oldest, ledger.meta.bell_at, settings, ledger.now)
+
+    def lateness(self, shard: Shard) -> dict[int, int]:
+        """How late the tasks of the last hour were when they were claimed."""
+        with self._steps.look(shard) as ledger:
+            return added_up(ledger.limits.lateness())
+
+    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT) -> HeldBack:
+        """What holds a tenant's due tasks in a shard back from being claimed now."""
+        with self._steps.look(shard) as ledger:
+            return ledger.hold(tenant)
 
     def bell_at(self, shard: Shard) -> int:
         """When a shard's bell goes, or went; 0 where none hangs."""
-        with self._look(shard) as ledger:
+        with self._steps.look(shard) as ledger:
             return ledger.meta.bell_at
 
     def listen(self, heard: Heard) -> Callable[[], None]:
         """Have `heard` told of each bell that is hung elsewhere, in order, until the answer is called."""
-        return self._listeners.add(heard)
+        return self._steps.listeners.add(heard)
 
     def close(self) -> None:
         """Give up the map; every verb on tasks raises StoreUnavailable afterwards where that was a folder."""
-        with self._lock:
-            self._below.close()
-
-    def _wherever(
-        self, queue: str, ids: Sequence[str], tenant: str, group: str, act: Callable[[Ledger, int], Reply]
-    ) -> list[Reply]:
-        """What `act` does with each of a group's tasks, or with each wherever it is."""
-
-        def step(shard: Shard, chosen: list[int]) -> list[Reply]:
-            with self._step(shard) as ledger:
-                return [act(ledger, index) for index in chosen]
-
-        if group:
-            return scatter([self._sharding.of(queue, "", group)] * len(ids), step)
-        return scatter([self._find(queue, id, stored_id(tenant, id)) for id in ids], step)
-
-    def _find(self, queue: str, id: str, sid: str) -> Shard:
-        home = self._sharding.of(queue, id)
-        every = [home, *self._sharding.every(queue)]
-        return next((shard for shard in every if self._show(shard, sid)), home)
-
-    def _show(self, shard: Shard, sid: str) -> Task | None:
-        with self._look(shard) as ledger:
-            return ledger.show(sid)
-
-    def _check_counts(self) -> None:
-        for shard, told in shards(Batch(self._below)).items():
-            count = self._sharding.count(shard.queue)
-            if told != count:
-                self._below.close()
-                raise StoreMisused(
-                    f"Queue {shard.queue} has {told} shards on record and DUECOURSE_SHARDS says {count}: "
-                    f"set it to {told}, for one process gains nothing by others"
-                )
-
-    @contextmanager
-    def _step(self, shard: Shard) -> Iterator[Ledger]:
-        """One change: all of it is written, with the bell hung, or nothing where it raises."""
-        with self._lock:
-            batch = Batch(self._below)
-            ledger = Ledger(batch, shard, self._clock.now(), deaths=self._deaths)
-            hung = ledger.meta.bell_at
-            yield ledger
-            ledger.close()
-            batch.commit()
-            if ledger.meta.bell_at != hung:
-                self._listeners.tell(shard, ledger.meta.bell_at)
-
-    @contextmanager
-    def _change(self) -> Iterator[tuple[Batch, int]]:
-        with self._lock:
-            batch = Batch(self._below)
-            yield batch, self._clock.now()
-            batch.commit()
-
-    @contextmanager
-    def _look(self, shard: Shard) -> Iterator[Ledger]:
-        with self._lock:
-            yield Ledger(Batch(self._below), shard, self._clock.now())
+        self._steps.close()
 
 
 class MemoryStore(KeyValueStore):
@@ -278,3 +238,7 @@ class MemoryStore(KeyValueStore):
 
     def __init__(self, clock: Clock | None = None, sharding: Sharding | None = None, *, deaths: bool = False) -> None:
         super().__init__(MemoryMap(), clock, sharding, deaths=deaths)
+
+
+def _terms(ledger: Ledger, lease_ms: int, door: Door) -> claims.Terms:
+    return claims.Terms(ledger.limits.settings.lease_ms or lease_ms, secrets.token_bytes(8), door)

@@ -1,22 +1,20 @@
 """What each verb does to one task of a shard's ledger: the design's table, row by row."""
 
+from collections.abc import Iterator
 from itertools import islice
 
 from duecourse.adapters.keyvalue import transitions
 from duecourse.adapters.keyvalue.held import Held
-from duecourse.adapters.keyvalue.indexes import DUE, LEASED
+from duecourse.adapters.keyvalue.indexes import LEASED
 from duecourse.adapters.keyvalue.ledger import Ledger
 from duecourse.adapters.pages import LOOK, LOOK_BYTES, Found
 from duecourse.adapters.record import stored_id
 from duecourse.domain.follow_up import follow_ups
-from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.pages import Place, Wanted
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
 from duecourse.ports.store import Alone, Lease, Move, Reply, Settled
 
-BURY = 1_000
-"""How many tasks die of one claim before it stops."""
 BOUND = 500
 """How many leases one step takes back, and how many finished tasks it forgets."""
 LIVE = (Status.SCHEDULED, Status.LEASED)
@@ -65,13 +63,13 @@ def _put(ledger: Ledger, sid: str, held: Held, reply: Reply) -> tuple[Reply, Hel
 
 def reclaim(ledger: Ledger) -> tuple[int, int]:
     """Take back lapsed leases, at most BOUND; answers how many, and how many tasks died of it."""
-    deaths = [_reclaim(ledger, sid) for sid in list(islice(ledger.indexes.until(LEASED, ledger.now), BOUND))]
+    deaths = [_take_back(ledger, sid) for sid in list(islice(ledger.indexes.until(LEASED, ledger.now), BOUND))]
     return len(deaths), sum(deaths)
 
 
-def _reclaim(ledger: Ledger, sid: str) -> bool:
+def _take_back(ledger: Ledger, sid: str) -> bool:
     """Take back a lapsed lease; True where the task died of it."""
-    held = _held(ledger, sid)
+    held = ledger.held(sid)
     if held.successor:
         after = transitions.succeeded(held._replace(last=0), ledger.successor(sid))
     else:
@@ -79,38 +77,8 @@ def _reclaim(ledger: Ledger, sid: str) -> bool:
     dead = after.task.status is Status.DEAD
     ledger.place(sid, after, ledger.now if dead else after.task.due_at)
     if dead:
-        _tell_of(ledger, after.task)
+        tell_of(ledger, after.task)
     return dead
-
-
-def claim(
-    ledger: Ledger, limit: int, lease_ms: int, max_bytes: int, nonce: bytes, door: Door
-) -> tuple[list[Task], int]:
-    """Lease due tasks; answers them and how many died instead, past their deadline."""
-    tasks: list[Task] = []
-    died = 0
-    for sid in ledger.indexes.until(DUE, ledger.now):
-        if len(tasks) == limit or died == BURY:
-            break
-        held = _held(ledger, sid)
-        if transitions.is_expired(held.task, ledger.now):
-            after = transitions.expired(held, ledger.now)
-            ledger.place(sid, after, ledger.now)
-            _tell_of(ledger, after.task)
-            died += 1
-            continue
-        max_bytes -= ledger.size(sid)
-        if tasks and max_bytes < 0:
-            break
-        tasks.append(_lease(ledger, sid, held, lease_ms, nonce, door))
-    return tasks, died
-
-
-def _lease(ledger: Ledger, sid: str, held: Held, lease_ms: int, nonce: bytes, door: Door) -> Task:
-    until = ledger.now + lease_ms
-    after = transitions.leased(held, ledger.now, ledger.next_fence(), nonce, door)
-    ledger.place(sid, after, until)
-    return after.task._replace(lease_expires_at=until)
 
 
 def settle(ledger: Ledger, settlement: Settlement) -> Settled:
@@ -122,7 +90,7 @@ def settle(ledger: Ledger, settlement: Settlement) -> Settled:
     if not _is_leased(held, settlement.token):
         return transitions.settled_before(held, settlement)
     after, answer = transitions.settled(held, settlement, ledger.now)
-    _tell_of(ledger, after.task)
+    tell_of(ledger, after.task)
     if held.successor:
         after = transitions.succeeded(after, ledger.successor(sid))
     if after.task.status is Status.SCHEDULED:
@@ -136,13 +104,26 @@ def look(ledger: Ledger, wanted: Wanted, place: Place, limit: int, tenant: str) 
     """The tasks after a place that are wanted, and how far was looked for them."""
     tasks: list[tuple[tuple[int, str], Task]] = []
     looked = size = 0
-    for spot, task, length in ledger.since(place.section.encode(), tenant, (place.at, place.id)):
+    for spot, task, length in _since(ledger, place.section.encode(), tenant, (place.at, place.id)):
         looked, size = looked + 1, size + length
         if task.tenant == tenant and wanted.fits(task):
             tasks.append((spot, task))
         if len(tasks) == limit or looked == LOOK or size >= LOOK_BYTES:
             return Found(tasks, spot)
     return Found(tasks, None)
+
+
+def _since(
+    ledger: Ledger, index: bytes, tenant: str, place: tuple[int, str]
+) -> Iterator[tuple[tuple[int, str], Task, int]]:
+    """What stands after a place: the place after each, in words of this tenant's, the task, the record's bytes."""
+    own = f"{tenant}/"
+    for at, sid in ledger.indexes.since(index, place[0], own + place[1]):
+        task = ledger.show(sid)
+        if task is None:
+            raise KeyError(sid)
+        mine = (at, task.id) if sid.startswith(own) else (at, "") if sid < own else (at + 1, "")
+        yield mine, task, ledger.size(sid)
 
 
 def extend(ledger: Ledger, lease: Lease, lease_ms: int) -> int:
@@ -206,18 +187,11 @@ def replay(ledger: Ledger, sid: str, delay_ms: int, by: str) -> Reply:
     return Reply.OK
 
 
-def _tell_of(ledger: Ledger, task: Task) -> None:
-    """Add what tells of the task's end, where it has ended."""
+def tell_of(ledger: Ledger, task: Task) -> None:
+    """Add what tells of a task's end, where it has ended."""
     if task.status in ENDED:
         for new in follow_ups(task, ledger.now, deaths=ledger.deaths):
-            ledger.schedule(stored_id(new.tenant, new.id), transitions.fresh(new, ledger.now, ledger.next_fence()))
-
-
-def _held(ledger: Ledger, sid: str) -> Held:
-    held = ledger.get(sid)
-    if not held:
-        raise KeyError(sid)
-    return held
+            ledger.follow(stored_id(new.tenant, new.id), transitions.fresh(new, ledger.now, ledger.next_fence()))
 
 
 def _is_leased(held: Held, token: str) -> bool:

@@ -108,6 +108,7 @@ local function over_others()
       drop_successor(sid, old)
     end
     old.flags = old.flags + SUCCESSOR
+    call('HINCRBY', META, 'successors', 1)
     fence = fence + 1
     local data = fresh_front(REPLACED - 1, due, NOW, fence, deadline) .. ARGV[at + 6]
     call('HSET', TASKS, sid, close(old), sid .. '+', data)

@@ -1,21 +1,23 @@
 -- Leases due tasks: tenants with ripe work take turns, each a quantum. Lapsed leases are taken back first.
 --
 -- KEYS    as in prelude.lua
--- ARGV    prelude's and ending's, then: limit (tasks), lease ms, max bytes of records after the first, nonce (8 bytes),
---         door (its letter in a record)
--- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}}; the
+-- ARGV    prelude's and ending's, then: limit (tasks), lease ms where the queue has none of its own, max bytes of records
+--         after the first, nonce (8 bytes), door (its letter in a record)
+-- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}, lease ms,
+--         priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...}}; the
 --         record is "" of a task that is put off, for it cannot be read
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local limit, lease_ms, max_bytes = tonumber(ARGV[FIRST]), tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
-local nonce, door = ARGV[FIRST + 3], string.byte(ARGV[FIRST + 4])
-local RECLAIM, BURY, NOTICE, LOOK = 500, 1000, 100, 64
+local lease_ms, max_bytes = LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
+local nonce, door = ARGV[FIRST + 3], ARGV[FIRST + 4]
+local BURY, NOTICE, LOOK, COUNTED = 1000, 100, 128, 16
 local useless = 0 -- how many were due and are not leased
 
 local want, answer, bytes, taken = {}, {}, 0, 0
-local written, leased = {}, {}
+local written, leased, lateness = {}, {}, {}
 local _, died = reclaim(RECLAIM, want)
+local limit = room(tonumber(ARGV[FIRST]))
 
 -- Tenants whose head has come due join the ring's end.
 local function notice()
@@ -32,7 +34,8 @@ local function notice()
 end
 
 -- It dies unclaimed: the history's entry has no lease, the record keeps its last one.
-local function bury(sid, r)
+local function bury(sid, data)
+  local r = open(data)
   local fence, claimed = r.fence, r.claimed
   r.status, r.fence, r.claimed = DIED, 0, 0
   local told = NOBODY
@@ -47,112 +50,155 @@ local function bury(sid, r)
   died = died + 1
 end
 
--- Splits what is due into tasks to lease, those past their deadline, and those that cannot be read; stops where the
--- bytes are used up.
-local function choose(sids)
-  local gone, chosen, broken, records, at = {}, {}, {}, {}, 0
-  for i, sid in ipairs(sids) do
-    if at == #records then
-      records, at = call('HMGET', TASKS, unpack(sids, i, math.min(i + PIECE - 1, #sids))), 0
-    end
-    at = at + 1
-    local data = records[at]
-    local r = open(data)
-    if r and not expired(r) then
-      if taken + #chosen > 0 and bytes + #data > max_bytes then
-        return gone, chosen, broken, true
+-- One turn of each tenant in the ring's front, and the stored ids that they have in it, those of `first` to `last` each.
+-- A tenant that runs all it may is barred.
+local function gather()
+  local turns, sids, free = {}, {}, limit - taken
+  local front = call('ZRANGE', RING, 0, LOOK - 1)
+  local quantum = math.max(1, math.ceil(free / (#front < LOOK and #front or call('ZCARD', RING))))
+  for _, tenant in ipairs(front) do
+    if not DUE[tenant] then
+      want[#want + 1] = tenant
+    elseif #sids == free then
+      break
+    else
+      local few = math.min(quantum, free - #sids, tenant_room(tenant))
+      local first = #sids + 1
+      if few > 0 then
+        for i, sid in ipairs(call('ZRANGEBYSCORE', DUE[tenant], '-inf', NOW, 'LIMIT', 0, few)) do
+          sids[first + i - 1] = sid
+        end
       end
-      bytes = bytes + #data
-      chosen[#chosen + 1] = { sid, r }
-    elseif r then
-      gone[#gone + 1] = { sid, r }
-    elseif data then
-      broken[#broken + 1] = sid
+      turns[#turns + 1] = { tenant = tenant, first = first, last = #sids, seen = first - 1, begun = 0, barred = few <= 0 }
     end
   end
-  useless = useless + #sids - #chosen
-  return gone, chosen, broken, false
+  return turns, sids
 end
 
-local function lease(chosen)
-  local fence = #chosen > 0 and next_fence(#chosen) - #chosen
-  for i, pair in ipairs(chosen) do
-    local sid, r = pair[1], pair[2]
-    r.status, r.run, r.fence, r.nonce, r.claimed, r.door = LEASE, r.run + 1, fence + i, nonce, NOW, door
-    local data = close(r)
-    push(written, sid, data)
-    push(leased, NOW + lease_ms, sid)
-    push(answer, sid, data)
+local chosen, gone, broken -- {stored id, record, run, due...}, {stored id, record...}, {stored id...}
+
+-- Looks at what was gathered, in pieces. Answers whether the bytes are used up before its end.
+local function choose(turns, sids)
+  local records, base, n = {}, 0, 0
+  chosen, gone, broken = {}, {}, {}
+  for _, turn in ipairs(turns) do
+    for i = turn.first, turn.last do
+      if i > base + #records then
+        records, base = call('HMGET', TASKS, unpack(sids, i, math.min(i + PIECE - 1, #sids))), i - 1
+      end
+      local sid, data = sids[i], records[i - base]
+      local run, due, deadline = glance(data)
+      if run and (deadline == 0 or deadline > NOW) then
+        if taken + n > 0 and bytes + #data > max_bytes then
+          return true
+        end
+        bytes = bytes + #data
+        chosen[n + 1], chosen[n + 2], chosen[n + 3], chosen[n + 4] = sid, data, run, due
+        n = n + 4
+        turn.begun = turn.begun + 1
+      elseif run then
+        push(gone, sid, data)
+      elseif data then
+        broken[#broken + 1] = sid
+      end
+      turn.seen = i
+    end
   end
-  taken = taken + #chosen
+  return false
 end
 
--- One turn: at most `quantum` tasks of a tenant. Answers whether the bytes are used up.
-local function serve(tenant, quantum)
-  local sids = call('ZRANGEBYSCORE', DUE[tenant], '-inf', NOW, 'LIMIT', 0, quantum)
-  if #sids == 0 then
-    rehead(tenant)
-    return false
+local function lease()
+  local count = #chosen / 4
+  local fence = count > 0 and next_fence(count) - count
+  log_claimed(fence and fence + 1, count)
+  local w, l, a = #written, #leased, #answer
+  for i = 1, #chosen, 4 do
+    fence = fence + 1
+    local sid, data = chosen[i], leased_record(chosen[i + 1], chosen[i + 2] + 1, fence, nonce, door)
+    written[w + 1], written[w + 2] = sid, data
+    leased[l + 1], leased[l + 2] = NOW + lease_ms, sid
+    answer[a + 1], answer[a + 2] = sid, data
+    w, l, a = w + 2, l + 2, a + 2
+    local bucket = bucket_of(NOW - chosen[i + 3])
+    lateness[bucket] = (lateness[bucket] or 0) + 1
   end
-  local gone, chosen, broken, full = choose(sids)
-  if not full then
-    call('ZREM', DUE[tenant], unpack(sids))
-  else
-    for _, pair in ipairs(gone) do
-      call('ZREM', DUE[tenant], pair[1])
-    end
-    for _, pair in ipairs(chosen) do
-      call('ZREM', DUE[tenant], pair[1])
+  taken = taken + count
+end
+
+-- Where tenants stand after their turn: with more due at the ring's end, barred from more parked, else by what comes.
+local function move_on(turns)
+  local leaving, ring, heads, parked, last = {}, {}, {}, {}, nil
+  for _, turn in ipairs(turns) do
+    if turn.seen >= turn.first or turn.last < turn.first then
+      local tenant = turn.tenant
+      local at = tonumber(call('ZRANGE', DUE[tenant], 0, 0, 'WITHSCORES')[2])
+      if at and at <= NOW and not turn.barred then
+        last = (last or last_turn()) + 1
+        push(ring, last, tenant)
+      else
+        leaving[#leaving + 1] = tenant
+        if at then
+          push(at > NOW and heads or parked, at, tenant)
+        end
+      end
     end
   end
-  if #chosen > 0 then
-    count_running(tenant, #chosen)
+  in_pieces('ZREM', RING, leaving)
+  in_pieces('ZADD', RING, ring)
+  in_pieces('ZADD', HEADS, heads)
+  in_pieces('ZADD', PARKED, parked)
+end
+
+-- Answers whether another round may have more.
+local function take_turns()
+  notice()
+  local turns, sids = gather()
+  local cut, begun = choose(turns, sids), {}
+  for _, turn in ipairs(turns) do
+    if turn.seen >= turn.first then
+      call('ZREM', DUE[turn.tenant], unpack(sids, turn.first, turn.seen))
+      useless = useless + turn.seen - turn.first + 1 - turn.begun
+    end
+    begun[turn.tenant] = turn.begun > 0 and turn.begun or nil
+  end
+  if next(begun) then
+    begun = count_all_running(begun)
+  end
+  for _, turn in ipairs(turns) do
+    turn.barred = turn.barred or (begun[turn.tenant] or 0) >= (TENANT_MAX or math.huge)
   end
   for _, sid in ipairs(broken) do
-    call('ZADD', DUE[tenant], NOW + PUT_OFF, sid)
+    call('ZADD', DUE[tenant_of(sid)], NOW + PUT_OFF, sid)
     push(answer, sid, '')
   end
-  for _, pair in ipairs(gone) do
-    bury(pair[1], pair[2])
+  for i = 1, #gone, 2 do
+    bury(gone[i], gone[i + 1])
   end
-  lease(chosen)
-  rehead(tenant)
-  if call('ZSCORE', RING, tenant) then
-    call('ZADD', RING, last_turn() + 1, tenant)
-  end
-  return full
+  lease()
+  move_on(turns)
+  return #turns > 0 and not cut and #want == 0
 end
 
-local function take_turns()
-  local quantum = math.max(1, math.ceil(limit / math.max(1, call('ZCARD', RING))))
-  local skipped = 0
-  while taken < limit and useless < BURY and skipped < LOOK do
-    local tenant = call('ZRANGE', RING, skipped, skipped)[1]
-    if not tenant then
-      return
-    elseif not DUE[tenant] then
-      want[#want + 1] = tenant
-      skipped = skipped + 1
-    elseif serve(tenant, math.min(quantum, limit - taken)) then
-      return
-    end
-  end
-end
-
+-- How many are left that could be claimed; of tenants far back in the ring each counts as one. And whose turn is next.
 local function backlog()
-  local left = 0
-  for _, tenant in ipairs(call('ZRANGE', RING, 0, LOOK - 1)) do
-    left = left + (DUE[tenant] and call('ZCOUNT', DUE[tenant], '-inf', NOW) or 1)
+  local left, front = call('ZCOUNT', HEADS, '-inf', NOW), call('ZRANGE', RING, 0, LOOK - 1)
+  if #front == LOOK then
+    left = left + call('ZCARD', RING) - LOOK
   end
-  return left
+  for i, tenant in ipairs(front) do
+    left = left + (i <= COUNTED and DUE[tenant] and call('ZCOUNT', DUE[tenant], '-inf', NOW) or 1)
+  end
+  return left, front
 end
 
-local left = 0
-if not call('HGET', META, 'paused') then
-  notice()
-  take_turns()
-  in_pieces('HSET', TASKS, written)
-  in_pieces('ZADD', LEASED, leased)
-  left = backlog()
+while taken < limit and useless < BURY and take_turns() do end
+in_pieces('HSET', TASKS, written)
+in_pieces('ZADD', LEASED, leased)
+log_lateness(lateness)
+
+WAS_FULL, woken = false, false -- who claims and leaves something due comes again
+local at, left, front, held = hang(followed), 0, {}, full() or (TENANT_MAX and call('ZCARD', PARKED) > 0)
+if not (PAUSED or full() or opens_at() > NOW) then
+  left, front = backlog()
 end
-return { NOW, hang(followed), died, left, want, answer }
+return { NOW, at, died, left, want, answer, lease_ms, PRIORITY, held and 1 or 0, front }

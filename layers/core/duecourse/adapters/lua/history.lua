@@ -26,7 +26,8 @@ local function join(body, state, result, log)
   if #state + #result == 0 and #log == 2 then
     return body
   end
-  return body .. pack('>I2', #state) .. state .. pack('>I4', #result) .. result .. log
+  return body .. (state == '' and '\0\0' or pack('>I2', #state)) .. state
+    .. (result == '' and '\0\0\0\0' or pack('>I4', #result)) .. result .. log
 end
 
 local function set_state(r, state)
@@ -135,6 +136,7 @@ end
 local function succeed(sid, r)
   local s = open(call('HGET', TASKS, sid .. '+'))
   call('HDEL', TASKS, sid .. '+')
+  call('HINCRBY', META, 'successors', -1)
   r.flags = r.flags - SUCCESSOR
   if not s then
     return nil
@@ -150,6 +152,7 @@ end
 local function drop_successor(sid, r)
   local s = open(call('HGET', TASKS, sid .. '+'))
   call('HDEL', TASKS, sid .. '+')
+  call('HINCRBY', META, 'successors', -1)
   r.flags = r.flags - SUCCESSOR
   if s and group_of(s.rest) ~= group_of(r.rest) then
     leave_group(sid, s.rest)

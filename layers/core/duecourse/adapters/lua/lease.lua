@@ -12,11 +12,50 @@ local function expired(r)
   return r.deadline > 0 and r.deadline <= NOW
 end
 
--- How many of a tenant's tasks are leased, which is written down while any is.
+-- A tenant that waited for a place of its own may be claimed from again.
+local function wake(tenant)
+  local at = call('ZSCORE', PARKED, tenant)
+  if at then
+    call('ZREM', PARKED, tenant)
+    call('ZADD', HEADS, at, tenant)
+    woken = true
+  end
+end
+
+-- How many of a tenant's tasks are leased, which is written down while any is. Answers it.
 local function count_running(tenant, change)
-  if call('HINCRBY', META, 'running:' .. tenant, change) <= 0 then
+  local running = call('HINCRBY', META, 'running:' .. tenant, change)
+  if running <= 0 then
     call('HDEL', META, 'running:' .. tenant)
   end
+  if TENANT_MAX and change < 0 and running < TENANT_MAX then
+    wake(tenant)
+  end
+  return running
+end
+
+-- The same for many tenants at once: tenant -> change. Answers tenant -> how many.
+local function count_all_running(changes)
+  local tenants, fields, set, gone, running = {}, {}, {}, {}, {}
+  for tenant in pairs(changes) do
+    tenants[#tenants + 1], fields[#fields + 1] = tenant, 'running:' .. tenant
+  end
+  for i, count in ipairs(call('HMGET', META, unpack(fields))) do
+    local tenant = tenants[i]
+    count = (count or 0) + changes[tenant]
+    if count > 0 then
+      push(set, fields[i], count)
+    else
+      gone[#gone + 1] = fields[i]
+    end
+    if TENANT_MAX and changes[tenant] < 0 and count < TENANT_MAX then
+      wake(tenant)
+    end
+    running[tenant] = count
+  end
+  in_pieces('HDEL', META, gone)
+  in_pieces('HSET', META, set)
+  return running
 end
 
 -- Spends an attempt: the record is scheduled at `due`, or dead. Answers whether it lives.

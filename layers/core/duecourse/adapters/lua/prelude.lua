@@ -1,16 +1,21 @@
 -- What every script begins with: the names of its keys, the time, the packed record, the indexes, the bell.
 --
 -- KEYS    1 tasks   hash, stored id -> packed record (its layout: adapters/record.py); "<stored id>+" is a successor
---         2 heads   zset, tenant -> its earliest due time, of tenants that are not in the ring
+--         2 heads   zset, tenant -> its earliest due time, of tenants that are neither in the ring nor parked
 --         3 ring    zset, tenant with ripe work -> its turn
 --         4 leased  zset, stored id -> end of the lease
 --         5 done    zset, stored id -> when it was done or cancelled
 --         6 dead    zset, stored id -> when it died
 --         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"
---         8 meta    hash: fence, running:<tenant> while any is, paused, clock and bell_at (travel), shards: how many the
---                   queue has where that is or was not 1, or "<from>><to>#<who>" while they are changed
+--         8 meta    hash: fence, running:<tenant> while any is, clock and bell_at (travel), successors: how many wait,
+--                   logged: the sum of `log`, late_slot: the newest in `late`; shards: how many the queue has where that
+--                   is or was not 1, or "<from>><to>#<who>" while they are changed; how the whole queue is set, where it
+--                   is: paused, max_running, rate_count, rate_per (ms), tenant_max_running, priority, retention, lease (ms)
 --         9 bell    string with a TTL: the instant at which it goes
---         10...     due:<tenant> zset, stored id -> due_at, for each tenant in ARGV
+--         10 parked zset, tenant that runs as many tasks as it may -> its earliest due time
+--         11 log    zset, "<first fence>:<how many>" of each claim within the rate's window -> claimed_at
+--         12 late   hash, "<slot>:<bucket>" -> how many were claimed that late (domain/lateness.py)
+--         13...     due:<tenant> zset, stored id -> due_at, for each tenant in ARGV
 -- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 how many shards the queue has   4 n
 --         5..4+n tenants   then the verb's own
 -- RETURNS a negative number alone: -8 the shard is not registered, -9 an override where the clock does not travel,
@@ -18,6 +23,7 @@
 
 local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local DEAD, GROUPS, META, BELL = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local PARKED, LOG, LATE = KEYS[10], KEYS[11], KEYS[12]
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local TRAVEL = ARGV[1] ~= ''
 local DEADMAN = 1000
@@ -26,17 +32,39 @@ local FIRST = 5 + tonumber(ARGV[4])
 
 local DUE = {}
 for i = 5, FIRST - 1 do
-  DUE[ARGV[i]] = KEYS[i + 5]
+  DUE[ARGV[i]] = KEYS[i + 8]
 end
 
-if (call('HGET', META, 'shards') or COUNT) ~= COUNT then
+local SHARDS, CLOCK, PAUSED, MAX_RUNNING, TENANT_MAX, RATE, PER, LOGGED
+
+-- This shard's part of a limit of the queue: one more for the first ones where it does not divide.
+local function part_of(whole)
+  whole = tonumber(whole)
+  local count = tonumber(COUNT) or 1
+  if count == 1 then
+    return whole
+  end
+  local number = tonumber(string.match(KEYS[1], '/(%d+)}:tasks$'))
+  return math.floor(whole / count) + (number < whole % count and 1 or 0)
+end
+
+local function read_meta()
+  local meta = call('HMGET', META, 'shards', 'clock', 'paused', 'max_running', 'tenant_max_running', 'rate_count',
+    'rate_per', 'logged')
+  SHARDS, CLOCK, PAUSED = meta[1], meta[2], meta[3]
+  MAX_RUNNING, TENANT_MAX = meta[4] and part_of(meta[4]), meta[5] and part_of(meta[5])
+  RATE, PER, LOGGED = meta[6] and part_of(meta[6]), tonumber(meta[7] or 0), tonumber(meta[8] or 0)
+end
+
+read_meta()
+if (SHARDS or COUNT) ~= COUNT then
   return -10
 end
 
 -- Time is the server's; it moves while a script runs, so it is read once.
 local NOW
 if TRAVEL then
-  if call('HGET', META, 'clock') ~= 'travel' then
+  if CLOCK ~= 'travel' then
     return -9
   end
   NOW = tonumber(ARGV[1])
@@ -59,15 +87,16 @@ local function open(data)
   if not data or #data < 84 then
     return nil
   end
-  local r = {}
-  local version
-  version, r.status, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created, r.generation, r.deadline, r.claimed,
-    r.fence, r.nonce = unpack_struct(FRONT, data)
+  local version, status, flags, last, count, door, run, attempt, due, created, generation, deadline, claimed, fence,
+    nonce = unpack_struct(FRONT, data)
   if version ~= VERSION then
     return nil
   end
-  r.rest = string.sub(data, 57)
-  return r
+  return { -- in one, for a table that grows field by field is made anew four times
+    status = status, flags = flags, last = last, count = count, door = door, run = run, attempt = attempt, due = due,
+    created = created, generation = generation, deadline = deadline, claimed = claimed, fence = fence, nonce = nonce,
+    rest = string.sub(data, 57),
+  }
 end
 
 local function close(r)
@@ -129,7 +158,8 @@ local function leave_group(sid, rest)
   end
 end
 
--- A tenant's place after its due set changed: in the ring while it is ripe and has a turn there, else among the heads.
+-- A tenant's place after its due set changed: in the ring while it is ripe and has a turn there, parked while it is,
+-- else among the heads.
 local function rehead(tenant)
   local at = tonumber(call('ZRANGE', DUE[tenant], 0, 0, 'WITHSCORES')[2])
   if call('ZSCORE', RING, tenant) then
@@ -138,10 +168,11 @@ local function rehead(tenant)
     end
     call('ZREM', RING, tenant)
   end
+  local place = TENANT_MAX and call('ZSCORE', PARKED, tenant) and PARKED or HEADS
   if at then
-    call('ZADD', HEADS, at, tenant)
+    call('ZADD', place, at, tenant)
   else
-    call('ZREM', HEADS, tenant)
+    call('ZREM', place, tenant)
   end
 end
 
@@ -170,12 +201,41 @@ local function instant(text, from)
   return tonumber(text)
 end
 
+-- What holds the shard back. -----------------------------------------------------------------------------------------
+
+-- Whether it runs as many tasks as it may.
+local function full()
+  return MAX_RUNNING and call('ZCARD', LEASED) >= MAX_RUNNING
+end
+
+local LOOK_AHEAD = 32 -- entries of the log
+
+-- When the rate next lets a task be claimed, 0 where it does.
+local function opens_at()
+  if not RATE or LOGGED < RATE then
+    return 0
+  end
+  local over, at = LOGGED - RATE + 1, 0
+  local entries = call('ZRANGE', LOG, 0, LOOK_AHEAD - 1, 'WITHSCORES')
+  for i = 1, #entries, 2 do
+    at, over = entries[i + 1] + PER, over - string.match(entries[i], '%d+$')
+    if over <= 0 then
+      break
+    end
+  end
+  return at
+end
+
+local WAS_FULL = full()
+local woken = false -- whether a tenant was that waited for a place of its own
+
 -- The bell. ----------------------------------------------------------------------------------------------------------
 
--- The earliest instant at which a claim could change something, nil for never. A paused queue contributes its leases.
+-- The earliest instant at which a claim could change something, nil for never. Of a queue that is paused or full those
+-- are its leases.
 local function earliest()
   local at = tonumber(call('ZRANGE', LEASED, 0, 0, 'WITHSCORES')[2])
-  if call('HGET', META, 'paused') then
+  if PAUSED or full() then
     return at
   end
   local front = call('ZRANGE', RING, 0, 0)[1]
@@ -184,6 +244,7 @@ local function earliest()
     front = call('ZRANGE', RING, 0, 0)[1]
   end
   local head = front and NOW or tonumber(call('ZRANGE', HEADS, 0, 0, 'WITHSCORES')[2])
+  head = head and math.max(head, opens_at())
   return at and head and math.min(at, head) or at or head
 end
 
@@ -210,10 +271,11 @@ local function set_bell(at)
 end
 
 -- Ends every script: the bell hangs at the earliest instant. What is due already was rung for, so it gets a deadman a
--- second off, unless this script made it due (`fresh`): then at once, which is never before now + 1, for a key that is
--- set into the past would vanish without an event.
+-- second off, unless this script made it due (`fresh`) or gave back the place that it waited for: then at once, which is
+-- never before now + 1, for a key that is set into the past would vanish without an event.
 local function hang(fresh)
   local at, hung = earliest() or 0, bell_hung() or 0
+  fresh = fresh or woken or (WAS_FULL and not full())
   if at > 0 and at <= NOW then
     if fresh then
       at = NOW + 1

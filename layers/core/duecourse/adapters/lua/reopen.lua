@@ -1,14 +1,24 @@
 -- Opens a shard that was closed: its queue has so many shards now, and its fences go on above those of all before.
 --
 -- KEYS    as in prelude.lua
--- ARGV    prelude's, then: how many shards   the least fence counter   1 where a user had paused the queue
+-- ARGV    prelude's, then: how many shards, the least fence counter, when the newest claim of the whole queue within a
+--         rate's window was (0 for none), then how the queue is set, as in configure.lua
 -- RETURNS {now, bell_at}
+--
+-- Whose claims the rate's log holds changes with the number of shards: until the newest has left the window, each shard
+-- counts its whole part as claimed.
 
-local fence = tonumber(call('HGET', META, 'fence') or 0)
-call('HSET', META, 'shards', ARGV[FIRST], 'fence', math.max(fence, tonumber(ARGV[FIRST + 1])))
-if ARGV[FIRST + 2] == '1' then
-  call('HSET', META, 'paused', 1)
-else
-  call('HDEL', META, 'paused')
+local fence = math.max(tonumber(call('HGET', META, 'fence') or 0), tonumber(ARGV[FIRST + 1])) + 1
+local claimed_at = tonumber(ARGV[FIRST + 2])
+COUNT = ARGV[FIRST]
+call('HSET', META, 'shards', COUNT, 'fence', fence)
+set(FIRST + 3)
+if tonumber(string.match(KEYS[1], '/(%d+)}:tasks$')) >= tonumber(COUNT) then
+  call('DEL', LOG, LATE) -- meta alone stays, to refuse those who still count on this shard
+elseif RATE and claimed_at > NOW - PER then
+  call('DEL', LOG)
+  call('ZADD', LOG, claimed_at, fence .. ':' .. RATE)
+  call('HSET', META, 'logged', RATE)
+  LOGGED = RATE
 end
 return { NOW, hang(true) }

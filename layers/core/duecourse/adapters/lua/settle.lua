@@ -1,13 +1,15 @@
 -- Ends leases, each under its token and with an ending; the same token and ending again is answered as before.
 --
 -- KEYS    as in prelude.lua
--- ARGV    prelude's and ending's, then for each lease: stored id, fence, nonce (8 bytes), ending (D done, A again, R retry, X drop,
---         B release), due ("+ms" from now, or epoch ms), state ("" as it is, "=<json>" new), detail, result
+-- ARGV    prelude's and ending's, then for each lease: stored id; 22 bytes: fence 6, nonce 8, ending 1 (D done, A again,
+--         R retry, X drop, B release), 1 where due counts from now, due 6; and "", or state length 2 (65535 as it is),
+--         state, detail length 2, detail, result
 -- RETURNS {now, bell_at, {reply...}}; a reply is 1 done, 2 again, 3 retried, 4 dead, 5 released, 0 stale
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local ITEM = 8
+local ITEM, HEAD = 3, '>I6c8BBI6'
+local KEPT = 65535 -- the length of a state that stays as it is
 local count = (#ARGV - FIRST + 1) / ITEM
 local DONE_, AGAIN_, RETRY_, DROP_, RELEASE_ = 68, 65, 82, 88, 66
 local REPLIES = { [DONE_] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [RELEASE_] = 5 }
@@ -18,35 +20,48 @@ local replies, ended, sids, told = {}, {}, {}, {}
 local written, finished, died, scheduled, running = {}, {}, {}, {}, {}
 local fresh = false
 
+-- What comes with an ending: a new state or nil, a detail, a result.
+local function details(text)
+  if text == '' then
+    return nil, '', ''
+  end
+  local length, state, at = unpack_struct('>I2', text), nil, 3
+  if length ~= KEPT then
+    state, at = string.sub(text, 3, 2 + length), 3 + length
+  end
+  length = unpack_struct('>I2', text, at)
+  return state, string.sub(text, at + 2, at + 1 + length), string.sub(text, at + 2 + length)
+end
+
 -- What an ending does to the record; answers the reply.
 local ENDINGS = {
-  [DONE_] = function(r, at)
-    remember(r, DONE_, '', nil, ARGV[at + 7])
+  [DONE_] = function(r, _, _, _, result)
+    remember(r, DONE_, '', nil, result)
     r.status = FINISHED
     return 1
   end,
-  [AGAIN_] = function(r, at, state)
+  [AGAIN_] = function(r, due, state)
     if expired(r) then
       remember(r, AGAIN_, 'past its deadline', state)
       r.status = DIED
       return DEAD_
     end
     remember(r, AGAIN_, '', state)
-    r.status, r.attempt, r.due = SCHEDULED, 1, instant(ARGV[at + 4], NOW)
+    r.status, r.attempt, r.due = SCHEDULED, 1, due
     return 2
   end,
-  [RETRY_] = function(r, at, state)
-    remember(r, RETRY_, ARGV[at + 6], state)
-    return retry_or_die(r, instant(ARGV[at + 4], NOW)) and 3 or DEAD_
+  [RETRY_] = function(r, due, state, detail)
+    remember(r, RETRY_, detail, state)
+    return retry_or_die(r, due) and 3 or DEAD_
   end,
-  [DROP_] = function(r, at)
-    remember(r, DROP_, ARGV[at + 6])
+  [DROP_] = function(r, _, _, detail)
+    remember(r, DROP_, detail)
     r.status = DIED
     return DEAD_
   end,
-  [RELEASE_] = function(r, at)
-    remember(r, RELEASE_, ARGV[at + 6])
-    r.status, r.due = SCHEDULED, instant(ARGV[at + 4], NOW)
+  [RELEASE_] = function(r, due, _, detail)
+    remember(r, RELEASE_, detail)
+    r.status, r.due = SCHEDULED, due
     return 5
   end,
 }
@@ -69,17 +84,16 @@ local function place(sid, r)
     push(scheduled[tenant], r.due, sid)
     fresh = fresh or r.due <= NOW
   end
-  running[tenant] = (running[tenant] or 0) + 1
+  running[tenant] = (running[tenant] or 0) - 1
   push(written, sid, close(r))
 end
 
 local function settle(sid, at, r)
-  local fence, nonce, ending = tonumber(ARGV[at + 1]), ARGV[at + 2], string.byte(ARGV[at + 3])
+  local fence, nonce, ending, delayed, due = unpack_struct(HEAD, ARGV[at + 1])
   if r.status ~= LEASE or r.fence ~= fence or r.nonce ~= nonce then
     return settled_before(r, fence, nonce, ending)
   end
-  local state = ARGV[at + 5] ~= '' and string.sub(ARGV[at + 5], 2) or nil
-  local reply = ENDINGS[ending](r, at, state)
+  local reply = ENDINGS[ending](r, delayed == 1 and NOW + due or due, details(ARGV[at + 2]))
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
   ended[#ended + 1] = { sid, r }
   if r.status ~= SCHEDULED then
@@ -114,12 +128,10 @@ if #ended > 0 then
   in_pieces('HSET', TASKS, written)
   in_pieces('ZADD', DONE, finished)
   in_pieces('ZADD', DEAD, died)
-  for tenant, n in pairs(running) do
-    count_running(tenant, -n)
-    if scheduled[tenant] then
-      in_pieces('ZADD', DUE[tenant], scheduled[tenant])
-      rehead(tenant)
-    end
+  count_all_running(running)
+  for tenant, members in pairs(scheduled) do
+    in_pieces('ZADD', DUE[tenant], members)
+    rehead(tenant)
   end
   follow(told)
 end

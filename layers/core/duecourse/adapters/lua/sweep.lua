@@ -1,15 +1,16 @@
 -- One bounded step of upkeep: takes back lapsed leases, forgets what finished long ago, hangs the bell.
 --
 -- KEYS    as in prelude.lua
--- ARGV    prelude's and ending's, then: retention ms
+-- ARGV    prelude's and ending's, then: retention ms, where the queue has none of its own
 -- RETURNS {now, bell_at, reclaimed, died, pruned, 1 if a bound was reached, {tenant whose due set was not among KEYS...}}
 
 local BOUND = 500
 local want = {}
+local retention = tonumber(call('HGET', META, 'retention') or ARGV[FIRST])
 local reclaimed, died, more = reclaim(BOUND, want)
 
 local function prune()
-  local sids = call('ZRANGEBYSCORE', DONE, '-inf', NOW - tonumber(ARGV[FIRST]), 'LIMIT', 0, BOUND)
+  local sids = call('ZRANGEBYSCORE', DONE, '-inf', NOW - retention, 'LIMIT', 0, BOUND)
   local pruned, bytes = 0, 0
   while pruned < #sids and bytes < BYTES do
     local piece = { unpack(sids, pruned + 1, math.min(pruned + PIECE, #sids)) }

@@ -1,0 +1,123 @@
+"""How due tasks are leased: tenants with ripe work take turns, each a quantum, within the queue's limits."""
+
+from math import ceil
+from typing import NamedTuple
+
+from duecourse.adapters.keyvalue import transitions, verbs
+from duecourse.adapters.keyvalue.held import Held
+from duecourse.adapters.keyvalue.ledger import Ledger
+from duecourse.domain.history import Door
+from duecourse.domain.task import Status, Task
+from duecourse.ports.store import Claim
+
+BURY = 1_000
+"""How many tasks die of one claim before it stops."""
+LOOK = 128
+"""How many tenants have a turn at a time."""
+
+
+class Terms(NamedTuple):
+    """What the leases of one claim have in common."""
+
+    ms: int
+    nonce: bytes
+    door: Door
+
+
+class Claiming:
+    """One claim of at most `limit` tasks, as the queue's limits allow, and `max_bytes` of them after the first."""
+
+    def __init__(self, ledger: Ledger, limit: int, max_bytes: int, terms: Terms) -> None:
+        self._ledger, self._turns = ledger, ledger.turns
+        self._limit = ledger.limits.room(limit, ledger.running())
+        self._bytes = max_bytes
+        self._terms = terms
+        self._cut = False
+        self._lateness: list[int] = []
+        self.tasks: list[Task] = []
+        self.died = 0
+
+    def run(self) -> None:
+        """Lease tasks, until there are enough, no more are due, or a bound is reached."""
+        while len(self.tasks) < self._limit and self.died < BURY and not self._cut and self._round():
+            pass
+        if self.tasks:
+            self._ledger.limits.log(self.tasks[0].fence, self._lateness)
+
+    def _round(self) -> bool:
+        """One turn of each tenant in the ring's front; answers whether there was any."""
+        self._turns.settle()
+        self._turns.notice()
+        free = self._limit - len(self.tasks)
+        quantum = max(1, ceil(free / max(1, self._turns.ring_size)))
+        served: dict[str, list[str]] = {}
+        for tenant in self._turns.front(LOOK):
+            if free == 0:
+                break
+            served[tenant] = self._turns.ripe(tenant, max(0, min(quantum, free, self._room(tenant))))
+            free -= len(served[tenant])
+        done = [tenant for tenant, sids in served.items() if self._serve(sids)]
+        self._turns.move_on(done, [tenant for tenant in done if self._room(tenant) <= 0])
+        return bool(served)
+
+    def _room(self, tenant: str) -> int:
+        most = self._ledger.limits.settings.tenant_max_running
+        return self._limit if most is None else most - self._turns.running(tenant)
+
+    def _serve(self, sids: list[str]) -> bool:
+        """One tenant's turn; False where the bytes were used up before it."""
+        for i, sid in enumerate(sids):
+            if self._cut or not self._begin(sid):
+                return i > 0
+        return not self._cut or bool(sids)
+
+    def _begin(self, sid: str) -> bool:
+        """Lease one task, or bury it past its deadline; False where the bytes are used up."""
+        ledger, held = self._ledger, self._ledger.held(sid)
+        if transitions.is_expired(held.task, ledger.now):
+            after = transitions.expired(held, ledger.now)
+            ledger.place(sid, after, ledger.now)
+            verbs.tell_of(ledger, after.task)
+            self.died += 1
+            return True
+        self._bytes -= ledger.size(sid)
+        if self.tasks and self._bytes < 0:
+            self._cut = True
+            return False
+        self._lateness.append(ledger.now - held.task.due_at)
+        self.tasks.append(begin(ledger, sid, held, self._terms))
+        return True
+
+
+def claim(ledger: Ledger, limit: int, max_bytes: int, terms: Terms) -> Claim:
+    """Take back lapsed leases, then lease what is due."""
+    _, died = verbs.reclaim(ledger)
+    claiming = Claiming(ledger, limit, max_bytes, terms)
+    claiming.run()
+    ledger.leave()
+    bell_at, (barred, held) = ledger.hang(), ledger.held_back()
+    left = ledger.turns.waiting() if ledger.turns.has_parked() else ledger.indexes.ripe(ledger.now)
+    backlog, priority = 0 if barred else left, ledger.limits.settings.priority
+    return Claim(claiming.tasks, died + claiming.died, backlog, bell_at, ledger.now, held, priority)
+
+
+def begin(ledger: Ledger, sid: str, held: Held, terms: Terms) -> Task:
+    """Lease one task."""
+    until = ledger.now + terms.ms
+    after = transitions.leased(held, ledger.now, ledger.next_fence(), terms.nonce, terms.door)
+    ledger.place(sid, after, until)
+    return after.task._replace(lease_expires_at=until)
+
+
+def take(ledger: Ledger, sid: str, terms: Terms) -> Task | None:
+    """Lease one scheduled task, due or not; None where it is not scheduled or a limit does not allow it."""
+    verbs.reclaim(ledger)
+    held, limits = ledger.get(sid), ledger.limits
+    if not held or held.task.status is not Status.SCHEDULED or transitions.is_expired(held.task, ledger.now):
+        return None
+    most = limits.settings.tenant_max_running
+    if limits.room(1, ledger.running()) < 1 or (most is not None and ledger.turns.running(held.task.tenant) >= most):
+        return None
+    task = begin(ledger, sid, held, terms)
+    limits.log(task.fence, [ledger.now - held.task.due_at])
+    return task

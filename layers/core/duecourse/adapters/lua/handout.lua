@@ -1,0 +1,106 @@
+-- What the scripts that begin leases share: how many may begin, the rate's log, the lateness, the leased record.
+--
+-- KEYS    as in prelude.lua
+-- ARGV    prelude's
+-- RETURNS nothing
+
+local RECLAIM = 500 -- lapsed leases that are taken back first
+local SLOT, SLOTS, BUCKETS = 300000, 13, 45 * 8 -- of domain/lateness.py
+
+local own = call('HMGET', META, 'lease', 'priority', 'late_slot')
+local LEASE_OF_QUEUE, PRIORITY, LATE_SLOT = tonumber(own[1] or nil), tonumber(own[2] or -1), tonumber(own[3] or nil)
+
+-- What a claim must know of a record: its run, due time and deadline; nil as `open` answers it.
+local function glance(data)
+  if not data or #data < 84 then
+    return nil
+  end
+  local version, run, due, deadline = unpack_struct('>BxxxxxI4xxI6xxxxxxxxxxxxI6', data)
+  if version == VERSION then
+    return run, due, deadline
+  end
+end
+
+-- The record under a new lease: all else in it stays as it is.
+local function leased_record(data, run, fence, nonce, door)
+  return string.sub(data, 1, 1) .. 'l' .. string.sub(data, 3, 5) .. door .. pack('>I4', run) .. string.sub(data, 11, 36)
+    .. pack('>I6I6', NOW, fence) .. nonce .. string.sub(data, 57)
+end
+
+-- The rate's window moves on: what has left it is forgotten. Where the clock was put back, what is ahead of it counts
+-- from now, or the queue would be held for as long as that step.
+local function slide()
+  local gone
+  repeat
+    gone = call('ZRANGEBYSCORE', LOG, '-inf', NOW - PER, 'LIMIT', 0, 1000)
+    local count = 0
+    for i, entry in ipairs(gone) do
+      count = count + string.match(entry, '%d+$')
+    end
+    if count > 0 then
+      call('ZREM', LOG, unpack(gone))
+      LOGGED = call('HINCRBY', META, 'logged', -count)
+    end
+  until #gone < 1000
+  for _, entry in ipairs(call('ZRANGEBYSCORE', LOG, '(' .. NOW, '+inf')) do
+    call('ZREM', LOG, entry)
+    call('ZADD', LOG, NOW, entry)
+  end
+end
+
+-- How many leases may begin, at most `wanted`.
+local function room(wanted)
+  if PAUSED then
+    return 0
+  elseif MAX_RUNNING then
+    wanted = math.min(wanted, MAX_RUNNING - call('ZCARD', LEASED))
+  end
+  if RATE then
+    slide()
+    wanted = math.min(wanted, RATE - LOGGED)
+  end
+  return wanted
+end
+
+-- How many more a tenant may run.
+local function tenant_room(tenant)
+  return TENANT_MAX and TENANT_MAX - (call('HGET', META, 'running:' .. tenant) or 0) or math.huge
+end
+
+local function log_claimed(fence, count)
+  if RATE and count > 0 then
+    call('ZADD', LOG, NOW, string.format('%.0f:%d', fence, count))
+    LOGGED = call('HINCRBY', META, 'logged', count)
+  end
+end
+
+-- Slots that were left out hold what is over an hour old, and so does the one that begins.
+local function begin_slot(slot)
+  local fields = {}
+  for stale = math.max(LATE_SLOT or 0, slot - SLOTS) + 1, slot do
+    for bucket = 0, BUCKETS do
+      fields[#fields + 1] = stale % SLOTS .. ':' .. bucket
+    end
+  end
+  in_pieces('HDEL', LATE, fields)
+  call('HSET', META, 'late_slot', slot)
+end
+
+local function bucket_of(late)
+  if late <= 0 then
+    return 0
+  end
+  local fraction, exponent = math.frexp(late)
+  return exponent * 8 + math.floor((fraction - 0.5) * 16)
+end
+
+-- Counts what was claimed by how late it was: bucket -> how many.
+local function log_lateness(buckets)
+  local slot = math.floor(NOW / SLOT)
+  if next(buckets) and slot ~= LATE_SLOT then
+    begin_slot(slot)
+  end
+  for bucket, count in pairs(buckets) do
+    call('HINCRBY', LATE, slot % SLOTS .. ':' .. bucket, count)
+  end
+end

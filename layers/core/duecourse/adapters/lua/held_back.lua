@@ -1,0 +1,19 @@
+-- Tells what holds a tenant's due tasks back; changes nothing.
+--
+-- KEYS    as in prelude.lua
+-- ARGV    prelude's (of tenants the one)
+-- RETURNS {now, 0 nothing, 1 a pause, 2 as many run as may, 3 as many of the tenant do, 4 the rate, until when: 0 where
+--         that is not known}
+
+local running, opens = tonumber(call('HGET', META, 'running:' .. ARGV[5]) or 0), opens_at()
+
+if PAUSED then
+  return { NOW, 1, 0 }
+elseif full() then
+  return { NOW, 2, 0 }
+elseif TENANT_MAX and running >= TENANT_MAX then
+  return { NOW, 3, 0 }
+elseif opens > NOW then
+  return { NOW, 4, opens }
+end
+return { NOW, 0, 0 }

@@ -1,0 +1,48 @@
+"""How late tasks were claimed, as counts in buckets that grow with the lateness: such histograms can be added up."""
+
+from collections.abc import Iterable, Mapping
+from math import frexp
+
+SLOT_MS = 300_000
+"""How long one slot of the histogram lasts; older ones are overwritten."""
+SLOTS = 13
+"""How many there are: the last hour, and the slot under way."""
+PARTS = 8
+"""How many buckets each doubling of the lateness has: a bucket's ends are 12 % apart, below 16 ms it is exact."""
+
+
+def bucket_of(late_ms: int) -> int:
+    """The bucket of a lateness; claim.lua has the same."""
+    if late_ms <= 0:
+        return 0
+    fraction, exponent = frexp(late_ms)
+    return exponent * PARTS + int((fraction - 0.5) * 2 * PARTS)
+
+
+def latest_in(bucket: int) -> int:
+    """The longest lateness that a bucket counts, in whole milliseconds."""
+    if bucket < PARTS:
+        return 0
+    exponent, part = divmod(bucket, PARTS)
+    edge = (0.5 + (part + 1) / (2 * PARTS)) * 2.0**exponent
+    return int(edge) - 1 if edge == int(edge) else int(edge)
+
+
+def added_up(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """One histogram of several: how many were as late as each bucket says."""
+    total: dict[int, int] = {}
+    for histogram in histograms:
+        for bucket, count in histogram.items():
+            total[bucket] = total.get(bucket, 0) + count
+    return total
+
+
+def quantile(histogram: Mapping[int, int], share: float) -> int | None:
+    """The lateness that `share` of all did not exceed, rounded up to its bucket's end; None where there is none."""
+    rank = share * sum(histogram.values())
+    reached = 0
+    for bucket, count in sorted(histogram.items()):
+        reached += count
+        if reached >= rank:
+            return latest_in(bucket)
+    return None

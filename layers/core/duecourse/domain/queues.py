@@ -1,0 +1,135 @@
+"""How a queue is set, and which part of its limits each of its shards gets."""
+
+from enum import StrEnum
+from typing import NamedTuple, TypedDict
+
+from duecourse.errors import FieldError, InvalidInput
+
+MAX_PRIORITY = 9
+DEFAULT_PRIORITY = 5
+"""Of 0 to 9: so that a queue can be put behind all others as well as before them."""
+
+
+class Rate(NamedTuple):
+    """At most so many claimed tasks in any `per_ms` milliseconds; HTTP calls them `count` and `per`."""
+
+    most: int
+    per_ms: int
+
+
+class QueueSettings(NamedTuple):
+    """How a queue is set; None where it has no limit, or goes by the caller's default.
+
+    `max_running` tasks are leased at a time, `tenant_max_running` of one tenant. A drain claims first from what has the
+    higher `priority`. `retention_ms` is how long a finished task is kept, `lease_ms` how long a claimed one is leased.
+    """
+
+    paused: bool = False
+    max_running: int | None = None
+    rate: Rate | None = None
+    tenant_max_running: int | None = None
+    priority: int = DEFAULT_PRIORITY
+    retention_ms: int | None = None
+    lease_ms: int | None = None
+
+
+class Stats(NamedTuple):
+    """A shard in numbers; `oldest_due_at` is the earliest scheduled due time and `bell_at` the bell's, 0 for none.
+
+    `done` counts the cancelled too. `settings` is how the queue is set, with this shard's part of its limits.
+    """
+
+    scheduled: int
+    leased: int
+    done: int
+    dead: int
+    oldest_due_at: int
+    bell_at: int
+    settings: QueueSettings
+    now: int
+
+
+class Hold(StrEnum):
+    """What can hold due tasks back: a pause, or a limit that is reached."""
+
+    PAUSE = "pause"
+    MAX_RUNNING = "max_running"
+    TENANT_MAX_RUNNING = "tenant_max_running"
+    RATE = "rate"
+
+
+class HeldBack(NamedTuple):
+    """What holds due tasks back at `now`, None for nothing; `until` when, 0 where nobody knows."""
+
+    by: Hold | None = None
+    until: int = 0
+    now: int = 0
+
+
+class ShardStanding(NamedTuple):
+    """One shard of a queue: what runs in it, and its part of the limits."""
+
+    number: int
+    running: int
+    settings: QueueSettings
+
+
+class QueueStanding(NamedTuple):
+    """A queue in numbers: tasks by state, `done` with the cancelled.
+
+    In ms: how long the oldest due task waits, and how late those of the last hour were claimed, None where none was.
+    """
+
+    name: str
+    settings: QueueSettings
+    scheduled: int
+    running: int
+    done: int
+    dead: int
+    oldest_overdue_ms: int
+    late_p50_ms: int | None
+    late_p99_ms: int | None
+    shards: list[ShardStanding]
+
+
+class QueueChanges(TypedDict, total=False):
+    """What is to be set anew: the fields of QueueSettings, None for its default."""
+
+    paused: bool | None
+    max_running: int | None
+    rate: Rate | None
+    tenant_max_running: int | None
+    priority: int | None
+    retention_ms: int | None
+    lease_ms: int | None
+
+
+def changed(settings: QueueSettings, changes: QueueChanges) -> QueueSettings:
+    """The settings after a change: only what is given changes."""
+    cleared = {name: value for name, value in QueueSettings()._asdict().items() if name in changes}
+    return settings._replace(**cleared | {name: value for name, value in changes.items() if value is not None})
+
+
+def share(settings: QueueSettings, number: int, count: int) -> QueueSettings:
+    """What the shard `number` of `count` goes by: its part of each limit, one more for the first where it does not
+    divide. A tenant's limit is divided too, so that it holds for the queue as a whole."""
+
+    def part(whole: int | None) -> int | None:
+        return None if whole is None else whole // count + (number < whole % count)
+
+    rate = settings.rate and settings.rate._replace(most=part(settings.rate.most) or 0)
+    running, tenants = part(settings.max_running), part(settings.tenant_max_running)
+    return settings._replace(max_running=running, rate=rate, tenant_max_running=tenants)
+
+
+def check_split(settings: QueueSettings, count: int) -> None:
+    """Return if each of `count` shards gets a part of each limit. Raises InvalidInput, naming what is too low."""
+    limits = {
+        "max_running": settings.max_running,
+        "rate.count": settings.rate and settings.rate.most,
+        "tenant_max_running": settings.tenant_max_running,
+    }
+    problem = f"must be at least {count}: the queue has {count} shards, and each gets its part"
+    low = [FieldError(name, problem) for name, limit in limits.items() if limit is not None and limit < count]
+    if low:
+        raise InvalidInput(low)

@@ -1,0 +1,113 @@
+"""What a drain has claimed and not settled: in pieces, each in want of a slot, worked by a crew's threads."""
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+from duecourse.domain.outcomes import Settlement
+from duecourse.domain.task import Shard, Task
+from duecourse.engine.crew import Crew
+from duecourse.engine.run import Runner, release
+from duecourse.engine.targets import Targets
+
+LOOK_AGAIN_S = 0.1
+"""How often a drain that waits for slow tasks looks whether others have come due, and gives back those behind them."""
+
+
+class Piece(NamedTuple):
+    """Tasks of one shard that are worked in one go: handed to `target`, or one of them run here."""
+
+    shard: Shard
+    tasks: Sequence[Task]
+    target: str = ""
+
+
+Finished = list[tuple[Piece, list[Settlement]]]
+
+
+class Pieces:
+    """The pieces of one drain; there are as many slots as threads, and twice as many while tasks are short."""
+
+    def __init__(self, runner: Runner, targets: Targets, crew: Crew) -> None:
+        self._runner, self._targets, self._crew = runner, targets, crew
+        self._slots = crew.size
+        self._unstarted: deque[Piece] = deque()
+        self._outbox: SimpleQueue[tuple[Piece, list[Settlement]]] = SimpleQueue()
+        self.in_flight = 0
+
+    @property
+    def free(self) -> int:
+        """How many slots are free."""
+        return self._slots - self.in_flight
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether every thread has one."""
+        return self.in_flight >= min(self._slots, self._crew.size)
+
+    def begin(self, shard: Shard, tasks: Sequence[Task]) -> None:
+        """Have claimed tasks worked."""
+        for piece in self._cut(shard, tasks):
+            self.in_flight += 1
+            self._unstarted.append(piece)
+            self._crew.do(self._work)
+
+    def gather(self, *, closing: bool, wait: bool) -> Finished:
+        """What has finished, after a little wait for the first of it, and what nothing here will begin.
+
+        `closing` takes back at once; `wait` is for nothing too.
+        """
+        finished = self.take_back() if closing else []
+        finished = finished or self._finished(wait)
+        if finished:
+            self._slots = min(self._slots + len(finished), 2 * self._crew.size)
+        elif self.in_flight:
+            finished = self._give_way()
+        self.in_flight -= len(finished)
+        return finished
+
+    def take_back(self) -> Finished:
+        """What no thread has begun, and now none will, with its release."""
+        taken = []
+        with suppress(IndexError):  # threads take from the same end
+            while True:
+                piece = self._unstarted.popleft()
+                taken.append((piece, [release(task) for task in piece.tasks]))
+        return taken
+
+    def _cut(self, shard: Shard, tasks: Sequence[Task]) -> list[Piece]:
+        elsewhere = [task for task in tasks if self._targets.of(task)]
+        here = [Piece(shard, (task,)) for task in tasks if not self._targets.of(task)]
+        return here + [Piece(shard, batch, target) for target, batch in self._targets.batches(elsewhere)]
+
+    def _work(self) -> None:
+        try:
+            piece = self._unstarted.popleft()
+        except IndexError:
+            return  # it was taken back
+        if piece.target:
+            settlements = self._targets.hand_over(piece.target, piece.tasks)
+        else:
+            settlements = [self._runner.run(piece.tasks[0])]
+        self._outbox.put((piece, settlements))
+
+    def _finished(self, wait: bool) -> Finished:
+        finished = []
+        if self.in_flight or wait:
+            with suppress(Empty):
+                finished.append(self._outbox.get(timeout=LOOK_AGAIN_S))
+                while True:
+                    finished.append(self._outbox.get_nowait())
+        return finished
+
+    def _give_way(self) -> Finished:
+        """All that runs is slow: what waits behind it may run elsewhere, and no more is claimed than has a slot.
+
+        Where nothing of ours runs, the slots are another drain's, which frees them: ours wait.
+        """
+        waiting = len(self._unstarted)
+        running = self.in_flight - waiting
+        self._slots = running if waiting and running else min(self._slots, self._crew.size)
+        return self.take_back() if running else []

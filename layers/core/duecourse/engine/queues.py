@@ -1,0 +1,53 @@
+"""What operators do with queues: look at them, set them."""
+
+from duecourse.domain.lateness import added_up, quantile
+from duecourse.domain.queues import QueueChanges, QueueStanding, ShardStanding, Stats
+from duecourse.domain.task import Shard
+from duecourse.errors import QueueNotFound
+from duecourse.ports.store import Store
+
+
+class Queues:
+    """The verbs on queues."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def every(self) -> list[QueueStanding]:
+        """All queues that were ever added to or set, by name. Raises StoreUnavailable."""
+        queues: dict[str, list[Shard]] = {}
+        for shard in self._store.shards():
+            queues.setdefault(shard.queue, []).append(shard)
+        return [self._view(queue, shards) for queue, shards in sorted(queues.items())]
+
+    def get(self, queue: str) -> QueueStanding:
+        """One queue. Raises QueueNotFound where nothing was ever added to it, nor was it set; StoreUnavailable."""
+        shards = [shard for shard in self._store.shards() if shard.queue == queue]
+        if not shards:
+            raise QueueNotFound
+        return self._view(queue, shards)
+
+    def configure(self, queue: str, changes: QueueChanges) -> QueueStanding:
+        """Set a queue anew, which may have no tasks yet. Raises InvalidInput and StoreUnavailable."""
+        self._store.configure(queue, changes)
+        return self.get(queue)
+
+    def _view(self, queue: str, shards: list[Shard]) -> QueueStanding:
+        stats = [self._store.stats(shard) for shard in shards]
+        late = added_up(self._store.lateness(shard) for shard in shards)
+        return QueueStanding(
+            name=queue,
+            settings=self._store.settings(queue),
+            scheduled=sum(one.scheduled for one in stats),
+            running=sum(one.leased for one in stats),
+            done=sum(one.done for one in stats),
+            dead=sum(one.dead for one in stats),
+            oldest_overdue_ms=max(map(_overdue_ms, stats)),
+            late_p50_ms=quantile(late, 0.5),
+            late_p99_ms=quantile(late, 0.99),
+            shards=[ShardStanding(s.number, one.leased, one.settings) for s, one in zip(shards, stats, strict=True)],
+        )
+
+
+def _overdue_ms(stats: Stats) -> int:
+    return max(0, stats.now - stats.oldest_due_at) if stats.oldest_due_at else 0

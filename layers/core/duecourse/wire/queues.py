@@ -1,0 +1,166 @@
+"""The requests and answers of `/queues`."""
+
+from typing import Annotated, cast
+
+from pydantic import Field, StrictBool
+from typing_extensions import TypedDict
+
+from duecourse.domain.queues import DEFAULT_PRIORITY, MAX_PRIORITY, QueueChanges, QueueSettings, QueueStanding, Rate
+from duecourse.domain.times import format_duration
+from duecourse.wire.fields import Duration, Name, Strict, between
+
+DAY_MS = 86_400_000
+MAX_LIMIT = 1_000_000
+
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, strict=True)]
+
+
+class RateField(Strict):
+    """At most `count` tasks claimed in any `per`."""
+
+    count: Limit = Field(
+        description="how many tasks may be claimed within `per`; each shard gets its part", examples=[5]
+    )
+    per: Annotated[Duration, between(100, DAY_MS)] = Field(
+        description="the window, which slides: PT0.1S to PT24H", examples=["PT1S"]
+    )
+
+
+class QueueKey(Strict):
+    """What names a queue."""
+
+    queue: Name
+
+
+class SetQueue(Strict):
+    """PATCH /queues/{queue}: what is given changes, null goes back to the default, the rest stays."""
+
+    paused: StrictBool | None = Field(None, description="true: nothing is handed out, and what runs goes on")
+    max_running: Limit | None = Field(None, description="how many tasks may run at a time; null: any number")
+    tenant_max_running: Limit | None = Field(
+        None, description="how many tasks of one tenant may run at a time; null: any number"
+    )
+    rate: RateField | None = Field(None, description="how many tasks may be claimed how fast; null: any number")
+    priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY, strict=True)] | None = Field(
+        None, description=f"a drain claims from the queues of the highest first, 0 to 9; null: {DEFAULT_PRIORITY}"
+    )
+    retention: Annotated[Duration, between(0, 366 * DAY_MS)] | None = Field(
+        None, description="how long a finished task can be asked for; null: DUECOURSE_RETENTION", examples=["PT24H"]
+    )
+    lease: Annotated[Duration, between(1_000, DAY_MS)] | None = Field(
+        None,
+        description="how long a claimed task is its worker's; longer than its target may take; null: DUECOURSE_LEASE",
+        examples=["PT90S"],
+    )
+
+    def changes(self) -> QueueChanges:
+        """What was given, in the domain's words."""
+        rate = self.rate and Rate(self.rate.count, self.rate.per)
+        values = {
+            "paused": self.paused,
+            "max_running": self.max_running,
+            "tenant_max_running": self.tenant_max_running,
+            "rate": rate,
+            "priority": self.priority,
+            "retention": self.retention,
+            "lease": self.lease,
+        }
+        given = {IN_MS.get(name, name): value for name, value in values.items() if name in self.model_fields_set}
+        return cast(QueueChanges, given)
+
+
+IN_MS = {"retention": "retention_ms", "lease": "lease_ms"}
+
+
+class RateView(TypedDict):
+    """A rate as it is set."""
+
+    count: int
+    per: str
+
+
+class LimitsView(TypedDict):
+    """How much of a queue may run, null for any number."""
+
+    max_running: int | None
+    tenant_max_running: int | None
+    rate: RateView | None
+
+
+class ShardLimitsView(LimitsView):
+    """One shard's part of its queue's limits, and how many tasks run in it."""
+
+    shard: int
+    running: int
+
+
+class CountsView(TypedDict):
+    """Tasks by state; `done` counts the cancelled too."""
+
+    scheduled: int
+    leased: int
+    done: int
+    dead: int
+
+
+class LatenessView(TypedDict):
+    """How late the tasks of the last hour were claimed; null where none was. Rounded up by 12 % at most."""
+
+    p50: str | None
+    p99: str | None
+
+
+class QueueView(LimitsView):
+    """A queue as it is set, and in numbers."""
+
+    queue: str
+    paused: bool
+    priority: int
+    retention: str | None
+    lease: str | None
+    split: list[ShardLimitsView]
+    tasks: CountsView
+    oldest_overdue: str
+    lateness: LatenessView
+
+
+class QueueAnswer(TypedDict):
+    """One queue."""
+
+    queue: QueueView
+
+
+class QueuesAnswer(TypedDict):
+    """All queues, by name."""
+
+    queues: list[QueueView]
+
+
+def show_queue(seen: QueueStanding) -> QueueView:
+    """A queue in the words of the HTTP API; `split` says which shard has which part."""
+    settings: QueueSettings = seen.settings
+    return {
+        "queue": seen.name,
+        "paused": settings.paused,
+        "priority": settings.priority,
+        "retention": _duration(settings.retention_ms),
+        "lease": _duration(settings.lease_ms),
+        **_limits(settings),
+        "split": [{**_limits(part.settings), "shard": part.number, "running": part.running} for part in seen.shards],
+        "tasks": {"scheduled": seen.scheduled, "leased": seen.running, "done": seen.done, "dead": seen.dead},
+        "oldest_overdue": format_duration(seen.oldest_overdue_ms),
+        "lateness": {"p50": _duration(seen.late_p50_ms), "p99": _duration(seen.late_p99_ms)},
+    }
+
+
+def _limits(settings: QueueSettings) -> LimitsView:
+    rate = settings.rate
+    return {
+        "max_running": settings.max_running,
+        "tenant_max_running": settings.tenant_max_running,
+        "rate": {"count": rate.most, "per": format_duration(rate.per_ms)} if rate else None,
+    }
+
+
+def _duration(ms: int | None) -> str | None:
+    return None if ms is None else format_duration(ms)

@@ -1,0 +1,58 @@
+"""Tenants take turns, however much one of them has due."""
+
+import pytest
+
+from duecourse.domain.outcomes import Ending
+from duecourse.ports.store import MAX_ADD, Store
+from tests.support.clock import HandClock
+from tests.support.ledger import LEASE_MS, SHARD, claim, ending, new
+
+MANY = {"memory": 100_000, "redis-7.0": 100_000, "redis-6.2": 20_000, "redis-cluster": 20_000, "leveldb": 5_000}
+"""How much the greatest tenant has due: on the slower stores less, for the time that adding it takes."""
+
+
+@pytest.mark.parametrize("big", ["-", "big"])
+def test_beside_one_that_has_a_mass_due_ten_with_ten_each_are_done_within_two_claims(
+    store: Store, kind_of_store: str, clock: HandClock, big: str
+) -> None:
+    many = MANY[kind_of_store] if big == "-" else 2_000
+    for start in range(0, many, MAX_ADD):
+        store.add([new(f"m{n}", tenant=big, delay_ms=0) for n in range(start, start + MAX_ADD)])
+    clock.advance(1)
+    store.add([new(f"s{n}", tenant=f"small{tenant}") for tenant in range(10) for n in range(10)])
+    done: list[str] = []
+    for _ in range(2):
+        tasks = store.claim(SHARD, 200, lease_ms=LEASE_MS).tasks
+        assert len(tasks) == 200
+        store.settle(SHARD, [ending(task, Ending.DONE) for task in tasks])
+        done += [task.tenant for task in tasks if task.tenant != big]
+    assert len(done) == 100
+
+
+def test_a_tenant_with_little_comes_before_the_rest_of_a_great_one(store: Store, clock: HandClock) -> None:
+    store.add([new(f"b{n}", tenant="big") for n in range(50)])
+    assert {task.tenant for task in claim(store, 10)} == {"big"}
+    clock.advance(1)
+    store.add([new("s", tenant="small")])
+    assert "small" in {task.tenant for task in claim(store, 4)}
+
+
+def test_turns_go_round(store: Store) -> None:
+    store.add([new(f"t{n}", tenant=tenant) for tenant in "abc" for n in range(5)])
+    turns = [claim(store, 1)[0].tenant for _ in range(9)]
+    assert sorted(turns[:3]) == sorted(turns[3:6]) == sorted(turns[6:]) == ["a", "b", "c"]
+    assert turns[:3] == turns[3:6] == turns[6:]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 500])
+def test_of_many_tenants_none_is_forgotten(store: Store, limit: int) -> None:
+    store.add([new("t", tenant=f"tenant{n}") for n in range(300)])
+    seen = [task.tenant for tasks in iter(lambda: claim(store, limit), []) for task in tasks]
+    assert sorted(seen) == sorted(f"tenant{n}" for n in range(300))
+    assert store.stats(SHARD).scheduled == 0
+
+
+def test_one_claim_takes_what_many_tenants_have(store: Store) -> None:
+    store.add([new(f"t{n}", tenant=f"tenant{n % 150}") for n in range(450)])
+    claimed = store.claim(SHARD, 500, lease_ms=LEASE_MS)
+    assert (len(claimed.tasks), claimed.backlog) == (450, 0)

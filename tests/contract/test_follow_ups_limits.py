@@ -1,0 +1,69 @@
+"""What tells of an end is a task like any: limits hold it back, and it is rung for where they do not."""
+
+import pytest
+
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.queues import QueueChanges
+from duecourse.domain.task import RetryPolicy, Status
+from duecourse.ports.store import Store
+from tests.support.clock import HandClock
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, new, settle, standing
+
+URL = "https://a.example/hook"
+ONCE = RetryPolicy(max_attempts=1)
+LIMITS: list[QueueChanges] = [{"max_running": 1}, {"tenant_max_running": 1}]
+
+
+def bell(store: Store) -> int:
+    return store.stats(SHARD).bell_at
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+def test_it_waits_for_a_place_like_any_task(store: Store, clock: HandClock, limit: QueueChanges) -> None:
+    store.configure("default", limit)
+    store.add([new("a", notify=URL), new("b")])
+    (a,) = claim(store)
+    clock.advance(5)
+    settle(store, a, Ending.DONE)
+    assert bell(store) == clock.at + 1
+    (b,) = claim(store)
+    assert (b.id, claim(store), bell(store)) == ("b", [], clock.at + LEASE_MS)
+    clock.advance(5)
+    settle(store, b, Ending.DONE)
+    assert bell(store) == clock.at + 1
+    (told,) = claim(store)
+    assert told.id.startswith("a~")
+
+
+def test_one_of_a_task_that_died_in_a_claim_with_no_place_for_it_is_not_rung_for(
+    store: Store, clock: HandClock
+) -> None:
+    store.configure("default", {"max_running": 1})
+    add(store, "a", notify=URL, retry=ONCE)
+    assert len(claim(store, lease_ms=50)) == 1
+    add(store, "b")
+    clock.advance(50)
+    (b,) = claim(store)
+    assert (b.id, standing(store).status, bell(store)) == ("b", Status.DEAD, clock.at + LEASE_MS)
+    settle(store, b, Ending.DONE)
+    assert [task.id[:2] for task in claim(store)] == ["a~"]
+
+
+def test_one_of_a_task_that_died_in_a_claim_that_leaves_it_is_rung_for(store: Store, clock: HandClock) -> None:
+    store.configure("default", {"tenant_max_running": 2})
+    add(store, "a", notify=URL, retry=ONCE)
+    assert len(claim(store, lease_ms=50)) == 1
+    add(store, "b")
+    clock.advance(50)
+    assert [task.id for task in claim(store, 1)] == ["b"]
+    assert bell(store) == clock.at + 1
+
+
+def test_taking_a_task_tells_of_what_lapsed_before_it(telling: Store, clock: HandClock) -> None:
+    add(telling, "a", notify=URL, retry=ONCE)
+    claim(telling, lease_ms=50)
+    add(telling, "b", delay_ms=LATER_MS)
+    clock.advance(50)
+    assert telling.take("default", "b", lease_ms=LEASE_MS)
+    assert bell(telling) == clock.at + 1
+    assert sorted(task.kind for task in claim(telling)) == ["task.dead", "task.ended"]

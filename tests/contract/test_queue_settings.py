@@ -1,0 +1,135 @@
+"""How a queue is set: what changes, what stays, what goes before a caller's default, and how limits are divided."""
+
+import pytest
+
+from duecourse.domain.lateness import quantile
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.queues import DEFAULT_PRIORITY, QueueSettings, Rate
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import Shard
+from duecourse.errors import InvalidInput
+from duecourse.ports.store import Store
+from tests.support.clock import HandClock
+from tests.support.ledger import LEASE_MS, SHARD, claim, claim_one, new, settle, standing
+
+ALL = QueueSettings(True, 9, Rate(10, 1_000), 8, 0, 60_000, 5_000)
+HOUR_MS = 3_600_000
+
+
+def test_a_queue_that_was_never_set_has_no_limits(store: Store) -> None:
+    assert store.settings("default") == QueueSettings() == store.stats(SHARD).settings
+    assert QueueSettings().priority == DEFAULT_PRIORITY
+
+
+def test_what_is_given_changes_and_the_rest_stays(store: Store) -> None:
+    store.configure("default", ALL._asdict())  # type: ignore[arg-type]
+    assert store.settings("default") == ALL
+    store.configure("default", {"max_running": 5, "paused": False})
+    assert store.settings("default") == ALL._replace(max_running=5, paused=False)
+    store.configure("default", {})
+    assert store.settings("default") == ALL._replace(max_running=5, paused=False)
+
+
+@pytest.mark.parametrize("name", QueueSettings._fields)
+def test_none_clears_one_setting(store: Store, name: str) -> None:
+    store.configure("default", ALL._asdict())  # type: ignore[arg-type]
+    store.configure("default", {name: None})  # type: ignore[misc]
+    assert store.settings("default") == ALL._replace(**{name: getattr(QueueSettings(), name)})
+
+
+def test_settings_may_come_before_the_first_task_and_are_of_one_queue(store: Store) -> None:
+    store.configure("one", {"max_running": 1})
+    assert store.shards() == [Shard("one")]
+    for queue in ("one", "two"):
+        store.add([new(f"t{n}", queue=queue) for n in range(3)])
+    assert [len(store.claim(Shard(q), 5, lease_ms=LEASE_MS).tasks) for q in ("one", "two")] == [1, 3]
+
+
+def test_the_queues_lease_goes_before_the_callers(store: Store, clock: HandClock) -> None:
+    store.configure("default", {"lease_ms": 70})
+    assert claim_one(store).lease_expires_at == standing(store).lease_expires_at == clock.at + 70
+    store.configure("default", {"lease_ms": None})
+    assert claim_one(store, "b").lease_expires_at == clock.at + LEASE_MS
+
+
+def test_the_queues_retention_goes_before_the_callers(store: Store, clock: HandClock) -> None:
+    store.configure("default", {"retention_ms": 100})
+    settle(store, claim_one(store), Ending.DONE)
+    clock.advance(99)
+    assert store.sweep(SHARD, retention_ms=1).pruned == 0
+    clock.advance(1)
+    assert store.sweep(SHARD, retention_ms=HOUR_MS).pruned == 1
+
+
+def test_a_claim_tells_the_queues_priority(store: Store) -> None:
+    assert store.claim(SHARD, 1, lease_ms=LEASE_MS).priority == DEFAULT_PRIORITY
+    for priority in (0, 9):
+        store.configure("default", {"priority": priority})
+        assert store.claim(SHARD, 1, lease_ms=LEASE_MS).priority == priority
+
+
+def test_each_shard_gets_its_part_of_each_limit(sharded: Store) -> None:
+    sharded.configure("default", {"max_running": 19, "rate": Rate(8, 1_000), "tenant_max_running": 9})
+    shards = Sharding({"default": 8}).every("default")
+    parts = [sharded.stats(shard).settings for shard in shards]
+    assert [part.max_running for part in parts] == [3, 3, 3, 2, 2, 2, 2, 2]
+    assert [part.rate for part in parts] == [Rate(1, 1_000)] * 8
+    assert [part.tenant_max_running for part in parts] == [2, 1, 1, 1, 1, 1, 1, 1]
+    assert sharded.settings("default").max_running == 19
+    sharded.add([new(f"t{n}", tenant=f"x{n % 7}") for n in range(400)])
+    first = [len(sharded.claim(shard, 50, lease_ms=LEASE_MS).tasks) for shard in shards]
+    assert first == [1] * 8, "the rate's part"
+    sharded.configure("default", {"rate": None})
+    assert [n + len(sharded.claim(s, 50, lease_ms=LEASE_MS).tasks) for n, s in zip(first, shards, strict=True)] == [
+        part.max_running for part in parts
+    ]
+
+
+@pytest.mark.parametrize("field", ["max_running", "rate.count", "tenant_max_running"])
+def test_a_limit_that_cannot_be_divided_is_refused_and_changes_nothing(sharded: Store, field: str) -> None:
+    sharded.configure("default", {"max_running": 50})
+    name = field.partition(".")[0]
+    with pytest.raises(InvalidInput, match=f"{field}: must be at least 8: the queue has 8 shards"):
+        sharded.configure("default", {"priority": 1, name: Rate(7, 1_000) if name == "rate" else 7})  # type: ignore[misc]
+    assert sharded.settings("default") == QueueSettings(max_running=50)
+
+
+def test_the_lateness_of_what_was_claimed_is_known(store: Store, clock: HandClock) -> None:
+    assert store.lateness(SHARD) == {}
+    store.add([new(f"t{n}") for n in range(99)])
+    clock.advance(3)
+    claim(store)
+    store.add([new("late")])
+    clock.advance(20_000)
+    claim(store)
+    lateness = store.lateness(SHARD)
+    assert sum(lateness.values()) == 100
+    assert quantile(lateness, 0.99) == 3
+    assert 20_000 <= (quantile(lateness, 1) or 0) <= 22_500
+
+
+def test_lateness_is_that_of_the_last_hour(store: Store, clock: HandClock) -> None:
+    for n in range(30):
+        store.add([new(f"t{n}")])
+        clock.advance(n)
+        (task,) = claim(store)
+        settle(store, task, Ending.DONE)
+        clock.advance(HOUR_MS // 12 - n)
+        assert sum(store.lateness(SHARD).values()) == min(n + 1, 12)
+    clock.advance(HOUR_MS // 2)
+    assert sum(store.lateness(SHARD).values()) == 6
+    clock.advance(HOUR_MS)
+    assert store.lateness(SHARD) == {}
+    add = store.add([new("again")])
+    assert add
+    claim(store)
+    assert sum(store.lateness(SHARD).values()) == 1
+
+
+def test_a_shard_is_counted_without_what_waits_behind_a_lease(store: Store) -> None:
+    task = claim_one(store)
+    store.add([new(on_duplicate="replace")])
+    store.add([new(on_duplicate="replace")])
+    assert store.stats(SHARD)[:2] == (0, 1)
+    store.cancel("default", [task.id], force=True)
+    assert store.stats(SHARD)[:3] == (0, 0, 1)

@@ -1,0 +1,49 @@
+"""What it costs to look at a queue: counts that are kept, not tasks that are walked."""
+
+import time
+
+import redis
+
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.shards import Sharding
+from duecourse.engine.queues import Queues
+from duecourse.ports.store import MAX_ADD
+from tests.support.ledger import LEASE_MS, SHARD, new
+
+TENANTS = 5_000
+
+
+def calls(client: redis.Redis) -> dict[str, int]:
+    return {name.removeprefix("cmdstat_"): int(stat["calls"]) for name, stat in client.info("commandstats").items()}
+
+
+def test_a_queue_of_5000_tenants_is_shown_at_once(redis_client: redis.Redis) -> None:
+    store = RedisStore(redis_client)
+    store.configure("default", {"tenant_max_running": 1})
+    for start in range(0, 2 * TENANTS, MAX_ADD):
+        store.add([new(f"t{n}", tenant=f"tenant-{n % TENANTS}") for n in range(start, start + MAX_ADD)])
+    oldest = store.stats(SHARD).oldest_due_at
+    for _ in range(8):
+        store.claim(SHARD, 500, lease_ms=LEASE_MS)
+    redis_client.config_resetstat()
+    began = time.monotonic()
+    seen = Queues(store).get("default")
+    took = time.monotonic() - began
+    assert (seen.scheduled + seen.running, seen.running) == (2 * TENANTS, 8 * 500)
+    assert oldest > 0
+    assert seen.oldest_overdue_ms > 0
+    assert seen.late_p50_ms is not None
+    made = calls(redis_client)
+    assert sum(made.values()) < TENANTS + 50, "no more than one look a tenant"
+    assert took < 2, "some 50 ms where nothing else runs"
+
+
+def test_tasks_are_not_walked(redis_client: redis.Redis) -> None:
+    store = RedisStore(redis_client, sharding=Sharding({"default": 4}))
+    for start in range(0, 20_000, MAX_ADD):
+        store.add([new(f"t{n}", delay_ms=n) for n in range(start, start + MAX_ADD)])
+    redis_client.config_resetstat()
+    assert Queues(store).get("default").scheduled == 20_000
+    made = calls(redis_client)
+    assert sum(made.values()) < 100
+    assert not {"hgetall", "hscan", "hkeys"} & {name for name, count in made.items() if count > 4}

@@ -1,0 +1,79 @@
+"""A queue's number of shards, changed: how it is set goes along, and its limits hold."""
+
+import pytest
+import redis
+
+from duecourse.adapters.redis_connect import Client
+from duecourse.adapters.redis_reshard import Reshard
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.queues import QueueSettings, Rate
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import Shard
+from duecourse.errors import StoreMisused
+from tests.support.ledger import LEASE_MS, ending, new
+
+SET = QueueSettings(False, 9, Rate(12, 60_000), 8, 2, 60_000, 5_000)
+
+
+def store_of(client: Client, count: int) -> RedisStore:
+    return RedisStore(client, sharding=Sharding({"default": count}))
+
+
+def every(count: int) -> list[Shard]:
+    return Sharding({"default": count}).every("default")
+
+
+@pytest.mark.parametrize(("was", "to"), [(1, 8), (8, 1), (3, 5)])
+def test_a_queues_settings_go_along_and_its_limits_are_divided_anew(
+    redis_client: redis.Redis, was: int, to: int
+) -> None:
+    store = store_of(redis_client, was)
+    store.configure("default", SET._asdict())  # type: ignore[arg-type]
+    store.add([new(f"t-{n}") for n in range(200)])
+    Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
+    store = store_of(redis_client, to)
+    assert store.settings("default") == SET
+    claimed = [len(store.claim(shard, 100, lease_ms=LEASE_MS).tasks) for shard in every(to)]
+    assert sum(claimed) == 8, "the tenant's limit is the lowest"
+    assert claimed == [store.stats(shard).settings.tenant_max_running for shard in every(to)]
+
+
+@pytest.mark.parametrize("limit", ["max_running", "tenant_max_running", "rate.count"])
+def test_a_limit_that_more_shards_cannot_share_is_named_before_anything_changes(
+    redis_client: redis.Redis, limit: str
+) -> None:
+    store = store_of(redis_client, 2)
+    store.configure("default", {"rate": Rate(3, 1_000)} if limit == "rate.count" else {limit: 3})  # type: ignore[misc]
+    store.add([new("a")])
+    with pytest.raises(StoreMisused, match=rf"{limit}: must be at least 4: .* raise it first: nothing is changed"):
+        Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
+    assert not store.settings("default").paused
+    assert sum(len(store.claim(shard, 5, lease_ms=LEASE_MS).tasks) for shard in every(2)) == 1
+
+
+@pytest.mark.parametrize(("was", "to"), [(1, 4), (4, 1), (4, 2)])
+def test_a_rate_holds_over_a_change_of_shards(redis_client: redis.Redis, was: int, to: int) -> None:
+    store = store_of(redis_client, was)
+    store.configure("default", {"rate": Rate(8, 3_600_000)})
+    store.add([new(f"t-{n}") for n in range(200)])
+    first = [task for shard in every(was) for task in store.claim(shard, 4, lease_ms=LEASE_MS).tasks]
+    for shard in every(was):
+        mine = [task for task in first if store.shard_of("default", task.id) == shard]
+        store.settle(shard, [ending(task, Ending.DONE) for task in mine])
+    Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
+    store = store_of(redis_client, to)
+    again = [task for shard in every(to) for task in store.claim(shard, 100, lease_ms=LEASE_MS).tasks]
+    assert len(first) + len(again) <= 8
+    newest = max(task.claimed_at for task in first)
+    assert {store.stats(shard).bell_at for shard in every(to)} == {newest + 3_600_000}
+
+
+def test_a_change_that_is_given_up_leaves_the_rate_as_it_was(redis_client: redis.Redis) -> None:
+    store = store_of(redis_client, 2)
+    store.configure("default", {"rate": Rate(20, 3_600_000)})
+    store.add([new(f"t-{n}") for n in range(30)])
+    assert store.claim(Shard(), 1, lease_ms=LEASE_MS).tasks
+    with pytest.raises(StoreMisused, match="nothing is changed"):
+        Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
+    assert len(store.claim(Shard(), 100, lease_ms=LEASE_MS).tasks) == 9

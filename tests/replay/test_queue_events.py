@@ -1,0 +1,124 @@
+"""What operators see of queues over HTTP, and what they set there."""
+
+import json
+from typing import Any
+
+import pytest
+
+from duecourse import wiring
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.queues import QueueSettings, Rate
+from duecourse.domain.shards import Sharding
+from tests.support.clock import HandClock
+from tests.support.functions import invoke, saved
+from tests.support.ledger import add, claim, claim_one, new, settle
+
+SET = QueueSettings(False, 20, Rate(50, 1_000), 5, 7, 172_800_000, 120_000)
+
+
+def ask(case: str, **changes: Any) -> tuple[int, Any]:
+    """The status and the document that a saved request is answered with."""
+    answer = invoke("enqueue_http", saved(f"enqueue_http/{case}") | changes)
+    return answer["statusCode"], json.loads(answer["body"])
+
+
+def set_queue(**fields: Any) -> tuple[int, Any]:
+    return ask("set_queue", body=json.dumps(fields))
+
+
+def wrong(**fields: Any) -> dict[str, str]:
+    status, problem = set_queue(**fields)
+    assert status == 422
+    return {error["field"]: error["problem"] for error in problem["errors"]}
+
+
+def test_a_queue_is_shown_in_numbers(store: MemoryStore, clock: HandClock) -> None:
+    settle(store, claim_one(store, "done"), Ending.DONE)
+    settle(store, claim_one(store, "dead"), Ending.DROP)
+    store.add([new("running")])
+    clock.advance(7)
+    claim(store)
+    add(store, "overdue")
+    add(store, "later", delay_ms=60_000)
+    clock.advance(1_500)
+    assert ask("show_queue") == (
+        200,
+        {
+            "queue": {
+                "queue": "default",
+                "paused": False,
+                "priority": 5,
+                "retention": None,
+                "lease": None,
+                "max_running": None,
+                "tenant_max_running": None,
+                "rate": None,
+                "split": [{"shard": 0, "running": 1, "max_running": None, "tenant_max_running": None, "rate": None}],
+                "tasks": {"scheduled": 2, "leased": 1, "done": 1, "dead": 1},
+                "oldest_overdue": "PT1.5S",
+                "lateness": {"p50": "PT0S", "p99": "PT0.007S"},
+            }
+        },
+    )
+
+
+def test_a_queue_is_set_before_its_first_task_and_shown_so(store: MemoryStore) -> None:
+    status, shown = ask("set_queue")
+    assert status == 200
+    assert store.settings("default") == SET
+    assert ask("show_queue") == (200, shown)
+    assert shown["queue"]["rate"] == {"count": 50, "per": "PT1S"}
+    assert (shown["queue"]["retention"], shown["queue"]["lease"]) == ("PT172800S", "PT120S")
+
+
+def test_what_is_given_changes_null_clears_and_the_rest_stays(store: MemoryStore) -> None:
+    ask("set_queue")
+    assert set_queue(paused=True, rate=None)[0] == 200
+    assert store.settings("default") == SET._replace(paused=True, rate=None)
+    assert set_queue()[0] == 200
+    assert store.settings("default") == SET._replace(paused=True, rate=None)
+
+
+def test_all_queues_are_listed_by_name(store: MemoryStore) -> None:
+    assert ask("list_queues") == (200, {"queues": []})
+    for queue in ("b", "a"):
+        store.add([new(queue=queue)])
+    store.configure("c", {"paused": True})
+    status, shown = ask("list_queues")
+    assert status == 200
+    assert [(queue["queue"], queue["paused"]) for queue in shown["queues"]] == [("a", False), ("b", False), ("c", True)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "problems"),
+    [
+        ({"max_running": 0}, {"max_running": "input should be greater than or equal to 1"}),
+        ({"max_running": "5"}, {"max_running": "input should be a valid integer"}),
+        ({"max_running": True}, {"max_running": "input should be a valid integer"}),
+        ({"paused": "yes"}, {"paused": "must be true or false"}),
+        ({"rate": {"count": 1, "per": "PT0S"}}, {"rate.per": "must be between PT0.1S and PT86400S"}),
+        ({"rate": {"count": 1}}, {"rate.per": "is required"}),
+        ({"rate": 5}, {"rate": "must be a JSON object"}),
+        ({"priority": 10}, {"priority": "input should be less than or equal to 9"}),
+        ({"lease": "PT0.5S"}, {"lease": "must be between PT1S and PT86400S"}),
+        ({"retention": -1}, {"retention": "must be between 0 and 100 years"}),
+        ({"colour": 1}, {"colour": "is not a known field"}),
+    ],
+)
+def test_a_wrong_setting_is_named_and_changes_nothing(
+    store: MemoryStore, fields: dict[str, Any], problems: dict[str, str]
+) -> None:
+    assert wrong(**fields) == problems
+    assert store.shards() == []
+
+
+def test_a_limit_below_the_number_of_shards_is_refused_and_the_split_is_told(clock: HandClock) -> None:
+    wiring.configure(store=MemoryStore(clock, Sharding({"default": 3})))
+    problem = "must be at least 3: the queue has 3 shards, and each gets its part"
+    assert wrong(max_running=2, rate={"count": 1, "per": 1}) == {"max_running": problem, "rate.count": problem}
+    status, shown = set_queue(max_running=7, rate={"count": 4, "per": 2})
+    assert status == 200
+    parts = [(part["shard"], part["max_running"], part["rate"]["count"]) for part in shown["queue"]["split"]]
+    assert parts == [(0, 3, 2), (1, 2, 1), (2, 2, 1)]
+    assert shown["queue"]["max_running"] == 7
