@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import duecourse
+from duecourse.client_reminders import ReminderClient
 from local.options import TEMPLATE
 
 ROOT = TEMPLATE.parent
@@ -86,6 +87,9 @@ def _curl(path: str, method: str, operation: Node) -> str:
 def _in_python(path: str, operation: Node) -> str:
     """The verb of the same name, or of the path's last word: Client's, or the package's own."""
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", operation["operationId"]).lower()
+    if operation["tags"] == ["reminders"]:
+        verb = name.partition("_")[0]
+        return f"`client.reminders.{verb}{_signature(getattr(ReminderClient, verb))}`"
     words = [name]
     if operation["tags"] == ["tasks"]:
         last = path.rsplit("/", 1)[-1]

@@ -88,7 +88,7 @@ def test_what_a_ring_found_tells_by_which_door(store: MemoryStore, case: str, do
 def watching(store: MemoryStore) -> Iterator[Shard]:
     """The functions watch, and their queue is paused, so that what they add is to be seen."""
     with wired_with(settings=Settings.model_validate({"watch": [WATCH]}), store=store, results=None):
-        store.pause("default", paused=True)
+        store.configure("default", {"paused": True})
         yield Shard()
 
 
@@ -96,7 +96,7 @@ def test_each_expiry_is_a_task_and_the_same_key_within_the_window_one(store: Mem
     assert invoke("on_expired", saved("on_expired/watched_keys"))["added"] == 3
     assert invoke("on_expired", saved("on_expired/watched_keys"))["added"] == 0, "a retried invocation"
     assert store.stats(watching).scheduled == 3
-    store.pause("default", paused=False)
+    store.configure("default", {"paused": False})
     tasks = store.claim(watching, 10, lease_ms=60_000).tasks
     ran = sorted((task.payload["key"]["user"], task.id.rpartition(":")[2]) for task in tasks)
     assert ran == [("42", "1790434500002"), ("42", "1790434501800"), ("\\xff", "1790434500003")]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from duecourse import wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.shards import Sharding
+from duecourse.parts import configure
 from tests.support.clock import HandClock
 from tests.support.functions import invoke, saved
 from tests.support.ledger import add, claim, claim_one, new, settle
@@ -114,7 +114,7 @@ def test_a_wrong_setting_is_named_and_changes_nothing(
 
 
 def test_a_limit_below_the_number_of_shards_is_refused_and_the_split_is_told(clock: HandClock) -> None:
-    wiring.configure(store=MemoryStore(clock, Sharding({"default": 3})))
+    configure(store=MemoryStore(clock, Sharding({"default": 3})))
     problem = "must be at least 3: the queue has 3 shards, and each gets its part"
     assert wrong(max_running=2, rate={"count": 1, "per": 1}) == {"max_running": problem, "rate.count": problem}
     status, shown = set_queue(max_running=7, rate={"count": 4, "per": 2})

@@ -254,13 +254,13 @@ def test_a_reminders_wrong_fields_are_named_as_http_names_them(client: Client, s
 
 def test_a_queue_is_set_and_shown_as_over_http(client: Client, store: MemoryStore) -> None:
     with pytest.raises(errors.QueueNotFound):
-        client.queue("slow")
+        client.get_queue("slow")
     shown = client.set_queue("slow", max_running=3, rate={"count": 5, "per": timedelta(seconds=2)}, lease=90)
     expected = QueueSettings(max_running=3, rate=Rate(5, 2_000), lease_ms=90_000)
     assert shown.settings == expected == store.settings("slow")
     client.set_queue("slow", max_running=None)
-    assert client.queue("slow").settings == expected._replace(max_running=None)
-    assert [queue.name for queue in client.queues()] == ["slow"]
+    assert client.get_queue("slow").settings == expected._replace(max_running=None)
+    assert [queue.name for queue in client.list_queues()] == ["slow"]
 
 
 def test_a_wrong_setting_of_a_queue_is_named(client: Client, store: MemoryStore) -> None:

@@ -169,11 +169,11 @@ class Client:
         page = self._tasks.page(asked.queue, asked.wanted(), asked.place(), asked.limit, self._tenant)
         return Listed(page.tasks, page.next and encode_cursor(page.next))
 
-    def queues(self) -> Sequence[QueueStanding]:
+    def list_queues(self) -> Sequence[QueueStanding]:
         """All queues, as they are set and in numbers, by name."""
         return self._queues.every()
 
-    def queue(self, queue: str) -> QueueStanding:
+    def get_queue(self, queue: str) -> QueueStanding:
         """One queue, as it is set and in numbers."""
         return self._queues.get(read(QueueKey, {"queue": queue}).queue)
 

@@ -19,37 +19,37 @@ class RateField(Strict):
     """At most `count` tasks claimed in any `per`."""
 
     count: Limit = Field(
-        description="how many tasks may be claimed within `per`; each shard gets its part", examples=[5]
+        description="How many tasks may be claimed within `per`; each shard gets its part.", examples=[5]
     )
     per: Annotated[Duration, between(100, DAY_MS)] = Field(
-        description="the window, which slides: PT0.1S to PT24H", examples=["PT1S"]
+        description="The window, which slides: PT0.1S to PT24H.", examples=["PT1S"]
     )
 
 
 class QueueKey(Strict):
     """What names a queue."""
 
-    queue: Name
+    queue: Name = Field(description="The queue.", examples=["default"])
 
 
 class SetQueue(Strict):
     """PATCH /queues/{queue}: what is given changes, null goes back to the default, the rest stays."""
 
-    paused: StrictBool | None = Field(None, description="true: nothing is handed out, and what runs goes on")
-    max_running: Limit | None = Field(None, description="how many tasks may run at a time; null: any number")
+    paused: StrictBool | None = Field(None, description="True: nothing is handed out, and what runs goes on.")
+    max_running: Limit | None = Field(None, description="How many tasks may run at a time; null: any number.")
     tenant_max_running: Limit | None = Field(
-        None, description="how many tasks of one tenant may run at a time; null: any number"
+        None, description="How many tasks of one tenant may run at a time; null: any number."
     )
-    rate: RateField | None = Field(None, description="how many tasks may be claimed how fast; null: any number")
+    rate: RateField | None = Field(None, description="How many tasks may be claimed how fast; null: any number.")
     priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY, strict=True)] | None = Field(
-        None, description=f"a drain claims from the queues of the highest first, 0 to 9; null: {DEFAULT_PRIORITY}"
+        None, description=f"A drain claims from the queues of the highest first, 0 to 9; null: {DEFAULT_PRIORITY}."
     )
     retention: Annotated[Duration, between(0, 366 * DAY_MS)] | None = Field(
-        None, description="how long a finished task can be asked for; null: DUECOURSE_RETENTION", examples=["PT24H"]
+        None, description="How long a finished task can be asked for; null: DUECOURSE_RETENTION.", examples=["PT24H"]
     )
     lease: Annotated[Duration, between(1_000, DAY_MS)] | None = Field(
         None,
-        description="how long a claimed task is its worker's; longer than its target may take; null: DUECOURSE_LEASE",
+        description="How long a claimed task is its worker's; longer than its target may take; null: DUECOURSE_LEASE.",
         examples=["PT90S"],
     )
 
@@ -75,65 +75,71 @@ IN_MS = {"retention": "retention_ms", "lease": "lease_ms"}
 class RateView(TypedDict):
     """A rate as it is set."""
 
-    count: int
-    per: str
+    count: Annotated[int, Field(description="How many tasks.", examples=[5])]
+    per: Annotated[str, Field(description="In any time of this length.", examples=["PT1S"])]
 
 
 class LimitsView(TypedDict):
     """How much of a queue may run, null for any number."""
 
-    max_running: int | None
-    tenant_max_running: int | None
-    rate: RateView | None
+    max_running: Annotated[int | None, Field(description="How many tasks may run at a time.", examples=[20])]
+    tenant_max_running: Annotated[int | None, Field(description="How many of one tenant.", examples=[None])]
+    rate: Annotated[RateView | None, Field(description="How many may be claimed how fast.", examples=[None])]
 
 
 class ShardLimitsView(LimitsView):
     """One shard's part of its queue's limits, and how many tasks run in it."""
 
-    shard: int
-    running: int
+    shard: Annotated[int, Field(description="Its number.", examples=[0])]
+    running: Annotated[int, Field(description="How many tasks run in it.", examples=[3])]
 
 
 class CountsView(TypedDict):
     """Tasks by state; `done` counts the cancelled too."""
 
-    scheduled: int
-    leased: int
-    done: int
-    dead: int
+    scheduled: Annotated[int, Field(description="How many wait for their time, or for a claim.", examples=[12])]
+    leased: Annotated[int, Field(description="How many run.", examples=[3])]
+    done: Annotated[int, Field(description="How many are done, and not yet forgotten.", examples=[40])]
+    dead: Annotated[int, Field(description="How many are dead.", examples=[0])]
 
 
 class LatenessView(TypedDict):
     """How late the tasks of the last hour were claimed; null where none was. Rounded up by 12 % at most."""
 
-    p50: str | None
-    p99: str | None
+    p50: Annotated[str | None, Field(description="Half were claimed at most so late.", examples=["PT0.002S"])]
+    p99: Annotated[str | None, Field(description="99 of 100 were claimed at most so late.", examples=["PT0.005S"])]
 
 
 class QueueView(LimitsView):
     """A queue as it is set, and in numbers."""
 
-    queue: str
-    paused: bool
-    priority: int
-    retention: str | None
-    lease: str | None
-    split: list[ShardLimitsView]
-    tasks: CountsView
-    oldest_overdue: str
-    lateness: LatenessView
+    queue: Annotated[str, Field(description="Its name.", examples=["default"])]
+    paused: Annotated[bool, Field(description="Whether nothing is handed out.", examples=[False])]
+    priority: Annotated[int, Field(description="A drain claims from the highest first.", examples=[5])]
+    retention: Annotated[
+        str | None,
+        Field(description="How long a finished task can be asked for; null: DUECOURSE_RETENTION.", examples=[None]),
+    ]
+    lease: Annotated[
+        str | None,
+        Field(description="How long a claimed task is its worker's; null: DUECOURSE_LEASE.", examples=[None]),
+    ]
+    split: Annotated[list[ShardLimitsView], Field(description="Each shard's part of the limits.")]
+    tasks: Annotated[CountsView, Field(description="How many there are, by state.")]
+    oldest_overdue: Annotated[str, Field(description="How long the oldest due task waits.", examples=["PT0S"])]
+    lateness: Annotated[LatenessView, Field(description="How late tasks were claimed.")]
 
 
 class QueueAnswer(TypedDict):
     """One queue."""
 
-    queue: QueueView
+    queue: Annotated[QueueView, Field(description="The queue.")]
 
 
 class QueuesAnswer(TypedDict):
     """All queues, by name."""
 
-    queues: list[QueueView]
+    queues: Annotated[list[QueueView], Field(description="The queues.")]
 
 
 def show_queue(seen: QueueStanding) -> QueueView:

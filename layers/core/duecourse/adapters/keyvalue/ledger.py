@@ -126,7 +126,7 @@ class Ledger:
         if not data:
             return None
         task = decode(self._shard.queue, sid, data[8:]).task
-        return task._replace(lease_expires_at=_instant(data)) if task.status is Status.LEASED else task
+        return task._replace(lease_expires_at=int.from_bytes(data[:8])) if task.status is Status.LEASED else task
 
     def size(self, sid: str) -> int:
         """How many bytes the record has."""
@@ -157,7 +157,7 @@ class Ledger:
         """Let a record stand at another instant of the index it is in."""
         key = self._key(b"task", sid)
         data = self._batch.get(key) or b""
-        self.indexes.delete(INDEX[held.task.status], _instant(data), sid)
+        self.indexes.delete(INDEX[held.task.status], int.from_bytes(data[:8]), sid)
         self.indexes.put(INDEX[held.task.status], when, sid)
         self._batch.put(key, when.to_bytes(8) + data[8:])
 
@@ -190,8 +190,7 @@ class Ledger:
 
     def has_member_within(self, new: NewTask, apart: Apart) -> bool:
         """Whether this one's group has a task whose id is within those two."""
-        first, last = (stored_id(new.tenant, id) for id in apart)
-        return self._groups.has_within(new.tenant, new.group, first, last)
+        return self._groups.has_within(new.tenant, new.group, *(stored_id(new.tenant, id) for id in apart))
 
     def hang(self) -> int:
         """Hang the bell at the earliest instant that could change something, and answer it.
@@ -232,9 +231,9 @@ class Ledger:
         if held.successor:
             self._groups.leave(sid, self.successor(sid).task)
             self._batch.delete(self._key(b"wait", sid))
-        self.indexes.delete(INDEX[held.task.status], _instant(data), sid)
+        self.indexes.delete(INDEX[held.task.status], int.from_bytes(data[:8]), sid)
         if held.task.status is Status.SCHEDULED:
-            self.turns.delete(_instant(data), sid)
+            self.turns.delete(int.from_bytes(data[:8]), sid)
         elif held.task.status is Status.LEASED:
             self._end_lease(sid)
         self._groups.leave(sid, held.task)
@@ -246,7 +245,3 @@ class Ledger:
 
     def _key(self, part: bytes, sid: str = "") -> bytes:
         return part + b"\0" + self._name + b"\0" + sid.encode()
-
-
-def _instant(data: bytes) -> int:
-    return int.from_bytes(data[:8])
