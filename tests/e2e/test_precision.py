@@ -43,7 +43,7 @@ def test_the_demos_stories_hold(precision: str, events: str, killed: str) -> Non
     assert "All of it is true" in shown
     assert killed in shown
     late = late_by_rings(shown)
-    assert len(late) == 8
+    assert len(late) == 10
     assert sorted(late)[len(late) // 2] < 400, shown
 
 
@@ -54,7 +54,7 @@ def test_the_demos_stories_hold_on_a_cluster_with_queues_of_many_shards(
     shards = '{"default": 4, "reminders": 3}'
     shown = demo("--precision", precision, "--store", cluster.url, DUECOURSE_SHARDS=shards)
     assert "All of it is true" in shown
-    assert len(late_by_rings(shown)) == 8
+    assert len(late_by_rings(shown)) == 10
     with cluster.client() as client:
         assert {f"default/{n}/4".encode() for n in range(4)} & client.smembers("duecourse:shards")
 
