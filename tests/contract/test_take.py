@@ -55,6 +55,23 @@ def test_its_lease_lapses_like_any(store: Store, clock: HandClock) -> None:
     assert store.stats(SHARD).bell_at == standing(store).due_at
 
 
+@pytest.mark.parametrize("verb", ["take", "claim"])
+def test_all_that_has_lapsed_is_taken_back_first_of_tenants_never_met_too(
+    store: Store, clock: HandClock, verb: str
+) -> None:
+    tenants = [f"tenant-{n}" for n in range(200)]
+    store.add([new("a", tenant=tenant) for tenant in tenants])
+    store.add([new("b"), new("c")])
+    for tenant in tenants:
+        assert store.take("default", "a", tenant, lease_ms=50)
+    clock.advance(50)
+    if verb == "take":
+        assert store.take("default", "b", lease_ms=LEASE_MS)
+    else:
+        assert store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
+    assert store.stats(SHARD)[:2] == (201, 1)
+
+
 @pytest.mark.parametrize(
     "limit", [{"max_running": 1}, {"tenant_max_running": 1}, {"rate": Rate(1, 1_000)}, {"paused": True}]
 )

@@ -17,7 +17,7 @@ local useless = 0 -- how many were due and are not leased
 local want, answer, bytes, taken = {}, {}, 0, 0
 local written, leased, lateness = {}, {}, {}
 local _, died = reclaim(RECLAIM, want)
-local limit = room(tonumber(ARGV[FIRST]))
+local limit = #want == 0 and room(tonumber(ARGV[FIRST])) or 0 -- else it is asked again, and takes back the rest first
 
 -- Tenants whose head has come due join the ring's end.
 local function notice()

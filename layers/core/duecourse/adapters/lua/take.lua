@@ -28,7 +28,7 @@ end
 
 local data = call('HGET', TASKS, sid)
 local r = open(data)
-if r and r.status == SCHEDULED and not expired(r) and room(1) > 0 and tenant_room(tenant) > 0 then
+if #want == 0 and r and r.status == SCHEDULED and not expired(r) and room(1) > 0 and tenant_room(tenant) > 0 then
   take(data)
 end
 return { NOW, hang(followed), want, taken, lease_ms }
