@@ -12,6 +12,7 @@
 local lease_ms, max_bytes = LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
 local nonce, door = ARGV[FIRST + 3], ARGV[FIRST + 4]
 local BURY, NOTICE, LOOK, COUNTED = 1000, 100, 128, 16
+local TURNS = 20 -- how many tenants share a claim at the least, where so many have work: each more costs it time
 local useless = 0 -- how many were due and are not leased
 
 local want, answer, bytes, taken = {}, {}, 0, 0
@@ -55,7 +56,7 @@ end
 local function gather()
   local turns, sids, free = {}, {}, limit - taken
   local front = call('ZRANGE', RING, 0, LOOK - 1)
-  local quantum = math.max(1, math.ceil(free / (#front < LOOK and #front or call('ZCARD', RING))))
+  local quantum = math.ceil(free / math.max(1, math.min(#front, TURNS)))
   for _, tenant in ipairs(front) do
     if not DUE[tenant] then
       want[#want + 1] = tenant
