@@ -70,7 +70,7 @@ class Table:
         there = self.results.get(task.id)
         if there and there.fence > task.fence:
             return False
-        self.results[task.id], self.kept_at = Result(result_json, task.fence), now
+        self.results[task.id], self.kept_at = Result(result_json, task.fence, now), now
         return True
 
     def get(self, queue: str, id: str, tenant: str) -> Result | None:
