@@ -52,9 +52,8 @@ SETTLE = st.builds(
 )  # fmt: skip
 SETTINGS = ["paused", "max_running", "tenant_max_running", "rate", "priority", "retention", "lease", "colour"]
 QUESTION = st.builds(lambda asked, odd: {**asked, **odd}, PAYLOAD, some(["max_age", "colour"]))
-BODY = (
-    TASK | QUESTION | some(SETTINGS) | MEETING | JSON | SETTLE | some(["due_at", "delay", "force", "starts_at"])
-).map(json.dumps)
+MOVE = some(["due_at", "delay", "force", "starts_at"])
+BODY = (TASK | QUESTION | some(SETTINGS) | MEETING | JSON | SETTLE | MOVE).map(json.dumps)
 RAW = st.sampled_from(["", "null", "{", '{"a": NaN}', "[" * 100_000, "\ufeff{}", '{"a": 1' + "0" * 5_000 + "}"])
 PATH = st.sampled_from(["/tasks", "/reminders", "/queues", "/queries", "/health", "/", ""]) | st.builds(
     lambda part, name, verb: f"/{part}/{quote(name, errors='replace')}{verb}",

@@ -78,6 +78,20 @@ class Table:
         return self.results.get(id)
 
 
+class Kept:
+    """A Results in memory that keeps each task's, by queue, id and tenant."""
+
+    def __init__(self) -> None:
+        self.results: dict[tuple[str, str, str], Result] = {}
+
+    def put(self, task: Task, result_json: str, now: int) -> bool:
+        self.results[task.queue, task.id, task.tenant] = Result(json.loads(result_json), task.fence, now)
+        return True
+
+    def get(self, queue: str, id: str, tenant: str) -> Result | None:
+        return self.results.get((queue, id, tenant))
+
+
 class Engine(NamedTuple):
     """A drainer and what it stands on."""
 

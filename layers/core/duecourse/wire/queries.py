@@ -44,9 +44,8 @@ def _query_id(value: str) -> str:
     return value
 
 
-QueryId = Annotated[
-    StrictStr, AfterValidator(_query_id), WithJsonSchema({"type": "string", "pattern": ID_PATTERN, "maxLength": 93})
-]
+ID_SCHEMA = {"type": "string", "pattern": ID_PATTERN, "maxLength": 93, "examples": [QUERY_ID]}
+QueryId = Annotated[StrictStr, AfterValidator(_query_id), WithJsonSchema(ID_SCHEMA)]
 
 
 class AskQuery(PollPayload):
