@@ -44,16 +44,20 @@ def show() -> Any:
 
 
 @answering(READY)
-def test_what_is_there_at_once_is_answered_at_once_and_told_again(web: Web, store: MemoryStore) -> None:
+def test_what_is_there_at_once_is_answered_at_once_and_told_again(
+    web: Web, store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, told = ask()
     assert (status, told["data"], told["status"]) == (200, {"rows": 3}, "done")
     assert told["fetched_at"] == "2026-09-21T14:13:20.000Z"
     assert ask() == (200, told)
     assert show() == told
     assert len(web.asked) == 1
-    [task] = [store.get(QUEUE, told["task"])]
+    task = store.get(QUEUE, told["task"])
     assert task is not None
     assert task.status is Status.DONE
+    measured = [json.loads(line)["Added"] for line in capsys.readouterr().out.splitlines() if "_aws" in line]
+    assert measured == [[1.0], [0.0]]
 
 
 @answering(PENDING, READY)

@@ -62,7 +62,6 @@ class Table:
     def __init__(self) -> None:
         self.away = False
         self.results: dict[str, Result] = {}
-        self.kept_at = 0
 
     def put(self, task: Task, result_json: str, now: int) -> bool:
         if self.away:
@@ -70,7 +69,7 @@ class Table:
         there = self.results.get(task.id)
         if there and there.fence > task.fence:
             return False
-        self.results[task.id], self.kept_at = Result(result_json, task.fence, now), now
+        self.results[task.id] = Result(result_json, task.fence, now)
         return True
 
     def get(self, queue: str, id: str, tenant: str) -> Result | None:

@@ -173,6 +173,16 @@ def test_an_answer_outlives_its_task_where_a_database_keeps_it(store: MemoryStor
     assert len(api.asked) == 1
 
 
+def test_one_that_is_never_answered_is_given_up_after_a_day(store: MemoryStore, clock: HandClock) -> None:
+    queries, _ = asking(store, None, BUSY)
+    ask(queries)
+    clock.advance(86_400_000 + 1_000)
+    assert queries.get(QUERY.id).status is QueryStatus.PROCESSING
+    clock.advance(1)
+    store.claim(Shard(QUEUE), 10, lease_ms=1_000)
+    assert queries.get(QUERY.id).status is QueryStatus.FAILED
+
+
 def test_what_was_never_asked_is_not_found(store: MemoryStore, results: Kept | None) -> None:
     queries, _ = asking(store, results, Done(1))
     with pytest.raises(errors.QueryNotFound):
