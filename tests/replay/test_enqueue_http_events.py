@@ -81,7 +81,7 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "show_queue": (["add_poll"], 200, {}),
     "show_reminder": (["add_reminder"], 200, {"subject": "Stand-up", "starts_at": "2099-03-02T08:00:00.000Z"}),
     "show_unknown_queue": ([], 404, {"type": "urn:duecourse:problem:queue-not-found"}),
-    "show_query": (["ask_query"], 200, {"status": "processing", "queue": "query:api.example.com"}),
+    "show_query": (["ask_query"], 200, {"status": "processing", "queue": "query:127.0.0.1:9"}),
     "show_unknown_query": ([], 404, {"type": "urn:duecourse:problem:query-not-found"}),
     "show_unknown": ([], 404, {"type": "urn:duecourse:problem:task-not-found"}),
 }
