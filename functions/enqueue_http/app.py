@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse.errors import DuecourseError, InvalidInput
-from duecourse.routes import docs, health, leases, queues, reminders, request, tasks
+from duecourse.routes import docs, health, leases, queries, queues, reminders, request, tasks
 from duecourse.routes.api import Api
 from duecourse.routes.idempotency import idempotent
 from duecourse.routes.parts import refusal, tenant
@@ -27,7 +27,7 @@ app = Api(enable_validation=True, json_body_deserializer=read_body)
 app.use([idempotent])
 logger = Logger()
 
-for part in (tasks, leases, reminders, queues, health):
+for part in (tasks, leases, reminders, queues, queries, health):
     app.include_router(part.router)
 docs.serve(app)
 
@@ -60,5 +60,5 @@ app.exception_handler(Exception)(refuse)
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one request of the HTTP API (payload format 2.0)."""
-    with request.serving(event, tenant):
+    with request.serving(event, tenant, context.get_remaining_time_in_millis):
         return app.resolve(event, context)

@@ -70,7 +70,7 @@ def kept(results: DynamoDbResults) -> object:
 def test_a_result_is_kept_and_found(results: DynamoDbResults) -> None:
     at = now()
     assert results.put(ran(8), '{"sku":["ü"]}', at)
-    assert results.get("default", "t-1", "-") == Result({"sku": ["ü"]}, 8)
+    assert results.get("default", "t-1", "-") == Result({"sku": ["ü"]}, 8, at)
 
 
 def test_a_task_without_a_result_has_none(results: DynamoDbResults) -> None:

@@ -22,6 +22,13 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "bad_list": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_notify": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_notify_target": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "ask_query": ([], 202, {"status": "processing", "data": None, "due_at": "2026-09-21T14:13:30.000Z"}),
+    "bad_query": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_query_id": (
+        [],
+        422,
+        {"errors": [{"field": "id", "problem": "must be a query's id, as POST /queries answers it: q-…@<host>"}]},
+    ),
     "bad_replay_dead": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "list_tasks": (["add_webhook"], 200, {"next_cursor": None}),
     "replay_dead": ([], 200, {"replayed": 0, "dry_run": False, "more": False, "tasks": []}),
@@ -74,6 +81,8 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "show_queue": (["add_poll"], 200, {}),
     "show_reminder": (["add_reminder"], 200, {"subject": "Stand-up", "starts_at": "2099-03-02T08:00:00.000Z"}),
     "show_unknown_queue": ([], 404, {"type": "urn:duecourse:problem:queue-not-found"}),
+    "show_query": (["ask_query"], 200, {"status": "processing", "queue": "query:127.0.0.1:9"}),
+    "show_unknown_query": ([], 404, {"type": "urn:duecourse:problem:query-not-found"}),
     "show_unknown": ([], 404, {"type": "urn:duecourse:problem:task-not-found"}),
 }
 

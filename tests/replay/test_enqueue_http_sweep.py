@@ -51,13 +51,13 @@ SETTLE = st.builds(
     some(["result", "after", "at", "state", "error", "reason", "for", "colour"]), TOKEN, OUTCOME,
 )  # fmt: skip
 SETTINGS = ["paused", "max_running", "tenant_max_running", "rate", "priority", "retention", "lease", "colour"]
-BODY = (TASK | some(SETTINGS) | MEETING | JSON | SETTLE | some(["due_at", "delay", "force", "starts_at"])).map(
-    json.dumps
-)
+QUESTION = st.builds(lambda asked, odd: {**asked, **odd}, PAYLOAD, some(["max_age", "colour"]))
+MOVE = some(["due_at", "delay", "force", "starts_at"])
+BODY = (TASK | QUESTION | some(SETTINGS) | MEETING | JSON | SETTLE | MOVE).map(json.dumps)
 RAW = st.sampled_from(["", "null", "{", '{"a": NaN}', "[" * 100_000, "\ufeff{}", '{"a": 1' + "0" * 5_000 + "}"])
-PATH = st.sampled_from(["/tasks", "/reminders", "/queues", "/health", "/", ""]) | st.builds(
+PATH = st.sampled_from(["/tasks", "/reminders", "/queues", "/queries", "/health", "/", ""]) | st.builds(
     lambda part, name, verb: f"/{part}/{quote(name, errors='replace')}{verb}",
-    st.sampled_from(["tasks", "reminders", "queues"]),
+    st.sampled_from(["tasks", "reminders", "queues", "queries"]),
     NAME,
     st.sampled_from(["", "", "", "/settle", "/extend", "/save", "/why", "/replay", "/dead/replay"]),
 )  # fmt: skip

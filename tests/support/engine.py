@@ -62,7 +62,6 @@ class Table:
     def __init__(self) -> None:
         self.away = False
         self.results: dict[str, Result] = {}
-        self.kept_at = 0
 
     def put(self, task: Task, result_json: str, now: int) -> bool:
         if self.away:
@@ -70,12 +69,26 @@ class Table:
         there = self.results.get(task.id)
         if there and there.fence > task.fence:
             return False
-        self.results[task.id], self.kept_at = Result(result_json, task.fence), now
+        self.results[task.id] = Result(result_json, task.fence, now)
         return True
 
     def get(self, queue: str, id: str, tenant: str) -> Result | None:
         assert (queue, tenant) == ("default", "-")
         return self.results.get(id)
+
+
+class Kept:
+    """A Results in memory that keeps each task's, by queue, id and tenant."""
+
+    def __init__(self) -> None:
+        self.results: dict[tuple[str, str, str], Result] = {}
+
+    def put(self, task: Task, result_json: str, now: int) -> bool:
+        self.results[task.queue, task.id, task.tenant] = Result(json.loads(result_json), task.fence, now)
+        return True
+
+    def get(self, queue: str, id: str, tenant: str) -> Result | None:
+        return self.results.get((queue, id, tenant))
 
 
 class Engine(NamedTuple):

@@ -12,10 +12,12 @@ from duecourse import Client, errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.order import Taken
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.query import Known, QueryStatus
 from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, RetryPolicy, Status
 from duecourse.settings import Settings
 from tests.support.clock import START
+from tests.support.kinds import Web, answer
 from tests.support.ledger import SHARD, bring, claim, settle, standing
 from tests.support.wired import wired_with
 
@@ -269,3 +271,23 @@ def test_a_wrong_setting_of_a_queue_is_named(client: Client, store: MemoryStore)
     with pytest.raises(errors.InvalidInput, match="queue: must be 1 to 64 characters"):
         client.set_queue("a/b", paused=True)
     assert store.shards() == []
+
+
+def test_a_query_is_checked_asked_and_found_again(store: MemoryStore) -> None:
+    web = Web(answer(200, {"ready": True, "rows": 3}))
+    with wired_with(settings=Settings(), store=store, results=None, http=web):
+        client = Client.from_env(tenant="team")
+        seen = client.query(
+            url="https://api.example.com/a", interval=timedelta(seconds=5), until="ready", result="rows"
+        )
+        assert (seen.status, seen.known) == (QueryStatus.DONE, Known(3, START))
+        assert client.get_query(seen.id) == seen
+        with pytest.raises(errors.QueryNotFound):
+            Client.from_env().get_query(seen.id)
+        with pytest.raises(errors.InvalidInput, match="interval: must be between"):
+            client.query(url="https://api.example.com/a", interval=0, until="ready")
+        with pytest.raises(errors.InvalidInput, match="id: must be a query's id"):
+            client.get_query("a")
+    task = store.get(seen.queue, seen.id, "team")
+    assert task is not None
+    assert task.by == "client"

@@ -155,7 +155,7 @@ def test_a_result_goes_to_its_database_before_the_lease_ends_and_not_into_the_le
     table = Table()
     end = run(lambda _task: Done([1]), table)
     assert (end.ending, end.result) == (Ending.DONE, "")
-    assert (table.results["t-1"], table.kept_at) == (("[1]", 8), START)
+    assert table.results["t-1"] == ("[1]", 8, START)
 
 
 def test_without_a_result_the_database_is_not_asked() -> None:

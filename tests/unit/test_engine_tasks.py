@@ -20,7 +20,7 @@ class Table:
     """A table with one result in it."""
 
     def __init__(self, fence: int = 0, value: object = None) -> None:
-        self._result = Result(value, fence)
+        self._result = Result(value, fence, 0)
 
     def put(self, task: Task, result_json: str, now: int) -> bool:
         raise NotImplementedError((task, result_json, now))

@@ -75,6 +75,8 @@ def test_the_stores_that_there_are(store: str) -> None:
         ("NAMESPACE", "{tag}"),
         ("PARALLEL", "0"),
         ("PARALLEL", "many"),
+        ("QUERY_PARALLEL", "0"),
+        ("SHARDS", '{"query:api.example.com": 5}'),
         ("LEASE", "0.5"),
         ("LEASE", "soon"),
         ("LEASE", "-1"),
@@ -235,3 +237,8 @@ def test_a_dead_target_is_as_any_target_but_inline() -> None:
 
 def test_what_tells_of_tasks_has_names_of_its_own() -> None:
     assert list(wrong(TARGETS='{"task.dead": "lambda:Alert"}')) == ["DUECOURSE_TARGETS"]
+
+
+def test_a_queue_of_queries_may_have_a_shard_for_each_call_at_a_time() -> None:
+    given = {"DUECOURSE_SHARDS": '{"query:api.example.com": 5, "default": 64}', "DUECOURSE_QUERY_PARALLEL": "5"}
+    assert parse(given).query_parallel == 5

@@ -57,6 +57,7 @@ ROUTES = {
     "POST /reminders", "POST /reminders/preview",
     "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
     "GET /queues", "GET /queues/{queue}", "PATCH /queues/{queue}",
+    "POST /queries", "GET /queries/{id}",
     "GET /health", "GET /openapi.json", "GET /docs",
 }  # fmt: skip
 

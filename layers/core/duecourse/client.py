@@ -8,10 +8,12 @@ from duecourse import wiring
 from duecourse.client_reminders import ReminderClient
 from duecourse.domain.order import Item, Taken
 from duecourse.domain.outcomes import Span
+from duecourse.domain.query import QueryStanding
 from duecourse.domain.queues import QueueStanding
 from duecourse.domain.replay import Replayed
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task
 from duecourse.domain.timeline import Why
+from duecourse.engine.queries import Queries
 from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.tasks import Tasks
@@ -20,6 +22,7 @@ from duecourse.wire.batch import AddBatch
 from duecourse.wire.fields import read
 from duecourse.wire.http import AddTask, MoveTask, TaskKey, TenantKey
 from duecourse.wire.pages import DEFAULT_PAGE, ListTasks, ReplayDead, encode_cursor
+from duecourse.wire.queries import AskQuery, QueryKey
 from duecourse.wire.queues import QueueKey, SetQueue
 
 
@@ -70,16 +73,35 @@ class QueueFields(TypedDict, total=False):
     lease: Span | None
 
 
-class Client:
-    """The verbs on one tenant's tasks, as HTTP has them, and on queues; `reminders` has those on its reminders.
+class QueryFields(TypedDict, total=False):
+    """What POST /queries has besides url, interval and until."""
 
-    Each raises InvalidInput (naming every wrong field), TaskNotFound, QueueNotFound, a Conflict, or StoreUnavailable.
+    method: str
+    headers: dict[str, str]
+    body: Json
+    timeout: Span
+    failed_when: str
+    result: str
+    max_age: Span
+
+
+QUERY_MS = 30_000
+"""How long a query from Python may take: its call gets 26 s of it, more than any call may ask for."""
+
+
+class Client:
+    """The verbs on one tenant's tasks, as HTTP has them, on queues and queries; `reminders` has those on its reminders.
+
+    Each raises InvalidInput (naming every wrong field), one of the NotFound, a Conflict, or StoreUnavailable.
     """
 
-    def __init__(self, tasks: Tasks, reminders: Reminders, queues: Queues, tenant: str = DEFAULT_TENANT) -> None:
+    def __init__(
+        self, tasks: Tasks, reminders: Reminders, queues: Queues, queries: Queries, tenant: str = DEFAULT_TENANT
+    ) -> None:
         self._tasks = tasks.speaking_as("client")
         self._tenant = read(TenantKey, {"tenant": tenant}).tenant
         self._queues = queues
+        self._queries = queries.speaking_as("client")
         self.reminders = ReminderClient(reminders, self._tenant)
 
     @classmethod
@@ -88,7 +110,7 @@ class Client:
 
         It sees `tenant`'s tasks and no other's.
         """
-        return cls(wiring.tasks(), wiring.reminders(), wiring.queues(), tenant)
+        return cls(wiring.tasks(), wiring.reminders(), wiring.queues(), wiring.queries(), tenant)
 
     def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> Taken:
         """Schedule a task; `fields` are those of POST /tasks, where times may be datetime and timedelta too.
@@ -181,6 +203,15 @@ class Client:
         """Set a queue anew, which may have no tasks yet: what is given changes."""
         key, changes = read(QueueKey, {"queue": queue}), read(SetQueue, fields).changes()
         return self._queues.configure(key.queue, changes)
+
+    def query(self, *, url: str, interval: Span, until: str, **fields: Unpack[QueryFields]) -> QueryStanding:
+        """Ask a slow API now, and on until it has answered; `status` says how the query stands."""
+        asked = read(AskQuery, {"url": url, "interval": interval, "until": until, **fields}).query()
+        return self._queries.ask(asked, lambda: QUERY_MS, self._tenant).standing
+
+    def get_query(self, id: str) -> QueryStanding:
+        """A query as it stands: its answer, or what is known while it is asked."""
+        return self._queries.get(read(QueryKey, {"id": id}).id, self._tenant)
 
 
 def _key(id: str, queue: str) -> TaskKey:

@@ -48,6 +48,19 @@ class QueueNotFound(DuecourseError):
     """No such queue: nothing was ever added to it, nor was it ever set."""
 
 
+class QueryNotFound(DuecourseError):
+    """No such query: it was never asked, or its time is over."""
+
+
+class QueryFailed(DuecourseError):
+    """The API that was asked refused, or never gave an answer that counts: asked again, the query begins anew."""
+
+    def __init__(self, id: str = "", queue: str = "", detail: str = "") -> None:
+        self.id = id
+        self.queue = queue
+        super().__init__(detail or None)
+
+
 class Conflict(DuecourseError):
     """The task is in a state that does not allow this."""
 
@@ -158,3 +171,7 @@ class TemplatesMissing(DuecourseError):
 
 class CallFailed(DuecourseError):
     """The address called did not answer."""
+
+
+class CallCutOff(CallFailed):
+    """The address called did not answer in the time that was left; it may have more another time."""

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from duecourse.domain.address import WITHOUT_BELLS, check_ports, check_store
 from duecourse.domain.follow_up import RESERVED
+from duecourse.domain.query import QUEUE_PREFIX
 from duecourse.domain.shards import MAX_SHARDS
 from duecourse.domain.times import format_duration, parse_duration
 from duecourse.domain.watch import Pattern
@@ -127,6 +128,12 @@ class Settings(BaseModel):
         "", description="the broker of amqp: targets: amqp:// or amqps://"
     )
     parallel: int = Field(16, ge=1, le=256, description="how many tasks of one drain run at a time")
+    query_parallel: int = Field(
+        4,
+        ge=1,
+        le=256,
+        description="how many queries call one host at a time, where PATCH /queues has not set its queue otherwise",
+    )
     lease_ms: Annotated[Milliseconds, _at_least(1_000)] = Field(
         60_000,
         alias="lease",
@@ -185,6 +192,13 @@ class Settings(BaseModel):
         for variable, targets in named.items():
             if not self.amqp and any(target.startswith("amqp:") for target in targets):
                 raise refuse_fields(f"is required, for {variable} names an amqp:<queue>", "amqp")
+        return self
+
+    @model_validator(mode="after")
+    def _queries_have_a_part_in_each_shard(self) -> Self:
+        if any(name.startswith(QUEUE_PREFIX) and count > self.query_parallel for name, count in self.shards.items()):
+            problem = f"must give {QUEUE_PREFIX}… no more shards than DUECOURSE_QUERY_PARALLEL: each gets its part"
+            raise refuse_fields(problem, "shards")
         return self
 
     @model_validator(mode="after")

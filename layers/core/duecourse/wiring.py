@@ -3,10 +3,10 @@
 import os
 import random
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from duecourse import settings as environment
 from duecourse.domain.follow_up import DEAD, ENDED, is_follow_up
+from duecourse.domain.outcomes import Settlement
 from duecourse.domain.reminder import KIND as REMINDER
 from duecourse.domain.reminder import Channel
 from duecourse.domain.task import Task
@@ -14,6 +14,7 @@ from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.follow_ups import FollowUps
 from duecourse.engine.leases import Leases
+from duecourse.engine.queries import Queries
 from duecourse.engine.queues import Queues
 from duecourse.engine.receive import Receiver
 from duecourse.engine.reminders import Reminders
@@ -35,9 +36,6 @@ from duecourse.ports.sender import Message, Sender
 from duecourse.ports.store import Store
 from duecourse.ports.writer import Letter, Writer
 from duecourse.settings import Settings
-
-if TYPE_CHECKING:
-    pass
 
 ACCEPTED_WITHIN_MS = 5_000
 """How long an event may take to be accepted: well within the margin in which a drain ends what it has begun."""
@@ -170,10 +168,9 @@ def runner(kind_of: Callable[[str], Kind | None]) -> Runner:
 @part
 def drainer() -> Drainer:
     """What works shards whose bells rang."""
-    limits = Limits(settings().lease_ms, settings().margin_ms)
     handed = settings().targets | ({DEAD: settings().dead_target} if settings().dead_target else {})
     targets = Targets(handed, invoker(), brokers(), told)
-    return Drainer(store(), runner(kinds().get), targets, crew(), limits)
+    return Drainer(store(), runner(kinds().get), targets, crew(), Limits(settings().lease_ms, settings().margin_ms))
 
 
 @part
@@ -228,6 +225,17 @@ def requests() -> Requests:
 def queues() -> Queues:
     """The verbs on queues."""
     return Queues(store())
+
+
+@part
+def queries() -> Queries:
+    """The verbs on queries."""
+    from duecourse.kinds.poll import Hurried, Poll
+
+    def call(task: Task, left_ms: int) -> Settlement:
+        return runner(lambda _name: Poll(Hurried(http(), left_ms), settings().http_timeout_ms)).run(task)
+
+    return Queries(store(), results(), call, settings().query_parallel)
 
 
 @part

@@ -93,7 +93,7 @@ def _result(item: Any) -> Result | None:
     # DynamoDB removes an expired item when it comes to it, up to days later.
     if int(item["expires_at"]["N"]) <= time.time():
         return None
-    return Result(json.loads(item["result"]["S"]), int(item["fence"]["N"]))
+    return Result(json.loads(item["result"]["S"]), int(item["fence"]["N"]), int(item["stored_at"]["N"]))
 
 
 def _key(queue: str, id: str, tenant: str) -> str:

@@ -7,7 +7,7 @@ from jmespath.exceptions import ArityError, JMESPathError, JMESPathTypeError, Un
 
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
 from duecourse.domain.task import MAX_RESULT_BYTES, Json, Task, dump_json
-from duecourse.errors import CallFailed, FieldError, InvalidInput
+from duecourse.errors import CallCutOff, CallFailed, FieldError, InvalidInput
 from duecourse.kinds.calls import describe, duration_ms, retry_after, seconds, text, to_request
 from duecourse.kinds.expressions import TooMuchMade, compiled, search
 from duecourse.ports.http import HttpAnswer, HttpCaller, HttpRequest
@@ -39,7 +39,8 @@ class Poll:
     400, 401, 403, 405, 410, 422 and their like are Drop, as is a payload that can never be sent or judged. All else is
     Retry, after the answer's Retry-After where it names one: no answer, 5xx, 408, 429, redirects (they are not
     followed), 404 and 425 (what is asked for may not be there yet), an answer that is not JSON or over 1 MiB, and one
-    that an expression cannot be applied to.
+    that an expression cannot be applied to. A call that was cut off for want of time is made again at once, no attempt
+    spent.
     """
 
     def __init__(self, http: HttpCaller, timeout_ms: int) -> None:
@@ -54,8 +55,27 @@ class Poll:
             return _judge(plan, answer, task.claimed_at)
         except InvalidInput as error:
             return Drop(str(error))
+        except CallCutOff:
+            return Again(after=0)
         except CallFailed as error:
             return Retry(error=str(error))
+
+
+class Hurried:
+    """Calls as `http` does, each within `left_ms`; raises CallCutOff where a call might have had more time."""
+
+    def __init__(self, http: HttpCaller, left_ms: int) -> None:
+        self._http = http
+        self._left_ms = left_ms
+
+    def call(self, request: HttpRequest) -> HttpAnswer:
+        """Send one request, once."""
+        if request.timeout_ms <= self._left_ms:
+            return self._http.call(request)
+        try:
+            return self._http.call(request._replace(timeout_ms=self._left_ms))
+        except CallFailed as error:
+            raise CallCutOff from error
 
 
 def _plan(payload: Json, timeout_ms: int) -> Plan:

@@ -6,10 +6,11 @@ from duecourse.domain.task import Json, Task
 
 
 class Result(NamedTuple):
-    """What a task's newest finished run left: its value, and the fence it was written under."""
+    """What a task's newest finished run left: its value, the fence it was written under, and when (epoch ms)."""
 
     value: Json
     fence: int
+    stored_at: int
 
 
 class Results(Protocol):

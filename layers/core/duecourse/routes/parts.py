@@ -53,7 +53,7 @@ def answer(status: int, body: Any, headers: dict[str, str | list[str]] | None = 
     return Response(status, APPLICATION_JSON, body, headers)
 
 
-def refusal(problem: Problem) -> Response[str]:
+def refusal(problem: Problem) -> Response[Any]:
     """A problem document as an answer."""
     return Response(problem.status, CONTENT_TYPE, json.dumps(problem.document), problem.headers)
 

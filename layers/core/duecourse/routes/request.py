@@ -19,22 +19,24 @@ CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 TENANT = re.compile(NAME_PATTERN)
 
 _event: ContextVar[Mapping[str, Any]] = ContextVar("event", default={})  # noqa: B039 - never written to
+_remaining: ContextVar[Callable[[], int]] = ContextVar("remaining")
 _repeated: ContextVar[bool] = ContextVar("repeated", default=False)
 
 
 @contextmanager
-def serving(event: Mapping[str, Any], tenant_of: Callable[[], str]) -> Iterator[None]:
+def serving(event: Mapping[str, Any], tenant_of: Callable[[], str], remaining: Callable[[], int]) -> Iterator[None]:
     """Within it, what this module answers is of this event (HTTP API, payload format 2.0).
 
     Ids that the request leaves to be made come of its tenant and key, so that it makes the same tasks each time it is
     sent. A ContextVar, for a harness may serve several at once in one process.
     """
-    before = _event.set(event)
+    before, left = _event.set(event), _remaining.set(remaining)
     try:
         with ids_from(_seed(tenant_of)):
             yield
     finally:
         _event.reset(before)
+        _remaining.reset(left)
 
 
 @contextmanager
@@ -50,6 +52,11 @@ def repeating(repeated: bool) -> Iterator[None]:
 def is_repeated() -> bool:
     """Whether this request was begun before, and nobody knows how far it came."""
     return _repeated.get()
+
+
+def remaining_ms() -> int:
+    """How many milliseconds the function may take still."""
+    return _remaining.get()()
 
 
 def tenant(header: str) -> str:

@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from duecourse.domain import reminder
 from duecourse.domain.history import Run
+from duecourse.domain.query import QUEUE_PREFIX
 from duecourse.domain.task import (
     DEFAULT_QUEUE,
     DEFAULT_TENANT,
@@ -57,7 +58,9 @@ class AddTask(Strict):
         "at random, so that two requests make two tasks.",
         examples=["export-42"],
     )
-    queue: Name = Field(DEFAULT_QUEUE, description="The queue; `reminders` is for /reminders alone.")
+    queue: Name = Field(
+        DEFAULT_QUEUE, description="The queue; `reminders` is for /reminders alone, `query:…` for /queries."
+    )
     kind: Name = Field(
         description="What it is: `poll`, `webhook`, or a kind of yours (DUECOURSE_TARGETS).", examples=["webhook"]
     )
@@ -90,10 +93,12 @@ class AddTask(Strict):
 
     @field_validator("queue")
     @classmethod
-    def _not_the_reminders(cls, queue: str) -> str:
+    def _not_the_reminders_or_queries(cls, queue: str) -> str:
         # A task of another kind under a reminder's id would take its place, or be taken by it.
         if queue == reminder.QUEUE:
             raise ValueError(f"{reminder.QUEUE} holds what POST /reminders makes: choose another")
+        if queue.startswith(QUEUE_PREFIX):
+            raise ValueError(f"{QUEUE_PREFIX}… holds what POST /queries makes: choose another")
         return queue
 
     @field_validator("payload")

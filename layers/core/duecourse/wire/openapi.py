@@ -9,6 +9,7 @@ from duecourse.wire import problems
 from duecourse.wire.examples import REF, Schema, example, reachable, replaced
 from duecourse.wire.fields import DEADLINE_SCHEMA, DURATION_SCHEMA, INSTANT_SCHEMA
 from duecourse.wire.kinds import PAYLOADS
+from duecourse.wire.queries import QUERY_ID
 
 Operation = dict[str, Any]
 Refusal = type[DuecourseError]
@@ -60,6 +61,8 @@ PROBLEM = {
         "status": {"type": "integer", "description": "The answer's status."},
         "detail": {"type": "string", "description": "What it is here."},
         "reason": {"type": "string", "description": "409: the state that stands in the way."},
+        "task": {"type": "string", "description": "502: the id of the query, and of its task."},
+        "queue": {"type": "string", "description": "502: the queue of that task."},
         "errors": {
             "type": "array",
             "description": "422: each wrong field.",
@@ -77,7 +80,10 @@ PROBLEM = {
 EXAMPLES: dict[Refusal, DuecourseError] = {
     errors.InvalidInput: errors.InvalidInput(
         [errors.FieldError("delay", "must be seconds or an ISO 8601 duration such as PT5M")]
-    )
+    ),
+    errors.QueryFailed: errors.QueryFailed(
+        QUERY_ID, "query:api.example.com", "GET https://api.example.com/reports answered 403: no such key"
+    ),
 }
 
 
@@ -127,8 +133,8 @@ def _refused(path: str, method: str, operation: Operation) -> Iterator[list[Refu
     told |= OF_BODIES if "requestBody" in operation else set()
     if operation.get("parameters") or "requestBody" in operation:
         told |= {errors.InvalidInput}
-    for status in (400, 404, 409, 413, 415, 422, 500, 503):
-        always = status >= 500
+    for status in (400, 404, 409, 413, 415, 422, 500, 502, 503):
+        always = status in {500, 503}
         kinds = [kind for kind in refusals(status) if always or kind in told]
         if kinds:
             yield kinds

@@ -50,6 +50,7 @@ STATUS: dict[type[BaseException], int] = {
     UnicodeDecodeError: 400,
     errors.TaskNotFound: 404,
     errors.QueueNotFound: 404,
+    errors.QueryNotFound: 404,
     NoSuchRoute: 404,
     Conflict: 409,
     BodyTooLarge: 413,
@@ -57,6 +58,7 @@ STATUS: dict[type[BaseException], int] = {
     InvalidInput: 422,
     errors.KeyReused: 422,
     errors.InvalidSettings: 500,
+    errors.QueryFailed: 502,
     errors.StoreUnavailable: 503,
     errors.ResultsUnavailable: 503,
 }
@@ -90,7 +92,7 @@ def status_of(kind: type[BaseException]) -> int:
 def _shown(error: Exception, status: int) -> DuecourseError:
     if status == 500:
         return Internal()
-    if status > 500:  # which host does not answer is the log's to tell
+    if status == 503:  # which host does not answer is the log's to tell
         return type(error)() if isinstance(error, DuecourseError) else Internal()
     return error if isinstance(error, DuecourseError) else MalformedBody("The body is not UTF-8 text.")
 
@@ -98,6 +100,8 @@ def _shown(error: Exception, status: int) -> DuecourseError:
 def _members(error: DuecourseError) -> dict[str, Any]:
     if isinstance(error, Conflict):
         return {"reason": error.reason}
+    if isinstance(error, errors.QueryFailed):
+        return {"task": error.id, "queue": error.queue}
     if isinstance(error, InvalidInput):
         return {"errors": [problem._asdict() for problem in error.problems]}
     return {}

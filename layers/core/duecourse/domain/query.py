@@ -1,0 +1,113 @@
+"""What a query is: whose answer is asked for, under which id, and in which queue its one task waits."""
+
+import re
+from enum import StrEnum
+from hashlib import sha256
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from duecourse.domain.task import DEFAULT_TENANT, Json, NewTask, OnDuplicate, dump_json
+
+KIND = "poll"
+QUEUE_PREFIX = "query:"
+"""How the name of every upstream host's queue begins, and of no other."""
+HOST = r"[a-z0-9._:-]{1,58}"
+"""What is left of a queue's name after that."""
+ID_PATTERN = rf"^q-[0-9a-f]{{32}}@{HOST}$"
+IDENTITY = ("url", "method", "headers", "body", "until", "failed_when", "result")
+"""What makes two queries one: how often and how patiently it is asked does not."""
+DEADLINE_MS = 86_400_000
+HEAD_START_MS = 1_000
+"""How long a new query is the request's that made it, before anybody who claims may have it."""
+KNOWN = "known"
+"""Where a query's task carries what was known before it, where no database does."""
+
+_STANDARD_PORT = {"http": 80, "https": 443}
+
+
+class Known(NamedTuple):
+    """An answer that came, and when (epoch ms)."""
+
+    data: Json
+    fetched_at: int
+
+
+class QueryStatus(StrEnum):
+    """Where a query stands: answered, asked again by itself until it is, or given up."""
+
+    DONE = "done"
+    PROCESSING = "processing"
+    FAILED = "failed"
+
+
+class QueryStanding(NamedTuple):
+    """A query as it stands; `known` is the newest answer, of an earlier time it was asked unless `status` is done.
+
+    `error` is why its last failed call failed, "" if none did; `due_at` when it is asked next, 0 where it is not.
+    """
+
+    id: str
+    queue: str
+    status: QueryStatus
+    known: Known | None
+    error: str = ""
+    due_at: int = 0
+
+
+class Query(NamedTuple):
+    """A poll's payload, and how old (ms) an answer may be that is as good as a new one."""
+
+    payload: dict[str, Json]
+    max_age_ms: int
+
+    @property
+    def group(self) -> str:
+        """Its hash: a group of the one task, by which it is added on a condition."""
+        headers = {name.lower(): value for name, value in (self.payload.get("headers") or {}).items()}
+        same = {name: self.payload.get(name) for name in IDENTITY} | {"headers": headers}
+        return "q-" + sha256(dump_json(_ordered(same)).encode()).hexdigest()[:32]
+
+    @property
+    def id(self) -> str:
+        """What it is found under: the hash, and the host, by which its queue is found."""
+        return f"{self.group}@{host_of(self.payload['url'])}"
+
+    def task(self, tenant: str, known: Known | None, by: str) -> NewTask:
+        """The task that asks; it carries what is known already where that is given."""
+        carried = {KNOWN: known._asdict()} if known else {}
+        return NewTask(
+            id=self.id,
+            kind=KIND,
+            payload=dump_json({**self.payload, **carried}),
+            queue=queue_of(self.id),
+            tenant=tenant or DEFAULT_TENANT,
+            group=self.group,
+            delay_ms=HEAD_START_MS,
+            deadline_ms=DEADLINE_MS,
+            on_duplicate=OnDuplicate.REPLACE,
+            by=by,
+        )
+
+
+def queue_of(id: str) -> str:
+    """The queue of a query: its host's."""
+    return QUEUE_PREFIX + id.partition("@")[2]
+
+
+def host_of(url: str) -> str:
+    """An address's host in lower case, with its port where that is not the standard one; cut where it is too long.
+
+    One that a queue's name cannot hold is told apart by a hash.
+    """
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower().rstrip(".")
+    named = host if parts.port in (None, _STANDARD_PORT.get(parts.scheme)) else f"{host}:{parts.port}"
+    if re.fullmatch(HOST, named):
+        return named
+    return re.sub(r"[^a-z0-9.-]", "-", named)[:41] + "." + sha256(named.encode()).hexdigest()[:16]
+
+
+def _ordered(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {name: _ordered(value[name]) for name in sorted(value)}
+    return [_ordered(item) for item in value] if isinstance(value, list) else value

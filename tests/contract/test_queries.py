@@ -1,0 +1,58 @@
+"""Queries on every store: what they rely on of the ledger, put together."""
+
+import random
+from collections.abc import Callable
+
+from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Settlement
+from duecourse.domain.query import Known, Query, QueryStatus, queue_of
+from duecourse.domain.task import Shard, Task
+from duecourse.engine.queries import Queries
+from duecourse.engine.run import Runner
+from duecourse.ports.store import Store
+from tests.support.clock import HandClock
+from tests.support.engine import ample
+
+
+def query(number: int, max_age_ms: int = 60_000) -> Query:
+    return Query({"url": f"http://api:8080/{number}", "interval": "PT5S", "until": "ready"}, max_age_ms)
+
+
+def asking(store: Store, outcome: Outcome, meanwhile: Callable[[], object] = lambda: None) -> Queries:
+    runner = Runner(lambda _name: lambda _task: outcome, None, store.now, random.Random(7))
+
+    def call(task: Task, _left_ms: int) -> Settlement:
+        meanwhile()
+        return runner.run(task)
+
+    return Queries(store, None, call, parallel=1)
+
+
+def test_a_query_goes_from_asked_to_answered_and_is_asked_anew(store: Store, clock: HandClock) -> None:
+    asked = asking(store, Again(after=5)).ask(query(1), ample)
+    assert (asked.created, asked.standing.status, asked.standing.due_at) == (
+        True, QueryStatus.PROCESSING, clock.at + 5_000
+    )  # fmt: skip
+    assert asking(store, Done(1)).ask(query(1), ample) == (asked.standing, False)
+    shard = Shard(queue_of(query(1).id))
+    clock.advance(5_000)
+    [task] = store.claim(shard, 10, lease_ms=1_000).tasks
+    runner = Runner(lambda _name: lambda _task: Done("x" * 60_000), None, store.now, random.Random(7))
+    store.settle(shard, [runner.run(task)])
+    known = Known("x" * 60_000, clock.at)
+    assert asking(store, Done(2)).get(query(1).id).known == known
+    dead = asking(store, Drop("no")).ask(query(1, max_age_ms=0), ample).standing
+    assert (dead.status, dead.known, dead.error) == (QueryStatus.FAILED, known, "no")
+    assert asking(store, Done(3)).ask(query(1), ample).standing.known == Known(3, clock.at)
+
+
+def test_beyond_a_hosts_limit_a_query_waits_due_and_one_under_way_is_nobody_elses(
+    store: Store, clock: HandClock
+) -> None:
+    second = asking(store, Done(2))
+    waiting: list[object] = []
+    first = asking(store, Done(1), lambda: waiting.append(second.ask(query(2), ample).standing))
+    assert first.ask(query(1), ample).standing.known == Known(1, clock.at)
+    [seen] = waiting
+    assert seen == second.get(query(2).id)
+    assert (second.get(query(2).id).status, second.get(query(2).id).due_at) == (QueryStatus.PROCESSING, clock.at)
+    assert len(store.claim(Shard(queue_of(query(2).id)), 10, lease_ms=1_000).tasks) == 1

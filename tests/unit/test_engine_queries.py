@@ -1,0 +1,309 @@
+"""The verbs on queries: called at once where that is allowed, answered from what is known, one task each."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from duecourse import errors
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry, Settlement
+from duecourse.domain.query import Known, Query, QueryStanding, QueryStatus, queue_of
+from duecourse.domain.task import DEFAULT_TENANT, Shard, Status, Task
+from duecourse.engine.queries import GRACE_MS, RESERVE_MS, Queries
+from duecourse.engine.run import Runner
+from duecourse.ports.results import Results
+from tests.support.clock import START, HandClock
+from tests.support.engine import Kept, ample
+
+PAYLOAD = {"url": "https://api.example.com/reports/7", "method": "GET", "interval": "PT10S", "until": "ready"}
+QUEUE = "query:api.example.com"
+AGE_MS = 60_000
+QUERY = Query(PAYLOAD, AGE_MS)
+BUSY = Again(after=10)
+
+
+class Api:
+    """What is asked: it answers in turn, the last again and again, and keeps what it was asked and how hurried."""
+
+    def __init__(self, store: MemoryStore, results: Results | None, *outcomes: Outcome) -> None:
+        self.asked: list[tuple[Task, int]] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+        self._outcomes = list(outcomes)
+        self._runner = Runner(lambda _kind: self._next, results, store.now, random.Random(7))
+
+    def call(self, task: Task, left_ms: int) -> Settlement:
+        self.asked.append((task, left_ms))
+        self.meanwhile()
+        return self._runner.run(task)
+
+    def _next(self, _task: Task) -> Outcome:
+        return self._outcomes.pop(0) if len(self._outcomes) > 1 else self._outcomes[0]
+
+
+class Overtaken(MemoryStore):
+    """A ledger where another comes first once, between a look and an add."""
+
+    by: Callable[[], object] | None = None
+
+    def add(self, *args: Any, **fields: Any) -> Any:
+        first, self.by = self.by, None
+        if first:
+            first()
+        return super().add(*args, **fields)
+
+
+@pytest.fixture(params=["ledger", "database"])
+def results(request: pytest.FixtureRequest) -> Kept | None:
+    """Where answers are kept."""
+    return Kept() if request.param == "database" else None
+
+
+def asking(store: MemoryStore, results: Results | None, *outcomes: Outcome, parallel: int = 4) -> tuple[Queries, Api]:
+    api = Api(store, results, *outcomes)
+    return Queries(store, results, api.call, parallel), api
+
+
+def ask(queries: Queries, query: Query = QUERY, remaining_ms: int = 15_000) -> QueryStanding:
+    return queries.ask(query, lambda: remaining_ms).standing
+
+
+def other(number: int, **fields: Any) -> Query:
+    return Query({**PAYLOAD, "url": f"https://api.example.com/reports/{number}", **fields}, AGE_MS)
+
+
+def task_of(store: MemoryStore, query: Query = QUERY, tenant: str = DEFAULT_TENANT) -> Task:
+    task = store.get(queue_of(query.id), query.id, tenant)
+    assert task is not None
+    return task
+
+
+def poll_on(store: MemoryStore, api: Api) -> None:
+    """What a drain does with what is due."""
+    for task in store.claim(Shard(QUEUE), 10, lease_ms=30_000).tasks:
+        store.settle(Shard(QUEUE), [api.call(task, 30_000)])
+    api.asked.pop()
+
+
+def test_an_answer_that_comes_at_once_is_told_at_once(store: MemoryStore, results: Kept | None) -> None:
+    queries, api = asking(store, results, Done({"rows": 3}))
+    seen = ask(queries)
+    assert seen == QueryStanding(QUERY.id, QUEUE, QueryStatus.DONE, Known({"rows": 3}, START))
+    assert queries.get(QUERY.id) == seen
+    assert len(api.asked) == 1
+
+
+def test_one_that_is_not_there_yet_is_polled_on_and_found_by_its_id(
+    store: MemoryStore, clock: HandClock, results: Kept | None
+) -> None:
+    queries, api = asking(store, results, BUSY, Done("ready"))
+    seen = ask(queries)
+    assert seen == QueryStanding(QUERY.id, QUEUE, QueryStatus.PROCESSING, None, "", START + 10_000)
+    assert ask(queries) == seen
+    assert len(api.asked) == 1
+    clock.advance(10_000)
+    poll_on(store, api)
+    assert queries.get(QUERY.id).known == Known("ready", START + 10_000)
+
+
+def test_the_same_query_under_way_is_one_job(store: MemoryStore, results: Kept | None) -> None:
+    queries, api = asking(store, results, Done("first"))
+    meanwhile: list[QueryStanding] = []
+    api.meanwhile = lambda: meanwhile.append(ask(queries))
+    assert ask(queries).status is QueryStatus.DONE
+    assert [seen.status for seen in meanwhile] == [QueryStatus.PROCESSING]
+    assert len(api.asked) == 1
+
+
+def test_two_that_looked_at_the_same_time_are_one_job(clock: HandClock, results: Kept | None) -> None:
+    """One looks, and by the time it adds the other has asked and been answered: it is told that answer."""
+    store = Overtaken(clock)
+    queries, api = asking(store, results, Done("theirs"), Done("ours"))
+    store.by = lambda: ask(queries, Query(PAYLOAD, 0))
+    assert ask(queries, Query(PAYLOAD, 0)).known == Known("theirs", START)
+    assert len(api.asked) == 1
+
+
+def test_a_young_answer_is_told_again_and_an_old_one_asked_anew(
+    store: MemoryStore, clock: HandClock, results: Kept | None
+) -> None:
+    queries, api = asking(store, results, Done(1), Done(2), Done(3))
+    ask(queries)
+    clock.advance(AGE_MS - 1)
+    assert ask(queries).known == Known(1, START)
+    clock.advance(1)
+    assert ask(queries).known == Known(2, START + AGE_MS)
+    assert ask(queries, Query(PAYLOAD, 0)).known == Known(3, START + AGE_MS)
+    assert len(api.asked) == 3
+
+
+def test_while_it_is_asked_anew_what_was_known_is_told(
+    store: MemoryStore, clock: HandClock, results: Kept | None
+) -> None:
+    queries, _ = asking(store, results, Done("old"), BUSY, Drop("gone"), BUSY)
+    ask(queries)
+    clock.advance(AGE_MS)
+    seen = ask(queries)
+    assert (seen.status, seen.known) == (QueryStatus.PROCESSING, Known("old", START))
+    store.cancel(QUEUE, [QUERY.id])
+    assert queries.get(QUERY.id) == QueryStanding(
+        QUERY.id, QUEUE, QueryStatus.FAILED, Known("old", START), "it was cancelled"
+    )
+    assert ask(queries) == QueryStanding(QUERY.id, QUEUE, QueryStatus.FAILED, Known("old", START), "gone")
+    assert ask(queries).known == Known("old", START)
+    assert queries.get(QUERY.id).status is QueryStatus.PROCESSING
+
+
+def test_an_answer_of_null_is_one(store: MemoryStore, clock: HandClock, results: Kept | None) -> None:
+    queries, _ = asking(store, results, Done("old"), Done(None))
+    ask(queries)
+    clock.advance(AGE_MS)
+    assert ask(queries).known == Known(None, START + AGE_MS)
+
+
+def test_an_answer_outlives_its_task_where_a_database_keeps_it(store: MemoryStore, clock: HandClock) -> None:
+    queries, api = asking(store, Kept(), Done("kept"))
+    ask(queries)
+    clock.advance(AGE_MS - 1)
+    store.sweep(Shard(QUEUE), retention_ms=1)
+    assert store.get(QUEUE, QUERY.id) is None
+    assert queries.get(QUERY.id) == QueryStanding(QUERY.id, QUEUE, QueryStatus.DONE, Known("kept", START))
+    assert ask(queries).known == Known("kept", START)
+    assert len(api.asked) == 1
+
+
+def test_one_that_is_never_answered_is_given_up_after_a_day(store: MemoryStore, clock: HandClock) -> None:
+    queries, _ = asking(store, None, BUSY)
+    ask(queries)
+    clock.advance(86_400_000 + 1_000)
+    assert queries.get(QUERY.id).status is QueryStatus.PROCESSING
+    clock.advance(1)
+    store.claim(Shard(QUEUE), 10, lease_ms=1_000)
+    assert queries.get(QUERY.id).status is QueryStatus.FAILED
+
+
+def test_what_was_never_asked_is_not_found(store: MemoryStore, results: Kept | None) -> None:
+    queries, _ = asking(store, results, Done(1))
+    with pytest.raises(errors.QueryNotFound):
+        queries.get(QUERY.id)
+
+
+def test_a_failed_call_is_told_and_tried_again(store: MemoryStore, results: Kept | None) -> None:
+    queries, _ = asking(store, results, Retry(after=5, error="answered 503"))
+    assert ask(queries) == QueryStanding(QUERY.id, QUEUE, QueryStatus.PROCESSING, None, "answered 503", START + 5_000)
+
+
+def test_what_died_does_not_stand_in_the_way(store: MemoryStore, results: Kept | None) -> None:
+    queries, api = asking(store, results, Drop("answered 403"), Done("let in"))
+    assert ask(queries) == QueryStanding(QUERY.id, QUEUE, QueryStatus.FAILED, None, "answered 403")
+    assert task_of(store).status is Status.DEAD
+    assert ask(queries).known == Known("let in", START)
+    assert len(api.asked) == 2
+
+
+def test_no_more_than_so_many_call_a_host_and_the_rest_are_due_at_once(
+    store: MemoryStore, results: Kept | None
+) -> None:
+    queries, api = asking(store, results, BUSY, parallel=2)
+    inner: list[QueryStanding] = []
+
+    def more() -> None:
+        if len(api.asked) < 4:
+            inner.append(ask(queries, other(len(api.asked) + len(inner))))
+
+    api.meanwhile = more
+    ask(queries)
+    assert len(api.asked) == 2
+    waiting = [task for task in (task_of(store, other(n)) for n in (1, 2)) if task.run == 0]
+    assert [(task.status, task.due_at) for task in waiting] == [(Status.SCHEDULED, START)]
+    elsewhere = Query({**PAYLOAD, "url": "https://other.example.com/"}, 0)
+    ask(queries, elsewhere)
+    assert task_of(store, elsewhere).run == 1
+
+
+def test_a_host_s_limit_is_set_once_and_an_operator_s_stays(store: MemoryStore, results: Kept | None) -> None:
+    queries, _ = asking(store, results, BUSY, parallel=2)
+    ask(queries)
+    assert store.settings(QUEUE).max_running == 2
+    store.configure(QUEUE, {"max_running": 7})
+    ask(asking(store, results, BUSY, parallel=2)[0], other(8))
+    assert store.settings(QUEUE).max_running == 7
+    store.configure(QUEUE, {"max_running": None})
+    ask(queries, other(9))
+    assert store.settings(QUEUE).max_running is None
+
+
+def test_nobody_else_may_have_a_new_query_before_its_request(store: MemoryStore, clock: HandClock) -> None:
+    queries, _ = asking(store, None, Done(1))
+    queries._try = lambda *_: None  # type: ignore[method-assign] - the request's process dies
+    ask(queries)
+    assert store.claim(Shard(QUEUE), 10, lease_ms=1_000).tasks == []
+    clock.advance(1_000)
+    assert len(store.claim(Shard(QUEUE), 10, lease_ms=1_000).tasks) == 1
+
+
+def test_the_call_ends_within_the_request_and_the_lease_outlasts_it(store: MemoryStore) -> None:
+    queries, api = asking(store, None, BUSY)
+    ask(queries, remaining_ms=15_000)
+    [(task, left_ms)] = api.asked
+    assert left_ms == 15_000 - RESERVE_MS
+    assert task.lease_expires_at == START + 15_000 + GRACE_MS
+
+
+def test_a_request_without_time_leaves_its_query_to_others(store: MemoryStore) -> None:
+    queries, api = asking(store, None, BUSY)
+    seen = ask(queries, remaining_ms=RESERVE_MS)
+    assert (api.asked, seen.status, seen.due_at) == ([], QueryStatus.PROCESSING, START)
+
+
+def test_tenants_ask_for_themselves_within_the_same_limit(store: MemoryStore, results: Kept | None) -> None:
+    queries, api = asking(store, results, BUSY, parallel=1)
+    api.meanwhile = lambda: queries.ask(QUERY, ample, "b")
+    queries.ask(QUERY, ample, "a")
+    assert [task.tenant for task, _ in api.asked] == ["a"]
+    assert task_of(store, tenant="b").status is Status.SCHEDULED
+    with pytest.raises(errors.QueryNotFound):
+        queries.get(QUERY.id)
+
+
+@pytest.mark.parametrize("change", [{"interval": "PT1S"}, {"timeout": "PT1S"}, {"method": "GET"}, {"headers": {}}])
+def test_how_often_it_is_asked_makes_no_other_query(change: dict[str, Any]) -> None:
+    assert other(7, **change).id == QUERY.id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"url": "https://api.example.com/reports/8"}, {"method": "POST"}, {"headers": {"accept": "a"}}, {"body": {"a": 1}},
+     {"until": "done"}, {"failed_when": "bad"}, {"result": "rows"}],
+)  # fmt: skip
+def test_what_is_asked_makes_another(change: dict[str, Any]) -> None:
+    assert Query({**PAYLOAD, **change}, 0).id != QUERY.id
+
+
+def test_the_order_of_fields_and_the_case_of_header_names_make_no_other() -> None:
+    one, two = ({"A": "1", "b": "2"}, {"x": [{"p": 1, "q": 2}]}), ({"B": "2", "a": "1"}, {"x": [{"q": 2, "p": 1}]})
+    ids = {other(7, headers=headers, body=body).id for headers, body in (one, two)}
+    assert len(ids) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "queue"),
+    [
+        ("https://API.Example.com:443/a", "query:api.example.com"),
+        ("http://api.example.com.:80", "query:api.example.com"),
+        ("http://api.example.com:8080/a", "query:api.example.com:8080"),
+        ("http://user:secret@api.example.com/", "query:api.example.com"),
+        ("http://[::1]:8080/", "query:::1:8080"),
+        ("http://my_service/", "query:my_service"),
+    ],
+)
+def test_each_host_has_a_queue_of_its_own(url: str, queue: str) -> None:
+    assert queue_of(Query({**PAYLOAD, "url": url}, 0).id) == queue
+
+
+@pytest.mark.parametrize(("one", "two"), [("a" * 70, "a" * 71), ("bücher.example", "bäcker.example")])
+def test_a_host_that_is_too_long_or_strange_is_told_apart_by_a_hash(one: str, two: str) -> None:
+    queues = [queue_of(Query({**PAYLOAD, "url": f"https://{host}/"}, 0).id) for host in (one, two)]
+    assert len(set(queues)) == 2
+    assert all(len(queue) <= 64 and queue.isascii() for queue in queues)
