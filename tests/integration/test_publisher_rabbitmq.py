@@ -260,7 +260,7 @@ def test_a_confirm_that_does_not_come_leaves_the_task_in_the_ledger(
 ) -> None:
     broker.channel.queue_declare(broker.queue, durable=True)
     with DeafProxy(("127.0.0.1", 5672)) as proxy:
-        publisher = AmqpPublisher(f"amqp://guest:guest@127.0.0.1:{proxy.port}/", within_s=1.0)
+        publisher = AmqpPublisher(f"amqp://guest:guest@127.0.0.1:{proxy.port}/", within_s=3.0)
         assert publisher.publish(broker.queue, messages(1)) == [""]
         proxy.deaf.set()
         drain(store, broker.queue, publisher)
