@@ -3,7 +3,6 @@
 import os
 import random
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from duecourse import settings as environment
 from duecourse.domain.follow_up import DEAD, ENDED, is_follow_up
@@ -35,9 +34,6 @@ from duecourse.ports.sender import Message, Sender
 from duecourse.ports.store import Store
 from duecourse.ports.writer import Letter, Writer
 from duecourse.settings import Settings
-
-if TYPE_CHECKING:
-    pass
 
 ACCEPTED_WITHIN_MS = 5_000
 """How long an event may take to be accepted: well within the margin in which a drain ends what it has begun."""
