@@ -17,19 +17,13 @@ from tests.support.bridges import bridge_process, bridging
 from tests.support.doors import Doors, doors
 from tests.support.lingering import lingering
 from tests.support.redis_cluster import ClusterServers
-from tests.support.redis_server import REDIS, RedisServer, need
+from tests.support.redis_server import RedisServer
 from tests.support.wait import until
 
 WATCHED = ["send_message-{user}-{type}", "send_{what}"]
 WATCHES = [Watch(Pattern(WATCHED[0]), "message", {"n": 1}), Watch(Pattern(WATCHED[1]), "other")]
 SETTING = json.dumps([{"pattern": pattern, "kind": "message"} for pattern in WATCHED])
 WINDOW_S = 1.0
-
-
-@pytest.fixture(params=REDIS)
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    with RedisServer(need(request.param)) as server:
-        yield server
 
 
 @pytest.fixture

@@ -15,39 +15,34 @@ from duecourse.ports.store import Move
 from tests.support.clock import HandClock
 from tests.support.functions import invoke, saved
 from tests.support.ledger import LEASE_MS, SHARD, bring, claim, new, settle
+from tests.support.requests import replay
 
 HOOK = "order-7:paid"
 
 
-def ask(case: str, **changes: Any) -> tuple[int, Any]:
-    """A saved request's answer."""
-    answer = invoke("enqueue_http", saved(f"enqueue_http/{case}") | changes)
-    return answer["statusCode"], json.loads(answer["body"])
-
-
 def page(**query: str) -> Any:
     """What GET /tasks answers to a query."""
-    status, body = ask("list_tasks", queryStringParameters=query, rawQueryString="")
+    status, body = replay("list_tasks", queryStringParameters=query, rawQueryString="")
     assert status == 200, body
     return body
 
 
 def wrong(case: str, **changes: Any) -> dict[str, str]:
     """The fields that are wrong, and why."""
-    status, body = ask(case, **changes)
+    status, body = replay(case, **changes)
     assert status == 422
     return {error["field"]: error["problem"] for error in body["errors"]}
 
 
 def test_why_tells_a_tasks_whole_story_in_order(store: MemoryStore, clock: HandClock) -> None:
     at = clock.at
-    ask("add_webhook")
+    replay("add_webhook")
     store.move("default", [Move(HOOK, delay_ms=1_000, by="http")])
     clock.advance(1_250)
     (task,) = store.claim(SHARD, 1, lease_ms=LEASE_MS, door=Door.TIMER).tasks
     clock.advance(40)
     settle(store, task, Ending.RETRY, delay_ms=60_000, detail="HTTP 500")
-    status, why = ask("why_webhook")
+    status, why = replay("why_webhook")
     assert status == 200
     assert [one["event"] for one in why["timeline"]] == ["added", "moved", "claimed", "retry"]
     added, moved, claimed, retry = why["timeline"]
@@ -82,19 +77,22 @@ def test_why_tells_a_tasks_whole_story_in_order(store: MemoryStore, clock: HandC
 )
 def test_why_tells_what_a_task_waits_for(store: MemoryStore, state: str, waits: str) -> None:
     bring(store, state, HOOK)
-    assert ask("why_webhook")[1]["waits"]["for"] == waits
+    assert replay("why_webhook")[1]["waits"]["for"] == waits
 
 
 def test_why_tells_what_keeps_a_task_that_is_due(store: MemoryStore, clock: HandClock) -> None:
     store.add([new(HOOK)])
     clock.advance(5)
-    assert ask("why_webhook")[1]["waits"]["for"] == "claim"
+    assert replay("why_webhook")[1]["waits"]["for"] == "claim"
     store.configure("default", {"paused": True})
-    assert ask("why_webhook")[1]["waits"] == {"for": "pause", "text": "It has been due for 5 ms; its queue is paused."}
+    assert replay("why_webhook")[1]["waits"] == {
+        "for": "pause",
+        "text": "It has been due for 5 ms; its queue is paused.",
+    }
     store.configure("default", {"paused": False, "rate": Rate(1, 60_000)})
     store.add([new("first", due_at=1)])
     assert len(claim(store)) == 1
-    waits = ask("why_webhook")[1]["waits"]
+    waits = replay("why_webhook")[1]["waits"]
     assert (waits["for"], waits["until"]) == ("rate", format_instant(clock.at + 60_000))
 
 
@@ -133,10 +131,10 @@ def test_the_dead_are_replayed_oldest_first_and_spread(store: MemoryStore, clock
         bring(store, "dead", f"t{n}", kind="webhook" if n else "other")
         clock.advance(1)
     body = json.dumps({"limit": 2, "rate": {"count": 2, "per": "PT1S"}, "kind": "webhook", "dry_run": True})
-    status, told = ask("replay_dead", body=body)
+    status, told = replay("replay_dead", body=body)
     assert (status, told["replayed"], told["more"], told["dry_run"]) == (200, 2, True, True)
     assert store.stats(SHARD).dead == 4
-    told = ask("replay_dead", body=body.replace("true", "false"))[1]
+    told = replay("replay_dead", body=body.replace("true", "false"))[1]
     assert told["tasks"] == [
         {"id": "t1", "due_at": "2026-09-21T14:13:20.004Z"},
         {"id": "t2", "due_at": "2026-09-21T14:13:20.504Z"},
@@ -145,7 +143,7 @@ def test_the_dead_are_replayed_oldest_first_and_spread(store: MemoryStore, clock
     task = store.get("default", "t2")
     assert task
     assert (task.due_at, task.history[0].outcome) == (at + 4 + 500, "drop")
-    assert ask("replay_dead_dry")[1]["tasks"] == [
+    assert replay("replay_dead_dry")[1]["tasks"] == [
         {"id": "t0", "due_at": "2026-09-21T14:13:20.004Z"},
         {"id": "t3", "due_at": "2026-09-21T14:13:20.004Z"},
     ]
@@ -165,13 +163,13 @@ def test_what_is_wrong_in_a_replay_is_named() -> None:
 
 def test_one_dead_task_is_replayed(store: MemoryStore) -> None:
     bring(store, "dead", HOOK)
-    status, body = ask("replay_webhook")
+    status, body = replay("replay_webhook")
     assert (status, body["task"]["state"], body["task"]["attempt"]) == (200, "scheduled", 1)
-    assert ask("why_webhook")[1]["timeline"][-1]["event"] == "replayed"
+    assert replay("why_webhook")[1]["timeline"][-1]["event"] == "replayed"
 
 
 def test_who_is_told_of_an_end_is_kept_and_shown(store: MemoryStore) -> None:
-    status, body = ask("add_notified")
+    status, body = replay("add_notified")
     assert (status, body["task"]["notify_done"]) == (201, {"url": "https://example.com/done"})
     task = store.get("default", HOOK)
     assert task

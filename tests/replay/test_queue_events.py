@@ -11,20 +11,14 @@ from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.shards import Sharding
 from duecourse.parts import configure
 from tests.support.clock import HandClock
-from tests.support.functions import invoke, saved
 from tests.support.ledger import add, claim, claim_one, new, settle
+from tests.support.requests import replay
 
 SET = QueueSettings(False, 20, Rate(50, 1_000), 5, 7, 172_800_000, 120_000)
 
 
-def ask(case: str, **changes: Any) -> tuple[int, Any]:
-    """The status and the document that a saved request is answered with."""
-    answer = invoke("enqueue_http", saved(f"enqueue_http/{case}") | changes)
-    return answer["statusCode"], json.loads(answer["body"])
-
-
 def set_queue(**fields: Any) -> tuple[int, Any]:
-    return ask("set_queue", body=json.dumps(fields))
+    return replay("set_queue", body=json.dumps(fields))
 
 
 def wrong(**fields: Any) -> dict[str, str]:
@@ -42,7 +36,7 @@ def test_a_queue_is_shown_in_numbers(store: MemoryStore, clock: HandClock) -> No
     add(store, "overdue")
     add(store, "later", delay_ms=60_000)
     clock.advance(1_500)
-    assert ask("show_queue") == (
+    assert replay("show_queue") == (
         200,
         {
             "queue": {
@@ -64,16 +58,16 @@ def test_a_queue_is_shown_in_numbers(store: MemoryStore, clock: HandClock) -> No
 
 
 def test_a_queue_is_set_before_its_first_task_and_shown_so(store: MemoryStore) -> None:
-    status, shown = ask("set_queue")
+    status, shown = replay("set_queue")
     assert status == 200
     assert store.settings("default") == SET
-    assert ask("show_queue") == (200, shown)
+    assert replay("show_queue") == (200, shown)
     assert shown["queue"]["rate"] == {"count": 50, "per": "PT1S"}
     assert (shown["queue"]["retention"], shown["queue"]["lease"]) == ("PT172800S", "PT120S")
 
 
 def test_what_is_given_changes_null_clears_and_the_rest_stays(store: MemoryStore) -> None:
-    ask("set_queue")
+    replay("set_queue")
     assert set_queue(paused=True, rate=None)[0] == 200
     assert store.settings("default") == SET._replace(paused=True, rate=None)
     assert set_queue()[0] == 200
@@ -81,11 +75,11 @@ def test_what_is_given_changes_null_clears_and_the_rest_stays(store: MemoryStore
 
 
 def test_all_queues_are_listed_by_name(store: MemoryStore) -> None:
-    assert ask("list_queues") == (200, {"queues": []})
+    assert replay("list_queues") == (200, {"queues": []})
     for queue in ("b", "a"):
         store.add([new(queue=queue)])
     store.configure("c", {"paused": True})
-    status, shown = ask("list_queues")
+    status, shown = replay("list_queues")
     assert status == 200
     assert [(queue["queue"], queue["paused"]) for queue in shown["queues"]] == [("a", False), ("b", False), ("c", True)]
 

@@ -1,4 +1,4 @@
-"""Requests to the HTTP function, made by hand."""
+"""Requests to the HTTP function: made by hand, or saved ones."""
 
 import json
 from typing import Any, NamedTuple
@@ -39,6 +39,17 @@ def ask(
     text = answer.get("body") or ""
     is_json = "json" in answer["headers"].get("Content-Type", "")
     return Answer(answer["statusCode"], json.loads(text) if text and is_json else None, answer["headers"], text)
+
+
+def replay(case: str, **changes: Any) -> tuple[int, Any]:
+    """The status and the document that a saved request is answered with, each refusal a problem document."""
+    answer = invoke("enqueue_http", saved(f"enqueue_http/{case}") | changes)
+    is_json = "json" in answer["headers"].get("Content-Type", "json")
+    body = json.loads(answer["body"]) if answer.get("body") and is_json else {}
+    if answer["statusCode"] >= 400 and "store" not in body:
+        assert answer["headers"]["Content-Type"] == "application/problem+json"
+        assert body["status"] == answer["statusCode"]
+    return answer["statusCode"], body
 
 
 def wrong(answer: Answer) -> dict[str, str]:

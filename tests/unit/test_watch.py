@@ -6,8 +6,12 @@ import time
 
 import pytest
 
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.pages import Wanted
 from duecourse.domain.task import ID_PATTERN, OnDuplicate
+from duecourse.domain.timeline import timeline
 from duecourse.domain.watch import Expired, Pattern, Watch, Watchlist, show
+from duecourse.engine.watches import Watches
 
 HEARD_AT = 1_790_000_000_000
 
@@ -112,6 +116,13 @@ def test_an_expiry_is_a_task_named_by_its_key_and_its_instant() -> None:
     assert task.id == f"{task.group}:1790000000000"
     assert (again.group, again.id) == (task.group, f"{task.group}:1790000000005")
     assert re.fullmatch(ID_PATTERN, task.id)
+
+
+def test_its_timeline_says_that_a_watched_key_made_it() -> None:
+    store = MemoryStore()
+    Watches(store, "ns", [WATCH]).note([heard()])
+    [task] = store.page("mails", Wanted(), None, 1).tasks
+    assert timeline(task)[0].by == "watch"
 
 
 def test_it_is_apart_from_what_was_heard_within_the_window_of_when_it_can_have_been() -> None:

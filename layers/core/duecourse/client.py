@@ -55,7 +55,7 @@ class TaskFields(AddFields):
 
 
 class RateFields(TypedDict):
-    """At most `count` tasks claimed in any `per`."""
+    """`count` tasks in each `per`."""
 
     count: int
     per: Span
@@ -161,14 +161,14 @@ class Client:
         queue: str = DEFAULT_QUEUE,
         *,
         limit: int = 100,
-        rate: dict[str, Any] | None = None,
+        rate: RateFields | None = None,
         kind: str | None = None,
         dry_run: bool = False,
     ) -> Replayed:
         """Schedule a queue's dead tasks again, oldest first, `rate` {count, per} of them at a time; for a dry run,
         only say which."""
         asked = read(ReplayDead, {"limit": limit, "rate": rate, "kind": kind, "dry_run": dry_run})
-        return self._tasks.replay_dead(read(TaskKey, {"id": "any", "queue": queue}).queue, asked.replay(), self._tenant)
+        return self._tasks.replay_dead(read(QueueKey, {"queue": queue}).queue, asked.replay(), self._tenant)
 
     def why(self, id: str, queue: str = DEFAULT_QUEUE) -> Why:
         """What happened to a task, in order, and what it waits for."""

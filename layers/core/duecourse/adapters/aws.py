@@ -1,8 +1,12 @@
-"""How a client of an AWS service is made: on first use, with timeouts, and never twice at a time."""
+"""How a client of an AWS service is made, on first use, with timeouts, and what one that sends messages refuses."""
 
 import logging
 import threading
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from typing import Any
+
+from duecourse.errors import SendFailed, SendRefused
 
 _making = threading.Lock()
 _CONNECTIONS = 64
@@ -29,3 +33,17 @@ def make_client(service: str, *, attempts: int, read_timeout_s: float, connect_t
     # boto3's default session, made by the first call, is not safe for threads; clients are.
     with _making:
         return boto3.client(service, config=config)  # type: ignore[call-overload]
+
+
+@contextmanager
+def sending(service: str, refusals: Set[str]) -> Iterator[None]:
+    """Tell a service's errors as a Sender does: SendRefused for the codes in `refusals`, else SendFailed."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        refusal = SendRefused if error.response["Error"]["Code"] in refusals else SendFailed
+        raise refusal(f"{service} did not take it: {error}") from error
+    except BotoCoreError as error:
+        raise SendFailed(f"{service} did not take it: {error}") from error

@@ -40,6 +40,8 @@ STATUSES = {
 ENDINGS = {Ending.DONE: "D", Ending.AGAIN: "A", Ending.RETRY: "R", Ending.DROP: "X", Ending.RELEASE: "B"}
 """The letters that `last` is kept in, and settle.lua is told."""
 NO_NONCE = bytes(8)
+NO_ORIGIN = bytes(8)
+"""Of what is never sent twice: to a store in the same process, or by a script."""
 UNREADABLE = (StructError, LookupError, ValueError)
 """What `unpack` raises for a record that is broken, or that a later version made."""
 

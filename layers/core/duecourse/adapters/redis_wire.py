@@ -5,7 +5,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, TypeVar
 
-from duecourse.adapters.record import ENDINGS, UNREADABLE, pack_policy, pack_rest, split_token, stored_id, unpack
+from duecourse.adapters.record import (
+    ENDINGS,
+    NO_ORIGIN,
+    UNREADABLE,
+    pack_policy,
+    pack_rest,
+    split_token,
+    stored_id,
+    unpack,
+)
 from duecourse.adapters.record_log import DOOR_CODES
 from duecourse.domain.follow_up import POLICY
 from duecourse.domain.history import Door, cut_by, cut_detail
@@ -13,7 +22,6 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, Task
 from duecourse.ports.store import Added, Alone, Lease, Move, Reply, Settled
 
-NO_ORIGIN = bytes(8)
 log = logging.getLogger("duecourse.store")
 
 Argument = str | bytes | int
@@ -55,7 +63,7 @@ def tenants_of(items: Iterable[NewTask | Task | Settlement | Lease]) -> list[str
 
 
 def new_task(task: NewTask, origin: bytes) -> tuple[Argument, ...]:
-    """A task as add.lua takes it; `origin` is 8 random bytes."""
+    """A task as add.lua takes it; `origin` is as in record.py."""
     return (
         stored_id(task.tenant, task.id),
         _mode(task),

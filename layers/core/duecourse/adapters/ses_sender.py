@@ -3,8 +3,8 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from duecourse.adapters.aws import make_client
-from duecourse.errors import SendFailed, SendRefused
+from duecourse.adapters.aws import make_client, sending
+from duecourse.errors import SendFailed
 from duecourse.ports.sender import Message
 
 if TYPE_CHECKING:
@@ -30,17 +30,10 @@ class SesSender:
 
     def send(self, message: Message) -> str:
         """Send one message and return SES's id for it. Raises SendRefused, SendFailed."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         if not self._mail_from:
             raise SendFailed("there is no sender's address: set DUECOURSE_MAIL_FROM")
-        try:
+        with sending("SES", REFUSALS):
             return self._send(message)
-        except ClientError as error:
-            refusal = SendRefused if error.response["Error"]["Code"] in REFUSALS else SendFailed
-            raise refusal(f"SES did not take it: {error}") from error
-        except BotoCoreError as error:
-            raise SendFailed(f"SES did not take it: {error}") from error
 
     def _send(self, message: Message) -> str:
         body: BodyTypeDef = {"Text": {"Data": message.text, "Charset": "UTF-8"}}

@@ -3,8 +3,7 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from duecourse.adapters.aws import make_client
-from duecourse.errors import SendFailed, SendRefused
+from duecourse.adapters.aws import make_client, sending
 from duecourse.ports.sender import Message
 
 if TYPE_CHECKING:
@@ -30,18 +29,11 @@ class SnsSender:
 
     def send(self, message: Message) -> str:
         """Send one message's text and return SNS's id for it. Raises SendRefused, SendFailed."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
+        with sending("SNS", REFUSALS):
             answer = self._client.publish(
                 PhoneNumber=message.to, Message=message.text, MessageAttributes=self._attributes()
             )
-        except ClientError as error:
-            refusal = SendRefused if error.response["Error"]["Code"] in REFUSALS else SendFailed
-            raise refusal(f"SNS did not take it: {error}") from error
-        except BotoCoreError as error:
-            raise SendFailed(f"SNS did not take it: {error}") from error
-        return answer["MessageId"]
+            return answer["MessageId"]
 
     def _attributes(self) -> "dict[str, MessageAttributeValueTypeDef]":
         # A reminder that comes late is of no use: SNS's other type of SMS is cheaper and may wait.

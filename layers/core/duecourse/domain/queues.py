@@ -48,6 +48,11 @@ class Stats(NamedTuple):
     settings: QueueSettings
     now: int
 
+    @property
+    def overdue_ms(self) -> int:
+        """How long its oldest due task waits, whatever holds that back."""
+        return max(0, self.now - self.oldest_due_at) if self.oldest_due_at else 0
+
 
 class Hold(StrEnum):
     """What can hold due tasks back: a pause, or a limit that is reached."""

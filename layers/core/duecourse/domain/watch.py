@@ -11,6 +11,7 @@ from duecourse.domain.task import DEFAULT_QUEUE, Apart, Json, NewTask, dump_json
 PART = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 MAX_KEY_BYTES = 1_024
 """How long a watched key's name may be: it goes into an invocation and into a payload."""
+BY = "watch"
 
 
 class Expired(NamedTuple):
@@ -98,6 +99,7 @@ class Watch(NamedTuple):
             dump_json(payload),
             queue=self.queue,
             group=group,
+            by=BY,
             apart=Apart(first, last),
         )
 

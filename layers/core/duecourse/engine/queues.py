@@ -1,7 +1,7 @@
 """What operators do with queues: look at them, set them."""
 
 from duecourse.domain.lateness import added_up, quantile
-from duecourse.domain.queues import QueueChanges, QueueStanding, ShardStanding, Stats
+from duecourse.domain.queues import QueueChanges, QueueStanding, ShardStanding
 from duecourse.domain.task import Shard
 from duecourse.errors import QueueNotFound
 from duecourse.ports.store import Store
@@ -42,12 +42,8 @@ class Queues:
             running=sum(one.leased for one in stats),
             done=sum(one.done for one in stats),
             dead=sum(one.dead for one in stats),
-            oldest_overdue_ms=max(map(_overdue_ms, stats)),
+            oldest_overdue_ms=max(one.overdue_ms for one in stats),
             late_p50_ms=quantile(late, 0.5),
             late_p99_ms=quantile(late, 0.99),
             shards=[ShardStanding(s.number, one.leased, one.settings) for s, one in zip(shards, stats, strict=True)],
         )
-
-
-def _overdue_ms(stats: Stats) -> int:
-    return max(0, stats.now - stats.oldest_due_at) if stats.oldest_due_at else 0

@@ -13,7 +13,8 @@ from duecourse.ports.store import Store, Swept
 
 
 class Survey(NamedTuple):
-    """How the ledger stands when a tick comes; `oldest_overdue_ms` is how late the longest waiting task is then.
+    """How the ledger stands when a tick comes; `oldest_overdue_ms` is how late the longest waiting task is then,
+    paused queues aside.
 
     `away` is why some shards, a cluster's whose primary has gone, are not among `shards`.
     """
@@ -59,7 +60,7 @@ class Sweeper:
             except StoreUnavailable as error:
                 self._store.ping()
                 away = error
-        overdue_ms = max(map(_overdue_ms, stats.values()), default=0)
+        overdue_ms = max((one.overdue_ms for one in stats.values() if not one.settings.paused), default=0)
         return Survey(list(stats), overdue_ms, sum(s.dead for s in stats.values()), away)
 
     def tick(self, found: Survey, remaining_ms: Callable[[], int]) -> Ticked:
@@ -93,8 +94,3 @@ class Sweeper:
 
     def _sweep(self, shard: Shard) -> Swept:
         return self._store.sweep(shard, retention_ms=self._retention_ms)
-
-
-def _overdue_ms(stats: Stats) -> int:
-    waits = stats.oldest_due_at and not stats.settings.paused
-    return max(0, stats.now - stats.oldest_due_at) if waits else 0

@@ -44,6 +44,12 @@ def require(reply: Reply) -> None:
         raise REFUSALS[reply]
 
 
+def add_all(store: Store, tasks: Sequence[NewTask]) -> list[Reply]:
+    """What became of each of however many tasks, added as many at a time as a store takes."""
+    batches = (tasks[first : first + MAX_ADD] for first in range(0, len(tasks), MAX_ADD))
+    return [added.reply for batch in batches for added in store.add(batch)]
+
+
 Named: TypeAlias = Callable[[int, str], str]
 """What a wrong field of the task at an index is called."""
 
@@ -120,9 +126,7 @@ class Tasks:
                 continue
             if not (order.once and self._store.get(task.queue, task.id)):
                 ready[name] = task
-        tasks = list(ready.values())
-        batches = [tasks[first : first + MAX_ADD] for first in range(0, len(tasks), MAX_ADD)]
-        replies = [added.reply for batch in batches for added in self._store.add(batch)]
+        replies = add_all(self._store, list(ready.values()))
         told = zip(ready, replies, strict=True)
         refused |= {name: str(REFUSALS[reply]()) for name, reply in told if reply in REFUSALS}
         return Filled(replies.count(Reply.CREATED), refused)

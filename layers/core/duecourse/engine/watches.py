@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from duecourse.domain.task import NewTask
 from duecourse.domain.watch import Expired, Watch
-from duecourse.engine.tasks import DEADLINES_MS
-from duecourse.ports.store import MAX_ADD, Reply, Store
+from duecourse.engine.tasks import DEADLINES_MS, add_all
+from duecourse.ports.store import Reply, Store
 
 
 class Noted(NamedTuple):
@@ -30,9 +30,7 @@ class Watches:
         Raises StoreUnavailable; the same expiries again then make nothing twice.
         """
         made = [(one, self._task(one)) for one in expired]
-        tasks = [task for _, task in made if task]
-        batches = [tasks[first : first + MAX_ADD] for first in range(0, len(tasks), MAX_ADD)]
-        replies = [added.reply for batch in batches for added in self._store.add(batch)]
+        replies = add_all(self._store, [task for _, task in made if task])
         return Noted(replies.count(Reply.CREATED), [one.key for one, task in made if not task])
 
     def _task(self, expired: Expired) -> NewTask | None:

@@ -2,14 +2,12 @@
 
 from typing import NamedTuple
 
-from duecourse.adapters.record import FRONT, STATUSES, VERSION, pack_rest, split_token, unpack
+from duecourse.adapters.record import FRONT, NO_ORIGIN, STATUSES, VERSION, pack_rest, split_token, unpack
 from duecourse.adapters.record_log import DOOR_CODES, pack_entry
 from duecourse.domain.task import NewTask, Task
 
 SUCCESSOR = 2
 CAME = 4
-NO_ORIGIN = bytes(8)
-"""Nothing is ever sent twice to a store in the same process."""
 STATUS_CODES = {status: code for code, status in STATUSES.items()}
 
 

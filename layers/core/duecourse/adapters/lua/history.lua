@@ -131,13 +131,19 @@ end
 
 -- Successors: what replaces a task that runs waits beside it until its lease ends. ------------------------------------
 
--- The successor's record in the place of the one whose lease ended. It keeps the token, so that a repeated settle is
--- answered as before. Nil where it cannot be read: then the other stays.
-local function succeed(sid, r)
+-- The successor's record, which stands beside the other no more; nil where it cannot be read.
+local function take_successor(sid, r)
   local s = open(call('HGET', TASKS, sid .. '+'))
   call('HDEL', TASKS, sid .. '+')
   call('HINCRBY', META, 'successors', -1)
   r.flags = r.flags - SUCCESSOR
+  return s
+end
+
+-- The successor's record in the place of the one whose lease ended. It keeps the token, so that a repeated settle is
+-- answered as before. Nil where it cannot be read: then the other stays.
+local function succeed(sid, r)
+  local s = take_successor(sid, r)
   if not s then
     return nil
   end
@@ -150,10 +156,7 @@ local function succeed(sid, r)
 end
 
 local function drop_successor(sid, r)
-  local s = open(call('HGET', TASKS, sid .. '+'))
-  call('HDEL', TASKS, sid .. '+')
-  call('HINCRBY', META, 'successors', -1)
-  r.flags = r.flags - SUCCESSOR
+  local s = take_successor(sid, r)
   if s and group_of(s.rest) ~= group_of(r.rest) then
     leave_group(sid, s.rest)
     join_group(sid, r.rest)
