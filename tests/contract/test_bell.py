@@ -41,7 +41,7 @@ def test_it_hangs_at_the_head(store: Store, clock: HandClock) -> None:
     assert bell(store) == clock.at + 200
 
 
-@pytest.mark.parametrize("due_at", [START, START - 1, START - 60_000, 1])
+@pytest.mark.parametrize("due_at", [START, START - 1, START - 60_000, 1, 0])
 def test_what_is_added_due_rings_a_millisecond_from_now(store: Store, clock: HandClock, due_at: int) -> None:
     add(store, "later", delay_ms=500)
     add(store, due_at=due_at)

@@ -247,6 +247,18 @@ def test_out_of_memory_refuses_an_add_whole_while_claim_and_settle_go_on(
         redis_client.config_set("maxmemory", 0)
 
 
+def test_out_of_memory_lets_a_queue_be_paused_and_forget_sooner(store: RedisStore, redis_client: redis.Redis) -> None:
+    settle(store, claim_one(store), Ending.DONE)
+    redis_client.config_set("maxmemory", 1)
+    try:
+        store.configure("default", {"retention_ms": 0})
+        assert store.sweep(SHARD, retention_ms=LEASE_MS).pruned == 1
+        store.configure("default", {"paused": True, "max_running": 1})
+        assert store.settings("default").paused
+    finally:
+        redis_client.config_set("maxmemory", 0)
+
+
 @pytest.mark.parametrize("verb", ["claim", "settle", "sweep"])
 def test_out_of_memory_lets_an_idle_step_hang_the_bell(store: RedisStore, redis_client: redis.Redis, verb: str) -> None:
     task = add(store, delay_ms=60_000)

@@ -1,5 +1,7 @@
 """Tenants take turns, however much one of them has due."""
 
+from collections import Counter
+
 import pytest
 
 from duecourse.domain.outcomes import Ending
@@ -56,3 +58,10 @@ def test_one_claim_takes_what_many_tenants_have(store: Store) -> None:
     store.add([new(f"t{n}", tenant=f"tenant{n % 150}") for n in range(450)])
     claimed = store.claim(SHARD, 500, lease_ms=LEASE_MS)
     assert (len(claimed.tasks), claimed.backlog) == (450, 0)
+
+
+def test_where_each_has_enough_a_claim_goes_to_twenty_tenants_and_the_next_to_those_that_follow(store: Store) -> None:
+    store.add([new(f"t{n}", tenant=f"tenant{n % 30}") for n in range(600)])
+    first, second = (Counter(task.tenant for task in claim(store, 100)) for _ in range(2))
+    assert set(first.values()) == set(second.values()) == {5}
+    assert (len(first), len(second), len(first.keys() | second.keys())) == (20, 20, 30)

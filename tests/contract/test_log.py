@@ -28,6 +28,18 @@ def test_a_run_tells_by_which_door_it_was_found_and_how_late(store: Store, clock
     assert standing(store).log == (Run(1, task.fence, clock.at - 5, clock.at, "retry", "x", door, late_ms=7),)
 
 
+@pytest.mark.parametrize("first", [Ending.DONE, Ending.RELEASE])
+def test_a_task_that_was_due_decades_ago_ends_and_its_shard_goes_on(store: Store, first: Ending) -> None:
+    add(store, due_at=0)
+    settle(store, claim(store)[0], first, due_at=1)
+    if first is Ending.RELEASE:
+        settle(store, claim(store)[0], Ending.DONE)
+    last = standing(store).log[-1]
+    assert isinstance(last, Run)
+    assert (last.outcome, last.late_ms) == ("done", 2**32 - 1)
+    assert claim_one(store, "b").id == "b"
+
+
 def test_a_lease_that_lapsed_tells_its_door_and_one_that_never_was_has_none(store: Store, clock: HandClock) -> None:
     add(store, deadline_ms=LEASE_MS, retry=RetryPolicy(max_attempts=9))
     store.claim(SHARD, 1, lease_ms=10, door=Door.TIMER)

@@ -1,12 +1,14 @@
-"""What it costs to look at a queue: counts that are kept, not tasks that are walked."""
+"""What it costs to look at a queue, counts that are kept, not tasks that are walked; and which queues are shown."""
 
 import time
 
+import pytest
 import redis
 
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.engine.queues import Queues
+from duecourse.errors import StoreMisused
 from duecourse.ports.store import MAX_ADD
 from tests.support.ledger import LEASE_MS, SHARD, new
 
@@ -47,3 +49,15 @@ def test_tasks_are_not_walked(redis_client: redis.Redis) -> None:
     made = calls(redis_client)
     assert sum(made.values()) < 100
     assert not {"hgetall", "hscan", "hkeys"} & {name for name, count in made.items() if count > 4}
+
+
+def test_a_queue_of_another_number_of_shards_hides_no_other(
+    redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    RedisStore(redis_client, sharding=Sharding({"mails": 4})).configure("mails", {"max_running": 8})
+    store = RedisStore(redis_client)
+    store.add([new("a")])
+    assert [queue.name for queue in Queues(store).every()] == ["default"]
+    assert "DUECOURSE_SHARDS says 1: run `python -m local reshard mails 1`, or set it to 4" in caplog.text
+    with pytest.raises(StoreMisused):
+        Queues(store).get("mails")

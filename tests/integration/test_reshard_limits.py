@@ -11,7 +11,9 @@ from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused
+from tests.support import redis_ledger
 from tests.support.ledger import LEASE_MS, ending, new
+from tests.support.wait import until
 
 SET = QueueSettings(False, 9, Rate(12, 60_000), 8, 2, 60_000, 5_000)
 
@@ -67,6 +69,22 @@ def test_a_rate_holds_over_a_change_of_shards(redis_client: redis.Redis, was: in
     assert len(first) + len(again) <= 8
     newest = max(task.claimed_at for task in first)
     assert {store.stats(shard).bell_at for shard in every(to)} == {newest + 3_600_000}
+
+
+def test_a_shard_that_comes_back_claims_again_once_the_rates_window_is_over(redis_client: redis.Redis) -> None:
+    store = store_of(redis_client, 2)
+    store.configure("default", {"rate": Rate(4, 100)})
+    store.add([new(f"t-{n}") for n in range(40)])
+    claims = {shard: store.claim(shard, 5, lease_ms=LEASE_MS).tasks for shard in every(2)}
+    for shard, tasks in claims.items():
+        store.settle(shard, [ending(task, Ending.DONE) for task in tasks])
+    Reshard(redis_client, "duecourse", "default", 1, lambda _: None).run(0)
+    over_at = max(task.claimed_at for tasks in claims.values() for task in tasks) + 100
+    until(lambda: store.now() > over_at)
+    Reshard(redis_client, "duecourse", "default", 2, lambda _: None).run(0)
+    store = store_of(redis_client, 2)
+    assert [len(store.claim(shard, 5, lease_ms=LEASE_MS).tasks) for shard in every(2)] == [2, 2]
+    assert all(redis_ledger.check(redis_client, shard) for shard in every(2))
 
 
 def test_a_change_that_is_given_up_leaves_the_rate_as_it_was(redis_client: redis.Redis) -> None:

@@ -35,6 +35,8 @@ OUTCOME_CODES = {outcome: code for code, outcome in OUTCOMES.items()}
 DEED_CODES = {deed: code for code, deed in DEEDS.items()}
 DOOR_CODES: dict[Door | None, int] = {door: code for code, door in DOORS.items()} | {None: 0}
 MOST_TIMES = 255
+MOST_LATE_MS = 0xFFFFFFFF
+"""What an entry tells of what was claimed seven weeks late, and later."""
 FOLDED = frozenset({"release", Deed.DEBOUNCED})
 """What is told once where it follows itself."""
 

@@ -1,10 +1,14 @@
 """What operators do with queues: look at them, set them."""
 
+import logging
+
 from duecourse.domain.lateness import added_up, quantile
 from duecourse.domain.queues import QueueChanges, QueueStanding, ShardStanding
 from duecourse.domain.task import Shard
-from duecourse.errors import QueueNotFound
+from duecourse.errors import QueueNotFound, StoreMisused
 from duecourse.ports.store import Store
+
+log = logging.getLogger("duecourse.queues")
 
 
 class Queues:
@@ -14,11 +18,13 @@ class Queues:
         self._store = store
 
     def every(self) -> list[QueueStanding]:
-        """All queues that were ever added to or set, by name. Raises StoreUnavailable."""
+        """All queues that were ever added to or set, by name; one of another number of shards than the settings say is
+        told in the log instead. Raises StoreUnavailable."""
         queues: dict[str, list[Shard]] = {}
         for shard in self._store.shards():
             queues.setdefault(shard.queue, []).append(shard)
-        return [self._view(queue, shards) for queue, shards in sorted(queues.items())]
+        seen = [self._view_or_tell(queue, shards) for queue, shards in sorted(queues.items())]
+        return [queue for queue in seen if queue]
 
     def get(self, queue: str) -> QueueStanding:
         """One queue. Raises QueueNotFound where nothing was ever added to it, nor was it set; StoreUnavailable."""
@@ -31,6 +37,13 @@ class Queues:
         """Set a queue anew, which may have no tasks yet. Raises InvalidInput and StoreUnavailable."""
         self._store.configure(queue, changes)
         return self.get(queue)
+
+    def _view_or_tell(self, queue: str, shards: list[Shard]) -> QueueStanding | None:
+        try:
+            return self._view(queue, shards)
+        except StoreMisused as error:
+            log.error("queue %s is not shown: %s", queue, error)  # noqa: TRY400 - it says all there is to do
+            return None
 
     def _view(self, queue: str, shards: list[Shard]) -> QueueStanding:
         stats = [self._store.stats(shard) for shard in shards]

@@ -137,7 +137,7 @@ class QueueAnswer(TypedDict):
 
 
 class QueuesAnswer(TypedDict):
-    """All queues, by name."""
+    """All queues, by name; one of another number of shards than DUECOURSE_SHARDS says is told in the log instead."""
 
     queues: Annotated[list[QueueView], Field(description="The queues.")]
 

@@ -14,6 +14,8 @@ BURY = 1_000
 """How many tasks die of one claim before it stops."""
 LOOK = 128
 """How many tenants have a turn at a time."""
+TURNS = 20
+"""How many tenants share a claim at the least, where so many have work; claim.lua has the same."""
 
 
 class Terms(NamedTuple):
@@ -49,7 +51,7 @@ class Claiming:
         self._turns.settle()
         self._turns.notice()
         free = self._limit - len(self.tasks)
-        quantum = max(1, ceil(free / max(1, self._turns.ring_size)))
+        quantum = ceil(free / max(1, min(self._turns.ring_size, TURNS)))
         served: dict[str, list[str]] = {}
         for tenant in self._turns.front(LOOK):
             if free == 0:

@@ -2,7 +2,7 @@
 
 from duecourse.adapters.keyvalue.held import Held
 from duecourse.adapters.record import ENDINGS
-from duecourse.adapters.record_log import grown
+from duecourse.adapters.record_log import MOST_LATE_MS, grown
 from duecourse.domain.history import Change, Deed, Door, Entry, Run, cut_by, cut_detail
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import NewTask, Status, Task
@@ -165,7 +165,7 @@ def _retry_or_die(task: Task, now: int, due_at: int) -> Task:
 
 
 def _remember(task: Task, now: int, outcome: str, detail: str) -> Task:
-    late_ms = max(0, task.claimed_at - task.due_at)
+    late_ms = min(max(0, task.claimed_at - task.due_at), MOST_LATE_MS)
     run = Run(task.run, task.fence, task.claimed_at, now, str(outcome), cut_detail(detail), task.door, late_ms)
     return _noted(task, run)
 

@@ -130,7 +130,7 @@ class Turns:
             self.settle()
             front = self._lines[RING].first()
         first = self._lines[HEADS].first()
-        return self._now if front else first[0] if first else 0
+        return self._now if front else max(1, first[0]) if first else 0
 
     def settle(self) -> None:
         """Let tenants whose tasks have changed stand where they belong; all are looked up before any is written."""

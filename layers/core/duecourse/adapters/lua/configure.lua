@@ -3,10 +3,12 @@
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's, then: fields of meta and their values for the whole queue, "" for none
 -- RETURNS {now, bell_at}
+--
+-- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local held = PAUSED or full() or opens_at() > NOW
+set(FIRST)
 if COUNT ~= '1' then
   call('HSET', META, 'shards', COUNT)
 end
-set(FIRST)
 return { NOW, hang(held and not (PAUSED or full() or opens_at() > NOW)) }

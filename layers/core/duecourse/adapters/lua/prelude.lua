@@ -244,7 +244,7 @@ local function earliest()
     front = call('ZRANGE', RING, 0, 0)[1]
   end
   local head = front and NOW or tonumber(call('ZRANGE', HEADS, 0, 0, 'WITHSCORES')[2])
-  head = head and math.max(head, opens_at())
+  head = head and math.max(head, opens_at(), 1) -- 0 would be none
   return at and head and math.min(at, head) or at or head
 end
 

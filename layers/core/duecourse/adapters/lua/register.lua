@@ -10,5 +10,8 @@ for _, member in ipairs(redis.call('SMEMBERS', KEYS[1])) do
     return tonumber(count)
   end
 end
-redis.call('SADD', KEYS[1], table.concat(ARGV, '/'))
+local member = table.concat(ARGV, '/')
+if redis.call('SISMEMBER', KEYS[1], member) == 0 then -- a write, even of what is there, is refused where memory is short
+  redis.call('SADD', KEYS[1], member)
+end
 return 0

@@ -15,6 +15,8 @@ call('HSET', META, 'shards', COUNT, 'fence', fence)
 set(FIRST + 3)
 if tonumber(string.match(KEYS[1], '/(%d+)}:tasks$')) >= tonumber(COUNT) then
   call('DEL', LOG, LATE) -- meta alone stays, to refuse those who still count on this shard
+  call('HDEL', META, 'logged') -- or it would count against the shard for ever, once there is one of this number again
+  LOGGED = 0
 elseif RATE and claimed_at > NOW - PER then
   call('DEL', LOG)
   call('ZADD', LOG, claimed_at, fence .. ':' .. RATE)

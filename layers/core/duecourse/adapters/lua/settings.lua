@@ -14,8 +14,10 @@ local function wake_all()
   call('DEL', PARKED)
 end
 
--- Sets the fields of meta that stand in ARGV from `at` on, each with its value, "" for none.
+-- Sets the fields of meta that stand in ARGV from `at` on, each with its value, "" for none. It begins with a ZREM, which
+-- runs where memory is short: then a queue is to be paused, or its finished tasks forgotten sooner.
 local function set(at)
+  call('ZREM', LEASED, '')
   for i = at, #ARGV, 2 do
     if ARGV[i + 1] == '' then
       call('HDEL', META, ARGV[i])
