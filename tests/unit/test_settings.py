@@ -5,6 +5,7 @@ import pytest
 from duecourse.domain.address import shown
 from duecourse.errors import InvalidSettings
 from duecourse.settings import Settings, parse
+from tests.support.project import ROOT
 
 
 def wrong(**variables: str) -> dict[str, str]:
@@ -235,3 +236,9 @@ def test_a_dead_target_is_as_any_target_but_inline() -> None:
 
 def test_what_tells_of_tasks_has_names_of_its_own() -> None:
     assert list(wrong(TARGETS='{"task.dead": "lambda:Alert"}')) == ["DUECOURSE_TARGETS"]
+
+
+def test_the_readme_names_every_setting() -> None:
+    told = (ROOT / "README.md").read_text().partition("### Settings")[2].partition("\n## ")[0]
+    names = {(field.alias or name).upper() for name, field in Settings.model_fields.items()}
+    assert {name for name in names if f"_{name}`" not in told} == set()
