@@ -10,11 +10,12 @@ from typing import Any
 
 from duecourse.domain.task import DEFAULT_TENANT, NAME_PATTERN, ids_from
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.wire.problems import MalformedKey
+from duecourse.wire.problems import MalformedKey, is_json
 
 KEY_HEADER = "Idempotency-Key"
 KEY = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\]){1,255})"')
 """A String of RFC 9651: printable ASCII in double quotes, where a backslash stands before a quote or a backslash."""
+JSON, UNREAD = "application/json", "application/octet-stream"
 CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 TENANT = re.compile(NAME_PATTERN)
 
@@ -80,6 +81,18 @@ def fingerprint() -> bytes:
         digest.update(text.encode(errors="surrogatepass") + b"\0")
     digest.update(_body(event))
     return digest.digest()
+
+
+def typed(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The event with a content type as the router compares them: JSON, however that is written, or one it never reads.
+
+    It reads forms too, which any page of the web may send to any address.
+    """
+    given = _header("Content-Type")
+    if given is None:
+        return dict(event)
+    others = {name: value for name, value in event["headers"].items() if name.lower() != "content-type"}
+    return {**event, "headers": {**others, "content-type": JSON if is_json(given) else UNREAD}}
 
 
 def _body(event: Mapping[str, Any]) -> bytes:
