@@ -20,7 +20,7 @@ CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 TENANT = re.compile(NAME_PATTERN)
 
 _event: ContextVar[Mapping[str, Any]] = ContextVar("event", default={})  # noqa: B039 - never written to
-_repeated: ContextVar[bool] = ContextVar("repeated", default=False)
+_since: ContextVar[int] = ContextVar("since", default=0)
 
 
 @contextmanager
@@ -39,18 +39,18 @@ def serving(event: Mapping[str, Any], tenant_of: Callable[[], str]) -> Iterator[
 
 
 @contextmanager
-def repeating(repeated: bool) -> Iterator[None]:
-    """Within it, `is_repeated` says so."""
-    before = _repeated.set(repeated)
+def begun(since: int) -> Iterator[None]:
+    """Within it, `since` answers that."""
+    before = _since.set(since)
     try:
         yield
     finally:
-        _repeated.reset(before)
+        _since.reset(before)
 
 
-def is_repeated() -> bool:
-    """Whether this request was begun before, and nobody knows how far it came."""
-    return _repeated.get()
+def since() -> int:
+    """Since when (epoch ms) this request may have been done, nobody knows how far; 0 where it is new."""
+    return _since.get()
 
 
 def tenant(header: str) -> str:
