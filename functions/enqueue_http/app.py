@@ -5,7 +5,7 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
-from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
+from aws_lambda_powertools.event_handler.openapi.exceptions import RequestUnsupportedContentType, RequestValidationError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse.errors import DuecourseError, InvalidInput
@@ -47,7 +47,7 @@ def translate(error: Exception) -> Exception:
             return error
         case NotFoundError():
             return problems.NoSuchRoute(f"Nothing answers to {app.current_event.http_method} {app.current_event.path}.")
-        case _ if not problems.is_json(app.current_event.headers.get("content-type", "")):
+        case RequestUnsupportedContentType():
             return problems.UnsupportedBody()
         case RequestValidationError():
             return InvalidInput(field_errors(error.errors()))
@@ -61,4 +61,4 @@ app.exception_handler(Exception)(refuse)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one request of the HTTP API (payload format 2.0)."""
     with request.serving(event, tenant, context.get_remaining_time_in_millis):
-        return app.resolve(event, context)
+        return app.resolve(request.typed(event), context)

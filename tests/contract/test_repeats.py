@@ -10,7 +10,7 @@ from tests.support.clock import HandClock
 ONE, TWO = b"1" * 8, b"2" * 8
 LOCK_MS = 16_000
 SENT = Sent("-", 'order "42" \\ é', b"f" * 32)
-FRESH, AGAIN = Claimed(Standing.FRESH), Claimed(Standing.AGAIN)
+FRESH = Claimed(Standing.FRESH)
 
 
 def test_a_request_is_its_beginners_alone_until_it_has_ended(store: Store, clock: HandClock) -> None:
@@ -41,18 +41,18 @@ def test_tenants_and_keys_are_told_apart(store: Store) -> None:
 def test_a_lost_reply_may_be_asked_for_again(store: Store) -> None:
     repeats = store.repeats()
     repeats.begin(SENT, ONE, LOCK_MS)
-    assert repeats.begin(SENT, ONE, LOCK_MS) == AGAIN
+    assert repeats.begin(SENT, ONE, LOCK_MS).standing is Standing.AGAIN
     assert [repeats.end(SENT, ONE, b"answer") for _ in range(2)] == [True, True]
     assert not repeats.end(SENT, ONE, b"another answer")
 
 
 def test_what_died_is_given_to_another_when_its_time_is_over(store: Store, clock: HandClock) -> None:
-    repeats = store.repeats()
+    repeats, begun_at = store.repeats(), store.now()
     repeats.begin(SENT, ONE, LOCK_MS)
     clock.advance(LOCK_MS - 1)
     assert repeats.begin(SENT, TWO, LOCK_MS).standing is Standing.UNDER_WAY
     clock.advance(1)
-    assert repeats.begin(SENT, TWO, LOCK_MS) == AGAIN
+    assert repeats.begin(SENT, TWO, LOCK_MS) == Claimed(Standing.AGAIN, begun_at=begun_at)
     assert not repeats.end(SENT, ONE, b"late")
     assert not repeats.release(SENT, ONE)
     assert not repeats.forget(SENT, ONE)
@@ -64,7 +64,7 @@ def test_what_is_given_back_may_be_begun_again_at_once_and_nothing_else_under_it
     repeats.begin(SENT, ONE, LOCK_MS)
     assert repeats.release(SENT, ONE)
     assert repeats.begin(SENT._replace(fingerprint=b"g" * 32), TWO, LOCK_MS) == Claimed(Standing.OTHER)
-    assert repeats.begin(SENT, TWO, LOCK_MS) == AGAIN
+    assert repeats.begin(SENT, TWO, LOCK_MS).standing is Standing.AGAIN
 
 
 def test_what_is_forgotten_leaves_its_key_free(store: Store, clock: HandClock) -> None:

@@ -13,7 +13,8 @@ from duecourse.parts import configure
 from duecourse.ports.store import Move
 from duecourse.settings import Settings
 from tests.support.functions import cases, invoke, saved
-from tests.support.ledger import LEASE_MS, claim_one, new
+from tests.support.ledger import LEASE_MS, bring, claim_one, new
+from tests.support.requests import WEBHOOK, ask, wrong
 
 NOT_FOUND = {"type": "urn:duecourse:problem:task-not-found"}
 EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
@@ -267,9 +268,30 @@ def test_a_body_over_256_kib_is_too_large(store: MemoryStore) -> None:
     assert store.shards() == []
 
 
-def test_multipart_is_no_json() -> None:
-    headers = saved("enqueue_http/add_poll")["headers"] | {"content-type": "multipart/form-data"}
-    assert replay("add_poll", headers=headers)[0] == 415
+FORM = '--b\r\nContent-Disposition: form-data; name="delay"\r\n\r\n5\r\n--b--\r\n'
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [("multipart/form-data; boundary=b", FORM), ("application/x-www-form-urlencoded", "delay=5"), ("text/plain", "")],
+)
+def test_what_any_page_may_send_to_any_address_changes_nothing(
+    content_type: str, body: str, store: MemoryStore
+) -> None:
+    bring(store, "scheduled")
+    before = store.get("default", "a")
+    assert ask("PATCH", "/tasks/a", body, content_type=content_type).status == 415
+    assert ask("PATCH", "/queues/default", body, content_type=content_type).status == 415
+    assert store.get("default", "a") == before
+
+
+@pytest.mark.parametrize("written", ["APPLICATION/JSON", "Application/Json; charset=utf-8", "application/json", ""])
+def test_json_is_json_however_its_type_is_written(written: str) -> None:
+    assert ask("POST", "/tasks", WEBHOOK, content_type=written).status == 201
+
+
+def test_a_content_type_beside_no_body_hides_no_other_problem() -> None:
+    assert wrong(ask("GET", "/tasks", query="limit=0", content_type="text/plain")).keys() == {"limit"}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status
+from duecourse.engine.requests import SKEW_MS
 from duecourse.parts import configure
 from duecourse.ports.repeats import KEPT_MS, Claimed, Sent
 from duecourse.routes.idempotency import GRACE_MS
@@ -214,20 +215,57 @@ def test_a_function_that_died_blocks_its_key_for_its_time_and_what_it_added_is_n
         assert {standing(store, task_id).status for task_id in ids} == {Status.DONE}
 
 
+class Away:
+    """A store that takes no task."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._store, verb)
+
+    def add(self, *_: Any, **__: Any) -> Any:
+        raise errors.StoreUnavailable
+
+
 def test_a_fault_is_not_kept(store: MemoryStore) -> None:
-    class Away:
-        def __getattr__(self, verb: str) -> Any:
-            return getattr(store, verb)
-
-        def add(self, *_: Any, **__: Any) -> Any:
-            raise errors.StoreUnavailable
-
-    configure(settings=Settings(), store=Away(), results=None)
+    configure(settings=Settings(), store=Away(store), results=None)
     assert keyed("POST", "/tasks", WEBHOOK).status == 503
     assert keyed("POST", "/tasks", WEBHOOK).status == 503
     configure(settings=Settings(), store=store, results=None)
     assert keyed("POST", "/tasks", WEBHOOK | {"delay": 1}).status == 422, "but its key stays its own"
     assert keyed("POST", "/tasks", WEBHOOK).status == 201
+
+
+@pytest.mark.parametrize("path", ["/tasks", "/tasks/batch"])
+@pytest.mark.parametrize(
+    ("state", "on_duplicate", "due_in_ms"),
+    [("scheduled", "replace", 5_000), ("done", "keep", 5_000), ("cancelled", "keep", 5_000), ("scheduled", "keep", 0)],
+)
+def test_what_stood_before_a_request_that_failed_is_not_taken_for_what_that_added(
+    path: str, state: str, on_duplicate: str, due_in_ms: int, store: MemoryStore, clock: HandClock
+) -> None:
+    bring(store, state)
+    old = standing(store)
+    clock.advance(SKEW_MS + 1)
+    body = WEBHOOK | {"id": "a", "on_duplicate": on_duplicate, "delay": 5}
+    asked = body if path == "/tasks" else {"tasks": [body]}
+    configure(settings=Settings(), store=Away(store), results=None)
+    assert keyed("POST", path, asked).status == 503
+    configure(settings=Settings(), store=store, results=None)
+    assert keyed("POST", path, asked).status in {200, 201}
+    assert standing(store).due_at == (clock.now() + due_in_ms if due_in_ms else old.due_at)
+    assert standing(store).status is Status.SCHEDULED
+
+
+def test_what_was_reject_is_still_rejected_after_a_fault(store: MemoryStore, clock: HandClock) -> None:
+    bring(store, "scheduled")
+    clock.advance(SKEW_MS + 1)
+    body = WEBHOOK | {"id": "a", "on_duplicate": "reject"}
+    configure(settings=Settings(), store=Away(store), results=None)
+    assert keyed("POST", "/tasks", body).status == 503
+    configure(settings=Settings(), store=store, results=None)
+    assert keyed("POST", "/tasks", body).status == 409
 
 
 def test_an_answer_that_cannot_be_kept_is_given_all_the_same(

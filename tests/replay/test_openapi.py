@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from duecourse.errors import DuecourseError
@@ -122,6 +123,33 @@ def test_limits_and_defaults_are_in_the_schemas() -> None:
     duration = Draft202012Validator(schemas["Duration"])
     assert all(duration.is_valid(one) for one in ("PT5M", "P1DT1H", "1.5", 300, 0.5, "PT0.1S", "P2W"))
     assert not any(duration.is_valid(one) for one in ("soon", "P", "PT", "-1", -1, "5M", True, ""))
+
+
+@pytest.mark.parametrize(
+    ("schema", "field", "bounds"),
+    [
+        ("SetQueue", "retention", "P366D"),
+        ("SetQueue", "lease", "PT1S to P1D"),
+        ("RateField", "per", "PT0.1S to PT24H"),
+        ("Rate", "per", "P1D"),
+        ("ReplayDead", "rate", "7 days"),
+        ("Retry", "backoff", "P49D"),
+        ("Retry", "max_backoff", "P49D"),
+        ("ExtendLease", "for", "PT1S to P1D"),
+        ("PollPayload", "interval", "PT0.1S to P30D"),
+        ("PollPayload", "timeout", "PT20S"),
+    ],
+)
+def test_a_duration_tells_the_bounds_that_its_schema_cannot(schema: str, field: str, bounds: str) -> None:
+    assert bounds in document()["components"]["schemas"][schema]["properties"][field]["description"]
+
+
+def test_a_queue_in_a_path_is_called_one() -> None:
+    for name, one in operations().items():
+        told = {parameter["name"]: parameter for parameter in one.get("parameters", []) if parameter["in"] == "path"}
+        if "{queue}" in name:
+            assert told["queue"]["description"] == "The queue."
+            assert told["queue"]["schema"]["examples"] == ["default"]
 
 
 def test_requests_are_signed() -> None:

@@ -5,6 +5,7 @@ import pytest
 from duecourse.domain.address import shown
 from duecourse.errors import InvalidSettings
 from duecourse.settings import Settings, parse
+from tests.support.project import ROOT
 
 
 def wrong(**variables: str) -> dict[str, str]:
@@ -242,3 +243,9 @@ def test_what_tells_of_tasks_has_names_of_its_own() -> None:
 def test_a_queue_of_queries_may_have_a_shard_for_each_call_at_a_time() -> None:
     given = {"DUECOURSE_SHARDS": '{"query:api.example.com": 5, "default": 64}', "DUECOURSE_QUERY_PARALLEL": "5"}
     assert parse(given).query_parallel == 5
+
+
+def test_the_readme_names_every_setting() -> None:
+    told = (ROOT / "README.md").read_text().partition("### Settings")[2].partition("\n## ")[0]
+    names = {(field.alias or name).upper() for name, field in Settings.model_fields.items()}
+    assert {name for name in names if f"_{name}`" not in told} == set()

@@ -30,9 +30,9 @@ def test_a_task_that_was_only_added_says_so() -> None:
 def test_a_run_is_told_when_it_was_claimed_and_when_it_ended() -> None:
     run = Run(1, 8, START + 10, START + 2_510, "retry", "HTTP 500", Door.RING, 4)
     assert texts(task(log=(run,), run=1)) == [
-        "Added.",
+        "Added, due 2026-09-21T14:13:20.006Z.",
         "Claimed after its bell rang, 4 ms after it was due: run 1.",
-        "Failed, an attempt spent after 2.5 s: HTTP 500.",
+        "Failed after 2.5 s, an attempt spent: HTTP 500.",
     ]
 
 
@@ -52,6 +52,26 @@ def test_what_was_replaced_stands_before_its_replacement() -> None:
     assert timeline(task(log=log))[3].due_at == START + 400
 
 
+def test_each_add_is_told_with_what_it_was_due_at_then_not_with_what_became_of_that() -> None:
+    log = (
+        Change(START - 90, Deed.MOVED, "http", START + 100, START + 900),
+        Change(START - 99, Deed.ADDED, "http", 0, START + 900),
+        Run(1, 8, START + 510, START + 520, "retry", "It said no.", Door.TICK, 10),
+        Change(START + 530, Deed.MOVED, "http", START + 700, START + 800),
+    )
+    added, moved, replaced, _, failed, _ = timeline(task(log=log, run=1))
+    assert (added.event, added.due_at) == ("added", START + 100)
+    assert (replaced.event, replaced.due_at) == ("replaced", START + 500)
+    assert moved.text.endswith("due 2026-09-21T14:13:20.900Z instead of 2026-09-21T14:13:20.100Z.")
+    assert failed.text == "Failed after 10 ms, an attempt spent: It said no."
+    assert timeline(task(log=log, run=1, forgotten=1))[0].text == "Added by http.", "its first move may be forgotten"
+
+
+def test_a_due_time_that_stayed_is_told_once() -> None:
+    log = (Change(START + 1, Deed.DEBOUNCED, "http", START + 9, START + 9),)
+    assert texts(task(log=log))[-1] == "Debounced by http, due 2026-09-21T14:13:20.009Z."
+
+
 def test_a_claim_that_goes_on_is_told() -> None:
     going = task(status=Status.LEASED, run=2, claimed_at=START + 700, door=Door.TIMER)
     assert texts(going)[-1] == "Claimed by the bridge's timer, 200 ms after it was due: run 2."
@@ -64,7 +84,7 @@ def test_what_was_folded_is_told_with_its_number() -> None:
     )
     debounced, _, given_back = texts(task(log=log, run=3))[1:]
     assert ", 4 times in a row, due" in debounced
-    assert given_back == "Given back, no attempt spent after 1 ms, 3 times in a row: sqs:bills did not confirm it."
+    assert given_back == "Given back after 1 ms, no attempt spent, 3 times in a row: sqs:bills did not confirm it."
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ class RedisRepeats:
     def begin(self, sent: Sent, owner: bytes, lock_ms: int) -> Claimed:
         """See Repeats."""
         arguments = (self._clock(), _field(sent), sent.fingerprint, owner, lock_ms, KEPT_MS)
-        code, answer, left_ms = self._run("begin", *arguments)
-        return Claimed(STANDINGS[code], answer, left_ms)
+        code, answer, left_ms, begun_at = self._run("begin", *arguments)
+        return Claimed(STANDINGS[code], answer, left_ms, begun_at)
 
     def end(self, sent: Sent, owner: bytes, answer: bytes) -> bool:
         """See Repeats."""

@@ -56,15 +56,38 @@ class Why(NamedTuple):
 
 def timeline(task: Task) -> list[Happened]:
     """All that the task remembers, in order."""
-    entries: list[Entry] = list(task.log)
-    origins = [n for n, entry in enumerate(entries) if isinstance(entry, Change) and entry.deed in ORIGINS]
-    deed, place = (Deed.REPLACED, origins[-1] + 1) if origins else (Deed.ADDED, 0)
-    due_at = next((e.due_before for e in entries[place:] if isinstance(e, Change)), 0 if task.run else task.due_at)
-    entries.insert(place, Change(task.created_at, deed, task.by, 0, due_at))
+    lives = list(_lives(task))
+    dues = [_first_due(rest, origin.due_at) for origin, rest in lives]
+    if task.forgotten:
+        dues[0] = 0
+    entries: list[Entry] = []
+    for (origin, rest), due_at in zip(lives, dues, strict=True):
+        entries += [origin._replace(due_at=due_at), *rest]
     happened = [one for entry in entries for one in _told(entry)]
     if task.status is Status.LEASED:
         happened.append(_claimed(task.run, task.claimed_at, task.door, max(0, task.claimed_at - task.due_at)))
     return sorted(happened, key=lambda one: one.at)
+
+
+def _lives(task: Task) -> Iterator[tuple[Change, tuple[Entry, ...]]]:
+    """Each add or replacement, with what followed it; the one that the record itself came of last."""
+    begin = 0
+    for number, entry in enumerate(task.log):
+        if isinstance(entry, Change) and entry.deed in ORIGINS:
+            yield entry, task.log[begin:number]
+            begin = number + 1
+    deed = Deed.REPLACED if begin else Deed.ADDED
+    yield Change(task.created_at, deed, task.by, 0, task.due_at), task.log[begin:]
+
+
+def _first_due(rest: tuple[Entry, ...], due_at: int) -> int:
+    """When a task was due to begin with, as the first thing that happened to it tells; 0 where that does not."""
+    match rest:
+        case (Change() as change, *_):
+            return change.due_before
+        case (Run() as run, *_):
+            return run.claimed_at and run.claimed_at - run.late_ms
+    return due_at
 
 
 def waiting(task: Task, held: HeldBack) -> Waiting:
@@ -127,26 +150,26 @@ def _deed(entry: Change) -> str:
     times = f", {entry.times} times in a row" if entry.times > 1 else ""
     by = f" by {entry.by}" if entry.by else ""
     due = f", due {format_instant(entry.due_at)}" if entry.due_at else ""
-    before = f" instead of {format_instant(entry.due_before)}" if entry.due_at and entry.due_before else ""
+    before = f" instead of {format_instant(entry.due_before)}" if 0 < entry.due_before != entry.due_at > 0 else ""
     return f"{entry.deed.capitalize()}{by}{times}{due}{before}."
 
 
 OUTCOMES = {
-    "done": "Done",
-    "again": "Not yet: to run again",
-    "retry": "Failed, an attempt spent",
-    "drop": "Dropped: it never will work",
-    "release": "Given back, no attempt spent",
-    "lapsed": "Its lease lapsed unsettled, an attempt spent",
+    "done": "Done{after}",
+    "again": "Not yet{after}: to run again",
+    "retry": "Failed{after}, an attempt spent",
+    "drop": "Dropped{after}, for it never will work",
+    "release": "Given back{after}, no attempt spent",
+    "lapsed": "Its lease lapsed unsettled{after}, an attempt spent",
     "expired": "Past its deadline before it was claimed",
 }
 
 
 def _outcome(run: Run, ran_ms: int | None) -> str:
-    after = f" after {span(ran_ms)}" if ran_ms is not None else ""
+    said = OUTCOMES[run.outcome].format(after=f" after {span(ran_ms)}" if ran_ms is not None else "")
     times = f", {run.times} times in a row" if run.times > 1 else ""
-    why = f": {run.detail}" if run.detail else ""
-    return f"{OUTCOMES[run.outcome]}{after}{times}{why}."
+    why = f": {run.detail.removesuffix('.')}" if run.detail else ""
+    return f"{said}{times}{why}."
 
 
 def span(ms: int) -> str:

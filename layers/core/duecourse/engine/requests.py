@@ -9,8 +9,10 @@ from duecourse.ports.repeats import Repeats, Sent, Standing
 
 log = logging.getLogger("duecourse.requests")
 
-Do = Callable[[bool], bytes]
-"""Does a request and answers it; told whether it was begun before, and nobody knows how far it came."""
+Do = Callable[[int], bytes]
+"""Does a request and answers it; told since when (epoch ms) it may have been done in part, 0 where it is new."""
+SKEW_MS = 1_000
+"""How far the clock of the server that has the tasks may be behind that of the one that has the requests."""
 Told = Callable[[BaseException], bytes | None]
 """What an error is answered with, where that is to stay; None for a fault, after which the same may be tried again."""
 
@@ -36,7 +38,7 @@ class Requests:
         if claimed.standing is Standing.ENDED:
             return claimed.answer
         try:
-            answer = do(claimed.standing is Standing.AGAIN)
+            answer = do(max(1, claimed.begun_at - SKEW_MS) if claimed.standing is Standing.AGAIN else 0)
         except InvalidInput:
             self._end(lambda: self._repeats.forget(sent, owner))
             raise

@@ -91,26 +91,30 @@ class Tasks:
         """The same verbs for another door."""
         return Tasks(self._store, self._results, self._kinds, self._handed, by)
 
-    def add(self, task: NewTask, *, once: bool = False) -> Taken:
+    def add(self, task: NewTask, *, since: int = 0) -> Taken:
         """Schedule one task. Raises InvalidInput, a Conflict or StoreUnavailable.
 
-        `once`: where its id stands already, done or dead too, it was added before and is left alone.
+        `since`: what was added under its id since then (epoch ms), done or dead by now too, is it, and is left alone.
         """
-        [taken] = self.add_many([task], once=once, named=lambda _index, field: field)
+        [taken] = self.add_many([task], since=since, named=lambda _index, field: field)
         if isinstance(taken, DuecourseError):
             raise taken
         return taken
 
-    def add_many(self, tasks: Sequence[NewTask], *, once: bool = False, named: Named = in_a_list) -> list[Item]:
+    def add_many(self, tasks: Sequence[NewTask], *, since: int = 0, named: Named = in_a_list) -> list[Item]:
         """Schedule up to MAX_ADD tasks, in one step a shard, all of them fit or none: each one's refusal is its answer.
 
-        For `once` see `add`. Raises InvalidInput, naming every wrong field (by `named`), and StoreUnavailable.
+        For `since` see `add`. Raises InvalidInput, naming every wrong field (by `named`), and StoreUnavailable.
         """
         ready = self._prepare_all(tasks, named)
-        found = [self._store.get(task.queue, task.id, task.tenant) if once else None for task in ready]
+        found = [self._added(task, since) if since else None for task in ready]
         fresh = [task for task, standing in zip(ready, found, strict=True) if standing is None]
         added = iter(self._store.add(fresh, echo=True))
         return [Taken(standing, False) if standing else _taken(next(added)) for standing in found]
+
+    def _added(self, task: NewTask, since: int) -> Task | None:
+        standing = self._store.get(task.queue, task.id, task.tenant)
+        return standing if standing and standing.created_at >= since else None
 
     def fill(self, orders: Mapping[str, Order]) -> Filled:
         """Add the tasks that messages ask for, those that are refused left out.

@@ -25,11 +25,15 @@ class Standing(StrEnum):
 
 
 class Claimed(NamedTuple):
-    """How a request stands: its answer where it has ended, how long (ms) another has it where it is under way."""
+    """How a request stands: its answer where it has ended, how long (ms) another has it where it is under way.
+
+    `begun_at` is when it was first begun (epoch ms), where it was and is the caller's now.
+    """
 
     standing: Standing
     answer: bytes = b""
     left_ms: int = 0
+    begun_at: int = 0
 
 
 class Sent(NamedTuple):

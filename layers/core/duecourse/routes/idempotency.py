@@ -23,8 +23,8 @@ def idempotent(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Resp
     if key is None:
         return next_middleware(app)
 
-    def do(repeated: bool) -> bytes:
-        with request.repeating(repeated):
+    def do(since: int) -> bytes:
+        with request.begun(since):
             return _pack(next_middleware(app))
 
     sent = Sent(tenant(), key, request.fingerprint())

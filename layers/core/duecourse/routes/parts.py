@@ -13,6 +13,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from pydantic import BeforeValidator
 
 from duecourse import wiring
+from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.errors import DuecourseError
 from duecourse.routes import request
 from duecourse.wire.fields import AnyTaskId, Flag, Name
@@ -20,9 +21,12 @@ from duecourse.wire.problems import CONTENT_TYPE, Problem
 
 # No id holds a percent sign: what a gateway left encoded can be decoded without harm.
 Id = Annotated[AnyTaskId, BeforeValidator(unquote), Path(description="The task's id.", examples=["order-7"])]
-NameInPath = Annotated[
-    Name, BeforeValidator(unquote), Path(description="The id, as it was given or made.", examples=["standup"])
+ReminderId = Annotated[
+    Name,
+    BeforeValidator(unquote),
+    Path(description="The reminder's id, as it was given or made.", examples=["standup"]),
 ]
+QueueInPath = Annotated[Name, BeforeValidator(unquote), Path(description="The queue.", examples=[DEFAULT_QUEUE])]
 Queue = Annotated[Name, Query(description="The queue that the task is in.")]
 Force = Annotated[Flag, Query(description="Whether a running task is taken from its worker; may stand bare.")]
 

@@ -7,7 +7,7 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse import wiring
 from duecourse.errors import QueueNotFound
-from duecourse.routes.parts import NameInPath, refuses, tenant
+from duecourse.routes.parts import QueueInPath, refuses, tenant
 from duecourse.wire.pages import ReplayDead, ReplayedAnswer, show_replayed
 from duecourse.wire.queues import QueueAnswer, QueuesAnswer, SetQueue, show_queue
 
@@ -23,20 +23,20 @@ def list_queues() -> QueuesAnswer:
 
 @router.get("/queues/<queue>")
 @refuses(QueueNotFound)
-def get_queue(queue: NameInPath) -> QueueAnswer:
+def get_queue(queue: QueueInPath) -> QueueAnswer:
     """Show a queue."""
     return {"queue": show_queue(wiring.queues().get(queue))}
 
 
 @router.patch("/queues/<queue>")
 @refuses()
-def set_queue(queue: NameInPath, body: Annotated[SetQueue, Body()]) -> QueueAnswer:
+def set_queue(queue: QueueInPath, body: Annotated[SetQueue, Body()]) -> QueueAnswer:
     """Set a queue anew; it may be set before its first task."""
     return {"queue": show_queue(wiring.queues().configure(queue, body.changes()))}
 
 
 @router.post("/queues/<queue>/dead/replay")
 @refuses()
-def replay_dead(queue: NameInPath, body: Annotated[ReplayDead, Body()]) -> ReplayedAnswer:
+def replay_dead(queue: QueueInPath, body: Annotated[ReplayDead, Body()]) -> ReplayedAnswer:
     """Schedule a queue's dead tasks again, oldest first; a dry run only tells which."""
     return show_replayed(wiring.tasks().replay_dead(queue, body.replay(), tenant()), dry_run=body.dry_run)

@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse import wiring
 from duecourse.errors import TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
-from duecourse.routes.parts import Force, NameInPath, answer, count_added, refuses, tenant
+from duecourse.routes.parts import Force, ReminderId, answer, count_added, refuses, tenant
 from duecourse.wire.reminder_answers import (
     AddReminderAnswer,
     MoveReminderAnswer,
@@ -44,21 +44,21 @@ def preview_reminder(body: Annotated[PreviewReminder, Body()]) -> PreviewAnswer:
 
 @router.get("/reminders/<id>")
 @refuses(TaskNotFound)
-def get_reminder(id: NameInPath) -> ReminderAnswer:
+def get_reminder(id: ReminderId) -> ReminderAnswer:
     """Show a reminder."""
     return show_reminder(wiring.reminders().get(id, tenant()))
 
 
 @router.patch("/reminders/<id>")
 @refuses(TaskNotFound, TaskCancelled, TaskDead)
-def move_reminder(id: NameInPath, body: Annotated[MoveReminder, Body()]) -> MoveReminderAnswer:
+def move_reminder(id: ReminderId, body: Annotated[MoveReminder, Body()]) -> MoveReminderAnswer:
     """Give a reminder a new start."""
     return show_moved(wiring.reminders().move(id, body.starts_at, tenant()))
 
 
 @router.delete("/reminders/<id>")
 @refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
-def cancel_reminder(id: NameInPath, force: Force = False) -> Response[None]:
+def cancel_reminder(id: ReminderId, force: Force = False) -> Response[None]:
     """Cancel a reminder."""
     wiring.reminders().cancel(id, force=force, tenant=tenant())
     return Response(204)

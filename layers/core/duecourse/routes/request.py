@@ -10,17 +10,18 @@ from typing import Any
 
 from duecourse.domain.task import DEFAULT_TENANT, NAME_PATTERN, ids_from
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.wire.problems import MalformedKey
+from duecourse.wire.problems import MalformedKey, is_json
 
 KEY_HEADER = "Idempotency-Key"
 KEY = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\]){1,255})"')
 """A String of RFC 9651: printable ASCII in double quotes, where a backslash stands before a quote or a backslash."""
+JSON, UNREAD = "application/json", "application/octet-stream"
 CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 TENANT = re.compile(NAME_PATTERN)
 
 _event: ContextVar[Mapping[str, Any]] = ContextVar("event", default={})  # noqa: B039 - never written to
 _remaining: ContextVar[Callable[[], int]] = ContextVar("remaining")
-_repeated: ContextVar[bool] = ContextVar("repeated", default=False)
+_since: ContextVar[int] = ContextVar("since", default=0)
 
 
 @contextmanager
@@ -40,18 +41,18 @@ def serving(event: Mapping[str, Any], tenant_of: Callable[[], str], remaining: C
 
 
 @contextmanager
-def repeating(repeated: bool) -> Iterator[None]:
-    """Within it, `is_repeated` says so."""
-    before = _repeated.set(repeated)
+def begun(since: int) -> Iterator[None]:
+    """Within it, `since` answers that."""
+    before = _since.set(since)
     try:
         yield
     finally:
-        _repeated.reset(before)
+        _since.reset(before)
 
 
-def is_repeated() -> bool:
-    """Whether this request was begun before, and nobody knows how far it came."""
-    return _repeated.get()
+def since() -> int:
+    """Since when (epoch ms) this request may have been done, nobody knows how far; 0 where it is new."""
+    return _since.get()
 
 
 def remaining_ms() -> int:
@@ -87,6 +88,18 @@ def fingerprint() -> bytes:
         digest.update(text.encode(errors="surrogatepass") + b"\0")
     digest.update(_body(event))
     return digest.digest()
+
+
+def typed(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The event with a content type as the router compares them: JSON, however that is written, or one it never reads.
+
+    It reads forms too, which any page of the web may send to any address.
+    """
+    given = _header("Content-Type")
+    if given is None:
+        return dict(event)
+    others = {name: value for name, value in event["headers"].items() if name.lower() != "content-type"}
+    return {**event, "headers": {**others, "content-type": JSON if is_json(given) else UNREAD}}
 
 
 def _body(event: Mapping[str, Any]) -> bytes:

@@ -29,7 +29,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @refuses(TaskScheduled, TaskLeased, TaskDead)
 def add_task(body: Annotated[AddTask, Body()]) -> Response[AddAnswer]:
     """Add a task; 201 where this made it, 200 where it stood already."""
-    taken = wiring.tasks().add(body.task(tenant()), once=request.is_repeated())
+    taken = wiring.tasks().add(body.task(tenant()), since=request.since())
     count_added(int(taken.created))
     return answer(201 if taken.created else 200, {"task": show_task(taken.task), "created": taken.created})
 
@@ -39,7 +39,7 @@ def add_task(body: Annotated[AddTask, Body()]) -> Response[AddAnswer]:
 def add_tasks(body: Annotated[AddBatch, Body()]) -> BatchAnswer:
     """Add up to 1,000 tasks, all of them well-formed or none; one that its id's state refuses is refused alone."""
     asked = body.new_tasks(tenant())
-    items = wiring.tasks().add_many(asked, once=request.is_repeated())
+    items = wiring.tasks().add_many(asked, since=request.since())
     count_added(sum(isinstance(item, Taken) and item.created for item in items))
     return show_batch([task.id for task in asked], items)
 

@@ -84,14 +84,16 @@ class Rate(Strict):
     """So many in each time."""
 
     count: int = Field(ge=1, le=MAX_REPLAY, strict=True, description="How many tasks.", examples=[10])
-    per: Annotated[Duration, between(1, 86_400_000)] = Field(description="In how long.", examples=["PT1S"])
+    per: Annotated[Duration, between(1, 86_400_000)] = Field(description="In how long, at most P1D.", examples=["PT1S"])
 
 
 class ReplayDead(Strict):
     """POST /queues/{queue}/dead/replay: the oldest dead tasks, spread evenly where a rate is given."""
 
     limit: int = Field(100, ge=1, le=MAX_REPLAY, strict=True, description="How many tasks at most.")
-    rate: Rate | None = Field(None, description="How fast; all at once without it.")
+    rate: Rate | None = Field(
+        None, description="How fast; all at once without it. Not so slowly that `limit` tasks take over 7 days."
+    )
     kind: Name | None = Field(None, description="Only tasks of this kind.", examples=["report"])
     dry_run: StrictBool = Field(False, description="Only tell which tasks these would be.")
 

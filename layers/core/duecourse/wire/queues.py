@@ -2,7 +2,7 @@
 
 from typing import Annotated, cast
 
-from pydantic import Field, StrictBool
+from pydantic import ConfigDict, Field, StrictBool
 from typing_extensions import TypedDict
 
 from duecourse.domain.queues import DEFAULT_PRIORITY, MAX_PRIORITY, QueueChanges, QueueSettings, QueueStanding, Rate
@@ -35,6 +35,8 @@ class QueueKey(Strict):
 class SetQueue(Strict):
     """PATCH /queues/{queue}: what is given changes, null goes back to the default, the rest stays."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"max_running": 20}]})
+
     paused: StrictBool | None = Field(None, description="True: nothing is handed out, and what runs goes on.")
     max_running: Limit | None = Field(None, description="How many tasks may run at a time; null: any number.")
     tenant_max_running: Limit | None = Field(
@@ -45,11 +47,14 @@ class SetQueue(Strict):
         None, description=f"A drain claims from the queues of the highest first, 0 to 9; null: {DEFAULT_PRIORITY}."
     )
     retention: Annotated[Duration, between(0, 366 * DAY_MS)] | None = Field(
-        None, description="How long a finished task can be asked for; null: DUECOURSE_RETENTION.", examples=["PT24H"]
+        None,
+        description="How long a finished task can be asked for, at most P366D; null: DUECOURSE_RETENTION.",
+        examples=["PT24H"],
     )
     lease: Annotated[Duration, between(1_000, DAY_MS)] | None = Field(
         None,
-        description="How long a claimed task is its worker's; longer than its target may take; null: DUECOURSE_LEASE.",
+        description="How long a claimed task is its worker's, PT1S to P1D; longer than its target may take; "
+        "null: DUECOURSE_LEASE.",
         examples=["PT90S"],
     )
 

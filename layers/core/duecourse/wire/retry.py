@@ -18,11 +18,15 @@ class Retry(Strict):
     max_attempts: int = Field(
         10, ge=1, le=1_000, strict=True, description="How many attempts there are before the task is dead."
     )
-    backoff: Backoff = Field("PT1S", validate_default=True, description="How long after the first failure.")
+    backoff: Backoff = Field(
+        "PT1S", validate_default=True, description="How long after the first failure, at most P49D."
+    )
     factor: float = Field(
         2.0, ge=1, le=100, allow_inf_nan=False, strict=True, description="By what that grows with each further failure."
     )
-    max_backoff: Backoff = Field("PT1H", validate_default=True, description="Above what it does not grow.")
+    max_backoff: Backoff = Field(
+        "PT1H", validate_default=True, description="Above what it does not grow, at most P49D."
+    )
     jitter: StrictBool = Field(True, description="Whether it is a random part of that: else many retry as one.")
 
     @model_validator(mode="after")

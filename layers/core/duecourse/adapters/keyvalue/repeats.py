@@ -53,7 +53,7 @@ class KeyValueRepeats:
             if refused:
                 return refused
             _lock(batch, sent, kept.begun_at, owner, now + lock_ms)
-            return Claimed(Standing.AGAIN)
+            return Claimed(Standing.AGAIN, begun_at=kept.begun_at)
 
     def end(self, sent: Sent, owner: bytes, answer: bytes) -> bool:
         """See Repeats."""

@@ -3,7 +3,8 @@
 -- KEYS    1 hash of requests, "<tenant>/<key>" to a record   2 zset of the same, by when they were first begun (ms)
 -- ARGV    1 clock ("" for the server's)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
 --         5 how long the owner has it (ms)   6 how long a request is remembered (ms)
--- RETURNS {standing, answer, ms that another has it}; standing is 0 fresh, 1 again, -1 under way, -2 ended, -3 other
+-- RETURNS {standing, answer, ms that another has it, when it was first begun (ms) where it is the owner's again};
+--         standing is 0 fresh, 1 again, -1 under way, -2 ended, -3 other
 --
 -- A record is the fingerprint, then "A" and the answer, or "U", the owner (8 bytes) and until when it has it (ms).
 
@@ -17,17 +18,17 @@ local record = begun and begun > now - ARGV[6] and redis.call('HGET', KEYS[1], f
 if not record then
   redis.call('HSET', KEYS[1], field, fingerprint .. 'U' .. owner .. until_at)
   redis.call('ZADD', KEYS[2], string.format('%.0f', now), field)
-  return { 0, '', 0 }
+  return { 0, '', 0, 0 }
 end
 if string.sub(record, 1, 32) ~= fingerprint then
-  return { -3, '', 0 }
+  return { -3, '', 0, 0 }
 end
 if string.sub(record, 33, 33) == 'A' then
-  return { -2, string.sub(record, 34), 0 }
+  return { -2, string.sub(record, 34), 0, 0 }
 end
 local left = tonumber(string.sub(record, 42)) - now
 if left > 0 and string.sub(record, 34, 41) ~= owner then
-  return { -1, '', left }
+  return { -1, '', left, 0 }
 end
 redis.call('HSET', KEYS[1], field, fingerprint .. 'U' .. owner .. until_at)
-return { 1, '', 0 }
+return { 1, '', 0, begun }
