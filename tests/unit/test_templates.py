@@ -233,6 +233,8 @@ def test_an_sms_has_no_more_than_sns_takes_and_no_less_than_a_character() -> Non
         ("<a href='javascript:x()'>go</a> <a name='x'>there</a>", "go there"),
         ("3 < 4 &lt; 5 <!-- <p> no --> &amp;&#8364;&nosuch; &#" + "9" * 5_000 + ";", None),
         ("<p", ""),
+        ("<STYLE>İ</Style ><p>İstanbul İzmir</p><p><a href='https://x.org'>İyi</a></p>",
+         "İstanbul İzmir\n\nİyi (https://x.org)"),
     ],
 )  # fmt: skip
 def test_the_text_of_a_page_is_what_it_shows(page: str, text: str | None) -> None:
