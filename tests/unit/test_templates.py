@@ -108,6 +108,8 @@ def test_html_alone_has_its_text_made_of_it_and_text_alone_stays_alone() -> None
         ("{{ 1e999 }}", "line 1: the number is too large"),
         (r"{{ '\ud800' }}", "line 1: it makes half a character"),
         ("{% set x = 'inf'|float %}{{ x }}", "line 1: name 'inf' is not defined"),
+        ("{{ data.room|truncate(1) }}", "line 1: expected length >= 3, got 1"),
+        ("{{ []|first }}", "line 1: No first item, sequence was empty."),
         ("{{ 'a' * 3 }}", "line 1: * is for numbers: put texts together with ~"),
     ],
 )  # fmt: skip
@@ -190,6 +192,15 @@ def test_what_is_too_large_is_refused_before_it_is_made(template: str) -> None:
     tracemalloc.start()
     assert "it makes a text over" in refusal(template, data={"long": LONG})
     assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    tracemalloc.stop()
+
+
+def test_slices_of_a_long_text_are_bounded_as_a_whole() -> None:
+    doubled = "{% set s = data.long %}" + "{% set s = s ~ s %}" * 4
+    slices = "".join(f"{{% set a{n} = s[1:] %}}" for n in range(300))
+    tracemalloc.start()
+    assert "it makes a text over" in refusal(doubled + slices, "html", data={"long": "\N{ALARM CLOCK}" * 10_000})
+    assert tracemalloc.get_traced_memory()[1] < 50_000_000
     tracemalloc.stop()
 
 
