@@ -13,7 +13,8 @@ from duecourse.wire.fields import Duration, Instant, Name, Strict, between, json
 from duecourse.wire.kinds import Url
 
 # What SES takes: no other letters before the @, and after it a name as DNS has them.
-_EMAIL = re.compile(r"[!#-'*+./0-9=?A-Z^-~-]{1,64}@(?=.{1,189}$)(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.(?!$)|$))+")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_EMAIL = re.compile(rf"[!#-'*+./0-9=?A-Z^-~-]{{1,64}}@(?=.{{1,189}}$){_LABEL}(?:\.{_LABEL})*")
 _PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
