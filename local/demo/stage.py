@@ -62,8 +62,8 @@ class Stage:
         check(answer.status == expect, f"{method} {path} answers {expect}", f"{answer.status} {answer.data.decode()}")
         return answer.json() if answer.data else None
 
-    def finished(self, id: str, *, queue: str = "default", by: str = "ring") -> Any:
-        """The task once it is done, its lateness noted; `by` says which door found it."""
+    def finished(self, id: str, *, queue: str = "default") -> Any:
+        """The task once it is done; how late its last run was and which door found it are noted."""
         path = f"/tasks/{id}?queue={queue}"
 
         def look() -> Any:
@@ -73,8 +73,12 @@ class Stage:
         task = until(look, f"task {id} ends")
         check(task["state"] == "done", f"task {id} is done", json.dumps(task))
         late = _ms(task["history"][-1]["claimed_at"], task["due_at"])
-        self.lateness.append(Lateness(id, task["kind"], task["run"], by, late))
+        self.lateness.append(Lateness(id, task["kind"], task["run"], self._door(id, queue), late))
         return task
+
+    def _door(self, id: str, queue: str) -> str:
+        timeline = self.call("GET", f"/tasks/{id}/why?queue={queue}", expect=200)["timeline"]
+        return str([entry["door"] for entry in timeline if "door" in entry][-1])
 
     def result(self, id: str) -> Any:
         """What the results table keeps for a task of the default queue."""

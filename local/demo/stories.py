@@ -133,7 +133,7 @@ def ringer_killed(stage: Stage) -> Ending:
     stage.call("POST", "/tasks", body, expect=201)
 
     def ending() -> Told:
-        stage.finished("meanwhile", by="tick")
+        stage.finished("meanwhile")
         count = len(stage.others.deliveries["/hooks/meanwhile"])
         check(count == 1, "one delivery", str(count))
         return Told(

@@ -209,7 +209,7 @@ def test_a_preview_of_what_stands_shows_it_for_its_start_of_now(store: MemorySto
     reminders.move("standup", START + 2 * HOUR)
     shown = reminders.preview_standing("standup")
     assert {(each.id, each.due_at) for each in shown} == set(due_times(store).items())
-    assert starts == [START + HOUR] * 4 + [START + 2 * HOUR] * 4
+    assert starts == [START + HOUR] * 4 + [START + 2 * HOUR] * 8
 
 
 def test_an_id_is_free_once_nothing_of_it_is_live(reminders: Reminders, store: MemoryStore) -> None:
@@ -249,6 +249,19 @@ def test_what_was_sent_for_the_old_start_is_sent_again_for_the_new(
     revived = store.get(QUEUE, IDS[0])
     assert revived is not None
     assert (revived.run, revived.state) == (0, {"starts_at": START + 3 * HOUR})
+
+
+def test_a_move_to_a_start_that_a_message_cannot_be_written_for_changes_nothing(store: MemoryStore) -> None:
+    def early_alone(letters: Iterable[Letter]) -> list[Message]:
+        if any(letter.starts_at > START + HOUR for letter in letters):
+            raise errors.InvalidInput([errors.FieldError("subject", "line 1: it comes to 201 characters")])
+        return []
+
+    reminders = Reminders(store, early_alone)
+    made = reminders.add(STANDUP)
+    with pytest.raises(errors.InvalidInput, match="201 characters"):
+        reminders.move("standup", START + 2 * HOUR)
+    assert due_times(store) == dict(made.tasks)
 
 
 def test_the_same_move_again_sends_nothing_twice(reminders: Reminders, store: MemoryStore, clock: HandClock) -> None:

@@ -108,6 +108,8 @@ def test_html_alone_has_its_text_made_of_it_and_text_alone_stays_alone() -> None
         ("{{ 1e999 }}", "line 1: the number is too large"),
         (r"{{ '\ud800' }}", "line 1: it makes half a character"),
         ("{% set x = 'inf'|float %}{{ x }}", "line 1: name 'inf' is not defined"),
+        ("{{ data.room|truncate(1) }}", "line 1: expected length >= 3, got 1"),
+        ("{{ []|first }}", "line 1: No first item, sequence was empty."),
         ("{{ 'a' * 3 }}", "line 1: * is for numbers: put texts together with ~"),
     ],
 )  # fmt: skip
@@ -193,6 +195,15 @@ def test_what_is_too_large_is_refused_before_it_is_made(template: str) -> None:
     tracemalloc.stop()
 
 
+def test_slices_of_a_long_text_are_bounded_as_a_whole() -> None:
+    doubled = "{% set s = data.long %}" + "{% set s = s ~ s %}" * 4
+    slices = "".join(f"{{% set a{n} = s[1:] %}}" for n in range(300))
+    tracemalloc.start()
+    assert "it makes a text over" in refusal(doubled + slices, "html", data={"long": "\N{ALARM CLOCK}" * 10_000})
+    assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    tracemalloc.stop()
+
+
 def test_a_message_is_bounded() -> None:
     template = "{% for x in range(COUNT) %}{{ data.long }}{% endfor %}"
     assert len(said(template.replace("COUNT", "26"), data={"long": LONG})) == 260_000
@@ -233,6 +244,8 @@ def test_an_sms_has_no_more_than_sns_takes_and_no_less_than_a_character() -> Non
         ("<a href='javascript:x()'>go</a> <a name='x'>there</a>", "go there"),
         ("3 < 4 &lt; 5 <!-- <p> no --> &amp;&#8364;&nosuch; &#" + "9" * 5_000 + ";", None),
         ("<p", ""),
+        ("<STYLE>İ</Style ><p>İstanbul İzmir</p><p><a href='https://x.org'>İyi</a></p>",
+         "İstanbul İzmir\n\nİyi (https://x.org)"),
     ],
 )  # fmt: skip
 def test_the_text_of_a_page_is_what_it_shows(page: str, text: str | None) -> None:

@@ -45,9 +45,22 @@ def test_a_line_break_never_reaches_a_header() -> None:
     assert fields(recipients=[{"name": "a\nb", "email": "ada@example.com"}]) == {"recipients.0.name"}
 
 
-@pytest.mark.parametrize("email", ["", "ada", "ada@", "@x.org", "a b@x.org", "a@x.org,b@x.org", "<a@x.org>", "a@x\n"])
+@pytest.mark.parametrize("email", [
+    "", "ada", "ada@", "@x.org", "a b@x.org", "a@x.org,b@x.org", "<a@x.org>", "a@x\n",
+    "ä@x.org", "a\N{ZERO WIDTH SPACE}@x.org", "a@x..org", "a@x.org.", "a@-x.org", "a@münchen.de", "a" * 65 + "@x.org",
+])  # fmt: skip
 def test_what_is_no_address_is_refused(email: str) -> None:
     assert fields(recipients=[{"name": "Ada", "email": email}]) == {"recipients.0.email"}
+
+
+@pytest.mark.parametrize("email", ["o'hara+x@mail-1.example.org", "a@x", "1.2_3@xn--mnchen-3ya.de", "a=b&c@X.ORG"])
+def test_what_is_an_address_is_taken(email: str) -> None:
+    assert fields(recipients=[{"name": "Ada", "email": email}]) == set()
+
+
+def test_a_start_has_a_date_in_every_time_zone() -> None:
+    assert fields(starts_at="9998-12-31T23:59:59Z", time_zone="Pacific/Kiritimati") == set()
+    assert fields(starts_at="9999-12-31T23:59:59Z", time_zone="Pacific/Kiritimati") == {"starts_at"}
 
 
 def test_a_reminder_needs_a_time_and_a_person_and_not_too_many() -> None:

@@ -54,7 +54,7 @@ class ReminderClient:
         return self._reminders.get(_id(id), self._tenant)
 
     def move(self, id: str, *, starts_at: datetime | str) -> Moved:
-        """Give a reminder a new start, and each of its messages its time before that."""
+        """Give a reminder a new start, and each of its messages, written out beforehand, its time before that."""
         start = read(MoveReminder, {"starts_at": starts_at}).starts_at
         return self._reminders.move(_id(id), start, self._tenant)
 

@@ -89,11 +89,13 @@ class Reminders:
         """Give every pending task its time before the new start (epoch ms), in one step.
 
         What was sent for another start is sent again for this one; what is being sent is left alone and named.
-        Raises TaskNotFound, TaskCancelled, TaskDead, and InvalidInput where the start has passed.
+        Raises TaskNotFound, TaskCancelled, TaskDead, and InvalidInput where the start has passed, or a message cannot
+        be written for it.
         """
         now = self._now_before(starts_at)
         tasks = self._in_state(id, MOVABLE, tenant)
         stale = [task for task in tasks if task.status in LIVE or _start(task) != starts_at]
+        self._write(Letter(task.payload, starts_at) for task in stale)
         moves = [_move(task, starts_at, now) for task in stale]
         replies = self._store.move(QUEUE, moves, tenant, group=id)
         _refuse_if_gone(replies)

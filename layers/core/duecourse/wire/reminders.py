@@ -12,7 +12,9 @@ from duecourse.domain.times import MAX_DURATION_MS
 from duecourse.wire.fields import Duration, Instant, Name, Strict, between, json_of, refuse_fields
 from duecourse.wire.kinds import Url
 
-_EMAIL = re.compile(r"[^\s@<>()\[\],;:\\\"\x00-\x1f\x7f]{1,64}@[A-Za-z0-9.-]{1,189}")
+# What SES takes: no other letters before the @, and after it a name as DNS has them.
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_EMAIL = re.compile(rf"[!#-'*+./0-9=?A-Z^-~-]{{1,64}}@(?=.{{1,189}}$){_LABEL}(?:\.{_LABEL})*")
 _PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -23,11 +25,19 @@ EXAMPLE: dict[str, Json] = {
     "remind_before": ["PT5M"],
     "recipients": [{"name": "Ada", "email": "ada@example.com"}],
 }
+MAX_START = 253_370_764_800_000
+"""The year 9999: its last hours are in no year at all in the time zones east of Greenwich."""
 MIN_LEAD_MS = 1_000
 """A message that is due as the meeting begins would come too late, and is not sent."""
 MAX_DATA_BYTES = 16 * 1024
 MAX_BYTES = 16 * 1024 * 1024
 """What all tasks of one reminder may hold: each has the templates and the data, and all are added in one step."""
+
+
+def _start(value: int) -> int:
+    if value >= MAX_START:
+        raise ValueError("must be before the year 9999")
+    return value
 
 
 def _email(value: str) -> str:
@@ -59,6 +69,7 @@ def _time_zone(value: str) -> str:
 
 Line = Annotated[StrictStr, Field(max_length=200), AfterValidator(_one_line)]
 SubjectTemplate = Annotated[StrictStr, Field(min_length=1, max_length=1_000), AfterValidator(_one_line)]
+Start = Annotated[Instant, AfterValidator(_start)]
 Lead = Annotated[Duration, between(MIN_LEAD_MS, MAX_DURATION_MS)]
 Email = Annotated[StrictStr, AfterValidator(_email)]
 Phone = Annotated[StrictStr, AfterValidator(_phone)]
@@ -112,7 +123,7 @@ class AddReminder(Strict):
         description="Template of the subject, one line; it is `subject` in the others.",
         examples=["Stand-up in {{ lead }}"],
     )
-    starts_at: Instant = Field(description="When the meeting begins; must be ahead.")
+    starts_at: Start = Field(description="When the meeting begins; must be ahead.")
     remind_before: Annotated[list[Lead], Field(min_length=1, max_length=MAX_TASKS)] = Field(
         description="How long before the start to remind, PT1S at least: a message by each channel of each recipient "
         "at each. One whose time has passed goes out at once.",
@@ -172,7 +183,7 @@ class MoveReminder(Strict):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"starts_at": "2100-01-05T09:30:00Z"}]})
 
-    starts_at: Instant = Field(description="When the meeting begins now; ahead.")
+    starts_at: Start = Field(description="When the meeting begins now; ahead.")
 
 
 class ReminderKey(Strict):

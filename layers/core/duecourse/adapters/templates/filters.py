@@ -20,8 +20,8 @@ AS_THEY_ARE = (
     "items", "last", "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "reverse", "safe",
     "select", "selectattr", "sort", "string", "title", "trim", "truncate", "unique", "upper", "urlencode", "wordcount",
 )  # fmt: skip
-COUNTED, JOINED = "turn by turn", "side by side"
-"""What loops and `~` are turned into: no template can write these names."""
+COUNTED, JOINED, CUT = "turn by turn", "side by side", "cut out"
+"""What loops, `~` and slices are turned into: no template can write these names."""
 MAX_DIGITS = 10
 
 
@@ -93,5 +93,6 @@ ALL: dict[str, Callable[..., Any]] = {
     "tojson": _counting(_tojson),
     COUNTED: counted,
     JOINED: _joined,
+    CUT: made,
 }
-NAMES = sorted(ALL.keys() - {COUNTED, JOINED})
+NAMES = sorted(ALL.keys() - {COUNTED, JOINED, CUT})

@@ -8,7 +8,7 @@ from jinja2.exceptions import TemplateSyntaxError
 from jinja2.meta import find_undeclared_variables
 from jinja2.visitor import NodeTransformer
 
-from duecourse.adapters.templates.filters import COUNTED, JOINED, NAMES
+from duecourse.adapters.templates.filters import COUNTED, CUT, JOINED, NAMES
 
 RANGE = "range"
 MAX_NODES = 3_000
@@ -74,7 +74,7 @@ def _refuse(node: nodes.Node, problem: str) -> NoReturn:
 
 
 class _Counted(NodeTransformer):
-    """Every loop is over items that are counted; `~` tells its size before it joins."""
+    """Every loop is over items that are counted; `~` tells its size before it joins, a slice once it is cut."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
@@ -84,6 +84,11 @@ class _Counted(NodeTransformer):
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
         return _filter(node.nodes[0], JOINED, node.nodes[1:])
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        # Jinja2 compiles these to Python's own, past the sandbox: hundreds of copies would fill the memory.
+        return _filter(node, CUT, []) if isinstance(node.arg, nodes.Slice) else node
 
 
 def _filter(value: Any, name: str, args: list[Any]) -> nodes.Filter:

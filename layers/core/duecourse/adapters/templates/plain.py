@@ -13,6 +13,8 @@ _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _NAME = re.compile(r"/?[A-Za-z][A-Za-z0-9]*")
 _HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
 _EMPTY = re.compile(r"\n{3,}")
+# Sought in the page itself: in lower case a page may be longer, for İ becomes two characters.
+_ENDS = {name: re.compile(f"</{name}[^>]*>?", re.IGNORECASE | re.ASCII) for name in HIDDEN}
 
 
 def text_of(page: str) -> str:
@@ -34,17 +36,17 @@ def text_of(page: str) -> str:
 def _pieces(page: str) -> Iterator[tuple[str, str]]:
     """Each tag (without its brackets, "" before the first), and the text up to the next; no place is read twice."""
     # html.parser reads a page of tags that never close again and again: minutes for 256 KiB.
-    low = page.lower()
     tag, at = "", 0
     while True:
         name = (_NAME.match(tag) or [""])[0].lower()
         if name in HIDDEN:
-            at = _after(low, ">", _after(low, f"</{name}", at))
+            end_tag = _ENDS[name].search(page, at)
+            at = end_tag.end() if end_tag else len(page)
         begin = _TAG.search(page, at)
         yield tag, page[at : begin.start() if begin else None]
         if begin is None:
             return
-        end = _after(low, "-->" if low.startswith("<!--", begin.start()) else ">", begin.start())
+        end = _after(page, "-->" if page.startswith("<!--", begin.start()) else ">", begin.start())
         tag, at = page[begin.end() : end - 1], end
 
 

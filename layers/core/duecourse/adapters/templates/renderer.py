@@ -16,8 +16,14 @@ from duecourse.adapters.templates.sandbox import Sandbox
 FILE = "<template>"
 KEPT = 64
 """How many compiled templates are kept."""
-FAULTS = (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, NameError, RecursionError)
-"""What a template's own doing raises while it is rendered; NameError: of `inf`, which Jinja2 writes for a number."""
+FAULTS = (
+    TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, NameError, RecursionError,
+    AssertionError,
+)  # fmt: skip
+"""What a template's own doing raises while it is rendered.
+
+NameError: of `inf`, which Jinja2 writes for a number; AssertionError: of what its `truncate` cannot be asked.
+"""
 
 
 class BrokenTemplate(Exception):

@@ -23,6 +23,8 @@ class Unknown(StrictUndefined):
 
     @property
     def _undefined_message(self) -> str:
+        if self._undefined_hint:
+            return self._undefined_hint
         if isinstance(self._undefined_obj, Mapping):
             known = ", ".join(list(map(str, self._undefined_obj))[:MAX_TOLD]) or "nothing"
             return f"{self._undefined_name} is not known; known here: {known}"
