@@ -3,22 +3,25 @@
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
-from duecourse.errors import StoreUnavailable
+from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.store import Swept
 
 
 class Partly(MemoryStore):
-    """Its queue `dead` does not answer; with `away` none does."""
+    """Its queue `dead` does not answer, for which `why` is told; with `away` none does."""
 
     away = False
+    why: type[StoreUnavailable | StoreMisused] = StoreUnavailable
 
     def ping(self) -> None:
         if self.away:
             raise StoreUnavailable
 
     def stats(self, shard: Shard) -> Stats:
-        if self.away or shard.queue == "dead":
+        if self.away:
             raise StoreUnavailable
+        if shard.queue == "dead":
+            raise self.why
         return super().stats(shard)
 
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:

@@ -10,7 +10,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status
 from duecourse.engine.run import Kind
 from duecourse.engine.sweep import Sweeper, Ticked
-from duecourse.errors import StoreUnavailable
+from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.repeats import KEPT_MS, PRUNE, Sent
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine
@@ -90,14 +90,18 @@ def test_with_little_time_it_forgets_one_step_a_shard_and_works_first(store: Mem
     assert 500 <= ticked.pruned < 1_500
 
 
-def test_a_shard_that_does_not_answer_is_left_out_and_told(clock: HandClock) -> None:
+@pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])
+def test_a_shard_that_does_not_answer_is_left_out_and_told(
+    clock: HandClock, why: type[StoreUnavailable | StoreMisused]
+) -> None:
     store = Partly(clock)
+    store.why = why
     store.add([new("a", queue="dead"), new("b"), new("c", queue="other")])
     with engine(store, lambda _task: None) as run:
         sweeper = Sweeper(store, run.drainer, RETENTION_MS, MARGIN_MS)
         found = sweeper.survey()
         ticked = sweeper.tick(found, ample)
-    assert isinstance(found.away, StoreUnavailable)
+    assert isinstance(found.away, why)
     assert (ticked.shards, ticked.done) == (2, 2)
 
 

@@ -7,7 +7,7 @@ from duecourse.domain.history import Door
 from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
 from duecourse.engine.drain import Drainer
-from duecourse.errors import StoreUnavailable
+from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.repeats import PRUNE
 from duecourse.ports.store import Store, Swept
 
@@ -16,13 +16,14 @@ class Survey(NamedTuple):
     """How the ledger stands when a tick comes; `oldest_overdue_ms` is how late the longest waiting task is then,
     paused queues aside.
 
-    `away` is why some shards, a cluster's whose primary has gone, are not among `shards`.
+    `away` is why some shards are not among `shards`: a cluster's whose primary has gone, or those of a queue of another
+    number of shards than the settings say.
     """
 
     shards: list[Shard]
     oldest_overdue_ms: int
     dead_total: int
-    away: StoreUnavailable | None
+    away: StoreUnavailable | StoreMisused | None
 
 
 class Ticked(NamedTuple):
@@ -53,12 +54,14 @@ class Sweeper:
     def survey(self) -> Survey:
         """See what there is, and change nothing. Raises StoreUnavailable where the whole store is away."""
         stats: dict[Shard, Stats] = {}
-        away = None
+        away: StoreUnavailable | StoreMisused | None = None
         for shard in self._store.shards():
             try:
                 stats[shard] = self._store.stats(shard)
             except StoreUnavailable as error:
                 self._store.ping()
+                away = error
+            except StoreMisused as error:
                 away = error
         overdue_ms = max((one.overdue_ms for one in stats.values() if not one.settings.paused), default=0)
         return Survey(list(stats), overdue_ms, sum(s.dead for s in stats.values()), away)
