@@ -13,8 +13,7 @@ from duecourse.ports.store import Store, Swept
 
 
 class Survey(NamedTuple):
-    """How the ledger stands when a tick comes; `oldest_overdue_ms` is how late the longest waiting task is then,
-    paused queues aside.
+    """How the ledger stands when a tick comes; `oldest_overdue_ms` is how late the longest waiting task is then.
 
     `away` is why some shards, a cluster's whose primary has gone, are not among `shards`.
     """
@@ -60,7 +59,7 @@ class Sweeper:
             except StoreUnavailable as error:
                 self._store.ping()
                 away = error
-        overdue_ms = max((one.overdue_ms for one in stats.values() if not one.settings.paused), default=0)
+        overdue_ms = max(map(_overdue_ms, stats.values()), default=0)
         return Survey(list(stats), overdue_ms, sum(s.dead for s in stats.values()), away)
 
     def tick(self, found: Survey, remaining_ms: Callable[[], int]) -> Ticked:
@@ -94,3 +93,7 @@ class Sweeper:
 
     def _sweep(self, shard: Shard) -> Swept:
         return self._store.sweep(shard, retention_ms=self._retention_ms)
+
+
+def _overdue_ms(stats: Stats) -> int:
+    return 0 if stats.settings.paused else stats.overdue_ms
