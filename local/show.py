@@ -1,4 +1,4 @@
-"""`show`: print one task as the ledger keeps it, its packed record decoded; or a queue in numbers."""
+"""`show`: print one task as the ledger keeps it, and what it waits for; or a queue in numbers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from rich.table import Table
 from duecourse import ledgers
 from duecourse.domain.queues import QueueStanding
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Task
-from duecourse.domain.timeline import timeline
+from duecourse.domain.timeline import Waiting, timeline, waiting
 from duecourse.domain.times import format_instant
 from duecourse.engine.queues import Queues
 from duecourse.errors import DuecourseError
@@ -29,7 +29,9 @@ def show(
     store: client.StoreUsed = None,
     folder: client.StateUsed = state.DEFAULT,
 ) -> None:
-    """Print one task as the ledger keeps it, with its history, or a queue in numbers; exit code 1 where there is none.
+    """Print one task as the ledger keeps it, what happened to it and what it waits for, or a queue in numbers.
+
+    Exit code 1 where there is none.
 
     Examples:
 
@@ -42,14 +44,15 @@ def show(
     with console.problems_told(), _opened(client.ledger(store, folder)) as ledger:
         seen = None if id else Queues(ledger).get(queue)
         task = ledger.get(queue, id, tenant) if id else None
+        waits = task and waiting(task, ledger.held_back(ledger.shard_of(queue, task.id, task.group), tenant))
     if seen:
         console.out.print(_queue(seen))
         return
-    if task is None:
+    if not (task and waits):
         console.err.print(f"no task {escape(str(id))} in queue {escape(queue)}")
         raise typer.Exit(1)
     console.out.print(_record(task))
-    console.out.print(_history(task))
+    console.out.print(_history(task, waits))
 
 
 @contextmanager
@@ -85,10 +88,11 @@ def _record(task: Task) -> Table:
     return table
 
 
-def _history(task: Task) -> Table:
+def _history(task: Task, waits: Waiting) -> Table:
     table = Table("at", "what", title="what happened, oldest first", title_justify="left")
     for one in timeline(task):
         table.add_row(format_instant(one.at), escape(one.text))
+    table.add_row("now", escape(waits.text))
     return table
 
 

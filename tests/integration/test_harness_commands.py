@@ -186,7 +186,7 @@ def test_ctrl_c_while_it_imports_leaves_no_trace(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGINT
 
 
-def test_show_tells_what_happened_to_a_task(tmp_path: Path) -> None:
+def test_show_tells_what_happened_to_a_task_and_what_it_waits_for(tmp_path: Path) -> None:
     folder = f"leveldb://{tmp_path}/ledger"
     with level_store(tmp_path / "ledger") as store:
         store.add([NewTask("a", "report", by="http", delay_ms=60_000, notify="audit")])
@@ -194,4 +194,5 @@ def test_show_tells_what_happened_to_a_task(tmp_path: Path) -> None:
     shown = run("show", "a", "--store", folder)
     assert shown.returncode == 0, shown.stderr
     assert "audit" in shown.stdout
-    assert shown.stdout.index("Added by http") < shown.stdout.index("Moved by client")
+    told = ["Added by http", "Moved by client", "It is due in "]
+    assert [text for text in sorted(told, key=shown.stdout.find) if text in shown.stdout] == told

@@ -3,8 +3,7 @@
 import secrets
 from collections.abc import Sequence
 
-from duecourse.adapters import redis_pages, redis_tasks
-from duecourse.adapters import redis_queues as queues
+from duecourse.adapters import redis_pages, redis_queues, redis_tasks
 from duecourse.adapters import redis_wire as wire
 from duecourse.adapters.record import stored_id, unpack
 from duecourse.adapters.redis_connect import Client
@@ -203,11 +202,11 @@ class RedisStore:
 
     def configure(self, queue: str, changes: QueueChanges) -> None:
         """Set a queue anew, a step a shard; in a queue of no tasks its shards are put on record first."""
-        queues.configure(self._verbs, queue, changes)
+        redis_queues.configure(self._verbs, queue, changes)
 
     def settings(self, queue: str) -> QueueSettings:
         """How a queue is set, as a whole."""
-        return queues.settings(self._verbs, queue)
+        return redis_queues.settings(self._verbs, queue)
 
     def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
@@ -218,15 +217,15 @@ class RedisStore:
 
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
-        return queues.stats(self._verbs, shard, self.now())
+        return redis_queues.stats(self._verbs, shard, self.now())
 
     def lateness(self, shard: Shard) -> dict[int, int]:
         """How late the tasks of the last hour were when they were claimed."""
-        return queues.lateness(self._verbs, shard, self.now())
+        return redis_queues.lateness(self._verbs, shard, self.now())
 
     def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT) -> HeldBack:
         """What holds a tenant's due tasks in a shard back from being claimed now."""
-        return queues.held_back(self._verbs, shard, tenant)
+        return redis_queues.held_back(self._verbs, shard, tenant)
 
     def _add(self, shard: Shard, tasks: Sequence[NewTask], echo: bool, alone: Alone | None = None) -> list[Added]:
         nonce = secrets.token_bytes(6)

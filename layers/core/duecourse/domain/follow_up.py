@@ -6,10 +6,8 @@ give. It is added by the very step that ends the task, and is of the ended task'
 
 from typing import NamedTuple
 
-from duecourse.domain.task import Json, NewTask, RetryPolicy, Status, Task, dump_json
+from duecourse.domain.task import MARK, Json, NewTask, RetryPolicy, Status, Task, dump_json
 
-MARK = "~"
-"""What no id of a user's has."""
 ENDED = "task.ended"
 """The kind that tells a URL."""
 DEAD = "task.dead"

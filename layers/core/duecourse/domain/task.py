@@ -20,6 +20,8 @@ DEFAULT_TENANT = "-"
 ID_PATTERN = r"^[A-Za-z0-9._:@-]{1,128}$"
 ANY_ID_PATTERN = r"^[A-Za-z0-9._:@-]{1,128}(~[0-9]{1,15}\.[0-9]{1,10}~[nd])?$"
 """An id that a user gave, or a follow-up's."""
+MARK = "~"
+"""What a follow-up's id has, and no id of a user's."""
 NAME_PATTERN = r"^[A-Za-z0-9._:@-]{1,64}$"
 """What a queue, a kind and a reminder may be called: no slash and no brace, which keys need for themselves."""
 MAX_STATE_BYTES = 4 * 1024
@@ -198,7 +200,7 @@ class Task(NamedTuple):
     @property
     def member_of(self) -> str:
         """The group that it is a member of; a follow-up, whose id has a `~`, is in its task's shard and no more."""
-        return "" if "~" in self.id else self.group
+        return "" if MARK in self.id else self.group
 
     @property
     def fence(self) -> int:

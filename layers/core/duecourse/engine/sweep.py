@@ -13,8 +13,7 @@ from duecourse.ports.store import Store, Swept
 
 
 class Survey(NamedTuple):
-    """How the ledger stands when a tick comes; `oldest_overdue_ms` is how late the longest waiting task is then,
-    paused queues aside.
+    """How the ledger stands when a tick comes; `oldest_overdue_ms` is how late the longest waiting task is then.
 
     `away` is why some shards are not among `shards`: a cluster's whose primary has gone, or those of a queue of another
     number of shards than the settings say.
