@@ -59,12 +59,19 @@ def timeline(task: Task) -> list[Happened]:
     entries: list[Entry] = list(task.log)
     origins = [n for n, entry in enumerate(entries) if isinstance(entry, Change) and entry.deed in ORIGINS]
     deed, place = (Deed.REPLACED, origins[-1] + 1) if origins else (Deed.ADDED, 0)
-    due_at = next((e.due_before for e in entries[place:] if isinstance(e, Change)), 0 if task.run else task.due_at)
+    due_at = _due_first(task, entries[place:])
     entries.insert(place, Change(task.created_at, deed, task.by, 0, due_at))
     happened = [one for entry in entries for one in _told(entry)]
     if task.status is Status.LEASED:
         happened.append(_claimed(task.run, task.claimed_at, task.door, max(0, task.claimed_at - task.due_at)))
     return sorted(happened, key=lambda one: one.at)
+
+
+def _due_first(task: Task, since: list[Entry]) -> int:
+    """When a task was due as it was added, 0 where that is not known: a run that failed has moved it."""
+    if not since:
+        return 0 if task.run else task.due_at
+    return since[0].due_before if isinstance(since[0], Change) else 0
 
 
 def waiting(task: Task, held: HeldBack) -> Waiting:
