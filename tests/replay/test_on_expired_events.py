@@ -1,6 +1,7 @@
 """Every saved ring, replayed through the function that answers it."""
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 
 import pytest
@@ -49,6 +50,22 @@ def test_a_wrong_event_is_refused_by_field(case: str, field: str) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
         invoke("on_expired", saved(f"on_expired/{case}"))
     assert field in {problem.field for problem in caught.value.problems}
+
+
+@pytest.mark.parametrize(
+    ("forged", "field"),
+    [
+        ({"key": "send_message-42-\ud800"}, "expired.0.key"),
+        ({"key": "send_message-42-" + "x" * 300_000}, "expired.0.key"),
+        ({"base64": b64encode(b"x" * 1_025).decode()}, "expired.0.base64"),
+    ],
+)
+def test_a_name_that_no_bridge_tells_is_refused(forged: dict[str, str], field: str) -> None:
+    event = saved("on_expired/watched_keys")
+    event["expired"][0] |= forged
+    with pytest.raises(errors.InvalidInput) as caught:
+        invoke("on_expired", event)
+    assert [problem.field for problem in caught.value.problems] == [field]
 
 
 def test_only_the_shards_that_rang_are_drained(store: MemoryStore, outbox: Outbox) -> None:

@@ -1,5 +1,7 @@
 """How long an SMS may be, and how many parts it is sent (and paid) as."""
 
+from collections.abc import Iterable
+
 MAX_LENGTH = 1_600
 """The most characters that SNS takes."""
 
@@ -12,9 +14,21 @@ _GSM_TWO = frozenset("^{}\\[~]|€")
 
 
 def parts_of(text: str) -> int:
-    """How many messages `text` is: 160 GSM characters in one or 153 in each of several, 70 and 67 with any other."""
+    """How many messages `text` is: 160 GSM characters in one or 153 in each of several, 70 and 67 with any other.
+
+    What takes two places stands in one part whole.
+    """
     if _GSM.union(_GSM_TWO).issuperset(text):
-        length, alone, each = len(text) + sum(character in _GSM_TWO for character in text), 160, 153
+        widths, alone, each = [1 + (character in _GSM_TWO) for character in text], 160, 153
     else:
-        length, alone, each = len(text.encode("utf-16-le")) // 2, 70, 67
-    return 1 if length <= alone else -(-length // each)
+        widths, alone, each = [1 + (character > "\uffff") for character in text], 70, 67
+    return 1 if sum(widths) <= alone else _filled(widths, each)
+
+
+def _filled(widths: Iterable[int], room: int) -> int:
+    parts, left = 1, room
+    for width in widths:
+        if width > left:
+            parts, left = parts + 1, room
+        left -= width
+    return parts

@@ -5,12 +5,12 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from duecourse.domain.history import Door
 from duecourse.domain.task import Shard
-from duecourse.domain.watch import Expired
+from duecourse.domain.watch import MAX_KEY_BYTES, Expired
 
 LAST_AT = 10**13 - 1
 """The last instant that has thirteen digits, in the year 2286."""
@@ -34,6 +34,14 @@ def _decoded(text: Any) -> Any:
         raise ValueError("must be Base64") from None
 
 
+def _utf_8(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("has half a character: what is no UTF-8 is told in base64") from None
+    return text
+
+
 class ExpiredKey(BaseModel):
     """One watched key that expired, in the server's epoch ms: heard when, and `since` when it may have been.
 
@@ -42,8 +50,8 @@ class ExpiredKey(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    key: str
-    base64: Annotated[bytes, BeforeValidator(_decoded)] | None = None
+    key: Annotated[str, Field(max_length=4 * MAX_KEY_BYTES), AfterValidator(_utf_8)]
+    base64: Annotated[bytes, Field(max_length=MAX_KEY_BYTES), BeforeValidator(_decoded)] | None = None
     channel: str
     since: int | None = Field(None, ge=0, le=LAST_AT)
     heard_at: int = Field(ge=0, le=LAST_AT)
