@@ -23,7 +23,7 @@ def read_body(text: str) -> dict[str, Any]:
     return parse_body(text, tasks.BODY_BYTES.get(app.current_event.path, MAX_BODY_BYTES))
 
 
-app = Api(enable_validation=True, json_body_deserializer=read_body)
+app = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
 app.use([idempotent])
 logger = Logger()
 

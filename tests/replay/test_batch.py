@@ -124,3 +124,10 @@ def test_what_is_refused_is_refused_soon(body: str) -> None:
     assert answer.status in {400, 422}
     assert len(answer.text) < 50_000
     assert time.process_time() - began < 2
+
+
+def test_too_many_are_told_in_words_of_ours() -> None:
+    assert wrong(ask("POST", "/tasks/batch", {"tasks": [1] * 1_001})) == {
+        "tasks": "must have at most 1000 items, not 1001"
+    }
+    assert wrong(ask("POST", "/tasks/batch", {"tasks": 1})) == {"tasks": "must be a valid list"}

@@ -290,6 +290,20 @@ def test_json_is_json_however_its_type_is_written(written: str) -> None:
     assert ask("POST", "/tasks", WEBHOOK, content_type=written).status == 201
 
 
+def test_an_answer_out_of_shape_is_our_fault_not_the_callers(store: MemoryStore) -> None:
+    class Odd:
+        def __getattr__(self, verb: str) -> Any:
+            return getattr(store, verb)
+
+        def get(self, *named: Any) -> Any:
+            return store.get(*named)._replace(status="odd")
+
+    bring(store, "scheduled")
+    configure(settings=Settings(), store=Odd(), results=None)
+    answer = ask("GET", "/tasks/a")
+    assert (answer.status, answer.body["type"]) == (500, "urn:duecourse:problem:internal")
+
+
 def test_a_content_type_beside_no_body_hides_no_other_problem() -> None:
     assert wrong(ask("GET", "/tasks", query="limit=0", content_type="text/plain")).keys() == {"limit"}
 

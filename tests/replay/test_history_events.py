@@ -151,7 +151,7 @@ def test_the_dead_are_replayed_oldest_first_and_spread(store: MemoryStore, clock
 
 def test_what_is_wrong_in_a_replay_is_named() -> None:
     assert wrong("bad_replay_dead") == {
-        "limit": "input should be greater than or equal to 1",
+        "limit": "must be greater than or equal to 1",
         "rate.per": "is required",
         "colour": "is not a known field",
     }

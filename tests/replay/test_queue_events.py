@@ -87,14 +87,14 @@ def test_all_queues_are_listed_by_name(store: MemoryStore) -> None:
 @pytest.mark.parametrize(
     ("fields", "problems"),
     [
-        ({"max_running": 0}, {"max_running": "input should be greater than or equal to 1"}),
-        ({"max_running": "5"}, {"max_running": "input should be a valid integer"}),
-        ({"max_running": True}, {"max_running": "input should be a valid integer"}),
+        ({"max_running": 0}, {"max_running": "must be greater than or equal to 1"}),
+        ({"max_running": "5"}, {"max_running": "must be a valid integer"}),
+        ({"max_running": True}, {"max_running": "must be a valid integer"}),
         ({"paused": "yes"}, {"paused": "must be true or false"}),
         ({"rate": {"count": 1, "per": "PT0S"}}, {"rate.per": "must be between PT0.1S and PT86400S"}),
         ({"rate": {"count": 1}}, {"rate.per": "is required"}),
         ({"rate": 5}, {"rate": "must be a JSON object"}),
-        ({"priority": 10}, {"priority": "input should be less than or equal to 9"}),
+        ({"priority": 10}, {"priority": "must be less than or equal to 9"}),
         ({"lease": "PT0.5S"}, {"lease": "must be between PT1S and PT86400S"}),
         ({"retention": -1}, {"retention": "must be between 0 and 100 years"}),
         ({"colour": 1}, {"colour": "is not a known field"}),

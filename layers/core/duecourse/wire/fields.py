@@ -63,6 +63,8 @@ WORDING = {
     "string_unicode": "holds a character that JSON cannot carry",
     "string_pattern_mismatch": "must be 1 to {most} characters of A-Z a-z 0-9 . _ : @ -",
 }
+SHOULD = re.compile(r"^(Input|String|List|Dictionary) should ")
+"""How pydantic speaks of a field."""
 LONGEST = re.compile(r"\{1,(\d+)\}")
 """How long a name may be, in its pattern."""
 
@@ -180,6 +182,6 @@ def _dotted(loc: Sequence[str | int]) -> str:
 
 
 def _wording(error: Mapping[str, Any]) -> str:
-    text = str(error["msg"]).removeprefix("Value error, ")
+    text = SHOULD.sub("must ", str(error["msg"]).removeprefix("Value error, ")).replace(" after validation", "")
     most = LONGEST.search(text)
     return WORDING.get(error["type"], text[:1].lower() + text[1:]).replace("{most}", most[1] if most else "")
