@@ -14,7 +14,7 @@ from duecourse.ports.store import Move
 from duecourse.settings import Settings
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import LEASE_MS, bring, claim_one, new
-from tests.support.requests import WEBHOOK, ask, wrong
+from tests.support.requests import WEBHOOK, ask, replay, wrong
 
 NOT_FOUND = {"type": "urn:duecourse:problem:task-not-found"}
 EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
@@ -86,17 +86,6 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "show_unknown_query": ([], 404, {"type": "urn:duecourse:problem:query-not-found"}),
     "show_unknown": ([], 404, {"type": "urn:duecourse:problem:task-not-found"}),
 }
-
-
-def replay(case: str, **changes: Any) -> tuple[int, Any]:
-    """The status and the document that a saved request is answered with."""
-    answer = invoke("enqueue_http", saved(f"enqueue_http/{case}") | changes)
-    is_json = "json" in answer["headers"].get("Content-Type", "json")
-    body = json.loads(answer["body"]) if answer.get("body") and is_json else {}
-    if answer["statusCode"] >= 400 and "store" not in body:
-        assert answer["headers"]["Content-Type"] == "application/problem+json"
-        assert body["status"] == answer["statusCode"]
-    return answer["statusCode"], body
 
 
 def wrong_fields(case: str, **changes: Any) -> set[str]:
