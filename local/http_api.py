@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -54,9 +55,18 @@ class Gateway:
         return _response(answer)
 
 
+class _Any(PathConvertor):
+    """Any path at all: Starlette's own ends at a line break."""
+
+    regex = r"(?s:.*)"
+
+
+register_url_convertor("any", _Any())
+
+
 def http_api(routes: Routes, functions: Functions) -> Starlette:
     """The application that serves `routes`."""
-    return Starlette(routes=[Route("/{path:path}", Gateway(routes, functions))])
+    return Starlette(routes=[Route("/{path:any}", Gateway(routes, functions))])
 
 
 async def _read(request: Request) -> HttpRequest:

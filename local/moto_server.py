@@ -45,7 +45,7 @@ def _each(backends: Any) -> Iterator[Any]:
 def main(host: str, port: int, path: str) -> None:
     """Serve until a signal comes."""
     os.environ.setdefault("MOTO_PORT", str(port))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # to tear so many modules down takes most of a second
     application = telling(DomainDispatcherApplication(create_backend_app), path)
     run_simple(host, port, application, threaded=True, request_handler=MotoRequestHandler)
 

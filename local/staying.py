@@ -1,6 +1,7 @@
 """How a command stays until Ctrl-C, and ends in good order."""
 
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -27,8 +28,12 @@ def until_stopped() -> Iterator[None]:
 
 def stay() -> NoReturn:
     """Wait for the interruption."""
+    # signal.pause() would sleep through a signal that came just before it, or that another thread was given.
+    ears, mouth = socket.socketpair()
+    mouth.setblocking(False)
+    signal.set_wakeup_fd(mouth.fileno())
     while True:
-        signal.pause()
+        ears.recv(1)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -10,7 +10,9 @@ import redis
 
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.adapters.redis_scripts import connect
+from local.rabbitmq import RabbitMq
 from tests.support.clock import HandClock
+from tests.support.rabbitmq import need_server
 from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_server import REDIS, RedisServer, need
 
@@ -42,6 +44,14 @@ def cluster_servers() -> Iterator[ClusterServers]:
 def cluster(cluster_servers: ClusterServers) -> ClusterServers:
     """An empty cluster of three primaries with a replica each."""
     return cluster_servers.emptied()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMq]:
+    """A RabbitMQ that a test may stop and start, the same through the session: its start takes seconds."""
+    need_server()
+    with RabbitMq(tmp_path_factory.mktemp("rabbitmq")) as server:
+        yield server
 
 
 @pytest.fixture(params=REDIS, ids=lambda version: f"redis-{version}")

@@ -16,25 +16,8 @@ from duecourse.wire.schedule import ScheduledEvent
 logger = Logger()
 metrics = Metrics(namespace="duecourse")
 
-FOUND = {
-    "OldestOverdue": (MetricUnit.Milliseconds, "oldest_overdue_ms"),
-    "Dead": (MetricUnit.Count, "dead_total"),
-    "Claimed": (MetricUnit.Count, "claimed"),
-    "Done": (MetricUnit.Count, "done"),
-    "Retried": (MetricUnit.Count, "retried"),
-    "Reclaimed": (MetricUnit.Count, "reclaimed"),
-}
-LINGERED = {
-    "Rings": (MetricUnit.Count, "rings"),
-    "Lateness": (MetricUnit.Milliseconds, "latest_ms"),
-    "Claimed": (MetricUnit.Count, "claimed"),
-    "Done": (MetricUnit.Count, "done"),
-    "Retried": (MetricUnit.Count, "retried"),
-    "Dead": (MetricUnit.Count, "dead"),
-    "Added": (MetricUnit.Count, "added"),
-    "Keys": (MetricUnit.Count, "keys"),
-    "KeysLost": (MetricUnit.Count, "lost"),
-}
+IN_MS = {"OldestOverdue", "Lateness"}
+"""The metrics that are durations; the others are counts."""
 
 
 @logger.inject_lambda_context
@@ -51,17 +34,35 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
         with linger(remaining_ms):  # whose rings are served once it is back
             raise
     with linger(remaining_ms) as lingering:
-        ticked = wiring.sweeper().tick(found, remaining_ms)._asdict()
-        measure(FOUND, ticked)
+        ticked = wiring.sweeper().tick(found, remaining_ms)
+        measure(
+            {
+                "OldestOverdue": ticked.oldest_overdue_ms,
+                "Dead": ticked.dead_total,
+                "Claimed": ticked.claimed,
+                "Done": ticked.done,
+                "Retried": ticked.retried,
+                "Reclaimed": ticked.reclaimed,
+            }
+        )
     if lingering:
-        measure(LINGERED, {**lingering.stats()._asdict(), **lingering.counts})
+        heard, did = lingering.stats(), lingering.counts
+        measure(
+            {
+                "Rings": heard.rings,
+                "Lateness": heard.latest_ms,
+                "Keys": heard.keys,
+                "KeysLost": heard.lost,
+                **{name: did[name.lower()] for name in ("Claimed", "Done", "Retried", "Dead", "Added")},
+            }
+        )
     if found.away:
         raise found.away
-    return ticked
+    return ticked._asdict()
 
 
-def measure(named: Mapping[str, tuple[MetricUnit, str]], values: Mapping[str, float]) -> None:
+def measure(figures: Mapping[str, float]) -> None:
     """Tell these metrics at once, in the log's embedded metric format: the rest of a tick may take a minute."""
-    for name, (unit, key) in named.items():
-        metrics.add_metric(name, unit, values.get(key, 0))
+    for name, figure in figures.items():
+        metrics.add_metric(name, MetricUnit.Milliseconds if name in IN_MS else MetricUnit.Count, figure)
     metrics.flush_metrics()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from duecourse.adapters.keyvalue.store import KeyValueStore
 from duecourse.domain.task import Status
-from tests.support.ledger import SHARD, standing
+from tests.support.ledger import SHARD
 from tests.support.level_filler import AFTERWARDS
 from tests.support.level_store import level_store
 from tests.support.project import ROOT
@@ -38,13 +38,16 @@ def work_and_be_killed(folder: Path, name: str, lines: int, answered: Answered) 
 
 def check_answers(store: KeyValueStore, answered: Answered) -> None:
     """Fail where something that was answered is not so."""
-    assert {id for id in answered["added"] if store.get(SHARD.queue, id) is None} == set()
-    assert {standing(store, id).status for id in answered["done"]} == {Status.DONE}
-    assert {id for id in answered["leased"] if standing(store, id).run == 0} == set()
-    batches: dict[str, int] = defaultdict(int)
-    for id in answered["added"]:
-        batches[id.rpartition("-")[0]] += 1
-    assert {batch: len(store.group(SHARD.queue, batch)) for batch in batches} == batches
+    batches = {batch_of(id) for ids in answered.values() for id in ids}
+    tasks = {task.id: task for batch in batches for task in store.group(SHARD.queue, batch)}
+    added = {batch_of(id) for id in answered["added"]}
+    assert {id for id in tasks if batch_of(id) in added} == answered["added"]
+    assert {tasks[id].status for id in answered["done"]} == {Status.DONE}
+    assert {id for id in answered["leased"] if tasks[id].run == 0} == set()
+
+
+def batch_of(id: str) -> str:
+    return id.rpartition("-")[0]
 
 
 def test_nothing_answered_is_missing_however_often_the_process_is_killed(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import pytest
 from duecourse.domain.history import LOG_BYTES, LOG_LENGTH, Change, Deed, Door, Run
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, RetryPolicy
-from duecourse.ports.store import Move, Store
+from duecourse.domain.timeline import timeline
+from duecourse.ports.store import Move, Settled, Store
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, new, settle, standing
 
@@ -129,6 +130,28 @@ def test_a_replay_and_a_cancel_tell_by_whom(store: Store, clock: HandClock) -> N
     clock.advance(1)
     store.cancel(QUEUE, ["a"], by="client")
     assert standing(store).log[-1] == Change(clock.at, Deed.CANCELLED, "client", clock.at + 69)
+
+
+@pytest.mark.parametrize("verb", ["cancel", "move"])
+def test_a_run_that_is_ended_by_force_is_told_with_its_claim(store: Store, clock: HandClock, verb: str) -> None:
+    at = clock.at
+    add(store, delay_ms=100)
+    clock.advance(107)
+    (task,) = store.claim(SHARD, 1, lease_ms=LEASE_MS, door=Door.TICK).tasks
+    clock.advance(5)
+    if verb == "cancel":
+        store.cancel(QUEUE, ["a"], force=True, by="http")
+        change = Change(clock.at, Deed.CANCELLED, "http", at + 100)
+    else:
+        store.move(QUEUE, [Move("a", delay_ms=9, force=True, by="http")])
+        change = Change(clock.at, Deed.MOVED, "http", at + 100, clock.at + 9)
+    run = Run(1, task.fence, at + 107, clock.at, "taken", "", Door.TICK, late_ms=7)
+    assert (standing(store).log, standing(store).error) == ((run, change), "")
+    assert settle(store, task, Ending.DONE) is Settled.STALE
+    happened = [one for one in timeline(standing(store)) if one.event in {"added", "claimed", "taken"}]
+    assert [(one.event, one.at) for one in happened] == [("added", at), ("claimed", at + 107), ("taken", at + 112)]
+    assert happened[-1].text == "Its lease was taken by force after 5 milliseconds."
+    assert happened[0].due_at == at + 100
 
 
 def test_replays_may_be_spread_over_time(store: Store, clock: HandClock) -> None:

@@ -2,23 +2,19 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
-from typing import Any
 
-import psutil
 import pytest
 import urllib3
 
 from local.options import Options, Precision
 from local.stack import Stack
-from tests.support.answering import Server, answering
+from tests.support.answering import answering
 from tests.support.api import Api
 from tests.support.project import ROOT
 from tests.support.redis_cluster import ClusterServers
-from tests.support.slow_receiver import DONE, SHORT_LEASE, outcomes, slow_at_first
-from tests.support.wait import until
+from tests.support.slow_receiver import DONE
 
 
 def demo(*options: str, **environment: str) -> str:
@@ -66,36 +62,6 @@ def test_a_tick_alone_is_refused_for_the_demo() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "linger or bridge" in done.stderr
-
-
-def serving(stack: Stack, server: Server) -> int:
-    """The tick's process that is asking the server something."""
-    port = urllib3.util.parse_url(server.url).port
-    pids = stack.pids()["functions"]["PollTickFunction"]
-    asking = [pid for pid in pids for c in psutil.Process(pid).net_connections() if c.raddr and c.raddr.port == port]
-    assert len(asking) == 1
-    return asking[0]
-
-
-@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["suspended", "killed"])
-def test_a_lingering_tick_that_goes_at_its_work_leaves_it_to_the_next(
-    http: urllib3.PoolManager, how: signal.Signals
-) -> None:
-    options = Options(tick=2, precision=Precision.LINGER, environment=SHORT_LEASE)
-    with slow_at_first() as (receiver, server), Stack(options) as stack:
-        api = Api(http, stack.api)
-        assert stack.pids()["bridge"] is None
-        api.add_webhook("held", server.url)
-        assert receiver.asked.wait(10)
-        first = serving(stack, server)
-        os.kill(first, how)
-        task: Any = api.done("held")
-        if how == signal.SIGSTOP:
-            os.kill(first, signal.SIGCONT)
-        receiver.go_on.set()
-        assert outcomes(task) == ["lapsed", "done"]
-        until(lambda: api.add_webhook("after", server.url) == 201 and api.done("after"))
-        assert api.task("held") == task  # the late settle changed nothing
 
 
 def test_ticks_that_linger_keep_time_from_one_to_the_next(http: urllib3.PoolManager) -> None:

@@ -18,12 +18,12 @@ HTML = "<p>{{ subject }} in <b>{{ data.room }}</b></p>"
 
 
 def review(hook: str, starts: datetime) -> dict[str, Any]:
-    """A review in some seconds, of which one person is told in two ways, and a program."""
+    """A review, of which one person is told in two ways, and a program: half a minute before, and once more."""
     return {
         "id": "review",
         "subject": "Review in {{ lead }}",
         "starts_at": starts.isoformat(),
-        "remind_before": ["PT4S", "PT3S"],
+        "remind_before": ["PT30S", "PT29S"],
         "recipients": [
             {"name": "Ada", "email": "ada@example.com", "phone": "+436641234567"},
             {"name": "Ops", "webhook": f"{hook}/meetings", "time_zone": "Asia/Kolkata"},
@@ -43,7 +43,7 @@ def test_what_a_preview_shows_is_what_each_recipient_gets(tmp_path: Path, http: 
 
     with answering(take) as server, up(tmp_path / "state") as stack:
         api = Api(http, stack.line["api"])
-        body = review(server.url, datetime.now(UTC) + timedelta(seconds=6))
+        body = review(server.url, datetime.now(UTC) + timedelta(seconds=32))
         status, preview = api.call("POST", "/reminders/preview", body)
         assert (status, server.asked, sent(http, stack.line)) == (200, [], {"mails": [], "sms": []})
         api.post("/reminders", body)

@@ -13,36 +13,8 @@ from local.stack import Stack
 from tests.support.answering import answering
 from tests.support.api import Api
 from tests.support.commands import up
-from tests.support.slow_receiver import DONE, SHORT_LEASE, outcomes, slow_at_first
+from tests.support.slow_receiver import DONE, outcomes
 from tests.support.wait import until
-
-
-def test_a_function_stopped_past_its_lease_does_not_keep_its_task(http: urllib3.PoolManager) -> None:
-    with slow_at_first() as (receiver, server), Stack(Options(tick=2, environment=SHORT_LEASE)) as stack:
-        api = Api(http, stack.api)
-        api.add_webhook("frozen", server.url)
-        assert receiver.asked.wait(10)
-        [first] = stack.pids()["functions"]["OnExpiredFunction"]
-        os.kill(first, signal.SIGSTOP)
-        try:
-            task = api.done("frozen")
-        finally:
-            os.kill(first, signal.SIGCONT)
-        receiver.go_on.set()
-        assert outcomes(task) == ["lapsed", "done"]
-        until(lambda: api.add_webhook("after", server.url) == 201 and api.done("after"))
-        assert api.task("frozen") == task  # the late settle changed nothing
-
-
-def test_a_function_killed_at_its_work_leaves_it_to_the_next_run(http: urllib3.PoolManager) -> None:
-    with slow_at_first() as (receiver, server), Stack(Options(tick=2, environment=SHORT_LEASE)) as stack:
-        api = Api(http, stack.api)
-        api.add_webhook("killed", server.url)
-        assert receiver.asked.wait(10)
-        [first] = stack.pids()["functions"]["OnExpiredFunction"]
-        os.kill(first, signal.SIGKILL)
-        task = api.done("killed")
-        assert (task["run"], outcomes(task)) == (2, ["lapsed", "done"])
 
 
 def test_a_frozen_process_whose_redis_socket_died_serves_the_next_request(http: urllib3.PoolManager) -> None:

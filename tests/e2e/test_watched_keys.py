@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import redis
 import urllib3
 
@@ -14,42 +13,59 @@ from duecourse.adapters.redis_keys import keys_of
 from duecourse.domain.task import Shard
 from local.options import PARAMETERS, Options, Precision
 from local.stack import Stack
-from tests.support.answering import Reply, answering
+from tests.support.answering import Reply, Server, answering
 from tests.support.project import copy_project
 from tests.support.wait import until
 
 PATTERN = "send_message-{user}-{type}"
 
 
-@pytest.mark.parametrize("precision", [Precision.BRIDGE, Precision.LINGER])
-def test_a_key_that_expires_calls_a_webhook_with_the_parts_of_its_name(precision: Precision) -> None:
+def test_a_key_that_expires_calls_a_webhook_with_the_parts_of_its_name_where_a_tick_lingers() -> None:
     with answering(lambda _: Reply(200, b"{}")) as server:
         watch = json.dumps([{"pattern": PATTERN, "kind": "webhook", "payload": {"url": server.url}}])
-        options = Options(parameters={**PARAMETERS, "Watch": watch}, precision=precision, tick=5)
+        options = Options(parameters={**PARAMETERS, "Watch": watch}, precision=Precision.LINGER, tick=5)
         with Stack(options) as stack, redis.Redis.from_url(stack.store) as client:
             subscribed = "__keyevent@0__:expired"
             until(lambda: client.pubsub_numsub(subscribed)[0][1] > 0, seconds=20)
-            client.set("send_message-42-sms", "v", px=300)
-            until(lambda: server.asked, seconds=20)
-    assert [json.loads(asked.body) for asked in server.asked] == [{"key": {"user": "42", "type": "sms"}}]
+            call(client, server, "send_message-42-sms")
+    assert called(server) == [{"key": {"user": "42", "type": "sms"}}]
 
 
-def test_a_key_that_expires_invokes_a_function_of_ones_own_each_time(tmp_path: Path) -> None:
+def test_with_a_bridge_a_key_calls_a_webhook_and_another_a_function_of_ones_own_each_time_it_expires(
+    tmp_path: Path,
+) -> None:
     template = copy_project(tmp_path)
     command = [sys.executable, "-m", "local", "new", "report"]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=60).returncode == 0
-    watch = json.dumps([{"pattern": PATTERN, "kind": "report", "payload": {"n": 1}, "window": "PT0.5S"}])
-    options = Options(template=template, parameters={**PARAMETERS, "Watch": watch})
-    with Stack(options) as stack, redis.Redis.from_url(stack.store) as client, urllib3.PoolManager() as http:
+    with answering(lambda _: Reply(200, b"{}")) as server:
+        watch = [
+            {"pattern": PATTERN, "kind": "report", "payload": {"n": 1}, "window": "PT0.5S"},
+            {"pattern": f"web_{PATTERN}", "kind": "webhook", "payload": {"url": server.url}},
+        ]
+        options = Options(template=template, parameters={**PARAMETERS, "Watch": json.dumps(watch)})
+        with Stack(options) as stack, redis.Redis.from_url(stack.store) as client, urllib3.PoolManager() as http:
 
-        def seen() -> list[Any]:
-            """What the function was given, of all that was done."""
-            sids = [sid.decode() for sid in client.hkeys(keys_of("duecourse", Shard()).tasks)]
-            tasks = [http.request("GET", f"{stack.api}/tasks/{sid.partition('/')[2]}").json()["task"] for sid in sids]
-            return [task["result"]["seen"] for task in tasks if task["state"] == "done"]
+            def seen() -> list[Any]:
+                """What the function was given, of all that was done."""
+                sids = [sid.decode() for sid in client.hkeys(keys_of("duecourse", Shard()).tasks)]
+                paths = [f"{stack.api}/tasks/{sid.partition('/')[2]}" for sid in sids]
+                tasks = [http.request("GET", path).json()["task"] for path in paths]
+                return [task["result"]["seen"] for task in tasks if task["state"] == "done"]
 
-        client.set("send_message-42-sms", "v", px=300)
-        until(lambda: len(seen()) == 1, seconds=20)
-        client.set("send_message-42-sms", "v", px=600)
-        until(lambda: len(seen()) == 2, seconds=20)
-        assert seen() == [{"n": 1, "key": {"user": "42", "type": "sms"}}] * 2
+            client.set("send_message-42-sms", "v", px=300)
+            until(lambda: len(seen()) == 1, seconds=20)
+            client.set("send_message-42-sms", "v", px=600)
+            until(lambda: len(seen()) == 2, seconds=20)
+            assert seen() == [{"n": 1, "key": {"user": "42", "type": "sms"}}] * 2
+            call(client, server, "web_send_message-42-sms")
+    assert called(server) == [{"key": {"user": "42", "type": "sms"}}]
+
+
+def call(client: redis.Redis, server: Server, key: str) -> None:
+    """Have a key expire, and see the webhook called for it."""
+    client.set(key, "v", px=300)
+    until(lambda: server.asked, seconds=20)
+
+
+def called(server: Server) -> list[Any]:
+    return [json.loads(asked.body) for asked in server.asked]

@@ -10,13 +10,14 @@ from typing import Any
 
 import urllib3
 
+from duecourse.wire.fields import INSTANT_SCHEMA
 from duecourse.wire.queries import EXAMPLE
 from local.options import Options, Precision
 from local.stack import Stack
+from tests.fuzz import scene
 
 ROOT = Path(__file__).resolve().parents[2]
-WITHIN_S = 90
-NOBODY = "http://127.0.0.1:9/"
+WITHIN_S = 180
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 # No schedule and no bridge: what is made up here is added, moved and cancelled, but no address in it is called.
 OPTIONS = Options(
@@ -31,24 +32,63 @@ def main() -> int:
     """The tool's own exit code."""
     tool = Path(sys.executable).with_name("schemathesis")
     with (
+        scene.answering() as ready,
         Stack(OPTIONS, notice=lambda text: print(text, file=sys.stderr)) as stack,
         tempfile.TemporaryDirectory() as folder,  # the tool keeps what it found, and would begin with that
     ):
-        schema = Path(folder, "openapi.json")
-        schema.write_text(json.dumps(as_served_here(stack.api)))
-        command = [tool, "--config-file", CONFIG, "run", schema, "--url", stack.api, *sys.argv[1:]]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        schema, standing = Path(folder, "openapi.json"), Path(folder, "scene.json")
+        schema.write_text(json.dumps(as_served_here(stack.api, ready)))
+        standing.write_text(json.dumps(scene.built(ready)))
+        command = [str(tool), "--config-file", str(CONFIG), "run", str(schema), "--url", stack.api, *sys.argv[1:]]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), scene.SCENE: str(standing)}
         return subprocess.run(command, cwd=folder, env=environment, check=False, timeout=WITHIN_S).returncode
 
 
-def as_served_here(api: str) -> dict[str, Any]:
+def as_served_here(api: str, ready: str) -> dict[str, Any]:
     """The document of a running API, but for what is otherwise here: nobody asks for a signature, and two kinds run."""
     document: dict[str, Any] = urllib3.request("GET", f"{api}/openapi.json").json()
     del document["security"], document["components"]["securitySchemes"]
-    document["components"]["schemas"]["AddTask"]["properties"]["kind"] = {"enum": ["webhook", "poll"]}
-    # A query is called at once: where nobody listens.
-    document["components"]["schemas"]["AskQuery"]["properties"]["url"] = {"enum": [NOBODY]}
-    return dict(json.loads(json.dumps(document).replace(str(EXAMPLE["url"]), NOBODY)))
+    schemas = document["components"]["schemas"]
+    # A query is called at once: where nobody listens, or one who has the answer.
+    schemas["AskQuery"]["properties"] |= {"url": {"enum": [scene.NOBODY, ready]}, "failed_when": {"const": "failed"}}
+    # No kind is handed to a target.
+    schemas["NotifyDone"] = {"type": "object", "properties": {"url": {"const": scene.NOBODY}}, "required": ["url"]}
+    schemas["NotifyDone"]["additionalProperties"] = False
+    schemas["AddTask"]["oneOf"] = [
+        {"properties": {"kind": {"const": one["if"]["properties"]["kind"]["const"]}, **one["then"]["properties"]}}
+        for one in schemas["AddTask"].pop("allOf")
+    ]
+    schemas |= {name: _apart(_in_seconds(schema)) for name, schema in schemas.items()}
+    text = json.dumps(document).replace(str(EXAMPLE["url"]), scene.NOBODY)
+    # A reminder's start is ahead.
+    return dict(json.loads(text.replace(INSTANT_SCHEMA["examples"][0], scene.MEETING["starts_at"])))
+
+
+def _in_seconds(schema: Any) -> Any:
+    """The same schema with durations that have bounds as seconds: of those in text, nearly all are out of bounds."""
+    if isinstance(schema, list):
+        return [_in_seconds(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "maximum" in schema and "type" not in schema:
+        return {"type": "number", "minimum": schema["minimum"], "maximum": schema["maximum"]}
+    return {word: _in_seconds(value) for word, value in schema.items()}
+
+
+def _apart(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same schema with its alternatives as whole objects: the tool makes each field by itself."""
+    if not {"oneOf", "properties"} <= schema.keys():
+        return schema
+    return {"oneOf": [_merged({**schema}, one) for one in schema["oneOf"]]}
+
+
+def _merged(base: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
+    del base["oneOf"]
+    more = one.get("properties", {})
+    fields = {name: part for name, part in base["properties"].items() if more.get(name) is not False}
+    fields = {name: {"allOf": [part, more[name]]} if name in more else part for name, part in fields.items()}
+    required = [*base.get("required", []), *one.get("required", [])]
+    return {**base, **one, "properties": fields, "required": required}
 
 
 if __name__ == "__main__":

@@ -106,19 +106,25 @@ def test_it_says_that_it_is_ready_and_stops_cleanly(bridge: subprocess.Popen[str
     assert "Traceback" not in err
 
 
-def test_it_invokes_the_function_that_is_set_and_finishes_what_is_under_way(
-    bridge: subprocess.Popen[str], server: RedisServer, service: LambdaService
-) -> None:
+@pytest.fixture
+def invoking(bridge: subprocess.Popen[str], server: RedisServer, service: LambdaService) -> subprocess.Popen[str]:
+    """The bridge with an invocation under way, which the service holds."""
     assert bridge.stdout
     bridge.stdout.readline()
     service.hold.clear()
     with bellman(server) as bells:
         bells.hang("test:{default/0}:bell", 20)
         until(lambda: service.invoked)
-    bridge.send_signal(signal.SIGTERM)
+    return bridge
+
+
+def test_it_invokes_the_function_that_is_set_and_finishes_what_is_under_way(
+    invoking: subprocess.Popen[str], service: LambdaService
+) -> None:
+    invoking.send_signal(signal.SIGTERM)
     service.hold.set()
-    out, err = bridge.communicate(timeout=10)
-    assert bridge.returncode == 0, err
+    out, err = invoking.communicate(timeout=10)
+    assert invoking.returncode == 0, err
     told = json.loads(out)
     assert (told["Rings"], told["Invocations"], told["Refused"], told["service"]) == (1, 1, 0, "duecourse")
     ((path, event),) = service.invoked
@@ -127,21 +133,16 @@ def test_it_invokes_the_function_that_is_set_and_finishes_what_is_under_way(
 
 
 def test_a_second_signal_does_not_cut_its_stop_short(
-    bridge: subprocess.Popen[str], server: RedisServer, service: LambdaService
+    invoking: subprocess.Popen[str], server: RedisServer, service: LambdaService
 ) -> None:
-    assert bridge.stdout
-    bridge.stdout.readline()
-    service.hold.clear()
     with bellman(server) as bells:
-        bells.hang("test:{default/0}:bell", 20)
-        until(lambda: service.invoked)
-        bridge.terminate()
+        invoking.terminate()
         until(lambda: not bells.redis.client_list(_type="pubsub"))
         for how in (signal.SIGINT, signal.SIGTERM):
-            bridge.send_signal(how)
+            invoking.send_signal(how)
     service.hold.set()
-    out, err = bridge.communicate(timeout=10)
-    assert (bridge.returncode, json.loads(out)["Invocations"]) == (0, 1)
+    out, err = invoking.communicate(timeout=10)
+    assert (invoking.returncode, json.loads(out)["Invocations"]) == (0, 1)
     assert "Traceback" not in err
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
@@ -18,31 +18,27 @@ import urllib3
 from duecourse.domain.task import NewTask
 from duecourse.ports.store import Move
 from local.cli import app
-from tests.support.commands import BARE, FREE_PORTS, gone, run, up
+from tests.support.commands import BARE, FREE_PORTS, Up, gone, run, up
 from tests.support.level_store import level_store
 from tests.support.project import ROOT
 from tests.support.wait import until
 
 
-def test_up_prints_one_line_when_all_is_ready(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_prints_one_line_when_all_is_ready_and_stops_cleanly_when_told_to(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with up(tmp_path / "state") as stack, urllib3.PoolManager() as http:
-        line = stack.line
+        line, children = stack.line, stack.children
         assert set(line) == {"api", "lambda", "aws", "store", "pids"}
         assert all(len(pids) == 1 for pids in line["pids"]["functions"].values())
         functions = [pid for pids in line["pids"]["functions"].values() for pid in pids]
-        assert {line["pids"]["redis"], line["pids"]["bridge"], *functions} < set(stack.children)
+        assert {line["pids"]["redis"], line["pids"]["bridge"], *functions} < set(children)
         assert http.request("GET", f"{line['api']}/health").json() == {"status": "ok", "store": "ok"}
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_up_stops_cleanly_when_told_to(tmp_path: Path, number: signal.Signals) -> None:
-    with up(tmp_path / "state") as stack:
-        children = stack.children
         stack.process.send_signal(number)
         rest, _ = stack.process.communicate(timeout=30)
         assert stack.process.returncode == 0
     assert rest == ""
-    assert len(children) >= 7
     assert gone(children)
 
 
@@ -70,13 +66,6 @@ def test_children_die_with_a_killed_up_and_the_next_one_goes_on_with_its_data(tm
         assert client.get("a") == b"kept-by-the-file"
 
 
-def test_a_dead_bridge_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
-    with up(tmp_path / "state") as stack, urllib3.PoolManager() as http:
-        os.kill(stack.line["pids"]["bridge"], signal.SIGKILL)
-        until(lambda: "THE BRIDGE IS DEAD" in (tmp_path / "state.err").read_text(), seconds=30)
-        assert http.request("GET", f"{stack.line['api']}/health").status == 200
-
-
 def test_a_port_in_use_ends_up_with_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -87,12 +76,30 @@ def test_a_port_in_use_ends_up_with_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in answer.stderr
 
 
+class Lit(NamedTuple):
+    """A stack that is up, and its state folder."""
+
+    state: Path
+    stack: Up
+
+
 @pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The state folder of a stack that is up."""
+def lit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lit]:
     path = tmp_path_factory.mktemp("up") / "state"
-    with up(path, "--precision", "tick", "--tick", "0"):
-        yield path
+    with up(path, "--tick", "0") as stack:
+        yield Lit(path, stack)
+
+
+@pytest.fixture
+def state(lit: Lit) -> Path:
+    return lit.state
+
+
+def test_a_dead_bridge_is_told_and_the_rest_goes_on(lit: Lit) -> None:
+    os.kill(lit.stack.line["pids"]["bridge"], signal.SIGKILL)
+    until(lambda: "THE BRIDGE IS DEAD" in lit.state.with_suffix(".err").read_text(), seconds=30)
+    with urllib3.PoolManager() as http:
+        assert http.request("GET", f"{lit.stack.line['api']}/health").status == 200
 
 
 def test_invoke_uses_the_stack_that_is_up(state: Path) -> None:

@@ -89,6 +89,10 @@ def test_paths_are_decoded_as_an_http_api_does(call: Caller) -> None:
     assert event["pathParameters"] == {"id": "a@b:c"}
 
 
+def test_a_path_with_a_line_break_is_a_path(call: Caller) -> None:
+    assert call.event("GET", "/things/a%0Ab")["pathParameters"] == {"id": "a\nb"}
+
+
 def test_the_most_specific_route_takes_a_request(call: Caller) -> None:
     assert call.event("GET", "/things/fixed")["routeKey"] == "GET /things/fixed"
     assert call.event("DELETE", "/files/a/b")["routeKey"] == "ANY /files/{proxy+}"

@@ -22,7 +22,7 @@ from local.sources.events import failed_items
 from local.sources.rabbitmq import RabbitMqFeed
 from tests.support.harness import Probes, probes
 from tests.support.project import ROOT
-from tests.support.rabbitmq import Rabbit, need, need_server, rabbit
+from tests.support.rabbitmq import Rabbit, need, rabbit
 from tests.support.wait import until
 
 
@@ -295,26 +295,26 @@ def all_of(events: list[Any], count: int) -> list[Any]:
     return events if sum(len(rabbit_messages(event)) for event in events) == count else []
 
 
-def test_a_rabbitmq_source_goes_on_after_its_broker_was_killed_and_its_queue_deleted(tmp_path: Path) -> None:
-    need_server()
+def test_a_rabbitmq_source_goes_on_after_its_broker_was_killed_and_its_queue_deleted(
+    rabbitmq: RabbitMq, tmp_path: Path
+) -> None:
     notes = tmp_path / "notes"
-    with RabbitMq(tmp_path / "node") as node:
-        options = {"parameters": {"Queue": "q"}, "amqp": node.url, "environment": {"NOTES": str(notes)}}
-        with probes("sources.yaml", aws=None, precision=Precision.TICK, **options) as stack:
+    options = {"parameters": {"Queue": "q"}, "amqp": rabbitmq.url, "environment": {"NOTES": str(notes)}}
+    with probes("sources.yaml", aws=None, precision=Precision.TICK, **options) as stack:
 
-            def delivered(body: str) -> bool:
-                return any(body in rabbit_bodies(event) for event in noted(notes))
+        def delivered(body: str) -> bool:
+            return any(body in rabbit_bodies(event) for event in noted(notes))
 
-            deliver(node, "before", delivered)
-            node.stop(signal.SIGKILL)
-            until(lambda: stack.notices)
-            node.start()
-            deliver(node, "after the kill", delivered)
-            with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
-                connection.channel().queue_delete("q")
-            deliver(node, "after the deletion", delivered)
-        assert len(stack.notices) == 1
-        assert stack.notices[0].startswith("RabbitMQ's queue q is not fed from: ")
+        deliver(rabbitmq, "before", delivered)
+        rabbitmq.stop(signal.SIGKILL)
+        until(lambda: stack.notices)
+        rabbitmq.start()
+        deliver(rabbitmq, "after the kill", delivered)
+        with pika.BlockingConnection(pika.URLParameters(rabbitmq.url)) as connection:
+            connection.channel().queue_delete("q")
+        deliver(rabbitmq, "after the deletion", delivered)
+    assert len(stack.notices) == 1
+    assert stack.notices[0].startswith("RabbitMQ's queue q is not fed from: ")
 
 
 def deliver(node: RabbitMq, body: str, delivered: Callable[[str], bool]) -> None:

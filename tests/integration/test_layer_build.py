@@ -19,6 +19,11 @@ OLDEST_GLIBC = 26
 """The minor version of the glibc that Lambda's python3.11 runs on."""
 PYTHON = sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
 
+CALLS = """
+from duecourse.adapters.http_out import HttpOut
+from duecourse.ports.http import HttpRequest
+HttpOut(1).call(HttpRequest("GET", "http://bücher.invalid/", {}, None, 2_000, 1))
+"""
 WRITES = """
 import zoneinfo; zoneinfo.reset_tzpath([])
 from duecourse import wiring
@@ -126,6 +131,14 @@ def test_the_layer_needs_nothing_but_itself(layer: Path, architecture: str) -> N
     names = "redis.connection, hiredis, pydantic, jmespath, urllib3, aws_lambda_powertools.event_handler, duecourse"
     code = f"import sys; sys.path.insert(0, {str(layer)!r}); import {names}"
     subprocess.run([str(PYTHON), "-I", "-S", "-W", "ignore", "-c", code], check=True)
+
+
+def test_the_layer_calls_hosts_whose_names_are_not_ascii(layer: Path, architecture: str) -> None:
+    if platform.machine() != architecture or sys.platform != "linux":
+        pytest.skip("built for another machine than this one")
+    words = [str(PYTHON), "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(layer)!r}); {CALLS}"]
+    failed = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "CallFailed: GET http://bücher.invalid/ failed: the host name is not known" in failed.stderr
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ from duecourse.engine.targets import Targets
 from duecourse.errors import PublishRefused
 from duecourse.ports.publisher import Message
 from local.rabbitmq import RabbitMq, executable
+from tests.support.answering import misbehaving
 from tests.support.clock import HandClock
+from tests.support.commands import gone
 from tests.support.deaf_proxy import DeafProxy
 from tests.support.engine import MARGIN_MS, Lambda, ample, engine
 from tests.support.ledger import SHARD, new, standing
@@ -48,13 +50,6 @@ def publisher() -> Iterator[AmqpPublisher]:
     made = AmqpPublisher(need())
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMq]:
-    need_server()
-    with RabbitMq(tmp_path_factory.mktemp("rabbitmq")) as started:
-        yield started
 
 
 CONSUMER = """
@@ -232,26 +227,12 @@ def test_a_broker_behind_tls_is_published_to_only_under_its_own_name(broker: Rab
 
 
 def test_a_broker_that_is_away_is_not_dialled_at_every_turn() -> None:
-    dialled = []
-    with socket.create_server(("127.0.0.1", 0)) as door:
-
-        def answer() -> None:
-            while True:
-                try:
-                    caller, _ = door.accept()
-                except OSError:
-                    return
-                dialled.append(1)
-                caller.close()
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        publisher = AmqpPublisher(f"amqp://127.0.0.1:{door.getsockname()[1]}/")
+    dialled: list[socket.socket] = []
+    with misbehaving(dialled.append) as url:
+        publisher = AmqpPublisher(url.replace("http", "amqp"))
         for _ in range(50):
             with pytest.raises(PublishRefused):
                 publisher.publish("q", messages(1))
-        door.shutdown(socket.SHUT_RDWR)
-    thread.join()
     assert 1 <= len(dialled) < 5
 
 
@@ -308,30 +289,26 @@ def test_a_message_that_its_consumer_had_when_it_was_killed_is_delivered_again(
     assert (again.id, again.redelivered) == ("m-0:1", True)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_what_was_confirmed_outlives_the_broker(server: RabbitMq, how: signal.Signals) -> None:
-    publisher = AmqpPublisher(server.url)
-    queue = f"outlives-{how.name}"
-    with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
-        connection.channel().queue_declare(queue, durable=True)
-    server.stop()  # what is written of a new queue itself is only sure to be on disk after this
-    server.start()
-    assert until(lambda: published(publisher, queue), seconds=20, every=0.1) == [""]
+def test_what_was_confirmed_outlives_the_broker(rabbitmq: RabbitMq) -> None:
+    publisher, queue = AmqpPublisher(rabbitmq.url), "outlives"
     assert publisher.publish(queue, messages(20)) == [""] * 20
-    server.stop(how)
-    with pytest.raises(PublishRefused):
-        publisher.publish(queue, messages(1, "lost"))
-    server.start()
-    assert until(lambda: published(publisher, queue), seconds=20, every=0.1) == [""]
+    # In order first: what is written of a new queue itself is only sure to be on disk after that.
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        rabbitmq.stop(how)
+        with pytest.raises(PublishRefused):
+            publisher.publish(queue, messages(1, "lost"))
+        rabbitmq.start()
+        assert until(lambda: published(publisher, queue), seconds=20, every=0.1) == [""]
+        assert publisher.publish(queue, messages(20, how.name)) == [""] * 20
     publisher.close()
-    with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
-        assert connection.channel().queue_declare(queue, passive=True).method.message_count == 22
+    with pika.BlockingConnection(pika.URLParameters(rabbitmq.url)) as connection:
+        assert connection.channel().queue_declare(queue, passive=True).method.message_count == 62
 
 
-def test_a_broker_that_is_short_of_memory_is_said_so_and_what_waits_is_taken_afterwards(server: RabbitMq) -> None:
-    publisher = AmqpPublisher(server.url, within_s=2.0)
+def test_a_broker_that_is_short_of_memory_is_said_so_and_what_waits_is_taken_afterwards(rabbitmq: RabbitMq) -> None:
+    publisher = AmqpPublisher(rabbitmq.url, within_s=2.0)
     assert publisher.publish("short", messages(1)) == [""]
-    with memory_alarm(server):
+    with memory_alarm(rabbitmq):
         found = until(lambda: [p for p in publisher.publish("short", messages(1)) if p], seconds=20)
         assert found == ["the broker did not answer in time: it takes no messages, for it is low on memory"]
     assert until(lambda: published(publisher, "short"), seconds=20) == [""]
@@ -339,12 +316,12 @@ def test_a_broker_that_is_short_of_memory_is_said_so_and_what_waits_is_taken_aft
 
 
 @contextmanager
-def memory_alarm(server: RabbitMq) -> Iterator[None]:
-    control(server, "set_vm_memory_high_watermark", "0.000001")
+def memory_alarm(rabbitmq: RabbitMq) -> Iterator[None]:
+    control(rabbitmq, "set_vm_memory_high_watermark", "0.000001")
     try:
         yield
     finally:
-        control(server, "set_vm_memory_high_watermark", "0.6")
+        control(rabbitmq, "set_vm_memory_high_watermark", "0.6")
 
 
 def control(server: RabbitMq, *words: str) -> None:
@@ -352,15 +329,15 @@ def control(server: RabbitMq, *words: str) -> None:
     subprocess.run(command, env=server._environment(), check=True, capture_output=True)
 
 
-def test_a_process_that_was_frozen_while_its_connection_died_publishes_on_a_new_one(server: RabbitMq) -> None:
-    with child(PUBLISHER, server.url, "frozen") as publisher:
+def test_a_process_that_was_frozen_while_its_connection_died_publishes_on_a_new_one(rabbitmq: RabbitMq) -> None:
+    with child(PUBLISHER, rabbitmq.url, "frozen") as publisher:
         assert publisher.ask("a:1") == "['']"
         publisher.send(signal.SIGSTOP)
-        server.stop()
-        server.start()
+        rabbitmq.stop()
+        rabbitmq.start()
         publisher.send(signal.SIGCONT)
         assert publisher.ask("b:1") == "['']"
-    with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
+    with pika.BlockingConnection(pika.URLParameters(rabbitmq.url)) as connection:
         assert connection.channel().queue_declare("frozen", passive=True).method.message_count == 2
 
 
@@ -369,13 +346,6 @@ def published(publisher: AmqpPublisher, queue: str) -> list[str]:
         return publisher.publish(queue, messages(1, "after"))
     except PublishRefused:
         return []
-
-
-def test_a_server_of_ones_own_leaves_nothing_running(tmp_path: Path) -> None:
-    need_server()
-    with RabbitMq(tmp_path) as own:
-        port = own.url.rsplit(":", 1)[1].rstrip("/")
-    assert running_with(port) == []
 
 
 def test_the_command_ends_in_order_though_it_is_told_to_again_and_again(tmp_path: Path) -> None:
@@ -404,6 +374,6 @@ def test_a_broker_of_ones_own_does_not_outlive_a_harness_that_is_killed() -> Non
         names = {process.name() for process in family}
         harness.kill()
     assert {"epmd", "beam.smp"} <= names
-    until(lambda: not any(process.is_running() for process in family))
+    until(lambda: gone([process.pid for process in family]))
     with pytest.raises(PublishRefused):
         AmqpPublisher(url).publish("q", messages(1))

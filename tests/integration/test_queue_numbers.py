@@ -1,4 +1,4 @@
-"""What it costs to look at a queue, counts that are kept, not tasks that are walked; and which queues are shown."""
+"""What it costs to look at a queue, and at many: counts that are kept, not tasks that are walked; which are shown."""
 
 import time
 
@@ -49,6 +49,46 @@ def test_tasks_are_not_walked(redis_client: redis.Redis) -> None:
     made = calls(redis_client)
     assert sum(made.values()) < 100
     assert not {"hgetall", "hscan", "hkeys"} & {name for name, count in made.items() if count > 4}
+
+
+def test_a_process_that_meets_many_queues_reads_once_what_shards_there_are(redis_client: redis.Redis) -> None:
+    RedisStore(redis_client).add([new("a", queue=f"queue-{n}") for n in range(100)])
+    redis_client.config_resetstat()
+    store = RedisStore(redis_client)
+    assert all(store.get(f"queue-{n}", "a") for n in range(100))
+    assert calls(redis_client)["smembers"] <= 2, "once, and once more on a machine that took a second for it"
+
+
+def test_a_queue_that_came_with_another_number_of_shards_since_that_reading_is_refused(
+    redis_client: redis.Redis,
+) -> None:
+    store = RedisStore(redis_client)
+    store.add([new("a")])
+    RedisStore(redis_client, sharding=Sharding({"mails": 4})).add([new(f"t{n}", queue="mails") for n in range(40)])
+    with pytest.raises(StoreMisused, match="mails has 4 shards on record"):
+        store.add([new("one-more", queue="mails")])
+
+
+def test_a_shard_is_told_in_one_command(redis_client: redis.Redis) -> None:
+    store = RedisStore(redis_client)
+    store.add([new("a", delay_ms=LEASE_MS)])
+    store.stats(SHARD)
+    redis_client.config_resetstat()
+    assert store.stats(SHARD).scheduled == 1
+    made = calls(redis_client)
+    assert {name for name in made if name in ("evalsha", "time")} == {"evalsha", "time"}
+    assert made["evalsha"] == made["time"] == 1, "the time is told by the script"
+
+
+def test_the_first_claim_in_a_shard_does_no_more_than_the_next(redis_client: redis.Redis) -> None:
+    store = RedisStore(redis_client)
+    store.add([new(f"t{n}") for n in range(2)])
+    spent = []
+    for _ in range(2):
+        redis_client.config_resetstat()
+        assert store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
+        spent.append(redis_client.info("commandstats").get("cmdstat_hdel", {"calls": 0})["calls"])
+    assert spent[0] == spent[1], "there is no hour of lateness to be forgotten yet"
 
 
 def test_a_queue_of_another_number_of_shards_hides_no_other(

@@ -352,7 +352,7 @@ def test_a_server_that_became_a_replica_is_connected_to_anew_for_the_address_may
         try:
             with pytest.raises(StoreUnavailable, match="read only"):
                 store.add([new("b")])
-            assert len(other.client_list(_type="normal")) == connected - 1
+            until(lambda: len(other.client_list(_type="normal")) == connected - 1)
         finally:
             other.replicaof("NO", "ONE")
     add(store, "b")

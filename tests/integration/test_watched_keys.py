@@ -2,8 +2,10 @@
 
 import json
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -128,14 +130,21 @@ def test_however_many_bridges_hear_it_it_counts_once(server: RedisServer, client
     assert sorted(int(key["user"]) for key in ran) == list(range(50))
 
 
+@contextmanager
+def beside_another(server: RedisServer, house: Doors) -> Iterator[subprocess.Popen[str]]:
+    """A bridge in a process of its own, and one that is not touched."""
+    with (
+        answering(house.answer) as service,
+        bridge_process(server, service.url, WATCH=SETTING) as process,
+        bridging(server, house, watched=WATCHED),
+    ):
+        yield process
+
+
 def test_what_a_frozen_bridge_hears_when_it_thaws_is_what_the_other_heard(
     server: RedisServer, client: redis.Redis, house: Doors
 ) -> None:
-    with (
-        answering(house.answer) as service,
-        bridge_process(server, service.url, WATCH=SETTING) as frozen,
-        bridging(server, house, watched=WATCHED),
-    ):
+    with beside_another(server, house) as frozen:
         expire(client, "send_message-0-x", house, times=2)
         frozen.send_signal(signal.SIGSTOP)
         for user in "123":
@@ -155,11 +164,7 @@ def test_what_a_frozen_bridge_hears_when_it_thaws_is_what_the_other_heard(
 def test_a_bridge_that_is_killed_beside_another_loses_nothing(
     server: RedisServer, client: redis.Redis, house: Doors
 ) -> None:
-    with (
-        answering(house.answer) as service,
-        bridge_process(server, service.url, WATCH=SETTING) as killed,
-        bridging(server, house, watched=WATCHED),
-    ):
+    with beside_another(server, house) as killed:
         for n in range(100):
             client.set(f"send_message-{n}-x", "v", px=100 + 6 * n)
         until(lambda: len(house.ran) > 30)

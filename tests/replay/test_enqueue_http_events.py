@@ -15,6 +15,7 @@ from duecourse.settings import Settings
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import LEASE_MS, bring, claim_one, new
 from tests.support.requests import WEBHOOK, ask, replay, wrong
+from tests.unit.test_template_policies import ROUTES
 
 NOT_FOUND = {"type": "urn:duecourse:problem:task-not-found"}
 EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
@@ -45,6 +46,7 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "add_webhook_base64": ([], 201, {"created": True}),
     "add_with_key": ([], 201, {"created": True}),
     "bad_batch": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_doubled_name": ([], 422, {"errors": [{"field": "payload.url", "problem": "stands twice in its object"}]}),
     "bad_extend": ([], 422, {"errors": [{"field": "for", "problem": "must be between PT1S and PT86400S"}]}),
     "bad_fields": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_form": ([], 415, {"type": "urn:duecourse:problem:unsupported-body"}),
@@ -59,6 +61,7 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "bad_settle": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_settle_fields": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_two_due_times": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "cancel_reminder": (["add_reminder"], 204, {}),
     "cancel_webhook": (["add_webhook"], 204, {}),
     "docs": ([], 200, {}),
     "extend_lease": (["add_webhook"], 409, {"reason": "stale"}),
@@ -97,6 +100,11 @@ def wrong_fields(case: str, **changes: Any) -> set[str]:
 
 def test_every_saved_request_is_listed_here() -> None:
     assert cases("enqueue_http") == EXPECTED.keys()
+
+
+def test_every_route_has_a_saved_request_that_it_takes() -> None:
+    taken = {case for case in cases("enqueue_http") if not case.startswith("bad_")}
+    assert {saved(f"enqueue_http/{case}")["routeKey"] for case in taken} == ROUTES
 
 
 @pytest.mark.parametrize("case", EXPECTED)
@@ -147,8 +155,7 @@ def test_a_reminder_is_one_task_a_lead_time_and_person() -> None:
     }
     assert replay("add_reminder")[0] == 200
     assert [task["was"] for task in replay("move_reminder")[1]["tasks"]] == ["scheduled"] * 4
-    cancel = {"routeKey": "DELETE /reminders/{id}", **_as("DELETE", "/reminders/standup")}
-    assert replay("show_reminder", **cancel)[0] == 204
+    assert replay("cancel_reminder")[0] == 204
     assert {task["state"] for task in replay("show_reminder")[1]["tasks"]} == {"cancelled"}
 
 

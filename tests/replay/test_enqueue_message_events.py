@@ -60,6 +60,12 @@ def test_what_is_no_task_is_reported_with_its_problem_and_the_rest_is_added(
     assert "is not JSON" in second
 
 
+def test_a_message_with_a_name_twice_is_no_task(store: MemoryStore, caplog: pytest.LogCaptureFixture) -> None:
+    assert failed(invoke("enqueue_message", sqs_event(HOOK[:-1] + ', "kind": "poll"}', HOOK))) == ["m-0"]
+    assert refusals(caplog) == {"m-0": "kind: stands twice in its object"}
+    assert standing(store, "m-1").kind == "webhook"
+
+
 def test_a_task_that_no_record_holds_is_reported_and_the_rest_is_added(store: MemoryStore) -> None:
     endless = json.dumps(json.loads(HOOK) | {"retry": {"backoff": "P60D", "max_backoff": "P60D"}})
     assert failed(invoke("enqueue_message", sqs_event(endless, HOOK))) == ["m-0"]

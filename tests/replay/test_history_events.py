@@ -57,7 +57,7 @@ def test_why_tells_a_tasks_whole_story_in_order(store: MemoryStore, clock: HandC
     assert claimed == {
         "at": "2026-09-21T14:13:21.250Z",
         "event": "claimed",
-        "text": "Claimed by the bridge's timer, 250 ms after it was due: run 1.",
+        "text": "Claimed by the bridge's timer, 250 milliseconds after it was due: run 1.",
         "run": 1,
         "door": "timer",
         "late_ms": 250,
@@ -65,7 +65,7 @@ def test_why_tells_a_tasks_whole_story_in_order(store: MemoryStore, clock: HandC
     assert (retry["error"], retry["ran_ms"]) == ("HTTP 500", 40)
     assert why["waits"] == {
         "for": "due",
-        "text": "It is due in 1 min, at 2026-09-21T14:14:21.290Z.",
+        "text": "It is due in 1 minute, at 2026-09-21T14:14:21.290Z.",
         "until": "2026-09-21T14:14:21.290Z",
     }
     assert clock.at == at + 1_290
@@ -87,7 +87,7 @@ def test_why_tells_what_keeps_a_task_that_is_due(store: MemoryStore, clock: Hand
     store.configure("default", {"paused": True})
     assert replay("why_webhook")[1]["waits"] == {
         "for": "pause",
-        "text": "It has been due for 5 ms; its queue is paused.",
+        "text": "It has been due for 5 milliseconds; its queue is paused.",
     }
     store.configure("default", {"paused": False, "rate": Rate(1, 60_000)})
     store.add([new("first", due_at=1)])

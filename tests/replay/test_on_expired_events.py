@@ -29,7 +29,7 @@ def test_every_saved_event_is_listed_here() -> None:
     assert cases("on_expired") == GOOD | WATCHED | BAD
 
 
-@pytest.mark.parametrize("case", GOOD)
+@pytest.mark.parametrize("case", sorted(GOOD))
 def test_a_ring_with_nothing_due_is_normal(case: str) -> None:
     assert invoke("on_expired", saved(f"on_expired/{case}")) == NOTHING
 

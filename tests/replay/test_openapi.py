@@ -130,8 +130,7 @@ def test_limits_and_defaults_are_in_the_schemas() -> None:
     [
         ("SetQueue", "retention", "P366D"),
         ("SetQueue", "lease", "PT1S to P1D"),
-        ("RateField", "per", "PT0.1S to PT24H"),
-        ("Rate", "per", "P1D"),
+        ("Rate", "per", "PT0.1S to PT24H"),
         ("ReplayDead", "rate", "7 days"),
         ("Retry", "backoff", "P49D"),
         ("Retry", "max_backoff", "P49D"),

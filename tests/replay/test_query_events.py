@@ -7,8 +7,12 @@ import pytest
 
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.task import Status
-from duecourse.errors import CallFailed
+from duecourse.errors import CallFailed, ResultsUnavailable
+from duecourse.parts import configure
+from duecourse.ports.results import Result
+from duecourse.settings import Settings
 from tests.support.clock import HandClock
+from tests.support.engine import Kept
 from tests.support.functions import Context, invoke, saved
 from tests.support.kinds import Web, answer
 
@@ -50,6 +54,7 @@ def test_what_is_there_at_once_is_answered_at_once_and_told_again(
 ) -> None:
     status, told = ask()
     assert (status, told["data"], told["status"]) == (200, {"rows": 3}, "done")
+    assert not told.keys() & {"due_at", "error"}
     assert told["fetched_at"] == "2026-09-21T14:13:20.000Z"
     assert ask() == (200, told)
     assert show() == told
@@ -61,10 +66,21 @@ def test_what_is_there_at_once_is_answered_at_once_and_told_again(
     assert measured == [[1.0], [0.0]]
 
 
+@answering(READY, READY)
+def test_an_answer_is_told_again_for_a_minute_where_its_query_does_not_say(web: Web, clock: HandClock) -> None:
+    event = saved("enqueue_http/ask_query")
+    event["body"] = json.dumps({key: value for key, value in json.loads(event["body"]).items() if key != "max_age"})
+    for ms, calls in ((0, 1), (59_999, 1), (1, 2)):
+        clock.advance(ms)
+        assert invoke("enqueue_http", event)["statusCode"] == 200
+        assert len(web.asked) == calls
+
+
 @answering(PENDING, READY)
 def test_the_same_query_under_way_is_not_asked_twice(web: Web) -> None:
-    assert ask()[0] == 202
-    assert ask()[0] == 202
+    status, told = ask()
+    assert (status, told["due_at"]) == (202, "2026-09-21T14:13:30.000Z")
+    assert ask() == (202, told)
     assert len(web.asked) == 1
 
 
@@ -102,6 +118,15 @@ def test_a_call_is_cut_to_the_time_that_is_left_and_made_again_with_its_own(web:
     assert told["due_at"] == "2026-09-21T14:13:20.000Z"
 
 
+@answering(CallFailed("no whole answer within 5 s"))
+def test_a_call_that_had_its_own_time_and_failed_is_a_failed_call(web: Web, store: MemoryStore) -> None:
+    status, told = ask(timeout="PT5S")
+    assert (status, told["error"], web.asked[0].timeout_ms) == (202, "no whole answer within 5 s", 5_000)
+    task = store.get(QUEUE, told["task"])
+    assert task is not None
+    assert task.attempt == 2
+
+
 @answering(PENDING)
 def test_one_that_is_cancelled_is_polled_no_more(web: Web) -> None:
     _, told = ask()
@@ -126,12 +151,42 @@ def test_under_a_key_the_same_answer_comes_again(web: Web) -> None:
     assert len(web.asked) == 1
 
 
+@answering(READY, READY)
+def test_under_a_key_whose_answer_could_not_be_told_it_is_not_asked_again(web: Web, store: MemoryStore) -> None:
+    class Away(Kept):
+        def get(self, queue: str, id: str, tenant: str) -> Result | None:
+            if len(web.asked) == 1 and not told:
+                raise ResultsUnavailable
+            return super().get(queue, id, tenant)
+
+    told: list[Any] = []
+    configure(settings=Settings(), store=store, results=Away(), http=web)
+    event = saved("enqueue_http/ask_query")
+    event["headers"]["idempotency-key"] = '"one"'
+    event["body"] = json.dumps(json.loads(event["body"]) | {"max_age": 0})
+    for status in (503, 200):
+        told.append(invoke("enqueue_http", event))
+        assert told[-1]["statusCode"] == status
+    assert json.loads(told[-1]["body"])["data"] == {"rows": 3}
+    assert len(web.asked) == 1
+
+
 @answering()
 def test_wrong_fields_are_named_and_nothing_is_asked(web: Web, store: MemoryStore) -> None:
     status, problem = ask("bad_query")
     assert status == 422
     assert {error["field"] for error in problem["errors"]} == {"url", "interval", "until", "max_age", "colour"}
     assert (web.asked, store.shards()) == ([], [])
+
+
+@answering()
+@pytest.mark.parametrize(
+    ("field", "value"), [("interval", "PT24.1H"), ("interval", "PT0.09S"), ("max_age", "P367D"), ("timeout", "PT21S")]
+)
+def test_what_a_query_can_never_come_to_is_refused(field: str, value: str) -> None:
+    """Between two calls as far apart as its whole time there is no second."""
+    status, problem = ask(**{field: value})
+    assert (status, [error["field"] for error in problem["errors"]]) == (422, [field])
 
 
 @answering()
@@ -142,5 +197,5 @@ def test_a_query_s_queue_is_for_queries_alone() -> None:
     assert told["statusCode"] == 422
     [error] = json.loads(told["body"])["errors"]
     assert (error["field"], error["problem"]) == (
-        "queue", "query:… holds what POST /queries makes: choose another"
+        "queue", "query:… holds what POST /queries makes: choose another queue"
     )  # fmt: skip

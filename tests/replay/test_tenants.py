@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from duecourse import Client, errors
+from duecourse import Client, errors, wiring
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Status
 from duecourse.parts import configure
 from duecourse.settings import Settings
 from local.environment import TENANTS
+from tests.support.kinds import Web, answer
 from tests.support.ledger import LEASE_MS
 from tests.support.requests import MEETING, WEBHOOK, Answer, ask, wrong
 from tests.unit.test_template_policies import template
@@ -69,6 +70,16 @@ def test_anothers_task_is_not_there(method: str, path: str, body: Any, store: Me
     assert of("acme", method, path, body).status in {200, 204}
 
 
+def test_two_tenants_same_query_is_two_and_each_sees_its_own(store: MemoryStore) -> None:
+    web = Web(answer(200, {"done": "acme's"}), answer(200, {"done": "globex's"}))
+    configure(settings=wiring.settings(), store=store, results=None, http=web)
+    told = {tenant: of(tenant, "POST", "/queries", POLLING).body for tenant in ("acme", "globex")}
+    assert [seen["data"]["done"] for seen in told.values()] == ["acme's", "globex's"]
+    path = f"/queries/{told['acme']['task']}"
+    assert {tenant: of(tenant, "GET", path).body for tenant in told} == told
+    assert ask("GET", path).status == 404
+
+
 @pytest.mark.parametrize(
     ("verb", "body", "status"),
     [("settle", {"outcome": "done"}, 200), ("extend", {"for": 60}, 200), ("save", {"state": {"page": 1}}, 204)],
@@ -117,6 +128,10 @@ def test_a_tenant_has_a_name_as_others_have(name: str, store: MemoryStore) -> No
         ("POST", "/tasks/batch", {"tasks": [TASK]}),
         ("GET", "/tasks/a", None),
         ("POST", "/reminders", MEETING),
+        ("POST", "/reminders/preview", MEETING),
+        ("GET", "/queues", None),
+        ("GET", "/queues/default", None),
+        ("PATCH", "/queues/default", {"paused": True}),
     ]:
         problem = "must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ -"
         assert wrong(of(name, method, path, body)) == {"X-Tenant": problem}

@@ -53,5 +53,12 @@ def run(*arguments: str, event: str = "", project: Path = ROOT) -> subprocess.Co
 
 
 def gone(pids: list[int]) -> bool:
-    """Whether none of these processes is there."""
-    return not any(map(psutil.pid_exists, pids))
+    """Whether none of these processes lives; what is dead may wait for seconds until the system's init looks at it."""
+    return not any(map(_lives, pids))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -58,6 +58,13 @@ class Web:
         return given
 
 
+class Ready:
+    """An HttpCaller that answers always: `done` at addresses that end in `ready`, else `open`."""
+
+    def call(self, request: HttpRequest) -> HttpAnswer:
+        return answer(200, {"state": "done" if request.url.endswith("ready") else "open"})
+
+
 class Outbox:
     """A Sender that keeps what it is given, or raises the error."""
 

@@ -142,6 +142,8 @@ class Model:
             return Reply(row.status.value)
         due = self._instant(move.due_at, move.delay_ms)
         stays = row.status == S.SCHEDULED and not row.run and row.due == due
+        if row.status == S.LEASED:
+            self._remember_run(row, "taken", "")
         if row.run:
             row.generation, row.run, row.attempt = self._draw(), 0, 1
             self._take_token(row)
@@ -159,6 +161,8 @@ class Model:
         if row.status == S.DEAD:
             del self.rows[id]
         elif row.status == S.SCHEDULED or (row.status == S.LEASED and force):
+            if row.status == S.LEASED:
+                self._remember_run(row, "taken", "")
             self._remember(row, Change(self.now, Deed.CANCELLED, by, row.due))
             self._take_token(row)
             row.status, row.ended = S.CANCELLED, self.now

@@ -45,9 +45,9 @@ class Got(NamedTuple):
 class Rabbit:
     """A client of a broker with queues of its own, which go with it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, queue: str = "") -> None:
         self.url = url
-        self.queue = f"duecourse-test-{secrets.token_hex(6)}"
+        self.queue = queue or a_queue()
         self._connection = pika.BlockingConnection(pika.URLParameters(url))
         self.channel: Any = self._connection.channel()
 
@@ -74,10 +74,15 @@ class Rabbit:
             connection.channel().queue_delete(self.queue)  # one of its own: a test may have had the other closed
 
 
+def a_queue() -> str:
+    """A name that nobody else has."""
+    return f"duecourse-test-{secrets.token_hex(6)}"
+
+
 @contextmanager
-def rabbit(url: str) -> Iterator[Rabbit]:
+def rabbit(url: str, queue: str = "") -> Iterator[Rabbit]:
     """A client for the while."""
-    client = Rabbit(url)
+    client = Rabbit(url, queue)
     try:
         yield client
     finally:

@@ -8,12 +8,14 @@ import pytest
 
 from duecourse import errors
 from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.history import Change, Deed
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry, Settlement
-from duecourse.domain.query import Known, Query, QueryStanding, QueryStatus, queue_of
+from duecourse.domain.query import KNOWN, Known, Query, QueryStanding, QueryStatus, queue_of
+from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Status, Task
-from duecourse.engine.queries import GRACE_MS, RESERVE_MS, Queries
+from duecourse.engine.queries import Queries
 from duecourse.engine.run import Runner
-from duecourse.ports.results import Results
+from duecourse.ports.results import Result, Results
 from tests.support.clock import START, HandClock
 from tests.support.engine import Kept, ample
 
@@ -125,6 +127,14 @@ def test_two_that_looked_at_the_same_time_are_one_job(clock: HandClock, results:
     assert len(api.asked) == 1
 
 
+def test_one_that_another_has_asked_meanwhile_waits_for_its_next_turn(clock: HandClock, results: Kept | None) -> None:
+    store = Overtaken(clock)
+    queries, api = asking(store, results, BUSY)
+    store.by = lambda: ask(queries)
+    assert ask(queries).due_at == START + 10_000
+    assert len(api.asked) == 1
+
+
 def test_a_young_answer_is_told_again_and_an_old_one_asked_anew(
     store: MemoryStore, clock: HandClock, results: Kept | None
 ) -> None:
@@ -138,6 +148,29 @@ def test_a_young_answer_is_told_again_and_an_old_one_asked_anew(
     assert len(api.asked) == 3
 
 
+def test_one_who_asks_anew_takes_from_nobody_else_an_answer_that_is_young_enough(
+    store: MemoryStore, clock: HandClock, results: Kept | None
+) -> None:
+    queries, api = asking(store, results, Done("young"), BUSY)
+    told = ask(queries)
+    assert ask(queries, Query(PAYLOAD, 0)).status is QueryStatus.PROCESSING
+    assert ask(queries) == told
+    clock.advance(AGE_MS)
+    assert ask(queries).status is QueryStatus.PROCESSING
+    assert len(api.asked) == 2
+
+
+def test_a_clock_that_is_set_back_keeps_no_answer_young(
+    store: MemoryStore, clock: HandClock, results: Kept | None
+) -> None:
+    queries, _ = asking(store, results, Done(1), Done(2))
+    ask(queries)
+    clock.advance(1 - AGE_MS)
+    assert ask(queries).known == Known(1, START)
+    clock.advance(-1)
+    assert ask(queries).known == Known(2, START - AGE_MS)
+
+
 def test_while_it_is_asked_anew_what_was_known_is_told(
     store: MemoryStore, clock: HandClock, results: Kept | None
 ) -> None:
@@ -146,6 +179,7 @@ def test_while_it_is_asked_anew_what_was_known_is_told(
     clock.advance(AGE_MS)
     seen = ask(queries)
     assert (seen.status, seen.known) == (QueryStatus.PROCESSING, Known("old", START))
+    assert (KNOWN in task_of(store).payload) is (results is None)
     store.cancel(QUEUE, [QUERY.id])
     assert queries.get(QUERY.id) == QueryStanding(
         QUERY.id, QUEUE, QueryStatus.FAILED, Known("old", START), "it was cancelled"
@@ -160,6 +194,7 @@ def test_an_answer_of_null_is_one(store: MemoryStore, clock: HandClock, results:
     ask(queries)
     clock.advance(AGE_MS)
     assert ask(queries).known == Known(None, START + AGE_MS)
+    assert queries.get(QUERY.id).known == Known(None, START + AGE_MS)
 
 
 def test_an_answer_outlives_its_task_where_a_database_keeps_it(store: MemoryStore, clock: HandClock) -> None:
@@ -171,6 +206,104 @@ def test_an_answer_outlives_its_task_where_a_database_keeps_it(store: MemoryStor
     assert queries.get(QUERY.id) == QueryStanding(QUERY.id, QUEUE, QueryStatus.DONE, Known("kept", START))
     assert ask(queries).known == Known("kept", START)
     assert len(api.asked) == 1
+
+
+def test_a_null_outlives_its_task_too_and_is_not_taken_for_the_answer_before_it(
+    store: MemoryStore, clock: HandClock
+) -> None:
+    queries, _ = asking(store, Kept(), Done("old"), Done(None))
+    ask(queries)
+    clock.advance(AGE_MS)
+    ask(queries)
+    clock.advance(2)
+    store.sweep(Shard(QUEUE), retention_ms=1)
+    assert queries.get(QUERY.id).known == Known(None, START + AGE_MS)
+
+
+def test_an_answer_whose_time_in_the_database_is_over_is_none(store: MemoryStore) -> None:
+    """Its task stands for longer where a queue's retention says so, and must not be taken for an answer of null."""
+    kept = Kept()
+    queries, api = asking(store, kept, Done("old"), Done("new"))
+    ask(queries)
+    kept.results.clear()
+    with pytest.raises(errors.QueryNotFound):
+        queries.get(QUERY.id)
+    assert ask(queries).known == Known("new", START)
+    assert len(api.asked) == 2
+
+
+def test_a_database_that_is_added_later_hides_no_answer_and_brings_no_older_one_back(
+    store: MemoryStore, clock: HandClock
+) -> None:
+    before, _ = asking(store, None, Done("old"), BUSY)
+    ask(before)
+    kept = Kept()
+    after, api = asking(store, kept, Done("new"))
+    assert after.get(QUERY.id).known == Known("old", START)
+    ask(before, Query(PAYLOAD, 0))
+    assert after.get(QUERY.id).known == Known("old", START)
+    clock.advance(10_000)
+    poll_on(store, api)
+    assert after.get(QUERY.id).known == Known("new", clock.at)
+    kept.results.clear()
+    with pytest.raises(errors.QueryNotFound):
+        after.get(QUERY.id)
+
+
+def test_an_answer_that_comes_between_a_look_at_the_task_and_one_at_the_database_is_told(store: MemoryStore) -> None:
+    class Late(Kept):
+        before: Callable[[], object] | None = None
+
+        def get(self, queue: str, id: str, tenant: str) -> Result | None:
+            first, self.before = self.before, None
+            if first:
+                first()
+            return super().get(queue, id, tenant)
+
+    kept = Late()
+    queries, _ = asking(store, kept, Done("old"), Done("new"))
+    ask(queries)
+    kept.before = lambda: ask(queries, Query(PAYLOAD, 0))
+    assert queries.get(QUERY.id).known == Known("new", START)
+
+
+def test_while_the_database_is_away_no_query_is_asked_and_no_answer_costs_an_attempt(
+    store: MemoryStore, clock: HandClock
+) -> None:
+    class Away(Kept):
+        away = False
+
+        def put(self, task: Task, result_json: str, now: int) -> bool:
+            if self.away:
+                raise errors.ResultsUnavailable
+            return super().put(task, result_json, now)
+
+        def get(self, queue: str, id: str, tenant: str) -> Result | None:
+            if self.away:
+                raise errors.ResultsUnavailable
+            return super().get(queue, id, tenant)
+
+    kept = Away()
+    queries, api = asking(store, kept, Done("kept"))
+    kept.away = True
+    with pytest.raises(errors.ResultsUnavailable):
+        ask(queries)
+    assert (api.asked, store.shards()) == ([], [])
+    kept.away, api.meanwhile = False, lambda: setattr(kept, "away", True)
+    with pytest.raises(errors.ResultsUnavailable):
+        ask(queries)
+    assert (task_of(store).status, task_of(store).attempt) == (Status.SCHEDULED, 1)
+    kept.away, api.meanwhile = False, lambda: None
+    assert ask(queries).status is QueryStatus.PROCESSING
+    clock.advance(1_000)
+    poll_on(store, api)
+    assert queries.get(QUERY.id).known == Known("kept", clock.at)
+
+
+def test_one_that_is_gone_before_its_request_looks_again_failed(store: MemoryStore) -> None:
+    queries, api = asking(store, None, Drop("no"))
+    api.meanwhile = lambda: store.cancel(QUEUE, [QUERY.id], force=True) and store.sweep(Shard(QUEUE), retention_ms=-1)
+    assert ask(queries) == QueryStanding(QUERY.id, QUEUE, QueryStatus.FAILED, None, "it was removed meanwhile")
 
 
 def test_one_that_is_never_answered_is_given_up_after_a_day(store: MemoryStore, clock: HandClock) -> None:
@@ -192,6 +325,17 @@ def test_what_was_never_asked_is_not_found(store: MemoryStore, results: Kept | N
 def test_a_failed_call_is_told_and_tried_again(store: MemoryStore, results: Kept | None) -> None:
     queries, _ = asking(store, results, Retry(after=5, error="answered 503"))
     assert ask(queries) == QueryStanding(QUERY.id, QUEUE, QueryStatus.PROCESSING, None, "answered 503", START + 5_000)
+
+
+def test_the_error_is_of_the_call_that_is_asked_now_and_of_none_before_it(
+    store: MemoryStore, results: Kept | None
+) -> None:
+    queries, _ = asking(store, results, Drop("answered 403"), BUSY, Retry(after=5, error="answered 503"))
+    ask(queries)
+    seen = ask(queries)
+    assert (seen.status, seen.error) == (QueryStatus.PROCESSING, "")
+    store.cancel(QUEUE, [QUERY.id])
+    assert ask(queries).error == "answered 503"
 
 
 def test_what_died_does_not_stand_in_the_way(store: MemoryStore, results: Kept | None) -> None:
@@ -222,6 +366,15 @@ def test_no_more_than_so_many_call_a_host_and_the_rest_are_due_at_once(
     assert task_of(store, elsewhere).run == 1
 
 
+def test_of_a_queue_of_several_shards_each_query_is_found_in_its_own(clock: HandClock, results: Kept | None) -> None:
+    store = MemoryStore(clock, sharding=Sharding({QUEUE: 3}))
+    queries, api = asking(store, results, Done(1), parallel=3)
+    assert [ask(queries, other(n)).known for n in range(9)] == [Known(1, START)] * 9
+    assert len({store.shard_of(QUEUE, task.id, task.group) for task, _ in api.asked}) == 3
+    unhurried = [ask(queries, other(n), remaining_ms=0) for n in range(10, 19)]
+    assert [(seen.status, seen.due_at) for seen in unhurried] == [(QueryStatus.PROCESSING, START)] * 9
+
+
 def test_a_host_s_limit_is_set_once_and_an_operator_s_stays(store: MemoryStore, results: Kept | None) -> None:
     queries, _ = asking(store, results, BUSY, parallel=2)
     ask(queries)
@@ -232,6 +385,16 @@ def test_a_host_s_limit_is_set_once_and_an_operator_s_stays(store: MemoryStore, 
     store.configure(QUEUE, {"max_running": None})
     ask(queries, other(9))
     assert store.settings(QUEUE).max_running is None
+
+
+def test_a_process_that_has_met_many_hosts_forgets_them(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("duecourse.engine.queries.MET", 1)
+    queries, _ = asking(store, None, BUSY, parallel=2)
+    ask(queries)
+    ask(queries, Query({**PAYLOAD, "url": "https://other.example.com/"}, 0))
+    store.configure(QUEUE, {"max_running": None})
+    ask(queries, other(8))
+    assert store.settings(QUEUE).max_running == 2
 
 
 def test_nobody_else_may_have_a_new_query_before_its_request(store: MemoryStore, clock: HandClock) -> None:
@@ -247,14 +410,15 @@ def test_the_call_ends_within_the_request_and_the_lease_outlasts_it(store: Memor
     queries, api = asking(store, None, BUSY)
     ask(queries, remaining_ms=15_000)
     [(task, left_ms)] = api.asked
-    assert left_ms == 15_000 - RESERVE_MS
-    assert task.lease_expires_at == START + 15_000 + GRACE_MS
+    assert left_ms == 11_000
+    assert task.lease_expires_at == START + 16_000
 
 
 def test_a_request_without_time_leaves_its_query_to_others(store: MemoryStore) -> None:
     queries, api = asking(store, None, BUSY)
-    seen = ask(queries, remaining_ms=RESERVE_MS)
+    seen = ask(queries, remaining_ms=4_000)
     assert (api.asked, seen.status, seen.due_at) == ([], QueryStatus.PROCESSING, START)
+    assert task_of(store).log == (Change(START, Deed.MOVED, "http", START + 1_000, START),)
 
 
 def test_tenants_ask_for_themselves_within_the_same_limit(store: MemoryStore, results: Kept | None) -> None:
@@ -265,45 +429,3 @@ def test_tenants_ask_for_themselves_within_the_same_limit(store: MemoryStore, re
     assert task_of(store, tenant="b").status is Status.SCHEDULED
     with pytest.raises(errors.QueryNotFound):
         queries.get(QUERY.id)
-
-
-@pytest.mark.parametrize("change", [{"interval": "PT1S"}, {"timeout": "PT1S"}, {"method": "GET"}, {"headers": {}}])
-def test_how_often_it_is_asked_makes_no_other_query(change: dict[str, Any]) -> None:
-    assert other(7, **change).id == QUERY.id
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"url": "https://api.example.com/reports/8"}, {"method": "POST"}, {"headers": {"accept": "a"}}, {"body": {"a": 1}},
-     {"until": "done"}, {"failed_when": "bad"}, {"result": "rows"}],
-)  # fmt: skip
-def test_what_is_asked_makes_another(change: dict[str, Any]) -> None:
-    assert Query({**PAYLOAD, **change}, 0).id != QUERY.id
-
-
-def test_the_order_of_fields_and_the_case_of_header_names_make_no_other() -> None:
-    one, two = ({"A": "1", "b": "2"}, {"x": [{"p": 1, "q": 2}]}), ({"B": "2", "a": "1"}, {"x": [{"q": 2, "p": 1}]})
-    ids = {other(7, headers=headers, body=body).id for headers, body in (one, two)}
-    assert len(ids) == 1
-
-
-@pytest.mark.parametrize(
-    ("url", "queue"),
-    [
-        ("https://API.Example.com:443/a", "query:api.example.com"),
-        ("http://api.example.com.:80", "query:api.example.com"),
-        ("http://api.example.com:8080/a", "query:api.example.com:8080"),
-        ("http://user:secret@api.example.com/", "query:api.example.com"),
-        ("http://[::1]:8080/", "query:::1:8080"),
-        ("http://my_service/", "query:my_service"),
-    ],
-)
-def test_each_host_has_a_queue_of_its_own(url: str, queue: str) -> None:
-    assert queue_of(Query({**PAYLOAD, "url": url}, 0).id) == queue
-
-
-@pytest.mark.parametrize(("one", "two"), [("a" * 70, "a" * 71), ("bücher.example", "bäcker.example")])
-def test_a_host_that_is_too_long_or_strange_is_told_apart_by_a_hash(one: str, two: str) -> None:
-    queues = [queue_of(Query({**PAYLOAD, "url": f"https://{host}/"}, 0).id) for host in (one, two)]
-    assert len(set(queues)) == 2
-    assert all(len(queue) <= 64 and queue.isascii() for queue in queues)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from cryptography import x509
@@ -18,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from duecourse import __version__
 from duecourse.adapters import http_out
-from duecourse.adapters.http_out import HttpOut
+from duecourse.adapters.http_out import HttpOut, _check
 from duecourse.errors import CallFailed, InvalidInput
 from duecourse.ports.http import HttpRequest
 from tests.support.answering import Asked, Reply, answering, misbehaving
@@ -196,6 +197,12 @@ def test_a_connection_that_breaks_off_is_a_failed_call(http: HttpOut) -> None:
             http.call(request(url))
 
 
+def test_a_chunk_of_negative_length_is_the_answers_fault_and_not_the_requests(http: HttpOut) -> None:
+    said = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n{}\r\n"
+    with misbehaving(lambda c: c.sendall(said)) as url, pytest.raises(CallFailed, match="broke off"):
+        http.call(request(url))
+
+
 def test_an_answer_that_is_not_http_is_a_failed_call(http: HttpOut) -> None:
     with misbehaving(lambda c: c.sendall(b"SSH-2.0-OpenSSH_9\r\n")) as url, pytest.raises(CallFailed):
         http.call(request(url))
@@ -259,3 +266,21 @@ def test_calls_in_parallel_do_not_wait_for_each_other(http: HttpOut) -> None:
             thread.join()
         http.close()
     assert not together.broken
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_functions_own_runtime_is_never_asked(http: HttpOut, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    with answering(lambda _: Reply(body=b"another tenant's event")) as (url, asked):
+        port = urlsplit(url).port
+        monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", f"127.0.0.1:{port}")
+        with pytest.raises(InvalidInput, match=r"url: leads to 127\.0\.0\.1, which is for the function's own use"):
+            http.call(request(f"http://{host}:{port}/2018-06-01/runtime/invocation/next"))
+        assert not asked
+        monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1")
+        assert http.call(request(url)).body == b"another tenant's event"
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "fe80::1%lo", "::ffff:169.254.170.2"])
+def test_a_machines_metadata_is_never_asked(host: str) -> None:
+    with pytest.raises(InvalidInput, match="which is for the function's own use"):
+        _check(host, 80)

@@ -190,6 +190,12 @@ def test_a_result_over_64_kib_is_dropped_and_one_at_the_limit_is_kept() -> None:
     assert "65537 bytes" in outcome.reason
 
 
+@pytest.mark.parametrize("depth", [102, 900])
+def test_a_result_that_no_answer_can_carry_for_its_depth_is_dropped(depth: int) -> None:
+    outcome = poll(answer(200, b'{"v": %s%s}' % (b"[" * depth, b"]" * depth)), until="v", result="v")
+    assert outcome == Drop("the result nests deeper than 100: narrow it by `result`")
+
+
 def test_a_result_that_is_not_unicode_is_dropped() -> None:
     assert isinstance(poll(answer(200, b'{"v": "\\ud800"}'), until="v"), Drop)
 

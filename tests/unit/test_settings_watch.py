@@ -42,6 +42,7 @@ def test_a_watch_says_little_and_means_the_rest() -> None:
         ({"kind": "a b"}, "0.kind", "characters"),
         ({"kind": "reminder"}, "0.kind", "/reminders"),
         ({"queue": "reminders"}, "0.queue", "/reminders"),
+        ({"queue": "query:h"}, "0.queue", "/queries"),
         ({"payload": []}, "0.payload", "object"),
         ({"payload": {"key": 1}}, "0.payload.key", "parts of the key's name"),
         ({"kind": "webhook"}, "0.payload.url", "required"),

@@ -46,7 +46,7 @@ def keeps_what_failed() -> set[str]:
     return set(found)
 
 
-@pytest.mark.parametrize("queue", keeps_what_failed())
+@pytest.mark.parametrize("queue", sorted(keeps_what_failed()))
 def test_an_alarm_goes_when_something_lies_in_a_queue_of_what_failed(queue: str) -> None:
     dimensions = [{"Name": "QueueName", "Value": {"Fn::GetAtt": [queue, "QueueName"]}}]
     resources = template()["Resources"]

@@ -43,8 +43,9 @@ def refusal(template: str, field: str = "message", **changes: Json) -> str:
     """Why a template is refused."""
     with pytest.raises(InvalidInput) as caught:
         written(**{field: template}, **changes)
-    [problem] = caught.value.problems
+    problem, *later = caught.value.problems
     assert problem.field == field
+    assert all("takes too long" in one.problem for one in later), "what comes once the time is over"
     return problem.problem
 
 

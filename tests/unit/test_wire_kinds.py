@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from duecourse.wire.fields import field_errors
-from duecourse.wire.http import AddTask
+from duecourse.wire.tasks import AddTask
 
 POLL = {"url": "https://api.example.com/x", "interval": "PT10S", "until": "status == 'done'"}
 HOOK = {"url": "http://hooks.example.com:8080/x?y=1", "body": [1]}

@@ -14,8 +14,8 @@ from duecourse.errors import InvalidInput
 from duecourse.wire.batch import AddBatch
 from duecourse.wire.body import parse_body
 from duecourse.wire.fields import field_errors
-from duecourse.wire.http import AddTask, MoveTask, show_task
 from duecourse.wire.problems import BodyTooLarge, MalformedBody
+from duecourse.wire.tasks import AddTask, MoveTask, show_task
 from tests.support.clock import START
 from tests.support.kinds import leased
 
@@ -112,8 +112,14 @@ def test_a_backoff_that_no_record_holds_is_named(field: str) -> None:
     assert pack_rest(task, bytes(8))
 
 
-def test_reminders_have_a_route_of_their_own() -> None:
-    assert refused(AddTask, {"kind": "reminder", "payload": {}})["kind"] == "reminder is made by POST /reminders"
+@pytest.mark.parametrize(
+    ("field", "name", "door"),
+    [("kind", "reminder", "/reminders"), ("queue", "reminders", "/reminders"), ("queue", "query:h", "/queries")],
+)
+def test_what_is_made_in_another_way_is_named_with_that_way(field: str, name: str, door: str) -> None:
+    problem = refused(AddTask, WORK | {field: name})[field]
+    assert f"POST {door}" in problem
+    assert problem.endswith(f"choose another {field}")
 
 
 def test_what_json_cannot_carry_is_refused() -> None:
@@ -154,6 +160,29 @@ def test_a_body_may_be_256_kib_and_no_more() -> None:
     for longer in ("x" * (room + 1), "ü" * (room // 2 + 1)):
         with pytest.raises(BodyTooLarge):
             parse_body('{"a":"' + longer + '"}')
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('{"delay": 1, "kind": "a", "delay": 1}', {"delay"}),
+        ('{"kind": "report", "payload": {"rows": [{}, {"a": {"b": 1, "b": [], "b": 2}}]}}', {"payload.rows.1.a.b"}),
+        ('{"payload": {"a": 1, "a": 1}, "payload": {}}', {"payload"}),
+        ('{"a": {"": 1, "": 2}, "b": {"c": 1, "c": 2}}', {"a.", "b.c"}),
+        ('{"id": 1, "\\u0069d": 2}', {"id"}),
+        ('{"' + "x" * 900 + '": {"a": 1, "a": 2}}', {"x" * 200}),
+    ],
+)
+def test_a_name_that_stands_twice_in_an_object_is_refused_by_name(text: str, named: set[str]) -> None:
+    with pytest.raises(InvalidInput, match="stands twice in its object") as caught:
+        parse_body(text)
+    assert {problem.field for problem in caught.value.problems} == named
+
+
+def test_of_many_doubled_names_a_hundred_are_told() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_body('{"payload": [' + ",".join(['{"a": 1, "a": 2}'] * 10_000) + "]}")
+    assert len(caught.value.problems) == 100
 
 
 def test_a_task_is_shown_in_the_words_of_the_api() -> None:

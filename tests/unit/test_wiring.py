@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 
@@ -13,7 +16,7 @@ from duecourse.adapters.lambda_invoker import LambdaInvoker
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.reminder import Channel
 from duecourse.domain.task import Task
-from duecourse.parts import configure
+from duecourse.parts import configure, part
 from duecourse.ports.sender import Message
 from duecourse.ports.writer import Letter
 from duecourse.settings import Settings
@@ -32,6 +35,21 @@ def wired(store: MemoryStore) -> Iterator[None]:
 def test_a_part_is_built_once_and_kept() -> None:
     assert wiring.drainer() is wiring.drainer()
     assert wiring.crew().size == Settings().parallel
+
+
+def test_threads_that_use_a_part_at_once_build_it_once() -> None:
+    """A ledger in memory that was built twice is two, and one on disk is in its own way."""
+    together = Barrier(2)
+
+    @part
+    def slow() -> object:
+        with suppress(BrokenBarrierError):
+            together.wait(0.3)  # for a second builder, who must not come
+        return object()
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda _: slow(), range(2))
+    assert first is second
 
 
 def test_what_is_given_is_used_and_what_was_built_is_forgotten(store: MemoryStore) -> None:

@@ -19,11 +19,13 @@ from duecourse.engine.reminders import Reminders
 from duecourse.engine.tasks import Tasks
 from duecourse.ports.store import Move
 from duecourse.wire.batch import AddBatch
-from duecourse.wire.fields import read
-from duecourse.wire.http import AddTask, MoveTask, TaskKey, TenantKey
-from duecourse.wire.pages import DEFAULT_PAGE, ListTasks, ReplayDead, encode_cursor
+from duecourse.wire.fields import read, read_both
+from duecourse.wire.keys import CancelTask, TaskKey, TenantKey
+from duecourse.wire.pages import DEFAULT_PAGE, ListTasks, encode_cursor
 from duecourse.wire.queries import AskQuery, QueryKey
 from duecourse.wire.queues import QueueKey, SetQueue
+from duecourse.wire.replay import ReplayDead
+from duecourse.wire.tasks import AddTask, MoveTask
 
 
 class AddFields(TypedDict, total=False):
@@ -124,7 +126,7 @@ class Client:
 
         The answer to each, in order: Taken, or the error that `add` would have raised for the state of what has its id.
         """
-        return self._tasks.add_many(read(AddBatch, {"tasks": list(tasks)}).new_tasks(self._tenant))
+        return self._tasks.add_many(read(AddBatch, {"tasks": tasks}).new_tasks(self._tenant))
 
     def get(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
         """One task as it stands."""
@@ -141,15 +143,15 @@ class Client:
         force: bool = False,
     ) -> Task:
         """Give a task a new due time: an instant, or a delay from now; `force` takes a running one from its worker."""
-        key = _key(id, queue)
-        move = read(MoveTask, {"due_at": due_at, "delay": delay, "force": force})
+        wanted = {"due_at": due_at, "delay": delay, "force": force}
+        key, move = read_both(TaskKey, {"id": id, "queue": queue}, MoveTask, wanted)
         asked = Move(key.id, move.due_at, move.delay or 0, force=move.force)
         return self._tasks.move(key.queue, asked, self._tenant)
 
     def cancel(self, id: str, queue: str = DEFAULT_QUEUE, *, force: bool = False) -> None:
         """Cancel a scheduled task (with `force` a running one too), or delete a dead one."""
-        key = _key(id, queue)
-        self._tasks.cancel(key.queue, key.id, force=force, tenant=self._tenant)
+        asked = read(CancelTask, {"id": id, "queue": queue, "force": force})
+        self._tasks.cancel(asked.queue, asked.id, force=asked.force, tenant=self._tenant)
 
     def replay(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
         """Schedule a dead task for now, with all its attempts."""
@@ -167,8 +169,9 @@ class Client:
     ) -> Replayed:
         """Schedule a queue's dead tasks again, oldest first, `rate` {count, per} of them at a time; for a dry run,
         only say which."""
-        asked = read(ReplayDead, {"limit": limit, "rate": rate, "kind": kind, "dry_run": dry_run})
-        return self._tasks.replay_dead(read(QueueKey, {"queue": queue}).queue, asked.replay(), self._tenant)
+        wanted = {"limit": limit, "rate": rate, "kind": kind, "dry_run": dry_run}
+        key, asked = read_both(QueueKey, {"queue": queue}, ReplayDead, wanted)
+        return self._tasks.replay_dead(key.queue, asked.replay(), self._tenant)
 
     def why(self, id: str, queue: str = DEFAULT_QUEUE) -> Why:
         """What happened to a task, in order, and what it waits for."""
@@ -201,8 +204,8 @@ class Client:
 
     def set_queue(self, queue: str, **fields: Unpack[QueueFields]) -> QueueStanding:
         """Set a queue anew, which may have no tasks yet: what is given changes."""
-        key, changes = read(QueueKey, {"queue": queue}), read(SetQueue, fields).changes()
-        return self._queues.configure(key.queue, changes)
+        key, asked = read_both(QueueKey, {"queue": queue}, SetQueue, fields)
+        return self._queues.configure(key.queue, asked.changes())
 
     def query(self, *, url: str, interval: Span, until: str, **fields: Unpack[QueryFields]) -> QueryStanding:
         """Ask a slow API now, and on until it has answered; `status` says how the query stands."""

@@ -8,8 +8,8 @@ from duecourse.domain.outcomes import Span
 from duecourse.domain.reminder import Made, Moved, Shown, Standing
 from duecourse.domain.task import DEFAULT_TENANT, Json
 from duecourse.engine.reminders import Reminders
-from duecourse.wire.fields import read
-from duecourse.wire.reminders import AddReminder, MoveReminder, ReminderKey
+from duecourse.wire.fields import read, read_both
+from duecourse.wire.reminders import AddReminder, CancelReminder, MoveReminder, ReminderKey
 
 
 class ReminderFields(TypedDict, total=False):
@@ -55,12 +55,13 @@ class ReminderClient:
 
     def move(self, id: str, *, starts_at: datetime | str) -> Moved:
         """Give a reminder a new start, and each of its messages, written out beforehand, its time before that."""
-        start = read(MoveReminder, {"starts_at": starts_at}).starts_at
-        return self._reminders.move(_id(id), start, self._tenant)
+        key, asked = read_both(ReminderKey, {"id": id}, MoveReminder, {"starts_at": starts_at})
+        return self._reminders.move(key.id, asked.starts_at, self._tenant)
 
     def cancel(self, id: str, *, force: bool = False) -> None:
         """Cancel what is pending of a reminder; with `force` what is being sent too."""
-        self._reminders.cancel(_id(id), force=force, tenant=self._tenant)
+        asked = read(CancelReminder, {"id": id, "force": force})
+        self._reminders.cancel(asked.id, force=asked.force, tenant=self._tenant)
 
 
 def _id(id: str) -> str:

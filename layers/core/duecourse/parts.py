@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from functools import cache
+from threading import RLock
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
 _given: dict[str, Any] = {}
 _built: list[Callable[[], None]] = []
+_building = RLock()
+"""Held while a part is built: two threads at once would build two, of a ledger in memory, say; a part builds others."""
 
 
 def configure(**parts: Any) -> None:
@@ -24,6 +27,9 @@ def part(build: Callable[[], T]) -> Callable[[], T]:
     _built.append(once.cache_clear)
 
     def take() -> T:
-        return cast(T, _given[build.__name__]) if build.__name__ in _given else once()
+        if build.__name__ in _given:
+            return cast(T, _given[build.__name__])
+        with _building:
+            return once()
 
     return take

@@ -12,10 +12,10 @@ from duecourse.domain.address import WITHOUT_BELLS, check_ports, check_store
 from duecourse.domain.follow_up import RESERVED
 from duecourse.domain.query import QUEUE_PREFIX
 from duecourse.domain.shards import MAX_SHARDS
-from duecourse.domain.times import format_duration, parse_duration
+from duecourse.domain.times import DAY_MS, format_duration, parse_duration
 from duecourse.domain.watch import Pattern
 from duecourse.errors import FieldError, InvalidSettings
-from duecourse.wire.fields import Name, field_errors, refuse_fields
+from duecourse.wire.fields import Name, field_errors, refuse_fields, written_as
 from duecourse.wire.watches import WatchSetting
 
 PREFIX = "DUECOURSE_"
@@ -68,12 +68,6 @@ def _inline_is_built_in(targets: dict[str, str]) -> dict[str, str]:
     return targets
 
 
-def _namespace(value: str) -> str:
-    if not NAMESPACE.fullmatch(value):
-        raise ValueError("must be 1 to 64 characters of A-Z a-z 0-9 . _ -")
-    return value
-
-
 def _broker(url: str) -> str:
     if not url.startswith(("amqp://", "amqps://")):
         raise ValueError("must begin with amqp:// or amqps://")
@@ -81,12 +75,6 @@ def _broker(url: str) -> str:
     if urlsplit(url).username and urlsplit(url).password is None:
         raise ValueError("must have a password beside its user: amqps://user:password@host")
     return url
-
-
-def _sms_from(value: str) -> str:
-    if not SMS_FROM.fullmatch(value):
-        raise ValueError("must be a number such as +436641234567, or 1 to 11 letters and digits, a letter among them")
-    return value
 
 
 Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
@@ -108,7 +96,7 @@ class Settings(BaseModel):
         default_factory=dict,
         description="queues of more than one shard: name to how many; each gets its part of the limits",
     )
-    namespace: Annotated[str, AfterValidator(_namespace)] = Field(
+    namespace: Annotated[str, written_as(NAMESPACE, "must be 1 to 64 characters of A-Z a-z 0-9 . _ -")] = Field(
         "duecourse", description="what every key of ours begins with"
     )
     targets: Annotated[
@@ -150,13 +138,13 @@ class Settings(BaseModel):
         description="how long a webhook or a poll waits for its answer, unless it says otherwise",
     )
     retention_ms: Milliseconds = Field(
-        86_400_000, alias="retention", description="how long a finished task can be asked for"
+        DAY_MS, alias="retention", description="how long a finished task can be asked for"
     )
     results_table: str = Field(
         "", description="the DynamoDB table for results; none keeps them in the ledger, for the retention"
     )
     results_retention_ms: Milliseconds = Field(
-        2_592_000_000, alias="results_retention", description="how long the results table keeps a result"
+        30 * DAY_MS, alias="results_retention", description="how long the results table keeps a result"
     )
     mail_from: str = Field("", description="the verified sender of reminders")
     tenant_header: str = Field(
@@ -164,7 +152,12 @@ class Settings(BaseModel):
         description="the header that says whose a request is; only where whoever can call may be anyone, on a laptop",
         pattern=r"^[A-Za-z0-9-]{0,64}$",
     )
-    sms_from: Annotated[str, AfterValidator(_sms_from)] = Field(
+    sms_from: Annotated[
+        str,
+        written_as(
+            SMS_FROM, "must be a number such as +436641234567, or 1 to 11 letters and digits, a letter among them"
+        ),
+    ] = Field(
         "",
         description="whom an SMS comes from: a number of yours in SNS (+436641234567), or a sender's name (Duecourse)",
     )

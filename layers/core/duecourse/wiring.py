@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from duecourse import settings as environment
 from duecourse.domain.follow_up import DEAD, ENDED, is_follow_up
 from duecourse.domain.outcomes import Settlement
-from duecourse.domain.reminder import KIND as REMINDER
 from duecourse.domain.reminder import Channel
+from duecourse.domain.reserved import open_kinds
 from duecourse.domain.task import Task
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
@@ -136,7 +136,7 @@ def kinds() -> dict[str, Kind]:
     return {
         "poll": Poll(http(), settings().http_timeout_ms),
         "webhook": webhook_kind(),
-        REMINDER: reminder_kind(),
+        "reminder": reminder_kind(),
         ENDED: lambda task: webhook_kind()(told(task)),
     }
 
@@ -144,7 +144,7 @@ def kinds() -> dict[str, Kind]:
 @part
 def follow_ups() -> FollowUps:
     """What tells of ended tasks."""
-    from duecourse.wire.http import show_task
+    from duecourse.wire.tasks import show_task
 
     return FollowUps(tasks(), lambda task: {**show_task(task)})
 
@@ -207,12 +207,12 @@ def receiver(kind: Kind) -> Receiver:
 def tasks() -> Tasks:
     """The verbs on tasks."""
     handed = {kind for kind, target in settings().targets.items() if target != INLINE}
-    return Tasks(store(), results(), known_kinds(settings()), handed - {REMINDER})
+    return Tasks(store(), results(), known_kinds(settings()), open_kinds(handed))
 
 
 def known_kinds(given: Settings) -> set[str]:
-    """The kinds that a caller may ask for: a reminder's tasks are made with it."""
-    return {*environment.BUILT_IN, *given.targets} - {REMINDER}
+    """The kinds that a caller may ask for."""
+    return open_kinds([*environment.BUILT_IN, *given.targets])
 
 
 @part

@@ -2,13 +2,22 @@
 
 import http.client
 import io
+import os
 import socket
 import time
+from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, PoolManager, Timeout
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError, LocationValueError, NameResolutionError, NewConnectionError, SSLError
+from urllib3.exceptions import (
+    HTTPError,
+    LocationValueError,
+    NameResolutionError,
+    NewConnectionError,
+    ProtocolError,
+    SSLError,
+)
 from urllib3.exceptions import TimeoutError as CallTimeout
 
 from duecourse import __version__
@@ -60,6 +69,8 @@ def _take(response: BaseHTTPResponse, max_bytes: int) -> HttpAnswer:
     try:
         body = response.read(max_bytes + 1, decode_content=True)
         whole = len(body) <= max_bytes
+    except ValueError as error:  # of a chunk's negative length, say: it is the answer that is wrong, not the request
+        raise ProtocolError("the answer cannot be read") from error
     finally:
         # A body that was not read to its end makes the connection useless for the next call.
         if not whole:
@@ -112,8 +123,21 @@ class _BoundedAnswer(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_TimedReads(self.fp.detach(), sock))
 
 
+def _check(host: str, port: int) -> None:
+    """Return unless that is where a function's own secrets are. Raises InvalidInput.
+
+    Whoever may add a task names an address, and a name leads where its owner says: the metadata of the machine or the
+    container, whose address is link-local, and Lambda's runtime API, which hands out the function's other events.
+    """
+    address = ip_address(host.partition("%")[0])
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address
+    if address.is_link_local or f"{address}:{port}" == os.environ.get("AWS_LAMBDA_RUNTIME_API"):
+        raise InvalidInput([FieldError("url", f"leads to {address}, which is for the function's own use")])
+
+
 class _Bounded:
-    """What both kinds of connection add: bounded answers, and no second life after a long idle time."""
+    """What both kinds of connection add: bounded answers, bounds to where, no second life after a long idle time."""
 
     response_class: Any = _BoundedAnswer
     _used_at = 0.0
@@ -121,6 +145,14 @@ class _Bounded:
     def request(self, *args: Any, **kwargs: Any) -> None:
         self._used_at = time.monotonic()
         super().request(*args, **kwargs)  # type: ignore[misc]
+
+    def connect(self) -> None:
+        super().connect()  # type: ignore[misc]
+        try:
+            _check(*self.sock.getpeername()[:2])  # type: ignore[attr-defined]
+        except InvalidInput:
+            self.close()  # type: ignore[attr-defined]
+            raise
 
     @property
     def is_connected(self) -> bool:

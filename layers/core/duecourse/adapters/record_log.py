@@ -20,6 +20,7 @@ OUTCOMES = {
     ord("X"): "drop",
     ord("B"): "release",
     ord("L"): "lapsed",
+    ord("T"): "taken",
     ord("E"): "expired",
 }
 DEEDS = {

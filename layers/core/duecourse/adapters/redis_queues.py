@@ -61,24 +61,19 @@ def settings_in(scripts: Scripts, keys: Keys) -> QueueSettings:
     return _settings(found)
 
 
-def stats(verbs: Verbs, shard: Shard, now: int) -> Stats:
-    """The shard in numbers: all are counts that Redis keeps, but for the tenants in the ring, whose heads are read."""
+def stats(verbs: Verbs, shard: Shard) -> Stats:
+    """The shard in numbers, in one round trip; in two where tenants are in the ring, whose heads are read then."""
     keys = verbs.keys(shard)
-    tasks, leased, done, dead, heads, parked, ring, bell, (successors, travelling, *found) = verbs.scripts.read(
-        lambda p: p.hlen(keys.tasks),
-        lambda p: p.zcard(keys.leased),
-        lambda p: p.zcard(keys.done),
-        lambda p: p.zcard(keys.dead),
-        lambda p: p.zrange(keys.heads, 0, 0, withscores=True),
-        lambda p: p.zrange(keys.parked, 0, 0, withscores=True),
-        lambda p: p.zrange(keys.ring, 0, -1),
-        lambda p: p.get(keys.bell),
-        lambda p: p.hmget(keys.meta, "successors", "bell_at", *FIELDS),
+    arguments = (*keys.fixed, "successors", "bell_at", *FIELDS)
+    now, tasks, leased, done, dead, head, parked, ring, bell, (successors, travelling, *found) = verbs.scripts.evaluate(
+        "stats", len(keys.fixed), arguments, again=True
     )
+    travel = verbs.scripts.travel
+    now = travel.now() if travel else now
     scheduled = tasks - int(successors or 0) - leased - done - dead
-    oldest = [int(at) for _, at in (*heads, *parked, *_heads(verbs, keys, ring))]
+    oldest = min((int(at) for at in (*head[1:], *parked[1:], *_heads(verbs, keys, ring))), default=0)
     part = share(_settings(found), shard.number, verbs.sharding.count(shard.queue))
-    return Stats(scheduled, leased, done, dead, min(oldest, default=0), int(bell or travelling or 0), part, now)
+    return Stats(scheduled, leased, done, dead, oldest, int(bell or travelling or 0), part, now)
 
 
 def lateness(verbs: Verbs, shard: Shard, now: int) -> dict[int, int]:
@@ -100,10 +95,10 @@ def held_back(verbs: Verbs, shard: Shard, tenant: str) -> HeldBack:
     return HeldBack(HOLDS[code], until, now)
 
 
-def _heads(verbs: Verbs, keys: Keys, ring: Sequence[bytes]) -> list[tuple[bytes, float]]:
-    """The earliest task of each tenant in the ring."""
+def _heads(verbs: Verbs, keys: Keys, ring: Sequence[bytes]) -> list[float]:
+    """When the earliest task of each tenant in the ring is due."""
     answers = verbs.scripts.read(*(partial(_head, keys.due(tenant.decode())) for tenant in ring)) if ring else []
-    return [entry for answer in answers for entry in answer]
+    return [at for answer in answers for _, at in answer]
 
 
 def _head(due: str, pipe: Any) -> None:

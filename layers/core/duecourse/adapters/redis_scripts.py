@@ -47,7 +47,7 @@ CHANGES = ("prelude", "history", "lease")
 ENDS = (*CHANGES, "ending")
 LEASES = (*ENDS, "handout")
 BEFORE: dict[str, tuple[str, ...]] = (
-    dict.fromkeys(("register", "begin", "end", "forget"), ())
+    dict.fromkeys(("register", "stats", "begin", "end", "forget"), ())
     | {"add": ("prelude", "history")}
     | dict.fromkeys(("close", "put", "drop", "page", "held_back"), PRELUDE)
     | dict.fromkeys(("configure", "reopen"), SETS)

@@ -1,5 +1,6 @@
 """The shards on record in Redis, and what is said where a queue has another number of them than the settings say."""
 
+import time
 from typing import Any, NoReturn
 
 from duecourse.adapters.redis_keys import keys_of, shards_key
@@ -7,6 +8,9 @@ from duecourse.adapters.redis_scripts import Scripts
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused, StoreUnavailable
+
+TRUSTED_S = 1.0
+"""How long what was read of all queues will do for another: a thousand queues are not read a thousand times."""
 
 
 class ShardsOnRecord:
@@ -17,6 +21,8 @@ class ShardsOnRecord:
         self._namespace = namespace
         self._sharding = sharding
         self._known: set[str] = set()
+        self._counts: dict[str, set[int]] = {}
+        self._read_at = -TRUSTED_S
 
     def all(self) -> list[Shard]:
         """Every shard on record."""
@@ -24,10 +30,13 @@ class ShardsOnRecord:
 
     def check(self, queue: str) -> None:
         """Return if the queue has as many shards as the settings say; looked up once. Raises StoreMisused."""
-        if queue not in self._known:
-            for told in {str(count) for name, _, count in self._members() if name == queue}:
-                self._compare(queue, told)
-            self._known.add(queue)
+        if queue in self._known:
+            return
+        if time.monotonic() - self._read_at > TRUSTED_S or not self._agrees(queue):
+            self._read()
+        for told in self._counts.get(queue, ()):
+            self._compare(queue, str(told))
+        self._known.add(queue)
 
     def compare(self, queue: str, told: bytes | None) -> None:
         """Return if that is how many shards the queue has, as its shard's meta tells. Raises as `refuse`."""
@@ -59,6 +68,16 @@ class ShardsOnRecord:
                 f"Queue {queue} has {told} shards on record and DUECOURSE_SHARDS says {count}: "
                 f"run `python -m local reshard {queue} {count}`, or set it to {told}"
             )
+
+    def _agrees(self, queue: str) -> bool:
+        return self._counts.get(queue, set()) <= {self._sharding.count(queue)}
+
+    def _read(self) -> None:
+        at = time.monotonic()
+        counts: dict[str, set[int]] = {}
+        for queue, _, count in self._members():
+            counts.setdefault(queue, set()).add(count)
+        self._read_at, self._counts = at, counts
 
     def _members(self) -> list[tuple[str, int, int]]:
         key = shards_key(self._namespace)

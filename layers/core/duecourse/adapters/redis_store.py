@@ -137,7 +137,7 @@ class RedisStore:
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
         check_count(len(settlements), MAX_CLAIM)
-        arguments = (*self._ending, *(argument for end in settlements for argument in wire.settlement(end)))
+        arguments = (*self._ending, *wire.settlements(settlements))
         answer = self._verbs.run("settle", shard, wire.tenants_of(settlements), arguments, again=True)
         return [wire.SETTLED[code] for code in answer[2]]
 
@@ -217,7 +217,7 @@ class RedisStore:
 
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
-        return redis_queues.stats(self._verbs, shard, self.now())
+        return redis_queues.stats(self._verbs, shard)
 
     def lateness(self, shard: Shard) -> dict[int, int]:
         """How late the tasks of the last hour were when they were claimed."""

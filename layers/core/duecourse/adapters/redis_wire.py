@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 MAX_PIECE = 440
 """The most tasks of one add's request: at nine arguments each, a tenant of its own included, fewer than the 3,999 in
-all that ElastiCache Serverless takes. A settle of the most that it takes, at five each, is fewer."""
+all that ElastiCache Serverless takes. A settle of the most that it takes, at three each, is fewer."""
 
 REPLIES = {
     1: Reply.CREATED,
@@ -47,7 +47,7 @@ REPLIES = {
 """What the scripts' numbers mean, refusals below 0: the one table of them."""
 SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
 ENDING_CODES = {ending: ord(letter) for ending, letter in ENDINGS.items()}
-SETTLEMENT = Struct(">HI8sBBHI")
+SETTLEMENT = Struct(">HI8sBBHIB")
 LOW = 0xFFFFFFFF
 MODES = {OnDuplicate.KEEP: "k", OnDuplicate.REPLACE: "r", OnDuplicate.REJECT: "j", OnDuplicate.DEBOUNCE: "d"}
 
@@ -90,13 +90,18 @@ def alone(tenant: str, condition: Alone | None) -> tuple[Argument, ...]:
     return (f"{tenant}/{condition.group}", condition.since) if condition else ("", 0)
 
 
-def settlement(end: Settlement) -> tuple[Argument, ...]:
-    """A settlement as settle.lua takes it."""
+def settlements(ends: Sequence[Settlement]) -> list[Argument]:
+    """Settlements as settle.lua takes them: few arguments, for each costs both sides more than what is in it."""
+    details = [_details(end) for end in ends]
+    heads = b"".join(_head(end, bool(text)) for end, text in zip(ends, details, strict=True))
+    return [heads, *(stored_id(end.tenant, end.id) for end in ends), *filter(None, details)]
+
+
+def _head(end: Settlement, detailed: bool) -> bytes:
     fence, nonce = split_token(end.token)
-    delayed = end.due_at is None
     due = end.delay_ms if end.due_at is None else end.due_at
-    head = SETTLEMENT.pack(fence >> 32, fence & LOW, nonce, ENDING_CODES[end.ending], delayed, due >> 32, due & LOW)
-    return (f"{end.tenant}/{end.id}", head, _details(end))
+    code, delayed = ENDING_CODES[end.ending], end.due_at is None
+    return SETTLEMENT.pack(fence >> 32, fence & LOW, nonce, code, delayed, due >> 32, due & LOW, detailed)
 
 
 def _details(end: Settlement) -> bytes:

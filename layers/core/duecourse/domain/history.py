@@ -34,7 +34,8 @@ class Deed(StrEnum):
 
 
 class Run(NamedTuple):
-    """One finished lease: how it ended (`done`, `again`, `retry`, `drop`, `release`, `lapsed`, `expired`).
+    """One finished lease: how it ended (`done`, `again`, `retry`, `drop`, `release`, `lapsed`, `taken`,
+    `expired`).
 
     `door` is None where nothing was claimed; `late_ms` is how long after it was due it was claimed. `times` is over 1
     where leases that were given back one after the other are told as one, the last.

@@ -1,12 +1,16 @@
 """What a query is: whose answer is asked for, under which id, and in which queue its one task waits."""
 
+import json
 import re
+import socket
 from enum import StrEnum
 from hashlib import sha256
+from ipaddress import IPv6Address
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from duecourse.domain.task import DEFAULT_TENANT, Json, NewTask, OnDuplicate, dump_json
+from duecourse.domain.task import Json, NewTask, OnDuplicate, dump_json
+from duecourse.domain.times import DAY_MS
 
 KIND = "poll"
 QUEUE_PREFIX = "query:"
@@ -16,12 +20,14 @@ HOST = r"[a-z0-9._:-]{1,58}"
 ID_PATTERN = rf"^q-[0-9a-f]{{32}}@{HOST}$"
 IDENTITY = ("url", "method", "headers", "body", "until", "failed_when", "result")
 """What makes two queries one: how often and how patiently it is asked does not."""
-DEADLINE_MS = 86_400_000
+DEADLINE_MS = DAY_MS
 HEAD_START_MS = 1_000
 """How long a new query is the request's that made it, before anybody who claims may have it."""
 KNOWN = "known"
 """Where a query's task carries what was known before it, where no database does."""
 
+_NUMBER = re.compile(r"[0-9a-fx.]*[0-9][0-9a-fx.]*")
+"""What may be an IPv4 address: all of its spellings, `127.1` and `0x7f000001` among them."""
 _STANDARD_PORT = {"http": 80, "https": 443}
 
 
@@ -64,8 +70,10 @@ class Query(NamedTuple):
     def group(self) -> str:
         """Its hash: a group of the one task, by which it is added on a condition."""
         headers = {name.lower(): value for name, value in (self.payload.get("headers") or {}).items()}
-        same = {name: self.payload.get(name) for name in IDENTITY} | {"headers": headers}
-        return "q-" + sha256(dump_json(_ordered(same)).encode()).hexdigest()[:32]
+        spelled = {"url": _plain(self.payload["url"]), "headers": headers}
+        same = {name: self.payload.get(name) for name in IDENTITY} | spelled
+        in_order = json.dumps(json.loads(dump_json(same)), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return "q-" + sha256(in_order.encode()).hexdigest()[:32]
 
     @property
     def id(self) -> str:
@@ -80,7 +88,7 @@ class Query(NamedTuple):
             kind=KIND,
             payload=dump_json({**self.payload, **carried}),
             queue=queue_of(self.id),
-            tenant=tenant or DEFAULT_TENANT,
+            tenant=tenant,
             group=self.group,
             delay_ms=HEAD_START_MS,
             deadline_ms=DEADLINE_MS,
@@ -95,19 +103,36 @@ def queue_of(id: str) -> str:
 
 
 def host_of(url: str) -> str:
-    """An address's host in lower case, with its port where that is not the standard one; cut where it is too long.
+    """An address's host, however it is spelled, with its port where that is not the standard one; cut where too long.
 
     One that a queue's name cannot hold is told apart by a hash.
     """
     parts = urlsplit(url)
-    host = (parts.hostname or "").lower().rstrip(".")
+    host = _spelled(unquote(parts.hostname or "").lower().rstrip("."))
     named = host if parts.port in (None, _STANDARD_PORT.get(parts.scheme)) else f"{host}:{parts.port}"
     if re.fullmatch(HOST, named):
         return named
     return re.sub(r"[^a-z0-9.-]", "-", named)[:41] + "." + sha256(named.encode()).hexdigest()[:16]
 
 
-def _ordered(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {name: _ordered(value[name]) for name in sorted(value)}
-    return [_ordered(item) for item in value] if isinstance(value, list) else value
+def _plain(url: str) -> str:
+    """An address without what makes no other request of it: the case of its host, a standard port, a fragment.
+
+    Nothing more: two addresses that are told apart anywhere must not have one answer.
+    """
+    parts = urlsplit(url)
+    user, at, place = parts.netloc.rpartition("@")
+    rest = url.partition("#")[0][len(f"{parts.scheme}://{parts.netloc}") :]
+    place = place.lower().removesuffix(f":{_STANDARD_PORT.get(parts.scheme)}")
+    return f"{parts.scheme}://{user}{at}{place}" + (rest if rest.startswith("/") else f"/{rest}")
+
+
+def _spelled(host: str) -> str:
+    """A host in one of its spellings: as the shortest form of a number, or as DNS has its name."""
+    try:
+        if ":" in host:
+            number = IPv6Address(host)
+            return str(number.ipv4_mapped or number)
+        return socket.inet_ntoa(socket.inet_aton(host)) if _NUMBER.fullmatch(host) else host.encode("idna").decode()
+    except (ValueError, OSError):
+        return host

@@ -2,12 +2,14 @@
 
 from datetime import UTC, datetime, tzinfo
 
+from duecourse.domain.times import DAY_MS
+
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
-UNITS_MS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))
+UNITS_MS = (("day", DAY_MS), ("hour", 3_600_000), ("minute", 60_000))
 
 
 class Moment(dict[str, str | int]):
@@ -37,14 +39,16 @@ def moment(at: int, zone: tzinfo) -> Moment:
     )
 
 
-def words(span_ms: int) -> str:
-    """A span of time: `1 day 2 hours`, `5 minutes`, `1.5 seconds`."""
+def span(ms: int) -> str:
+    """A span of time: `1 day 2 hours`, `5 minutes`, `1.5 seconds`, `12 milliseconds`."""
+    if 0 < ms < 1_000:
+        return _counted(ms, "millisecond")
     parts = []
     for unit, length in UNITS_MS:
-        count, span_ms = divmod(span_ms, length)
+        count, ms = divmod(ms, length)
         parts += [_counted(count, unit)] if count else []
-    if span_ms or not parts:
-        parts.append(_counted(span_ms / 1000, "second"))
+    if ms or not parts:
+        parts.append(_counted(ms / 1000, "second"))
     return " ".join(parts)
 
 

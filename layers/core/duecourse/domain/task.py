@@ -27,6 +27,8 @@ NAME_PATTERN = r"^[A-Za-z0-9._:@-]{1,64}$"
 MAX_STATE_BYTES = 4 * 1024
 MAX_RESULT_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 256 * 1024
+MAX_DEPTH = 100
+"""How deep a payload, a result or a state may nest: well within what every JSON library carries."""
 
 
 _derived: ContextVar[Iterator[str] | None] = ContextVar("derived", default=None)
@@ -55,6 +57,12 @@ def dump_json(value: Json) -> str:
     Raises TypeError or ValueError for what JSON cannot carry, NaN included.
     """
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def deeper_than(depth: int, value: Json) -> bool:
+    """Whether objects and lists nest deeper than `depth` within `value`."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return depth < 0 or any(deeper_than(depth - 1, item) for item in inside)
 
 
 def dump_state(value: Json) -> str:

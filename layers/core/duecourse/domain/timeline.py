@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from duecourse.domain.history import Change, Deed, Door, Entry, Run
 from duecourse.domain.queues import HeldBack, Hold
+from duecourse.domain.spoken import span
 from duecourse.domain.task import Status, Task
 from duecourse.domain.times import format_instant
 
@@ -16,7 +17,6 @@ FOUND = {
     None: "by a drain",
 }
 ORIGINS = (Deed.ADDED, Deed.REPLACED)
-UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 class Happened(NamedTuple):
@@ -161,6 +161,7 @@ OUTCOMES = {
     "drop": "Dropped{after}, for it never will work",
     "release": "Given back{after}, no attempt spent",
     "lapsed": "Its lease lapsed unsettled{after}, an attempt spent",
+    "taken": "Its lease was taken by force{after}",
     "expired": "Past its deadline before it was claimed",
 }
 
@@ -170,11 +171,3 @@ def _outcome(run: Run, ran_ms: int | None) -> str:
     times = f", {run.times} times in a row" if run.times > 1 else ""
     why = f": {run.detail.removesuffix('.')}" if run.detail else ""
     return f"{said}{times}{why}."
-
-
-def span(ms: int) -> str:
-    """A duration as people say it: `12 ms`, `3.4 s`, `2 h`."""
-    for size, unit in UNITS:
-        if ms >= size:
-            return f"{ms / size:.1f}".removesuffix(".0") + f" {unit}"
-    return f"{ms} ms"

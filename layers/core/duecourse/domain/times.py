@@ -4,7 +4,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from math import inf
 
-MAX_DURATION_MS = 100 * 366 * 86_400_000
+DAY_MS = 86_400_000
+MAX_DURATION_MS = 100 * 366 * DAY_MS
 MAX_INSTANT = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 

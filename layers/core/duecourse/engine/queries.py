@@ -1,9 +1,9 @@
 """What callers ask of slow APIs: each query is one task, called at once where it may be, and polled on until done."""
 
-import json
 from collections.abc import Callable
 from typing import NamedTuple
 
+from duecourse.domain.history import Change, Deed
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.query import KNOWN, Known, Query, QueryStanding, QueryStatus, queue_of
 from duecourse.domain.task import DEFAULT_TENANT, Status, Task
@@ -15,6 +15,10 @@ RESERVE_MS = 4_000
 """What is left of a request's time when its call must have ended: for keeping the result and settling."""
 GRACE_MS = 1_000
 """By how much a request's lease outlasts the request."""
+REMOVED = "it was removed meanwhile"
+"""Why a query failed whose task was deleted, or forgotten, before its request could look at it again."""
+BEGUN = frozenset({Deed.ADDED, Deed.REPLACED})
+"""What stands in a task's log before what it did since it was asked for anew."""
 MET = 1_000
 """How many queues a process remembers to have set."""
 
@@ -52,20 +56,31 @@ class Queries:
         """The same verbs for another door."""
         return Queries(self._store, self._results, self._call, self._parallel, by)
 
-    def ask(self, query: Query, remaining_ms: Callable[[], int], tenant: str = DEFAULT_TENANT) -> Asked:
+    def ask(
+        self, query: Query, remaining_ms: Callable[[], int], tenant: str = DEFAULT_TENANT, *, since: int = 0
+    ) -> Asked:
         """Answer a query: of what is known where that is young enough, else by one call now, within the time left.
 
-        One that is under way is not called again. Raises StoreUnavailable and ResultsUnavailable.
+        One that is under way is not called again: who is content with what is known has his answer all the same.
+        `since`: what was asked since then (epoch ms) is this query, however it ended.
+
+        Raises StoreUnavailable and ResultsUnavailable.
         """
         id = query.id
         task, standing = self._look(id, tenant)
-        if standing and (standing.status is QueryStatus.PROCESSING or self._is_young(standing, query.max_age_ms)):
+        if standing and task and 0 < since <= task.created_at:
             return Asked(standing, created=False)
+        if standing and standing.status is not QueryStatus.FAILED:
+            if standing.known and self._is_young(standing.known, query.max_age_ms):
+                return Asked(QueryStanding(id, standing.queue, QueryStatus.DONE, standing.known), created=False)
+            if standing.status is QueryStatus.PROCESSING:
+                return Asked(standing, created=False)
         self._limit(queue_of(id))
         added = self._add(query, tenant, standing, task.generation if task else 0)
         if added:
             self._try(query, remaining_ms, tenant)
-        return Asked(self.get(id, tenant), added)
+        _, now = self._look(id, tenant)
+        return Asked(now or QueryStanding(id, queue_of(id), QueryStatus.FAILED, None, REMOVED), added)
 
     def get(self, id: str, tenant: str = DEFAULT_TENANT) -> QueryStanding:
         """One query as it stands. Raises QueryNotFound, StoreUnavailable and ResultsUnavailable."""
@@ -74,10 +89,9 @@ class Queries:
             raise QueryNotFound
         return standing
 
-    def _is_young(self, standing: QueryStanding, max_age_ms: int) -> bool:
-        if standing.status is not QueryStatus.DONE or standing.known is None:
-            return False
-        return self._store.now() - standing.known.fetched_at < max_age_ms
+    def _is_young(self, known: Known, max_age_ms: int) -> bool:
+        # A clock that was set back must not keep an answer young until it has caught up.
+        return abs(self._store.now() - known.fetched_at) < max_age_ms
 
     def _limit(self, queue: str) -> None:
         """Bound a host's calls when this process first meets it; what an operator has set stays."""
@@ -108,31 +122,36 @@ class Queries:
     def _look(self, id: str, tenant: str) -> tuple[Task | None, QueryStanding | None]:
         queue = queue_of(id)
         task = self._store.get(queue, id, tenant)
-        known = _known(task, self._results.get(queue, id, tenant) if self._results else None)
-        if task:
+        known = self._known(task, self._results.get(queue, id, tenant) if self._results else None)
+        if task and task.status is not Status.DONE:
             return task, _standing(task, known)
-        return None, QueryStanding(id, queue, QueryStatus.DONE, known) if known else None
+        return task, QueryStanding(id, queue, QueryStatus.DONE, known) if known else None
 
+    def _known(self, task: Task | None, kept: Result | None) -> Known | None:
+        """The newest answer: of the finished task, where the ledger keeps it; else the database's; else the carried.
 
-def _known(task: Task | None, kept: Result | None) -> Known | None:
-    """The newest answer: of the finished task, unless the database has it; else the database's; else what it carries.
-
-    A result under another fence than a finished task's is an earlier one's: the newest had nothing to keep.
-    """
-    if task and task.status is Status.DONE and not (kept and kept.fence == task.fence):
-        return Known(task.result, task.history[-1].ended_at)
-    if kept:
-        return Known(kept.value, kept.stored_at)
-    carried = json.loads(task.payload_json).get(KNOWN) if task else None
-    return Known(**carried) if carried else None
+        The database's may be newer than the task that was looked at before it. Where it has none of a finished task,
+        the answer's time is over.
+        """
+        if task and task.status is Status.DONE and (task.result_json or not self._results):
+            return Known(task.result, task.history[-1].ended_at)
+        if kept:
+            return Known(kept.value, kept.stored_at)
+        carried = task.payload.get(KNOWN) if task and task.status is not Status.DONE else None
+        return Known(**carried) if carried else None
 
 
 def _standing(task: Task, known: Known | None) -> QueryStanding:
+    """How a query stands whose task is not done."""
     match task.status:
-        case Status.DONE:
-            return QueryStanding(task.id, task.queue, QueryStatus.DONE, known)
         case Status.SCHEDULED | Status.LEASED:
-            return QueryStanding(task.id, task.queue, QueryStatus.PROCESSING, known, task.error, task.due_at)
+            return QueryStanding(task.id, task.queue, QueryStatus.PROCESSING, known, _error(task), task.due_at)
         case Status.CANCELLED:
             return QueryStanding(task.id, task.queue, QueryStatus.FAILED, known, "it was cancelled")
-    return QueryStanding(task.id, task.queue, QueryStatus.FAILED, known, task.error)
+    return QueryStanding(task.id, task.queue, QueryStatus.FAILED, known, _error(task))
+
+
+def _error(task: Task) -> str:
+    """Why the last call that failed did so: what took a dead task's place remembers that one's calls too."""
+    begun = [at for at, entry in enumerate(task.log) if isinstance(entry, Change) and entry.deed in BEGUN]
+    return task._replace(log=task.log[begun[-1] :] if begun else task.log).error

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from duecourse.domain import backoff
 from duecourse.domain.history import cut_detail
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
+from duecourse.domain.query import KIND as POLL
 from duecourse.domain.task import MAX_RESULT_BYTES, Json, RetryPolicy, Task, dump_json, dump_state
 from duecourse.domain.times import parse_duration, parse_instant
 from duecourse.errors import ResultsUnavailable
@@ -66,12 +67,14 @@ class Runner:
         result = "" if done.result is None else dump_json(done.result)
         if len(result.encode()) > MAX_RESULT_BYTES:
             return self._drop(task, Drop(f"the result is over {MAX_RESULT_BYTES // 1024} KiB"))
-        if result and self._results is not None:
-            return self._keep(self._results, task, result)
+        if self._results is not None and (result or task.kind == POLL):
+            return self._keep(self._results, task, result or "null")
         return _end(task, Ending.DONE)._replace(result=result)
 
     def _keep(self, results: Results, task: Task, result: str) -> Settlement:
         """The result goes to its database before the lease ends: a crash between the two runs again and overwrites.
+
+        A poll's null goes there too: it is an answer, which must not be taken for the one before it, nor for none.
 
         Where a higher fence has written there the lease is lost, and the settle is refused.
         """

@@ -10,6 +10,7 @@ from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
 from duecourse.domain.replay import MAX_LOOKS, Replay, Replayed
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task, dump_json
 from duecourse.domain.timeline import Why, timeline, waiting
+from duecourse.domain.times import DAY_MS
 from duecourse.errors import (
     DuecourseError,
     FieldError,
@@ -34,7 +35,7 @@ REFUSALS: dict[Reply, type[DuecourseError]] = {
     Reply.DEAD: TaskDead,
 }
 
-DEADLINES_MS = {"poll": 86_400_000}
+DEADLINES_MS = {"poll": DAY_MS}
 """How long after its due time a task of a kind is given up, where it does not say itself."""
 
 

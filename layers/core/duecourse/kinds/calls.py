@@ -6,11 +6,11 @@ from email.utils import parsedate_to_datetime
 
 from duecourse.domain.outcomes import Span
 from duecourse.domain.task import Json, dump_json
-from duecourse.domain.times import parse_duration, to_ms
+from duecourse.domain.times import DAY_MS, parse_duration, to_ms
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.ports.http import HttpAnswer, HttpRequest
 
-MAX_RETRY_AFTER_MS = 86_400_000
+MAX_RETRY_AFTER_MS = DAY_MS
 EXCERPT_LENGTH = 200
 FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})
 """Headers that belong to the connection: a user's value would only break it."""

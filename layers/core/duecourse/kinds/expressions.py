@@ -10,7 +10,8 @@ from jmespath.visitor import TreeInterpreter
 from duecourse.domain.task import Json
 
 MAX_MADE = 8 * 1024 * 1024
-"""How much all that one search makes may weigh: a character is one, a number, a list or an object one more."""
+"""How much all that one search makes may weigh, in bytes: a character is one, and whatever has a place PLACE more."""
+PLACE = 8
 
 
 class TooMuchMade(JMESPathError):
@@ -51,7 +52,7 @@ class _Bounded(TreeInterpreter):
         waiting = [made]
         while waiting:
             item = waiting.pop()
-            self._left -= 1 + len(item) if isinstance(item, str) else 1
+            self._left -= PLACE + (len(item) if isinstance(item, str) else 0)
             if self._left < 0:
                 raise TooMuchMade(f"it makes more than {MAX_MADE // 1024 // 1024} MiB of the answer")
             if isinstance(item, list | dict):

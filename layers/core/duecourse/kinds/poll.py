@@ -6,7 +6,7 @@ from typing import NamedTuple, NoReturn
 from jmespath.exceptions import ArityError, JMESPathError, JMESPathTypeError, UnknownFunctionError
 
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
-from duecourse.domain.task import MAX_RESULT_BYTES, Json, Task, dump_json
+from duecourse.domain.task import MAX_DEPTH, MAX_RESULT_BYTES, Json, Task, deeper_than, dump_json
 from duecourse.errors import CallCutOff, CallFailed, FieldError, InvalidInput
 from duecourse.kinds.calls import describe, duration_ms, retry_after, seconds, text, to_request
 from duecourse.kinds.expressions import TooMuchMade, compiled, search
@@ -33,8 +33,8 @@ class Poll:
     """Polls payload {url, method?="GET", headers?, body?, interval, timeout?, until, failed_when?, result?}.
 
     A 2xx answer with JSON: `failed_when` true is Drop, `until` true is Done with `result` (the whole answer where there
-    is none, at most 64 KiB), anything else Again after the interval, or after a longer Retry-After. 202 and 204 need no
-    body to be Again. True is what JMESPath calls true: not false, null or empty.
+    is none, at most 64 KiB and 100 deep), anything else Again after the interval, or after a longer Retry-After. 202
+    and 204 need no body to be Again. True is what JMESPath calls true: not false, null or empty.
 
     400, 401, 403, 405, 410, 422 and their like are Drop, as is a payload that can never be sent or judged. All else is
     Retry, after the answer's Retry-After where it names one: no answer, 5xx, 408, 429, redirects (they are not
@@ -155,6 +155,8 @@ def _again(plan: Plan, wait: int | None) -> Again:
 
 
 def _done(result: Json) -> Outcome:
+    if deeper_than(MAX_DEPTH, result):
+        return Drop(f"the result nests deeper than {MAX_DEPTH}: narrow it by `result`")
     try:
         size = len(dump_json(result).encode())
     except (TypeError, ValueError):

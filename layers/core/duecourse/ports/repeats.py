@@ -3,7 +3,9 @@
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-KEPT_MS = 86_400_000
+from duecourse.domain.times import DAY_MS
+
+KEPT_MS = DAY_MS
 """How long a request is remembered, from when it was first begun."""
 PRUNE = 500
 """How many requests one step forgets."""

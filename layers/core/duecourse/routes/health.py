@@ -9,7 +9,7 @@ from duecourse import wiring
 from duecourse.errors import StoreUnavailable
 from duecourse.routes.parts import answer
 from duecourse.wire import problems
-from duecourse.wire.http import Health
+from duecourse.wire.health import Health
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 

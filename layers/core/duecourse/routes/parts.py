@@ -6,8 +6,9 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
 from aws_lambda_powertools import Metrics
-from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler import ApiGatewayResolver, Response
 from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from aws_lambda_powertools.metrics import MetricUnit
 from pydantic import BeforeValidator
@@ -50,6 +51,12 @@ def refuses(*kinds: type[DuecourseError]) -> Callable[[F], F]:
 def tenant() -> str:
     """Whose this request is. Raises InvalidInput where its header names nobody."""
     return request.tenant(wiring.settings().tenant_header)
+
+
+def owned(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
+    """The middleware: a request whose header names nobody is refused, also where it does not matter whose it is."""
+    tenant()
+    return next_middleware(app)
 
 
 def answer(status: int, body: Any, headers: dict[str, str | list[str]] | None = None) -> Response[Any]:

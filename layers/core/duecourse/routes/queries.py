@@ -42,7 +42,7 @@ def query(body: Annotated[AskQuery, Body()]) -> Response[Any]:
 
     Stop one that is under way by DELETE /tasks/{id} with its task and queue.
     """
-    asked = wiring.queries().ask(body.query(), request.remaining_ms, tenant())
+    asked = wiring.queries().ask(body.query(), request.remaining_ms, tenant(), since=request.since())
     count_added(int(asked.created))
     seen = asked.standing
     if seen.status is QueryStatus.FAILED:

@@ -15,8 +15,8 @@ from duecourse.routes import request
 from duecourse.routes.parts import Force, Id, Queue, answer, count_added, refuses, tenant
 from duecourse.wire.batch import MAX_BATCH_BYTES, AddBatch, BatchAnswer, show_batch
 from duecourse.wire.fields import Name
-from duecourse.wire.http import AddAnswer, AddTask, MoveTask, TaskAnswer, show_task
 from duecourse.wire.pages import DEFAULT_PAGE, Cursor, ListTasks, PageAnswer, PageLimit, show_page
+from duecourse.wire.tasks import AddAnswer, AddTask, MoveTask, TaskAnswer, show_task
 from duecourse.wire.why import WhyAnswer, show_why
 
 BODY_BYTES = {"/tasks/batch": MAX_BATCH_BYTES}

@@ -11,7 +11,7 @@ from duecourse.domain.task import DEFAULT_TENANT, NewTask
 from duecourse.domain.times import format_instant
 from duecourse.errors import Conflict
 from duecourse.wire.fields import Strict, Told
-from duecourse.wire.http import EXAMPLE, AddTask
+from duecourse.wire.tasks import EXAMPLE, AddTask
 
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 6 * 1024 * 1024

@@ -11,6 +11,8 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     PlainValidator,
     StrictStr,
     ValidationError,
@@ -18,12 +20,25 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
-from duecourse.domain.task import ANY_ID_PATTERN, ID_PATTERN, MAX_PAYLOAD_BYTES, NAME_PATTERN, dump_json
+from duecourse.domain import reminder
+from duecourse.domain.query import QUEUE_PREFIX
+from duecourse.domain.reserved import open_kind, open_queue
+from duecourse.domain.task import (
+    ANY_ID_PATTERN,
+    ID_PATTERN,
+    MAX_DEPTH,
+    MAX_PAYLOAD_BYTES,
+    NAME_PATTERN,
+    deeper_than,
+    dump_json,
+)
 from duecourse.domain.times import MAX_DURATION_MS, format_duration, parse_duration, parse_instant
 from duecourse.errors import FieldError, InvalidInput, bounded
 
 M = TypeVar("M", bound=BaseModel)
+N = TypeVar("N", bound=BaseModel)
 
 _AMOUNT = r"[0-9]+(\.[0-9]+)?"
 DURATION_PATTERN = rf"^(P(?=.)({_AMOUNT}W)?({_AMOUNT}D)?(T(?=.)({_AMOUNT}H)?({_AMOUNT}M)?({_AMOUNT}S)?)?|{_AMOUNT})$"
@@ -41,8 +56,6 @@ DEADLINE_SCHEMA = {
     ],
     "examples": ["PT24H", "2026-03-29T01:30:00Z"],
 }
-MAX_DEPTH = 100
-"""How deep a payload, a result or a state may nest: well within what every JSON library carries."""
 DATED = re.compile(r"\d{4}-")
 """How an instant begins, and no duration does."""
 MAX_FIELD = 200
@@ -85,15 +98,45 @@ def _deadline(value: Any) -> Deadline:
         raise ValueError("must be a duration such as PT24H, or an RFC 3339 instant") from None
 
 
-def between(low_ms: int, high_ms: int) -> AfterValidator:
-    """Bounds of a duration, in words that its sender knows."""
+class between(NamedTuple):  # noqa: N801 - stands beside a type, as a word
+    """Bounds of a duration, in words that its sender knows; a schema can say them of seconds alone."""
 
-    def check(value: int) -> int:
-        if not low_ms <= value <= high_ms:
-            raise ValueError(f"must be between {format_duration(low_ms)} and {format_duration(high_ms)}")
+    low_ms: int
+    high_ms: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "minimum": self.low_ms / 1000, "maximum": self.high_ms / 1000}
+
+    def _checked(self, value: int) -> int:
+        if not self.low_ms <= value <= self.high_ms:
+            raise ValueError(f"must be between {format_duration(self.low_ms)} and {format_duration(self.high_ms)}")
         return value
 
-    return AfterValidator(check)
+
+def given(*names: str) -> dict[str, Any]:
+    """The schema of an object in which these fields are there, and not null."""
+    return {"required": list(names), "properties": {name: {"not": {"type": "null"}} for name in names}}
+
+
+class written_as(NamedTuple):  # noqa: N801 - stands beside a type, as a word
+    """Text that the whole of `pattern` fits, and what to say of any other."""
+
+    pattern: re.Pattern[str]
+    problem: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "pattern": f"^{self.pattern.pattern}$"}
+
+    def _checked(self, value: str) -> str:
+        if not self.pattern.fullmatch(value):
+            raise ValueError(self.problem)
+        return value
 
 
 def json_of(max_bytes: int) -> AfterValidator:
@@ -116,12 +159,6 @@ def json_of(max_bytes: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def deeper_than(depth: int, value: Any) -> bool:
-    """Whether objects and lists nest deeper than `depth` within `value`."""
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return depth < 0 or any(deeper_than(depth - 1, item) for item in inside)
-
-
 def _flag(value: Any) -> Any:
     return True if value == "" else value
 
@@ -130,6 +167,12 @@ TaskId = Annotated[StrictStr, Field(pattern=ID_PATTERN)]
 AnyTaskId = Annotated[StrictStr, Field(pattern=ANY_ID_PATTERN)]
 """A task's id, or a follow-up's, which holds a `~`."""
 Name = Annotated[StrictStr, Field(pattern=NAME_PATTERN)]
+OpenKind = Annotated[Name, Field(json_schema_extra={"not": {"const": reminder.KIND}}), AfterValidator(open_kind)]
+OpenQueue = Annotated[
+    Name,
+    Field(json_schema_extra={"not": {"pattern": f"^({reminder.QUEUE}$|{QUEUE_PREFIX})"}}),
+    AfterValidator(open_queue),
+]
 Duration = Annotated[int, BeforeValidator(parse_duration), WithJsonSchema(DURATION_SCHEMA)]
 Instant = Annotated[int, BeforeValidator(parse_instant), WithJsonSchema(INSTANT_SCHEMA)]
 DeadlineField = Annotated[Deadline, PlainValidator(_deadline), WithJsonSchema(DEADLINE_SCHEMA)]
@@ -162,6 +205,22 @@ def read(model: type[M], value: Any) -> M:
         return model.model_validate(value)
     except ValidationError as error:
         raise InvalidInput(field_errors(error.errors())) from None
+
+
+def read_both(first: type[M], named: Any, second: type[N], asked: Any) -> tuple[M, N]:
+    """`named` as one of `first`, `asked` as one of `second`. Raises InvalidInput, naming the wrong fields of both."""
+    problems: list[FieldError] = []
+    try:
+        key = read(first, named)
+    except InvalidInput as error:
+        problems = error.problems
+    try:
+        fields = read(second, asked)
+    except InvalidInput as error:
+        problems = [*problems, *error.problems]
+    if problems:
+        raise InvalidInput(bounded(problems))
+    return key, fields
 
 
 def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:

@@ -8,8 +8,8 @@ from duecourse.domain.task import Json
 from duecourse.errors import DuecourseError, FieldError, InvalidInput
 from duecourse.wire.body import parse_body
 from duecourse.wire.fields import read
-from duecourse.wire.http import AddTask
 from duecourse.wire.messages import Batch, Received, read_batch
+from duecourse.wire.tasks import AddTask
 
 
 class Orders(NamedTuple):

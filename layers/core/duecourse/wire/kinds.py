@@ -6,12 +6,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StrictStr
 
+from duecourse.domain.times import DAY_MS
 from duecourse.wire.fields import Duration, Strict, between
 
 MAX_URL = 2_048
 MAX_EXPRESSION = 1_000
 MIN_INTERVAL_MS = 100
-MAX_INTERVAL_MS = 30 * 86_400_000
+MAX_INTERVAL_MS = 30 * DAY_MS
 MAX_TIMEOUT_MS = 20_000
 MAX_HEADERS = 50
 MAX_HEADER = 4_096
@@ -55,9 +56,23 @@ def _expression(value: str) -> str:
     return value
 
 
-Url = Annotated[StrictStr, Field(max_length=MAX_URL), AfterValidator(_url)]
-Headers = Annotated[dict[StrictStr, StrictStr], Field(max_length=MAX_HEADERS), AfterValidator(_headers)]
-Expression = Annotated[StrictStr, Field(min_length=1, max_length=MAX_EXPRESSION), AfterValidator(_expression)]
+URL_SCHEMA = {"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[^\x00-\x20\x7f\\/?#][^\x00-\x20\x7f\\]*$"}
+"""What every such URL is, as far as a pattern tells."""
+Url = Annotated[StrictStr, Field(max_length=MAX_URL, json_schema_extra=URL_SCHEMA), AfterValidator(_url)]
+HEADERS_SCHEMA = {
+    "propertyNames": {"pattern": f"^{_HEADER_NAME.pattern}$"},
+    "additionalProperties": {"type": "string", "maxLength": MAX_HEADER, "pattern": "^[\\t -~]*$"},
+}
+Headers = Annotated[
+    dict[StrictStr, StrictStr],
+    Field(max_length=MAX_HEADERS, json_schema_extra=HEADERS_SCHEMA),
+    AfterValidator(_headers),
+]
+Expression = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=MAX_EXPRESSION, json_schema_extra={"format": "jmespath"}),
+    AfterValidator(_expression),
+]
 
 
 class PollPayload(Strict):

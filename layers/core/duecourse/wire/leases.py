@@ -4,13 +4,13 @@ import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictStr, model_validator
+from pydantic import ConfigDict, Field, StrictStr, model_validator
 from typing_extensions import TypedDict
 
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
 from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES
-from duecourse.domain.times import format_instant
-from duecourse.wire.fields import Duration, Instant, Strict, Told, between, json_of, refuse_fields
+from duecourse.domain.times import DAY_MS, format_instant
+from duecourse.wire.fields import Duration, Instant, Strict, Told, between, given, json_of, refuse_fields, written_as
 
 TOKEN = re.compile(r"[0-9]{1,15}\.[0-9a-f]{16}")
 TOKEN_EXAMPLE = "7.0011223344556677"  # noqa: S105 - of a lease, and made up
@@ -18,19 +18,12 @@ MAX_TEXT = 10_000
 """How long an error or a reason may be as sent; a task's history keeps the first 400 bytes."""
 
 
-def _token(value: str) -> str:
-    if not TOKEN.fullmatch(value):
-        raise ValueError("must be the task's lease.token")
-    return value
-
-
 Token = Annotated[
     StrictStr,
-    AfterValidator(_token),
+    written_as(TOKEN, "must be the task's lease.token"),
     Field(
         description="The task's `lease.token`, as it was handed over.",
         examples=[TOKEN_EXAMPLE],
-        json_schema_extra={"pattern": f"^{TOKEN.pattern}$"},
     ),
 ]
 State = Annotated[Any, json_of(MAX_STATE_BYTES)]
@@ -44,13 +37,27 @@ OWN: dict[OutcomeName, set[str]] = {
     "drop": {"reason"},
 }
 """The fields that each outcome may have."""
+MORE: dict[OutcomeName, dict[str, Any]] = {
+    "again": {"not": given("after", "at")},
+    "drop": {"required": ["reason"], "properties": {"reason": {"minLength": 1}}},
+}
+"""What its schema says of an outcome's fields besides."""
+
+
+def _with_its_own(outcome: OutcomeName) -> dict[str, Any]:
+    more = MORE.get(outcome, {})
+    strangers = dict.fromkeys(sorted(set().union(*OWN.values()) - OWN[outcome]), False)
+    return {**more, "properties": {"outcome": {"const": outcome}, **strangers, **more.get("properties", {})}}
 
 
 class SettleTask(Strict):
     """POST /tasks/{id}/settle: an outcome by its name, beside it the fields that this one has."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"token": TOKEN_EXAMPLE, "outcome": "done", "result": {"paid": 42}}]}
+        json_schema_extra={
+            "examples": [{"token": TOKEN_EXAMPLE, "outcome": "done", "result": {"paid": 42}}],
+            "oneOf": [_with_its_own(outcome) for outcome in OWN],
+        }
     )
 
     token: Token
@@ -95,7 +102,7 @@ class ExtendLease(Strict):
     model_config = ConfigDict(json_schema_extra={"examples": [{"token": TOKEN_EXAMPLE, "for": "PT5M"}]})
 
     token: Token
-    time: Annotated[Duration, between(1_000, 86_400_000)] = Field(
+    time: Annotated[Duration, between(1_000, DAY_MS)] = Field(
         alias="for", description="How long from now the lease is to hold, PT1S to P1D."
     )
 

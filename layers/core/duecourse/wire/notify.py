@@ -2,15 +2,17 @@
 
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from duecourse.domain.follow_up import is_url
-from duecourse.wire.fields import Name, Strict, refuse_fields
+from duecourse.wire.fields import Name, Strict, given, refuse_fields
 from duecourse.wire.kinds import Url
 
 
 class NotifyDone(Strict):
     """Who is told once the task is done or dead, by a task of its own with retries: a URL, or a kind's target."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [given("url"), given("target")]})
 
     url: Url | None = Field(
         None,

@@ -190,7 +190,12 @@ def _payloads() -> dict[str, Any]:
 
 
 def _tell_payloads(schemas: dict[str, Any]) -> None:
-    anything = schemas["AddTask"]["properties"]["payload"]
-    known = [{"$ref": f"{REF}{model.__name__}"} for model in PAYLOADS.values()]
+    task = schemas["AddTask"]
+    anything = task["properties"]["payload"]
+    known = {kind: {"$ref": f"{REF}{model.__name__}"} for kind, model in PAYLOADS.items()}
     words = {word: anything.pop(word) for word in ("description",) if word in anything}
-    schemas["AddTask"]["properties"]["payload"] = {**words, "anyOf": [*known, anything]}
+    task["properties"]["payload"] = {**words, "anyOf": [*known.values(), anything]}
+    task["allOf"] = [
+        {"if": {"properties": {"kind": {"const": kind}}}, "then": {"properties": {"payload": payload}}}
+        for kind, payload in known.items()
+    ]

@@ -1,24 +1,21 @@
-"""`GET /tasks`: which tasks a page has, its cursor, and its answer; `POST /queues/{queue}/dead/replay`."""
+"""`GET /tasks`: which tasks a page has, its cursor, and its answer."""
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, StrictBool, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictStr, model_validator
 from typing_extensions import TypedDict
 
 from duecourse.domain.pages import MAX_PAGE, SECTIONS, Page, Place, Wanted
-from duecourse.domain.replay import MAX_REPLAY, Replay, Replayed
 from duecourse.domain.task import DEFAULT_QUEUE, Status
-from duecourse.domain.times import format_instant
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.wire.fields import Duration, Name, Strict, Told, between
-from duecourse.wire.http import TaskView, show_task
+from duecourse.wire.fields import Name, Strict
+from duecourse.wire.tasks import TaskView, show_task
 
 DEFAULT_PAGE = 20
 PLACE = re.compile(r"([a-z]{3,6}):([0-9]{1,15}):([A-Za-z0-9._:@~-]{0,200})")
 MAX_CURSOR = 400
-SPREAD_MS = 7 * 86_400_000
 
 
 def _cursor(value: str) -> str:
@@ -80,57 +77,6 @@ class PageAnswer(TypedDict):
     ]
 
 
-class Rate(Strict):
-    """So many in each time."""
-
-    count: int = Field(ge=1, le=MAX_REPLAY, strict=True, description="How many tasks.", examples=[10])
-    per: Annotated[Duration, between(1, 86_400_000)] = Field(description="In how long, at most P1D.", examples=["PT1S"])
-
-
-class ReplayDead(Strict):
-    """POST /queues/{queue}/dead/replay: the oldest dead tasks, spread evenly where a rate is given."""
-
-    limit: int = Field(100, ge=1, le=MAX_REPLAY, strict=True, description="How many tasks at most.")
-    rate: Rate | None = Field(
-        None, description="How fast; all at once without it. Not so slowly that `limit` tasks take over 7 days."
-    )
-    kind: Name | None = Field(None, description="Only tasks of this kind.", examples=["report"])
-    dry_run: StrictBool = Field(False, description="Only tell which tasks these would be.")
-
-    @model_validator(mode="after")
-    def _ends_in_time(self) -> Self:
-        if self.rate and self.replay().delay_ms(self.limit) > SPREAD_MS:
-            raise ValueError("must not spread over more than 7 days: raise rate, or lower limit")
-        return self
-
-    def replay(self) -> Replay:
-        """The same in the domain's words."""
-        count, per_ms = (self.rate.count, self.rate.per) if self.rate else (1, 0)
-        return Replay(self.limit, self.kind or "", count, per_ms, self.dry_run)
-
-
-class ReplayedTask(TypedDict):
-    """One task, and when it is due now."""
-
-    id: Annotated[str, Field(description="The id.", examples=["export-42"])]
-    due_at: Annotated[Told, Field(description="When it is due now.")]
-
-
-class ReplayedAnswer(TypedDict):
-    """Which tasks are replayed, or would be; `more` where there may be more of the dead."""
-
-    replayed: Annotated[int, Field(description="How many.", examples=[1])]
-    dry_run: Annotated[bool, Field(description="Whether it was only asked which.", examples=[False])]
-    more: Annotated[bool, Field(description="Whether there may be more of the dead.", examples=[False])]
-    tasks: Annotated[list[ReplayedTask], Field(description="Which, oldest death first.")]
-
-
 def show_page(page: Page) -> PageAnswer:
     """A page in the words of the HTTP API."""
     return {"tasks": list(map(show_task, page.tasks)), "next_cursor": page.next and encode_cursor(page.next)}
-
-
-def show_replayed(replayed: Replayed, *, dry_run: bool) -> ReplayedAnswer:
-    """What a replay did."""
-    tasks: list[ReplayedTask] = [{"id": id, "due_at": format_instant(at)} for id, at in replayed.tasks]
-    return {"replayed": len(tasks), "dry_run": dry_run, "more": replayed.more, "tasks": tasks}

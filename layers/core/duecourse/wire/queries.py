@@ -3,16 +3,15 @@
 import re
 from typing import Annotated, Any, NotRequired
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictStr, WithJsonSchema
+from pydantic import ConfigDict, Field, StrictStr, WithJsonSchema
 from typing_extensions import TypedDict
 
-from duecourse.domain.query import ID_PATTERN, IDENTITY, Query, QueryStanding, QueryStatus
+from duecourse.domain.query import DEADLINE_MS, ID_PATTERN, IDENTITY, Query, QueryStanding, QueryStatus
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, Json
-from duecourse.domain.times import format_duration, format_instant
-from duecourse.wire.fields import Duration, Strict, Told, between, json_of
-from duecourse.wire.kinds import PollPayload
+from duecourse.domain.times import DAY_MS, format_duration, format_instant
+from duecourse.wire.fields import Duration, Strict, Told, between, json_of, written_as
+from duecourse.wire.kinds import MIN_INTERVAL_MS, PollPayload
 
-DAY_MS = 86_400_000
 QUERY_ID = "q-5d1c7a2f9be04e36a7c1f0d2934b8e65@api.example.com"
 EXAMPLE: dict[str, Json] = {
     "url": "https://api.example.com/reports?month=2026-10",
@@ -38,14 +37,12 @@ PROCESSING: Json = {
 }
 
 
-def _query_id(value: str) -> str:
-    if not re.fullmatch(ID_PATTERN, value):
-        raise ValueError("must be a query's id, as POST /queries answers it: q-…@<host>")
-    return value
-
-
 ID_SCHEMA = {"type": "string", "pattern": ID_PATTERN, "maxLength": 93, "examples": [QUERY_ID]}
-QueryId = Annotated[StrictStr, AfterValidator(_query_id), WithJsonSchema(ID_SCHEMA)]
+QueryId = Annotated[
+    StrictStr,
+    written_as(re.compile(ID_PATTERN), "must be a query's id, as POST /queries answers it: q-…@<host>"),
+    WithJsonSchema(ID_SCHEMA),
+]
 
 
 class AskQuery(PollPayload):
@@ -53,6 +50,9 @@ class AskQuery(PollPayload):
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
+    interval: Annotated[Duration, between(MIN_INTERVAL_MS, DEADLINE_MS)] = Field(
+        description="How long between two requests, PT0.1S to PT24H; a longer Retry-After wins.", examples=["PT30S"]
+    )
     body: Annotated[Any, json_of(MAX_PAYLOAD_BYTES)] = Field(None, description="The body of the request, sent as JSON.")
     max_age: Annotated[Duration, between(0, 366 * DAY_MS)] = Field(
         "PT1M",

@@ -5,25 +5,11 @@ from typing import Annotated, cast
 from pydantic import ConfigDict, Field, StrictBool
 from typing_extensions import TypedDict
 
-from duecourse.domain.queues import DEFAULT_PRIORITY, MAX_PRIORITY, QueueChanges, QueueSettings, QueueStanding, Rate
-from duecourse.domain.times import format_duration
+from duecourse.domain import queues
+from duecourse.domain.queues import DEFAULT_PRIORITY, MAX_PRIORITY, QueueChanges, QueueSettings, QueueStanding
+from duecourse.domain.times import DAY_MS, format_duration
 from duecourse.wire.fields import Duration, Name, Strict, between
-
-DAY_MS = 86_400_000
-MAX_LIMIT = 1_000_000
-
-Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, strict=True)]
-
-
-class RateField(Strict):
-    """At most `count` tasks claimed in any `per`."""
-
-    count: Limit = Field(
-        description="How many tasks may be claimed within `per`; each shard gets its part.", examples=[5]
-    )
-    per: Annotated[Duration, between(100, DAY_MS)] = Field(
-        description="The window, which slides: PT0.1S to PT24H.", examples=["PT1S"]
-    )
+from duecourse.wire.rate import Count, Rate
 
 
 class QueueKey(Strict):
@@ -38,11 +24,15 @@ class SetQueue(Strict):
     model_config = ConfigDict(json_schema_extra={"examples": [{"max_running": 20}]})
 
     paused: StrictBool | None = Field(None, description="True: nothing is handed out, and what runs goes on.")
-    max_running: Limit | None = Field(None, description="How many tasks may run at a time; null: any number.")
-    tenant_max_running: Limit | None = Field(
+    max_running: Count | None = Field(None, description="How many tasks may run at a time; null: any number.")
+    tenant_max_running: Count | None = Field(
         None, description="How many tasks of one tenant may run at a time; null: any number."
     )
-    rate: RateField | None = Field(None, description="How many tasks may be claimed how fast; null: any number.")
+    rate: Rate | None = Field(
+        None,
+        description="How many tasks may be claimed how fast, in a window that slides; each shard gets its part. "
+        "null: any number.",
+    )
     priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY, strict=True)] | None = Field(
         None, description=f"A drain claims from the queues of the highest first, 0 to 9; null: {DEFAULT_PRIORITY}."
     )
@@ -60,7 +50,7 @@ class SetQueue(Strict):
 
     def changes(self) -> QueueChanges:
         """What was given, in the domain's words."""
-        rate = self.rate and Rate(self.rate.count, self.rate.per)
+        rate = self.rate and queues.Rate(self.rate.count, self.rate.per)
         values = {
             "paused": self.paused,
             "max_running": self.max_running,

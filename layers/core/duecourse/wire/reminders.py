@@ -4,12 +4,12 @@ import re
 from typing import Annotated, Any, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from duecourse.domain.reminder import MAX_TASKS, UTC, Channel, Recipient, Reminder
 from duecourse.domain.task import Json, dump_json, new_id
 from duecourse.domain.times import MAX_DURATION_MS
-from duecourse.wire.fields import Duration, Instant, Name, Strict, between, json_of, refuse_fields
+from duecourse.wire.fields import Duration, Instant, Name, Strict, between, given, json_of, refuse_fields, written_as
 from duecourse.wire.kinds import Url
 
 # What SES takes: no other letters before the @, and after it a name as DNS has them.
@@ -40,18 +40,6 @@ def _start(value: int) -> int:
     return value
 
 
-def _email(value: str) -> str:
-    if not _EMAIL.fullmatch(value):
-        raise ValueError("must be an e-mail address")
-    return value
-
-
-def _phone(value: str) -> str:
-    if not _PHONE.fullmatch(value):
-        raise ValueError("must be a number in E.164 form: + and the country code, digits alone, such as +436641234567")
-    return value
-
-
 def _one_line(value: str) -> str:
     # It becomes a header of the message: a line break would begin another one.
     if _CONTROL.search(value):
@@ -67,18 +55,31 @@ def _time_zone(value: str) -> str:
     return value
 
 
-Line = Annotated[StrictStr, Field(max_length=200), AfterValidator(_one_line)]
-SubjectTemplate = Annotated[StrictStr, Field(min_length=1, max_length=1_000), AfterValidator(_one_line)]
+ONE_LINE = {"pattern": r"^[^\x00-\x1f\x7f]*$"}
+Line = Annotated[StrictStr, Field(max_length=200, json_schema_extra=ONE_LINE), AfterValidator(_one_line)]
+SubjectTemplate = Annotated[
+    StrictStr, Field(min_length=1, max_length=1_000, json_schema_extra=ONE_LINE), AfterValidator(_one_line)
+]
 Start = Annotated[Instant, AfterValidator(_start)]
 Lead = Annotated[Duration, between(MIN_LEAD_MS, MAX_DURATION_MS)]
-Email = Annotated[StrictStr, AfterValidator(_email)]
-Phone = Annotated[StrictStr, AfterValidator(_phone)]
-TimeZone = Annotated[StrictStr, Field(max_length=100), AfterValidator(_time_zone)]
+Email = Annotated[
+    StrictStr,
+    written_as(_EMAIL, "must be an e-mail address"),
+]
+Phone = Annotated[
+    StrictStr,
+    written_as(_PHONE, "must be a number in E.164 form: + and the country code, digits alone, such as +436641234567"),
+]
+TimeZone = Annotated[
+    StrictStr, Field(max_length=100, json_schema_extra={"format": "iana-time-zone"}), AfterValidator(_time_zone)
+]
 Data = Annotated[dict[str, Any], json_of(MAX_DATA_BYTES)]
 
 
 class Person(Strict):
     """Who is reminded: by each of the channels given, one at least."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [given(channel) for channel in Channel]})
 
     name: Line = Field("", description="What templates call `recipient.name`.", examples=["Ada"])
     email: Email | None = Field(None, description="Where an e-mail goes.", examples=["ada@example.com"])
@@ -190,6 +191,12 @@ class ReminderKey(Strict):
     """What names one reminder."""
 
     id: Name = Field(description="A reminder that stands.", examples=["standup"])
+
+
+class CancelReminder(ReminderKey):
+    """What a caller in Python names to cancel a reminder."""
+
+    force: StrictBool = False
 
 
 def _by_id_or_whole(value: Any) -> Any:

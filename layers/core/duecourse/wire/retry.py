@@ -5,9 +5,10 @@ from typing import Annotated, Self
 from pydantic import Field, StrictBool, model_validator
 
 from duecourse.domain.task import RetryPolicy
+from duecourse.domain.times import DAY_MS
 from duecourse.wire.fields import Duration, Strict, between, refuse_fields
 
-MAX_BACKOFF_MS = 49 * 86_400_000
+MAX_BACKOFF_MS = 49 * DAY_MS
 """A task's record has 32 bits for it."""
 Backoff = Annotated[Duration, between(0, MAX_BACKOFF_MS)]
 

@@ -4,28 +4,21 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictStr, ValidationInfo, field_validator
 
-from duecourse.domain.reminder import KIND as REMINDER
-from duecourse.domain.reminder import QUEUE as REMINDERS
 from duecourse.domain.task import DEFAULT_QUEUE
+from duecourse.domain.times import DAY_MS
 from duecourse.domain.watch import Pattern, Watch
-from duecourse.wire.fields import Duration, JsonObject, Name, Strict, between, refuse_fields
+from duecourse.wire.fields import Duration, JsonObject, OpenKind, OpenQueue, Strict, between, refuse_fields
 from duecourse.wire.kinds import check_payload
 
 MAX_PATTERN = 512
 MIN_WINDOW_MS = 500
 """Bridges hear one expiry some milliseconds apart, and a busy one a little later."""
-MAX_WINDOW_MS = 86_400_000
+MAX_WINDOW_MS = DAY_MS
 
 
 def _pattern(text: str) -> str:
     Pattern(text)
     return text
-
-
-def _no_reminder(name: str) -> str:
-    if name in {REMINDER, REMINDERS}:
-        raise ValueError(f"cannot be {name}, which is made by /reminders alone")
-    return name
 
 
 class WatchSetting(Strict):
@@ -36,7 +29,7 @@ class WatchSetting(Strict):
     pattern: Annotated[StrictStr, Field(min_length=1, max_length=MAX_PATTERN), AfterValidator(_pattern)] = Field(
         description="what the keys are called, their parts in braces", examples=["send_message-{user}-{type}"]
     )
-    kind: Annotated[Name, AfterValidator(_no_reminder)] = Field(description="what the task is")
+    kind: OpenKind = Field(description="what the task is")
     payload: JsonObject = Field(
         default_factory=dict,
         validate_default=True,
@@ -45,7 +38,7 @@ class WatchSetting(Strict):
     window_ms: Annotated[Duration, between(MIN_WINDOW_MS, MAX_WINDOW_MS)] = Field(
         1_000, alias="window", description="within which expiries of the same key count once"
     )
-    queue: Annotated[Name, AfterValidator(_no_reminder)] = Field(DEFAULT_QUEUE, description="where the task goes")
+    queue: OpenQueue = Field(DEFAULT_QUEUE, description="where the task goes")
 
     @field_validator("payload")
     @classmethod

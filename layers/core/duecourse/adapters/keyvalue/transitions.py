@@ -95,6 +95,7 @@ def moved(held: Held, move: Move, now: int, generation: int) -> Held:
     """The task at its new due time; one that ran begins anew under `generation`."""
     due_at = _instant(move.due_at, move.delay_ms, now)
     stays = held.task.status is Status.SCHEDULED and not held.task.run and held.task.due_at == due_at
+    held = _taken(held, now)
     if held.task.run:
         held = _with(held, generation=generation, run=0, attempt=1, claimed_at=0, token="", door=None)._replace(last=0)
     task = _save(held.task, move.state)
@@ -105,7 +106,7 @@ def moved(held: Held, move: Move, now: int, generation: int) -> Held:
 
 def cancelled(held: Held, now: int, by: str) -> Held:
     """The task that nothing can settle any more."""
-    task = _noted(held.task, Change(now, Deed.CANCELLED, cut_by(by), held.task.due_at))
+    task = _noted(_taken(held, now).task, Change(now, Deed.CANCELLED, cut_by(by), held.task.due_at))
     return Held(task._replace(status=Status.CANCELLED, token="", claimed_at=0, door=None), came=held.came)
 
 
@@ -168,6 +169,12 @@ def _remember(task: Task, now: int, outcome: str, detail: str) -> Task:
     late_ms = min(max(0, task.claimed_at - task.due_at), MOST_LATE_MS)
     run = Run(task.run, task.fence, task.claimed_at, now, str(outcome), cut_detail(detail), task.door, late_ms)
     return _noted(task, run)
+
+
+def _taken(held: Held, now: int) -> Held:
+    """The task as it is; where it runs, with the end of that: its lease is taken by force."""
+    leased = held.task.status is Status.LEASED
+    return held._replace(task=_remember(held.task, now, "taken", "")) if leased else held
 
 
 def _noted(task: Task, entry: Entry) -> Task:

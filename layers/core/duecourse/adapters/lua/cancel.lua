@@ -20,6 +20,7 @@ local function cancel(sid, r)
   if r.status == LEASE then
     call('ZREM', LEASED, sid)
     count_running(tenant, -1)
+    remember(r, TAKEN, '')
     if has_successor(r) then
       drop_successor(sid, r)
     end

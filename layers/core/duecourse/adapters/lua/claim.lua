@@ -112,12 +112,12 @@ local function lease()
   local count = #chosen / 4
   local fence = count > 0 and next_fence(count) - count
   log_claimed(fence and fence + 1, count)
-  local w, l, a = #written, #leased, #answer
+  local w, l, a, ends_at = #written, #leased, #answer, text_of(NOW + lease_ms)
   for i = 1, #chosen, 4 do
     fence = fence + 1
     local sid, data = chosen[i], leased_record(chosen[i + 1], chosen[i + 2] + 1, fence, nonce, door)
     written[w + 1], written[w + 2] = sid, data
-    leased[l + 1], leased[l + 2] = NOW + lease_ms, sid
+    leased[l + 1], leased[l + 2] = ends_at, sid
     answer[a + 1], answer[a + 2] = sid, data
     w, l, a = w + 2, l + 2, a + 2
     local bucket = bucket_of(NOW - chosen[i + 3])

@@ -19,10 +19,6 @@ local function text(s)
   return pack('B', #s) .. s
 end
 
-local function number(n)
-  return string.format('%.0f', n)
-end
-
 -- A follow-up's stored id, and its record's rest.
 local function follow_up(sid, r, mark, kind, url)
   local id, group = string.match(sid, '/(.*)$'), group_of(r.rest)
@@ -30,11 +26,11 @@ local function follow_up(sid, r, mark, kind, url)
   if r.status == DIED then
     state, detail = 'dead', r.detail
   end
-  local payload = '{"ended":{"id":' .. cjson.encode(id) .. ',"generation":' .. number(r.generation) .. ',"run":'
-    .. number(r.run) .. ',"state":"' .. state .. '","at":' .. number(NOW) .. ',"error":' .. cjson.encode(detail)
+  local payload = '{"ended":{"id":' .. cjson.encode(id) .. ',"generation":' .. text_of(r.generation) .. ',"run":'
+    .. text_of(r.run) .. ',"state":"' .. state .. '","at":' .. text_of(NOW) .. ',"error":' .. cjson.encode(detail)
     .. ',"url":' .. cjson.encode(url) .. '}}'
   local body = text('duecourse') .. text(kind) .. text(group ~= '' and group or id) .. '\0\0' .. payload
-  return { sid .. '~' .. number(r.generation) .. '.' .. number(r.run) .. '~' .. mark,
+  return { sid .. '~' .. text_of(r.generation) .. '.' .. text_of(r.run) .. '~' .. mark,
     NO_ORIGIN .. POLICY .. pack('>I4', #body) .. body }
 end
 

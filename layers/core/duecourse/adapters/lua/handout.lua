@@ -5,7 +5,7 @@
 -- RETURNS nothing
 
 local RECLAIM = 500 -- lapsed leases that are taken back first
-local SLOT, SLOTS, BUCKETS = 300000, 13, 45 * 8 -- of domain/lateness.py
+local SLOT, SLOTS = 300000, 13 -- of domain/lateness.py
 
 local own = call('HMGET', META, 'lease', 'priority', 'late_slot')
 local LEASE_OF_QUEUE, PRIORITY, LATE_SLOT = tonumber(own[1] or nil), tonumber(own[2] or -1), tonumber(own[3] or nil)
@@ -21,10 +21,12 @@ local function glance(data)
   end
 end
 
+local PACKED_NOW = pack('>I6', NOW)
+
 -- The record under a new lease: all else in it stays as it is.
 local function leased_record(data, run, fence, nonce, door)
-  return string.sub(data, 1, 1) .. 'l' .. string.sub(data, 3, 5) .. door .. pack('>I4', run) .. string.sub(data, 11, 36)
-    .. pack('>I6I6', NOW, fence) .. nonce .. string.sub(data, 57)
+  return '\2l' .. string.sub(data, 3, 5) .. door .. pack('>I4', run) .. string.sub(data, 11, 36) .. PACKED_NOW
+    .. pack('>I6', fence) .. nonce .. string.sub(data, 57)
 end
 
 -- The rate's window moves on: what has left it is forgotten. Where the clock was put back, what is ahead of it counts
@@ -76,10 +78,13 @@ end
 
 -- Slots that were left out hold what is over an hour old, and so does the one that begins.
 local function begin_slot(slot)
-  local fields = {}
-  for stale = math.max(LATE_SLOT or 0, slot - SLOTS) + 1, slot do
-    for bucket = 0, BUCKETS do
-      fields[#fields + 1] = stale % SLOTS .. ':' .. bucket
+  local stale, fields = {}, {}
+  for over = math.max(LATE_SLOT or 0, slot - SLOTS) + 1, slot do
+    stale[over % SLOTS .. ''] = true
+  end
+  for _, field in ipairs(call('HKEYS', LATE)) do
+    if stale[string.match(field, '^%d+')] then
+      fields[#fields + 1] = field
     end
   end
   in_pieces('HDEL', LATE, fields)

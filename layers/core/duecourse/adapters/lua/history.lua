@@ -7,7 +7,7 @@
 local LOG_LENGTH, LOG_BYTES = 20, 6000 -- as domain/history.py
 local NOTHING_FORGOTTEN = '\0\0'
 local ADDED, REPLACED_, DEBOUNCED_, MOVED, REPLAYED, CANCELLED_ = 78, 85, 79, 77, 80, 75 -- N U O M P K
-local RELEASED = 66 -- B
+local RELEASED, TAKEN = 66, 84 -- B T
 local RUNS = { [68] = true, [65] = true, [82] = true, [88] = true } -- the endings that are answered again
 
 -- The rest up to its tail, then the tail's state, result, and log with what was forgotten of it.

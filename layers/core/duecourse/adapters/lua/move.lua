@@ -24,6 +24,7 @@ local function leave(sid, r)
   if r.status == LEASE then
     call('ZREM', LEASED, sid)
     count_running(tenant_of(sid), -1)
+    remember(r, TAKEN, '')
     if has_successor(r) then
       drop_successor(sid, r)
     end

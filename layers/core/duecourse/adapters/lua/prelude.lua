@@ -73,6 +73,11 @@ else
   NOW = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- As a command takes it where there are many: a number is turned into text anew for each, which costs more than the rest.
+local function text_of(number)
+  return string.format('%.0f', number)
+end
+
 -- The packed record. -------------------------------------------------------------------------------------------------
 
 local FRONT = '>BBBBBBI4I2I6I6I6I6I6I6c8'

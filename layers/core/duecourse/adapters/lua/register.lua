@@ -4,10 +4,13 @@
 -- ARGV    1 queue   2 the shard's number   3 how many shards the queue has
 -- RETURNS 0, or how many the queue has on record
 
+local queue = ARGV[1] .. '/' -- which no queue's name has in it
 for _, member in ipairs(redis.call('SMEMBERS', KEYS[1])) do
-  local queue, count = string.match(member, '^(.*)/%d+/(%d+)$')
-  if queue == ARGV[1] and count ~= ARGV[3] then
-    return tonumber(count)
+  if string.sub(member, 1, #queue) == queue then
+    local count = string.match(member, '%d+$')
+    if count ~= ARGV[3] then
+      return tonumber(count)
+    end
   end
 end
 local member = table.concat(ARGV, '/')

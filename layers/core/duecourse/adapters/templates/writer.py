@@ -11,7 +11,7 @@ from duecourse.adapters.templates.plain import text_of
 from duecourse.adapters.templates.renderer import BrokenTemplate, Renderer
 from duecourse.domain import sms
 from duecourse.domain.reminder import Channel
-from duecourse.domain.spoken import moment, words
+from duecourse.domain.spoken import moment, span
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.ports.sender import Message
 from duecourse.ports.writer import Letter
@@ -46,7 +46,7 @@ def at_hand(letter: Letter, zone: tzinfo) -> dict[str, Any]:
         "id": payload["reminder"],
         "recipient": {name: recipient[name] for name in ("name", "channel", "address")},
         "starts_at": moment(letter.starts_at, zone),
-        "lead": words(payload["lead_ms"]),
+        "lead": span(payload["lead_ms"]),
         "lead_seconds": payload["lead_ms"] // 1000,
         "data": payload["data"],
     }

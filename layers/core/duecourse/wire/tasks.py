@@ -1,4 +1,4 @@
-"""The requests and answers of `/tasks` and `/health`."""
+"""The requests and answers of `/tasks`."""
 
 import json
 from typing import Annotated, Any, NotRequired, Self
@@ -6,33 +6,32 @@ from typing import Annotated, Any, NotRequired, Self
 from pydantic import ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
 from typing_extensions import TypedDict
 
-from duecourse.domain import reminder
 from duecourse.domain.history import Run
-from duecourse.domain.query import QUEUE_PREFIX
 from duecourse.domain.task import (
     DEFAULT_QUEUE,
     DEFAULT_TENANT,
+    MAX_DEPTH,
     Json,
     NewTask,
     OnDuplicate,
     Status,
     Task,
+    deeper_than,
     dump_json,
     new_id,
 )
 from duecourse.domain.times import format_instant
 from duecourse.wire.fields import (
-    MAX_DEPTH,
-    AnyTaskId,
     DeadlineField,
     Duration,
     Instant,
     JsonObject,
-    Name,
+    OpenKind,
+    OpenQueue,
     Strict,
     TaskId,
     Told,
-    deeper_than,
+    given,
     refuse_fields,
 )
 from duecourse.wire.kinds import check_payload
@@ -50,7 +49,7 @@ EXAMPLE: dict[str, Json] = {
 class AddTask(Strict):
     """POST /tasks: what, when and how often; due at once where neither `due_at` nor `delay` is given."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE], "not": given("due_at", "delay")})
 
     id: TaskId = Field(
         default_factory=new_id,
@@ -58,10 +57,10 @@ class AddTask(Strict):
         "at random, so that two requests make two tasks.",
         examples=["export-42"],
     )
-    queue: Name = Field(
+    queue: OpenQueue = Field(
         DEFAULT_QUEUE, description="The queue; `reminders` is for /reminders alone, `query:…` for /queries."
     )
-    kind: Name = Field(
+    kind: OpenKind = Field(
         description="What it is: `poll`, `webhook`, or a kind of yours (DUECOURSE_TARGETS).", examples=["webhook"]
     )
     payload: JsonObject = Field(
@@ -83,23 +82,6 @@ class AddTask(Strict):
         "PT1H", validate_default=True, description="How far `debounce` pushes the due time at most, from the first add."
     )
     notify_done: NotifyDone | None = Field(None, description="Who is told once it is done or dead.")
-
-    @field_validator("kind")
-    @classmethod
-    def _not_a_reminder(cls, kind: str) -> str:
-        if kind == reminder.KIND:
-            raise ValueError(f"{reminder.KIND} is made by POST /reminders")
-        return kind
-
-    @field_validator("queue")
-    @classmethod
-    def _not_the_reminders_or_queries(cls, queue: str) -> str:
-        # A task of another kind under a reminder's id would take its place, or be taken by it.
-        if queue == reminder.QUEUE:
-            raise ValueError(f"{reminder.QUEUE} holds what POST /reminders makes: choose another")
-        if queue.startswith(QUEUE_PREFIX):
-            raise ValueError(f"{QUEUE_PREFIX}… holds what POST /queries makes: choose another")
-        return queue
 
     @field_validator("payload")
     @classmethod
@@ -132,23 +114,12 @@ class AddTask(Strict):
         )
 
 
-class TenantKey(Strict):
-    """Whose tasks a caller in Python means."""
-
-    tenant: Name
-
-
-class TaskKey(Strict):
-    """What names one task: one of a user's, or a follow-up."""
-
-    id: AnyTaskId
-    queue: Name = DEFAULT_QUEUE
-
-
 class MoveTask(Strict):
     """PATCH /tasks/{id}: a new due time; `force` takes a running task from its worker."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"delay": "PT1H"}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"delay": "PT1H"}], "oneOf": [given("due_at"), given("delay")]}
+    )
 
     due_at: Instant | None = Field(None, description="When it is due from now on: this, or `delay`.")
     delay: Duration | None = Field(None, description="How long from now it is due: this, or `due_at`.")
@@ -166,7 +137,11 @@ class RunView(TypedDict):
 
     run: Annotated[int, Field(description="Which run it was, from 1.", examples=[1])]
     outcome: Annotated[
-        str, Field(description="How it ended: done, again, retry, drop, lapsed or expired.", examples=["done"])
+        str,
+        Field(
+            description="How it ended: done, again, retry, drop, lapsed, taken (by force) or expired.",
+            examples=["done"],
+        ),
     ]
     claimed_at: Annotated[Told | None, Field(description="When it was claimed.")]
     ended_at: Annotated[Told, Field(description="When it ended.")]
@@ -202,13 +177,6 @@ class AddAnswer(TaskAnswer):
     """One task, and whether this request made it."""
 
     created: Annotated[bool, Field(description="Whether this request made it; false where it stood.", examples=[True])]
-
-
-class Health(TypedDict):
-    """Whether the service can take tasks."""
-
-    status: Annotated[str, Field(description="`ok`, or `unavailable`.", examples=["ok"])]
-    store: Annotated[str, Field(description="Whether the store answers: `ok`, or `unavailable`.", examples=["ok"])]
 
 
 def show_task(task: Task) -> TaskView:

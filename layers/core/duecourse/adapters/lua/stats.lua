@@ -1,0 +1,18 @@
+-- One shard in numbers: all are counts that Redis keeps. It writes nothing.
+--
+-- KEYS    as in prelude.lua, without the due sets
+-- ARGV    fields of meta
+-- RETURNS {now, tasks (with successors), leased, done, dead, the heads' first entry, that of the parked, the tenants in
+--         the ring, when the bell goes (nil where none hangs), the fields' values}
+
+local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local DEAD, META, BELL, PARKED = KEYS[6], KEYS[8], KEYS[9], KEYS[10]
+local call = redis.call
+
+local time = call('TIME')
+return {
+  time[1] * 1000 + math.floor(time[2] / 1000),
+  call('HLEN', TASKS), call('ZCARD', LEASED), call('ZCARD', DONE), call('ZCARD', DEAD),
+  call('ZRANGE', HEADS, 0, 0, 'WITHSCORES'), call('ZRANGE', PARKED, 0, 0, 'WITHSCORES'), call('ZRANGE', RING, 0, -1),
+  call('GET', BELL), call('HMGET', META, unpack(ARGV)),
+}

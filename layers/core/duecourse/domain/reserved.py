@@ -1,0 +1,28 @@
+"""Names that nobody adds tasks under: the kinds and queues of what is made in another way."""
+
+from collections.abc import Iterable
+
+from duecourse.domain import reminder
+from duecourse.domain.query import QUEUE_PREFIX
+
+
+def open_kind(kind: str) -> str:
+    """A kind that may be asked for. Raises ValueError, with what to do, for one that may not."""
+    if kind == reminder.KIND:
+        raise ValueError(f"{kind} is made by POST /reminders: add it there, or choose another kind")
+    return kind
+
+
+def open_queue(queue: str) -> str:
+    """A queue into which tasks may be added. Raises ValueError, with what to do, for one into which they may not."""
+    # A task of another kind under a reminder's id would take its place, or be taken by it.
+    if queue == reminder.QUEUE:
+        raise ValueError(f"{queue} holds what POST /reminders makes: choose another queue")
+    if queue.startswith(QUEUE_PREFIX):
+        raise ValueError(f"{QUEUE_PREFIX}… holds what POST /queries makes: choose another queue")
+    return queue
+
+
+def open_kinds(kinds: Iterable[str]) -> set[str]:
+    """Those that may be asked for."""
+    return set(kinds) - {reminder.KIND}

@@ -1,0 +1,21 @@
+"""So many tasks in each time, as requests say it."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from duecourse.domain.times import DAY_MS
+from duecourse.wire.fields import Duration, Strict, between
+
+MAX_COUNT = 1_000_000
+"""Above it a limit is none."""
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT, strict=True)]
+
+
+class Rate(Strict):
+    """`count` tasks in each `per`."""
+
+    count: Count = Field(description="How many tasks.", examples=[5])
+    per: Annotated[Duration, between(100, DAY_MS)] = Field(
+        description="In any time of this length, PT0.1S to PT24H.", examples=["PT1S"]
+    )

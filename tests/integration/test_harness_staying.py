@@ -1,0 +1,33 @@
+"""A command that stays ends at the first signal, at whatever moment that comes."""
+
+import signal
+import subprocess
+import sys
+
+from tests.support.project import ROOT
+
+STAYING = """
+import signal, threading
+from local.staying import stay, until_stopped
+
+told = threading.Event()
+threading.Thread(target=told.wait, daemon=True).start()
+with until_stopped():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    print("up", flush=True)
+    stay()
+"""
+"""Its signals come to another thread: they do not wake the one that stays, as one that is early by a hair does not."""
+
+
+def test_a_signal_that_does_not_wake_the_thread_that_stays_ends_it_all_the_same() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STAYING], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as staying:
+        assert staying.stdout is not None
+        try:
+            assert staying.stdout.readline() == "up\n"
+            staying.send_signal(signal.SIGTERM)
+            staying.wait(10)
+        finally:
+            staying.kill()
