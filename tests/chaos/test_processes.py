@@ -9,7 +9,7 @@ import redis
 
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status
-from tests.support.drainer import NAMESPACE, children, ran
+from tests.support.drainer import NAMESPACE, at_the_gate, children, ran
 from tests.support.ledger import lease_of, standing
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
@@ -71,11 +71,11 @@ def test_a_late_settle_is_refused_though_nobody_has_finished_the_second_run(
     fill(store, 1, WAITING)
     with children(redis_server.url, 2, lease_ms=LEASE_MS) as (stopped, other):
         stopped.drain()
-        until(lambda: len(ran(redis_client)) == 1)
+        until(lambda: at_the_gate(redis_client) == 1)
         stopped.process.send_signal(signal.SIGSTOP)
         until(lambda: store.now() > standing(store, "t-0000").lease_expires_at)
         other.drain()
-        until(lambda: len(ran(redis_client)) == 2)
+        until(lambda: at_the_gate(redis_client) == 2)
         store.extend(Shard(), [lease_of(standing(store, "t-0000"))], 60_000)
         redis_client.rpush("gate", "the stopped one's, which waited first")
         stopped.process.send_signal(signal.SIGCONT)

@@ -80,7 +80,7 @@ def test_a_record_that_the_scripts_wrote_is_what_python_would_write(
 ) -> None:
     bring(store, step)
     written = bytearray(redis_client.hget(keys_of("duecourse", SHARD).tasks, "-/a") or b"")
-    assert written[0] == VERSION == 2
+    assert written[0] == VERSION == 3
     again = bytearray(encode(decode("default", "-/a", bytes(written))))
     for data in (written, again):  # what tells a re-sent add is Redis's alone
         data[ORIGIN_AT : ORIGIN_AT + 8] = bytes(8)

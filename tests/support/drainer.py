@@ -48,6 +48,11 @@ def ran(client: redis.Redis) -> dict[str, int]:
     return {name.decode(): int(count) for name, count in found.items()}
 
 
+def at_the_gate(client: redis.Redis) -> int:
+    """How many tasks' works wait there: a work is counted before it does."""
+    return int(client.info("clients")["blocked_clients"])
+
+
 def drainer_of(store: RedisStore, kind: Kind, crew: Crew, lease_ms: int) -> Drainer:
     """What works every task by `kind`."""
     runner = Runner(lambda _name: kind, None, store.now, random.Random())

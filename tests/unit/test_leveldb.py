@@ -125,8 +125,8 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_later_layout_is_refused_by_its_name(tmp_path: Path) -> None:
     with plyvel.DB(str(tmp_path / "later"), create_if_missing=True) as later:
-        later.put(LAYOUT_KEY, b"duecourse 3")
-    with pytest.raises(StoreMisused, match=r"'duecourse 3', and this version reads 'duecourse 2': use the version"):
+        later.put(LAYOUT_KEY, b"duecourse 4")
+    with pytest.raises(StoreMisused, match=r"'duecourse 4', and this version reads 'duecourse 3': use the version"):
         LevelMap(str(tmp_path / "later"))
 
 

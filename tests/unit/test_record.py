@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duecourse.adapters import record_log
-from duecourse.adapters.record import BODY_AT, FRONT, pack_rest, split_token, unpack
+from duecourse.adapters.record import FRONT, HEAD, pack_rest, split_token, unpack
 from duecourse.domain.history import Door, Run, cut_by
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, NewTask, RetryPolicy, Status, dump_json
 from duecourse.errors import InvalidInput
@@ -17,7 +17,7 @@ SIX_BYTES = 2**48 - 1
 def front(status: str = "s", count: int = 0, fence: int = 0, at: int = 0) -> bytes:
     """A front as the scripts write it, with each number at its place."""
     halves = [part for number in (at, at, 7, at, at, fence) for part in (number >> 32, number & 0xFFFFFFFF)]
-    return FRONT.pack(2, ord(status), 0, 0, count, ord("t"), 3, 2, *halves, b"\x01\x02\x03\x04\x05\x06\x07\x08")
+    return FRONT.pack(3, ord(status), 0, 0, count, ord("t"), 3, 2, *halves, b"\x01\x02\x03\x04\x05\x06\x07\x08")
 
 
 def entry(outcome: str, run: int, detail: str) -> bytes:
@@ -98,9 +98,8 @@ def test_the_bytes_that_the_scripts_go_by_stand_where_they_look() -> None:
     task = NewTask("a", "kind", "{}", group="grp", retry=RetryPolicy(max_attempts=9), by="me", notify="audit")
     rest = pack_rest(task, ORIGIN)
     assert (len(front()), rest[:8], rest[8], rest[9:11]) == (56, ORIGIN, 1, b"\x00\x09")
-    assert (rest[25], rest[26:28], rest[28], rest[29:33]) == (2, b"me", 4, b"kind")
-    assert (rest[33], rest[34:37], rest[37:39], rest[39:]) == (3, b"grp", b"\x00\x05", b"audit{}")
-    assert BODY_AT == 56 + 25
+    assert (rest[21:24], rest[24:26], rest[26:30]) == (b"\x02\x04\x03", b"\x00\x05", b"\x00\x00\x00\x02")
+    assert (HEAD.size, rest[30:]) == (56 + 30, b"mekindgrpaudit{}")
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """How one task is packed into one string: the layout that the Lua scripts and the key-value store share.
 
-Version 2, big-endian, lengths in bytes. The front is what state changes rewrite; the rest is set by an add.
+Version 3, big-endian, lengths in bytes. The front is what state changes rewrite; the rest is set by an add. All that
+has a length of its own comes after all lengths, so that one look at a fixed place finds each.
 
     front  version 1, status 1, flags 1, last 1, entries in the log 1, door 1, run 4, attempt 2,
            due_at 6, created_at 6, generation 6, deadline_at 6, claimed_at 6, fence 6, nonce 8
-    rest   origin 8, jitter 1, max_attempts 2, backoff_ms 4, factor in hundredths 2, max_backoff_ms 4, body length 4,
-           body: by length 1, by, kind length 1, kind, group length 1, group, notify length 2, notify, payload
+    rest   origin 8, jitter 1, max_attempts 2, backoff_ms 4, factor in hundredths 2, max_backoff_ms 4,
+           lengths of: by 1, kind 1, group 1, notify 2, payload 4; then by, kind, group, notify, payload
            tail (may be empty): state length 2, state, result length 4, result, entries forgotten 2, then the log, whose
            layout is record_log.py's
 
@@ -25,13 +26,13 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, RetryPolicy, Status, Task
 from duecourse.errors import FieldError, InvalidInput
 
-VERSION = 2
+VERSION = 3
 FRONT = Struct(">BBBBBBIH" + "HI" * 6 + "8s")
 RULES = Struct(">BHIHI")
-POLICY = Struct(f">8s{RULES.format[1:]}I")
-BODY_AT = FRONT.size + POLICY.size
-HEAD = Struct(f"{FRONT.format}8x{RULES.size}sI")
-"""The front, a policy's bytes and the body's length: what is read of a record at once."""
+LENGTHS = "BBBHI"
+REST = Struct(f">8s{RULES.size}s{LENGTHS}")
+HEAD = Struct(f"{FRONT.format}8x{RULES.size}s{LENGTHS}")
+"""All of a record that has a fixed place, a policy's bytes as they are."""
 
 STATUSES = {
     ord("s"): Status.SCHEDULED,
@@ -58,47 +59,46 @@ def pack_rest(task: NewTask, origin: bytes) -> bytes:
     """The rest of a fresh record; `origin` has 8 bytes. Raises InvalidInput where a field does not fit."""
     by, payload, state = cut_by(task.by).encode(), task.payload.encode(), task.state.encode()
     kind, group, notify = task.kind.encode(), task.group.encode(), task.notify.encode()
-    size = 5 + len(by) + len(kind) + len(group) + len(notify) + len(payload)
     try:
-        head = pack_policy(task.retry, origin, size)
+        rules = pack_policy(task.retry)
+        head = REST.pack(origin, rules, len(by), len(kind), len(group), len(notify), len(payload))
         tail = len(state).to_bytes(2) + state + bytes(6) if state else b""
-        names = b"".join(len(name).to_bytes(1) + name for name in (by, kind, group))
-        return b"".join((head, names, len(notify).to_bytes(2), notify, payload, tail))
+        return b"".join((head, by, kind, group, notify, payload, tail))
     except (StructError, OverflowError) as error:
         raise InvalidInput([FieldError("task", f"does not fit into a record: {error}")]) from error
 
 
-def pack_policy(policy: RetryPolicy, origin: bytes, size: int) -> bytes:
-    """What stands before a body of `size` bytes. Raises StructError where a number does not fit."""
+@lru_cache(maxsize=1024)
+def pack_policy(policy: RetryPolicy) -> bytes:
+    """A policy's bytes. Raises StructError where a number does not fit."""
     factor = round(policy.factor * 100)
-    return POLICY.pack(
-        origin, policy.jitter, policy.max_attempts, policy.backoff_ms, factor, policy.max_backoff_ms, size
-    )
+    return RULES.pack(policy.jitter, policy.max_attempts, policy.backoff_ms, factor, policy.max_backoff_ms)
 
 
 def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task:
     """The task in one record, and the end of its lease where the caller knows it."""
     (
         version, status, _, _, entries, door, run, attempt, due_high, due, created_high, created, generation_high,
-        generation, deadline_high, deadline, claimed_high, claimed, fence_high, fence, nonce, policy, size,
+        generation, deadline_high, deadline, claimed_high, claimed, fence_high, fence, nonce, policy,
+        by_size, kind_size, group_size, notify_size, payload_size,
     ) = HEAD.unpack_from(data)  # fmt: skip
     if version != VERSION:
         raise ValueError(f"a record of version {version}, and this reads {VERSION}")
     tenant, _, id = sid.partition("/")
-    by_end = BODY_AT + 1 + data[BODY_AT]
-    group_at = by_end + 1 + data[by_end]
-    notify_at = group_at + 1 + data[group_at]
-    payload_at = notify_at + 2 + (data[notify_at] << 8 | data[notify_at + 1])
-    end = BODY_AT + size
+    by_end = HEAD.size + by_size
+    kind_end = by_end + kind_size
+    group_end = kind_end + group_size
+    notify_end = group_end + notify_size
+    end = notify_end + payload_size
     state, result, forgotten, log = _tail(data, end, entries) if len(data) > end else ("", "", 0, ())
     return Task(
         id,
         queue,
         tenant,
-        data[by_end + 1 : group_at].decode(),
-        data[group_at + 1 : notify_at].decode(),
+        data[by_end:kind_end].decode(),
+        data[kind_end:group_end].decode(),
         STATUSES[status],
-        data[payload_at:end].decode(),
+        data[notify_end:end].decode(),
         state,
         result,
         due_high << 32 | due,
@@ -112,8 +112,8 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
         claimed_high << 32 | claimed,
         log,
         lease_expires_at,
-        data[BODY_AT + 1 : by_end].decode(errors="replace"),
-        data[notify_at + 2 : payload_at].decode(),
+        data[HEAD.size : by_end].decode(errors="replace"),
+        data[group_end:notify_end].decode(),
         DOORS.get(door),
         forgotten,
     )

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from duecourse.adapters.record import (
     ENDINGS,
-    NO_ORIGIN,
     UNREADABLE,
     pack_policy,
     pack_rest,
@@ -77,7 +76,7 @@ def new_task(task: NewTask, origin: bytes) -> tuple[Argument, ...]:
 
 def ending(*, deaths: bool) -> tuple[Argument, ...]:
     """What the scripts that end tasks take before their own: whether deaths are told of, and how follow-ups retry."""
-    return int(deaths), pack_policy(POLICY, NO_ORIGIN, 0)[len(NO_ORIGIN) : -4]
+    return int(deaths), pack_policy(POLICY)
 
 
 def door(found: Door) -> bytes:

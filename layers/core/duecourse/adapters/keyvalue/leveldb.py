@@ -13,7 +13,7 @@ from duecourse.adapters.keyvalue.map import Item
 from duecourse.errors import StoreInUse, StoreMisused, StoreUnavailable
 
 SCHEME = "leveldb://"
-LAYOUT = b"duecourse 2"
+LAYOUT = b"duecourse 3"
 """What the values mean; a layout that reads otherwise gets another number."""
 LAYOUT_KEY = b"\0layout"
 LOCK = "duecourse.lock"

@@ -4,7 +4,7 @@
 -- ARGV    prelude's and ending's, then: limit (tasks), lease ms where the queue has none of its own, max bytes of records
 --         after the first, nonce (8 bytes), door (its letter in a record)
 -- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}, lease ms,
---         priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...}}; the
+--         priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...} or {}}; the
 --         record is "" of a task that is put off, for it cannot be read
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
@@ -13,7 +13,10 @@ local lease_ms, max_bytes = LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1]), tonumbe
 local nonce, door = ARGV[FIRST + 3], ARGV[FIRST + 4]
 local BURY, NOTICE, LOOK, COUNTED = 1000, 100, 128, 16
 local TURNS = 20 -- how many tenants share a claim at the least, where so many have work: each more costs it time
+-- Redis looks through all of a small zset for each member that comes; one of over 64 bytes makes it an index for good.
+local FEW, LONG = 64, string.rep('-', 65)
 local useless = 0 -- how many were due and are not leased
+local met_others = false -- whether a tenant in the ring's front has a due set that is not among KEYS
 
 local want, answer, bytes, taken = {}, {}, 0, 0
 local written, leased, lateness = {}, {}, {}
@@ -58,19 +61,26 @@ local function gather()
   local front = call('ZRANGE', RING, 0, LOOK - 1)
   local quantum = math.ceil(free / math.max(1, math.min(#front, TURNS)))
   for _, tenant in ipairs(front) do
+    met_others = met_others or not DUE[tenant]
+  end
+  for _, tenant in ipairs(front) do
     if not DUE[tenant] then
       want[#want + 1] = tenant
     elseif #sids == free then
       break
     else
       local few = math.min(quantum, free - #sids, tenant_room(tenant))
-      local first = #sids + 1
+      local first, more = #sids + 1, false
       if few > 0 then
-        for i, sid in ipairs(call('ZRANGEBYSCORE', DUE[tenant], '-inf', NOW, 'LIMIT', 0, few)) do
-          sids[first + i - 1] = sid
+        local due = call('ZRANGEBYSCORE', DUE[tenant], '-inf', NOW, 'LIMIT', 0, few + 1)
+        more = #due > few
+        for i = 1, math.min(few, #due) do
+          sids[first + i - 1] = due[i]
         end
       end
-      turns[#turns + 1] = { tenant = tenant, first = first, last = #sids, seen = first - 1, begun = 0, barred = few <= 0 }
+      turns[#turns + 1] = {
+        tenant = tenant, first = first, last = #sids, seen = first - 1, begun = 0, barred = few <= 0, more = more,
+      }
     end
   end
   return turns, sids
@@ -112,7 +122,7 @@ local function lease()
   local count = #chosen / 4
   local fence = count > 0 and next_fence(count) - count
   log_claimed(fence and fence + 1, count)
-  local w, l, a, ends_at = #written, #leased, #answer, text_of(NOW + lease_ms)
+  local w, l, a, ends_at, late = #written, #leased, #answer, text_of(NOW + lease_ms), {}
   for i = 1, #chosen, 4 do
     fence = fence + 1
     local sid, data = chosen[i], leased_record(chosen[i + 1], chosen[i + 2] + 1, fence, nonce, door)
@@ -120,8 +130,11 @@ local function lease()
     leased[l + 1], leased[l + 2] = ends_at, sid
     answer[a + 1], answer[a + 2] = sid, data
     w, l, a = w + 2, l + 2, a + 2
-    local bucket = bucket_of(NOW - chosen[i + 3])
-    lateness[bucket] = (lateness[bucket] or 0) + 1
+    late[chosen[i + 3]] = (late[chosen[i + 3]] or 0) + 1
+  end
+  for due, times in pairs(late) do
+    local bucket = bucket_of(NOW - due)
+    lateness[bucket] = (lateness[bucket] or 0) + times
   end
   taken = taken + count
 end
@@ -132,14 +145,14 @@ local function move_on(turns)
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first or turn.last < turn.first then
       local tenant = turn.tenant
-      local at = tonumber(call('ZRANGE', DUE[tenant], 0, 0, 'WITHSCORES')[2])
-      if at and at <= NOW and not turn.barred then
+      if (turn.more or turn.seen < turn.last) and not turn.barred then
         last = (last or last_turn()) + 1
         push(ring, last, tenant)
       else
+        local at = tonumber(call('ZRANGE', DUE[tenant], 0, 0, 'WITHSCORES')[2])
         leaving[#leaving + 1] = tenant
         if at then
-          push(at > NOW and heads or parked, at, tenant)
+          push(turn.barred and at <= NOW and parked or heads, at, tenant)
         end
       end
     end
@@ -180,21 +193,26 @@ local function take_turns()
   return #turns > 0 and not cut and #want == 0
 end
 
--- How many are left that could be claimed; of tenants far back in the ring each counts as one. And whose turn is next.
+-- How many are left that could be claimed; of tenants far back in the ring each counts as one. And whose turn is next,
+-- where others than those among KEYS were met.
 local function backlog()
-  local left, front = call('ZCOUNT', HEADS, '-inf', NOW), call('ZRANGE', RING, 0, LOOK - 1)
-  if #front == LOOK then
-    left = left + call('ZCARD', RING) - LOOK
+  local left = call('ZCOUNT', HEADS, '-inf', NOW) + call('ZCARD', RING)
+  local front = call('ZRANGE', RING, 0, (met_others and LOOK or COUNTED) - 1)
+  for i = 1, math.min(#front, COUNTED) do
+    left = left + (DUE[front[i]] and call('ZCOUNT', DUE[front[i]], '-inf', NOW) - 1 or 0)
   end
-  for i, tenant in ipairs(front) do
-    left = left + (i <= COUNTED and DUE[tenant] and call('ZCOUNT', DUE[tenant], '-inf', NOW) or 1)
-  end
-  return left, front
+  return left, met_others and front or {}
 end
 
 while taken < limit and useless < BURY and take_turns() do end
 in_pieces('HSET', TASKS, written)
-in_pieces('ZADD', LEASED, leased)
+if #leased > FEW then
+  call('ZADD', LEASED, 0, LONG)
+  in_pieces('ZADD', LEASED, leased)
+  call('ZREM', LEASED, LONG)
+else
+  in_pieces('ZADD', LEASED, leased)
+end
 log_lateness(lateness)
 
 WAS_FULL, woken = false, false -- who claims and leaves something due comes again

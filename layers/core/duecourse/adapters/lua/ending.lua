@@ -11,13 +11,9 @@ FIRST = FIRST + 2
 
 -- Follow-ups (domain/follow_up.py). -----------------------------------------------------------------------------------
 
-local NO_ORIGIN = string.rep('\0', 8)
+local NO_ORIGIN, BY = string.rep('\0', 8), 'duecourse'
 local NOBODY = {}
 local followed = false -- whether there is one: it is due now
-
-local function text(s)
-  return pack('B', #s) .. s
-end
 
 -- A follow-up's stored id, and its record's rest.
 local function follow_up(sid, r, mark, kind, url)
@@ -29,22 +25,21 @@ local function follow_up(sid, r, mark, kind, url)
   local payload = '{"ended":{"id":' .. cjson.encode(id) .. ',"generation":' .. text_of(r.generation) .. ',"run":'
     .. text_of(r.run) .. ',"state":"' .. state .. '","at":' .. text_of(NOW) .. ',"error":' .. cjson.encode(detail)
     .. ',"url":' .. cjson.encode(url) .. '}}'
-  local body = text('duecourse') .. text(kind) .. text(group ~= '' and group or id) .. '\0\0' .. payload
-  return { sid .. '~' .. text_of(r.generation) .. '.' .. text_of(r.run) .. '~' .. mark,
-    NO_ORIGIN .. POLICY .. pack('>I4', #body) .. body }
+  group = group ~= '' and group or id
+  return { sid .. '~' .. text_of(r.generation) .. '.' .. text_of(r.run) .. '~' .. mark, NO_ORIGIN .. POLICY
+    .. pack(LENGTHS, #BY, #kind, #group, 0, #payload) .. BY .. kind .. group .. payload }
 end
 
 -- The follow-ups of a task that is done or dead. It writes nothing.
 local function tell_of(sid, r)
-  local _, _, notify_at = places_of(r.rest)
-  local length = unpack_struct('>I2', r.rest, notify_at)
+  local _, _, group_end, notify_end = ends_of(r.rest)
   local death = DEATHS and r.status == DIED
-  if (length == 0 and not death) or is_follow_up(sid) then
+  if (group_end == notify_end and not death) or is_follow_up(sid) then
     return NOBODY
   end
   local told = {}
-  if length > 0 then
-    local notify = string.sub(r.rest, notify_at + 2, notify_at + 1 + length)
+  if group_end < notify_end then
+    local notify = string.sub(r.rest, group_end + 1, notify_end)
     local is_url = string.find(notify, '://', 1, true)
     told[1] = follow_up(sid, r, 'n', is_url and 'task.ended' or notify, is_url and notify or '')
   end

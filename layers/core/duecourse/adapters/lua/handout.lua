@@ -12,7 +12,7 @@ local LEASE_OF_QUEUE, PRIORITY, LATE_SLOT = tonumber(own[1] or nil), tonumber(ow
 
 -- What a claim must know of a record: its run, due time and deadline; nil as `open` answers it.
 local function glance(data)
-  if not data or #data < 84 then
+  if not data or #data < SMALLEST then
     return nil
   end
   local version, run, due, deadline = unpack_struct('>BxxxxxI4xxI6xxxxxxxxxxxxI6', data)
@@ -25,7 +25,7 @@ local PACKED_NOW = pack('>I6', NOW)
 
 -- The record under a new lease: all else in it stays as it is.
 local function leased_record(data, run, fence, nonce, door)
-  return '\2l' .. string.sub(data, 3, 5) .. door .. pack('>I4', run) .. string.sub(data, 11, 36) .. PACKED_NOW
+  return VERSION_ .. 'l' .. string.sub(data, 3, 5) .. door .. pack('>I4', run) .. string.sub(data, 11, 36) .. PACKED_NOW
     .. pack('>I6', fence) .. nonce .. string.sub(data, 57)
 end
 

@@ -6,13 +6,14 @@
 
 local LOG_LENGTH, LOG_BYTES = 20, 6000 -- as domain/history.py
 local NOTHING_FORGOTTEN = '\0\0'
+local MOST_LATE = 4294967295 -- ms, what 4 bytes hold
 local ADDED, REPLACED_, DEBOUNCED_, MOVED, REPLAYED, CANCELLED_ = 78, 85, 79, 77, 80, 75 -- N U O M P K
 local RELEASED, TAKEN = 66, 84 -- B T
 local RUNS = { [68] = true, [65] = true, [82] = true, [88] = true } -- the endings that are answered again
 
 -- The rest up to its tail, then the tail's state, result, and log with what was forgotten of it.
 local function split(rest)
-  local body_end = 25 + unpack_struct('>I4', rest, 22)
+  local _, _, _, _, body_end = ends_of(rest)
   if #rest == body_end then
     return rest, '', '', NOTHING_FORGOTTEN
   end
@@ -68,7 +69,7 @@ local function remember(r, outcome, detail, state, result)
   if outcome == RELEASED then
     log, times = take_last(r, log, RELEASED)
   end
-  local late = r.claimed > 0 and math.min(math.max(r.claimed - r.due, 0), 4294967295) or 0
+  local late = r.claimed > 0 and math.min(math.max(r.claimed - r.due, 0), MOST_LATE) or 0
   local run = pack('>I4I6I6BI4', r.run, r.fence, r.claimed, r.claimed > 0 and r.door or 0, late) .. detail
   r.detail = detail
   log = grown(r, log, outcome, NOW, math.min(times + 1, 255), run)
@@ -103,7 +104,7 @@ local function remembered(r, fence)
 end
 
 local function by_of(rest)
-  return string.sub(rest, 27, 26 + string.byte(rest, 26))
+  return string.sub(rest, 31, (ends_of(rest)))
 end
 
 local function take_log(fresh, old)
@@ -121,10 +122,9 @@ end
 
 -- A debounced record goes on with the log too, and has come of what the old one came of.
 local function debounced(fresh, old, by)
-  local mine, theirs = 1 + string.byte(fresh.rest, 26), 1 + string.byte(old.rest, 26)
-  local size = unpack_struct('>I4', fresh.rest, 22) - mine + theirs
-  fresh.rest = string.sub(fresh.rest, 1, 21) .. pack('>I4', size) .. string.sub(old.rest, 26, 25 + theirs)
-    .. string.sub(fresh.rest, 26 + mine)
+  local theirs = by_of(old.rest)
+  fresh.rest = string.sub(fresh.rest, 1, 21) .. string.char(#theirs) .. string.sub(fresh.rest, 23, 30) .. theirs
+    .. string.sub(fresh.rest, ends_of(fresh.rest) + 1)
   take_log(fresh, old)
   note(fresh, DEBOUNCED_, by, old.due, fresh.due)
 end

@@ -43,9 +43,9 @@ local function rank_after(sid)
 end
 
 local function fits(sid, r)
-  local kind_at, group_at = places_of(r.rest)
+  local by_end, kind_end = ends_of(r.rest)
   return (not status or r.status == status)
-    and (kind == '' or kind == string.sub(r.rest, kind_at + 1, group_at - 1))
+    and (kind == '' or kind == string.sub(r.rest, by_end + 1, kind_end))
     and (group == '' or (group == group_of(r.rest) and not is_follow_up(sid)))
 end
 

@@ -81,15 +81,16 @@ end
 -- The packed record. -------------------------------------------------------------------------------------------------
 
 local FRONT = '>BBBBBBI4I2I6I6I6I6I6I6c8'
-local VERSION = 2
+local VERSION, VERSION_ = 3, '\3'
 local NO_NONCE = string.rep('\0', 8)
 local SCHEDULED, LEASE, FINISHED, DIED, CANCELLED = 115, 108, 100, 120, 99 -- s l d x c
 local SUCCESSOR = 2
+local SMALLEST = 86 -- bytes
 local PUT_OFF = 60000 -- how long what cannot be read is left alone
 
 -- Nil where there is no record, and where it cannot be read: written by a later version, or broken.
 local function open(data)
-  if not data or #data < 84 then
+  if not data or #data < SMALLEST then
     return nil
   end
   local version, status, flags, last, count, door, run, attempt, due, created, generation, deadline, claimed, fence,
@@ -118,16 +119,21 @@ local function fresh_front(came, due, created, generation, deadline)
   return pack(FRONT, VERSION, SCHEDULED, came * 4, 0, 0, 0, 0, 1, due, created, generation, deadline, 0, 0, NO_NONCE)
 end
 
--- Where the lengths of kind, group and notify stand in a rest.
-local function places_of(rest)
-  local kind_at = 27 + string.byte(rest, 26)
-  local group_at = kind_at + 1 + string.byte(rest, kind_at)
-  return kind_at, group_at, group_at + 1 + string.byte(rest, group_at)
+local LENGTHS = '>BBBI2I4' -- of by, kind, group, notify and payload
+
+-- Where each of them ends in a rest.
+local function ends_of(rest)
+  local by, kind, group, notify, payload = unpack_struct(LENGTHS, rest, 22)
+  by = 30 + by
+  kind = by + kind
+  group = kind + group
+  notify = group + notify
+  return by, kind, group, notify, notify + payload
 end
 
 local function group_of(rest)
-  local _, group_at, notify_at = places_of(rest)
-  return string.sub(rest, group_at + 1, notify_at - 1)
+  local _, kind_end, group_end = ends_of(rest)
+  return string.sub(rest, kind_end + 1, group_end)
 end
 
 -- A follow-up tells of another task's end: it is of that one's group for the sake of its shard alone.

@@ -9,7 +9,7 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local SIZE, HEAD = 23, '>I6c8BBI6'
+local SIZE, HEAD = 23, '>c6c8BBI6B'
 local KEPT = 65535 -- the length of a state that stays as it is
 local HEADS_OF_ALL = ARGV[FIRST]
 local count = #HEADS_OF_ALL / SIZE
@@ -90,12 +90,11 @@ local function place(sid, r)
   push(written, sid, close(r))
 end
 
-local function settle(sid, at, text, r)
-  local fence, nonce, ending, delayed, due = unpack_struct(HEAD, HEADS_OF_ALL, at)
+local function settle(sid, r, fence, nonce, ending, due, text)
   if r.status ~= LEASE or r.fence ~= fence or r.nonce ~= nonce then
     return settled_before(r, fence, nonce, ending)
   end
-  local reply = ENDINGS[ending](r, delayed == 1 and NOW + due or due, details(text))
+  local reply = ENDINGS[ending](r, due, details(text))
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
   ended[#ended + 1] = { sid, r }
   if r.status ~= SCHEDULED then
@@ -107,54 +106,56 @@ local function settle(sid, at, text, r)
 end
 
 -- The record of a first run that is done, as `remember` and `close` would leave it, by slices: most ends are such, and
--- a table of the fields is half of what an end costs. Nil for any other end and any other record.
-local AT_ONCE = '>' .. string.rep('x', 12) .. 'I6' .. string.rep('x', 18) .. 'I6' .. string.rep('x', 35) .. 'I4'
-local NOW_TEXT, DONE_ENTRY = text_of(NOW), NOTHING_FORGOTTEN .. pack('>BI6BI2', DONE_, NOW, 1, 21)
+-- a table of the fields is half of what an end costs. Nil for any other run and any other record.
+local AT_ONCE = '>BBBBBBc4xxI6c18I6c6c8'
+local DONE_ENTRY = NOTHING_FORGOTTEN .. pack('>BI6BI2', DONE_, NOW, 1, 21)
 
-local function done_at_once(data, at, text)
-  if #data < 84 or string.byte(HEADS_OF_ALL, at + 14) ~= DONE_ then
+local function done_at_once(data, fence, nonce, text)
+  if #data < SMALLEST then
     return nil
   end
-  local token = string.sub(HEADS_OF_ALL, at, at + 13)
-  local version, status, flags, _, entries = string.byte(data, 1, 5)
+  local version, status, flags, _, entries, door, run, due, _, claimed, its_fence, its_nonce = unpack_struct(AT_ONCE, data)
   if version ~= VERSION or status ~= LEASE or entries ~= 0 or bit.band(flags, SUCCESSOR) ~= 0
-    or string.sub(data, 43, 56) ~= token then
+    or its_fence ~= fence or its_nonce ~= nonce then
     return nil
   end
-  local due, claimed, size = unpack_struct(AT_ONCE, data)
-  local kind_at = 83 + string.byte(data, 82)
-  local group_at = kind_at + 1 + string.byte(data, kind_at)
-  local notify_at = group_at + 1 + string.byte(data, group_at)
-  local high, low = string.byte(data, notify_at, notify_at + 1)
-  if #data ~= 81 + size or high + low > 0 then
+  local by, kind, group, notify, payload = unpack_struct(LENGTHS, data, 78)
+  if notify > 0 or #data ~= SMALLEST + by + kind + group + payload then
     return nil
   end
-  local _, _, result = details(text)
-  local late = math.min(math.max(claimed - due, 0), 4294967295)
-  return '\2d' .. string.sub(data, 3, 3) .. 'D\1' .. string.sub(data, 6) .. '\0\0' .. pack('>I4', #result) .. result
-    .. DONE_ENTRY .. string.sub(data, 7, 10) .. string.sub(token, 1, 6) .. string.sub(data, 37, 42)
-    .. string.sub(data, 6, 6) .. pack('>I4', late)
+  local sized = '\0\0\0\0'
+  if text ~= '' then
+    local _, _, result = details(text)
+    sized = pack('>I4', #result) .. result
+  end
+  local late = claimed > due and claimed - due or 0
+  late = late < MOST_LATE and late or MOST_LATE
+  return VERSION_ .. 'd' .. string.char(flags) .. 'D\1' .. string.sub(data, 6) .. '\0\0' .. sized .. DONE_ENTRY
+    .. run .. fence .. pack('>I6BI4', claimed, door, late)
 end
 
 local standing = count > 0 and call('HMGET', TASKS, unpack(ARGV, FIRST + 1, FIRST + count)) or {}
-local opened, changed, gone, detailed = {}, {}, {}, FIRST + count
+local opened, changed, gone, now, detailed = {}, {}, {}, text_of(NOW), FIRST + count
 for i = 1, count do
-  local sid, at, text = ARGV[FIRST + i], (i - 1) * SIZE + 1, ''
-  if string.byte(HEADS_OF_ALL, at + SIZE - 1) == 1 then
+  local sid, text = ARGV[FIRST + i], ''
+  local fence, nonce, ending, delayed, due, more = unpack_struct(HEAD, HEADS_OF_ALL, (i - 1) * SIZE + 1)
+  if more == 1 then
     detailed = detailed + 1
     text = ARGV[detailed]
   end
   local data = changed[sid] or standing[i] -- one may be there twice
-  local done = data and not opened[sid] and done_at_once(data, at, text)
+  local done = ending == DONE_ and data and not opened[sid] and done_at_once(data, fence, nonce, text)
   if done then
-    local tenant = tenant_of(sid)
-    changed[sid], gone[#gone + 1], replies[i] = done, sid, 1
-    push(finished, NOW_TEXT, sid)
-    push(written, sid, done)
+    local tenant, n = tenant_of(sid), #gone
+    changed[sid], gone[n + 1], replies[i] = done, sid, 1
+    finished[2 * n + 1], finished[2 * n + 2] = now, sid
+    written[2 * n + 1], written[2 * n + 2] = sid, done
     running[tenant] = (running[tenant] or 0) - 1
   else
-    opened[sid] = opened[sid] or open(data)
-    replies[i] = opened[sid] and settle(sid, at, text, opened[sid]) or STALE
+    local r = opened[sid] or open(data)
+    opened[sid] = r
+    replies[i] = r and settle(sid, r, unpack_struct('>I6', fence), nonce, ending, delayed == 1 and NOW + due or due, text)
+      or STALE
   end
 end
 
