@@ -188,7 +188,7 @@ Told = Annotated[str, WithJsonSchema(INSTANT_SCHEMA)]
 class Strict(BaseModel):
     """A JSON object without fields that are not known."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
