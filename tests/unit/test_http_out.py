@@ -19,8 +19,8 @@ from cryptography.x509.oid import NameOID
 
 from duecourse import __version__
 from duecourse.adapters import http_out
-from duecourse.adapters.http_out import HttpOut, _check
-from duecourse.errors import CallFailed, InvalidInput
+from duecourse.adapters.http_out import HttpOut, check_peer
+from duecourse.errors import CallFailed, CallTimedOut, InvalidInput
 from duecourse.ports.http import HttpRequest
 from tests.support.answering import Asked, Reply, answering, misbehaving
 
@@ -161,7 +161,7 @@ def test_an_answer_that_drips_ends_at_the_timeout(http: HttpOut, start: bytes, d
     stop = threading.Event()
     with misbehaving(dripping(start, drop, stop)) as url:
         began = time.monotonic()
-        with pytest.raises(CallFailed, match=r"no whole answer within 0\.3 s"):
+        with pytest.raises(CallTimedOut, match=r"no whole answer within 0\.3 s"):
             http.call(request(url, timeout_ms=300))
         took = time.monotonic() - began
         stop.set()
@@ -178,7 +178,7 @@ def test_an_https_answer_comes_back_and_one_that_drips_ends_at_the_timeout(
     with misbehaving(lambda c: c.sendall(whole), tls) as url:
         assert http.call(request(url)).body == b"{}"
     with misbehaving(dripping(b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n", stop), tls) as url:
-        with pytest.raises(CallFailed, match=r"no whole answer within 0\.3 s"):
+        with pytest.raises(CallTimedOut, match=r"no whole answer within 0\.3 s"):
             http.call(request(url, timeout_ms=300))
         stop.set()
 
@@ -211,8 +211,9 @@ def test_an_answer_that_is_not_http_is_a_failed_call(http: HttpOut) -> None:
 def test_nobody_there_is_a_failed_call_that_says_so(http: HttpOut) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(CallFailed, match=r"Connection refused"):
+    with pytest.raises(CallFailed, match=r"Connection refused") as failed:
         http.call(request(f"http://127.0.0.1:{port}"))
+    assert not isinstance(failed.value, CallTimedOut)
 
 
 def test_a_name_that_no_one_has_is_a_failed_call(http: HttpOut) -> None:
@@ -283,4 +284,4 @@ def test_the_functions_own_runtime_is_never_asked(http: HttpOut, monkeypatch: py
 @pytest.mark.parametrize("host", ["169.254.169.254", "fe80::1%lo", "::ffff:169.254.170.2"])
 def test_a_machines_metadata_is_never_asked(host: str) -> None:
     with pytest.raises(InvalidInput, match="which is for the function's own use"):
-        _check(host, 80)
+        check_peer(host, 80)

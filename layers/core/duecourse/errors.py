@@ -173,5 +173,9 @@ class CallFailed(DuecourseError):
     """The address called did not answer."""
 
 
+class CallTimedOut(CallFailed):
+    """The address called did not answer in its time."""
+
+
 class CallCutOff(CallFailed):
     """The address called did not answer in the time that was left; it may have more another time."""

@@ -21,7 +21,7 @@ from urllib3.exceptions import (
 from urllib3.exceptions import TimeoutError as CallTimeout
 
 from duecourse import __version__
-from duecourse.errors import CallFailed, FieldError, InvalidInput
+from duecourse.errors import CallFailed, CallTimedOut, FieldError, InvalidInput
 from duecourse.ports.http import HttpAnswer, HttpRequest
 
 USER_AGENT = f"duecourse/{__version__}"
@@ -37,13 +37,13 @@ class HttpOut:
         self._pools.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
 
     def call(self, request: HttpRequest) -> HttpAnswer:
-        """Send one request, once. Raises CallFailed, or InvalidInput where it can never be sent."""
+        """Send one request, once. Raises CallFailed (CallTimedOut), or InvalidInput where it can never be sent."""
         try:
             return _take(self._send(request), request.max_bytes)
         except LocationValueError as error:
             raise InvalidInput([FieldError("url", "is not an http or https address")]) from error
         except HTTPError as error:
-            raise CallFailed(f"{request.label} failed: {_why(error, request)}") from error
+            raise _failed(error)(f"{request.label} failed: {_why(error, request)}") from error
         except (http.client.InvalidURL, ValueError) as error:
             raise InvalidInput([FieldError("request", f"cannot be sent: {error}"[:200])]) from error
 
@@ -78,6 +78,11 @@ def _take(response: BaseHTTPResponse, max_bytes: int) -> HttpAnswer:
         response.release_conn()
     headers = {name.lower(): value for name, value in response.headers.items()}
     return HttpAnswer(response.status, headers, body[:max_bytes], whole)
+
+
+def _failed(error: HTTPError) -> type[CallFailed]:
+    # To urllib3 a connection that was refused at once is a timeout too.
+    return CallTimedOut if isinstance(error, CallTimeout) and not isinstance(error, NewConnectionError) else CallFailed
 
 
 def _why(error: HTTPError, request: HttpRequest) -> str:
@@ -123,8 +128,8 @@ class _BoundedAnswer(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_TimedReads(self.fp.detach(), sock))
 
 
-def _check(host: str, port: int) -> None:
-    """Return unless that is where a function's own secrets are. Raises InvalidInput.
+def check_peer(host: str, port: int) -> None:
+    """Return unless this numeric address is where a function's own secrets are. Raises InvalidInput.
 
     Whoever may add a task names an address, and a name leads where its owner says: the metadata of the machine or the
     container, whose address is link-local, and Lambda's runtime API, which hands out the function's other events.
@@ -149,7 +154,7 @@ class _Bounded:
     def connect(self) -> None:
         super().connect()  # type: ignore[misc]
         try:
-            _check(*self.sock.getpeername()[:2])  # type: ignore[attr-defined]
+            check_peer(*self.sock.getpeername()[:2])  # type: ignore[attr-defined]
         except InvalidInput:
             self.close()  # type: ignore[attr-defined]
             raise

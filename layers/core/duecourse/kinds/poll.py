@@ -7,7 +7,7 @@ from jmespath.exceptions import ArityError, JMESPathError, JMESPathTypeError, Un
 
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
 from duecourse.domain.task import MAX_DEPTH, MAX_RESULT_BYTES, Json, Task, deeper_than, dump_json
-from duecourse.errors import CallCutOff, CallFailed, FieldError, InvalidInput
+from duecourse.errors import CallCutOff, CallFailed, CallTimedOut, FieldError, InvalidInput
 from duecourse.kinds.calls import describe, duration_ms, retry_after, seconds, text, to_request
 from duecourse.kinds.expressions import TooMuchMade, compiled, search
 from duecourse.ports.http import HttpAnswer, HttpCaller, HttpRequest
@@ -62,7 +62,7 @@ class Poll:
 
 
 class Hurried:
-    """Calls as `http` does, each within `left_ms`; raises CallCutOff where a call might have had more time."""
+    """Calls as `http` does, each within `left_ms`; CallCutOff where one that may have more had no answer yet."""
 
     def __init__(self, http: HttpCaller, left_ms: int) -> None:
         self._http = http
@@ -74,7 +74,7 @@ class Hurried:
             return self._http.call(request)
         try:
             return self._http.call(request._replace(timeout_ms=self._left_ms))
-        except CallFailed as error:
+        except CallTimedOut as error:
             raise CallCutOff from error
 
 

@@ -40,5 +40,6 @@ class HttpCaller(Protocol):
     def call(self, request: HttpRequest) -> HttpAnswer:
         """Send one request, once, and follow no redirect.
 
-        Raises CallFailed where no answer came in time, InvalidInput where the request can never be sent.
+        Raises CallFailed where no answer came, CallTimedOut where its time was over before that, and InvalidInput where
+        the request can never be sent.
         """
