@@ -156,9 +156,9 @@ def test_what_is_wrong_in_a_replay_is_named() -> None:
         "colour": "is not a known field",
     }
     slow = json.dumps({"limit": 1_000, "rate": {"count": 1, "per": "PT24H"}})
-    assert list(wrong("replay_dead", body=slow).values()) == [
-        "must not spread over more than 7 days: raise rate, or lower limit"
-    ]
+    assert wrong("replay_dead", body=slow) == {
+        "rate": "must not spread over more than 7 days: raise it, or lower limit"
+    }
 
 
 def test_one_dead_task_is_replayed(store: MemoryStore) -> None:

@@ -62,7 +62,10 @@ class Poll:
 
 
 class Hurried:
-    """Calls as `http` does, each within `left_ms`; CallCutOff where one that may have more had no answer yet."""
+    """Calls as `http` does, each within `left_ms`.
+
+    Raises CallCutOff, in place of CallTimedOut, for a call whose own time was not over by then.
+    """
 
     def __init__(self, http: HttpCaller, left_ms: int) -> None:
         self._http = http

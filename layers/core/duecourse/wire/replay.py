@@ -7,10 +7,11 @@ from typing_extensions import TypedDict
 
 from duecourse.domain.replay import MAX_REPLAY, Replay, Replayed
 from duecourse.domain.times import DAY_MS, format_instant
-from duecourse.wire.fields import Name, Strict, Told
+from duecourse.wire.fields import Name, Strict, Told, refuse_fields
 from duecourse.wire.rate import Rate
 
-SPREAD_MS = 7 * DAY_MS
+MAX_SPREAD_MS = 7 * DAY_MS
+"""Over how long the dead of one replay are spread at most."""
 
 
 class ReplayDead(Strict):
@@ -25,8 +26,8 @@ class ReplayDead(Strict):
 
     @model_validator(mode="after")
     def _ends_in_time(self) -> Self:
-        if self.rate and self.replay().delay_ms(self.limit) > SPREAD_MS:
-            raise ValueError("must not spread over more than 7 days: raise rate, or lower limit")
+        if self.rate and self.replay().delay_ms(self.limit) > MAX_SPREAD_MS:
+            raise refuse_fields("must not spread over more than 7 days: raise it, or lower limit", "rate")
         return self
 
     def replay(self) -> Replay:
