@@ -83,7 +83,9 @@ class PollPayload(Strict):
     headers: Headers = Field(
         default_factory=dict, description="Headers of the request, at most 50, in printable ASCII."
     )
-    body: Any = Field(None, description="The body of the request, sent as JSON.")
+    body: Any = Field(
+        None, description="The request's body: text goes out as it stands (text/plain), all else as JSON."
+    )
     interval: Annotated[Duration, between(MIN_INTERVAL_MS, MAX_INTERVAL_MS)] = Field(
         description="How long between two requests, PT0.1S to P30D; a longer Retry-After wins.", examples=["PT30S"]
     )

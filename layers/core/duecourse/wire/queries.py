@@ -35,8 +35,6 @@ PROCESSING: Json = {
     "fetched_at": None,
     "due_at": "2026-11-21T09:30:10.000Z",
 }
-
-
 ID_SCHEMA = {"type": "string", "pattern": ID_PATTERN, "maxLength": 93, "examples": [QUERY_ID]}
 QueryId = Annotated[
     StrictStr,
@@ -53,7 +51,9 @@ class AskQuery(PollPayload):
     interval: Annotated[Duration, between(MIN_INTERVAL_MS, DEADLINE_MS)] = Field(
         description="How long between two requests, PT0.1S to PT24H; a longer Retry-After wins.", examples=["PT30S"]
     )
-    body: Annotated[Any, json_of(MAX_PAYLOAD_BYTES)] = Field(None, description="The body of the request, sent as JSON.")
+    body: Annotated[Any, json_of(MAX_PAYLOAD_BYTES)] = Field(
+        None, description="The request's body: text goes out as it stands (text/plain), all else as JSON."
+    )
     max_age: Annotated[Duration, between(0, 366 * DAY_MS)] = Field(
         "PT1M",
         validate_default=True,
