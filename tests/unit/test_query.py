@@ -10,8 +10,8 @@ PAYLOAD = {"url": "https://api.example.com/reports/7", "method": "GET", "interva
 QUERY = Query(PAYLOAD, 0)
 
 
-@pytest.mark.parametrize("change", [{"interval": "PT1S"}, {"timeout": "PT1S"}, {"method": "GET"}, {"headers": {}}])
-def test_how_often_it_is_asked_makes_no_other_query(change: dict[str, Any]) -> None:
+@pytest.mark.parametrize("change", [{"interval": "PT1S"}, {"timeout": "PT1S"}, {"headers": {}}, {"body": None}])
+def test_how_often_and_how_patiently_it_is_asked_makes_no_other_query(change: dict[str, Any]) -> None:
     assert Query({**PAYLOAD, **change}, 0).id == QUERY.id
 
 

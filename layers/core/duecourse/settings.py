@@ -135,7 +135,7 @@ class Settings(BaseModel):
     http_timeout_ms: Annotated[Milliseconds, _at_least(1)] = Field(
         10_000,
         alias="http_timeout",
-        description="how long a webhook or a poll waits for its answer, unless it says otherwise",
+        description="how long a webhook, or a poll that does not say otherwise, waits for its answer",
     )
     retention_ms: Milliseconds = Field(
         DAY_MS, alias="retention", description="how long a finished task can be asked for"

@@ -83,13 +83,14 @@ class Query(NamedTuple):
     def task(self, tenant: str, known: Known | None, by: str) -> NewTask:
         """The task that asks; it carries what is known already where that is given."""
         carried = {KNOWN: known._asdict()} if known else {}
+        id = self.id  # a hash of all that is asked, a body of 256 KiB among it: made once
         return NewTask(
-            id=self.id,
+            id=id,
             kind=KIND,
             payload=dump_json({**self.payload, **carried}),
-            queue=queue_of(self.id),
+            queue=queue_of(id),
             tenant=tenant,
-            group=self.group,
+            group=id.partition("@")[0],
             delay_ms=HEAD_START_MS,
             deadline_ms=DEADLINE_MS,
             on_duplicate=OnDuplicate.REPLACE,

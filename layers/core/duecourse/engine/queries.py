@@ -6,7 +6,7 @@ from typing import NamedTuple
 from duecourse.domain.history import Change, Deed
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.query import KNOWN, Known, Query, QueryStanding, QueryStatus, queue_of
-from duecourse.domain.task import DEFAULT_TENANT, Status, Task
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task
 from duecourse.errors import QueryNotFound
 from duecourse.ports.results import Result, Results
 from duecourse.ports.store import Alone, Move, Store
@@ -34,7 +34,8 @@ class Queries:
     """The verbs on queries.
 
     `call` does a task's work within so many milliseconds. At most `parallel` calls to one host run at a time, where
-    nobody set its queue otherwise. `results` None keeps answers in the ledger.
+    nobody set its queue otherwise. `results` None keeps answers in the ledger. `by` is what a query's log says of who
+    asked.
     """
 
     def __init__(
@@ -76,9 +77,10 @@ class Queries:
             if standing.status is QueryStatus.PROCESSING:
                 return Asked(standing, created=False)
         self._limit(queue_of(id))
-        added = self._add(query, tenant, standing, task.generation if task else 0)
+        asked = query.task(tenant, standing.known if standing and self._results is None else None, self._by)
+        added = self._add(asked, task.generation if task else 0)
         if added:
-            self._try(query, remaining_ms, tenant)
+            self._try(asked, remaining_ms())
         _, now = self._look(id, tenant)
         return Asked(now or QueryStanding(id, queue_of(id), QueryStatus.FAILED, None, REMOVED), added)
 
@@ -103,21 +105,19 @@ class Queries:
             self._met.clear()
         self._met.add(queue)
 
-    def _add(self, query: Query, tenant: str, standing: QueryStanding | None, since: int) -> bool:
+    def _add(self, asked: NewTask, since: int) -> bool:
         """Add the task, in place of one that ended; False where another request added it since this one looked."""
-        known = standing.known if standing and self._results is None else None
-        task = query.task(tenant, known, self._by)
-        return bool(self._store.add([task], alone=Alone(query.group, since)))
+        return bool(self._store.add([asked], alone=Alone(asked.group, since)))
 
-    def _try(self, query: Query, remaining_ms: Callable[[], int], tenant: str) -> None:
+    def _try(self, asked: NewTask, remaining_ms: int) -> None:
         """Call now if the host's limit and the time left allow it; else it is due at once, for whoever has room."""
-        id, queue = query.id, queue_of(query.id)
-        lease_ms, left_ms = remaining_ms() + GRACE_MS, remaining_ms() - RESERVE_MS
-        task = self._store.take(queue, id, tenant, lease_ms=lease_ms, group=query.group) if left_ms > 0 else None
+        id, queue, tenant, group = asked.id, asked.queue, asked.tenant, asked.group
+        lease_ms, left_ms = remaining_ms + GRACE_MS, remaining_ms - RESERVE_MS
+        task = self._store.take(queue, id, tenant, lease_ms=lease_ms, group=group) if left_ms > 0 else None
         if task is None:
-            self._store.move(queue, [Move(id, by=self._by)], tenant, group=query.group)
+            self._store.move(queue, [Move(id, by=self._by)], tenant, group=group)
             return
-        self._store.settle(self._store.shard_of(queue, id, query.group), [self._call(task, left_ms)])
+        self._store.settle(self._store.shard_of(queue, id, group), [self._call(task, left_ms)])
 
     def _look(self, id: str, tenant: str) -> tuple[Task | None, QueryStanding | None]:
         queue = queue_of(id)

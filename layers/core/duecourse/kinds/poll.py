@@ -100,7 +100,7 @@ def _check(field: str, expression: str | None) -> None:
         if expression is not None:
             compiled(expression)
     except JMESPathError:
-        raise InvalidInput([FieldError(f"payload.{field}", "is not a JMESPath expression")]) from None
+        raise InvalidInput([FieldError(f"payload.{field}", "must be a JMESPath expression")]) from None
 
 
 def _judge(plan: Plan, answer: HttpAnswer, called_at: int) -> Outcome:
