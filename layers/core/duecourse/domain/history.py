@@ -33,6 +33,10 @@ class Deed(StrEnum):
     CANCELLED = "cancelled"
 
 
+ORIGINS = frozenset({Deed.ADDED, Deed.REPLACED})
+"""What a record comes of. In a log it ends the life of one before: what follows is what its successor did."""
+
+
 class Run(NamedTuple):
     """One finished lease: how it ended (`done`, `again`, `retry`, `drop`, `release`, `lapsed`, `taken`,
     `expired`).

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from duecourse.domain.history import Change, Deed, Door, Entry, Run
+from duecourse.domain.history import ORIGINS, Change, Deed, Door, Entry, Run
 from duecourse.domain.queues import HeldBack, Hold
 from duecourse.domain.spoken import span
 from duecourse.domain.task import Status, Task
@@ -16,7 +16,6 @@ FOUND = {
     Door.TAKE: "by a drain",
     None: "by a drain",
 }
-ORIGINS = (Deed.ADDED, Deed.REPLACED)
 
 
 class Happened(NamedTuple):

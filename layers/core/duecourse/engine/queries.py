@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from duecourse.domain.history import Change, Deed
+from duecourse.domain.history import ORIGINS, Change
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.query import KNOWN, Known, Query, QueryStanding, QueryStatus, queue_of
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task
@@ -17,8 +17,6 @@ GRACE_MS = 1_000
 """By how much a request's lease outlasts the request."""
 REMOVED = "it was removed meanwhile"
 """Why a query failed whose task was deleted, or forgotten, before its request could look at it again."""
-BEGUN = frozenset({Deed.ADDED, Deed.REPLACED})
-"""What stands in a task's log before what it did since it was asked for anew."""
 MET = 1_000
 """How many queues a process remembers to have set."""
 
@@ -153,5 +151,5 @@ def _standing(task: Task, known: Known | None) -> QueryStanding:
 
 def _error(task: Task) -> str:
     """Why the last call that failed did so: what took a dead task's place remembers that one's calls too."""
-    begun = [at for at, entry in enumerate(task.log) if isinstance(entry, Change) and entry.deed in BEGUN]
+    begun = [at for at, entry in enumerate(task.log) if isinstance(entry, Change) and entry.deed in ORIGINS]
     return task._replace(log=task.log[begun[-1] :] if begun else task.log).error
