@@ -94,12 +94,11 @@ QUERY_MS = 30_000
 class Client:
     """The verbs on one tenant's tasks, as HTTP has them, on queues and queries; `reminders` has those on its reminders.
 
-    Each raises InvalidInput (naming every wrong field), one of the NotFound, a Conflict, or StoreUnavailable.
+    Each raises InvalidInput (naming every wrong field), one of the NotFound, a Conflict, or StoreUnavailable; what
+    shows a task or a query also ResultsUnavailable.
     """
 
-    def __init__(
-        self, tasks: Tasks, reminders: Reminders, queues: Queues, queries: Queries, tenant: str = DEFAULT_TENANT
-    ) -> None:
+    def __init__(self, tasks: Tasks, reminders: Reminders, queues: Queues, queries: Queries, tenant: str) -> None:
         self._tasks = tasks.speaking_as("client")
         self._tenant = read(TenantKey, {"tenant": tenant}).tenant
         self._queues = queues
@@ -108,9 +107,9 @@ class Client:
 
     @classmethod
     def from_env(cls, tenant: str = DEFAULT_TENANT) -> Self:
-        """A client on the ledger that the environment's DUECOURSE_ settings name. Raises InvalidSettings.
+        """A client on the ledger that the environment's DUECOURSE_ settings name.
 
-        It sees `tenant`'s tasks and no other's.
+        It sees `tenant`'s tasks and no other's. Raises InvalidSettings, and InvalidInput for what is no tenant's name.
         """
         return cls(wiring.tasks(), wiring.reminders(), wiring.queues(), wiring.queries(), tenant)
 
@@ -167,8 +166,10 @@ class Client:
         kind: str | None = None,
         dry_run: bool = False,
     ) -> Replayed:
-        """Schedule a queue's dead tasks again, oldest first, `rate` {count, per} of them at a time; for a dry run,
-        only say which."""
+        """Schedule a queue's dead tasks again, at most `limit` (up to 1,000), oldest first; a dry run only says which.
+
+        They are due now, or with `rate` spread evenly: `count` of them in each `per`.
+        """
         wanted = {"limit": limit, "rate": rate, "kind": kind, "dry_run": dry_run}
         key, asked = read_both(QueueKey, {"queue": queue}, ReplayDead, wanted)
         return self._tasks.replay_dead(key.queue, asked.replay(), self._tenant)

@@ -6,7 +6,7 @@ from typing import Any, Required, TypedDict, Unpack
 
 from duecourse.domain.outcomes import Span
 from duecourse.domain.reminder import Made, Moved, Shown, Standing
-from duecourse.domain.task import DEFAULT_TENANT, Json
+from duecourse.domain.task import Json
 from duecourse.engine.reminders import Reminders
 from duecourse.wire.fields import read, read_both
 from duecourse.wire.reminders import AddReminder, CancelReminder, MoveReminder, ReminderKey
@@ -33,7 +33,7 @@ class ReminderClient:
     messages raises TemplatesMissing where Jinja2 is not there (`duecourse[templates]`).
     """
 
-    def __init__(self, reminders: Reminders, tenant: str = DEFAULT_TENANT) -> None:
+    def __init__(self, reminders: Reminders, tenant: str) -> None:
         self._reminders = reminders
         self._tenant = tenant
 
