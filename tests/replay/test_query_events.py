@@ -7,6 +7,7 @@ import pytest
 
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.task import Status
+from duecourse.domain.timeline import timeline
 from duecourse.errors import CallFailed, CallTimedOut, ResultsUnavailable
 from duecourse.parts import configure
 from duecourse.ports.results import Result
@@ -92,6 +93,16 @@ def test_while_it_is_asked_anew_the_last_answer_and_the_error_are_told(web: Web,
     assert (status, told["status"], told["data"]) == (202, "processing", {"rows": 3})
     assert told["error"] == "GET http://127.0.0.1:9/reports answered 503"
     assert len(web.asked) == 2
+
+
+@answering(READY)
+def test_its_story_tells_that_its_own_request_called(web: Web, store: MemoryStore) -> None:
+    _, told = ask()
+    task = store.get(QUEUE, told["task"])
+    assert task is not None
+    claims = [one.text for one in timeline(task) if one.event == "claimed"]
+    assert claims == ["Claimed by the request that asked, 0 seconds after it was due: run 1."]
+    assert len(web.asked) == 1
 
 
 @answering(REFUSED, READY)

@@ -14,7 +14,7 @@ BY_LENGTH = 32
 
 
 class Door(StrEnum):
-    """How a due task was found: a key event rang, the bridge's timer rang, a tick looked, or somebody just claimed."""
+    """How a due task was found: a key event rang, the bridge's timer rang, a tick looked, or one who asked took it."""
 
     RING = "ring"
     TIMER = "timer"

@@ -13,7 +13,7 @@ FOUND = {
     Door.RING: "after its bell rang",
     Door.TIMER: "by the bridge's timer",
     Door.TICK: "by a tick",
-    Door.TAKE: "by a drain",
+    Door.TAKE: "by the request that asked",
     None: "by a drain",
 }
 

@@ -16,10 +16,14 @@ class HappenedView(TypedDict):
 
     at: Annotated[Told, Field(description="When.")]
     event: Annotated[str, Field(description="What, in one word.", examples=["added"])]
-    text: Annotated[str, Field(description="The same in a sentence.", examples=["added by http"])]
+    text: Annotated[
+        str, Field(description="The same in a sentence.", examples=["Added by http, due 2026-11-21T09:30:00.000Z."])
+    ]
     by: NotRequired[Annotated[str, Field(description="Who asked for it.", examples=["http"])]]
     run: NotRequired[Annotated[int, Field(description="Which run it was about.", examples=[1])]]
-    door: NotRequired[Annotated[str, Field(description="What found it due: `ring`, `timer`, `tick` or `take`.")]]
+    door: NotRequired[
+        Annotated[str, Field(description="What found it: `ring`, `timer`, `tick`, or `take`: a query's own request.")]
+    ]
     late_ms: NotRequired[Annotated[int, Field(description="How long after it was due, in milliseconds.")]]
     ran_ms: NotRequired[Annotated[int, Field(description="How long the run took, in milliseconds.")]]
     error: NotRequired[Annotated[str, Field(description="What went wrong.")]]
