@@ -93,11 +93,20 @@ def test_each_channel_that_a_service_serves_has_a_sender_and_jinja2_waits_for_th
     assert set(wiring.senders()) | {"webhook"} == set(Channel)
     configure(writer=lambda letters: [Message("", letter.payload, "") for letter in letters])
     assert wiring.write([Letter("a", 0)]) == [Message("", "a", "")]
-    made = "wiring.reminders(), wiring.reminder_kind(), wiring.kinds()"
-    code = f"import sys; from duecourse import wiring; {made}; print('jinja2' in sys.modules)"
+    assert "jinja2" not in loaded_by("wiring.reminders(), wiring.reminder_kind(), wiring.kinds()")
+
+
+def test_a_client_that_asks_no_query_does_without_what_a_poll_needs() -> None:
+    loaded = loaded_by("Client.from_env().add(kind='webhook', payload={'url': 'https://example.com/'})")
+    assert {"jmespath", "urllib3"}.isdisjoint(loaded)
+
+
+def loaded_by(made: str) -> set[str]:
+    """The modules that a fresh process has once it has put this together."""
+    code = f"import sys; from duecourse import Client, wiring; {made}; print(*sys.modules)"
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "layers/core"), "DUECOURSE_STORE": "memory://"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout == "False\n"
+    return set(done.stdout.split())
 
 
 def test_both_doors_lead_to_the_same_engine(store: MemoryStore) -> None:

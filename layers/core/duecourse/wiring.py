@@ -230,9 +230,11 @@ def queues() -> Queues:
 @part
 def queries() -> Queries:
     """The verbs on queries."""
-    from duecourse.kinds.poll import Hurried, Poll
 
     def call(task: Task, left_ms: int) -> Settlement:
+        # Each client has these verbs, and few ask: what a poll needs is loaded by the first that does.
+        from duecourse.kinds.poll import Hurried, Poll
+
         return runner(lambda _name: Poll(Hurried(http(), left_ms), settings().http_timeout_ms)).run(task)
 
     return Queries(store(), results(), call, settings().query_parallel)
