@@ -178,12 +178,10 @@ def watches() -> Watches:
     """What makes tasks of watched keys. Raises InvalidSettings where nothing here runs them."""
     given = settings()
     known = known_kinds(given)
-    problem = f"nothing here runs it; known kinds: {', '.join(sorted(known))}"
-    wrong = [
-        FieldError(f"DUECOURSE_WATCH.{i}.kind", problem) for i, one in enumerate(given.watch) if one.kind not in known
-    ]
-    if wrong:
-        raise InvalidSettings(wrong)
+    strangers = [i for i, one in enumerate(given.watch) if one.kind not in known]
+    if strangers:
+        problem = f"nothing here runs it; known kinds: {', '.join(sorted(known))}"
+        raise InvalidSettings([FieldError(f"DUECOURSE_WATCH.{i}.kind", problem) for i in strangers])
     return Watches(store(), given.namespace, [one.watch() for one in given.watch])
 
 
@@ -229,10 +227,9 @@ def queues() -> Queues:
 
 @part
 def queries() -> Queries:
-    """The verbs on queries."""
+    """The verbs on queries. What a poll needs is loaded by the first that is asked: each client has them, few ask."""
 
     def call(task: Task, left_ms: int) -> Settlement:
-        # Each client has these verbs, and few ask: what a poll needs is loaded by the first that does.
         from duecourse.kinds.poll import Hurried, Poll
 
         return runner(lambda _name: Poll(Hurried(http(), left_ms), settings().http_timeout_ms)).run(task)
