@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from duecourse.wire.fields import field_errors
+from duecourse.errors import InvalidInput
+from duecourse.wire.fields import field_errors, read
 from duecourse.wire.tasks import AddTask
 
 POLL = {"url": "https://api.example.com/x", "interval": "PT10S", "until": "status == 'done'"}
@@ -71,6 +72,26 @@ def test_a_headers_value_must_be_text() -> None:
 @pytest.mark.parametrize("field", ["until", "failed_when", "result"])
 def test_an_expression_that_does_not_compile_is_refused(field: str, expression: str) -> None:
     assert fields("poll", POLL | {field: expression}) == {f"payload.{field}"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("lenght(rows) == `2`", "must call functions that JMESPath has: lenght is none"),
+        ("rows[?a].{n: map(&nope(@), b[])[0]}", "must call functions that JMESPath has: nope is none"),
+        ("sort(a, b)", "must give sort as many arguments as it takes: 1, not 2"),
+        ("a || merge()", "must give merge as many arguments as it takes: at least 1, not 0"),
+    ],
+)
+def test_an_expression_that_could_judge_no_answer_is_refused(expression: str, problem: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        read(AddTask, {"kind": "poll", "payload": POLL | {"until": expression}})
+    assert refused.value.problems == [("payload.until", problem)]
+
+
+@pytest.mark.parametrize("expression", ["merge(a, b, c).d", "max_by(rows[1:], &n).id", '`{"type": 1}` || @', "a.*[0]"])
+def test_one_that_may_is_taken(expression: str) -> None:
+    assert not fields("poll", POLL | {"until": expression})
 
 
 @pytest.mark.parametrize(

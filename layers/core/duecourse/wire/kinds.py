@@ -1,6 +1,7 @@
 """What the payloads of the built-in kinds must look like when they are enqueued; running them needs none of this."""
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -50,10 +51,33 @@ def _expression(value: str) -> str:
     from jmespath.exceptions import JMESPathError
 
     try:
-        jmespath.compile(value)
+        parsed = jmespath.compile(value).parsed
     except (JMESPathError, ValueError, RecursionError):
         raise ValueError("must be a JMESPath expression") from None
+    _check_calls(parsed)
     return value
+
+
+def _check_calls(parsed: Mapping[str, Any]) -> None:
+    """Return if each function is one of JMESPath's, rightly called: else no answer could ever be judged."""
+    from jmespath.functions import Functions
+
+    waiting = [parsed]
+    while waiting:
+        node = waiting.pop()
+        waiting += [child for child in node["children"] if isinstance(child, dict)]
+        if node["type"] == "function_expression":
+            known = Functions.FUNCTION_TABLE.get(node["value"])
+            _check_call(node["value"][:50], len(node["children"]), known and known["signature"])
+
+
+def _check_call(name: str, count: int, signature: Sequence[dict[str, Any]] | None) -> None:
+    if signature is None:
+        raise ValueError(f"must call functions that JMESPath has: {name} is none")
+    more = signature[-1].get("variadic", False)
+    if count < len(signature) or (count > len(signature) and not more):
+        takes = f"{'at least ' if more else ''}{len(signature)}"
+        raise ValueError(f"must give {name} as many arguments as it takes: {takes}, not {count}")
 
 
 URL_SCHEMA = {"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[^\x00-\x20\x7f\\/?#][^\x00-\x20\x7f\\]*$"}
