@@ -19,13 +19,9 @@ from tests.fuzz import scene
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 180
 CONFIG = Path(__file__).with_name("schemathesis.toml")
-# No schedule and no bridge: what is made up here is added, moved and cancelled, but no address in it is called.
-OPTIONS = Options(
-    store="memory://",
-    tick=0,
-    precision=Precision.TICK,
-    parameters={},
-)
+# No schedule and no bridge: what is made up here is added, moved and cancelled, but no address in it is called, save a
+# query's: that is one of two here, see `as_served_here`.
+OPTIONS = Options(store="memory://", tick=0, precision=Precision.TICK, parameters={})
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ NOBODY = "http://127.0.0.1:9/"
 TENANT = "fuzz"
 """Nobody else's requests change what is its."""
 EACH = 150
-"""More than requests are meant well of one route."""
+"""More than the requests to any one route that are meant well: none meets what another one changed."""
 LEASE_MS = 86_400_000
 HOOK: Json = {"url": NOBODY}
 MEETING: dict[str, Any] = {
