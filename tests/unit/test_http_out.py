@@ -16,10 +16,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from urllib3.exceptions import ConnectTimeoutError
 
 from duecourse import __version__
 from duecourse.adapters import http_out
-from duecourse.adapters.http_out import HttpOut, check_peer
+from duecourse.adapters.http_out import HttpOut, check_peer, reached
 from duecourse.errors import CallFailed, CallTimedOut, InvalidInput
 from duecourse.ports.http import HttpRequest
 from tests.support.answering import Asked, Reply, answering, misbehaving
@@ -219,6 +220,43 @@ def test_nobody_there_is_a_failed_call_that_says_so(http: HttpOut) -> None:
 def test_a_name_that_no_one_has_is_a_failed_call(http: HttpOut) -> None:
     with pytest.raises(CallFailed, match="host name is not known"):
         http.call(request("http://nobody.invalid/"))
+
+
+def test_the_addresses_of_a_host_share_the_time_of_one_call() -> None:
+    asked: list[tuple[str, float]] = []
+
+    def nobody(address: str, within_s: float) -> socket.socket:
+        asked.append((address, within_s))
+        threading.Event().wait(within_s)
+        raise ConnectTimeoutError
+
+    with pytest.raises(ConnectTimeoutError):
+        reached(nobody, ["192.0.2.1", "192.0.2.2", "192.0.2.3"], 0.3)
+    assert [address for address, _ in asked] == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+    assert sum(within_s for _, within_s in asked) < 0.31
+
+
+def test_an_address_that_refuses_leaves_its_time_to_the_next_and_to_the_answer() -> None:
+    ours, theirs = socket.socketpair()
+
+    def second(address: str, within_s: float) -> socket.socket:
+        if address == "192.0.2.1":
+            raise ConnectTimeoutError
+        assert within_s > 1.0
+        threading.Event().wait(0.05)
+        return ours
+
+    with ours, theirs:
+        assert 1.0 < (reached(second, ["192.0.2.1", "192.0.2.2"], 2.0).gettimeout() or 0) < 1.96
+
+
+def test_a_certificate_is_checked_for_the_name_that_was_asked_and_not_for_its_address(
+    http: HttpOut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = certified(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    with misbehaving(lambda _: None, tls) as url, pytest.raises(CallFailed, match=r"no secure.*localhost"):
+        http.call(request(url.replace("127.0.0.1", "localhost")))
 
 
 def test_an_https_address_that_speaks_plain_text_is_a_failed_call(http: HttpOut) -> None:

@@ -5,13 +5,16 @@ import io
 import os
 import socket
 import time
+from collections.abc import Callable, Sequence
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, PoolManager, Timeout
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import (
+    ConnectTimeoutError,
     HTTPError,
+    LocationParseError,
     LocationValueError,
     NameResolutionError,
     NewConnectionError,
@@ -19,6 +22,7 @@ from urllib3.exceptions import (
     SSLError,
 )
 from urllib3.exceptions import TimeoutError as CallTimeout
+from urllib3.util.connection import allowed_gai_family
 
 from duecourse import __version__
 from duecourse.errors import CallFailed, CallTimedOut, FieldError, InvalidInput
@@ -97,6 +101,29 @@ def _why(error: HTTPError, request: HttpRequest) -> str:
     return f"the connection broke off ({type(error).__name__})"
 
 
+def reached(dial: Callable[[str, float], socket.socket], addresses: Sequence[str], within_s: float) -> socket.socket:
+    """A connection by `dial` to the first of a host's addresses that answers, each within its part of what is left.
+
+    Its timeout is what is left then. Raises the ConnectTimeoutError (NewConnectionError) of the last address.
+    """
+    until, waiting = time.monotonic() + within_s, list(addresses)
+    while True:
+        address = waiting.pop(0)
+        try:
+            sock = dial(address, _left_s(until) / (len(waiting) + 1))
+        except ConnectTimeoutError:
+            if not waiting:
+                raise
+        else:
+            sock.settimeout(_left_s(until))
+            return sock
+
+
+def _left_s(until: float) -> float:
+    """How long it is until then; never 0, which would mean not to wait at all."""
+    return max(until - time.monotonic(), 0.001)
+
+
 class _TimedReads(io.RawIOBase):
     """A socket's bytes, all of which must come before one deadline: a slow drip cannot hold a worker."""
 
@@ -142,14 +169,40 @@ def check_peer(host: str, port: int) -> None:
 
 
 class _Bounded:
-    """What both kinds of connection add: bounded answers, bounds to where, no second life after a long idle time."""
+    """What both kinds of connection add: one bound for all its time, bounds to where, no second life after idling."""
 
     response_class: Any = _BoundedAnswer
+    timeout: Any
+    _dns_host: Any
     _used_at = 0.0
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         self._used_at = time.monotonic()
         super().request(*args, **kwargs)  # type: ignore[misc]
+
+    def _new_conn(self) -> socket.socket:
+        # Of urllib3, each address of a host would get the whole time, and the handshake after it once more.
+        host, within_s = self._dns_host, self.timeout
+
+        def dial(address: str, part_s: float) -> socket.socket:
+            self._dns_host, self.timeout = address, part_s
+            sock: socket.socket = super(_Bounded, self)._new_conn()  # type: ignore[misc]
+            return sock
+
+        try:
+            return reached(dial, self._addresses(), within_s)
+        finally:
+            self._dns_host, self.timeout = host, within_s  # by which a certificate is checked
+
+    def _addresses(self) -> list[str]:
+        host: str = self._dns_host
+        try:
+            found = socket.getaddrinfo(host, self.port, allowed_gai_family(), socket.SOCK_STREAM)  # type: ignore[attr-defined]
+        except socket.gaierror as error:
+            raise NameResolutionError(host, self, error) from error  # type: ignore[arg-type]
+        except UnicodeError:
+            raise LocationParseError(host) from None
+        return [str(place[0]) for *_, place in found]
 
     def connect(self) -> None:
         super().connect()  # type: ignore[misc]
