@@ -182,7 +182,7 @@ class _Bounded:
 
     def _new_conn(self) -> socket.socket:
         # Of urllib3, each address of a host would get the whole time, and the handshake after it once more.
-        host, within_s = self._dns_host, self.timeout
+        host, within_s, until = self._dns_host, self.timeout, time.monotonic() + self.timeout
 
         def dial(address: str, part_s: float) -> socket.socket:
             self._dns_host, self.timeout = address, part_s
@@ -190,7 +190,7 @@ class _Bounded:
             return sock
 
         try:
-            return reached(dial, self._addresses(), within_s)
+            return reached(dial, self._addresses(), _left_s(until))
         finally:
             self._dns_host, self.timeout = host, within_s  # by which a certificate is checked
 

@@ -6,7 +6,10 @@ from urllib.parse import urlsplit
 
 
 class HttpRequest(NamedTuple):
-    """One call; `timeout_ms` bounds it all, the reading of at most `max_bytes` of the answer's body included."""
+    """One call; `timeout_ms` bounds it all, the reading of at most `max_bytes` of the answer's body included.
+
+    But for the look-up of the host's name, which takes as long as the system's resolver does.
+    """
 
     method: str
     url: str
