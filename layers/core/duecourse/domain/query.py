@@ -21,6 +21,7 @@ ID_PATTERN = rf"^q-[0-9a-f]{{32}}@{HOST}$"
 IDENTITY = ("url", "method", "headers", "body", "until", "failed_when", "result")
 """What makes two queries one: how often and how patiently it is asked does not."""
 DEADLINE_MS = DAY_MS
+"""How long a query is asked before it is given up."""
 HEAD_START_MS = 1_000
 """How long a new query is the request's that made it, before anybody who claims may have it."""
 KNOWN = "known"
