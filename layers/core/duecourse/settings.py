@@ -1,6 +1,5 @@
 """Every setting, as the environment says it: the names are the fields with the prefix `DUECOURSE_`."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -15,6 +14,7 @@ from duecourse.domain.shards import MAX_SHARDS
 from duecourse.domain.times import DAY_MS, format_duration, parse_duration
 from duecourse.domain.watch import Pattern
 from duecourse.errors import FieldError, InvalidSettings
+from duecourse.wire import doubled
 from duecourse.wire.fields import Name, field_errors, refuse_fields, written_as
 from duecourse.wire.watches import WatchSetting
 
@@ -29,10 +29,15 @@ TARGET = re.compile(
 
 def _json_such_as(example: str) -> BeforeValidator:
     def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
         try:
-            return json.loads(value) if isinstance(value, str) else value
-        except ValueError:
+            found, twice = doubled.load(value)
+        except (ValueError, RecursionError):
             raise ValueError(f"must be JSON such as {example}") from None
+        if twice:
+            raise refuse_fields(doubled.PROBLEM, *(error.field for error in twice))
+        return found
 
     return BeforeValidator(read)
 
