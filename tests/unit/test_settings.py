@@ -248,6 +248,14 @@ def test_a_store_whose_port_is_none_is_refused(port: str) -> None:
     assert set(wrong(STORE=f"redis://localhost:{port}/0")) == {"DUECOURSE_STORE"}
 
 
+@pytest.mark.parametrize("target", ["sqs:polls", "sqs:polls.fifo", "sqs:https://sqs.eu-west-1/1/q", "amqp:polls"])
+def test_a_poll_is_no_brokers_for_a_query_would_count_as_answered_once_it_was_handed_over(target: str) -> None:
+    told = wrong(TARGETS=f'{{"bill": "sqs:bills", "poll": "{target}"}}', AMQP="amqp://h")
+    assert list(told) == ["DUECOURSE_TARGETS.poll"]
+    assert "must be inline or lambda:<function>" in told["DUECOURSE_TARGETS.poll"]
+    assert parse({"DUECOURSE_TARGETS": '{"poll": "lambda:Poll"}'}).targets == {"poll": "lambda:Poll"}
+
+
 def test_a_dead_target_is_as_any_target_but_inline() -> None:
     assert parse({"DUECOURSE_DEAD_TARGET": "lambda:Alert"}).dead_target == "lambda:Alert"
     assert parse({}).dead_target == ""
