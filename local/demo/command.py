@@ -1,6 +1,8 @@
 """`python -m local demo`: plays the stories and prints what happened."""
 
+import json
 import time
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -11,8 +13,11 @@ from local.console import err, out, problems_told
 from local.demo import stories
 from local.demo.others import Others
 from local.demo.stage import Lateness, Stage, StoryFailed
-from local.options import Options, Precision
+from local.environment import host_settings
+from local.options import PARAMETERS, Options, Precision
+from local.redis_server import given_store
 from local.stack import Stack
+from local.threads import SCHEMES
 from local.up import SHOWN
 
 TICK_S = 5
@@ -50,11 +55,13 @@ def demo(precision: By = Precision.BRIDGE, store: Store = None) -> None:
     status = err.status(STARTING)
     status.start()
     try:
-        options = Options(tick=TICK_S, precision=precision, store=store)
-        with problems_told(), Others() as others, Stack(options) as stack:
-            status.update("four stories are under way, about 15 s …")
-            stage = Stage(stack, others)
-            told = _play(stage)
+        with problems_told(), Others() as others:
+            watch = _watch(others.url) if _hears_keys(precision, store) else {}
+            options = Options(tick=TICK_S, precision=precision, store=store, parameters={**PARAMETERS, **watch})
+            with Stack(options) as stack:
+                status.update("the stories are under way, about 15 s …")
+                stage = Stage(stack, others)
+                told = _play(stage, watches=bool(watch))
     except StoryFailed as failed:
         status.stop()
         err.print(f"[bold red]The story does not hold.[/]\n{escape(str(failed))}")
@@ -67,9 +74,21 @@ def demo(precision: By = Precision.BRIDGE, store: Store = None) -> None:
     out.print(f"All of it is true, after {time.monotonic() - began:.0f} s: {how}.")
 
 
-def _play(stage: Stage) -> list[stories.Told]:
-    """The first three beside each other; who rings is ended when they are over."""
-    endings = [begin(stage) for begin in (stories.poll, stories.meetings, stories.webhook)]
+def _hears_keys(precision: Precision, store: str | None) -> bool:
+    """Whether other programs' keys are heard without a gap: ticks that linger for seconds leave one at a cold start."""
+    given = {"DUECOURSE_EVENTS": "on", "DUECOURSE_WATCH": "", **host_settings()}
+    ours = given["DUECOURSE_EVENTS"] == "on" and not given["DUECOURSE_WATCH"]
+    return precision == Precision.BRIDGE and ours and not (given_store(store) or "").startswith(SCHEMES)
+
+
+def _watch(url: str) -> Mapping[str, str]:
+    return {"Watch": json.dumps([stories.sessions(url)])}
+
+
+def _play(stage: Stage, *, watches: bool) -> list[stories.Told]:
+    """All but the last beside each other; who rings is ended when they are over."""
+    begins = [stories.poll, stories.meetings, stories.webhook, stories.batch]
+    endings = [begin(stage) for begin in [*begins, *([stories.watched] if watches else [])]]
     told = [ending() for ending in endings]
     return [*told, stories.ringer_killed(stage)()]
 

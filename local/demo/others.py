@@ -1,7 +1,8 @@
-"""Other people's programs that the demo deals with: a slow API that is polled, and a receiver that fails at first."""
+"""Other people's programs that the demo deals with: a slow API, a receiver that fails at first, a depot."""
 
 import json
 import threading
+import time
 from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -11,6 +12,10 @@ PROCESSING = 2
 """How often the slow API answers "processing" before it is done."""
 FAILURES = 2
 """How often the receiver fails."""
+UNLOADING_S = 0.05
+"""How long the depot takes for each, so that one too many would be met there."""
+CLOSED_S = 5.0
+"""How long it keeps its callers waiting at most."""
 
 
 class Delivery(NamedTuple):
@@ -21,14 +26,33 @@ class Delivery(NamedTuple):
     status: int
 
 
+class Depot:
+    """Keeps whoever comes until it is opened, and counts those who are in it."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.inside = self.most = 0
+        self._lock = threading.Lock()
+
+    def unload(self) -> None:
+        """Take what one caller brings."""
+        with self._lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        self.opened.wait(CLOSED_S)
+        time.sleep(UNLOADING_S)
+        with self._lock:
+            self.inside -= 1
+
+
 class Others:
-    """Both, on one loopback port, from `with` to its end."""
+    """All of them, on one loopback port, from `with` to its end."""
 
     def __init__(self) -> None:
         others = self
 
         class Handler(BaseHTTPRequestHandler):
-            """GET /exports/<id> is the slow API, POST /hooks/<name> the receiver."""
+            """GET /exports/<id> is the slow API, POST /hooks/<name> the receiver, /hooks/depot the depot."""
 
             def do_GET(self) -> None:
                 self._answer(200, others.export())
@@ -52,6 +76,7 @@ class Others:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="others")
         self._lock = threading.Lock()
+        self.depot = Depot()
         self.polls = 0
         self.deliveries: dict[str, list[Delivery]] = defaultdict(list)
 
@@ -62,6 +87,7 @@ class Others:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        self.depot.opened.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -80,6 +106,8 @@ class Others:
 
     def take(self, path: str, webhook_id: str, body: Any) -> int:
         """The receiver's status: /hooks/orders fails twice, all else is taken."""
+        if path == "/hooks/depot":
+            self.depot.unload()
         with self._lock:
             past = self.deliveries[path]
             status = 503 if path == "/hooks/orders" and len(past) < FAILURES else 200

@@ -1,10 +1,11 @@
-"""The four stories; each begins things, and tells what it saw once they have happened."""
+"""The stories; each begins things, and tells what it saw once they have happened."""
 
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from duecourse.adapters.redis_scripts import connect
 from local.demo.stage import Stage, check, until
 
 LEAD_S = 5
@@ -123,6 +124,81 @@ def webhook(stage: Stage) -> Ending:
         )
 
     return ending
+
+
+PARCELS = 6
+RAMPS = 2
+"""How many of them the depot may be brought at a time."""
+
+
+def batch(stage: Stage) -> Ending:
+    """Six webhooks that are added at once, into a queue that may run two."""
+    stage.call("PATCH", "/queues/depot", {"max_running": RAMPS}, expect=200)
+    payload = {"url": f"{stage.others.url}/hooks/depot", "body": {}}
+    parcel = {"queue": "depot", "kind": "webhook", "payload": payload}
+    ids = [f"parcel-{n}" for n in range(PARCELS)]
+    stage.call("POST", "/tasks/batch", {"tasks": [{"id": id, **parcel} for id in ids]}, expect=200)
+    depot = stage.others.depot
+    until(lambda: depot.inside >= RAMPS or None, f"{RAMPS} parcels come to the depot")
+    waits = stage.call("GET", f"/tasks/{ids[-1]}/why?queue=depot", expect=200)["waits"]
+    held = _counts(stage, "depot")
+    depot.opened.set()
+
+    def ending() -> Told:
+        check(waits["for"] == "max_running", "the last parcel waits for the limit", str(waits))
+        check((held["leased"], held["scheduled"]) == (RAMPS, PARCELS - RAMPS), "2 leased, 4 scheduled", str(held))
+        until(lambda: _counts(stage, "depot")["done"] == PARCELS or None, f"{PARCELS} parcels are done")
+        count = len(stage.others.deliveries["/hooks/depot"])
+        check((count, depot.most) == (PARCELS, RAMPS), "each delivered once, two at a time", f"{count}, {depot.most}")
+        return Told(
+            f"A batch for a receiver that takes {RAMPS} at a time",
+            [
+                f"POST /tasks/batch added {PARCELS} webhooks, due at once, to a queue with max_running {RAMPS}",
+                f"while {RAMPS} ran {held['scheduled']} were held back; GET /tasks/{ids[-1]}/why said: {waits['for']}",
+                f"all {PARCELS} delivered once, never more than {depot.most} at a time",
+            ],
+        )
+
+    return ending
+
+
+def _counts(stage: Stage, queue: str) -> dict[str, int]:
+    counts: dict[str, int] = stage.call("GET", f"/queues/{queue}", expect=200)["queue"]["tasks"]
+    return counts
+
+
+SESSION = "session-{user}"
+TTL_MS = 500
+
+
+def watched(stage: Stage) -> Ending:
+    """A plain key with a TTL, as a program sets it that knows nothing of tasks."""
+    key = SESSION.format(user="ada")
+    with connect(stage.stack.store) as client:
+        client.set(key, "anything", px=TTL_MS)
+
+    def ending() -> Told:
+        # Redis tells of an expiry when it comes across the key, which may take long where it has many; a look is one.
+        with connect(stage.stack.store) as client:
+            until(lambda: client.get(key) is None or None, "the key expires")
+        seen = stage.others.deliveries["/hooks/sessions"]
+        until(lambda: seen or None, "the key's expiry is told")
+        bodies = [delivery.body for delivery in seen]
+        check(bodies == [{"key": {"user": "ada"}}], "one call with the parts of the key's name", str(bodies))
+        return Told(
+            "A key of another program expires",
+            [
+                f"SET {key} anything PX {TTL_MS}; DUECOURSE_WATCH names {SESSION}",
+                f"its expiry was heard and became a webhook, delivered once: {bodies[0]}",
+            ],
+        )
+
+    return ending
+
+
+def sessions(url: str) -> dict[str, Any]:
+    """What has their expiry told to a receiver, as `DUECOURSE_WATCH` has it."""
+    return {"pattern": SESSION, "kind": "webhook", "payload": {"url": f"{url}/hooks/sessions"}}
 
 
 def ringer_killed(stage: Stage) -> Ending:

@@ -104,6 +104,19 @@ def test_cancelling_a_dead_task_deletes_it(store: Store) -> None:
     assert store.stats(SHARD).dead == 0
 
 
+def test_a_replayed_task_is_dead_so_long_after_it_was_due_again(store: Store, clock: HandClock) -> None:
+    for id in "abc":
+        bring(store, "dead", id)
+    store.replay(QUEUE, ["c", "a", "b"], delays_ms=[0, 10, 20], deadlines_ms=[5, 7, 0])
+    assert [standing(store, id).deadline_at - clock.at for id in "ca"] == [5, 17]
+    assert standing(store, "b").deadline_at == 0
+    clock.advance(17)
+    assert claim(store) == []
+    assert {standing(store, id).status for id in "ca"} == {Status.DEAD}
+    clock.advance(3)
+    assert [task.id for task in claim(store)] == ["b"]
+
+
 def test_a_replayed_task_has_all_its_attempts_no_deadline_and_the_same_generation(
     store: Store, clock: HandClock
 ) -> None:

@@ -101,7 +101,10 @@ def test_the_deployed_functions_answer_saved_events(stack: Stack, emulator: Emul
     assert (found["on_expired/bad_shape"][1]["errorType"] == "InvalidInput") == emulator.errors
 
 
-@pytest.mark.parametrize("story", [stories.poll, stories.meetings, stories.webhook], ids=lambda story: story.__name__)
+STORIES = [stories.poll, stories.meetings, stories.webhook, stories.batch]
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_a_story_of_the_demo_holds(stage: RemoteStage, story: Any) -> None:
     told = story(stage)()
     print(told.title, *told.lines, sep="\n  ")

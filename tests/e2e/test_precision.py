@@ -16,6 +16,9 @@ from tests.support.project import ROOT
 from tests.support.redis_cluster import ClusterServers
 from tests.support.slow_receiver import DONE
 
+BATCH = "A batch for a receiver that takes 2 at a time"
+KEY = "A key of another program expires"
+
 
 def demo(*options: str, **environment: str) -> str:
     command = [sys.executable, "-m", "local", "demo", *options]
@@ -38,6 +41,8 @@ def found(shown: str) -> list[tuple[str, int]]:
 def test_the_demos_stories_hold(precision: str, events: str, killed: str) -> None:
     shown = demo("--precision", precision, DUECOURSE_EVENTS=events)
     assert "All of it is true" in shown
+    assert BATCH in shown
+    assert KEY not in shown, "they are not heard, or with a gap"
     assert killed in shown
     late = [ms for _, ms in found(shown)]
     assert len(late) == 10
@@ -52,6 +57,8 @@ def test_the_demos_stories_hold_on_a_cluster_with_queues_of_many_shards(
     shards = '{"default": 4, "reminders": 3}'
     shown = demo("--precision", precision, "--store", cluster.url, DUECOURSE_SHARDS=shards)
     assert "All of it is true" in shown
+    assert BATCH in shown
+    assert (KEY in shown) == (precision == "bridge")
     assert len(found(shown)) == 10
     with cluster.client() as client:
         assert {f"default/{n}/4".encode() for n in range(4)} & client.smembers("duecourse:shards")

@@ -1,5 +1,6 @@
 """The whole stack with no Redis at all: the demo's stories, HTTP under load, and a kill in the middle."""
 
+import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,7 +28,9 @@ def on_disk(folder: Path) -> tuple[str, str]:
 def test_the_demos_stories_hold_with_no_redis(store: str, tmp_path: Path) -> None:
     told = run("demo", "--store", store.format(folder=tmp_path))
     assert told.returncode == 0, told.stderr + told.stdout
-    assert "no server for the ledger; handlers and bridge were threads" in " ".join(told.stdout.split())
+    shown = re.sub(r"[│\s]+", " ", told.stdout)
+    assert "no server for the ledger; handlers and bridge were threads" in shown
+    assert "never more than 2 at a time" in shown
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -15,7 +15,7 @@ from duecourse.adapters.dynamodb_results import DynamoDbResults
 from duecourse.adapters.lambda_invoker import LambdaInvoker
 from duecourse.domain.task import Task
 from duecourse.errors import InvocationRefused, ResultsUnavailable
-from duecourse.ports.results import Result
+from duecourse.ports.results import PATIENCE_MS, Result
 from tests.support.answering import Asked, Reply, Server, answering
 from tests.support.kinds import leased
 
@@ -154,6 +154,27 @@ def test_a_service_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) 
         results.put(ran(8), "1", now())
     with pytest.raises(ResultsUnavailable):
         results.get("default", "t-1", "-")
+
+
+def test_a_service_that_hangs_is_unavailable_within_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def hang(_asked: Asked) -> Reply:
+        over.wait(30)
+        return Reply(200, b"{}")
+
+    with answering(hang) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        results = DynamoDbResults("results", DAY_MS)
+        began = time.monotonic()
+        try:
+            with pytest.raises(ResultsUnavailable):
+                results.put(ran(8), "1", now())
+            assert time.monotonic() - began < PATIENCE_MS / 1000 + 0.5
+        finally:
+            over.set()
+            results._client.close()
+        assert len(server.asked) == 2
 
 
 def test_no_region_is_unavailable_and_not_a_surprise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def answering(*answers: Any) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("web", [answers], indirect=True)
 
 
-def ask(case: str = "ask_query", remaining_ms: int = 15_000, **fields: Any) -> tuple[int, Any]:
+def ask(case: str = "ask_query", remaining_ms: int = 22_000, **fields: Any) -> tuple[int, Any]:
     """The status and the document that a saved request, some of its fields others, is answered with."""
     event = saved(f"enqueue_http/{case}")
     if fields:

@@ -198,6 +198,27 @@ def test_a_stores_address_is_shown_without_its_password(url: str, told: str) -> 
     assert shown(url) == told
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "twice"),
+    [
+        ("TARGETS", '{"report": "lambda:A", "report": "lambda:B"}', ["report"]),
+        ("SHARDS", '{"default": 8, "bills": 2, "default": 4}', ["default"]),
+        ("WATCH", '[{"pattern": "a-{x}", "kind": "report", "payload": {"n": {"a": 1, "a": 2}}}]', ["0.payload.n.a"]),
+        ("WATCH", '[{"pattern": "a", "kind": "b", "kind": "c", "pattern": "d"}]', ["0.pattern", "0.kind"]),
+    ],
+)
+def test_a_name_that_stands_twice_is_refused_by_its_variable_and_itself(
+    name: str, value: str, twice: list[str]
+) -> None:
+    assert wrong(**{name: value}) == dict.fromkeys(
+        (f"DUECOURSE_{name}.{field}" for field in twice), "stands twice in its object"
+    )
+
+
+def test_a_setting_that_nests_too_deep_is_told_what_it_should_be() -> None:
+    assert "must be JSON such as" in wrong(TARGETS="[" * 100_000)["DUECOURSE_TARGETS"]
+
+
 def test_a_namespace_is_told_what_it_may_be() -> None:
     assert wrong(NAMESPACE="a:b") == {"DUECOURSE_NAMESPACE": "must be 1 to 64 characters of A-Z a-z 0-9 . _ -"}
 
@@ -225,6 +246,14 @@ def test_a_target_that_is_no_text_is_named_by_its_kind() -> None:
 @pytest.mark.parametrize("port", ["x", "99999", "-1", "0"])
 def test_a_store_whose_port_is_none_is_refused(port: str) -> None:
     assert set(wrong(STORE=f"redis://localhost:{port}/0")) == {"DUECOURSE_STORE"}
+
+
+@pytest.mark.parametrize("target", ["sqs:polls", "sqs:polls.fifo", "sqs:https://sqs.eu-west-1/1/q", "amqp:polls"])
+def test_a_poll_is_no_brokers_for_a_query_would_count_as_answered_once_it_was_handed_over(target: str) -> None:
+    told = wrong(TARGETS=f'{{"bill": "sqs:bills", "poll": "{target}"}}', AMQP="amqp://h")
+    assert list(told) == ["DUECOURSE_TARGETS.poll"]
+    assert "must be inline or lambda:<function>" in told["DUECOURSE_TARGETS.poll"]
+    assert parse({"DUECOURSE_TARGETS": '{"poll": "lambda:Poll"}'}).targets == {"poll": "lambda:Poll"}
 
 
 def test_a_dead_target_is_as_any_target_but_inline() -> None:

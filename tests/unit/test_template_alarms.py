@@ -122,6 +122,21 @@ def test_an_alarm_goes_when_the_bridge_tells_nothing_of_itself() -> None:
     assert f'"{alarm["MetricName"]}"' not in told_by_tick, "a tick would hide the bridge's silence"
 
 
+def test_an_alarm_goes_where_keys_are_watched_and_one_was_lost() -> None:
+    alarm = properties("KeysLostAlarm")
+    assert (alarm["Namespace"], alarm["MetricName"]) == (NAMESPACE, "KeysLost")
+    assert alarm["MetricName"] in UNITS, "the bridge tells it"
+    assert f'"{alarm["MetricName"]}"' in (TEMPLATE.parent / "functions/poll_tick/app.py").read_text(), "a tick too"
+    assert (alarm["Statistic"], alarm["Threshold"], alarm["ComparisonOperator"]) == ("Sum", 0, "GreaterThanThreshold")
+    assert (alarm["Period"], alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (60, 1, "notBreaching")
+    dead = properties("DeadAlarm")
+    assert [alarm[name] for name in ("Dimensions", "AlarmActions", "OKActions")] == [
+        dead[name] for name in ("Dimensions", "AlarmActions", "OKActions")
+    ]
+    assert template()["Resources"]["KeysLostAlarm"]["Condition"] == "WatchesKeys"
+    assert template()["Conditions"]["WatchesKeys"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "Watch"}, ""]}]}
+
+
 def test_a_metric_of_the_bridges_own_means_nothing_else_elsewhere() -> None:
     told = "".join(path.read_text() for path in (TEMPLATE.parent / "functions").glob("*/app.py"))
     alike = {name for name in UNITS if f'"{name}"' in told}

@@ -153,7 +153,7 @@ class Client:
         self._tasks.cancel(asked.queue, asked.id, force=asked.force, tenant=self._tenant)
 
     def replay(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
-        """Schedule a dead task for now, with all its attempts."""
+        """Schedule a dead task for now, with all its attempts, and as long until it is given up as it had at first."""
         key = _key(id, queue)
         return self._tasks.replay(key.queue, key.id, self._tenant)
 

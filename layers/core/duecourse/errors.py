@@ -20,6 +20,8 @@ class DuecourseError(Exception):
 
 MAX_ERRORS = 100
 """How many wrong fields are told: an answer must not be many times its request's size."""
+MAX_FIELD = 200
+"""How much of a wrong field's name is told, for the same reason."""
 
 
 def bounded(found: Sequence[FieldError]) -> list[FieldError]:

@@ -1,6 +1,5 @@
 """Every setting, as the environment says it: the names are the fields with the prefix `DUECOURSE_`."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -10,11 +9,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from duecourse.domain.address import WITHOUT_BELLS, check_ports, check_store
 from duecourse.domain.follow_up import RESERVED
+from duecourse.domain.query import KIND as POLL
 from duecourse.domain.query import QUEUE_PREFIX
 from duecourse.domain.shards import MAX_SHARDS
 from duecourse.domain.times import DAY_MS, format_duration, parse_duration
 from duecourse.domain.watch import Pattern
 from duecourse.errors import FieldError, InvalidSettings
+from duecourse.wire import doubled
 from duecourse.wire.fields import Name, field_errors, refuse_fields, written_as
 from duecourse.wire.watches import WatchSetting
 
@@ -29,10 +30,15 @@ TARGET = re.compile(
 
 def _json_such_as(example: str) -> BeforeValidator:
     def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
         try:
-            return json.loads(value) if isinstance(value, str) else value
-        except ValueError:
+            found, twice = doubled.load(value)
+        except (ValueError, RecursionError):
             raise ValueError(f"must be JSON such as {example}") from None
+        if twice:
+            raise refuse_fields(doubled.PROBLEM, *(error.field for error in twice))
+        return found
 
     return BeforeValidator(read)
 
@@ -58,13 +64,15 @@ def _dead_target(value: str) -> str:
     return value and _target(value)
 
 
-def _inline_is_built_in(targets: dict[str, str]) -> dict[str, str]:
+def _worked_where_they_can_be(targets: dict[str, str]) -> dict[str, str]:
     strangers = [kind for kind, target in targets.items() if target == "inline" and kind not in BUILT_IN]
     if strangers:
         raise ValueError(f"only {', '.join(BUILT_IN)} can be inline: give {', '.join(strangers)} another target")
     reserved = [kind for kind in targets if kind.startswith(RESERVED)]
     if reserved:
         raise ValueError(f"{RESERVED}… is for what tells of tasks: call {', '.join(reserved)} otherwise")
+    if targets.get(POLL, "").startswith(("sqs:", "amqp:")):
+        raise refuse_fields("must be inline or lambda:<function>: a broker's confirm would count as the answer", POLL)
     return targets
 
 
@@ -102,7 +110,7 @@ class Settings(BaseModel):
     targets: Annotated[
         dict[Name, Target],
         _json_such_as('{"report": "lambda:ReportFunction"}'),
-        AfterValidator(_inline_is_built_in),
+        AfterValidator(_worked_where_they_can_be),
     ] = Field(
         default_factory=dict,
         description="where kinds are worked: inline, lambda:<function>, sqs:<queue or URL> or amqp:<queue>",

@@ -17,10 +17,16 @@ from typing import TYPE_CHECKING, Any
 from duecourse.adapters.aws import make_client
 from duecourse.domain.task import Task
 from duecourse.errors import ResultsUnavailable
-from duecourse.ports.results import Result
+from duecourse.ports.results import PATIENCE_MS, Result
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+ATTEMPTS = 2
+BACKOFF_MS = 1_000
+"""How long botocore waits before the second attempt, at most."""
+CONNECT_MS = 500
+READ_MS = (PATIENCE_MS - BACKOFF_MS) // ATTEMPTS - CONNECT_MS
 
 # Fences only grow within a shard, and generations are drawn from the same counter, so the fence alone decides. An item
 # that is older than the task itself stems from a ledger that was lost since, with its counter: it must not win forever.
@@ -38,7 +44,7 @@ class DynamoDbResults:
     @cached_property
     def _client(self) -> "DynamoDBClient":
         made: DynamoDBClient = self._given or make_client(
-            "dynamodb", attempts=2, connect_timeout_s=1.0, read_timeout_s=3.0
+            "dynamodb", attempts=ATTEMPTS, connect_timeout_s=CONNECT_MS / 1000, read_timeout_s=READ_MS / 1000
         )
         return made
 

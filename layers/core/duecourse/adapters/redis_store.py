@@ -185,13 +185,15 @@ class RedisStore:
         tenant: str = DEFAULT_TENANT,
         *,
         delays_ms: Sequence[int] = (),
+        deadlines_ms: Sequence[int] = (),
         by: str = "",
     ) -> list[Reply]:
-        """Schedule dead tasks again: a fresh set of attempts, no deadline, the same generation."""
+        """Schedule dead tasks again: a fresh set of attempts, the same generation, a deadline where one is given."""
+        none = [0] * len(ids)
+        each = [*zip((stored_id(tenant, id) for id in ids), delays_ms or none, deadlines_ms or none, strict=True)]
 
         def act(shard: Shard, chosen: list[int]) -> list[Reply]:
-            each = ((stored_id(tenant, ids[i]), delays_ms[i] if delays_ms else 0) for i in chosen)
-            arguments = [cut_by(by), *(argument for pair in each for argument in pair)]
+            arguments = [cut_by(by), *(argument for i in chosen for argument in each[i])]
             return wire.replies(self._verbs.run("replay", shard, [tenant], arguments, again=False))
 
         return self._verbs.wherever(queue, ids, tenant, "", act)

@@ -2,6 +2,10 @@
 
 from typing import NamedTuple
 
+from duecourse.domain.history import Change, Deed
+from duecourse.domain.query import DEADLINE_MS, QUEUE_PREFIX
+from duecourse.domain.task import DEADLINES_MS, Task
+
 MAX_REPLAY = 1_000
 """The most tasks of one replay."""
 MAX_LOOKS = 100
@@ -27,3 +31,16 @@ class Replayed(NamedTuple):
 
     tasks: list[tuple[str, int]]
     more: bool
+
+
+def deadline_ms(task: Task) -> int:
+    """How long after it is due again a dead task is given up: as long as it had before, 0 for never.
+
+    What it had is counted from its newest replay that its log tells of, else from when it was added. A query's is
+    always the same, and one that had none, or none that lay ahead, has its kind's.
+    """
+    if task.queue.startswith(QUEUE_PREFIX):
+        return DEADLINE_MS
+    replays = [entry.due_at for entry in task.log if isinstance(entry, Change) and entry.deed is Deed.REPLAYED]
+    had_ms = task.deadline_at - (replays[-1] if replays else task.created_at)
+    return had_ms if had_ms > 0 else DEADLINES_MS.get(task.kind, 0)

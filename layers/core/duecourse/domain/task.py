@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
 from duecourse.domain.history import Door, Entry, Run
+from duecourse.domain.times import DAY_MS
 
 Json: TypeAlias = Any
 """A value that JSON can carry."""
@@ -29,6 +30,8 @@ MAX_RESULT_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_DEPTH = 100
 """How deep a payload, a result or a state may nest: well within what every JSON library carries."""
+DEADLINES_MS = {"poll": DAY_MS}
+"""How long after its due time a task of a kind is given up, where it does not say itself."""
 
 
 _derived: ContextVar[Iterator[str] | None] = ContextVar("derived", default=None)

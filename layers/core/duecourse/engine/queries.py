@@ -8,11 +8,13 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.query import KNOWN, Known, Query, QueryStanding, QueryStatus, queue_of
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task
 from duecourse.errors import QueryNotFound
-from duecourse.ports.results import Result, Results
+from duecourse.ports.results import PATIENCE_MS, Result, Results
 from duecourse.ports.store import Alone, Move, Store
 
-RESERVE_MS = 4_000
-"""What is left of a request's time when its call must have ended: for keeping the result and settling."""
+SETTLE_MS = 1_000
+"""What the ledger needs of a request's time after its call."""
+RESERVE_MS = 2 * PATIENCE_MS + SETTLE_MS
+"""What is left of a request's time when its call must have ended: for keeping the answer, settling, and a last look."""
 GRACE_MS = 1_000
 """By how much a request's lease outlasts the request."""
 REMOVED = "it was removed meanwhile"

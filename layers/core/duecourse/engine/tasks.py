@@ -7,10 +7,9 @@ from typing import NamedTuple, TypeAlias
 from duecourse.domain.follow_up import is_url
 from duecourse.domain.order import Item, Order, Taken
 from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
-from duecourse.domain.replay import MAX_LOOKS, Replay, Replayed
-from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task, dump_json
+from duecourse.domain.replay import MAX_LOOKS, Replay, Replayed, deadline_ms
+from duecourse.domain.task import DEADLINES_MS, DEFAULT_TENANT, NewTask, Status, Task, dump_json
 from duecourse.domain.timeline import Why, timeline, waiting
-from duecourse.domain.times import DAY_MS
 from duecourse.errors import (
     DuecourseError,
     FieldError,
@@ -34,9 +33,6 @@ REFUSALS: dict[Reply, type[DuecourseError]] = {
     Reply.CANCELLED: TaskCancelled,
     Reply.DEAD: TaskDead,
 }
-
-DEADLINES_MS = {"poll": DAY_MS}
-"""How long after its due time a task of a kind is given up, where it does not say itself."""
 
 
 def require(reply: Reply) -> None:
@@ -160,8 +156,11 @@ class Tasks:
         require(reply)
 
     def replay(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
-        """Schedule a dead task for now with a fresh set of attempts. Raises TaskNotFound or a Conflict."""
-        [reply] = self._store.replay(queue, [id], tenant, by=self._by)
+        """Schedule a dead task for now, with all attempts and as much time as at first. Raises as `cancel` does."""
+        dead = self._store.get(queue, id, tenant)
+        if dead is None:
+            raise TaskNotFound
+        [reply] = self._store.replay(queue, [id], tenant, deadlines_ms=[deadline_ms(dead)], by=self._by)
         require(reply)
         return self.get(queue, id, tenant)
 
@@ -178,14 +177,15 @@ class Tasks:
         return Why(task, timeline(task), waiting(task, held))
 
     def replay_dead(self, queue: str, asked: Replay, tenant: str = DEFAULT_TENANT) -> Replayed:
-        """Schedule a queue's dead tasks again, oldest first, spread over time; a dry run only says which."""
+        """As `replay` does a queue's dead tasks, oldest first, spread over time; a dry run only says which."""
         dead, more = self._dead(queue, asked, tenant)
         delays = [asked.delay_ms(index) for index in range(len(dead))]
         now = self._store.now()
         if asked.dry_run:
             replies = [Reply.OK] * len(dead)
         else:
-            replies = self._store.replay(queue, [task.id for task in dead], tenant, delays_ms=delays, by=self._by)
+            ids, ends = [task.id for task in dead], [deadline_ms(task) for task in dead]
+            replies = self._store.replay(queue, ids, tenant, delays_ms=delays, deadlines_ms=ends, by=self._by)
         told = zip(dead, delays, replies, strict=True)
         return Replayed([(task.id, now + delay) for task, delay, reply in told if reply is Reply.OK], more)
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from duecourse.domain.task import NewTask
+from duecourse.domain.task import DEADLINES_MS, NewTask
 from duecourse.domain.watch import Expired, Watch
-from duecourse.engine.tasks import DEADLINES_MS, add_all
+from duecourse.engine.tasks import add_all
 from duecourse.ports.store import Reply, Store
 
 

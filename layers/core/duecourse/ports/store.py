@@ -205,11 +205,13 @@ class Store(Protocol):
         tenant: str = DEFAULT_TENANT,
         *,
         delays_ms: Sequence[int] = (),
+        deadlines_ms: Sequence[int] = (),
         by: str = "",
     ) -> list[Reply]:
-        """Schedule dead tasks again: a fresh set of attempts, no deadline, the same generation, their log kept.
+        """Schedule dead tasks again: a fresh set of attempts, the same generation, their log kept.
 
-        Each is due its one of `delays_ms` from now; without them, now.
+        Each is due its one of `delays_ms` from now, and dead its one of `deadlines_ms` (0: never) after that; without
+        them, now and never.
         """
 
     def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:

@@ -84,7 +84,7 @@ def why_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> WhyAnswer:
 @router.post("/tasks/<id>/replay")
 @refuses(TaskNotFound, TaskScheduled, TaskLeased, TaskDone, TaskCancelled)
 def replay_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
-    """Schedule a dead task for now, with all its attempts."""
+    """Schedule a dead task for now, with all its attempts, and with as long until it is given up as it had at first."""
     return {"task": show_task(wiring.tasks().replay(queue, id, tenant()))}
 
 

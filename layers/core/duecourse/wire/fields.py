@@ -35,7 +35,7 @@ from duecourse.domain.task import (
     dump_json,
 )
 from duecourse.domain.times import MAX_DURATION_MS, format_duration, parse_duration, parse_instant
-from duecourse.errors import FieldError, InvalidInput, bounded
+from duecourse.errors import MAX_FIELD, FieldError, InvalidInput, bounded
 
 M = TypeVar("M", bound=BaseModel)
 N = TypeVar("N", bound=BaseModel)
@@ -58,8 +58,6 @@ DEADLINE_SCHEMA = {
 }
 DATED = re.compile(r"\d{4}-")
 """How an instant begins, and no duration does."""
-MAX_FIELD = 200
-"""How much of a wrong field's name is told: an answer must not be many times its request's size."""
 MAX_STRANGERS = 20
 """How many unknown fields of an object are named one by one."""
 PLACES = frozenset({"body", "path", "query"})

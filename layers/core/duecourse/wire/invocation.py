@@ -22,6 +22,7 @@ from duecourse.domain.task import (
 )
 from duecourse.domain.times import MAX_DURATION_MS
 from duecourse.errors import FieldError, InvalidInput
+from duecourse.wire import doubled
 
 SOURCE = "duecourse"
 VERSION = "1"
@@ -86,9 +87,11 @@ def decode_message(body: bytes) -> Task:
     Raises InvalidInput, naming the field, where the message is not one of ours: a queue takes anybody's.
     """
     try:
-        event = json.loads(body)
+        event, twice = doubled.load(body)
     except (ValueError, RecursionError):
         raise InvalidInput([FieldError("body", "must be JSON")]) from None
+    if twice:
+        raise InvalidInput(twice)
     entries = _entries(event)
     _check(len(entries) == 1, "tasks", "must hold one task")
     [entry] = entries

@@ -160,13 +160,13 @@ class KeyValueStore:
         tenant: str = DEFAULT_TENANT,
         *,
         delays_ms: Sequence[int] = (),
+        deadlines_ms: Sequence[int] = (),
         by: str = "",
     ) -> list[Reply]:
-        """Schedule dead tasks again: a fresh set of attempts, no deadline, the same generation."""
-        sids, delays = [stored_id(tenant, one) for one in ids], delays_ms or [0] * len(ids)
-        return self._steps.change_wherever(
-            queue, ids, tenant, "", lambda ledger, i: verbs.replay(ledger, sids[i], delays[i], by)
-        )
+        """Schedule dead tasks again: a fresh set of attempts, the same generation, a deadline where one is given."""
+        none = [0] * len(ids)
+        each = [*zip((stored_id(tenant, id) for id in ids), delays_ms or none, deadlines_ms or none, strict=True)]
+        return self._steps.change_wherever(queue, ids, tenant, "", lambda ledger, i: verbs.replay(ledger, *each[i], by))
 
     def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:
         """At most `limit` of a queue's tasks in their order, those that follow `after`."""

@@ -110,11 +110,12 @@ def cancelled(held: Held, now: int, by: str) -> Held:
     return Held(task._replace(status=Status.CANCELLED, token="", claimed_at=0, door=None), came=held.came)
 
 
-def replayed(held: Held, now: int, delay_ms: int, by: str) -> Held:
-    """The dead task with all its attempts and no deadline."""
+def replayed(held: Held, now: int, delay_ms: int, deadline_ms: int, by: str) -> Held:
+    """The dead task with all its attempts and a deadline after its due time, 0 for none."""
     due_at = now + delay_ms
+    deadline_at = deadline_ms and due_at + deadline_ms
     task = _noted(held.task, Change(now, Deed.REPLAYED, cut_by(by), held.task.due_at, due_at))
-    return held._replace(task=task._replace(status=Status.SCHEDULED, attempt=1, deadline_at=0, due_at=due_at))
+    return held._replace(task=task._replace(status=Status.SCHEDULED, attempt=1, deadline_at=deadline_at, due_at=due_at))
 
 
 def settled(held: Held, settlement: Settlement, now: int) -> tuple[Held, Settled]:

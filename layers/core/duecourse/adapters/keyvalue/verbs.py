@@ -176,14 +176,14 @@ def cancel(ledger: Ledger, sid: str, force: bool, by: str) -> Reply:
     return REFUSALS[status]
 
 
-def replay(ledger: Ledger, sid: str, delay_ms: int, by: str) -> Reply:
+def replay(ledger: Ledger, sid: str, delay_ms: int, deadline_ms: int, by: str) -> Reply:
     """Schedule one dead task again."""
     held = ledger.get(sid)
     if not held:
         return Reply.ABSENT
     if held.task.status is not Status.DEAD:
         return REFUSALS[held.task.status]
-    ledger.schedule(sid, transitions.replayed(held, ledger.now, delay_ms, by))
+    ledger.schedule(sid, transitions.replayed(held, ledger.now, delay_ms, deadline_ms, by))
     return Reply.OK
 
 

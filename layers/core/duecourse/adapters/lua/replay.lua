@@ -1,15 +1,16 @@
--- Schedules dead tasks, with all their attempts and no deadline.
+-- Schedules dead tasks, with all their attempts.
 --
 -- KEYS    as in prelude.lua
--- ARGV    prelude's, then: by whom, then for each task: stored id, how many ms from now it is due
+-- ARGV    prelude's, then: by whom, then for each task: stored id, how many ms from now it is due, how many after
+--         that it is given up (0 never)
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 replayed, -1 absent, -2 scheduled, -3 leased, -4 done, -5 cancelled
 
 local REFUSALS = { [SCHEDULED] = -2, [LEASE] = -3, [FINISHED] = -4, [CANCELLED] = -5 }
 local replies, fresh = {}, false
 
-local function replay(sid, r, due)
+local function replay(sid, r, due, life)
   note(r, REPLAYED, ARGV[FIRST], r.due, due)
-  r.status, r.attempt, r.deadline, r.due = SCHEDULED, 1, 0, due
+  r.status, r.attempt, r.deadline, r.due = SCHEDULED, 1, life > 0 and due + life or 0, due
   call('ZREM', DEAD, sid)
   call('ZADD', DUE[tenant_of(sid)], due, sid)
   call('HSET', TASKS, sid, close(r))
@@ -18,8 +19,9 @@ local function replay(sid, r, due)
   return 0
 end
 
-for at = FIRST + 1, #ARGV, 2 do
+for at = FIRST + 1, #ARGV, 3 do
   local r = open(call('HGET', TASKS, ARGV[at]))
-  replies[#replies + 1] = not r and -1 or (r.status == DIED and replay(ARGV[at], r, NOW + tonumber(ARGV[at + 1])) or REFUSALS[r.status])
+  replies[#replies + 1] = not r and -1
+    or (r.status == DIED and replay(ARGV[at], r, NOW + tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])) or REFUSALS[r.status])
 end
 return { NOW, hang(fresh), replies }
