@@ -29,7 +29,7 @@ rabbitmq: setup ## a RabbitMQ of your own from the installed server (apt-get ins
 	@$(PY) -m local rabbitmq
 
 test: setup ## the whole suite, two files at a time: most of it waits
-	@$(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	@PYTHONHASHSEED=$$$$ $(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 check: setup ## format, lint, types, and the API against its own OpenAPI document
 	@$(PY) -m ruff format --check .

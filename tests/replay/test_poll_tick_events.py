@@ -16,7 +16,7 @@ from tests.support.kinds import Outbox
 from tests.support.ledger import bring, new, standing
 from tests.support.partly import Partly
 
-GOOD = {"rule", "scheduler"}
+GOOD = ("rule", "scheduler")
 NOTHING = {
     "shards": 0,
     "reclaimed": 0,
@@ -33,7 +33,7 @@ NOTHING = {
 
 
 def test_every_saved_event_is_listed_here() -> None:
-    assert cases("poll_tick") == GOOD | {"bad_source"}
+    assert cases("poll_tick") == {*GOOD, "bad_source"}
 
 
 @pytest.mark.parametrize("case", GOOD)
