@@ -6,6 +6,7 @@ import struct
 import pytest
 import redis
 
+from duecourse.adapters.record import VERSION
 from duecourse.adapters.redis_keys import keys_of
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
@@ -27,11 +28,16 @@ def store(redis_client: redis.Redis) -> RedisStore:
 def spoil(client: redis.Redis, how: str, sid: str = "-/bad") -> None:
     """Make a record one that cannot be read."""
     data = bytes(client.hget(KEYS.tasks, sid) or b"")
-    broken = {"short": data[:20], "empty": b"", "later version": b"\x03" + data[1:]}[how]
+    broken = {
+        "short": data[:20],
+        "empty": b"",
+        "earlier version": bytes([VERSION - 1]) + data[1:],
+        "later version": bytes([VERSION + 1]) + data[1:],
+    }[how]
     client.hset(KEYS.tasks, sid, broken)
 
 
-BROKEN = pytest.mark.parametrize("how", ["short", "empty", "later version"])
+BROKEN = pytest.mark.parametrize("how", ["short", "empty", "earlier version", "later version"])
 
 
 @BROKEN

@@ -2,7 +2,7 @@
 --
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's and ending's, then: limit (tasks), lease ms where the queue has none of its own, max bytes of records
---         after the first, nonce (8 bytes), door (its letter in a record)
+--         after the first, bytes of those that this claim has leased before, nonce (8 bytes), door (its letter in a record)
 -- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}, lease ms,
 --         priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...} or {}}; the
 --         record is "" of a task that is put off, for it cannot be read
@@ -10,7 +10,7 @@
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local lease_ms, max_bytes = LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
-local nonce, door = ARGV[FIRST + 3], ARGV[FIRST + 4]
+local nonce, door = ARGV[FIRST + 4], ARGV[FIRST + 5]
 local BURY, NOTICE, LOOK, COUNTED = 1000, 100, 128, 16
 local TURNS = 20 -- how many tenants share a claim at the least, where so many have work: each more costs it time
 -- Redis looks through all of a small zset for each member that comes; one of over 64 bytes makes it an index for good.
@@ -18,7 +18,7 @@ local FEW, LONG = 64, string.rep('-', 65)
 local useless = 0 -- how many were due and are not leased
 local met_others = false -- whether a tenant in the ring's front has a due set that is not among KEYS
 
-local want, answer, bytes, taken = {}, {}, 0, 0
+local want, answer, bytes, taken = {}, {}, tonumber(ARGV[FIRST + 3]), 0
 local written, leased, lateness = {}, {}, {}
 local _, died = reclaim(RECLAIM, want)
 local limit = #want == 0 and room(tonumber(ARGV[FIRST])) or 0 -- else it is asked again, and takes back the rest first
@@ -100,7 +100,7 @@ local function choose(turns, sids)
       local sid, data = sids[i], records[i - base]
       local run, due, deadline = glance(data)
       if run and (deadline == 0 or deadline > NOW) then
-        if taken + n > 0 and bytes + #data > max_bytes then
+        if bytes > 0 and bytes + #data > max_bytes then
           return true
         end
         bytes = bytes + #data
@@ -144,15 +144,17 @@ local function move_on(turns)
   local leaving, ring, heads, parked, last = {}, {}, {}, {}, nil
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first or turn.last < turn.first then
-      local tenant = turn.tenant
-      if (turn.more or turn.seen < turn.last) and not turn.barred then
+      local tenant, at = turn.tenant, NOW
+      if turn.barred or not (turn.more or turn.seen < turn.last) then -- else more is due
+        at = tonumber(call('ZRANGE', DUE[tenant], 0, 0, 'WITHSCORES')[2])
+      end
+      if at and at <= NOW and not turn.barred then
         last = (last or last_turn()) + 1
         push(ring, last, tenant)
       else
-        local at = tonumber(call('ZRANGE', DUE[tenant], 0, 0, 'WITHSCORES')[2])
         leaving[#leaving + 1] = tenant
         if at then
-          push(turn.barred and at <= NOW and parked or heads, at, tenant)
+          push(at > NOW and heads or parked, at, tenant)
         end
       end
     end
