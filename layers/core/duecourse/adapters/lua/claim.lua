@@ -38,15 +38,11 @@ local function notice()
 end
 
 -- It dies unclaimed: the history's entry has no lease, the record keeps its last one.
-local function bury(sid, data)
-  local r = open(data)
+local function bury(sid, r)
   local fence, claimed = r.fence, r.claimed
   r.status, r.fence, r.claimed = DIED, 0, 0
-  local told = NOBODY
-  pcall(function() -- a broken record must not undo what was claimed before it
-    remember(r, 69, 'past its deadline')
-    told = tell_of(sid, r)
-  end)
+  remember(r, 69, 'past its deadline')
+  local told = tell_of(sid, r)
   r.fence, r.claimed = fence, claimed
   follow(told)
   call('ZADD', DEAD, NOW, sid)
@@ -86,7 +82,7 @@ local function gather()
   return turns, sids
 end
 
-local chosen, gone, broken -- {stored id, record, run, due...}, {stored id, record...}, {stored id...}
+local chosen, gone, broken -- {stored id, record, run, due...}, {stored id, opened record...}, {stored id...}
 
 -- Looks at what was gathered, in pieces. Answers whether the bytes are used up before its end.
 local function choose(turns, sids)
@@ -107,10 +103,13 @@ local function choose(turns, sids)
         chosen[n + 1], chosen[n + 2], chosen[n + 3], chosen[n + 4] = sid, data, run, due
         n = n + 4
         turn.begun = turn.begun + 1
-      elseif run then
-        push(gone, sid, data)
       elseif data then
-        broken[#broken + 1] = sid
+        local r = run and open(data)
+        if r then
+          push(gone, sid, r)
+        else
+          broken[#broken + 1] = sid
+        end
       end
       turn.seen = i
     end
