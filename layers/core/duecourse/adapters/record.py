@@ -90,9 +90,7 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
     group_end = kind_end + group_size
     notify_end = group_end + notify_size
     end = notify_end + payload_size
-    if len(data) < end:
-        raise ValueError(f"a record of {len(data)} bytes, and its parts are {end}")
-    state, result, forgotten, log = _tail(data, end, entries) if len(data) > end else ("", "", 0, ())
+    state, result, forgotten, log = _tail(data, end, entries) if len(data) != end or entries else ("", "", 0, ())
     return Task(
         id,
         queue,
