@@ -16,7 +16,6 @@ local TURNS = 20 -- how many tenants share a claim at the least, where so many h
 -- Redis looks through all of a small zset for each member that comes; one of over 64 bytes makes it an index for good.
 local FEW, LONG = 64, string.rep('-', 65)
 local useless = 0 -- how many were due and are not leased
-local met_others = false -- whether a tenant in the ring's front has a due set that is not among KEYS
 
 local want, answer, bytes, taken = {}, {}, tonumber(ARGV[FIRST + 3]), 0
 local written, leased, lateness = {}, {}, {}
@@ -56,9 +55,6 @@ local function gather()
   local turns, sids, free = {}, {}, limit - taken
   local front = call('ZRANGE', RING, 0, LOOK - 1)
   local quantum = math.ceil(free / math.max(1, math.min(#front, TURNS)))
-  for _, tenant in ipairs(front) do
-    met_others = met_others or not DUE[tenant]
-  end
   for _, tenant in ipairs(front) do
     if not DUE[tenant] then
       want[#want + 1] = tenant
@@ -195,14 +191,18 @@ local function take_turns()
 end
 
 -- How many are left that could be claimed; of tenants far back in the ring each counts as one. And whose turn is next,
--- where others than those among KEYS were met.
+-- where there are others than those among KEYS.
 local function backlog()
   local left = call('ZCOUNT', HEADS, '-inf', NOW) + call('ZCARD', RING)
-  local front = call('ZRANGE', RING, 0, (met_others and LOOK or COUNTED) - 1)
-  for i = 1, math.min(#front, COUNTED) do
-    left = left + (DUE[front[i]] and call('ZCOUNT', DUE[front[i]], '-inf', NOW) - 1 or 0)
+  local front, others = call('ZRANGE', RING, 0, LOOK - 1), false
+  for i, tenant in ipairs(front) do
+    local due = DUE[tenant]
+    others = others or not due
+    if due and i <= COUNTED then
+      left = left + call('ZCOUNT', due, '-inf', NOW) - 1
+    end
   end
-  return left, met_others and front or {}
+  return left, others and front or {}
 end
 
 while taken < limit and useless < BURY and take_turns() do end
