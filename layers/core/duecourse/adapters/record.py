@@ -92,31 +92,14 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
     end = notify_end + payload_size
     state, result, forgotten, log = _tail(data, end, entries) if len(data) != end or entries else ("", "", 0, ())
     return Task(
-        id,
-        queue,
-        tenant,
-        data[by_end:kind_end].decode(),
-        data[kind_end:group_end].decode(),
-        STATUSES[status],
-        data[notify_end:end].decode(),
-        state,
-        result,
-        due_high << 32 | due,
-        created_high << 32 | created,
-        deadline_high << 32 | deadline,
-        generation_high << 32 | generation,
-        run,
-        attempt,
-        _unpack_policy(policy),
-        _token(fence_high << 32 | fence, nonce),
-        claimed_high << 32 | claimed,
-        log,
-        lease_expires_at,
-        data[HEAD.size : by_end].decode(errors="replace"),
-        data[group_end:notify_end].decode(),
-        DOORS.get(door),
+        id, queue, tenant, data[by_end:kind_end].decode(), data[kind_end:group_end].decode(), STATUSES[status],
+        data[notify_end:end].decode(), state, result,
+        due_high << 32 | due, created_high << 32 | created, deadline_high << 32 | deadline,
+        generation_high << 32 | generation, run, attempt, _unpack_policy(policy),
+        _token(fence_high << 32 | fence, nonce), claimed_high << 32 | claimed, log, lease_expires_at,
+        data[HEAD.size : by_end].decode(errors="replace"), data[group_end:notify_end].decode(), DOORS.get(door),
         forgotten,
-    )
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
