@@ -102,6 +102,13 @@ def test_a_claim_stops_at_its_bytes_but_takes_one_task_of_any_size(store: Store)
     assert len(store.claim(SHARD, 5, lease_ms=LEASE_MS).tasks) == 2
 
 
+def test_a_claims_bytes_are_those_of_all_tenants(store: Store) -> None:
+    big = '"' + "x" * 1_000 + '"'
+    store.add([new(f"t{n}", tenant=tenant, payload=big) for tenant in ("-", "other") for n in range(3)])
+    assert len(store.claim(SHARD, 6, lease_ms=LEASE_MS, max_bytes=1_500).tasks) == 1
+    assert len(store.claim(SHARD, 6, lease_ms=LEASE_MS, max_bytes=3_700).tasks) == 3
+
+
 def test_a_lapsed_lease_is_taken_back_at_the_cost_of_an_attempt(store: Store, clock: HandClock) -> None:
     first = claim_one(store)
     clock.advance(LEASE_MS - 1)

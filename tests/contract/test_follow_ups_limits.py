@@ -59,6 +59,13 @@ def test_one_of_a_task_that_died_in_a_claim_that_leaves_it_is_rung_for(store: St
     assert bell(store) == clock.at + 1
 
 
+def test_one_of_a_task_that_died_in_a_claim_has_its_tenants_next_turn(store: Store, clock: HandClock) -> None:
+    store.add([new("a", tenant="1", notify=URL, deadline_ms=1)])
+    store.add([new(f"b{n}", tenant="2") for n in range(3)])
+    clock.advance(1)
+    assert [task.id[:2] for task in claim(store, 2)] == ["b0", "a~"]
+
+
 def test_taking_a_task_tells_of_what_lapsed_before_it(telling: Store, clock: HandClock) -> None:
     add(telling, "a", notify=URL, retry=ONCE)
     claim(telling, lease_ms=50)

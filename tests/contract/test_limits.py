@@ -50,6 +50,13 @@ def test_no_more_run_than_may(store: Store) -> None:
     assert (third.tasks, third.backlog, third.held) == ([], 0, True)
 
 
+def test_a_tenant_that_runs_all_it_may_and_has_nothing_due_holds_nothing_back(store: Store) -> None:
+    store.configure("default", {"tenant_max_running": 1})
+    store.add([new("a"), new("b", delay_ms=LATER_MS)])
+    claimed = store.claim(SHARD, 5, lease_ms=LEASE_MS)
+    assert ([task.id for task in claimed.tasks], claimed.backlog, claimed.held) == (["a"], 0, False)
+
+
 @pytest.mark.parametrize("how", FREES)
 @pytest.mark.parametrize("limit", ["max_running", "tenant_max_running"])
 def test_what_ends_a_lease_frees_its_place_and_rings_at_once(

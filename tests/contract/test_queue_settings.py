@@ -1,8 +1,10 @@
 """How a queue is set: what changes, what stays, what goes before a caller's default, and how limits are divided."""
 
+from collections import Counter
+
 import pytest
 
-from duecourse.domain.lateness import quantile
+from duecourse.domain.lateness import bucket_of, quantile
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import DEFAULT_PRIORITY, QueueSettings, Rate
 from duecourse.domain.shards import Sharding
@@ -106,6 +108,14 @@ def test_the_lateness_of_what_was_claimed_is_known(store: Store, clock: HandCloc
     assert sum(lateness.values()) == 100
     assert quantile(lateness, 0.99) == 3
     assert 20_000 <= (quantile(lateness, 1) or 0) <= 22_500
+
+
+def test_the_lateness_of_all_that_one_claim_took_is_known(store: Store, clock: HandClock) -> None:
+    store.add([new(f"{tenant}{n}", tenant=tenant, delay_ms=n) for tenant in "ab" for n in range(50)])
+    clock.advance(1_000)
+    assert len(claim(store)) == 100
+    late = list(range(951, 1_001)) * 2
+    assert store.lateness(SHARD) == Counter(map(bucket_of, late))
 
 
 def test_lateness_is_that_of_the_last_hour(store: Store, clock: HandClock) -> None:

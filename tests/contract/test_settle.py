@@ -219,6 +219,15 @@ def test_a_batch_is_answered_in_order_and_a_task_twice_in_it_once(store: Store) 
     assert (stats.scheduled, stats.leased, stats.done) == (2, 0, 1)
 
 
+def test_a_lease_that_is_done_twice_in_a_batch_gives_its_place_back_once(store: Store) -> None:
+    store.configure("default", {"tenant_max_running": 2})
+    store.add([new(id) for id in "abcd"])
+    a, _ = claim(store)
+    ends = [ending(a, how) for how in (Ending.DONE, Ending.DONE, Ending.DROP)]
+    assert store.settle(SHARD, ends) == [Settled.DONE, Settled.DONE, Settled.STALE]
+    assert [task.id for task in claim(store)] == ["c"]
+
+
 def test_the_history_holds_the_newest_twenty_runs(store: Store) -> None:
     store.add([new(retry=RetryPolicy(max_attempts=50))])
     for n in range(23):

@@ -127,3 +127,12 @@ def test_the_queues_own_lease_goes_before(store: Store, clock: HandClock) -> Non
 def test_a_task_of_a_group_is_found_in_its_shard(sharded: Store) -> None:
     sharded.add([new(f"t{n}", group="g", delay_ms=LATER_MS) for n in range(5)])
     assert all(sharded.take("default", f"t{n}", lease_ms=LEASE_MS, group="g") for n in range(5))
+
+
+@pytest.mark.parametrize("how", [Ending.DONE, Ending.RETRY])
+def test_what_is_taken_before_it_is_due_is_not_late(store: Store, how: Ending) -> None:
+    store.add([new(delay_ms=LATER_MS)])
+    task = store.take("default", "a", lease_ms=LEASE_MS)
+    assert task
+    settle(store, task, how)
+    assert [run.late_ms for run in standing(store).history] == [0]

@@ -1,11 +1,11 @@
 """A ledger with something wrong in it: records that cannot be read, entries without one, masses of bytes."""
 
 import logging
-import struct
 
 import pytest
 import redis
 
+from duecourse.adapters.record import VERSION
 from duecourse.adapters.redis_keys import keys_of
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
@@ -27,14 +27,21 @@ def store(redis_client: redis.Redis) -> RedisStore:
 def spoil(client: redis.Redis, how: str, sid: str = "-/bad") -> None:
     """Make a record one that cannot be read."""
     data = bytes(client.hget(KEYS.tasks, sid) or b"")
-    broken = {"short": data[:20], "empty": b"", "later version": b"\x03" + data[1:]}[how]
+    broken = {
+        "short": data[:20],
+        "cut off": data[:-1],
+        "empty": b"",
+        "earlier version": bytes([VERSION - 1]) + data[1:],
+        "later version": bytes([VERSION + 1]) + data[1:],
+    }[how]
     client.hset(KEYS.tasks, sid, broken)
 
 
-BROKEN = pytest.mark.parametrize("how", ["short", "empty", "later version"])
+UNREADABLE = ["short", "empty", "earlier version", "later version"]
+BROKEN = pytest.mark.parametrize("how", [*UNREADABLE, "cut off"])
 
 
-@BROKEN
+@pytest.mark.parametrize("how", UNREADABLE)
 def test_a_record_that_cannot_be_read_is_put_off_and_told_and_all_others_are_claimed(
     store: RedisStore, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
@@ -48,6 +55,16 @@ def test_a_record_that_cannot_be_read_is_put_off_and_told_and_all_others_are_cla
     assert "-/bad in default waits, for its record cannot be read" in caplog.text
     assert 59_000 < int(redis_client.zscore(KEYS.due("-"), "-/bad") or 0) - store.now() <= 60_000
     assert redis_client.hget(KEYS.tasks, "-/bad") is not None, "who can read it finds it as it was"
+
+
+def test_a_record_that_is_cut_off_is_told_and_given_to_nobody(
+    store: RedisStore, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.add([new("bad"), new("good")])
+    spoil(redis_client, "cut off")
+    with caplog.at_level(logging.ERROR):
+        assert [task.id for task in claim(store)] == ["good"]
+    assert "-/bad in default waits, for its record cannot be read" in caplog.text
 
 
 @BROKEN
@@ -99,15 +116,25 @@ def test_a_finished_record_that_cannot_be_read_is_forgotten_in_time(
     assert redis_client.hlen(KEYS.tasks) == 0
 
 
-def test_a_history_that_is_broken_loses_nothing_that_was_claimed_before_it(
+def test_a_log_that_is_broken_loses_nothing_that_was_claimed_before_it(
     store: RedisStore, redis_client: redis.Redis
 ) -> None:
-    store.add([new("a"), new("bad", deadline_ms=1)])
+    settle(store, claim_one(store, "bad", deadline_ms=1_000), Ending.RELEASE)
+    add(store, "good", due_at=store.now() - 1_000)
     until(lambda: store.now() > standing(store, "bad").deadline_at)
-    data = bytes(redis_client.hget(KEYS.tasks, "-/bad") or b"")
-    redis_client.hset(KEYS.tasks, "-/bad", data[:76] + struct.pack(">I", 5) + data[80:])
-    assert [task.id for task in claim(store)] == ["a"]
-    assert (store.stats(SHARD).dead, store.stats(SHARD).leased) == (1, 1)
+    spoil(redis_client, "cut off")
+    assert [task.id for task in claim(store)] == ["good"]
+    assert (store.stats(SHARD).dead, store.stats(SHARD).leased) == (0, 1)
+    assert int(redis_client.zscore(KEYS.due("-"), "-/bad") or 0) > store.now()
+
+
+def test_a_log_that_is_broken_holds_no_other_settlement_up(store: RedisStore, redis_client: redis.Redis) -> None:
+    settle(store, claim_one(store, "bad"), Ending.RETRY, detail="why")
+    store.add([new("good")])
+    bad, good = claim(store)
+    spoil(redis_client, "cut off")
+    ends = [ending(bad, Ending.RETRY), ending(good, Ending.RETRY)]
+    assert store.settle(SHARD, ends) == [Settled.STALE, Settled.RETRIED]
 
 
 @pytest.mark.parametrize("index", ["due:-", "leased"])

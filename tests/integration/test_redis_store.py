@@ -356,3 +356,14 @@ def test_a_server_that_became_a_replica_is_connected_to_anew_for_the_address_may
         finally:
             other.replicaof("NO", "ONE")
     add(store, "b")
+
+
+def test_a_claim_tells_of_tenants_that_the_next_one_then_need_not_ask_for_twice(
+    store: RedisStore, redis_client: redis.Redis
+) -> None:
+    assert claim(store) == []  # from here on the script is known
+    store.add([new("t", tenant=f"tenant{n}") for n in range(400)])
+    redis_client.config_resetstat()
+    claims = [len(claim(store, 128)) for _ in range(4)]
+    scripts = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert (claims, scripts) == ([128, 128, 128, 16], 6)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 
+from duecourse.adapters.record import VERSION
 from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_keys import keys_of
 from duecourse.adapters.redis_reshard import Reshard
@@ -344,7 +345,7 @@ def test_one_who_gives_up_waiting_for_leases_opens_the_queue_by_its_old_count(re
     assert not any(store.stats(shard).settings.paused for shard in every(2))
 
 
-@pytest.mark.parametrize("spoilt", [b"\x03", b""], ids=["of a later version", "empty"])
+@pytest.mark.parametrize("spoilt", [bytes([VERSION + 1]), b""], ids=["of a later version", "empty"])
 def test_a_record_that_cannot_be_read_is_named_and_nothing_moves(redis_client: redis.Redis, spoilt: bytes) -> None:
     store = store_of(redis_client, 1)
     store.add([new(f"t-{n}", delay_ms=LATER_MS) for n in range(9)])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duecourse.adapters import record_log
-from duecourse.adapters.record import FRONT, HEAD, pack_rest, split_token, unpack
+from duecourse.adapters.record import FRONT, HEAD, UNREADABLE, pack_rest, split_token, unpack
 from duecourse.domain.history import Door, Run, cut_by
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, NewTask, RetryPolicy, Status, dump_json
 from duecourse.errors import InvalidInput
@@ -82,6 +82,15 @@ def test_state_result_and_history_stand_in_the_tail() -> None:
     failed = Run(1, 9, 10, 11, "retry", "é" * 200, Door.RING, 7)
     assert task.history == (failed, Run(2, 9, 10, 11, "done", "", Door.RING, 7))
     assert (task.forgotten, task.door) == (5, Door.TIMER)
+
+
+@pytest.mark.parametrize("log", [b"", bytes(8) + entry("R", 1, "why")], ids=["without a log", "with one"])
+def test_a_record_that_is_cut_off_or_goes_on_cannot_be_read(log: bytes) -> None:
+    data = front(count=bool(log)) + pack_rest(NewTask("a", "k", "{}"), ORIGIN) + log
+    assert unpack("q", "-/a", data).payload == {}
+    for broken in (*(data[:length] for length in range(len(data))), data + b"?"):
+        with pytest.raises(UNREADABLE):
+            unpack("q", "-/a", broken)
 
 
 def test_a_task_may_be_added_with_a_state() -> None:

@@ -86,7 +86,7 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
         raise ValueError(f"a record of version {version}, and this reads {VERSION}")
     tenant, _, id = sid.partition("/")
     by_at, by_end, kind_end, group_end, notify_end, end = accumulate(sizes, initial=HEAD.size)
-    state, result, forgotten, log = _tail(data, end, entries) if len(data) > end else ("", "", 0, ())
+    state, result, forgotten, log = _tail(data, end, entries) if len(data) != end or entries else ("", "", 0, ())
     return Task(
         id,
         queue,

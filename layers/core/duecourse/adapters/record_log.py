@@ -43,12 +43,14 @@ FOLDED = frozenset({"release", Deed.DEBOUNCED})
 
 
 def unpack_log(data: bytes, at: int, count: int) -> tuple[Entry, ...]:
-    """The entries that begin at `at`."""
+    """The entries that begin at `at`. Raises ValueError where they do not end with the record."""
     entries: list[Entry] = []
     for _ in range(count):
         code, high, low, times, length = HEAD.unpack_from(data, at)
         at += HEAD.size + length
         entries.append(_entry(code, high << 32 | low, times, data[at - length : at]))
+    if at != len(data):
+        raise ValueError(f"a record of {len(data)} bytes, and its parts are {at}")
     return tuple(entries)
 
 

@@ -107,9 +107,9 @@ class RedisStore:
     ) -> Claim:
         """Lease due tasks. A lost reply is not asked for again: those leases lapse."""
         check_count(limit, MAX_CLAIM, least=1)
-        claim = Claim([], 0, 0, 0, 0)
+        claim, taken, terms = Claim([], 0, 0, 0, 0), 0, (secrets.token_bytes(8), wire.door(door))
         while True:
-            arguments = (limit - len(claim.tasks), lease_ms, max_bytes, secrets.token_bytes(8), wire.door(door))
+            arguments = (limit - len(claim.tasks), lease_ms, max_bytes, taken, *terms)
             met = self._verbs.met(shard)
             answer = self._verbs.run("claim", shard, met, (*self._ending, *arguments), again=False)
             now, bell_at, died, backlog, want, flat, own_ms, priority, held, following = answer
@@ -117,8 +117,8 @@ class RedisStore:
             priority = DEFAULT_PRIORITY if priority < 0 else priority
             claim = Claim(tasks, claim.died + died, backlog, bell_at, now, bool(held), priority)
             self._verbs.meet(shard, want + following)
-            max_bytes -= sum(map(len, flat))
-            if not want or len(tasks) >= limit or max_bytes <= 0:
+            taken += sum(map(len, flat[1::2]))
+            if not want or len(tasks) >= limit or taken >= max_bytes:
                 return claim
 
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:

@@ -2,7 +2,7 @@
 --
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's and ending's, then: limit (tasks), lease ms where the queue has none of its own, max bytes of records
---         after the first, nonce (8 bytes), door (its letter in a record)
+--         after the first, bytes of those that this claim has leased before, nonce (8 bytes), door (its letter in a record)
 -- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}, lease ms,
 --         priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...} or {}}; the
 --         record is "" of a task that is put off, for it cannot be read
@@ -10,15 +10,14 @@
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local lease_ms, max_bytes = LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
-local nonce, door = ARGV[FIRST + 3], ARGV[FIRST + 4]
+local nonce, door = ARGV[FIRST + 4], ARGV[FIRST + 5]
 local BURY, NOTICE, LOOK, COUNTED = 1000, 100, 128, 16
 local TURNS = 20 -- how many tenants share a claim at the least, where so many have work: each more costs it time
 -- Redis looks through all of a small zset for each member that comes; one of over 64 bytes makes it an index for good.
 local FEW, LONG = 64, string.rep('-', 65)
 local useless = 0 -- how many were due and are not leased
-local met_others = false -- whether a tenant in the ring's front has a due set that is not among KEYS
 
-local want, answer, bytes, taken = {}, {}, 0, 0
+local want, answer, bytes, taken = {}, {}, tonumber(ARGV[FIRST + 3]), 0
 local written, leased, lateness = {}, {}, {}
 local _, died = reclaim(RECLAIM, want)
 local limit = #want == 0 and room(tonumber(ARGV[FIRST])) or 0 -- else it is asked again, and takes back the rest first
@@ -38,15 +37,11 @@ local function notice()
 end
 
 -- It dies unclaimed: the history's entry has no lease, the record keeps its last one.
-local function bury(sid, data)
-  local r = open(data)
+local function bury(sid, r)
   local fence, claimed = r.fence, r.claimed
   r.status, r.fence, r.claimed = DIED, 0, 0
-  local told = NOBODY
-  pcall(function() -- a broken record must not undo what was claimed before it
-    remember(r, 69, 'past its deadline')
-    told = tell_of(sid, r)
-  end)
+  remember(r, 69, 'past its deadline')
+  local told = tell_of(sid, r)
   r.fence, r.claimed = fence, claimed
   follow(told)
   call('ZADD', DEAD, NOW, sid)
@@ -60,9 +55,6 @@ local function gather()
   local turns, sids, free = {}, {}, limit - taken
   local front = call('ZRANGE', RING, 0, LOOK - 1)
   local quantum = math.ceil(free / math.max(1, math.min(#front, TURNS)))
-  for _, tenant in ipairs(front) do
-    met_others = met_others or not DUE[tenant]
-  end
   for _, tenant in ipairs(front) do
     if not DUE[tenant] then
       want[#want + 1] = tenant
@@ -86,7 +78,7 @@ local function gather()
   return turns, sids
 end
 
-local chosen, gone, broken -- {stored id, record, run, due...}, {stored id, record...}, {stored id...}
+local chosen, gone, broken -- {stored id, record, run, due...}, {stored id, opened record...}, {stored id...}
 
 -- Looks at what was gathered, in pieces. Answers whether the bytes are used up before its end.
 local function choose(turns, sids)
@@ -100,17 +92,20 @@ local function choose(turns, sids)
       local sid, data = sids[i], records[i - base]
       local run, due, deadline = glance(data)
       if run and (deadline == 0 or deadline > NOW) then
-        if taken + n > 0 and bytes + #data > max_bytes then
+        if bytes > 0 and bytes + #data > max_bytes then
           return true
         end
         bytes = bytes + #data
         chosen[n + 1], chosen[n + 2], chosen[n + 3], chosen[n + 4] = sid, data, run, due
         n = n + 4
         turn.begun = turn.begun + 1
-      elseif run then
-        push(gone, sid, data)
       elseif data then
-        broken[#broken + 1] = sid
+        local r = run and open(data)
+        if r then
+          push(gone, sid, r)
+        else
+          broken[#broken + 1] = sid
+        end
       end
       turn.seen = i
     end
@@ -144,15 +139,17 @@ local function move_on(turns)
   local leaving, ring, heads, parked, last = {}, {}, {}, {}, nil
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first or turn.last < turn.first then
-      local tenant = turn.tenant
-      if (turn.more or turn.seen < turn.last) and not turn.barred then
+      local tenant, at = turn.tenant, NOW
+      if turn.barred or not (turn.more or turn.seen < turn.last) then -- else more is due
+        at = tonumber(call('ZRANGE', DUE[tenant], 0, 0, 'WITHSCORES')[2])
+      end
+      if at and at <= NOW and not turn.barred then
         last = (last or last_turn()) + 1
         push(ring, last, tenant)
       else
-        local at = tonumber(call('ZRANGE', DUE[tenant], 0, 0, 'WITHSCORES')[2])
         leaving[#leaving + 1] = tenant
         if at then
-          push(turn.barred and at <= NOW and parked or heads, at, tenant)
+          push(at > NOW and heads or parked, at, tenant)
         end
       end
     end
@@ -194,14 +191,18 @@ local function take_turns()
 end
 
 -- How many are left that could be claimed; of tenants far back in the ring each counts as one. And whose turn is next,
--- where others than those among KEYS were met.
+-- where there are others than those among KEYS.
 local function backlog()
   local left = call('ZCOUNT', HEADS, '-inf', NOW) + call('ZCARD', RING)
-  local front = call('ZRANGE', RING, 0, (met_others and LOOK or COUNTED) - 1)
-  for i = 1, math.min(#front, COUNTED) do
-    left = left + (DUE[front[i]] and call('ZCOUNT', DUE[front[i]], '-inf', NOW) - 1 or 0)
+  local front, others = call('ZRANGE', RING, 0, LOOK - 1), false
+  for i, tenant in ipairs(front) do
+    local due = DUE[tenant]
+    others = others or not due
+    if due and i <= COUNTED then
+      left = left + call('ZCOUNT', due, '-inf', NOW) - 1
+    end
   end
-  return left, met_others and front or {}
+  return left, others and front or {}
 end
 
 while taken < limit and useless < BURY and take_turns() do end

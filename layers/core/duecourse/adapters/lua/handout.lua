@@ -10,7 +10,8 @@ local SLOT, SLOTS = 300000, 13 -- of domain/lateness.py
 local own = call('HMGET', META, 'lease', 'priority', 'late_slot')
 local LEASE_OF_QUEUE, PRIORITY, LATE_SLOT = tonumber(own[1] or nil), tonumber(own[2] or -1), tonumber(own[3] or nil)
 
--- What a claim must know of a record: its run, due time and deadline; nil as `open` answers it.
+-- What a claim must know of a record: its run, due time and deadline; nil where `open` has nil. One that is cut off it
+-- does not see, for all would pay for that: whoever gets such a lease finds it, and it lapses.
 local function glance(data)
   if not data or #data < SMALLEST then
     return nil

@@ -88,20 +88,47 @@ local SUCCESSOR = 2
 local SMALLEST = 86 -- bytes
 local PUT_OFF = 60000 -- how long what cannot be read is left alone
 
--- Nil where there is no record, and where it cannot be read: written by a later version, or broken.
+local LENGTHS = '>BBBI2I4' -- of by, kind, group, notify and payload
+
+-- Where each of them ends in a rest.
+local function ends_of(rest)
+  local by, kind, group, notify, payload = unpack_struct(LENGTHS, rest, 22)
+  by = 30 + by
+  kind = by + kind
+  group = kind + group
+  notify = group + notify
+  return by, kind, group, notify, notify + payload
+end
+
+-- Whether all parts of a rest are there, and nothing else. Raises an error where it is cut off within its tail.
+local function is_whole(rest, entries)
+  local _, _, _, _, at = ends_of(rest)
+  if #rest > at then
+    at = at + 2 + unpack_struct('>I2', rest, at + 1)
+    at = at + 6 + unpack_struct('>I4', rest, at + 1)
+  end
+  for _ = 1, entries do
+    at = at + 10 + unpack_struct('>I2', rest, at + 9)
+  end
+  return #rest == at
+end
+
+-- Nil where there is no record, and where it cannot be read: written by another version, or broken.
 local function open(data)
   if not data or #data < SMALLEST then
     return nil
   end
   local version, status, flags, last, count, door, run, attempt, due, created, generation, deadline, claimed, fence,
     nonce = unpack_struct(FRONT, data)
-  if version ~= VERSION then
+  local rest = string.sub(data, 57)
+  local ran, whole = pcall(is_whole, rest, count)
+  if version ~= VERSION or not ran or not whole then
     return nil
   end
   return { -- in one, for a table that grows field by field is made anew four times
     status = status, flags = flags, last = last, count = count, door = door, run = run, attempt = attempt, due = due,
     created = created, generation = generation, deadline = deadline, claimed = claimed, fence = fence, nonce = nonce,
-    rest = string.sub(data, 57),
+    rest = rest,
   }
 end
 
@@ -117,18 +144,6 @@ end
 -- The front of a record that is scheduled and never ran; `came` says how (0 created, 2 replaced, 3 debounced).
 local function fresh_front(came, due, created, generation, deadline)
   return pack(FRONT, VERSION, SCHEDULED, came * 4, 0, 0, 0, 0, 1, due, created, generation, deadline, 0, 0, NO_NONCE)
-end
-
-local LENGTHS = '>BBBI2I4' -- of by, kind, group, notify and payload
-
--- Where each of them ends in a rest.
-local function ends_of(rest)
-  local by, kind, group, notify, payload = unpack_struct(LENGTHS, rest, 22)
-  by = 30 + by
-  kind = by + kind
-  group = kind + group
-  notify = group + notify
-  return by, kind, group, notify, notify + payload
 end
 
 local function group_of(rest)

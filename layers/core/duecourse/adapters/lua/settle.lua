@@ -114,13 +114,13 @@ local function done_at_once(data, fence, nonce, text)
   if #data < SMALLEST then
     return nil
   end
-  local version, status, flags, _, entries, door, run, due, _, claimed, its_fence, its_nonce = unpack_struct(AT_ONCE, data)
-  if version ~= VERSION or status ~= LEASE or entries ~= 0 or bit.band(flags, SUCCESSOR) ~= 0
-    or its_fence ~= fence or its_nonce ~= nonce then
+  local version, status, flags, _, _, door, run, due, _, claimed, its_fence, its_nonce = unpack_struct(AT_ONCE, data)
+  if version ~= VERSION or status ~= LEASE or bit.band(flags, SUCCESSOR) ~= 0 or its_fence ~= fence
+    or its_nonce ~= nonce then
     return nil
   end
   local by, kind, group, notify, payload = unpack_struct(LENGTHS, data, 78)
-  if notify > 0 or #data ~= SMALLEST + by + kind + group + payload then
+  if notify > 0 or #data ~= SMALLEST + by + kind + group + payload then -- it has a tail
     return nil
   end
   local sized = '\0\0\0\0'
