@@ -17,7 +17,6 @@ repeated add does. `door` is the last lease's.
 """
 
 from functools import lru_cache
-from itertools import accumulate
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 
@@ -80,39 +79,27 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
     """The task in one record, and the end of its lease where the caller knows it."""
     (
         version, status, _, _, entries, door, run, attempt, due_high, due, created_high, created, generation_high,
-        generation, deadline_high, deadline, claimed_high, claimed, fence_high, fence, nonce, policy, *sizes,
+        generation, deadline_high, deadline, claimed_high, claimed, fence_high, fence, nonce, policy,
+        by_size, kind_size, group_size, notify_size, payload_size,
     ) = HEAD.unpack_from(data)  # fmt: skip
     if version != VERSION:
         raise ValueError(f"a record of version {version}, and this reads {VERSION}")
     tenant, _, id = sid.partition("/")
-    by_at, by_end, kind_end, group_end, notify_end, end = accumulate(sizes, initial=HEAD.size)
+    by_end = HEAD.size + by_size
+    kind_end = by_end + kind_size
+    group_end = kind_end + group_size
+    notify_end = group_end + notify_size
+    end = notify_end + payload_size
     state, result, forgotten, log = _tail(data, end, entries) if len(data) != end or entries else ("", "", 0, ())
     return Task(
-        id,
-        queue,
-        tenant,
-        data[by_end:kind_end].decode(),
-        data[kind_end:group_end].decode(),
-        STATUSES[status],
-        data[notify_end:end].decode(),
-        state,
-        result,
-        due_high << 32 | due,
-        created_high << 32 | created,
-        deadline_high << 32 | deadline,
-        generation_high << 32 | generation,
-        run,
-        attempt,
-        _unpack_policy(policy),
-        _token(fence_high << 32 | fence, nonce),
-        claimed_high << 32 | claimed,
-        log,
-        lease_expires_at,
-        data[by_at:by_end].decode(errors="replace"),
-        data[group_end:notify_end].decode(),
-        DOORS.get(door),
+        id, queue, tenant, data[by_end:kind_end].decode(), data[kind_end:group_end].decode(), STATUSES[status],
+        data[notify_end:end].decode(), state, result,
+        due_high << 32 | due, created_high << 32 | created, deadline_high << 32 | deadline,
+        generation_high << 32 | generation, run, attempt, _unpack_policy(policy),
+        _token(fence_high << 32 | fence, nonce), claimed_high << 32 | claimed, log, lease_expires_at,
+        data[HEAD.size : by_end].decode(errors="replace"), data[group_end:notify_end].decode(), DOORS.get(door),
         forgotten,
-    )
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
