@@ -124,7 +124,7 @@ def _claim_and_settle(client: redis.Redis, store: RedisStore, pending: int) -> F
     return Figure(
         f"claim + settle, {BATCH} at a time, one worker: one tenant; {TENANTS} tenants with every limit",
         f"{per_second(one)} = {one / limit:.2f} x pairs; {per_second(many)} = {many / limit:.2f} x pairs",
-        "≥ 0.56 x pairs",
+        "≥ 50,000/s",
         f"pipelined ZADD+HSET pairs {per_second(limit)}",
     )
 
@@ -145,7 +145,7 @@ def _claim_and_settle_in_a_crowd(
     return Figure(
         f"claim + settle, {BATCH} at a time, {WORKERS} workers, {TENANTS} tenants with every limit",
         f"{per_second(many)} = {many / limit:.2f} x pairs",
-        "≥ 50,000/s",
+        "",
         f"pairs by {WORKERS} workers {per_second(limit)}",
     )
 
