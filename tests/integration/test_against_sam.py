@@ -104,10 +104,14 @@ def _by_engine(sides: Sides, variables: Path) -> Asking:
 
 
 def alike(answer: Any) -> Any:
-    """An answer without what differs from one run to the next: instants (in cursors too), request ids, lines."""
+    """An answer without what differs from one run to the next: instants (in cursors too), request ids, lines.
+
+    And how long something is overdue: a call that failed is tried again after a time that is drawn.
+    """
     text = json.dumps(answer, sort_keys=True)
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<instant>", text)
     text = re.sub(r'(next_cursor\\":\s*\\")[^"\\]+', r"\1<cursor>", text)
+    text = re.sub(r'(oldest_overdue\\":\s*\\")[^"\\]+', r"\1<duration>", text)
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<request>", text)
     return json.loads(re.sub(r"\b1[789]\d{11}\b", '"<ms>"', text))
 
