@@ -2,20 +2,20 @@
 
 import asyncio
 import os
+import socket
 import sys
-import time
 from asyncio.subprocess import Process
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 
+import urllib3
 from localstack_client.session import Session  # type: ignore[import-untyped]
 
 from local.account import CREDENTIALS, REGION
 from local.children import spawn
 from local.logs import Log
 from local.problems import HarnessError
-from local.sockets import LOOPBACK
 
 READY_WITHIN = 60.0
 ENDPOINT = "AWS_ENDPOINT_URL"
@@ -24,29 +24,24 @@ SENT = "/duecourse/sent"
 _environment = Lock()
 
 
-async def start(port: int, environment: Mapping[str, str], log: Log) -> Process:
-    """Start moto's server."""
+async def start(sock: socket.socket, environment: Mapping[str, str], log: Log) -> Process:
+    """Start moto's server on a listening socket, which from then on is its alone.
+
+    It takes a second to come, in which another program would be given a port that only it was to listen on.
+    """
     # By its file, for the working directory may be any; -P keeps the modules beside it from standing in for others.
     program = Path(__file__).with_name("moto_server.py")
-    command = (sys.executable, "-P", str(program), LOOPBACK, str(port), SENT)
-    return await spawn(command, environment=environment, out=log.descriptor)
+    with sock:
+        command = (sys.executable, "-P", str(program), str(sock.fileno()), SENT)
+        return await spawn(command, environment=environment, out=log.descriptor, keeps=[sock.fileno()])
 
 
-async def wait_until_ready(url: str, process: Process) -> None:
-    """Return once the server takes connections. Raises HarnessError."""
-    port = int(url.rpartition(":")[2])
-    until = time.monotonic() + READY_WITHIN
-    while True:
-        try:
-            _, writer = await asyncio.open_connection(LOOPBACK, port)
-        except OSError:
-            if process.returncode is not None or time.monotonic() > until:
-                raise HarnessError("the AWS emulator does not start: see its log") from None
-            await asyncio.sleep(0.05)
-        else:
-            writer.close()
-            await writer.wait_closed()
-            return
+async def wait_until_ready(url: str) -> None:
+    """Return once the server answers. Raises HarnessError."""
+    try:
+        await asyncio.to_thread(urllib3.request, "GET", url + SENT, timeout=READY_WITHIN, retries=False)
+    except urllib3.exceptions.HTTPError:
+        raise HarnessError("the AWS emulator does not start: see its log") from None
 
 
 def session(url: str) -> Session:

@@ -19,10 +19,12 @@ async def spawn(
     out: int,
     err: int | None = None,
     folder: Path | None = None,
+    keeps: Sequence[int] = (),
 ) -> Process:
     """Start `command` in a session of its own (Ctrl-C is the harness's), output to the given file descriptors.
 
-    It dies with the thread that calls this: the kernel ties a child to its parent *thread*.
+    Of those that are open here it has the ones that it `keeps`. It dies with the thread that calls this: the kernel
+    ties a child to its parent *thread*.
     """
     tethered = (sys.executable, "-I", "-S", TETHER, str(os.getpid()), *command)
     return await asyncio.create_subprocess_exec(
@@ -33,6 +35,7 @@ async def spawn(
         cwd=folder,
         env=dict(environment),
         start_new_session=True,
+        pass_fds=keeps,
     )
 
 

@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-from werkzeug.serving import run_simple
+from werkzeug.serving import make_server
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -42,13 +43,17 @@ def _each(backends: Any) -> Iterator[Any]:
     return (region for account in list(backends.values()) for region in list(account.values()))
 
 
-def main(host: str, port: int, path: str) -> None:
-    """Serve until a signal comes."""
+def main(descriptor: int, path: str) -> None:
+    """Serve on a listening socket until a signal comes."""
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+        host, port = sock.getsockname()
     os.environ.setdefault("MOTO_PORT", str(port))
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # to tear so many modules down takes most of a second
     application = telling(DomainDispatcherApplication(create_backend_app), path)
-    run_simple(host, port, application, threaded=True, request_handler=MotoRequestHandler)
+    server = make_server(host, port, application, threaded=True, request_handler=MotoRequestHandler, fd=descriptor)
+    server.log_startup()
+    server.serve_forever()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    main(int(sys.argv[1]), sys.argv[2])

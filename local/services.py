@@ -30,7 +30,7 @@ from local.problems import HarnessError
 from local.routes import Routes
 from local.schedules import Schedules
 from local.serving import serve
-from local.sockets import LOOPBACK, free_port, listen, url_of
+from local.sockets import listen, url_of
 from local.sources.feeds import Feeds
 from local.state import StateFolder
 from local.template import Template
@@ -72,9 +72,9 @@ class Services:
         )
         self.api, self.lambda_url = url_of(api), url_of(invokes)
         self.store = await self._start_store()
-        emulator = await self._start_aws()
+        ours = await self._start_aws()
         self._make_functions()
-        await self._fill_aws_and_warm(emulator)
+        await self._fill_aws_and_warm(ours)
         await serve(lambda_api(self.functions), invokes, parts)
         self._say("lambda", self.lambda_url)
         await serve(http_api(Routes(self.described), self.functions), api, parts)
@@ -131,30 +131,31 @@ class Services:
         self._say("store", shown(url))
         return url
 
-    async def _start_aws(self) -> Process | None:
-        """Know the address at once; the process takes a while to answer there."""
+    async def _start_aws(self) -> bool:
+        """Know the address at once; answers whether there is a process of ours, which takes a while to answer there."""
         given = self._options.aws or os.environ.get("AWS_ENDPOINT_URL")
-        port = 0 if given else free_port(self._options.aws_port, AWS_OPTION)
-        self.aws = given or f"http://{LOOPBACK}:{port}"
         if given:
-            return None
-        process = await aws_emulator.start(port, Surroundings(self.aws, "", "").base(), self._logs.of("aws"))
+            self.aws = given
+            return False
+        sock = listen(self._options.aws_port, AWS_OPTION)
+        self.aws = url_of(sock)
+        process = await aws_emulator.start(sock, Surroundings(self.aws, "", "").base(), self._logs.of("aws"))
         self._mind("the AWS emulator", process)
-        return process
+        return True
 
-    async def _fill_aws_and_warm(self, emulator: Process | None) -> None:
+    async def _fill_aws_and_warm(self, ours: bool) -> None:
         """Both beside each other; where AWS fails, no function is left half started."""
         warming = asyncio.create_task(self.functions.warm())
         try:
-            await self._fill_aws(emulator)
+            await self._fill_aws(ours)
             await warming
         finally:
             warming.cancel()
             await asyncio.wait((warming,))
 
-    async def _fill_aws(self, emulator: Process | None) -> None:
-        if emulator:
-            await aws_emulator.wait_until_ready(self.aws, emulator)
+    async def _fill_aws(self, ours: bool) -> None:
+        if ours:
+            await aws_emulator.wait_until_ready(self.aws)
         made = await asyncio.to_thread(resources.create, self._template, self.aws)
         self._say("aws", "  ".join([self.aws, *made]))
 

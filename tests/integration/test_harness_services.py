@@ -1,5 +1,6 @@
 """Schedules, AWS's other services, and how a stack starts and refuses to."""
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
@@ -10,9 +11,12 @@ import psutil
 import pytest
 import redis
 
-from local.logs import Logs
+from local import aws_emulator
+from local.account import CREDENTIALS
+from local.logs import Log, Logs
 from local.options import Options
 from local.problems import HarnessError
+from local.sockets import listen, url_of
 from local.stack import Stack
 from tests.support.harness import FOLDER, NOWHERE, Probes, probes
 from tests.support.wait import until
@@ -154,6 +158,33 @@ def test_a_port_in_use_is_named_with_its_option(option: str, field: str) -> None
         port = taken.getsockname()[1]
         with pytest.raises(HarnessError, match=f"port {port} .*{option}"), probes(aws=None, **{field: port}):
             pass
+
+
+async def beginning(log: Log) -> tuple[bool, bool]:
+    """Of an emulator that ends before it answers: whether its port is taken as it begins, and when it has ended."""
+    sock = listen(0, "--aws-port")
+    url, port = url_of(sock), sock.getsockname()[1]
+    process = await aws_emulator.start(sock, CREDENTIALS, log)
+    before = is_taken(port)
+    process.kill()
+    await process.wait()
+    with pytest.raises(HarnessError, match="the AWS emulator does not start: see its log"):
+        await aws_emulator.wait_until_ready(url)
+    return before, is_taken(port)
+
+
+def is_taken(port: int) -> bool:
+    try:
+        listen(port, "").close()
+    except HarnessError:
+        return True
+    return False
+
+
+def test_the_emulators_port_is_its_own_before_it_answers_and_no_longer_than_it_lives(tmp_path: Path) -> None:
+    log = Log(tmp_path, "aws", echo=False)
+    assert asyncio.run(beginning(log)) == (True, False)
+    log.close()
 
 
 def test_one_port_given_to_two_services_is_refused() -> None:

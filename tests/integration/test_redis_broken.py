@@ -84,6 +84,19 @@ def test_no_verb_touches_a_record_that_cannot_be_read(store: RedisStore, redis_c
 
 
 @BROKEN
+def test_who_asks_for_a_record_that_cannot_be_read_is_told_and_of_a_group_gets_the_others(
+    store: RedisStore, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    store.add([new("bad", group="g"), new("good", group="g")])
+    spoil(redis_client, how)
+    with pytest.raises(StoreMisused, match="the record of -/bad cannot be read"):
+        store.get("default", "bad")
+    with caplog.at_level(logging.ERROR):
+        assert [task.id for task in store.group("default", "g")] == ["good"]
+    assert "-/bad in default waits, for its record cannot be read" in caplog.text
+
+
+@BROKEN
 def test_a_lapsed_lease_whose_record_cannot_be_read_holds_nobody_up(
     store: RedisStore, redis_client: redis.Redis, how: str
 ) -> None:

@@ -137,6 +137,7 @@ def test_limits_and_defaults_are_in_the_schemas() -> None:
         ("ExtendLease", "for", "PT1S to P1D"),
         ("PollPayload", "interval", "PT0.1S to P30D"),
         ("PollPayload", "timeout", "PT20S"),
+        ("WebhookPayload", "timeout", "PT20S"),
     ],
 )
 def test_a_duration_tells_the_bounds_that_its_schema_cannot(schema: str, field: str, bounds: str) -> None:

@@ -45,7 +45,7 @@ class Tide(MemoryStore):
         self.away = False
         self.dead: Shard | None = None
         self.refused = 0
-        self.claims = 0
+        self.claims = self.handed_out = 0
 
     def ping(self) -> None:
         if self.away:
@@ -54,7 +54,9 @@ class Tide(MemoryStore):
     def claim(self, shard: Shard, limit: int, **bounds: Any) -> Claim:  # type: ignore[override]
         self.claims += 1
         self._answer(shard)
-        return super().claim(shard, limit, **bounds)
+        claim = super().claim(shard, limit, **bounds)
+        self.handed_out += len(claim.tasks)
+        return claim
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         self._answer(shard)
@@ -71,8 +73,10 @@ class Countdown:
 
     def __init__(self) -> None:
         self.short = False
+        self.looks = 0
 
     def __call__(self) -> int:
+        self.looks += 1
         return MARGIN_MS if self.short else MARGIN_MS + 1
 
 
@@ -205,15 +209,16 @@ def test_what_waits_behind_a_slow_task_is_given_back_for_others_to_work(store: T
 
 
 def test_no_more_is_claimed_ahead_than_twice_what_can_run(store: Tide) -> None:
-    leased: list[int] = []
+    ahead: list[int] = []
 
     def look(_task: Task) -> None:
-        leased.append(store.stats(SHARD).leased)
+        ahead.append(store.handed_out - len(ahead))
+        assert store.stats(SHARD).leased <= 6 + 6, "as many again have finished, and their ends are being written"
 
     fill(store, *(f"t-{n:03}" for n in range(200)))
     with engine(store, look, size=3) as run:
         assert run.drainer.drain([SHARD], ample).done == 200
-    assert 3 < max(leased) <= 6
+    assert 3 < max(ahead) <= 6
 
 
 def test_tasks_that_end_their_thread_do_not_stop_a_drain(store: Tide) -> None:
@@ -389,8 +394,24 @@ def test_a_store_that_stays_away_is_told_when_time_is_short(store: Tide) -> None
         left.short = True
         with pytest.raises(StoreUnavailable):
             drain.result()
+    assert store.claims <= 2, "once the ends were refused, no more is asked for"
     store.away = False
     assert states(store, "slow-0", "slow-1") == 2 * [Status.LEASED], "they lapse, and run again"
+
+
+def test_a_store_that_is_away_is_asked_for_no_more_until_it_takes_an_end(store: Tide) -> None:
+    left, works = Countdown(), Works()
+    fill(store, "slow")
+    with engine(store, works) as run, draining(run, left) as drain:
+        until(lambda: works.begun == ["slow"])
+        store.away = True
+        until(lambda: store.refused > 0)
+        looks = left.looks
+        until(lambda: left.looks > looks + 3)
+        refused, store.away = store.refused, False
+        works.gate.set()
+        assert drain.result().done == 1
+    assert refused == 1
 
 
 def test_a_shard_that_does_not_answer_holds_up_no_other_and_is_told_in_the_end(store: Tide) -> None:

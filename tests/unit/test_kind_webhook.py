@@ -49,8 +49,9 @@ def test_headers_of_the_users_are_added_but_none_of_the_marks_is_overridden() ->
     assert headers == {"x-team": "a", "webhook-id": "t-1:7", "webhook-timestamp": "1790000000"}
 
 
-def test_it_waits_as_long_as_its_function_says() -> None:
+def test_it_waits_as_long_as_its_function_says_or_its_payload() -> None:
     assert asked_with()("timeout_ms") == 10_000
+    assert asked_with(timeout="PT2S")("timeout_ms") == 2_000
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204])

@@ -24,7 +24,7 @@ def test_the_least_and_the_most_of_each_kind_are_taken() -> None:
     more = {"method": "POST", "headers": {"accept": "a/b"}, "body": {"a": 1}, "timeout": 5}
     assert not fields("poll", POLL)
     assert not fields("poll", POLL | more | {"failed_when": "failed", "result": "{a: b}"})
-    assert not fields("webhook", HOOK)
+    assert not fields("webhook", HOOK | more)
     assert not fields("webhook", {"url": HOOK["url"]})
 
 
@@ -99,6 +99,11 @@ def test_one_that_may_is_taken(expression: str) -> None:
 )
 def test_bounds_are_kept(wrong: dict[str, object]) -> None:
     assert fields("poll", POLL | wrong) == {f"payload.{name}" for name in wrong}
+
+
+@pytest.mark.parametrize("timeout", [0, 61, "long"])
+def test_a_webhooks_time_has_the_same_bounds(timeout: object) -> None:
+    assert fields("webhook", HOOK | {"timeout": timeout}) == {"payload.timeout"}
 
 
 def test_a_users_own_kind_takes_any_object() -> None:

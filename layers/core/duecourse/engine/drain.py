@@ -1,7 +1,8 @@
 """Draining shards: claim, run, settle, until nothing is due or time is short."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.queues import MAX_PRIORITY
 from duecourse.domain.task import Shard
 from duecourse.engine.crew import Crew
-from duecourse.engine.pieces import LOOK_AGAIN_S, Pieces
+from duecourse.engine.pieces import LOOK_AGAIN_S, Finished, Pieces
 from duecourse.engine.run import Runner
 from duecourse.engine.targets import Targets
 from duecourse.errors import StoreUnavailable
@@ -69,14 +70,15 @@ class Drainer:
         """
         found = {shard: doors.get(shard, Door.TAKE) for shard in shards}
         flow = _Flow(self._store, Pieces(self._runner, self._targets, self._crew), found, self._priorities)
-        try:
-            while flow.goes_on():
-                flow.closing = remaining_ms() <= self._limits.margin_ms
-                flow.claim(self._limits.lease_ms)
-                flow.gather()
-                flow.settle()
-        finally:
-            flow.give_up()
+        with ThreadPoolExecutor(1, "duecourse-settle") as clerk:  # it starts a thread once there is work for it
+            try:
+                while flow.goes_on():
+                    flow.gather()
+                    if remaining_ms() <= self._limits.margin_ms:
+                        flow.close()
+                    flow.settle_and_claim(self._limits.lease_ms, clerk)
+            finally:
+                flow.give_up()  # before a settle that goes on is waited for
         return flow.drained()
 
 
@@ -98,50 +100,47 @@ class _Flow:
         self._last: dict[Shard, Claim] = {}
         self._counts = dict.fromkeys(Settled, 0)
         self._claimed = self._died = 0
-        self.closing = False
+        self._closing = False
 
     def goes_on(self) -> bool:
         """Whether there is more to do. Raises StoreUnavailable where there is not, and the store or a shard is away."""
-        if self._pieces.in_flight or (self._ended and not self.closing):
+        if self._pieces.in_flight or (self._ended and not self._closing):
             return True
-        if self._waiting and not (self._away or self.closing):
+        if self._waiting and not (self._away or self._closing):
             return True
         if error := self._away or next(iter(self._left_out.values()), None):
             raise error
         return False
 
-    def claim(self, lease_ms: int) -> None:
-        """Fill the free slots from the shards that may have work; those that had their turn come last the next time."""
-        if self.closing or self._away:
-            return
-        if time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + self._look_s
-            self._waiting = list(dict.fromkeys(self._waiting + self._shards))
-        skipped, behind = [], []
-        # What is not known yet comes before the highest: one claim tells.
-        for shard in sorted(self._waiting, key=lambda shard: -self._priorities.get(shard, MAX_PRIORITY + 1)):
-            if self._away or self._pieces.are_enough:
-                skipped.append(shard)
-            elif shard not in self._left_out and self._claim(shard, lease_ms):
-                behind.append(shard)
-        self._waiting = skipped + behind
-
     def gather(self) -> None:
         """Take in what has finished, waiting a little for the first of it, and what nothing here will begin."""
-        for piece, settlements in self._pieces.gather(closing=self.closing, wait=bool(self._ended)):
-            self._ended.setdefault(piece.shard, []).extend(settlements)
+        self._take_in(self._pieces.gather(wait=bool(self._ended)))
 
-    def settle(self) -> None:
-        """End the leases of what has finished; look again where tasks waited for that, at last everywhere."""
-        if not self._ended:
-            return
-        self._settled.update(self._ended)
-        again = self._settled if not self._pieces.in_flight else [s for s in self._ended if self._last[s].held]
-        self._waiting = list(dict.fromkeys([*self._waiting, *again]))
-        self._away = None
-        for shard in list(self._ended):
-            if not self._away:
-                self._settle(shard)
+    def close(self) -> None:
+        """Claim no more, and give back what no thread has begun."""
+        self._closing = True
+        self._take_in(self._pieces.take_back())
+
+    def settle_and_claim(self, lease_ms: int, clerk: ThreadPoolExecutor) -> None:
+        """End the leases of what has finished, and fill the slots that it freed: at once where there is both to do.
+
+        Where due tasks wait for those ends, they come first: else others would take the slots, of any priority.
+        """
+        ended = list(self._ended)
+        awaited = any(self._last[shard].held for shard in ended)
+        if ended and self._waiting and not (awaited or self._away or self._closing):
+            settling = clerk.submit(self._settle)
+            self._claim(lease_ms)
+            settling.result()
+            if not self._ended:
+                self._away = None  # it took them: what a claim met beside that is over, or is met again
+            self._look_again(ended)
+        else:
+            if ended:
+                self._away = None
+                self._settle()
+                self._look_again(ended)
+            self._claim(lease_ms)
 
     def give_up(self) -> None:
         """Let no thread begin what none has begun."""
@@ -163,15 +162,34 @@ class _Flow:
             bell_at=min((claim.bell_at for claim in last if claim.bell_at), default=0),
         )
 
-    def _claim(self, shard: Shard, lease_ms: int) -> bool:
-        """Claim from one shard; answers whether it is worth another look at once."""
+    def _take_in(self, finished: Finished) -> None:
+        for piece, settlements in finished:
+            self._ended.setdefault(piece.shard, []).extend(settlements)
+
+    def _claim(self, lease_ms: int) -> None:
+        """Claim from the shards that may have work; those that had their turn come last the next time."""
+        if self._closing or self._away:
+            return
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + self._look_s
+            self._waiting = list(dict.fromkeys(self._waiting + self._shards))
+        skipped, behind = [], []
+        # What is not known yet comes before the highest: one claim tells.
+        for shard in sorted(self._waiting, key=lambda shard: -self._priorities.get(shard, MAX_PRIORITY + 1)):
+            if self._away or self._pieces.are_enough:
+                skipped.append(shard)
+            elif shard not in self._left_out and self._claim_from(shard, lease_ms):
+                behind.append(shard)
+        self._waiting = skipped + behind
+
+    def _claim_from(self, shard: Shard, lease_ms: int) -> bool:
+        """Answers whether the shard is worth another look at once."""
         self._settled.discard(shard)
         most, door = min(self._pieces.free, MAX_CLAIM), self._doors[shard]
         try:
             claim = self._store.claim(shard, most, lease_ms=lease_ms, door=door)
         except StoreUnavailable as error:
-            self._lose(shard, error)
-            return self._away is not None
+            return self._lose(shard, error)
         self._last[shard] = claim._replace(tasks=[])
         self._priorities[shard] = claim.priority
         self._claimed += len(claim.tasks)
@@ -179,7 +197,19 @@ class _Flow:
         self._pieces.begin(shard, claim.tasks)
         return bool(claim.backlog and (claim.tasks or claim.died))
 
-    def _settle(self, shard: Shard) -> None:
+    def _look_again(self, ended: Iterable[Shard]) -> None:
+        """Look again where tasks waited for an end, and everywhere once nothing runs."""
+        self._settled.update(ended)
+        again = self._settled if not self._pieces.in_flight else [s for s in ended if self._last[s].held]
+        self._waiting = list(dict.fromkeys([*self._waiting, *again]))
+
+    def _settle(self) -> None:
+        """It may run beside a claim: the two share only what they know to be away."""
+        for shard in list(self._ended):
+            if not self._away:
+                self._settle_in(shard)
+
+    def _settle_in(self, shard: Shard) -> None:
         settlements = self._ended[shard]
         try:
             while settlements:
@@ -192,10 +222,15 @@ class _Flow:
             del self._ended[shard]
             self._left_out.pop(shard, None)
 
-    def _lose(self, shard: Shard, error: StoreUnavailable) -> None:
-        """Leave a shard out until a settle of its own gets through; wait for a store that does not answer at all."""
+    def _lose(self, shard: Shard, error: StoreUnavailable) -> bool:
+        """Leave a shard out until a settle of its own gets through; wait for a store that does not answer at all.
+
+        Answers whether it does not.
+        """
         try:
             self._store.ping()
             self._left_out[shard] = error
         except StoreUnavailable:
             self._away = error
+            return True
+        return False

@@ -54,18 +54,16 @@ class Pieces:
             self._unstarted.append(piece)
             self._crew.do(self._work)
 
-    def gather(self, *, closing: bool, wait: bool) -> Finished:
+    def gather(self, *, wait: bool) -> Finished:
         """What has finished, after a little wait for the first of it, and what nothing here will begin.
 
-        `closing` takes back at once; `wait` is for nothing too.
+        `wait` is for nothing too.
         """
-        finished = self.take_back() if closing else []
-        finished = finished or self._finished(wait)
+        finished = self._finished(wait)
         if finished:
             self._slots = min(self._slots + len(finished), 2 * self._crew.size)
         elif self.in_flight:
             finished = self._give_way()
-        self.in_flight -= len(finished)
         return finished
 
     def take_back(self) -> Finished:
@@ -75,6 +73,7 @@ class Pieces:
             while True:
                 piece = self._unstarted.popleft()
                 taken.append((piece, [release(task) for task in piece.tasks]))
+        self.in_flight -= len(taken)
         return taken
 
     def _cut(self, shard: Shard, tasks: Sequence[Task]) -> list[Piece]:
@@ -100,6 +99,7 @@ class Pieces:
                 finished.append(self._outbox.get(timeout=LOOK_AGAIN_S))
                 while True:
                     finished.append(self._outbox.get_nowait())
+        self.in_flight -= len(finished)
         return finished
 
     def _give_way(self) -> Finished:

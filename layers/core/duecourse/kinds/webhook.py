@@ -11,7 +11,7 @@ ANSWER_BYTES = 4_096
 
 
 class Webhook:
-    """Sends payload {url, method?="POST", headers?, body?} in the manner of Standard Webhooks.
+    """Sends payload {url, method?="POST", headers?, body?, timeout?} in the manner of Standard Webhooks.
 
     `webhook-id` is the task's idempotency key, the same at every attempt; `webhook-timestamp` is when this attempt was
     claimed, in seconds. 2xx is Done({"status": …}); 410 Gone is Drop, as is a payload that can never be sent; all else,

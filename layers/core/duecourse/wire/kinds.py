@@ -97,6 +97,10 @@ Expression = Annotated[
     Field(min_length=1, max_length=MAX_EXPRESSION, json_schema_extra={"format": "jmespath"}),
     AfterValidator(_expression),
 ]
+Timeout = Annotated[
+    Annotated[Duration, between(1, MAX_TIMEOUT_MS)] | None,
+    Field(description="How long an answer may take, at most PT20S. Without it, DUECOURSE_HTTP_TIMEOUT."),
+]
 
 
 class PollPayload(Strict):
@@ -113,9 +117,7 @@ class PollPayload(Strict):
     interval: Annotated[Duration, between(MIN_INTERVAL_MS, MAX_INTERVAL_MS)] = Field(
         description="How long between two requests, PT0.1S to P30D; a longer Retry-After wins.", examples=["PT30S"]
     )
-    timeout: Annotated[Duration, between(1, MAX_TIMEOUT_MS)] | None = Field(
-        None, description="How long an answer may take, at most PT20S. Without it, DUECOURSE_HTTP_TIMEOUT."
-    )
+    timeout: Timeout = None
     until: Expression = Field(
         description="A JMESPath expression: the poll is done when it is true of the answer.",
         examples=["state == 'done'"],
@@ -133,6 +135,7 @@ class WebhookPayload(Strict):
         default_factory=dict, description="Headers of the request, at most 50, in printable ASCII."
     )
     body: Any = Field(None, description="The body, sent as JSON.")
+    timeout: Timeout = None
 
 
 PAYLOADS: dict[str, type[Strict]] = {"poll": PollPayload, "webhook": WebhookPayload}

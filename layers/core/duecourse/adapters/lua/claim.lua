@@ -11,6 +11,8 @@
 
 local lease_ms, max_bytes = LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
 local nonce, door = ARGV[FIRST + 4], ARGV[FIRST + 5]
+-- Bounds of one claim: due tasks that it does not lease, heads that join the ring at a time, tenants of the ring's front
+-- that it looks at, and those of them whose backlog it counts.
 local BURY, NOTICE, LOOK, COUNTED = 1000, 100, 128, 16
 local TURNS = 20 -- how many tenants share a claim at the least, where so many have work: each more costs it time
 -- Redis looks through all of a small zset for each member that comes; one of over 64 bytes makes it an index for good.

@@ -108,7 +108,8 @@ end
 -- The record of a first run that is done, as `remember` and `close` would leave it, by slices: most ends are such, and
 -- a table of the fields is half of what an end costs. Nil for any other run and any other record.
 local AT_ONCE = '>BBBBBBc4xxI6c18I6c6c8'
-local DONE_ENTRY = NOTHING_FORGOTTEN .. pack('>BI6BI2', DONE_, NOW, 1, 21)
+local RUN_SIZE = 21 -- of a run in the log, without a detail
+local DONE_ENTRY = NOTHING_FORGOTTEN .. pack('>BI6BI2', DONE_, NOW, 1, RUN_SIZE)
 
 local function done_at_once(data, fence, nonce, text)
   if #data < SMALLEST then
