@@ -153,7 +153,7 @@ def _event(new: New) -> Mapping[str, object]:
         "run": 1,
         "attempt": 1,
         "due_at": 1_790_000_000_000,
-        "lease": {"token": "8.0011223344556677", "expires_at": 1_790_000_030_000},
+        "lease": {"token": "0000000000080011223344556677", "expires_at": 1_790_000_030_000},
         "idempotency_key": f"{new.name}-1:7",
     }
     return {"source": "duecourse", "version": "1", "tasks": [task]}

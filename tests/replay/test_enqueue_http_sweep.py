@@ -44,7 +44,7 @@ MEETING = st.builds(
     lambda odd, name, people: {**REMINDER, "id": name, "recipients": people, **odd},
     some([*REMINDER, "message", "colour"]), NAME, st.lists(PERSON, max_size=2),
 )  # fmt: skip
-TOKEN = st.just("7.0011223344556677") | JSON
+TOKEN = st.just("0000000000070011223344556677") | JSON
 OUTCOME = st.sampled_from(["done", "again", "retry", "drop"]) | JSON
 SETTLE = st.builds(
     lambda odd, token, outcome: {"token": token, "outcome": outcome, **odd},

@@ -17,7 +17,7 @@ from duecourse.wire.tasks import AddTask, MoveTask
 from tests.support.requests import POLL, WEBHOOK, ask
 
 AT = "2100-01-04T09:30:00Z"
-LEASE = {"token": "7.0011223344556677"}
+LEASE = {"token": "0000000000070011223344556677"}
 HOOK = {"url": "https://example.com/hook"}
 TARGET = {"target": "a"}
 OUTCOMES = {"result": {"paid": 42}, "after": "PT5M", "at": AT, "state": {"page": 7}, "error": "no", "reason": "no use"}

@@ -40,7 +40,7 @@ def send(case: str, token: str, **fields: Any) -> tuple[int, Any]:
 
 
 def wrong(case: str, **fields: Any) -> dict[str, str]:
-    status, problem = send(case, **{"token": "7.0011223344556677", **fields})
+    status, problem = send(case, **{"token": "0000000000070011223344556677", **fields})
     assert status == 422
     return {error["field"]: error["problem"] for error in problem["errors"]}
 

@@ -37,7 +37,7 @@ def raising(error: BaseException) -> Settlement:
 
 def test_a_settlement_is_under_the_tasks_own_token() -> None:
     end = returning(Done({"é": 1}))
-    assert end[:4] == ("t-1", "-", "8.0011223344556677", Ending.DONE)
+    assert end[:4] == ("t-1", "-", "0000000000080011223344556677", Ending.DONE)
     assert end.result == '{"é":1}'
 
 
@@ -72,7 +72,7 @@ def test_jitter_spreads_the_waits_below_the_ceiling() -> None:
 
 
 def test_a_drop_keeps_its_reason() -> None:
-    assert returning(Drop("gone")) == Settlement("t-1", "-", "8.0011223344556677", Ending.DROP, detail="gone")
+    assert returning(Drop("gone")) == Settlement("t-1", "-", "0000000000080011223344556677", Ending.DROP, detail="gone")
 
 
 def test_a_kind_that_nobody_knows_is_dropped_by_name() -> None:
@@ -178,6 +178,6 @@ def test_with_the_database_away_the_task_is_given_back_and_waits_longer_each_run
 
 def test_a_result_under_a_lost_lease_changes_nothing_and_its_settle_is_left_to_be_refused() -> None:
     table = Table()
-    run(lambda _task: Done("newer"), table, token="9.0011223344556677")
+    run(lambda _task: Done("newer"), table, token="0000000000090011223344556677")
     assert run(lambda _task: Done("older"), table).ending is Ending.DONE
     assert table.results["t-1"].value == '"newer"'

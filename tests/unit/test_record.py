@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duecourse.adapters import record_log
-from duecourse.adapters.record import FRONT, HEAD, UNREADABLE, pack_rest, split_token, unpack
+from duecourse.adapters.record import FRONT, HEAD, UNREADABLE, pack_rest, pack_token, unpack
 from duecourse.domain.history import Door, Run, cut_by
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, NewTask, RetryPolicy, Status, dump_json
 from duecourse.errors import InvalidInput
@@ -129,10 +129,10 @@ def test_what_does_not_fit_is_refused(task: NewTask) -> None:
         pack_rest(task, ORIGIN)
 
 
-def test_a_token_is_a_fence_and_a_nonce() -> None:
-    assert split_token("8.0011223344556677") == (8, bytes.fromhex("0011223344556677"))
+def test_a_token_begins_with_its_fence() -> None:
+    assert pack_token("0000000000080011223344556677") == bytes(5) + b"\x08" + bytes.fromhex("0011223344556677")
 
 
-@pytest.mark.parametrize("token", ["", ".", "x.00", "8", "8.", "8.zz", "8.00112233445566778899", "8." + "z" * 16])
+@pytest.mark.parametrize("token", ["", "8", "zz" * 14, "00" * 13, "00" * 15, "8.0011223344556677", "²" * 28])
 def test_a_text_that_is_no_token_matches_no_lease(token: str) -> None:
-    assert split_token(token) == (0, bytes(8))
+    assert pack_token(token) == bytes(14)

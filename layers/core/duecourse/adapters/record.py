@@ -4,7 +4,7 @@ Version 3, big-endian, lengths in bytes. The front is what state changes rewrite
 has a length of its own comes after all lengths, so that one look at a fixed place finds each.
 
     front  version 1, status 1, flags 1, last 1, entries in the log 1, door 1, run 4, attempt 2,
-           due_at 6, created_at 6, generation 6, deadline_at 6, claimed_at 6, fence 6, nonce 8
+           due_at 6, created_at 6, generation 6, deadline_at 6, claimed_at 6, token: fence 6 and nonce 8
     rest   origin 8, jitter 1, max_attempts 2, backoff_ms 4, factor in hundredths 2, max_backoff_ms 4,
            lengths of: by 1, kind 1, group 1, notify 2, payload 4; then by, kind, group, notify, payload
            tail (may be empty): state length 2, state, result length 4, result, entries forgotten 2, then the log, whose
@@ -27,12 +27,12 @@ from duecourse.domain.task import NewTask, RetryPolicy, Status, Task
 from duecourse.errors import FieldError, InvalidInput
 
 VERSION = 3
-FRONT = Struct(">BBBBBBIH" + "HI" * 6 + "8s")
+FRONT = Struct(">BBBBBBIH" + "HI" * 5 + "14s")
 RULES = Struct(">BHIHI")
 LENGTHS = "BBBHI"
 REST = Struct(f">8s{RULES.size}s{LENGTHS}")
-HEAD = Struct(f"{FRONT.format}8x{RULES.size}s{LENGTHS}")
-"""All of a record that has a fixed place, a policy's bytes as they are."""
+HEAD = Struct(f">BBxxBBIH{'HI' * 5}14s8x{RULES.size}s{LENGTHS}")
+"""All of a record that has a fixed place and that a task shows, a token's and a policy's bytes as they are."""
 
 STATUSES = {
     ord("s"): Status.SCHEDULED,
@@ -43,7 +43,8 @@ STATUSES = {
 }
 ENDINGS = {Ending.DONE: "D", Ending.AGAIN: "A", Ending.RETRY: "R", Ending.DROP: "X", Ending.RELEASE: "B"}
 """The letters that `last` is kept in, and settle.lua is told."""
-NO_NONCE = bytes(8)
+NO_TOKEN = bytes(14)
+"""Of what was never leased; and, for no fence is 0, what no lease has."""
 NO_ORIGIN = bytes(8)
 """Of what is never sent twice: to a store in the same process, or by a script."""
 UNREADABLE = (StructError, LookupError, ValueError)
@@ -78,8 +79,8 @@ def pack_policy(policy: RetryPolicy) -> bytes:
 def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task:
     """The task in one record, and the end of its lease where the caller knows it."""
     (
-        version, status, _, _, entries, door, run, attempt, due_high, due, created_high, created, generation_high,
-        generation, deadline_high, deadline, claimed_high, claimed, fence_high, fence, nonce, policy,
+        version, status, entries, door, run, attempt, due_high, due, created_high, created, generation_high, generation,
+        deadline_high, deadline, claimed_high, claimed, token, policy,
         by_size, kind_size, group_size, notify_size, payload_size,
     ) = HEAD.unpack_from(data)  # fmt: skip
     if version != VERSION:
@@ -91,15 +92,16 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
     notify_end = group_end + notify_size
     end = notify_end + payload_size
     state, result, forgotten, log = _tail(data, end, entries) if len(data) != end or entries else ("", "", 0, ())
-    return Task(
+    # tuple.__new__ and not Task(), which first finds out which of its fields were given: a fifth of the whole.
+    return tuple.__new__(Task, (
         id, queue, tenant, data[by_end:kind_end].decode(), data[kind_end:group_end].decode(), STATUSES[status],
         data[notify_end:end].decode(), state, result,
         due_high << 32 | due, created_high << 32 | created, deadline_high << 32 | deadline,
         generation_high << 32 | generation, run, attempt, _unpack_policy(policy),
-        _token(fence_high << 32 | fence, nonce), claimed_high << 32 | claimed, log, lease_expires_at,
+        token.hex() if token != NO_TOKEN else "", claimed_high << 32 | claimed, log, lease_expires_at,
         data[HEAD.size : by_end].decode(errors="replace"), data[group_end:notify_end].decode(), DOORS.get(door),
         forgotten,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
@@ -109,19 +111,13 @@ def _unpack_policy(packed: bytes) -> RetryPolicy:
     return RetryPolicy(max_attempts, backoff_ms, factor / 100, max_backoff_ms, bool(jitter))
 
 
-def _token(fence: int, nonce: bytes) -> str:
-    return f"{fence}.{nonce.hex()}" if fence else ""
-
-
-def split_token(token: str) -> tuple[int, bytes]:
-    """The fence and the nonce of a token; (0, …) for a text that cannot be one, which matches no lease."""
-    fence, _, nonce = token.partition(".")
+def pack_token(token: str) -> bytes:
+    """A token's bytes; NO_TOKEN for a text that cannot be one, which matches no lease."""
     try:
-        if len(nonce) == 2 * len(NO_NONCE) and 0 <= int(fence) < 2**48:
-            return int(fence), bytes.fromhex(nonce)
+        packed = bytes.fromhex(token)
     except ValueError:
-        pass
-    return 0, NO_NONCE
+        return NO_TOKEN
+    return packed if len(packed) == len(NO_TOKEN) else NO_TOKEN
 
 
 def _tail(data: bytes, at: int, count: int) -> tuple[str, str, int, tuple[Entry, ...]]:

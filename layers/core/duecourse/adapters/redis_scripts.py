@@ -125,7 +125,7 @@ class Scripts:
         """
         clock = str(self.travel.now()) if self.travel else ""
         declared = (*keys.fixed, *map(keys.due, tenants))
-        every = (*declared, clock, keys.head, count, len(tenants), *tenants, *arguments)
+        every = (*declared, clock, keys.head, count, *arguments)
         answer = self.evaluate(verb, len(declared), every, again=again, replicas=replicas)
         if answer == OVERRIDDEN:
             raise StoreMisused("the clock is overridden, and this shard's clock does not travel")

@@ -10,7 +10,7 @@ from duecourse.adapters.record import (
     UNREADABLE,
     pack_policy,
     pack_rest,
-    split_token,
+    pack_token,
     stored_id,
     unpack,
 )
@@ -46,7 +46,7 @@ REPLIES = {
 """What the scripts' numbers mean, refusals below 0: the one table of them."""
 SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
 ENDING_CODES = {ending: ord(letter) for ending, letter in ENDINGS.items()}
-SETTLEMENT = Struct(">HI8sBBHIB")
+SETTLEMENT = Struct(">14sBBHIB")
 LOW = 0xFFFFFFFF
 MODES = {OnDuplicate.KEEP: "k", OnDuplicate.REPLACE: "r", OnDuplicate.REJECT: "j", OnDuplicate.DEBOUNCE: "d"}
 
@@ -97,10 +97,9 @@ def settlements(ends: Sequence[Settlement]) -> list[Argument]:
 
 
 def _head(end: Settlement, detailed: bool) -> bytes:
-    fence, nonce = split_token(end.token)
     due = end.delay_ms if end.due_at is None else end.due_at
     code, delayed = ENDING_CODES[end.ending], end.due_at is None
-    return SETTLEMENT.pack(fence >> 32, fence & LOW, nonce, code, delayed, due >> 32, due & LOW, detailed)
+    return SETTLEMENT.pack(pack_token(end.token), code, delayed, due >> 32, due & LOW, detailed)
 
 
 def _details(end: Settlement) -> bytes:
@@ -116,8 +115,8 @@ def _sized(text: bytes) -> bytes:
 
 
 def lease(held: Lease | Settlement) -> tuple[Argument, ...]:
-    """A lease as extend.lua and save.lua take it: stored id, fence, nonce."""
-    return (stored_id(held.tenant, held.id), *split_token(held.token))
+    """A lease as extend.lua and save.lua take it: stored id, token."""
+    return (stored_id(held.tenant, held.id), pack_token(held.token))
 
 
 def move(wanted: Move, tenant: str) -> tuple[Argument, ...]:
@@ -143,8 +142,11 @@ def added(tasks: Sequence[NewTask], answer: Any) -> list[Added]:
 
 def leased(queue: str, flat: Sequence[bytes], expires_at: int) -> list[Task]:
     """The tasks that claim.lua hands out: stored ids and records in turn; one that cannot be read is only told."""
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return [task for sid, data in pairs if (task := readable(queue, sid.decode(), data, expires_at))]
+    pairs = list(zip(map(bytes.decode, flat[::2]), flat[1::2], strict=True))
+    try:
+        return [unpack(queue, sid, data, expires_at) for sid, data in pairs]
+    except UNREADABLE:
+        return [task for sid, data in pairs if (task := readable(queue, sid, data, expires_at))]
 
 
 def readable(queue: str, sid: str, data: bytes, expires_at: int) -> Task | None:

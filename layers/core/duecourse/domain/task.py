@@ -30,6 +30,8 @@ MAX_RESULT_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_DEPTH = 100
 """How deep a payload, a result or a state may nest: well within what every JSON library carries."""
+FENCE_DIGITS = 12
+"""Of a token, with which it begins: the lease's fence in hexadecimal, the rest of it is random."""
 DEADLINES_MS = {"poll": DAY_MS}
 """How long after its due time a task of a kind is given up, where it does not say itself."""
 
@@ -159,7 +161,8 @@ class Task(NamedTuple):
     """A task as the ledger keeps it; instants are epoch milliseconds, 0 for none.
 
     `due_at` is when it may next run. `payload_json`, `state_json` and `result_json` are JSON text, "" for none.
-    `token` is the last lease's (`<fence>.<random hex>`), "" before the first, and `door` how that was found.
+    `token` is the last lease's, "" before the first: hexadecimal digits, its fence in the first twelve, the rest
+    random. `door` is how that lease was found.
     `log` is what it remembers of itself, oldest first, after as many entries as `forgotten` says.
     """
 
@@ -216,7 +219,7 @@ class Task(NamedTuple):
     @property
     def fence(self) -> int:
         """The last lease's fence: it only grows within a shard, 0 before the first lease."""
-        return int(self.token.partition(".")[0]) if self.token else 0
+        return int(self.token[:FENCE_DIGITS] or "0", 16)
 
     @property
     def idempotency_key(self) -> str:

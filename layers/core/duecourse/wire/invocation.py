@@ -10,6 +10,7 @@ from typing import Any
 
 from duecourse.domain.task import (
     ANY_ID_PATTERN,
+    FENCE_DIGITS,
     ID_PATTERN,
     MAX_PAYLOAD_BYTES,
     MAX_STATE_BYTES,
@@ -96,7 +97,7 @@ def decode_message(body: bytes) -> Task:
     _check(len(entries) == 1, "tasks", "must hold one task")
     [entry] = entries
     task = _decode(entry)._replace(deadline_at=entry.number("deadline_at") if entry.get("deadline_at") else 0)
-    return task._replace(token=f"{entry.number('fence')}.")
+    return task._replace(token=f"{entry.number('fence'):0{FENCE_DIGITS}x}")
 
 
 def _entries(event: Json) -> list["_Reader"]:

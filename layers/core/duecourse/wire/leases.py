@@ -12,8 +12,8 @@ from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES
 from duecourse.domain.times import DAY_MS, format_instant
 from duecourse.wire.fields import Duration, Instant, Strict, Told, between, given, json_of, refuse_fields, written_as
 
-TOKEN = re.compile(r"[0-9]{1,15}\.[0-9a-f]{16}")
-TOKEN_EXAMPLE = "7.0011223344556677"  # noqa: S105 - of a lease, and made up
+TOKEN = re.compile(r"[0-9a-f]{28}")
+TOKEN_EXAMPLE = "0000000000070011223344556677"  # noqa: S105 - of a lease, and made up
 MAX_TEXT = 10_000
 """How long an error or a reason may be as sent; a task's history keeps the first 400 bytes."""
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from duecourse.adapters.record import FRONT, NO_ORIGIN, STATUSES, VERSION, pack_rest, split_token, unpack
+from duecourse.adapters.record import FRONT, NO_ORIGIN, STATUSES, VERSION, pack_rest, pack_token, unpack
 from duecourse.adapters.record_log import DOOR_CODES, pack_entry
 from duecourse.domain.task import NewTask, Task
 
@@ -26,11 +26,10 @@ class Held(NamedTuple):
 def encode(held: Held) -> bytes:
     """`held` in the layout of record.py."""
     task = held.task
-    fence, nonce = split_token(task.token)
-    halves = _halves(task.due_at, task.created_at, task.generation, task.deadline_at, task.claimed_at, fence)
+    halves = _halves(task.due_at, task.created_at, task.generation, task.deadline_at, task.claimed_at)
     status, flags = STATUS_CODES[task.status], held.successor * SUCCESSOR + held.came * CAME
-    door = DOOR_CODES[task.door]
-    front = FRONT.pack(VERSION, status, flags, held.last, len(task.log), door, task.run, task.attempt, *halves, nonce)
+    door, token = DOOR_CODES[task.door], pack_token(task.token)
+    front = FRONT.pack(VERSION, status, flags, held.last, len(task.log), door, task.run, task.attempt, *halves, token)
     body = NewTask(
         task.id, task.kind, task.payload_json, group=task.group, retry=task.retry, by=task.by, notify=task.notify
     )

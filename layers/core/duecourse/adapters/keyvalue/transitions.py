@@ -5,7 +5,7 @@ from duecourse.adapters.record import ENDINGS
 from duecourse.adapters.record_log import MOST_LATE_MS, grown
 from duecourse.domain.history import Change, Deed, Door, Entry, Run, cut_by, cut_detail
 from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.task import NewTask, Status, Task
+from duecourse.domain.task import FENCE_DIGITS, NewTask, Status, Task
 from duecourse.ports.store import Move, Settled
 
 ANSWERS = {
@@ -69,7 +69,7 @@ def replacing(new: Held, old: Held) -> Held:
 
 def leased(held: Held, now: int, fence: int, nonce: bytes, door: Door) -> Held:
     """The task under a new lease."""
-    run, token = held.task.run + 1, f"{fence}.{nonce.hex()}"
+    run, token = held.task.run + 1, f"{fence:0{FENCE_DIGITS}x}{nonce.hex()}"
     return _with(held, status=Status.LEASED, run=run, token=token, claimed_at=now, door=door)
 
 
@@ -133,8 +133,8 @@ def settled_before(held: Held, settlement: Settlement) -> Settled:
     if held.task.token == settlement.token:
         answers = {ord(code.lower()): Settled.DEAD, ord(code): ANSWERS[settlement.ending]}
         return answers.get(held.last, Settled.STALE)
-    fence = settlement.token.partition(".")[0]
-    endings = (run.outcome for run in held.task.history if run.fence and str(run.fence) == fence)
+    fence = settlement.token[:FENCE_DIGITS]
+    endings = (run.outcome for run in held.task.history if run.fence and f"{run.fence:0{FENCE_DIGITS}x}" == fence)
     return ANSWERS[settlement.ending] if next(endings, "") == settlement.ending else Settled.STALE
 
 

@@ -8,6 +8,14 @@ local function spent(r)
   return r.attempt >= unpack_struct('>I2', r.rest, 10)
 end
 
+local function token_of(r)
+  return pack('>I6', r.fence) .. r.nonce
+end
+
+local function is_held(r, token)
+  return r.status == LEASE and token_of(r) == token
+end
+
 local function expired(r)
   return r.deadline > 0 and r.deadline <= NOW
 end

@@ -7,7 +7,7 @@
 --         {stored id, at, record...}}
 
 local LOOK, BYTES, PIECE = 500, 1000000, 32
-local tenant, section, id = ARGV[5], ARGV[FIRST], ARGV[FIRST + 2]
+local tenant, section, id = TENANT, ARGV[FIRST], ARGV[FIRST + 2]
 local at, limit = ARGV[FIRST + 1], tonumber(ARGV[FIRST + 3])
 local status, kind, group = string.byte(ARGV[FIRST + 4]), ARGV[FIRST + 5], ARGV[FIRST + 6]
 local SECTIONS = { due = DUE[tenant], leased = LEASED, done = DONE, dead = DEAD }

@@ -15,9 +15,9 @@
 --         10 parked zset, tenant that runs as many tasks as it may -> its earliest due time
 --         11 log    zset, "<first fence>:<how many>" of each claim within the rate's window -> claimed_at
 --         12 late   hash, "<slot>:<bucket>" -> how many were claimed that late (domain/lateness.py)
---         13...     due:<tenant> zset, stored id -> due_at, for each tenant in ARGV
--- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 how many shards the queue has   4 n
---         5..4+n tenants   then the verb's own
+--         13...     due:<tenant> zset, stored id -> due_at, of each tenant that the verb is about
+-- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 how many shards the queue has
+--         then the verb's own
 -- RETURNS a negative number alone: -8 the shard is not registered, -9 an override where the clock does not travel,
 --         -10 the queue has another number of shards
 
@@ -28,11 +28,15 @@ local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local TRAVEL = ARGV[1] ~= ''
 local DEADMAN = 1000
 local COUNT = ARGV[3]
-local FIRST = 5 + tonumber(ARGV[4])
+local FIRST = 4
 
-local DUE = {}
-for i = 5, FIRST - 1 do
-  DUE[ARGV[i]] = KEYS[i + 8]
+local DUE, TENANT = {}, nil -- tenant -> its due set; the last of them
+do
+  local name_at = #TASKS - #'tasks' + #'due:' + 1
+  for i = 13, #KEYS do
+    TENANT = string.sub(KEYS[i], name_at)
+    DUE[TENANT] = KEYS[i]
+  end
 end
 
 local SHARDS, CLOCK, PAUSED, MAX_RUNNING, TENANT_MAX, RATE, PER, LOGGED

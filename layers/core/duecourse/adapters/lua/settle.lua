@@ -1,7 +1,7 @@
 -- Ends leases, each under its token and with an ending; the same token and ending again is answered as before.
 --
 -- KEYS    as in prelude.lua
--- ARGV    prelude's and ending's, then the heads of all leases in one, 23 bytes each: fence 6, nonce 8, ending 1 (D done,
+-- ARGV    prelude's and ending's, then the heads of all leases in one, 23 bytes each: token 14, ending 1 (D done,
 --         A again, R retry, X drop, B release), 1 where due counts from now, due 6, 1 where it has details; the stored id
 --         of each; the details of those that have any: state length 2 (65535 as it is), state, detail length 2, detail,
 --         result
@@ -9,7 +9,7 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local SIZE, HEAD = 23, '>c6c8BBI6B'
+local SIZE, HEAD = 23, '>c14BBI6B'
 local KEPT = 65535 -- the length of a state that stays as it is
 local HEADS_OF_ALL = ARGV[FIRST]
 local count = #HEADS_OF_ALL / SIZE
@@ -68,11 +68,11 @@ local ENDINGS = {
   end,
 }
 
-local function settled_before(r, fence, nonce, ending)
-  if r.fence == fence and r.nonce == nonce then
+local function settled_before(r, token, ending)
+  if token_of(r) == token then
     return r.last == ending and REPLIES[ending] or r.last == ending + DIED_OF_IT and DEAD_ or STALE
   end
-  return remembered(r, fence) == ending and REPLIES[ending] or STALE
+  return remembered(r, unpack_struct('>I6', token)) == ending and REPLIES[ending] or STALE
 end
 
 local function place(sid, r)
@@ -90,9 +90,9 @@ local function place(sid, r)
   push(written, sid, close(r))
 end
 
-local function settle(sid, r, fence, nonce, ending, due, text)
-  if r.status ~= LEASE or r.fence ~= fence or r.nonce ~= nonce then
-    return settled_before(r, fence, nonce, ending)
+local function settle(sid, r, token, ending, due, text)
+  if not is_held(r, token) then
+    return settled_before(r, token, ending)
   end
   local reply = ENDINGS[ending](r, due, details(text))
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
@@ -107,17 +107,16 @@ end
 
 -- The record of a first run that is done, as `remember` and `close` would leave it, by slices: most ends are such, and
 -- a table of the fields is half of what an end costs. Nil for any other run and any other record.
-local AT_ONCE = '>BBBBBBc4xxI6c18I6c6c8'
+local AT_ONCE = '>BBBBBBc4xxI6c18I6c14'
 local RUN_SIZE = 21 -- of a run in the log, without a detail
 local DONE_ENTRY = NOTHING_FORGOTTEN .. pack('>BI6BI2', DONE_, NOW, 1, RUN_SIZE)
 
-local function done_at_once(data, fence, nonce, text)
+local function done_at_once(data, token, text)
   if #data < SMALLEST then
     return nil
   end
-  local version, status, flags, _, _, door, run, due, _, claimed, its_fence, its_nonce = unpack_struct(AT_ONCE, data)
-  if version ~= VERSION or status ~= LEASE or bit.band(flags, SUCCESSOR) ~= 0 or its_fence ~= fence
-    or its_nonce ~= nonce then
+  local version, status, flags, _, _, door, run, due, _, claimed, its_token = unpack_struct(AT_ONCE, data)
+  if version ~= VERSION or status ~= LEASE or bit.band(flags, SUCCESSOR) ~= 0 or its_token ~= token then
     return nil
   end
   local by, kind, group, notify, payload = unpack_struct(LENGTHS, data, 78)
@@ -132,20 +131,20 @@ local function done_at_once(data, fence, nonce, text)
   local late = claimed > due and claimed - due or 0
   late = late < MOST_LATE and late or MOST_LATE
   return VERSION_ .. 'd' .. string.char(flags) .. 'D\1' .. string.sub(data, 6) .. '\0\0' .. sized .. DONE_ENTRY
-    .. run .. fence .. pack('>I6BI4', claimed, door, late)
+    .. run .. string.sub(token, 1, 6) .. pack('>I6BI4', claimed, door, late)
 end
 
 local standing = count > 0 and call('HMGET', TASKS, unpack(ARGV, FIRST + 1, FIRST + count)) or {}
 local opened, changed, gone, now, detailed = {}, {}, {}, text_of(NOW), FIRST + count
 for i = 1, count do
   local sid, text = ARGV[FIRST + i], ''
-  local fence, nonce, ending, delayed, due, more = unpack_struct(HEAD, HEADS_OF_ALL, (i - 1) * SIZE + 1)
+  local token, ending, delayed, due, more = unpack_struct(HEAD, HEADS_OF_ALL, (i - 1) * SIZE + 1)
   if more == 1 then
     detailed = detailed + 1
     text = ARGV[detailed]
   end
   local data = changed[sid] or standing[i] -- one may be there twice
-  local done = ending == DONE_ and data and not opened[sid] and done_at_once(data, fence, nonce, text)
+  local done = ending == DONE_ and data and not opened[sid] and done_at_once(data, token, text)
   if done then
     local tenant, n = tenant_of(sid), #gone
     changed[sid], gone[n + 1], replies[i] = done, sid, 1
@@ -155,8 +154,7 @@ for i = 1, count do
   else
     local r = opened[sid] or open(data)
     opened[sid] = r
-    replies[i] = r and settle(sid, r, unpack_struct('>I6', fence), nonce, ending, delayed == 1 and NOW + due or due, text)
-      or STALE
+    replies[i] = r and settle(sid, r, token, ending, delayed == 1 and NOW + due or due, text) or STALE
   end
 end
 
