@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.keyvalue.held import decode, encode
-from duecourse.adapters.record import FRONT, VERSION
+from duecourse.adapters.keyvalue.held import Held, decode, encode
+from duecourse.adapters.record import FRONT, VERSION, unpack
 from duecourse.adapters.redis_keys import keys_of
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, Task
 from duecourse.ports.store import Move
-from tests.support.ledger import SHARD, add, claim, claim_one, lease_of, settle
+from tests.support.ledger import SHARD, add, claim, claim_one, lease_of, settle, standing
 
 ORIGIN_AT = FRONT.size
 OVER = ["moved", "replaced", "debounced", "succeeded", "replayed", "cancelled", "full"]
@@ -23,7 +23,9 @@ ENDED = {
     "done": Ending.DONE,
     "dead": Ending.DROP,
 }
-STEPS = ["added", "leased", "saved", "again", "retried", "released", "done", "dead", *OVER]
+STEPS = ["added", "saved", "again", "retried", "released", "dead", *OVER]
+BEHIND = {"leased": b"L", "done": b"D"}
+"""Steps that add to a record and leave it as it is."""
 
 
 @pytest.fixture
@@ -80,8 +82,35 @@ def test_a_record_that_the_scripts_wrote_is_what_python_would_write(
 ) -> None:
     bring(store, step)
     written = bytearray(redis_client.hget(keys_of("duecourse", SHARD).tasks, "-/a") or b"")
-    assert written[0] == VERSION == 3
+    assert written[0] == VERSION == 4
     again = bytearray(encode(decode("default", "-/a", bytes(written))))
     for data in (written, again):  # what tells a re-sent add is Redis's alone
         data[ORIGIN_AT : ORIGIN_AT + 8] = bytes(8)
     assert again == written
+
+
+@pytest.mark.parametrize("runs", [0, 30], ids=["first run", "full log"])
+@pytest.mark.parametrize("step", BEHIND)
+def test_what_is_added_behind_a_record_is_read_as_if_it_were_in_it(
+    store: RedisStore, redis_client: redis.Redis, step: str, runs: int
+) -> None:
+    add(store, group="g", payload='{"é": 1}', state='{"n": 0}', by="ich", deadline_ms=60_000)
+    for n in range(runs):
+        settle(store, claim_now(store), Ending.AGAIN, delay_ms=9, detail="é" * 100)
+    task = claim_now(store)
+    if step == "done":
+        settle(store, task, Ending.DONE, result='{"ü": 1}')
+    written = bytes(redis_client.hget(keys_of("duecourse", SHARD).tasks, "-/a") or b"")
+    assert written[-1:] == BEHIND[step]
+    shown = standing(store)
+    store.move("default", [Move("a", delay_ms=9, force=True, revive=True)])
+    folded = standing(store)
+    *log, _ = folded.log
+    assert unpack("default", "-/a", encode(Held(shown))) == shown._replace(lease_expires_at=0)
+    if step == "done":
+        assert (shown.result_json, shown.log[-1].outcome) == ('{"ü": 1}', "done")
+        assert log == list(shown.log[len(shown.log) - len(log) :])
+    else:
+        taken = log[-1]
+        assert (taken.run, taken.fence, taken.claimed_at) == (task.run, task.fence, task.claimed_at)
+        assert taken.door is task.door is shown.door

@@ -48,9 +48,9 @@ def _members(client: Client, keys: Keys, name: str) -> dict[str, int]:
 def _check_successors(records: dict[str, bytes]) -> None:
     """A successor waits for a lease, and where one is said to wait there is one."""
     waiting = {sid.removesuffix("+") for sid in records if sid.endswith("+")}
-    told = {sid for sid, data in records.items() if data[2] & 2}
+    told = {sid for sid, data in records.items() if data[1] & 2}
     assert waiting == told
-    assert all(records[sid][1] == ord("l") for sid in told)
+    assert all(records[sid][-1] == ord("l") for sid in told)
 
 
 def _check_groups(client: Client, keys: Keys, records: dict[str, bytes]) -> None:

@@ -1,14 +1,21 @@
 """How one task is packed into one string: the layout that the Lua scripts and the key-value store share.
 
-Version 3, big-endian, lengths in bytes. The front is what state changes rewrite; the rest is set by an add. All that
+Version 4, big-endian, lengths in bytes. The front is what state changes rewrite; the rest is set by an add. All that
 has a length of its own comes after all lengths, so that one look at a fixed place finds each.
 
-    front  version 1, status 1, flags 1, last 1, entries in the log 1, door 1, run 4, attempt 2,
+    front  version 1, flags 1, last 1, entries in the log 1, door 1, run 4, attempt 2,
            due_at 6, created_at 6, generation 6, deadline_at 6, claimed_at 6, token: fence 6 and nonce 8
     rest   origin 8, jitter 1, max_attempts 2, backoff_ms 4, factor in hundredths 2, max_backoff_ms 4,
            lengths of: by 1, kind 1, group 1, notify 2, payload 4; then by, kind, group, notify, payload
            tail (may be empty): state length 2, state, result length 4, result, entries forgotten 2, then the log, whose
            layout is record_log.py's
+    status 1
+
+A claim and a settle that is done write most of all, and what costs a script most is to make a long string: they leave a
+record as it is and add what happened behind it. Whatever else changes such a record folds that into it.
+
+    begun  run 4, token 14, claimed_at 6, door 1, "L": behind a record that is scheduled, a lease
+    over   result, its length 4, ended_at 6, "D": behind that, its end
 
 `flags`: bit 1 a successor waits; bits 2 and 3 how the record came (0 created, 2 replaced, 3 debounced).
 `last` is the ending of the last settled lease, a small letter where the task died of it, so that a repeated settle gets
@@ -20,19 +27,21 @@ from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 
-from duecourse.adapters.record_log import DOORS, unpack_log
-from duecourse.domain.history import Entry, cut_by
+from duecourse.adapters.record_log import DOORS, MOST_LATE_MS, grown, unpack_log
+from duecourse.domain.history import Entry, Run, cut_by
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, RetryPolicy, Status, Task
 from duecourse.errors import FieldError, InvalidInput
 
-VERSION = 3
-FRONT = Struct(">BBBBBBIH" + "HI" * 5 + "14s")
+VERSION = 4
+FRONT = Struct(">BBBBBIH" + "HI" * 5 + "14s")
 RULES = Struct(">BHIHI")
 LENGTHS = "BBBHI"
 REST = Struct(f">8s{RULES.size}s{LENGTHS}")
-HEAD = Struct(f">BBxxBBIH{'HI' * 5}14s8x{RULES.size}s{LENGTHS}")
+HEAD = Struct(f">BxxBBIH{'HI' * 5}14s8x{RULES.size}s{LENGTHS}")
 """All of a record that has a fixed place and that a task shows, a token's and a policy's bytes as they are."""
+BEGUN = Struct(">I14sHIBB")
+OVER = Struct(">IHIB")
 
 STATUSES = {
     ord("s"): Status.SCHEDULED,
@@ -41,6 +50,7 @@ STATUSES = {
     ord("x"): Status.DEAD,
     ord("c"): Status.CANCELLED,
 }
+LETTER_LEASED, LETTER_BEGUN, LETTER_OVER = map(ord, "lLD")
 ENDINGS = {Ending.DONE: "D", Ending.AGAIN: "A", Ending.RETRY: "R", Ending.DROP: "X", Ending.RELEASE: "B"}
 """The letters that `last` is kept in, and settle.lua is told."""
 NO_TOKEN = bytes(14)
@@ -78,20 +88,27 @@ def pack_policy(policy: RetryPolicy) -> bytes:
 
 def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task:
     """The task in one record, and the end of its lease where the caller knows it."""
+    if data[-1] == LETTER_OVER:
+        return _unpack_over(queue, sid, data)
     (
-        version, status, entries, door, run, attempt, due_high, due, created_high, created, generation_high, generation,
+        version, entries, door, run, attempt, due_high, due, created_high, created, generation_high, generation,
         deadline_high, deadline, claimed_high, claimed, token, policy,
         by_size, kind_size, group_size, notify_size, payload_size,
     ) = HEAD.unpack_from(data)  # fmt: skip
     if version != VERSION:
         raise ValueError(f"a record of version {version}, and this reads {VERSION}")
+    status_at, status = len(data) - 1, data[-1]
+    if status == LETTER_BEGUN:
+        status_at, status = status_at - BEGUN.size, LETTER_LEASED
+        run, token, claimed_high, claimed, door, _ = BEGUN.unpack_from(data, status_at + 1)
     tenant, _, id = sid.partition("/")
     by_end = HEAD.size + by_size
     kind_end = by_end + kind_size
     group_end = kind_end + group_size
     notify_end = group_end + notify_size
     end = notify_end + payload_size
-    state, result, forgotten, log = _tail(data, end, entries) if len(data) != end or entries else ("", "", 0, ())
+    untailed = status_at == end and not entries
+    state, result, forgotten, log = ("", "", 0, ()) if untailed else _tail(data[:status_at], end, entries)
     # tuple.__new__ and not Task(), which first finds out which of its fields were given: a fifth of the whole.
     return tuple.__new__(Task, (
         id, queue, tenant, data[by_end:kind_end].decode(), data[kind_end:group_end].decode(), STATUSES[status],
@@ -102,6 +119,19 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
         data[HEAD.size : by_end].decode(errors="replace"), data[group_end:notify_end].decode(), DOORS.get(door),
         forgotten,
     ))  # fmt: skip
+
+
+def _unpack_over(queue: str, sid: str, data: bytes) -> Task:
+    size, high, low, _ = OVER.unpack_from(data, len(data) - OVER.size)
+    at = len(data) - OVER.size - size
+    task = unpack(queue, sid, data[: max(0, at)])
+    if task.status is not Status.LEASED:
+        raise ValueError("an end without a lease")
+    late = min(max(task.claimed_at - task.due_at, 0), MOST_LATE_MS)
+    run = Run(task.run, task.fence, task.claimed_at, high << 32 | low, "done", "", task.door, late)
+    log, forgotten = grown(task.log, task.forgotten, run)
+    result = data[at : -OVER.size].decode()
+    return task._replace(status=Status.DONE, result_json=result, log=log, forgotten=forgotten)
 
 
 @lru_cache(maxsize=1024)

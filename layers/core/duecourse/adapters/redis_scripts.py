@@ -43,13 +43,15 @@ WAIT_MS = 1_000
 """How long replicas have to take what was written."""
 PRELUDE = ("prelude",)
 SETS = ("prelude", "settings")
-CHANGES = ("prelude", "history", "lease")
+RECORDS = ("prelude", "record")
+CHANGES = (*RECORDS, "history", "lease")
 ENDS = (*CHANGES, "ending")
 LEASES = (*ENDS, "handout")
 BEFORE: dict[str, tuple[str, ...]] = (
     dict.fromkeys(("register", "stats", "begin", "end", "forget"), ())
-    | {"add": ("prelude", "history")}
-    | dict.fromkeys(("close", "put", "drop", "page", "held_back"), PRELUDE)
+    | {"add": (*RECORDS, "history")}
+    | dict.fromkeys(("close", "held_back"), PRELUDE)
+    | dict.fromkeys(("put", "drop", "page"), RECORDS)
     | dict.fromkeys(("configure", "reopen"), SETS)
     | dict.fromkeys(("cancel", "extend", "move", "replay", "save"), CHANGES)
     | dict.fromkeys(("settle", "sweep"), ENDS)

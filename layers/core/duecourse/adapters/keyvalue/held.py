@@ -29,16 +29,16 @@ def encode(held: Held) -> bytes:
     halves = _halves(task.due_at, task.created_at, task.generation, task.deadline_at, task.claimed_at)
     status, flags = STATUS_CODES[task.status], held.successor * SUCCESSOR + held.came * CAME
     door, token = DOOR_CODES[task.door], pack_token(task.token)
-    front = FRONT.pack(VERSION, status, flags, held.last, len(task.log), door, task.run, task.attempt, *halves, token)
+    front = FRONT.pack(VERSION, flags, held.last, len(task.log), door, task.run, task.attempt, *halves, token)
     body = NewTask(
         task.id, task.kind, task.payload_json, group=task.group, retry=task.retry, by=task.by, notify=task.notify
     )
-    return front + pack_rest(body, NO_ORIGIN) + _tail(task)
+    return front + pack_rest(body, NO_ORIGIN) + _tail(task) + bytes([status])
 
 
 def decode(queue: str, sid: str, data: bytes) -> Held:
     """What `encode` made."""
-    return Held(unpack(queue, sid, data), data[3], bool(data[2] & SUCCESSOR), data[2] // CAME)
+    return Held(unpack(queue, sid, data), data[2], bool(data[1] & SUCCESSOR), data[1] // CAME)
 
 
 def _tail(task: Task) -> bytes:

@@ -51,7 +51,7 @@ end
 local function put(sid, at, how, due, deadline, created, over)
   local tenant = tenant_of(sid)
   fence = fence + 1
-  local data = fresh_front(how, due, created, fence, deadline) .. ARGV[at + 6]
+  local data = fresh_record(how, due, created, fence, deadline, ARGV[at + 6])
   if over then
     data = over(data)
   end
@@ -110,7 +110,7 @@ local function over_others()
     old.flags = old.flags + SUCCESSOR
     call('HINCRBY', META, 'successors', 1)
     fence = fence + 1
-    local data = fresh_front(REPLACED - 1, due, NOW, fence, deadline) .. ARGV[at + 6]
+    local data = fresh_record(REPLACED - 1, due, NOW, fence, deadline, ARGV[at + 6])
     call('HSET', TASKS, sid, close(old), sid .. '+', data)
     join_group(sid, ARGV[at + 6])
     return data

@@ -57,7 +57,7 @@ local function follow(told)
   local fence = next_fence(#told) - #told
   for i, pair in ipairs(told) do
     local tenant = tenant_of(pair[1])
-    call('HSET', TASKS, pair[1], fresh_front(0, NOW, NOW, fence + i, 0) .. pair[2])
+    call('HSET', TASKS, pair[1], fresh_record(0, NOW, NOW, fence + i, 0, pair[2]))
     call('ZADD', DUE[tenant], NOW, pair[1])
     rehead(tenant)
   end

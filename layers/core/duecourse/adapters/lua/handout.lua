@@ -16,7 +16,7 @@ local function glance(data)
   if not data or #data < SMALLEST then
     return nil
   end
-  local version, run, due, deadline = unpack_struct('>BxxxxxI4xxI6xxxxxxxxxxxxI6', data)
+  local version, run, due, deadline = unpack_struct('>BxxxxI4xxI6xxxxxxxxxxxxI6', data)
   if version == VERSION then
     return run, due, deadline
   end
@@ -24,10 +24,9 @@ end
 
 local PACKED_NOW = pack('>I6', NOW)
 
--- The record under a new lease: all else in it stays as it is.
+-- The record with a new lease behind it: to make its front anew would cost twice as much.
 local function leased_record(data, run, fence, nonce, door)
-  return VERSION_ .. 'l' .. string.sub(data, 3, 5) .. door .. pack('>I4', run) .. string.sub(data, 11, 36) .. PACKED_NOW
-    .. pack('>I6', fence) .. nonce .. string.sub(data, 57)
+  return data .. pack('>I4I6', run, fence) .. nonce .. PACKED_NOW .. door .. 'L'
 end
 
 -- The rate's window moves on: what has left it is forgotten. Where the clock was put back, what is ahead of it counts

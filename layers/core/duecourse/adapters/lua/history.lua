@@ -1,79 +1,16 @@
--- What the scripts that change tasks share: the record's tail and its log, and successors.
+-- What the scripts that change tasks share: what a record's log tells of callers, and successors.
 --
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's
 -- RETURNS nothing
 
-local LOG_LENGTH, LOG_BYTES = 20, 6000 -- as domain/history.py
-local NOTHING_FORGOTTEN = '\0\0'
-local MOST_LATE = 4294967295 -- ms, what 4 bytes hold
 local ADDED, REPLACED_, DEBOUNCED_, MOVED, REPLAYED, CANCELLED_ = 78, 85, 79, 77, 80, 75 -- N U O M P K
-local RELEASED, TAKEN = 66, 84 -- B T
+local TAKEN = 84 -- T
 local RUNS = { [68] = true, [65] = true, [82] = true, [88] = true } -- the endings that are answered again
-
--- The rest up to its tail, then the tail's state, result, and log with what was forgotten of it.
-local function split(rest)
-  local _, _, _, _, body_end = ends_of(rest)
-  if #rest == body_end then
-    return rest, '', '', NOTHING_FORGOTTEN
-  end
-  local state_end = body_end + 2 + unpack_struct('>I2', rest, body_end + 1)
-  local result_end = state_end + 4 + unpack_struct('>I4', rest, state_end + 1)
-  return string.sub(rest, 1, body_end), string.sub(rest, body_end + 3, state_end),
-    string.sub(rest, state_end + 5, result_end), string.sub(rest, result_end + 1)
-end
-
-local function join(body, state, result, log)
-  if #state + #result == 0 and #log == 2 then
-    return body
-  end
-  return body .. (state == '' and '\0\0' or pack('>I2', #state)) .. state
-    .. (result == '' and '\0\0\0\0' or pack('>I4', #result)) .. result .. log
-end
 
 local function set_state(r, state)
   local body, _, result, log = split(r.rest)
   r.rest = join(body, state, result, log)
-end
-
--- Takes off the log's last entry where it has this letter; answers how many it stands for and its body.
-local function take_last(r, log, letter)
-  local at, last = 3, nil
-  while at <= #log do
-    last, at = at, at + 10 + unpack_struct('>I2', log, at + 8)
-  end
-  if not last or string.byte(log, last) ~= letter then
-    return log, 0
-  end
-  r.count = r.count - 1
-  return string.sub(log, 1, last - 1), string.byte(log, last + 7), string.sub(log, last + 10)
-end
-
--- The log with one entry more, within its bounds.
-local function grown(r, log, letter, at, times, body)
-  log = log .. pack('>BI6BI2', letter, at, times, #body) .. body
-  r.count = r.count + 1
-  while r.count > LOG_LENGTH or #log - 2 > LOG_BYTES do
-    local gone, length = unpack_struct('>I2', log), unpack_struct('>I2', log, 11)
-    log = pack('>I2', math.min(gone + 1, 65535)) .. string.sub(log, 13 + length)
-    r.count = r.count - 1
-  end
-  return log
-end
-
--- Ends a run in the record's log; nil leaves the state or the result as it is. Leases that are given back one after the
--- other are one entry, the last.
-local function remember(r, outcome, detail, state, result)
-  local body, old_state, old_result, log = split(r.rest)
-  local times = 0
-  if outcome == RELEASED then
-    log, times = take_last(r, log, RELEASED)
-  end
-  local late = r.claimed > 0 and math.min(math.max(r.claimed - r.due, 0), MOST_LATE) or 0
-  local run = pack('>I4I6I6BI4', r.run, r.fence, r.claimed, r.claimed > 0 and r.door or 0, late) .. detail
-  r.detail = detail
-  log = grown(r, log, outcome, NOW, math.min(times + 1, 255), run)
-  r.rest = join(body, state or old_state, result or old_result, log)
 end
 
 -- Notes what a caller did.

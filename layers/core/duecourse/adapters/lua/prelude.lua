@@ -1,4 +1,4 @@
--- What every script begins with: the names of its keys, the time, the packed record, the indexes, the bell.
+-- What every script begins with: the names of its keys, the time, the indexes, the bell.
 --
 -- KEYS    1 tasks   hash, stored id -> packed record (its layout: adapters/record.py); "<stored id>+" is a successor
 --         2 heads   zset, tenant -> its earliest due time, of tenants that are neither in the ring nor parked
@@ -24,7 +24,7 @@
 local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local DEAD, GROUPS, META, BELL = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local PARKED, LOG, LATE = KEYS[10], KEYS[11], KEYS[12]
-local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
+local call = redis.call
 local TRAVEL = ARGV[1] ~= ''
 local DEADMAN = 1000
 local COUNT = ARGV[3]
@@ -82,84 +82,6 @@ local function text_of(number)
   return string.format('%.0f', number)
 end
 
--- The packed record. -------------------------------------------------------------------------------------------------
-
-local FRONT = '>BBBBBBI4I2I6I6I6I6I6I6c8'
-local VERSION, VERSION_ = 3, '\3'
-local NO_NONCE = string.rep('\0', 8)
-local SCHEDULED, LEASE, FINISHED, DIED, CANCELLED = 115, 108, 100, 120, 99 -- s l d x c
-local SUCCESSOR = 2
-local SMALLEST = 86 -- bytes
-local PUT_OFF = 60000 -- how long what cannot be read is left alone
-
-local LENGTHS = '>BBBI2I4' -- of by, kind, group, notify and payload
-
--- Where each of them ends in a rest.
-local function ends_of(rest)
-  local by, kind, group, notify, payload = unpack_struct(LENGTHS, rest, 22)
-  by = 30 + by
-  kind = by + kind
-  group = kind + group
-  notify = group + notify
-  return by, kind, group, notify, notify + payload
-end
-
--- Whether all parts of a rest are there, and nothing else. Raises an error where it is cut off within its tail.
-local function is_whole(rest, entries)
-  local _, _, _, _, at = ends_of(rest)
-  if #rest > at then
-    at = at + 2 + unpack_struct('>I2', rest, at + 1)
-    at = at + 6 + unpack_struct('>I4', rest, at + 1)
-  end
-  for _ = 1, entries do
-    at = at + 10 + unpack_struct('>I2', rest, at + 9)
-  end
-  return #rest == at
-end
-
--- Nil where there is no record, and where it cannot be read: written by another version, or broken.
-local function open(data)
-  if not data or #data < SMALLEST then
-    return nil
-  end
-  local version, status, flags, last, count, door, run, attempt, due, created, generation, deadline, claimed, fence,
-    nonce = unpack_struct(FRONT, data)
-  local rest = string.sub(data, 57)
-  local ran, whole = pcall(is_whole, rest, count)
-  if version ~= VERSION or not ran or not whole then
-    return nil
-  end
-  return { -- in one, for a table that grows field by field is made anew four times
-    status = status, flags = flags, last = last, count = count, door = door, run = run, attempt = attempt, due = due,
-    created = created, generation = generation, deadline = deadline, claimed = claimed, fence = fence, nonce = nonce,
-    rest = rest,
-  }
-end
-
-local function close(r)
-  return pack(FRONT, VERSION, r.status, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created,
-    r.generation, r.deadline, r.claimed, r.fence, r.nonce) .. r.rest
-end
-
-local function has_successor(r)
-  return bit.band(r.flags, SUCCESSOR) ~= 0
-end
-
--- The front of a record that is scheduled and never ran; `came` says how (0 created, 2 replaced, 3 debounced).
-local function fresh_front(came, due, created, generation, deadline)
-  return pack(FRONT, VERSION, SCHEDULED, came * 4, 0, 0, 0, 0, 1, due, created, generation, deadline, 0, 0, NO_NONCE)
-end
-
-local function group_of(rest)
-  local _, kind_end, group_end = ends_of(rest)
-  return string.sub(rest, kind_end + 1, group_end)
-end
-
--- A follow-up tells of another task's end: it is of that one's group for the sake of its shard alone.
-local function is_follow_up(sid)
-  return string.find(sid, '~', 1, true)
-end
-
 -- The indexes. -------------------------------------------------------------------------------------------------------
 
 local function tenant_of(sid)
@@ -168,24 +90,6 @@ end
 
 local function next_fence(n)
   return call('HINCRBY', META, 'fence', n or 1)
-end
-
-local function group_member(sid, group)
-  return tenant_of(sid) .. '/' .. group .. '\0' .. sid
-end
-
-local function join_group(sid, rest)
-  local group = group_of(rest)
-  if group ~= '' and not is_follow_up(sid) then
-    call('ZADD', GROUPS, 0, group_member(sid, group))
-  end
-end
-
-local function leave_group(sid, rest)
-  local group = group_of(rest)
-  if group ~= '' then
-    call('ZREM', GROUPS, group_member(sid, group))
-  end
 end
 
 -- A tenant's place after its due set changed: in the ring while it is ripe and has a turn there, parked while it is,

@@ -1,0 +1,198 @@
+-- What the scripts that read or write tasks share: the packed record (its layout: adapters/record.py), groups.
+--
+-- KEYS    as in prelude.lua
+-- ARGV    prelude's
+-- RETURNS nothing
+
+local pack, unpack_struct = struct.pack, struct.unpack
+local FRONT, FRONT_SIZE = '>BBBBBI4I2I6I6I6I6I6I6c8', 55
+local VERSION = 4
+local NO_NONCE = string.rep('\0', 8)
+local SCHEDULED, LEASE, FINISHED, DIED, CANCELLED = 115, 108, 100, 120, 99 -- s l d x c
+local STATUSES = { [SCHEDULED] = true, [LEASE] = true, [FINISHED] = true, [DIED] = true, [CANCELLED] = true }
+local BEGUN, BEGUN_FORMAT, BEGUN_SIZE = 76, '>I4I6c8I6B', 26 -- L
+local OVER, OVER_FORMAT, OVER_SIZE = 68, '>I4I6', 11 -- D
+local DONE_, RELEASED = 68, 66 -- D B, as they stand in the log
+local SUCCESSOR = 2
+local SMALLEST = 86 -- bytes
+local PUT_OFF = 60000 -- how long what cannot be read is left alone
+local LOG_LENGTH, LOG_BYTES = 20, 6000 -- as domain/history.py
+local NOTHING_FORGOTTEN = '\0\0'
+local MOST_LATE = 4294967295 -- ms, what 4 bytes hold
+
+local LENGTHS = '>BBBI2I4' -- of by, kind, group, notify and payload
+
+-- Where each of them ends in a rest.
+local function ends_of(rest)
+  local by, kind, group, notify, payload = unpack_struct(LENGTHS, rest, 22)
+  by = 30 + by
+  kind = by + kind
+  group = kind + group
+  notify = group + notify
+  return by, kind, group, notify, notify + payload
+end
+
+-- Whether all parts of a rest are there, and nothing else. Raises an error where it is cut off within its tail.
+local function is_whole(rest, entries)
+  local _, _, _, _, at = ends_of(rest)
+  if #rest > at then
+    at = at + 2 + unpack_struct('>I2', rest, at + 1)
+    at = at + 6 + unpack_struct('>I4', rest, at + 1)
+  end
+  for _ = 1, entries do
+    at = at + 10 + unpack_struct('>I2', rest, at + 9)
+  end
+  return #rest == at
+end
+
+-- The rest up to its tail, then the tail's state, result, and log with what was forgotten of it.
+local function split(rest)
+  local _, _, _, _, body_end = ends_of(rest)
+  if #rest == body_end then
+    return rest, '', '', NOTHING_FORGOTTEN
+  end
+  local state_end = body_end + 2 + unpack_struct('>I2', rest, body_end + 1)
+  local result_end = state_end + 4 + unpack_struct('>I4', rest, state_end + 1)
+  return string.sub(rest, 1, body_end), string.sub(rest, body_end + 3, state_end),
+    string.sub(rest, state_end + 5, result_end), string.sub(rest, result_end + 1)
+end
+
+local function join(body, state, result, log)
+  if #state + #result == 0 and #log == 2 then
+    return body
+  end
+  return body .. (state == '' and '\0\0' or pack('>I2', #state)) .. state
+    .. (result == '' and '\0\0\0\0' or pack('>I4', #result)) .. result .. log
+end
+
+-- Takes off the log's last entry where it has this letter; answers how many it stands for and its body.
+local function take_last(r, log, letter)
+  local at, last = 3, nil
+  while at <= #log do
+    last, at = at, at + 10 + unpack_struct('>I2', log, at + 8)
+  end
+  if not last or string.byte(log, last) ~= letter then
+    return log, 0
+  end
+  r.count = r.count - 1
+  return string.sub(log, 1, last - 1), string.byte(log, last + 7), string.sub(log, last + 10)
+end
+
+-- The log with one entry more, within its bounds.
+local function grown(r, log, letter, at, times, body)
+  log = log .. pack('>BI6BI2', letter, at, times, #body) .. body
+  r.count = r.count + 1
+  while r.count > LOG_LENGTH or #log - 2 > LOG_BYTES do
+    local gone, length = unpack_struct('>I2', log), unpack_struct('>I2', log, 11)
+    log = pack('>I2', math.min(gone + 1, 65535)) .. string.sub(log, 13 + length)
+    r.count = r.count - 1
+  end
+  return log
+end
+
+-- Ends a run in the record's log, at `at`; nil leaves the state or the result as it is. Leases that are given back one
+-- after the other are one entry, the last.
+local function remember(r, outcome, detail, state, result, at)
+  local body, old_state, old_result, log = split(r.rest)
+  local times = 0
+  if outcome == RELEASED then
+    log, times = take_last(r, log, RELEASED)
+  end
+  local late = r.claimed > 0 and math.min(math.max(r.claimed - r.due, 0), MOST_LATE) or 0
+  local run = pack('>I4I6I6BI4', r.run, r.fence, r.claimed, r.claimed > 0 and r.door or 0, late) .. detail
+  r.detail = detail
+  log = grown(r, log, outcome, at or NOW, math.min(times + 1, 255), run)
+  r.rest = join(body, state or old_state, result or old_result, log)
+end
+
+local open
+
+-- A record with a lease behind it, as a claim leaves it.
+local function open_begun(data)
+  local r = open(string.sub(data, 1, -BEGUN_SIZE - 1))
+  if not r or r.status ~= SCHEDULED then
+    return nil
+  end
+  r.status = LEASE
+  r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(BEGUN_FORMAT, data, #data - BEGUN_SIZE + 1)
+  return r
+end
+
+-- One with a good end behind that, as a settle leaves it.
+local function open_over(data)
+  local length, ended = unpack_struct(OVER_FORMAT, data, #data - OVER_SIZE + 1)
+  local r = open(string.sub(data, 1, -length - OVER_SIZE - 1))
+  if not r or r.status ~= LEASE then
+    return nil
+  end
+  r.status, r.last = FINISHED, DONE_
+  remember(r, DONE_, '', nil, string.sub(data, -length - OVER_SIZE, -OVER_SIZE - 1), ended)
+  return r
+end
+
+-- Nil where there is no record, and where it cannot be read: written by another version, or broken.
+function open(data)
+  if not data or #data < SMALLEST then
+    return nil
+  end
+  local status = string.byte(data, -1)
+  if status == BEGUN then
+    return open_begun(data)
+  elseif status == OVER then
+    return open_over(data)
+  end
+  local version, flags, last, count, door, run, attempt, due, created, generation, deadline, claimed, fence,
+    nonce = unpack_struct(FRONT, data)
+  local rest = string.sub(data, FRONT_SIZE + 1, -2)
+  local ran, whole = pcall(is_whole, rest, count)
+  if version ~= VERSION or not STATUSES[status] or not ran or not whole then
+    return nil
+  end
+  return { -- in one, for a table that grows field by field is made anew four times
+    status = status, flags = flags, last = last, count = count, door = door, run = run, attempt = attempt, due = due,
+    created = created, generation = generation, deadline = deadline, claimed = claimed, fence = fence, nonce = nonce,
+    rest = rest,
+  }
+end
+
+local function close(r)
+  return pack(FRONT, VERSION, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created, r.generation,
+    r.deadline, r.claimed, r.fence, r.nonce) .. r.rest .. string.char(r.status)
+end
+
+-- The record of a task that is scheduled and never ran; `came` says how (0 created, 2 replaced, 3 debounced).
+local function fresh_record(came, due, created, generation, deadline, rest)
+  return pack(FRONT, VERSION, came * 4, 0, 0, 0, 0, 1, due, created, generation, deadline, 0, 0, NO_NONCE) .. rest .. 's'
+end
+
+local function has_successor(r)
+  return bit.band(r.flags, SUCCESSOR) ~= 0
+end
+
+local function group_of(rest)
+  local _, kind_end, group_end = ends_of(rest)
+  return string.sub(rest, kind_end + 1, group_end)
+end
+
+-- A follow-up tells of another task's end: it is of that one's group for the sake of its shard alone.
+local function is_follow_up(sid)
+  return string.find(sid, '~', 1, true)
+end
+
+local function group_member(sid, group)
+  return tenant_of(sid) .. '/' .. group .. '\0' .. sid
+end
+
+local function join_group(sid, rest)
+  local group = group_of(rest)
+  if group ~= '' and not is_follow_up(sid) then
+    call('ZADD', GROUPS, 0, group_member(sid, group))
+  end
+end
+
+local function leave_group(sid, rest)
+  local group = group_of(rest)
+  if group ~= '' then
+    call('ZREM', GROUPS, group_member(sid, group))
+  end
+end
