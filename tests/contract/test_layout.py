@@ -95,7 +95,7 @@ def test_what_is_added_behind_a_record_is_read_as_if_it_were_in_it(
     store: RedisStore, redis_client: redis.Redis, step: str, runs: int
 ) -> None:
     add(store, group="g", payload='{"é": 1}', state='{"n": 0}', by="ich", deadline_ms=60_000)
-    for n in range(runs):
+    for _ in range(runs):
         settle(store, claim_now(store), Ending.AGAIN, delay_ms=9, detail="é" * 100)
     task = claim_now(store)
     if step == "done":
