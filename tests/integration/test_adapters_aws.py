@@ -58,7 +58,7 @@ def now() -> int:
 
 def ran(fence: int, **changes: object) -> Task:
     at = now() - 60_000
-    task = leased("poll", {}, created_at=at, claimed_at=at, due_at=at, generation=1, token=f"{fence}.00")
+    task = leased("poll", {}, created_at=at, claimed_at=at, due_at=at, generation=1, token=f"{fence:012x}")
     return task._replace(**changes)
 
 

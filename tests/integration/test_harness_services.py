@@ -128,17 +128,19 @@ def test_the_stacks_redis_keeps_its_data_in_the_state_folder(tmp_path: Path) -> 
         assert client.get("a") == b"1"
 
 
+def listening() -> set[tuple[str, int]]:
+    """The addresses at which this process and its children listen."""
+    me = psutil.Process()
+    found = [one for process in (me, *me.children(recursive=True)) for one in process.net_connections("inet")]
+    return {(one.laddr.ip, one.laddr.port) for one in found if one.status == psutil.CONN_LISTEN}
+
+
 def test_all_of_it_listens_on_loopback_only() -> None:
+    before = listening()
     with probes("destinations.yaml", aws=None):
-        me = psutil.Process()
-        listening = [
-            connection.laddr.ip
-            for process in (me, *me.children(recursive=True))
-            for connection in process.net_connections("inet")
-            if connection.status == psutil.CONN_LISTEN
-        ]
-    assert len(listening) >= 4  # the API, Lambda's, the emulator, Redis, and one a function process
-    assert set(listening) == {"127.0.0.1"}
+        opened = listening() - before
+    assert len(opened) >= 4  # the API, Lambda's, the emulator, Redis, and one a function process
+    assert {host for host, _ in opened} == {"127.0.0.1"}
 
 
 def test_a_second_stack_on_the_same_state_folder_is_refused(tmp_path: Path) -> None:
