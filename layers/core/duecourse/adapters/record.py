@@ -109,15 +109,16 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
     end = notify_end + payload_size
     untailed = status_at == end and not entries
     state, result, forgotten, log = ("", "", 0, ()) if untailed else _tail(data[:status_at], end, entries)
-    # tuple.__new__ and not Task(), which first finds out which of its fields were given: a fifth of the whole.
+    # Each task that is claimed passes here. Task() would first find out which of its fields were given, and what is
+    # empty costs as much to decode as what is not: a third of the whole.
     return tuple.__new__(Task, (
-        id, queue, tenant, data[by_end:kind_end].decode(), data[kind_end:group_end].decode(), STATUSES[status],
-        data[notify_end:end].decode(), state, result,
+        id, queue, tenant, data[by_end:kind_end].decode(), data[kind_end:group_end].decode() if group_size else "",
+        STATUSES[status], data[notify_end:end].decode(), state, result,
         due_high << 32 | due, created_high << 32 | created, deadline_high << 32 | deadline,
         generation_high << 32 | generation, run, attempt, _unpack_policy(policy),
         token.hex() if token != NO_TOKEN else "", claimed_high << 32 | claimed, log, lease_expires_at,
-        data[HEAD.size : by_end].decode(errors="replace"), data[group_end:notify_end].decode(), DOORS.get(door),
-        forgotten,
+        data[HEAD.size : by_end].decode(errors="replace") if by_size else "",
+        data[group_end:notify_end].decode() if notify_size else "", DOORS.get(door), forgotten,
     ))  # fmt: skip
 
 

@@ -125,7 +125,7 @@ local function done_at_once(data, token, text)
 end
 
 local standing = count > 0 and call('HMGET', TASKS, unpack(ARGV, FIRST + 1, FIRST + count)) or {}
-local opened, changed, gone, now, detailed = {}, {}, {}, text_of(NOW), FIRST + count
+local opened, changed, gone, n, now, detailed = {}, {}, {}, 0, text_of(NOW), FIRST + count
 for i = 1, count do
   local sid, text = ARGV[FIRST + i], ''
   local token, ending, delayed, due, more = unpack_struct(HEAD, HEADS_OF_ALL, (i - 1) * SIZE + 1)
@@ -136,10 +136,11 @@ for i = 1, count do
   local data = changed[sid] or standing[i] -- one may be there twice
   local done = ending == DONE_ and data and not opened[sid] and done_at_once(data, token, text)
   if done then
-    local tenant, n = tenant_of(sid), #gone
-    changed[sid], gone[n + 1], replies[i] = done, sid, 1
-    finished[2 * n + 1], finished[2 * n + 2] = now, sid
-    written[2 * n + 1], written[2 * n + 2] = sid, done
+    local tenant = tenant_of(sid)
+    n = n + 1
+    changed[sid], gone[n], replies[i] = done, sid, 1
+    finished[2 * n - 1], finished[2 * n] = now, sid
+    written[2 * n - 1], written[2 * n] = sid, done
     running[tenant] = (running[tenant] or 0) - 1
   else
     local r = opened[sid] or open(data)
