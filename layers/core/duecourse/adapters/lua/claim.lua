@@ -19,8 +19,8 @@ local TURNS = 20 -- how many tenants share a claim at the least, where so many h
 local FEW, LONG = 64, string.rep('-', 65)
 local useless = 0 -- how many were due and are not leased
 
-local want, answer, bytes, taken = {}, {}, tonumber(ARGV[FIRST + 3]), 0
-local written, leased, lateness = {}, {}, {}
+local want, bytes, taken = {}, tonumber(ARGV[FIRST + 3]), 0
+local handed, unread, leased, lateness = {}, {}, {}, {} -- {stored id, record...}, {stored id...}, {end, stored id...}
 local _, died = reclaim(RECLAIM, want)
 local limit = #want == 0 and room(tonumber(ARGV[FIRST])) or 0 -- else it is asked again, and takes back the rest first
 
@@ -47,7 +47,7 @@ local function bury(sid, r)
   r.fence, r.claimed = fence, claimed
   follow(told)
   call('ZADD', DEAD, NOW, sid)
-  push(written, sid, close(r))
+  call('HSET', TASKS, sid, close(r))
   died = died + 1
 end
 
@@ -119,14 +119,13 @@ local function lease()
   local count = #chosen / 4
   local fence = count > 0 and next_fence(count) - count
   log_claimed(fence and fence + 1, count)
-  local w, l, a, ends_at, late = #written, #leased, #answer, text_of(NOW + lease_ms), {}
+  local n, ends_at, late = #handed, text_of(NOW + lease_ms), {}
   for i = 1, #chosen, 4 do
     fence = fence + 1
     local sid, data = chosen[i], leased_record(chosen[i + 1], chosen[i + 2] + 1, fence, nonce, door)
-    written[w + 1], written[w + 2] = sid, data
-    leased[l + 1], leased[l + 2] = ends_at, sid
-    answer[a + 1], answer[a + 2] = sid, data
-    w, l, a = w + 2, l + 2, a + 2
+    handed[n + 1], handed[n + 2] = sid, data
+    leased[n + 1], leased[n + 2] = ends_at, sid
+    n = n + 2
     late[chosen[i + 3]] = (late[chosen[i + 3]] or 0) + 1
   end
   for due, times in pairs(late) do
@@ -182,7 +181,7 @@ local function take_turns()
   end
   for _, sid in ipairs(broken) do
     call('ZADD', DUE[tenant_of(sid)], NOW + PUT_OFF, sid)
-    push(answer, sid, '')
+    unread[#unread + 1] = sid
   end
   for i = 1, #gone, 2 do
     bury(gone[i], gone[i + 1])
@@ -208,7 +207,7 @@ local function backlog()
 end
 
 while taken < limit and useless < BURY and take_turns() do end
-in_pieces('HSET', TASKS, written)
+in_pieces('HSET', TASKS, handed)
 if #leased > FEW then
   call('ZADD', LEASED, 0, LONG)
   in_pieces('ZADD', LEASED, leased)
@@ -223,4 +222,7 @@ local at, left, front, held = hang(followed), 0, {}, full() or (TENANT_MAX and c
 if not (PAUSED or full() or opens_at() > NOW) then
   left, front = backlog()
 end
-return { NOW, at, died, left, want, answer, lease_ms, PRIORITY, held and 1 or 0, front }
+for _, sid in ipairs(unread) do
+  push(handed, sid, '')
+end
+return { NOW, at, died, left, want, handed, lease_ms, PRIORITY, held and 1 or 0, front }
