@@ -11,6 +11,7 @@ local NO_NONCE = string.rep('\0', 8)
 local SCHEDULED, LEASE, FINISHED, DIED, CANCELLED = 115, 108, 100, 120, 99 -- s l d x c
 local STATUSES = { [SCHEDULED] = true, [LEASE] = true, [FINISHED] = true, [DIED] = true, [CANCELLED] = true }
 local BEGUN, BEGUN_FORMAT, BEGUN_SIZE = 76, '>I4I6c8I6B', 26 -- L
+local TOKEN_FROM, TOKEN_TO = -22, -9 -- within that, from the record's end
 local OVER, OVER_FORMAT, OVER_SIZE = 68, '>I4I6', 11 -- D
 local DONE_, RELEASED = 68, 66 -- D B, as they stand in the log
 local SUCCESSOR = 2

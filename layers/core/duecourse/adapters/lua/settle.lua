@@ -108,17 +108,18 @@ end
 -- The record with its end behind it, where a lease stands there and nobody is told of it: most ends are such, and a table
 -- of the fields costs as much again. Nil for any other.
 local ENDED_NOW = pack('>I6', NOW) .. 'D'
-local UNTOLD = '\0\0\0\0' .. ENDED_NOW -- without a result
+local NO_RESULT = '\0\0\0\0' .. ENDED_NOW
+local NOTIFY_FROM, NOTIFY_TO = 80, 81 -- its length
 
 local function done_at_once(data, token, text)
-  if string.byte(data, -1) ~= BEGUN or string.sub(data, -22, -9) ~= token then
+  if string.byte(data, -1) ~= BEGUN or string.sub(data, TOKEN_FROM, TOKEN_TO) ~= token then
     return nil
   end
   local version, flags = string.byte(data, 1, 2)
-  if version ~= VERSION or bit.band(flags, SUCCESSOR) ~= 0 or string.sub(data, 80, 81) ~= '\0\0' then
+  if version ~= VERSION or bit.band(flags, SUCCESSOR) ~= 0 or string.sub(data, NOTIFY_FROM, NOTIFY_TO) ~= '\0\0' then
     return nil
   elseif text == '' then
-    return data .. UNTOLD
+    return data .. NO_RESULT
   end
   local _, _, result = details(text)
   return data .. result .. pack('>I4', #result) .. ENDED_NOW
