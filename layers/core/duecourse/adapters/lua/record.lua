@@ -9,7 +9,6 @@ local FRONT, FRONT_SIZE = '>BBBBBI4I2I6I6I6I6I6I6c8', 55
 local VERSION = 4
 local NO_NONCE = string.rep('\0', 8)
 local SCHEDULED, LEASE, FINISHED, DIED, CANCELLED = 115, 108, 100, 120, 99 -- s l d x c
-local STATUSES = { [SCHEDULED] = true, [LEASE] = true, [FINISHED] = true, [DIED] = true, [CANCELLED] = true }
 local BEGUN, BEGUN_FORMAT, BEGUN_SIZE = 76, '>I4I6c8I6B', 26 -- L
 local TOKEN_FROM, TOKEN_TO = -22, -9 -- within that, from the record's end
 local OVER, OVER_FORMAT, OVER_SIZE = 68, '>I4I6', 11 -- D
@@ -108,19 +107,17 @@ end
 
 local open
 
--- A record with a lease behind it, as a claim leaves it.
-local function open_begun(data)
-  local r = open(string.sub(data, 1, -BEGUN_SIZE - 1))
-  if not r or r.status ~= SCHEDULED then
-    return nil
+-- A record with a lease behind it, as a claim leaves it, or a good end behind that, as a settle does.
+local function fold(data, status)
+  if status == BEGUN then
+    local r = open(string.sub(data, 1, -BEGUN_SIZE - 1))
+    if not r or r.status ~= SCHEDULED then
+      return nil
+    end
+    r.status = LEASE
+    r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(BEGUN_FORMAT, data, #data - BEGUN_SIZE + 1)
+    return r
   end
-  r.status = LEASE
-  r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(BEGUN_FORMAT, data, #data - BEGUN_SIZE + 1)
-  return r
-end
-
--- One with a good end behind that, as a settle leaves it.
-local function open_over(data)
   local length, ended = unpack_struct(OVER_FORMAT, data, #data - OVER_SIZE + 1)
   local r = open(string.sub(data, 1, -length - OVER_SIZE - 1))
   if not r or r.status ~= LEASE then
@@ -137,16 +134,14 @@ function open(data)
     return nil
   end
   local status = string.byte(data, -1)
-  if status == BEGUN then
-    return open_begun(data)
-  elseif status == OVER then
-    return open_over(data)
+  if status == BEGUN or status == OVER then
+    return fold(data, status)
   end
   local version, flags, last, count, door, run, attempt, due, created, generation, deadline, claimed, fence,
     nonce = unpack_struct(FRONT, data)
   local rest = string.sub(data, FRONT_SIZE + 1, -2)
   local ran, whole = pcall(is_whole, rest, count)
-  if version ~= VERSION or not STATUSES[status] or not ran or not whole then
+  if version ~= VERSION or not string.find('sldxc', string.char(status), 1, true) or not ran or not whole then
     return nil
   end
   return { -- in one, for a table that grows field by field is made anew four times
