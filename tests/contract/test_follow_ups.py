@@ -169,6 +169,25 @@ def test_each_death_of_a_replayed_task_is_told(telling: Store) -> None:
     assert (end_of(second).run, end_of(second).error) == (2, "again")
 
 
+def test_a_task_that_expires_again_unclaimed_is_told_of_anew_once_the_first_time_was_told(
+    telling: Store, clock: HandClock
+) -> None:
+    add(telling, notify="audit", deadline_ms=5)
+    clock.advance(5)
+    [first] = telling.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
+    assert (telling.stats(SHARD).leased, telling.stats(SHARD).scheduled) == (1, 1)
+    expire_again(telling, clock)
+    [second] = claim(telling)
+    assert settle(telling, first, Ending.DONE) == settle(telling, second, Ending.DONE) == Settled.DONE
+    expire_again(telling, clock)
+    assert {task.id for task in claim(telling)} == {first.id, second.id}
+
+
+def expire_again(store: Store, clock: HandClock) -> None:
+    store.replay(QUEUE, ["a"], deadlines_ms=[5])
+    clock.advance(5)
+
+
 def test_the_end_of_a_task_that_is_replaced_while_it_runs_is_told(store: Store) -> None:
     task = claim_one(store, notify=URL)
     store.add([new(on_duplicate=OnDuplicate.REPLACE, delay_ms=99)])
