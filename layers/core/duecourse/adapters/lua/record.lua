@@ -105,42 +105,12 @@ local function remember(r, outcome, detail, state, result, at)
   r.rest = join(body, state or old_state, result or old_result, log)
 end
 
-local open
-
--- A record with a lease behind it, as a claim leaves it.
-local function open_begun(data)
-  local r = open(string.sub(data, 1, -BEGUN_SIZE - 1))
-  if not r or r.status ~= SCHEDULED then
-    return nil
-  end
-  r.status = LEASE
-  r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(BEGUN_FORMAT, data, #data - BEGUN_SIZE + 1)
-  return r
-end
-
--- One with a good end behind that, as a settle leaves it.
-local function open_over(data)
-  local length, ended = unpack_struct(OVER_FORMAT, data, #data - OVER_SIZE + 1)
-  local r = open(string.sub(data, 1, -length - OVER_SIZE - 1))
-  if not r or r.status ~= LEASE then
-    return nil
-  end
-  r.status, r.last = FINISHED, DONE_
-  remember(r, DONE_, '', nil, string.sub(data, -length - OVER_SIZE, -OVER_SIZE - 1), ended)
-  return r
-end
-
--- Nil where there is no record, and where it cannot be read: written by another version, or broken.
-function open(data)
-  if not data or #data < SMALLEST then
+-- A record with nothing behind it.
+local function open_bare(data)
+  if #data < SMALLEST then
     return nil
   end
   local status = string.byte(data, -1)
-  if status == BEGUN then
-    return open_begun(data)
-  elseif status == OVER then
-    return open_over(data)
-  end
   local version, flags, last, count, door, run, attempt, due, created, generation, deadline, claimed, fence,
     nonce = unpack_struct(FRONT, data)
   local rest = string.sub(data, FRONT_SIZE + 1, -2)
@@ -153,6 +123,39 @@ function open(data)
     created = created, generation = generation, deadline = deadline, claimed = claimed, fence = fence, nonce = nonce,
     rest = rest,
   }
+end
+
+-- One with a lease behind it, as a claim leaves it.
+local function open_begun(data)
+  local r = open_bare(string.sub(data, 1, -BEGUN_SIZE - 1))
+  if not r or r.status ~= SCHEDULED then
+    return nil
+  end
+  r.status = LEASE
+  r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(BEGUN_FORMAT, data, #data - BEGUN_SIZE + 1)
+  return r
+end
+
+-- One with a good end behind that, as a settle leaves it.
+local function open_over(data)
+  local length, ended = unpack_struct(OVER_FORMAT, data, #data - OVER_SIZE + 1)
+  local begun = string.sub(data, 1, -length - OVER_SIZE - 1)
+  local r = string.byte(begun, -1) == BEGUN and open_begun(begun)
+  if not r then
+    return nil
+  end
+  r.status, r.last = FINISHED, DONE_
+  remember(r, DONE_, '', nil, string.sub(data, -length - OVER_SIZE, -OVER_SIZE - 1), ended)
+  return r
+end
+
+-- Nil where there is no record, and where it cannot be read: written by another version, or broken.
+local function open(data)
+  if not data or #data < SMALLEST then
+    return nil
+  end
+  local status = string.byte(data, -1)
+  return (status == BEGUN and open_begun or status == OVER and open_over or open_bare)(data)
 end
 
 local function close(r)
