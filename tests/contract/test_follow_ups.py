@@ -85,6 +85,12 @@ def test_a_kind_that_is_told_gets_a_task_of_its_own(store: Store) -> None:
     assert end_of(told(store)["audit"]).url == ""
 
 
+@pytest.mark.parametrize("length", [1, 255, 256, 65_535])
+def test_who_is_told_may_have_a_name_of_any_length(store: Store, length: int) -> None:
+    settle(store, claim_one(store, notify="http://".rjust(length, "h")), Ending.DONE)
+    assert len(claim(store)) == 1
+
+
 @pytest.mark.parametrize("die", DEATHS)
 def test_each_way_to_die_is_followed(store: Store, clock: HandClock, die: Callable[[Store, HandClock], None]) -> None:
     die(store, clock)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.record import VERSION
+from duecourse.adapters.record import BEGUN, OVER, VERSION
 from duecourse.adapters.redis_keys import keys_of
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
@@ -14,7 +14,7 @@ from duecourse.domain.task import Status
 from duecourse.errors import StoreMisused
 from duecourse.ports.store import Move, Reply, Settled
 from tests.support import redis_ledger
-from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, new, settle, standing
+from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle, standing
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
 
@@ -85,6 +85,26 @@ def test_no_verb_touches_a_record_that_cannot_be_read(store: RedisStore, redis_c
     with pytest.raises(StoreMisused, match="the record of -/bad cannot be read"):
         add(store, "bad")
     assert redis_client.hget(KEYS.tasks, "-/bad") == kept
+
+
+@pytest.mark.parametrize("status", "ldxc")
+@pytest.mark.parametrize("done", [False, True])
+def test_a_lease_behind_what_is_not_scheduled_cannot_be_read(
+    store: RedisStore, redis_client: redis.Redis, status: str, done: bool
+) -> None:
+    task = claim_one(store, "bad")
+    if done:
+        settle(store, task, Ending.DONE)
+    data = bytes(redis_client.hget(KEYS.tasks, "-/bad") or b"")
+    at = len(data) - BEGUN.size - done * OVER.size - 1
+    assert data[at : at + 1] == b"s"
+    broken = data[:at] + status.encode() + data[at + 1 :]
+    redis_client.hset(KEYS.tasks, "-/bad", broken)
+    assert settle(store, task, Ending.RETRY) is Settled.STALE
+    assert store.extend(SHARD, [lease_of(task)], LEASE_MS) == [0]
+    assert store.move("default", [Move("bad", force=True, revive=True)]) == [Reply.ABSENT]
+    with pytest.raises(StoreMisused, match="the record of -/bad cannot be read"):
+        store.get("default", "bad")
 
 
 @BROKEN

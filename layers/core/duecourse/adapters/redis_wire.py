@@ -27,7 +27,7 @@ Argument = str | bytes | int
 T = TypeVar("T")
 
 MAX_PIECE = 440
-"""The most tasks of one add's request: at nine arguments each, a tenant of its own included, fewer than the 3,999 in
+"""The most tasks of one add's request: at eight arguments each, a tenant of its own included, fewer than the 3,999 in
 all that ElastiCache Serverless takes. A settle of the most that it takes, at three each, is fewer."""
 
 REPLIES = {
