@@ -189,6 +189,16 @@ def test_a_stale_token_settles_nothing(store: Store) -> None:
     assert standing(store) == task
 
 
+def test_a_fence_that_no_run_had_is_answered_like_none_that_is_remembered(store: Store) -> None:
+    task = claim_one(store)
+    settle(store, task, Ending.AGAIN)
+    again = claim(store)[0]
+    between = f"{task.fence + 10:012x}{task.token[12:]}"
+    for how in Ending:
+        assert store.settle(SHARD, [Settlement("a", "-", between, how)]) == [Settled.STALE]
+    assert standing(store) == again
+
+
 @pytest.mark.parametrize("payload", ["{}", "\0" * 14 + "x" * 7], ids=["plain", "like a lease's end"])
 @pytest.mark.parametrize("token", ["", "0" * 28, "nonsense"])
 def test_no_token_settles_a_task_that_never_ran(store: Store, token: str, payload: str) -> None:

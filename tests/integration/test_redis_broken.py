@@ -32,6 +32,7 @@ def spoil(client: redis.Redis, how: str, sid: str = "-/bad") -> None:
     broken = {
         "short": data[:20],
         "cut off": data[:-1],
+        "cut within": data[:-2] + data[-1:],
         "empty": b"",
         "earlier version": bytes([VERSION - 1]) + data[1:],
         "later version": bytes([VERSION + 1]) + data[1:],
@@ -42,7 +43,7 @@ def spoil(client: redis.Redis, how: str, sid: str = "-/bad") -> None:
 
 
 UNREADABLE = ["short", "empty", "earlier version", "later version"]
-BROKEN = pytest.mark.parametrize("how", [*UNREADABLE, "cut off", "many ends", "many leases"])
+BROKEN = pytest.mark.parametrize("how", [*UNREADABLE, "cut off", "cut within", "many ends", "many leases"])
 
 
 @pytest.mark.parametrize("how", UNREADABLE)
@@ -87,24 +88,42 @@ def test_no_verb_touches_a_record_that_cannot_be_read(store: RedisStore, redis_c
     assert redis_client.hget(KEYS.tasks, "-/bad") == kept
 
 
-@pytest.mark.parametrize("status", "ldxc")
-@pytest.mark.parametrize("done", [False, True])
-def test_a_lease_behind_what_is_not_scheduled_cannot_be_read(
-    store: RedisStore, redis_client: redis.Redis, status: str, done: bool
+@pytest.mark.parametrize(
+    ("done", "behind", "letter", "other"),
+    [
+        *(
+            (done, BEGUN.size + done * OVER.size, b"s", status)
+            for done in (False, True)
+            for status in (b"l", b"d", b"?")
+        ),
+        (True, OVER.size, b"L", b"s"),
+        (True, OVER.size, b"L", b"?"),
+    ],
+)
+def test_a_lease_is_behind_what_is_scheduled_and_a_good_end_behind_a_lease(
+    store: RedisStore, redis_client: redis.Redis, done: bool, behind: int, letter: bytes, other: bytes
 ) -> None:
     task = claim_one(store, "bad")
     if done:
         settle(store, task, Ending.DONE)
     data = bytes(redis_client.hget(KEYS.tasks, "-/bad") or b"")
-    at = len(data) - BEGUN.size - done * OVER.size - 1
-    assert data[at : at + 1] == b"s"
-    broken = data[:at] + status.encode() + data[at + 1 :]
-    redis_client.hset(KEYS.tasks, "-/bad", broken)
+    at = len(data) - behind - 1
+    assert data[at : at + 1] == letter
+    redis_client.hset(KEYS.tasks, "-/bad", data[:at] + other + data[at + 1 :])
     assert settle(store, task, Ending.RETRY) is Settled.STALE
     assert store.extend(SHARD, [lease_of(task)], LEASE_MS) == [0]
     assert store.move("default", [Move("bad", force=True, revive=True)]) == [Reply.ABSENT]
     with pytest.raises(StoreMisused, match="the record of -/bad cannot be read"):
         store.get("default", "bad")
+
+
+def test_a_status_that_nobody_knows_is_one_that_cannot_be_read(store: RedisStore, redis_client: redis.Redis) -> None:
+    add(store, "bad")
+    data = bytes(redis_client.hget(KEYS.tasks, "-/bad") or b"")
+    redis_client.hset(KEYS.tasks, "-/bad", data[:-1] + b"?")
+    assert store.move("default", [Move("bad")]) == store.cancel("default", ["bad"]) == [Reply.ABSENT]
+    with pytest.raises(StoreMisused, match="the record of -/bad cannot be read"):
+        add(store, "bad")
 
 
 @BROKEN
