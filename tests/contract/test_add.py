@@ -2,6 +2,7 @@
 
 import pytest
 
+from duecourse.domain.history import Change
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, OnDuplicate, RetryPolicy, Shard, Status, Task
 from duecourse.ports.store import MAX_ADD, Added, Alone, Move, Reply, Settled, Store
@@ -83,6 +84,13 @@ def test_the_second_of_two_in_a_batch_sees_the_first(store: Store) -> None:
     assert [a.reply for a in added] == [Reply.CREATED, Reply.KEPT, Reply.REPLACED]
     assert standing(store).payload_json == "3"
     assert store.stats(SHARD).scheduled == 1
+
+
+def test_the_second_of_two_in_a_batch_sees_what_the_first_did_to_one_that_stands(store: Store) -> None:
+    first = add(store, delay_ms=5)
+    store.add([new(delay_ms=n, on_duplicate=REPLACE) for n in (6, 7)])
+    at = first.created_at
+    assert [entry.due_at for entry in standing(store).log if isinstance(entry, Change)] == [at + 5, at + 6]
 
 
 def test_an_empty_batch_is_nothing(store: Store) -> None:

@@ -85,6 +85,12 @@ def test_a_kind_that_is_told_gets_a_task_of_its_own(store: Store) -> None:
     assert end_of(told(store)["audit"]).url == ""
 
 
+@pytest.mark.parametrize("length", [1, 255, 256, 65_535])
+def test_who_is_told_may_have_a_name_of_any_length(store: Store, length: int) -> None:
+    settle(store, claim_one(store, notify="http://".rjust(length, "h")), Ending.DONE)
+    assert len(claim(store)) == 1
+
+
 @pytest.mark.parametrize("die", DEATHS)
 def test_each_way_to_die_is_followed(store: Store, clock: HandClock, die: Callable[[Store, HandClock], None]) -> None:
     die(store, clock)
@@ -167,6 +173,25 @@ def test_each_death_of_a_replayed_task_is_told(telling: Store) -> None:
     second = told(telling)[DEAD]
     assert second.id != first.id
     assert (end_of(second).run, end_of(second).error) == (2, "again")
+
+
+def test_a_task_that_expires_again_unclaimed_is_told_of_anew_once_the_first_time_was_told(
+    telling: Store, clock: HandClock
+) -> None:
+    add(telling, notify="audit", deadline_ms=5)
+    clock.advance(5)
+    [first] = telling.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
+    assert (telling.stats(SHARD).leased, telling.stats(SHARD).scheduled) == (1, 1)
+    expire_again(telling, clock)
+    [second] = claim(telling)
+    assert settle(telling, first, Ending.DONE) == settle(telling, second, Ending.DONE) == Settled.DONE
+    expire_again(telling, clock)
+    assert {task.id for task in claim(telling)} == {first.id, second.id}
+
+
+def expire_again(store: Store, clock: HandClock) -> None:
+    store.replay(QUEUE, ["a"], deadlines_ms=[5])
+    clock.advance(5)
 
 
 def test_the_end_of_a_task_that_is_replaced_while_it_runs_is_told(store: Store) -> None:

@@ -173,6 +173,23 @@ def test_the_newest_of_everything_is_remembered_and_the_rest_counted(store: Stor
     assert task.forgotten == 7
 
 
+@pytest.mark.parametrize("runs", [0, 1, LOG_LENGTH - 1, LOG_LENGTH + 5])
+def test_a_good_end_is_remembered_as_it_was_by_a_task_that_goes_on(store: Store, clock: HandClock, runs: int) -> None:
+    add(store)
+    for _ in range(runs):
+        settle(store, claim(store)[0], Ending.AGAIN)
+    settle(store, claim(store)[0], Ending.DONE, result="1")
+    done = standing(store)
+    ended_at = clock.at
+    assert (len(done.log) + done.forgotten, len(done.log)) == (runs + 1, min(runs + 1, LOG_LENGTH))
+    clock.advance(5)
+    store.move(QUEUE, [Move("a", delay_ms=9, revive=True, by="x")])
+    revived = standing(store)
+    moved = Change(clock.at, Deed.MOVED, "x", ended_at, clock.at + 9)
+    assert revived.log == (*done.log, moved)[-LOG_LENGTH:]
+    assert (len(revived.log) + revived.forgotten, revived.result_json) == (runs + 2, "")
+
+
 def test_long_errors_make_it_remember_fewer(store: Store) -> None:
     store.add([new(retry=RetryPolicy(max_attempts=50))])
     for n in range(18):

@@ -177,8 +177,11 @@ def test_a_batch_of_settlements_leaves_no_lease_behind(store: Store) -> None:
 
 def test_a_stale_token_settles_nothing(store: Store) -> None:
     task = claim_one(store)
-    wrong = ["", "0.", "nonsense", "7", f"{task.fence}.{'00' * 8}", f"{task.fence + 1}.{task.token[-16:]}", "1.zz"]
-    for token in wrong:
+    fence, nonce = task.token[:12], task.token[12:]
+    forged = [fence + 16 * "0", f"{task.fence + 1:012x}{nonce}", 12 * "0" + nonce, nonce + fence]
+    shapeless = ["", "nonsense", 28 * "z", task.token[:-2], task.token + "00", task.token[:12], fence + "." + nonce]
+    spaced = [f" {task.token}", f"{fence}\n{nonce}"]
+    for token in (*forged, *shapeless, *spaced):
         for how in Ending:
             assert store.settle(SHARD, [Settlement("a", "-", token, how)]) == [Settled.STALE]
         assert store.extend(SHARD, [Lease("a", token)], 99) == [0]
@@ -186,9 +189,20 @@ def test_a_stale_token_settles_nothing(store: Store) -> None:
     assert standing(store) == task
 
 
-@pytest.mark.parametrize("token", ["", "0." + "00" * 8, "nonsense"])
-def test_no_token_settles_a_task_that_never_ran(store: Store, token: str) -> None:
-    before = add(store)
+def test_a_fence_that_no_run_had_is_answered_like_none_that_is_remembered(store: Store) -> None:
+    task = claim_one(store)
+    settle(store, task, Ending.AGAIN)
+    again = claim(store)[0]
+    between = f"{task.fence + 10:012x}{task.token[12:]}"
+    for how in Ending:
+        assert store.settle(SHARD, [Settlement("a", "-", between, how)]) == [Settled.STALE]
+    assert standing(store) == again
+
+
+@pytest.mark.parametrize("payload", ["{}", "\0" * 14 + "x" * 7], ids=["plain", "like a lease's end"])
+@pytest.mark.parametrize("token", ["", "0" * 28, "nonsense"])
+def test_no_token_settles_a_task_that_never_ran(store: Store, token: str, payload: str) -> None:
+    before = add(store, payload=payload)
     for how in Ending:
         assert store.settle(SHARD, [Settlement("a", "-", token, how)]) == [Settled.STALE]
     assert standing(store) == before

@@ -1,18 +1,20 @@
 """A ledger with something wrong in it: records that cannot be read, entries without one, masses of bytes."""
 
 import logging
+from typing import Any
 
 import pytest
 import redis
 
-from duecourse.adapters.record import VERSION
+from duecourse.adapters.record import BEGUN, OVER, VERSION
 from duecourse.adapters.redis_keys import keys_of
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Status
 from duecourse.errors import StoreMisused
 from duecourse.ports.store import Move, Reply, Settled
-from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, new, settle, standing
+from tests.support import redis_ledger
+from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle, standing
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
 
@@ -30,15 +32,18 @@ def spoil(client: redis.Redis, how: str, sid: str = "-/bad") -> None:
     broken = {
         "short": data[:20],
         "cut off": data[:-1],
+        "cut within": data[:-2] + data[-1:],
         "empty": b"",
         "earlier version": bytes([VERSION - 1]) + data[1:],
         "later version": bytes([VERSION + 1]) + data[1:],
+        "many ends": data + 30_000 * (bytes(10) + b"D"),
+        "many leases": data + 15_000 * (bytes(25) + b"L"),
     }[how]
     client.hset(KEYS.tasks, sid, broken)
 
 
 UNREADABLE = ["short", "empty", "earlier version", "later version"]
-BROKEN = pytest.mark.parametrize("how", [*UNREADABLE, "cut off"])
+BROKEN = pytest.mark.parametrize("how", [*UNREADABLE, "cut off", "cut within", "many ends", "many leases"])
 
 
 @pytest.mark.parametrize("how", UNREADABLE)
@@ -83,6 +88,76 @@ def test_no_verb_touches_a_record_that_cannot_be_read(store: RedisStore, redis_c
     assert redis_client.hget(KEYS.tasks, "-/bad") == kept
 
 
+@pytest.mark.parametrize(
+    ("done", "behind", "letter", "other"),
+    [
+        *(
+            (done, BEGUN.size + done * OVER.size, b"s", status)
+            for done in (False, True)
+            for status in (b"l", b"d", b"?")
+        ),
+        (True, OVER.size, b"L", b"s"),
+        (True, OVER.size, b"L", b"?"),
+    ],
+)
+def test_a_lease_is_behind_what_is_scheduled_and_a_good_end_behind_a_lease(
+    store: RedisStore, redis_client: redis.Redis, done: bool, behind: int, letter: bytes, other: bytes
+) -> None:
+    task = claim_one(store, "bad")
+    if done:
+        settle(store, task, Ending.DONE)
+    data = bytes(redis_client.hget(KEYS.tasks, "-/bad") or b"")
+    at = len(data) - behind - 1
+    assert data[at : at + 1] == letter
+    redis_client.hset(KEYS.tasks, "-/bad", data[:at] + other + data[at + 1 :])
+    assert settle(store, task, Ending.RETRY) is Settled.STALE
+    assert store.extend(SHARD, [lease_of(task)], LEASE_MS) == [0]
+    assert store.move("default", [Move("bad", force=True, revive=True)]) == [Reply.ABSENT]
+    with pytest.raises(StoreMisused, match="the record of -/bad cannot be read"):
+        store.get("default", "bad")
+
+
+def test_a_status_that_nobody_knows_is_one_that_cannot_be_read(store: RedisStore, redis_client: redis.Redis) -> None:
+    add(store, "bad")
+    data = bytes(redis_client.hget(KEYS.tasks, "-/bad") or b"")
+    redis_client.hset(KEYS.tasks, "-/bad", data[:-1] + b"?")
+    assert store.move("default", [Move("bad")]) == store.cancel("default", ["bad"]) == [Reply.ABSENT]
+    with pytest.raises(StoreMisused, match="the record of -/bad cannot be read"):
+        add(store, "bad")
+
+
+@BROKEN
+def test_an_add_that_meets_a_record_that_cannot_be_read_adds_no_other_either(
+    store: RedisStore, redis_client: redis.Redis, how: str
+) -> None:
+    settle(store, claim_one(store, "done", group="g"), Ending.DONE)
+    store.add([new(id, delay_ms=LEASE_MS) for id in ("bad", "later")])
+    spoil(redis_client, how)
+    before = all_but_meta(redis_client)
+    twice = [new("new"), new("new", on_duplicate="replace")]
+    others = [new("done", group="h"), new("later", on_duplicate="replace"), *twice]
+    with pytest.raises(StoreMisused, match="the record of -/bad cannot be read"):
+        store.add([*others, new("bad")])
+    assert all_but_meta(redis_client) == before
+
+
+def all_but_meta(client: redis.Redis) -> dict[bytes, Any]:
+    return {key: client.dump(key) for key in client.scan_iter() if key != KEYS.meta.encode()}
+
+
+def test_what_python_alone_cannot_read_is_told_and_neither_taken_nor_echoed(
+    store: RedisStore, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.add([new("bad", payload='"text"')])
+    data = bytes(redis_client.hget(KEYS.tasks, "-/bad") or b"")
+    redis_client.hset(KEYS.tasks, "-/bad", data.replace(b"text", b"\xff" * 4))
+    with caplog.at_level(logging.ERROR):
+        [kept] = store.add([new("bad")], echo=True)
+        assert (kept.reply, kept.task) == (Reply.KEPT, None)
+        assert store.take("default", "bad", lease_ms=LEASE_MS) is None
+    assert caplog.text.count("-/bad in default waits, for its record cannot be read") == 2
+
+
 @BROKEN
 def test_who_asks_for_a_record_that_cannot_be_read_is_told_and_of_a_group_gets_the_others(
     store: RedisStore, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture, how: str
@@ -116,6 +191,16 @@ def test_a_successor_that_cannot_be_read_leaves_the_task_as_it_is(store: RedisSt
     assert settle(store, task, Ending.DONE) is Settled.DONE
     assert standing(store).status is Status.DONE
     assert redis_client.hlen(KEYS.tasks) == 1
+
+
+def test_a_successor_that_cannot_be_read_is_replaced(store: RedisStore, redis_client: redis.Redis) -> None:
+    task = claim_one(store)
+    store.add([new(on_duplicate="replace")])
+    redis_client.hset(KEYS.tasks, "-/a+", b"?")
+    [added] = store.add([new(on_duplicate="replace", payload="2")])
+    assert (added.reply, settle(store, task, Ending.DONE)) == (Reply.REPLACED, Settled.DONE)
+    assert (standing(store).status, standing(store).payload) == (Status.SCHEDULED, 2)
+    redis_ledger.check(redis_client)
 
 
 @BROKEN

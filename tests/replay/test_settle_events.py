@@ -158,7 +158,7 @@ def test_every_wrong_field_of_a_settle_is_named() -> None:
     assert wrong("settle_retry", error="x" * 10_001).keys() == {"error"}
 
 
-@pytest.mark.parametrize("token", ["", ".", "1.", "-1.0011223344556677", "²." + "0" * 16, "1." + "g" * 16, 7, None])
+@pytest.mark.parametrize("token", ["", "7.0011223344556677", "0" * 27, "0" * 29, "g" * 28, "A" * 28, "²" * 28, 7, None])
 def test_a_token_that_cannot_be_one_is_named(token: Any) -> None:
     assert wrong("settle_done", token=token).keys() == {"token"}
 

@@ -12,6 +12,7 @@ import pytest
 from duecourse import ledgers
 from duecourse.adapters.keyvalue.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelMap
 from duecourse.adapters.keyvalue.store import KeyValueStore
+from duecourse.adapters.record import VERSION
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Status
@@ -125,9 +126,16 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_later_layout_is_refused_by_its_name(tmp_path: Path) -> None:
     with plyvel.DB(str(tmp_path / "later"), create_if_missing=True) as later:
-        later.put(LAYOUT_KEY, b"duecourse 4")
-    with pytest.raises(StoreMisused, match=r"'duecourse 4', and this version reads 'duecourse 3': use the version"):
+        later.put(LAYOUT_KEY, b"duecourse 99")
+    with pytest.raises(StoreMisused, match=r"'duecourse 99', and this version reads 'duecourse \d+': use the version"):
         LevelMap(str(tmp_path / "later"))
+
+
+def test_a_folder_whose_records_are_of_another_version_is_refused(tmp_path: Path) -> None:
+    with plyvel.DB(str(tmp_path / "early"), create_if_missing=True) as early:
+        early.put(LAYOUT_KEY, b"duecourse %d" % (VERSION - 1))
+    with pytest.raises(StoreMisused, match=f"'duecourse {VERSION - 1}', and this version reads 'duecourse {VERSION}'"):
+        LevelMap(str(tmp_path / "early"))
 
 
 def test_a_first_opening_that_was_cut_off_is_gone_on_with(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duecourse.adapters import record_log
-from duecourse.adapters.record import FRONT, HEAD, UNREADABLE, pack_rest, pack_token, unpack
+from duecourse.adapters.record import BEGUN, FRONT, HEAD, OVER, UNREADABLE, pack_rest, pack_token, unpack
 from duecourse.domain.history import Door, Run, cut_by
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, NewTask, RetryPolicy, Status, dump_json
 from duecourse.errors import InvalidInput
@@ -95,6 +95,30 @@ def test_a_record_that_is_cut_off_or_goes_on_cannot_be_read(log: bytes) -> None:
             unpack("q", "-/a", broken)
 
 
+def test_a_lease_stands_behind_what_is_scheduled_and_a_good_end_behind_that() -> None:
+    begun = packed(NewTask("a", "k", "{}")) + BEGUN.pack(4, bytes(5) + b"\x09tokentok", 0, 10, ord("r"), ord("L"))
+    over = begun + b'"D"' + OVER.pack(3, 0, 11, ord("D"))
+    task = unpack("q", "-/a", begun)
+    assert (task.status, task.run, task.fence, task.claimed_at, task.door) == (Status.LEASED, 4, 9, 10, Door.RING)
+    done = unpack("q", "-/a", over)
+    assert (done.status, done.result, done.log) == (Status.DONE, "D", (Run(4, 9, 10, 11, "done", "", Door.RING, 10),))
+
+
+@pytest.mark.parametrize("status", "ldxc")
+def test_a_lease_behind_anything_else_cannot_be_read(status: str) -> None:
+    data = packed(NewTask("a", "k", "{}"), status)
+    lease, end = BEGUN.pack(4, bytes(14), 0, 10, 0, ord("L")), OVER.pack(0, 0, 11, ord("D"))
+    for broken in (data + lease, data + lease + end, data + end):
+        with pytest.raises(UNREADABLE):
+            unpack("q", "-/a", broken)
+
+
+@pytest.mark.parametrize("block", [bytes(25) + b"L", bytes(10) + b"D"], ids=["leases", "ends"])
+def test_many_blocks_behind_each_other_cannot_be_read(block: bytes) -> None:
+    with pytest.raises(UNREADABLE):
+        unpack("q", "-/a", packed(NewTask("a", "k", "{}")) + 20_000 * block)
+
+
 def test_a_task_may_be_added_with_a_state() -> None:
     assert unpack("q", "-/a", packed(NewTask("a", "k", state='{"n":1}'))).state == {"n": 1}
 
@@ -134,6 +158,9 @@ def test_a_token_begins_with_its_fence() -> None:
     assert pack_token("0000000000080011223344556677") == bytes(5) + b"\x08" + bytes.fromhex("0011223344556677")
 
 
-@pytest.mark.parametrize("token", ["", "8", "zz" * 14, "00" * 13, "00" * 15, "8.0011223344556677", "²" * 28])
+@pytest.mark.parametrize(
+    "token",
+    ["", "8", "zz" * 14, "00" * 13, "00" * 15, "8.0011223344556677", "²" * 28, " ".join(14 * ["ab"]), "AB" * 14],
+)
 def test_a_text_that_is_no_token_matches_no_lease(token: str) -> None:
     assert pack_token(token) == bytes(14)

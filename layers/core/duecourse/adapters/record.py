@@ -50,7 +50,7 @@ STATUSES = {
     ord("x"): Status.DEAD,
     ord("c"): Status.CANCELLED,
 }
-LETTER_LEASED, LETTER_BEGUN, LETTER_OVER = map(ord, "lLD")
+LETTER_SCHEDULED, LETTER_LEASED, LETTER_BEGUN, LETTER_OVER = map(ord, "slLD")
 ENDINGS = {Ending.DONE: "D", Ending.AGAIN: "A", Ending.RETRY: "R", Ending.DROP: "X", Ending.RELEASE: "B"}
 """The letters that `last` is kept in, and settle.lua is told."""
 NO_TOKEN = bytes(14)
@@ -100,6 +100,8 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
     status_at, status = len(data) - 1, data[-1]
     if status == LETTER_BEGUN:
         status_at, status = status_at - BEGUN.size, LETTER_LEASED
+        if data[status_at] != LETTER_SCHEDULED:
+            raise ValueError("a lease behind what is not scheduled")
         run, token, claimed_high, claimed, door, _ = BEGUN.unpack_from(data, status_at + 1)
     tenant, _, id = sid.partition("/")
     by_end = HEAD.size + by_size
@@ -125,9 +127,10 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
 def _unpack_over(queue: str, sid: str, data: bytes) -> Task:
     size, high, low, _ = OVER.unpack_from(data, len(data) - OVER.size)
     at = len(data) - OVER.size - size
-    task = unpack(queue, sid, data[: max(0, at)])
-    if task.status is not Status.LEASED:
+    begun = data[: max(0, at)]
+    if begun[-1] != LETTER_BEGUN:
         raise ValueError("an end without a lease")
+    task = unpack(queue, sid, begun)
     late = min(max(task.claimed_at - task.due_at, 0), MOST_LATE_MS)
     run = Run(task.run, task.fence, task.claimed_at, high << 32 | low, "done", "", task.door, late)
     log, forgotten = grown(task.log, task.forgotten, run)
@@ -148,7 +151,7 @@ def pack_token(token: str) -> bytes:
         packed = bytes.fromhex(token)
     except ValueError:
         return NO_TOKEN
-    return packed if len(packed) == len(NO_TOKEN) else NO_TOKEN
+    return packed if len(packed) == len(NO_TOKEN) and packed.hex() == token else NO_TOKEN
 
 
 def _tail(data: bytes, at: int, count: int) -> tuple[str, str, int, tuple[Entry, ...]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from duecourse.adapters import redis_pages, redis_queues, redis_tasks
 from duecourse.adapters import redis_wire as wire
-from duecourse.adapters.record import stored_id, unpack
+from duecourse.adapters.record import stored_id
 from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_repeats import RedisRepeats
 from duecourse.adapters.redis_scripts import NOT_ALONE
@@ -129,7 +129,7 @@ class RedisStore:
             arguments = (*self._ending, sid, lease_ms, secrets.token_bytes(8), wire.door(Door.TAKE))
             now, _, want, data, own_ms = self._verbs.run("take", shard, tenants, arguments, again=False)
             if data:
-                return unpack(queue, sid, data, now + own_ms)
+                return wire.readable(queue, sid, data, now + own_ms)
             if not want:
                 return None
             self._verbs.meet(shard, want)

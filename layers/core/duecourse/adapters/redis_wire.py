@@ -27,7 +27,7 @@ Argument = str | bytes | int
 T = TypeVar("T")
 
 MAX_PIECE = 440
-"""The most tasks of one add's request: at nine arguments each, a tenant of its own included, fewer than the 3,999 in
+"""The most tasks of one add's request: at eight arguments each, a tenant of its own included, fewer than the 3,999 in
 all that ElastiCache Serverless takes. A settle of the most that it takes, at three each, is fewer."""
 
 REPLIES = {
@@ -149,7 +149,7 @@ def leased(queue: str, flat: Sequence[bytes], expires_at: int) -> list[Task]:
         return [task for sid, data in pairs if (task := readable(queue, sid, data, expires_at))]
 
 
-def readable(queue: str, sid: str, data: bytes, expires_at: int) -> Task | None:
+def readable(queue: str, sid: str, data: bytes, expires_at: int = 0) -> Task | None:
     """The task in a record; None, and told in the log, where it cannot be read."""
     try:
         return unpack(queue, sid, data, expires_at)
@@ -159,7 +159,7 @@ def readable(queue: str, sid: str, data: bytes, expires_at: int) -> Task | None:
 
 
 def _record(task: NewTask, data: bytes) -> Task | None:
-    return unpack(task.queue, stored_id(task.tenant, task.id), data) if data else None
+    return readable(task.queue, stored_id(task.tenant, task.id), data) if data else None
 
 
 def _mode(task: NewTask) -> str:

@@ -149,9 +149,11 @@ class Ledger:
         self.fresh = self.fresh or held.task.due_at <= self.now
 
     def follow(self, sid: str, held: Held) -> None:
-        """Schedule what tells of another task's end."""
-        self.schedule(sid, held)
-        self._followed = True
+        """Schedule what tells of another task's end, unless what tells of the same is yet to do so."""
+        old = self.get(sid)
+        if not old or old.task.status not in (Status.SCHEDULED, Status.LEASED):
+            self.schedule(sid, held)
+            self._followed = True
 
     def reindex(self, sid: str, held: Held, when: int) -> None:
         """Let a record stand at another instant of the index it is in."""

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from duecourse.adapters.keyvalue.map import Item
+from duecourse.adapters.record import VERSION
 from duecourse.errors import StoreInUse, StoreMisused, StoreUnavailable
 
 SCHEME = "leveldb://"
-LAYOUT = b"duecourse 3"
-"""What the values mean; a layout that reads otherwise gets another number."""
+LAYOUT = b"duecourse %d" % VERSION
+"""What the values mean, by the version of the records among them."""
 LAYOUT_KEY = b"\0layout"
 LOCK = "duecourse.lock"
 """LevelDB's own lock does not tell who holds it, nor a lock from any other fault."""

@@ -1,7 +1,7 @@
 """What each verb makes of one task: pure functions from a held task to the next."""
 
 from duecourse.adapters.keyvalue.held import Held
-from duecourse.adapters.record import ENDINGS
+from duecourse.adapters.record import ENDINGS, pack_token
 from duecourse.adapters.record_log import MOST_LATE_MS, grown
 from duecourse.domain.history import Change, Deed, Door, Entry, Run, cut_by, cut_detail
 from duecourse.domain.outcomes import Ending, Settlement
@@ -133,8 +133,8 @@ def settled_before(held: Held, settlement: Settlement) -> Settled:
     if held.task.token == settlement.token:
         answers = {ord(code.lower()): Settled.DEAD, ord(code): ANSWERS[settlement.ending]}
         return answers.get(held.last, Settled.STALE)
-    fence = settlement.token[:FENCE_DIGITS]
-    endings = (run.outcome for run in held.task.history if run.fence and f"{run.fence:0{FENCE_DIGITS}x}" == fence)
+    fence = int.from_bytes(pack_token(settlement.token)[: FENCE_DIGITS // 2])
+    endings = (run.outcome for run in held.task.history if run.fence and run.fence == fence)
     return ANSWERS[settlement.ending] if next(endings, "") == settlement.ending else Settled.STALE
 
 

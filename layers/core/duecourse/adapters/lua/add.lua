@@ -126,7 +126,8 @@ local function over_others()
   local function resent(sid, at, old, data)
     local mine = ARGV[at + 6]
     local waiting = has_successor(old) and call('HGET', TASKS, sid .. '+')
-    if waiting and came_of(open(waiting).rest, mine) then
+    local successor = open(waiting)
+    if successor and came_of(successor.rest, mine) then
       return REPLACED, waiting
     end
     if came_of(old.rest, mine) then
@@ -151,11 +152,8 @@ local function over_others()
 
   local REFUSALS = { [SCHEDULED] = -2, [LEASE] = -3, [DIED] = -6 }
 
-  return function(sid, at, data)
-    local old, mode = open(data), ARGV[at + 1]
-    if not old then
-      error('the record of ' .. sid .. ' cannot be read')
-    end
+  return function(sid, at, data, old)
+    local mode = ARGV[at + 1]
     local reply, record = resent(sid, at, old, data)
     if reply then
       return reply, record
@@ -193,20 +191,26 @@ local sids, seen, add_over = {}, {}, nil
 for i = 1, count do
   sids[i] = ARGV[first + (i - 1) * ITEM]
 end
-local standing = call('HMGET', TASKS, unpack(sids))
+local standing, olds = call('HMGET', TASKS, unpack(sids)), {}
+for i = 1, count do
+  if standing[i] then -- all are read before any is changed: else a part of the batch would be added
+    olds[i] = open(standing[i]) or error('the record of ' .. sids[i] .. ' cannot be read')
+  end
+end
 for i = 1, count do
   local sid, at = sids[i], first + (i - 1) * ITEM
-  local data = standing[i]
+  local data, old = standing[i], olds[i]
   if seen[sid] then -- twice in one batch: the second sees what the first did
     flush()
     data = call('HGET', TASKS, sid)
+    old = open(data)
   end
   seen[sid] = true
   if not data and string.byte(ARGV[at + 1]) == APART and neighbour(at) then
     replies[i], records[i] = KEPT, ''
   elseif data then
     add_over = add_over or over_others()
-    replies[i], records[i] = add_over(sid, at, data)
+    replies[i], records[i] = add_over(sid, at, data, old)
   else
     local due, deadline = due_and_deadline(at)
     replies[i], records[i] = CREATED, put(sid, at, CREATED - 1, due, deadline, NOW)

@@ -49,19 +49,39 @@ local function tell_of(sid, r)
   return told
 end
 
--- Adds follow-ups, due now; after a script's first write alone, for it begins with another than ZREM.
+-- Whether a follow-up that stands there has ended, and is out of its place: who was buried, is replayed and is buried
+-- again has the same run.
+local function has_told(sid)
+  local r = open(call('HGET', TASKS, sid))
+  if not r or r.status == SCHEDULED or r.status == LEASE then
+    return false
+  end
+  call('ZREM', DONE, sid)
+  call('ZREM', DEAD, sid)
+  return true
+end
+
+-- Adds follow-ups, due now, but where one is yet to tell of the same; after a script's first write alone, for it begins
+-- with another than ZREM.
 local function follow(told)
   if #told == 0 then
     return
   end
   local fence = next_fence(#told) - #told
   for i, pair in ipairs(told) do
-    local tenant = tenant_of(pair[1])
-    call('HSET', TASKS, pair[1], fresh_record(0, NOW, NOW, fence + i, 0, pair[2]))
-    call('ZADD', DUE[tenant], NOW, pair[1])
-    rehead(tenant)
+    local sid, tenant = pair[1], tenant_of(pair[1])
+    local data = fresh_record(0, NOW, NOW, fence + i, 0, pair[2])
+    local new = call('HSETNX', TASKS, sid, data) == 1
+    if not new and has_told(sid) then
+      call('HSET', TASKS, sid, data)
+      new = true
+    end
+    if new then
+      call('ZADD', DUE[tenant], NOW, sid)
+      rehead(tenant)
+      followed = true
+    end
   end
-  followed = true
 end
 
 -- Lapsed leases. ------------------------------------------------------------------------------------------------------

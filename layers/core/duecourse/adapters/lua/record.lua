@@ -105,38 +105,12 @@ local function remember(r, outcome, detail, state, result, at)
   r.rest = join(body, state or old_state, result or old_result, log)
 end
 
-local open
-
--- A record with a lease behind it, as a claim leaves it, or a good end behind that, as a settle does.
-local function fold(data, status)
-  if status == BEGUN then
-    local r = open(string.sub(data, 1, -BEGUN_SIZE - 1))
-    if not r or r.status ~= SCHEDULED then
-      return nil
-    end
-    r.status = LEASE
-    r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(BEGUN_FORMAT, data, #data - BEGUN_SIZE + 1)
-    return r
-  end
-  local length, ended = unpack_struct(OVER_FORMAT, data, #data - OVER_SIZE + 1)
-  local r = open(string.sub(data, 1, -length - OVER_SIZE - 1))
-  if not r or r.status ~= LEASE then
-    return nil
-  end
-  r.status, r.last = FINISHED, DONE_
-  remember(r, DONE_, '', nil, string.sub(data, -length - OVER_SIZE, -OVER_SIZE - 1), ended)
-  return r
-end
-
--- Nil where there is no record, and where it cannot be read: written by another version, or broken.
-function open(data)
-  if not data or #data < SMALLEST then
+-- A record with nothing behind it.
+local function open_bare(data)
+  if #data < SMALLEST then
     return nil
   end
   local status = string.byte(data, -1)
-  if status == BEGUN or status == OVER then
-    return fold(data, status)
-  end
   local version, flags, last, count, door, run, attempt, due, created, generation, deadline, claimed, fence,
     nonce = unpack_struct(FRONT, data)
   local rest = string.sub(data, FRONT_SIZE + 1, -2)
@@ -149,6 +123,34 @@ function open(data)
     created = created, generation = generation, deadline = deadline, claimed = claimed, fence = fence, nonce = nonce,
     rest = rest,
   }
+end
+
+-- A record, with the lease behind it folded in, as a claim leaves it, and the end behind that, as a settle does. Nil where
+-- there is none, and where it cannot be read: written by another version, or broken.
+local function open(data)
+  if not data or #data < SMALLEST then
+    return nil
+  end
+  local result, ended
+  if string.byte(data, -1) == OVER then
+    local length
+    length, ended = unpack_struct(OVER_FORMAT, data, #data - OVER_SIZE + 1)
+    data, result = string.sub(data, 1, -length - OVER_SIZE - 1), string.sub(data, -length - OVER_SIZE, -OVER_SIZE - 1)
+  end
+  local begun = string.byte(data, -1) == BEGUN
+  local r = open_bare(begun and string.sub(data, 1, -BEGUN_SIZE - 1) or data)
+  if not r or (begun and r.status ~= SCHEDULED) or (ended and not begun) then
+    return nil
+  end
+  if begun then
+    r.status = LEASE
+    r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(BEGUN_FORMAT, data, #data - BEGUN_SIZE + 1)
+  end
+  if ended then
+    r.status, r.last = FINISHED, DONE_
+    remember(r, DONE_, '', nil, result, ended)
+  end
+  return r
 end
 
 local function close(r)

@@ -13,8 +13,8 @@ local SIZE, HEAD = 23, '>c14BBI6B'
 local KEPT = 65535 -- the length of a state that stays as it is
 local HEADS_OF_ALL = ARGV[FIRST]
 local count = #HEADS_OF_ALL / SIZE
-local AGAIN_, RETRY_, DROP_, RELEASE_ = 65, 82, 88, 66
-local REPLIES = { [DONE_] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [RELEASE_] = 5 }
+local AGAIN_, RETRY_, DROP_ = 65, 82, 88
+local REPLIES = { [DONE_] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [RELEASED] = 5 }
 local STALE, DEAD_ = 0, 4
 local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
 
@@ -61,8 +61,8 @@ local ENDINGS = {
     r.status = DIED
     return DEAD_
   end,
-  [RELEASE_] = function(r, due, _, detail)
-    remember(r, RELEASE_, detail)
+  [RELEASED] = function(r, due, _, detail)
+    remember(r, RELEASED, detail)
     r.status, r.due = SCHEDULED, due
     return 5
   end,
@@ -106,17 +106,15 @@ local function settle(sid, r, token, ending, due, text)
 end
 
 -- The record with its end behind it, where a lease stands there and nobody is told of it: most ends are such, and a table
--- of the fields costs as much again. Nil for any other.
+-- of the fields costs as much again. Nil for any other. None of these has a successor, for what adds one folds the lease
+-- in; one that broke while it was leased is not seen, as in a claim.
 local ENDED_NOW = pack('>I6', NOW) .. 'D'
 local NO_RESULT = '\0\0\0\0' .. ENDED_NOW
 local NOTIFY_FROM, NOTIFY_TO = 80, 81 -- its length
 
 local function done_at_once(data, token, text)
-  if string.byte(data, -1) ~= BEGUN or string.sub(data, TOKEN_FROM, TOKEN_TO) ~= token then
-    return nil
-  end
-  local version, flags = string.byte(data, 1, 2)
-  if version ~= VERSION or bit.band(flags, SUCCESSOR) ~= 0 or string.sub(data, NOTIFY_FROM, NOTIFY_TO) ~= '\0\0' then
+  if string.byte(data, -1) ~= BEGUN or string.sub(data, TOKEN_FROM, TOKEN_TO) ~= token
+    or string.byte(data, 1) ~= VERSION or string.sub(data, NOTIFY_FROM, NOTIFY_TO) ~= '\0\0' then
     return nil
   elseif text == '' then
     return data .. NO_RESULT
