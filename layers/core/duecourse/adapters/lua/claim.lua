@@ -15,8 +15,9 @@ local nonce, door = ARGV[FIRST + 4], ARGV[FIRST + 5]
 -- that it looks at, and those of them whose backlog it counts.
 local BURY, NOTICE, LOOK, COUNTED = 1000, 100, 128, 16
 local TURNS = 20 -- how many tenants share a claim at the least, where so many have work: each more costs it time
--- Redis looks through all of a small zset for each member that comes; one of over 64 bytes makes it an index for good.
-local FEW, LONG = 64, string.rep('-', 65)
+-- Redis looks through all of a small hash or zset for each member; one of over 64 bytes makes an index of it, which it
+-- stays until it is empty.
+local FEW, SEVERAL, LONG = 64, 8, string.rep('-', 65)
 local useless = 0 -- how many were due and are not leased
 
 local want, bytes, taken = {}, tonumber(ARGV[FIRST + 3]), 0
@@ -172,6 +173,12 @@ local function take_turns()
       useless = useless + turn.seen - turn.first + 1 - turn.begun
     end
     begun[turn.tenant] = turn.begun > 0 and turn.begun or nil
+  end
+  if #turns > SEVERAL then
+    call('HSET', META, LONG, '')
+    call('HDEL', META, LONG)
+    call('ZADD', RING, 0, LONG)
+    call('ZREM', RING, LONG)
   end
   if next(begun) then
     begun = count_all_running(begun)
