@@ -15,7 +15,6 @@ from tests.support.clock import HandClock
 from tests.support.rabbitmq import need_server
 from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_server import REDIS, RedisServer, need
-from tests.support.stalls import Stalls, stalls_seen
 
 # A suite that was started in the background has Ctrl-C ignored, and would hand that on to the processes it stops by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -85,10 +84,3 @@ def clock() -> HandClock:
 def store(clock: HandClock) -> MemoryStore:
     """A ledger for tests that do not care which, on the clock that moves by hand."""
     return MemoryStore(clock)
-
-
-@pytest.fixture
-def stalls() -> Iterator[Stalls]:
-    """How long the machine stalls while the test runs."""
-    with stalls_seen() as seen:
-        yield seen

@@ -15,11 +15,10 @@ from duecourse.domain.task import DEFAULT_QUEUE, NewTask, Shard, Status, Task
 from tests.support.drainer import NAMESPACE
 from tests.support.lingering import MARGIN_MS, countdown, lingering
 from tests.support.redis_server import RedisServer
-from tests.support.stalls import Stalls
 from tests.support.wait import until
 
 ON_TIME_MS = 400
-"""Far more than the few milliseconds it takes, far less than a deadman's second; what the machine stalls is added."""
+"""Far more than the few milliseconds it takes, for machines with other work; far less than a deadman's second."""
 
 
 @pytest.fixture
@@ -59,15 +58,13 @@ def connections(server: RedisServer) -> list[str]:
 
 
 @pytest.mark.parametrize("events", [True, False], ids=["events on", "events off"])
-def test_what_falls_due_while_it_stays_is_claimed_on_time(
-    server: RedisServer, store: RedisStore, stalls: Stalls, events: bool
-) -> None:
+def test_what_falls_due_while_it_stays_is_claimed_on_time(server: RedisServer, store: RedisStore, events: bool) -> None:
     ran = Ran()
     with lingering(server, ran, linger_ms=2_000, events=events) as linger:
         store.add([NewTask(f"due-{n}", "noop", delay_ms=300 + 20 * n) for n in range(50)])
     assert ran.times == {f"due-{n}": 1 for n in range(50)}
     assert min(ran.late) >= 0
-    assert max(ran.late) < ON_TIME_MS + stalls.worst_ms
+    assert max(ran.late) < ON_TIME_MS
     assert linger.counts["done"] == 50
     assert linger.stats().events is events
 
@@ -82,7 +79,7 @@ def test_two_at_once_run_every_task_exactly_once(server: RedisServer, store: Red
     assert store.stats(Shard()).done == number
 
 
-def test_one_takes_over_from_the_other_without_a_gap(server: RedisServer, store: RedisStore, stalls: Stalls) -> None:
+def test_one_takes_over_from_the_other_without_a_gap(server: RedisServer, store: RedisStore) -> None:
     ran = Ran()
     store.add([NewTask(f"task-{n}", "noop", delay_ms=300 + 10 * n) for n in range(300)])
     second = threading.Timer(1.5, lambda: _stay(server, ran, 2_500))
@@ -91,7 +88,7 @@ def test_one_takes_over_from_the_other_without_a_gap(server: RedisServer, store:
     second.join()
     assert set(ran.times.values()) == {1}
     assert len(ran.times) == 300
-    assert sorted(ran.late)[-3] < ON_TIME_MS + stalls.worst_ms
+    assert sorted(ran.late)[-3] < ON_TIME_MS
 
 
 def _stay(server: RedisServer, ran: Ran, linger_ms: int) -> None:
