@@ -168,6 +168,7 @@ def test_a_checkpoint_needs_a_lease(store: MemoryStore, caplog: pytest.LogCaptur
         ('{"source":"elsewhere"}', "source: must be duecourse"),
         ('{"source":"duecourse","version":"1","tasks":[]}', "tasks: must hold one task"),
         (body("done").replace('"fence":8', '"fence":"8"'), "tasks.0.fence: must be a whole number"),
+        (body("done").replace('"fence":8', f'"fence":{2**48}'), "tasks.0.fence: must be below 281474976710656"),
         (body("done").replace('"fence":8', '"fence":7,"fence":8'), "tasks.0.fence: stands twice in its object"),
         (body("done").replace('"do":', '"do":"drop","do":'), "tasks.0.payload.do: stands twice in its object"),
     ],

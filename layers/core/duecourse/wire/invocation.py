@@ -97,7 +97,9 @@ def decode_message(body: bytes) -> Task:
     _check(len(entries) == 1, "tasks", "must hold one task")
     [entry] = entries
     task = _decode(entry)._replace(deadline_at=entry.number("deadline_at") if entry.get("deadline_at") else 0)
-    return task._replace(token=f"{entry.number('fence'):0{FENCE_DIGITS}x}")
+    fence = entry.number("fence")
+    _check(fence < 16**FENCE_DIGITS, f"{entry.path}.fence", f"must be below {16**FENCE_DIGITS}, as every lease's is")
+    return task._replace(token=f"{fence:0{FENCE_DIGITS}x}")
 
 
 def _entries(event: Json) -> list["_Reader"]:
