@@ -10,10 +10,10 @@
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local lease_ms, max_bytes = LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
-local nonce, door = ARGV[FIRST + 4], ARGV[FIRST + 5]
+local LEASE_END, ENDS_AT = lease_end(ARGV[FIRST + 4], ARGV[FIRST + 5]), text_of(NOW + lease_ms)
 -- Bounds of one claim: due tasks that it does not lease, heads that join the ring at a time, tenants of the ring's front
--- that it looks at, and those of them whose backlog it counts.
-local BURY, NOTICE, LOOK, COUNTED = 1000, 100, 128, 16
+-- that it looks at, and a backlog of which nobody must know how much more it is.
+local BURY, NOTICE, LOOK, PLENTY = 1000, 100, 128, 1000
 local TURNS = 20 -- how many tenants share a claim at the least, where so many have work: each more costs it time
 -- Redis looks through all of a small hash or zset for each member; one of over 64 bytes makes an index of it, which it
 -- stays until it is empty.
@@ -21,13 +21,13 @@ local FEW, SEVERAL, LONG = 64, 8, string.rep('-', 65)
 local useless = 0 -- how many were due and are not leased
 
 local want, bytes, taken = {}, tonumber(ARGV[FIRST + 3]), 0
-local handed, unread, leased, lateness = {}, {}, {}, {} -- {stored id, record...}, {stored id...}, {end, stored id...}
+local handed, unread, leased, late = {}, {}, {}, {} -- {stored id, record...}, {stored id...}, {end, stored id...}, due -> count
 local _, died = reclaim(RECLAIM, want)
 local limit = #want == 0 and room(tonumber(ARGV[FIRST])) or 0 -- else it is asked again, and takes back the rest first
 
 -- Tenants whose head has come due join the ring's end.
 local function notice()
-  local ripe = call('ZRANGEBYSCORE', HEADS, '-inf', NOW, 'LIMIT', 0, NOTICE)
+  local ripe = call('ZRANGEBYSCORE', HEADS, '-inf', NOW_TEXT, 'LIMIT', '0', NOTICE)
   if #ripe == 0 then
     return
   end
@@ -56,7 +56,7 @@ end
 -- A tenant that runs all it may is barred.
 local function gather()
   local turns, sids, free = {}, {}, limit - taken
-  local front = call('ZRANGE', RING, 0, LOOK - 1)
+  local front = call('ZRANGE', RING, '0', LOOK - 1)
   local quantum = math.ceil(free / math.max(1, math.min(#front, TURNS)))
   for _, tenant in ipairs(front) do
     if not DUE[tenant] then
@@ -67,7 +67,7 @@ local function gather()
       local few = math.min(quantum, free - #sids, tenant_room(tenant))
       local first, more = #sids + 1, false
       if few > 0 then
-        local due = call('ZRANGEBYSCORE', DUE[tenant], '-inf', NOW, 'LIMIT', 0, few + 1)
+        local due = call('ZRANGEBYSCORE', DUE[tenant], '-inf', NOW_TEXT, 'LIMIT', '0', text_of(few + 1))
         more = #due > few
         for i = 1, math.min(few, #due) do
           sids[first + i - 1] = due[i]
@@ -81,29 +81,35 @@ local function gather()
   return turns, sids
 end
 
-local chosen, gone, broken -- {stored id, record, run, due...}, {stored id, opened record...}, {stored id...}
-
--- Looks at what was gathered, in pieces. Answers whether the bytes are used up before its end.
+-- Looks at what was gathered, in pieces. What it chooses it hands out as it stands. Answers the run of each, {stored id,
+-- opened record...} of what is past its deadline, {stored id...} of what cannot be read, and whether the bytes are used up
+-- before the end. A record that is cut off it does not see, for all would pay for that: whoever gets such a lease finds
+-- it, and it lapses.
 local function choose(turns, sids)
-  local records, base, n = {}, 0, 0
-  chosen, gone, broken = {}, {}, {}
+  local runs, gone, broken, records, base, read_to = {}, {}, {}, nil, 0, 0
+  local now, count, n, used = NOW, 0, #handed, bytes
   for _, turn in ipairs(turns) do
+    local before = count
     for i = turn.first, turn.last do
-      if i > base + #records then
-        records, base = call('HMGET', TASKS, unpack(sids, i, math.min(i + PIECE - 1, #sids))), i - 1
+      if i > read_to then
+        base, read_to = i - 1, math.min(i + PIECE - 1, #sids)
+        records = call('HMGET', TASKS, unpack(sids, i, read_to))
       end
       local sid, data = sids[i], records[i - base]
-      local run, due, deadline = glance(data)
-      if run and (deadline == 0 or deadline > NOW) then
-        if bytes > 0 and bytes + #data > max_bytes then
-          return true
+      local size, version, run, due, deadline, _ = data and #data or 0, nil, nil, nil, nil, nil
+      if size >= SMALLEST then
+        version, _, run, _, due, _, _, deadline = unpack_struct('>BI4I4I2I6I6I6I6', data) -- to skip costs as much
+      end
+      if version == VERSION and (deadline == 0 or deadline > now) then
+        if used > 0 and used + size > max_bytes then
+          turn.begun, bytes = count - before, used
+          return runs, gone, broken, true
         end
-        bytes = bytes + #data
-        chosen[n + 1], chosen[n + 2], chosen[n + 3], chosen[n + 4] = sid, data, run, due
-        n = n + 4
-        turn.begun = turn.begun + 1
+        used, count, n = used + size, count + 1, n + 2
+        runs[count], handed[n - 1], handed[n] = run, sid, data
+        late[due] = (late[due] or 0) + 1
       elseif data then
-        local r = run and open(data)
+        local r = version == VERSION and open(data)
         if r then
           push(gone, sid, r)
         else
@@ -112,26 +118,22 @@ local function choose(turns, sids)
       end
       turn.seen = i
     end
+    turn.begun = count - before
   end
-  return false
+  bytes = used
+  return runs, gone, broken, false
 end
 
-local function lease()
-  local count = #chosen / 4
+-- Leases what was chosen last, with these runs.
+local function lease(runs)
+  local count = #runs
   local fence = count > 0 and next_fence(count) - count
   log_claimed(fence and fence + 1, count)
-  local n, ends_at, late = #handed, text_of(NOW + lease_ms), {}
-  for i = 1, #chosen, 4 do
-    fence = fence + 1
-    local sid, data = chosen[i], leased_record(chosen[i + 1], chosen[i + 2] + 1, fence, nonce, door)
-    handed[n + 1], handed[n + 2] = sid, data
-    leased[n + 1], leased[n + 2] = ends_at, sid
+  local n = #handed - 2 * count
+  for i = 1, count do
     n = n + 2
-    late[chosen[i + 3]] = (late[chosen[i + 3]] or 0) + 1
-  end
-  for due, times in pairs(late) do
-    local bucket = bucket_of(NOW - due)
-    lateness[bucket] = (lateness[bucket] or 0) + times
+    handed[n] = leased_record(handed[n], runs[i] + 1, fence + i, LEASE_END)
+    leased[n - 1], leased[n] = ENDS_AT, handed[n - 1]
   end
   taken = taken + count
 end
@@ -143,11 +145,11 @@ local function move_on(turns)
     if turn.seen >= turn.first or turn.last < turn.first then
       local tenant, at = turn.tenant, NOW
       if turn.barred or not (turn.more or turn.seen < turn.last) then -- else more is due
-        at = tonumber(call('ZRANGE', DUE[tenant], 0, 0, 'WITHSCORES')[2])
+        at = tonumber(call('ZRANGE', DUE[tenant], '0', '0', 'WITHSCORES')[2])
       end
       if at and at <= NOW and not turn.barred then
         last = (last or last_turn()) + 1
-        push(ring, last, tenant)
+        push(ring, text_of(last), tenant)
       else
         leaving[#leaving + 1] = tenant
         if at then
@@ -166,7 +168,8 @@ end
 local function take_turns()
   notice()
   local turns, sids = gather()
-  local cut, begun = choose(turns, sids), {}
+  local runs, gone, broken, cut = choose(turns, sids)
+  local begun = {}
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first then
       call('ZREM', DUE[turn.tenant], unpack(sids, turn.first, turn.seen))
@@ -193,21 +196,21 @@ local function take_turns()
   for i = 1, #gone, 2 do
     bury(gone[i], gone[i + 1])
   end
-  lease()
+  lease(runs)
   move_on(turns)
   return #turns > 0 and not cut and #want == 0
 end
 
--- How many are left that could be claimed; of tenants far back in the ring each counts as one. And whose turn is next,
+-- How many are left that could be claimed; of tenants far back in the ring, and behind plenty, each counts as one. And whose turn is next,
 -- where there are others than those among KEYS.
 local function backlog()
-  local left = call('ZCOUNT', HEADS, '-inf', NOW) + call('ZCARD', RING)
-  local front, others = call('ZRANGE', RING, 0, LOOK - 1), false
-  for i, tenant in ipairs(front) do
+  local left = call('ZCOUNT', HEADS, '-inf', NOW_TEXT) + call('ZCARD', RING)
+  local front, others = call('ZRANGE', RING, '0', LOOK - 1), false
+  for _, tenant in ipairs(front) do
     local due = DUE[tenant]
     others = others or not due
-    if due and i <= COUNTED then
-      left = left + call('ZCOUNT', due, '-inf', NOW) - 1
+    if due and left < PLENTY then
+      left = left + call('ZCOUNT', due, '-inf', NOW_TEXT) - 1
     end
   end
   return left, others and front or {}
@@ -222,7 +225,7 @@ if #leased > FEW then
 else
   in_pieces('ZADD', LEASED, leased)
 end
-log_lateness(lateness)
+log_lateness(late)
 
 WAS_FULL, woken = false, false -- who claims and leaves something due comes again
 local at, left, front, held = hang(followed), 0, {}, full() or (TENANT_MAX and call('ZCARD', PARKED) > 0)

@@ -89,7 +89,7 @@ end
 -- Takes back at most `limit` lapsed leases. Answers how many, how many of them died, and whether it stopped at a bound;
 -- tenants that it could not serve it adds to `want`. It begins with ZREM, which runs where memory is short.
 local function reclaim(limit, want)
-  local lapsed = call('ZRANGEBYSCORE', LEASED, '-inf', NOW, 'LIMIT', 0, limit)
+  local lapsed = call('ZRANGEBYSCORE', LEASED, '-inf', NOW_TEXT, 'LIMIT', '0', limit)
   local reclaimed, died, bytes = 0, 0, 0
 
   local function take_back(sid, tenant, r)

@@ -10,23 +10,14 @@ local SLOT, SLOTS = 300000, 13 -- of domain/lateness.py
 local own = call('HMGET', META, 'lease', 'priority', 'late_slot')
 local LEASE_OF_QUEUE, PRIORITY, LATE_SLOT = tonumber(own[1] or nil), tonumber(own[2] or -1), tonumber(own[3] or nil)
 
--- What a claim must know of a record: its run, due time and deadline; nil where `open` has nil. One that is cut off it
--- does not see, for all would pay for that: whoever gets such a lease finds it, and it lapses.
-local function glance(data)
-  if not data or #data < SMALLEST then
-    return nil
-  end
-  local version, run, due, deadline = unpack_struct('>BxxxxI4xxI6xxxxxxxxxxxxI6', data)
-  if version == VERSION then
-    return run, due, deadline
-  end
+-- The end of all records that a claim leases.
+local function lease_end(nonce, door)
+  return nonce .. pack('>I6', NOW) .. door .. 'L'
 end
 
-local PACKED_NOW = pack('>I6', NOW)
-
 -- The record with a new lease behind it: to make its front anew would cost twice as much.
-local function leased_record(data, run, fence, nonce, door)
-  return data .. pack('>I4I6', run, fence) .. nonce .. PACKED_NOW .. door .. 'L'
+local function leased_record(data, run, fence, ending)
+  return data .. pack('>I4I6', run, fence) .. ending
 end
 
 -- The rate's window moves on: what has left it is forgotten. Where the clock was put back, what is ahead of it counts
@@ -99,11 +90,15 @@ local function bucket_of(late)
   return exponent * 8 + math.floor((fraction - 0.5) * 16)
 end
 
--- Counts what was claimed by how late it was: bucket -> how many.
-local function log_lateness(buckets)
-  local slot = math.floor(NOW / SLOT)
-  if next(buckets) and slot ~= LATE_SLOT then
+-- Counts what was claimed by how late it was: due time -> how many.
+local function log_lateness(claimed)
+  local slot, buckets = math.floor(NOW / SLOT), {}
+  if next(claimed) and slot ~= LATE_SLOT then
     begin_slot(slot)
+  end
+  for due, count in pairs(claimed) do
+    local bucket = bucket_of(NOW - due)
+    buckets[bucket] = (buckets[bucket] or 0) + count
   end
   for bucket, count in pairs(buckets) do
     call('HINCRBY', LATE, slot % SLOTS .. ':' .. bucket, count)

@@ -52,7 +52,7 @@ local function count_all_running(changes)
     local tenant = tenants[i]
     count = (count or 0) + changes[tenant]
     if count > 0 then
-      push(set, fields[i], count)
+      push(set, fields[i], text_of(count))
     else
       gone[#gone + 1] = fields[i]
     end

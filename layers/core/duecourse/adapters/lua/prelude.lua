@@ -77,10 +77,12 @@ else
   NOW = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- As a command takes it where there are many: a number is turned into text anew for each, which costs more than the rest.
+-- A whole number as a command takes it: Redis makes text of each that it is given, in four times the time.
 local function text_of(number)
-  return string.format('%.0f', number)
+  return string.format('%d', number)
 end
+
+local NOW_TEXT = text_of(NOW)
 
 -- The indexes. -------------------------------------------------------------------------------------------------------
 
@@ -95,7 +97,7 @@ end
 -- A tenant's place after its due set changed: in the ring while it is ripe and has a turn there, parked while it is,
 -- else among the heads.
 local function rehead(tenant)
-  local at = tonumber(call('ZRANGE', DUE[tenant], 0, 0, 'WITHSCORES')[2])
+  local at = tonumber(call('ZRANGE', DUE[tenant], '0', '0', 'WITHSCORES')[2])
   if call('ZSCORE', RING, tenant) then
     if at and at <= NOW then
       return
@@ -111,7 +113,7 @@ local function rehead(tenant)
 end
 
 local function last_turn()
-  return tonumber(call('ZRANGE', RING, -1, -1, 'WITHSCORES')[2]) or 0
+  return tonumber(call('ZRANGE', RING, '-1', '-1', 'WITHSCORES')[2]) or 0
 end
 
 -- Runs a command over many arguments, in pieces that Lua's stack holds.
@@ -168,16 +170,16 @@ local woken = false -- whether a tenant was that waited for a place of its own
 -- The earliest instant at which a claim could change something, nil for never. Of a queue that is paused or full those
 -- are its leases.
 local function earliest()
-  local at = tonumber(call('ZRANGE', LEASED, 0, 0, 'WITHSCORES')[2])
+  local at = tonumber(call('ZRANGE', LEASED, '0', '0', 'WITHSCORES')[2])
   if PAUSED or full() then
     return at
   end
-  local front = call('ZRANGE', RING, 0, 0)[1]
+  local front = call('ZRANGE', RING, '0', '0')[1]
   if front and DUE[front] then
     rehead(front) -- after a step of the clock what was ripe may not be
-    front = call('ZRANGE', RING, 0, 0)[1]
+    front = call('ZRANGE', RING, '0', '0')[1]
   end
-  local head = front and NOW or tonumber(call('ZRANGE', HEADS, 0, 0, 'WITHSCORES')[2])
+  local head = front and NOW or tonumber(call('ZRANGE', HEADS, '0', '0', 'WITHSCORES')[2])
   head = head and math.max(head, opens_at(), 1) -- 0 would be none
   return at and head and math.min(at, head) or at or head
 end

@@ -78,9 +78,9 @@ end
 local function place(sid, r)
   local tenant = tenant_of(sid)
   if r.status == FINISHED then
-    push(finished, NOW, sid)
+    push(finished, NOW_TEXT, sid)
   elseif r.status == DIED then
-    push(died, NOW, sid)
+    push(died, NOW_TEXT, sid)
   else
     scheduled[tenant] = scheduled[tenant] or {}
     push(scheduled[tenant], r.due, sid)
@@ -124,7 +124,7 @@ local function done_at_once(data, token, text)
 end
 
 local standing = count > 0 and call('HMGET', TASKS, unpack(ARGV, FIRST + 1, FIRST + count)) or {}
-local opened, changed, gone, n, now, detailed = {}, {}, {}, 0, text_of(NOW), FIRST + count
+local opened, changed, gone, n, detailed = {}, {}, {}, 0, FIRST + count
 for i = 1, count do
   local sid, text = ARGV[FIRST + i], ''
   local token, ending, delayed, due, more = unpack_struct(HEAD, HEADS_OF_ALL, (i - 1) * SIZE + 1)
@@ -138,7 +138,7 @@ for i = 1, count do
     local tenant = tenant_of(sid)
     n = n + 1
     changed[sid], gone[n], replies[i] = done, sid, 1
-    finished[2 * n - 1], finished[2 * n] = now, sid
+    finished[2 * n - 1], finished[2 * n] = NOW_TEXT, sid
     written[2 * n - 1], written[2 * n] = sid, done
     running[tenant] = (running[tenant] or 0) - 1
   else

@@ -11,17 +11,16 @@ local sid, lease_ms = ARGV[FIRST], LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1])
 local tenant, want, taken = tenant_of(sid), {}, ''
 reclaim(RECLAIM, want)
 
-local function take(data)
-  local run, due = glance(data)
+local function take(data, run, due)
   call('ZREM', DUE[tenant], sid)
   local fence = next_fence()
-  taken = leased_record(data, run + 1, fence, ARGV[FIRST + 2], ARGV[FIRST + 3])
+  taken = leased_record(data, run, fence, lease_end(ARGV[FIRST + 2], ARGV[FIRST + 3]))
   call('HSET', TASKS, sid, taken)
   call('ZADD', LEASED, NOW + lease_ms, sid)
   count_running(tenant, 1)
   log_claimed(fence, 1)
   if due <= NOW then
-    log_lateness({ [bucket_of(NOW - due)] = 1 })
+    log_lateness({ [due] = 1 })
   end
   rehead(tenant)
 end
@@ -29,6 +28,6 @@ end
 local data = call('HGET', TASKS, sid)
 local r = open(data)
 if #want == 0 and r and r.status == SCHEDULED and not expired(r) and room(1) > 0 and tenant_room(tenant) > 0 then
-  take(data)
+  take(data, r.run + 1, r.due)
 end
 return { NOW, hang(followed), want, taken, lease_ms }
