@@ -102,7 +102,7 @@ local function choose(turns, sids)
       end
       if version == VERSION and (deadline == 0 or deadline > now) then
         if used > 0 and used + size > max_bytes then
-          turn.begun, bytes = count - before, used
+          turn.begun, turn.seen, bytes = count - before, i - 1, used
           return runs, gone, broken, true
         end
         used, count, n = used + size, count + 1, n + 2
@@ -116,9 +116,8 @@ local function choose(turns, sids)
           broken[#broken + 1] = sid
         end
       end
-      turn.seen = i
     end
-    turn.begun = count - before
+    turn.begun, turn.seen = count - before, turn.last
   end
   bytes = used
   return runs, gone, broken, false
@@ -132,7 +131,7 @@ local function lease(runs)
   local n = #handed - 2 * count
   for i = 1, count do
     n = n + 2
-    handed[n] = leased_record(handed[n], runs[i] + 1, fence + i, LEASE_END)
+    handed[n] = handed[n] .. pack(LEASE_FRONT, runs[i] + 1, fence + i) .. LEASE_END
     leased[n - 1], leased[n] = ENDS_AT, handed[n - 1]
   end
   taken = taken + count

@@ -10,14 +10,12 @@ local SLOT, SLOTS = 300000, 13 -- of domain/lateness.py
 local own = call('HMGET', META, 'lease', 'priority', 'late_slot')
 local LEASE_OF_QUEUE, PRIORITY, LATE_SLOT = tonumber(own[1] or nil), tonumber(own[2] or -1), tonumber(own[3] or nil)
 
--- The end of all records that a claim leases.
+-- A lease as it stands behind a record: run and fence, then what is one for all that a script leases. To make the record's
+-- front anew would cost twice as much.
+local LEASE_FRONT = '>I4I6'
+
 local function lease_end(nonce, door)
   return nonce .. pack('>I6', NOW) .. door .. 'L'
-end
-
--- The record with a new lease behind it: to make its front anew would cost twice as much.
-local function leased_record(data, run, fence, ending)
-  return data .. pack('>I4I6', run, fence) .. ending
 end
 
 -- The rate's window moves on: what has left it is forgotten. Where the clock was put back, what is ahead of it counts

@@ -86,8 +86,9 @@ local NOW_TEXT = text_of(NOW)
 
 -- The indexes. -------------------------------------------------------------------------------------------------------
 
+local match = string.match
 local function tenant_of(sid)
-  return string.match(sid, '^[^/]*')
+  return match(sid, '^[^/]*')
 end
 
 local function next_fence(n)
