@@ -25,7 +25,7 @@ from tests.support.redis_server import REDIS, RedisServer, need
 from tests.support.wait import until
 
 BELL = "duecourse:{default/0}:bell"
-SCRIPTS = [Path(str(file)) for file in (files("duecourse.adapters") / "lua").iterdir()]
+SCRIPTS = list(Path(str(files("duecourse.adapters") / "lua")).rglob("*.lua"))
 FORBIDDEN = {"SETEX", "PSETEX", "GETEX", "EX", "PX", "EXAT", "PERSIST", "RESTORE", "EXISTS", "TTL", "PTTL"}
 DEADMAN_MS = 1_000
 

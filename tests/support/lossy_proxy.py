@@ -3,10 +3,11 @@
 import socket
 import tempfile
 import threading
+from importlib.resources import files
 from pathlib import Path
 
 from duecourse.adapters.redis_connect import Client
-from duecourse.adapters.redis_scripts import BEFORE, load
+from duecourse.adapters.redis_scripts import load
 from tests.support.proxy import Link, Proxy, shut
 
 
@@ -61,8 +62,8 @@ class LossyProxy(Proxy):
 
 def load_scripts(client: Client) -> None:
     """Have the server know all scripts: else the reply that is lost is that it does not know one."""
-    for verb in BEFORE:
-        client.script_load(load(verb).text)
+    for script in Path(str(files("duecourse.adapters") / "lua")).glob("*.lua"):
+        client.script_load(load(script.stem).text)
 
 
 def _listening(path: str) -> socket.socket:

@@ -41,23 +41,8 @@ IDLE_S = 5.0
 """After how long without a command the pooled connections are dropped rather than trusted."""
 WAIT_MS = 1_000
 """How long replicas have to take what was written."""
-PRELUDE = ("prelude",)
-SETS = ("prelude", "settings")
-RECORDS = ("prelude", "record")
-CHANGES = (*RECORDS, "history", "lease")
-ENDS = (*CHANGES, "ending")
-LEASES = (*ENDS, "handout")
-BEFORE: dict[str, tuple[str, ...]] = (
-    dict.fromkeys(("register", "stats", "begin", "end", "forget"), ())
-    | {"add": (*RECORDS, "history")}
-    | dict.fromkeys(("close", "held_back"), PRELUDE)
-    | dict.fromkeys(("put", "drop", "page"), RECORDS)
-    | dict.fromkeys(("configure", "reopen"), SETS)
-    | dict.fromkeys(("cancel", "extend", "move", "replay", "save"), CHANGES)
-    | dict.fromkeys(("settle", "sweep"), ENDS)
-    | dict.fromkeys(("claim", "take"), LEASES)
-)
-"""What each verb's script builds on."""
+INCLUDE = re.compile(r"^ *--include (.+)$", re.MULTILINE)
+"""Where a script says which files of `lua/shared` it builds on: they take this line's place, and its scope."""
 
 AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
 _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
@@ -83,7 +68,11 @@ def connect(url: str) -> Client:
 def load(verb: str) -> Script:
     """The script of one verb, with what it builds on."""
     folder = files("duecourse.adapters") / "lua"
-    text = "\n".join((folder / f"{part}.lua").read_text() for part in (*BEFORE[verb], verb))
+
+    def shared(include: re.Match[str]) -> str:
+        return "\n".join((folder / "shared" / f"{part}.lua").read_text() for part in include[1].split())
+
+    text = INCLUDE.sub(shared, (folder / f"{verb}.lua").read_text())
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
 
 

@@ -10,6 +10,8 @@
 --         -2 scheduled, -3 leased, -6 dead; -7 alone, and nothing is added, where a task of the group `alone` is
 --         live or newer than `since`
 
+--include prelude fresh
+
 local echo = ARGV[FIRST + 1] == '1'
 local ITEM = 7
 local alone = ARGV[FIRST + 2]
@@ -18,25 +20,7 @@ local count = (#ARGV - first + 1) / ITEM
 local CREATED, KEPT, REPLACED, DEBOUNCED = 1, 2, 3, 4
 local APART = 97 -- a
 
-if alone ~= '' then
-  local since = tonumber(ARGV[FIRST + 3])
-  for _, member in ipairs(call('ZRANGEBYLEX', GROUPS, '[' .. alone .. '\0', '(' .. alone .. '\1')) do
-    local r = open(call('HGET', TASKS, string.match(member, '%z(.*)$')))
-    if r and (r.status == SCHEDULED or r.status == LEASE or r.generation > since) then
-      return -7
-    end
-  end
-end
-
--- A fence for each task, drawn at once. A shard that never drew one is not on record yet: its tasks would not be found.
-local fence = next_fence(count) - count
-if fence == 0 and ARGV[FIRST] ~= '1' then
-  call('HDEL', META, 'fence')
-  return -8
-elseif fence == 0 and COUNT ~= '1' then
-  call('HSET', META, 'shards', COUNT)
-end
-
+local fence -- of the task before
 local replies, records = {}, {}
 local written, scheduled, grouped = {}, {}, {} -- what is written in one go for the batch
 local soonest = {} -- of each tenant
@@ -62,13 +46,13 @@ local function put(sid, at, how, due, deadline, created, over)
     members = {}
     scheduled[tenant], soonest[tenant] = members, math.min(due, soonest[tenant] or due)
   end
-  members[#members + 1] = due
+  members[#members + 1] = text_of(due)
   members[#members + 1] = sid
   if due < soonest[tenant] then
     soonest[tenant] = due
   end
   if ARGV[at + 5] ~= '' then
-    push(grouped, 0, group_member(sid, ARGV[at + 5]))
+    push(grouped, '0', group_member(sid, ARGV[at + 5]))
   end
   return data
 end
@@ -83,8 +67,10 @@ local function flush()
 end
 
 -- What an add does where its id stands already, made only where one does: to make functions is what a script spends
--- its time on.
+-- its time on. Answers how a record is read, and how one is added over it.
 local function over_others()
+  --include record history
+
   local function put_in_place(sid, at, old, how, due, deadline, created, over)
     leave_group(sid, old.rest)
     call('ZREM', DONE, sid)
@@ -152,7 +138,7 @@ local function over_others()
 
   local REFUSALS = { [SCHEDULED] = -2, [LEASE] = -3, [DIED] = -6 }
 
-  return function(sid, at, data, old)
+  return open, function(sid, at, data, old)
     local mode = ARGV[at + 1]
     local reply, record = resent(sid, at, old, data)
     if reply then
@@ -176,6 +162,15 @@ local function over_others()
   end
 end
 
+local open_record, add_over -- nil until an id stands already
+
+local function read(data)
+  if not add_over then
+    open_record, add_over = over_others()
+  end
+  return open_record(data)
+end
+
 -- Whether its group has a task that this one must be apart from, those of this batch among them.
 local function neighbour(at)
   local first, last = string.match(ARGV[at + 1], '^a(.-)%z(.*)$')
@@ -187,14 +182,33 @@ local function neighbour(at)
   return #call('ZRANGEBYLEX', GROUPS, from, to, 'LIMIT', 0, 1) > 0
 end
 
-local sids, seen, add_over = {}, {}, nil
+if alone ~= '' then
+  local since = tonumber(ARGV[FIRST + 3])
+  for _, member in ipairs(call('ZRANGEBYLEX', GROUPS, '[' .. alone .. '\0', '(' .. alone .. '\1')) do
+    local r = read(call('HGET', TASKS, string.match(member, '%z(.*)$')))
+    if r and (r.status == SCHEDULED or r.status == LEASE or r.generation > since) then
+      return -7
+    end
+  end
+end
+
+-- A fence for each task, drawn at once. A shard that never drew one is not on record yet: its tasks would not be found.
+fence = next_fence(count) - count
+if fence == 0 and ARGV[FIRST] ~= '1' then
+  call('HDEL', META, 'fence')
+  return -8
+elseif fence == 0 and COUNT ~= '1' then
+  call('HSET', META, 'shards', COUNT)
+end
+
+local sids, seen = {}, {}
 for i = 1, count do
   sids[i] = ARGV[first + (i - 1) * ITEM]
 end
 local standing, olds = call('HMGET', TASKS, unpack(sids)), {}
 for i = 1, count do
   if standing[i] then -- all are read before any is changed: else a part of the batch would be added
-    olds[i] = open(standing[i]) or error('the record of ' .. sids[i] .. ' cannot be read')
+    olds[i] = read(standing[i]) or error('the record of ' .. sids[i] .. ' cannot be read')
   end
 end
 for i = 1, count do
@@ -203,13 +217,12 @@ for i = 1, count do
   if seen[sid] then -- twice in one batch: the second sees what the first did
     flush()
     data = call('HGET', TASKS, sid)
-    old = open(data)
+    old = read(data)
   end
   seen[sid] = true
   if not data and string.byte(ARGV[at + 1]) == APART and neighbour(at) then
     replies[i], records[i] = KEPT, ''
   elseif data then
-    add_over = add_over or over_others()
     replies[i], records[i] = add_over(sid, at, data, old)
   else
     local due, deadline = due_and_deadline(at)

@@ -4,6 +4,8 @@
 -- ARGV    prelude's, then: force (1), by whom, then the stored ids
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 cancelled, -1 absent, -3 leased, -4 done, -5 cancelled before
 
+--include prelude fresh record history lease
+
 local force, by = ARGV[FIRST] == '1', ARGV[FIRST + 1]
 local REFUSALS = { [LEASE] = -3, [FINISHED] = -4, [CANCELLED] = -5 }
 local replies = {}

@@ -9,6 +9,8 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
+--include prelude fresh record history lease ending handout
+
 local lease_ms, max_bytes = LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
 local LEASE_END, ENDS_AT = lease_end(ARGV[FIRST + 4], ARGV[FIRST + 5]), text_of(NOW + lease_ms)
 -- Bounds of one claim: due tasks that it does not lease, heads that join the ring at a time, tenants of the ring's front

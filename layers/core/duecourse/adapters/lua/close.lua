@@ -4,6 +4,8 @@
 -- ARGV    prelude's, then: what `shards` shall be in meta, "" to pause only
 -- RETURNS {now, bell_at, leased, fence, 1 where a user had paused it, when the newest claim in the log was, 0 for none}
 
+--include prelude
+
 local paused, leased = PAUSED, call('ZCARD', LEASED)
 if not paused then
   PAUSED = 'reshard'

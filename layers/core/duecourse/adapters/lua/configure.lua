@@ -6,6 +6,8 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
+--include prelude settings
+
 local held = PAUSED or full() or opens_at() > NOW
 set(FIRST)
 if COUNT ~= '1' then

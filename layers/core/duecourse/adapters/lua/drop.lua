@@ -4,6 +4,8 @@
 -- ARGV    prelude's, then the stored ids
 -- RETURNS {now, bell_at}
 
+--include prelude fresh record
+
 for at = FIRST, #ARGV do
   local sid = ARGV[at]
   call('ZREM', DUE[tenant_of(sid)], sid)

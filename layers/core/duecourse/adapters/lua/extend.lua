@@ -6,6 +6,8 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
+--include prelude fresh record history lease
+
 local lease_ms = tonumber(ARGV[FIRST])
 local ends = {}
 call('ZREM', LEASED, '')

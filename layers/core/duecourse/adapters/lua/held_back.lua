@@ -5,6 +5,8 @@
 -- RETURNS {now, 0 nothing, 1 a pause, 2 as many run as may, 3 as many of the tenant do, 4 the rate, until when: 0 where
 --         that is not known}
 
+--include prelude
+
 local running, opens = tonumber(call('HGET', META, 'running:' .. TENANT) or 0), opens_at()
 
 if PAUSED then

@@ -5,6 +5,8 @@
 --         new), force (1), revive (1), by whom
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 moved, -1 absent, -3 leased, -4 done, -5 cancelled, -6 dead
 
+--include prelude fresh record history lease
+
 local ITEM = 6
 local REFUSALS = { [LEASE] = -3, [FINISHED] = -4, [CANCELLED] = -5, [DIED] = -6 }
 local replies, fresh = {}, false

@@ -6,6 +6,8 @@
 -- RETURNS {now, how far it looked: at, id ("" before all of that instant), or nothing where that is all,
 --         {stored id, at, record...}}
 
+--include prelude fresh record
+
 local LOOK, BYTES, PIECE = 500, 1000000, 32
 local tenant, section, id = TENANT, ARGV[FIRST], ARGV[FIRST + 2]
 local at, limit = ARGV[FIRST + 1], tonumber(ARGV[FIRST + 3])

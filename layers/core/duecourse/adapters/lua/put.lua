@@ -4,6 +4,8 @@
 -- ARGV    prelude's, then for each task: stored id, when (due, or when it ended), packed record
 -- RETURNS {now, bell_at}
 
+--include prelude fresh record
+
 local PLACES = { [FINISHED] = DONE, [CANCELLED] = DONE, [DIED] = DEAD }
 
 for at = FIRST, #ARGV, 3 do

@@ -8,6 +8,8 @@
 -- Whose claims the rate's log holds changes with the number of shards: until the newest has left the window, each shard
 -- counts its whole part as claimed.
 
+--include prelude settings
+
 local fence = math.max(tonumber(call('HGET', META, 'fence') or 0), tonumber(ARGV[FIRST + 1])) + 1
 local claimed_at = tonumber(ARGV[FIRST + 2])
 COUNT = ARGV[FIRST]

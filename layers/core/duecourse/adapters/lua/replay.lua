@@ -5,6 +5,8 @@
 --         that it is given up (0 never)
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 replayed, -1 absent, -2 scheduled, -3 leased, -4 done, -5 cancelled
 
+--include prelude fresh record history lease
+
 local REFUSALS = { [SCHEDULED] = -2, [LEASE] = -3, [FINISHED] = -4, [CANCELLED] = -5 }
 local replies, fresh = {}, false
 

@@ -6,6 +6,8 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
+--include prelude fresh record history lease
+
 local sid = ARGV[FIRST]
 local r = open(call('HGET', TASKS, sid))
 local held = r and is_held(r, ARGV[FIRST + 1])

@@ -4,6 +4,8 @@
 -- ARGV    prelude's and ending's, then: retention ms, where the queue has none of its own
 -- RETURNS {now, bell_at, reclaimed, died, pruned, 1 if a bound was reached, {tenant whose due set was not among KEYS...}}
 
+--include prelude fresh record history lease ending
+
 local BOUND = 500
 local want = {}
 local retention = tonumber(call('HGET', META, 'retention') or ARGV[FIRST])

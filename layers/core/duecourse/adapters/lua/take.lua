@@ -7,6 +7,8 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
+--include prelude fresh record history lease ending handout
+
 local sid, lease_ms = ARGV[FIRST], LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1])
 local tenant, want, taken = tenant_of(sid), {}, ''
 reclaim(RECLAIM, want)

@@ -98,9 +98,9 @@ end
 -- A tenant's place after its due set changed: in the ring while it is ripe and has a turn there, parked while it is,
 -- else among the heads.
 local function rehead(tenant)
-  local at = tonumber(call('ZRANGE', DUE[tenant], '0', '0', 'WITHSCORES')[2])
+  local at = call('ZRANGE', DUE[tenant], '0', '0', 'WITHSCORES')[2]
   if call('ZSCORE', RING, tenant) then
-    if at and at <= NOW then
+    if at and tonumber(at) <= NOW then
       return
     end
     call('ZREM', RING, tenant)
@@ -196,15 +196,16 @@ end
 
 -- It begins with a ZREM, which runs where memory is short, and so does then what follows it.
 local function set_bell(at)
+  local text = text_of(at)
   call('ZREM', LEASED, '')
   if TRAVEL then
-    call('HSET', META, 'bell_at', at)
+    call('HSET', META, 'bell_at', text)
   elseif at > 0 then
-    call('SET', BELL, at, 'PXAT', at)
+    call('SET', BELL, text, 'PXAT', text)
   else
     call('DEL', BELL)
   end
-  call('PUBLISH', ARGV[2], at)
+  call('PUBLISH', ARGV[2], text)
 end
 
 -- Ends every script: the bell hangs at the earliest instant. What is due already was rung for, so it gets a deadman a

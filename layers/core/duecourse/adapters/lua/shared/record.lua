@@ -1,14 +1,9 @@
--- What the scripts that read or write tasks share: the packed record (its layout: adapters/record.py), groups.
+-- What the scripts that read records or change them share, beside fresh.lua: opened, closed, its log; groups.
 --
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's
 -- RETURNS nothing
 
-local pack, unpack_struct = struct.pack, struct.unpack
-local FRONT, FRONT_SIZE = '>BBBBBI4I2I6I6I6I6I6I6c8', 55
-local VERSION = 4
-local NO_NONCE = string.rep('\0', 8)
-local SCHEDULED, LEASE, FINISHED, DIED, CANCELLED = 115, 108, 100, 120, 99 -- s l d x c
 local BEGUN, BEGUN_FORMAT, BEGUN_SIZE = 76, '>I4I6c8I6B', 26 -- L
 local TOKEN_FROM, TOKEN_TO = -22, -9 -- within that, from the record's end
 local OVER, OVER_FORMAT, OVER_SIZE = 68, '>I4I6', 11 -- D
@@ -158,11 +153,6 @@ local function close(r)
     r.deadline, r.claimed, r.fence, r.nonce) .. r.rest .. string.char(r.status)
 end
 
--- The record of a task that is scheduled and never ran; `came` says how (0 created, 2 replaced, 3 debounced).
-local function fresh_record(came, due, created, generation, deadline, rest)
-  return pack(FRONT, VERSION, came * 4, 0, 0, 0, 0, 1, due, created, generation, deadline, 0, 0, NO_NONCE) .. rest .. 's'
-end
-
 local function has_successor(r)
   return bit.band(r.flags, SUCCESSOR) ~= 0
 end
@@ -175,10 +165,6 @@ end
 -- A follow-up tells of another task's end: it is of that one's group for the sake of its shard alone.
 local function is_follow_up(sid)
   return string.find(sid, '~', 1, true)
-end
-
-local function group_member(sid, group)
-  return tenant_of(sid) .. '/' .. group .. '\0' .. sid
 end
 
 local function join_group(sid, rest)
