@@ -98,7 +98,8 @@ local function choose(turns, sids)
         records = call('HMGET', TASKS, unpack(sids, i, read_to))
       end
       local sid, data = sids[i], records[i - base]
-      local size, version, run, due, deadline, _ = data and #data or 0, nil, nil, nil, nil, nil
+      local size = data and #data or 0
+      local version, _, run, due, deadline
       if size >= SMALLEST then
         version, _, run, _, due, _, _, deadline = unpack_struct('>BI4I4I2I6I6I6I6', data) -- to skip costs as much
       end
