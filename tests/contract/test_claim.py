@@ -109,6 +109,15 @@ def test_a_claims_bytes_are_those_of_all_tenants(store: Store) -> None:
     assert len(store.claim(SHARD, 6, lease_ms=LEASE_MS, max_bytes=3_700).tasks) == 3
 
 
+def test_a_claims_bytes_are_those_of_all_its_rounds(store: Store) -> None:
+    big = '"' + "x" * 1_000 + '"'
+    store.add([new("only", tenant="small", payload=big), *(new(f"t{n}", payload=big) for n in range(6))])
+    assert [task.tenant for task in claim(store, 1)] == ["-"]
+    claimed = store.claim(SHARD, 6, lease_ms=LEASE_MS, max_bytes=5_000)
+    assert (len(claimed.tasks), claimed.backlog) == (4, 2)
+    assert len({task.token for task in claimed.tasks}) == 4
+
+
 def test_a_lapsed_lease_is_taken_back_at_the_cost_of_an_attempt(store: Store, clock: HandClock) -> None:
     first = claim_one(store)
     clock.advance(LEASE_MS - 1)
@@ -178,6 +187,14 @@ def test_one_claim_buries_no_more_than_a_bounded_number(store: Store, clock: Han
     assert 0 < claimed.died <= 1_500
     assert claimed.backlog == 3_000 - claimed.died
     assert clock.at <= claimed.bell_at <= clock.at + 1_000
+
+
+def test_what_dies_unclaimed_leaves_a_claim_its_limit(store: Store, clock: HandClock) -> None:
+    store.add([new(f"past{n}", deadline_ms=1) for n in range(700)])
+    clock.advance(1)
+    store.add([new(f"t{n}") for n in range(MAX_CLAIM)])
+    claimed = store.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS)
+    assert (len(claimed.tasks), claimed.died, claimed.backlog) == (MAX_CLAIM, 700, 0)
 
 
 def test_one_claim_takes_back_no_more_than_a_bounded_number(store: Store, clock: HandClock) -> None:

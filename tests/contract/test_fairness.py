@@ -65,3 +65,22 @@ def test_where_each_has_enough_a_claim_goes_to_twenty_tenants_and_the_next_to_th
     first, second = (Counter(task.tenant for task in claim(store, 100)) for _ in range(2))
     assert set(first.values()) == set(second.values()) == {5}
     assert (len(first), len(second), len(first.keys() | second.keys())) == (20, 20, 30)
+
+
+def test_those_that_had_their_turns_in_one_claim_come_again_in_the_same_order(store: Store, clock: HandClock) -> None:
+    for tenant in "cab":
+        store.add([new(f"t{n}", tenant=tenant) for n in range(3)])
+        clock.advance(1)
+    turns = [[task.tenant for task in claim(store, limit)] for limit in (3, 1, 1, 1)]
+    assert turns == [["c", "a", "b"], ["c"], ["a"], ["b"]]
+
+
+def test_whom_the_bytes_of_a_claim_leave_out_keep_their_turns(store: Store) -> None:
+    store.add([new(f"t{n}", tenant=tenant) for tenant in "abc" for n in range(2)])
+    claims = [store.claim(SHARD, 6, lease_ms=LEASE_MS, max_bytes=1).tasks for _ in range(6)]
+    assert [[task.tenant for task in tasks] for tasks in claims] == [["a"], ["b"], ["c"]] * 2
+
+
+def test_what_many_tenants_have_due_is_told_to_the_task(store: Store) -> None:
+    store.add([new(f"t{n}", tenant=f"tenant{n % 30}") for n in range(900)])
+    assert store.claim(SHARD, 1, lease_ms=LEASE_MS).backlog == 899

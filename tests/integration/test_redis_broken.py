@@ -31,6 +31,7 @@ def spoil(client: redis.Redis, how: str, sid: str = "-/bad") -> None:
     data = bytes(client.hget(KEYS.tasks, sid) or b"")
     broken = {
         "short": data[:20],
+        "a byte short": data[:85],
         "cut off": data[:-1],
         "cut within": data[:-2] + data[-1:],
         "empty": b"",
@@ -42,7 +43,7 @@ def spoil(client: redis.Redis, how: str, sid: str = "-/bad") -> None:
     client.hset(KEYS.tasks, sid, broken)
 
 
-UNREADABLE = ["short", "empty", "earlier version", "later version"]
+UNREADABLE = ["short", "a byte short", "empty", "earlier version", "later version"]
 BROKEN = pytest.mark.parametrize("how", [*UNREADABLE, "cut off", "cut within", "many ends", "many leases"])
 
 
@@ -266,6 +267,20 @@ def test_no_script_reads_a_mass_of_great_tasks_at_once(
             reads += [command] if command.startswith("HMGET") else []
     assert len(tasks) == 15
     assert [read.count("-/t") for read in reads if KEYS.tasks in read] == [32]
+
+
+def test_a_claim_reads_each_record_once(
+    redis_server: RedisServer, store: RedisStore, redis_client: redis.Redis
+) -> None:
+    store.add([new(f"t{n}", tenant=tenant) for tenant in "ab" for n in range(35)])
+    store.claim(SHARD, 1, lease_ms=LEASE_MS)
+    with redis_server.client() as watcher, watcher.monitor() as monitor:
+        tasks = claim(store)
+        redis_client.echo("the end")
+        reads = []
+        while not (command := monitor.next_command()["command"]).startswith("ECHO"):
+            reads += [command.count("/t")] if command.startswith(f"HMGET {KEYS.tasks}") else []
+    assert (len(tasks), reads) == (69, [32, 32, 5])
 
 
 def test_upkeep_stops_after_some_bytes_and_says_that_there_is_more(store: RedisStore) -> None:

@@ -216,6 +216,13 @@ def test_a_claim_of_many_tenants_takes_no_more_bytes_than_asked_for(
     assert len(tasks) == 9
 
 
+def test_a_claims_bytes_may_be_used_up_to_the_last(redis_client: redis.Redis, store: RedisStore) -> None:
+    store.add([new(f"t{n}") for n in range(4)])
+    size = redis_client.hstrlen(keys_of("duecourse", SHARD).tasks, "-/t0")
+    claims = [store.claim(SHARD, 4, lease_ms=LEASE_MS, max_bytes=2 * size - less).tasks for less in (1, 0)]
+    assert list(map(len, claims)) == [1, 2]
+
+
 def test_every_tenant_of_many_is_met_and_worked(redis_client: redis.Redis, store: RedisStore) -> None:
     for tenant in range(300):
         store.add([new("a", tenant=f"tenant-{tenant:03}"), new("b", tenant=f"tenant-{tenant:03}")])
