@@ -23,7 +23,8 @@ local FEW, SEVERAL, LONG = 64, 8, string.rep('-', 65)
 local useless = 0 -- how many were due and are not leased
 
 local want, bytes, taken = {}, tonumber(ARGV[FIRST + 3]), 0
-local handed, unread, leased, late = {}, {}, {}, {} -- {stored id, record...}, {stored id...}, {end, stored id...}, due -> count
+-- {stored id, record...}, {stored id...}, {end, stored id...}, due time -> how many
+local handed, unread, leased, late = {}, {}, {}, {}
 local _, died = reclaim(RECLAIM, want)
 local limit = #want == 0 and room(tonumber(ARGV[FIRST])) or 0 -- else it is asked again, and takes back the rest first
 
@@ -105,7 +106,7 @@ local function choose(turns, sids)
       end
       if version == VERSION and (deadline == 0 or deadline > now) then
         if used > 0 and used + size > max_bytes then
-          turn.begun, turn.seen, bytes = count - before, i - 1, used
+          turn.begun, turn.seen = count - before, i - 1
           return runs, gone, broken, true
         end
         used, count, n = used + size, count + 1, n + 2
@@ -203,8 +204,8 @@ local function take_turns()
   return #turns > 0 and not cut and #want == 0
 end
 
--- How many are left that could be claimed; of tenants far back in the ring, and behind plenty, each counts as one. And whose turn is next,
--- where there are others than those among KEYS.
+-- How many are left that could be claimed; of tenants far back in the ring, and behind plenty, each counts as one. And
+-- whose turn is next, where there are others than those among KEYS.
 local function backlog()
   local left = call('ZCOUNT', HEADS, '-inf', NOW_TEXT) + call('ZCARD', RING)
   local front, others = call('ZRANGE', RING, '0', LOOK - 1), false
