@@ -82,5 +82,5 @@ def test_whom_the_bytes_of_a_claim_leave_out_keep_their_turns(store: Store) -> N
 
 
 def test_what_many_tenants_have_due_is_told_to_the_task(store: Store) -> None:
-    store.add([new(f"t{n}", tenant=f"tenant{n % 30}") for n in range(900)])
+    store.add([new(f"t{n}", tenant=f"tenant{n % 15}") for n in range(900)])
     assert store.claim(SHARD, 1, lease_ms=LEASE_MS).backlog == 899

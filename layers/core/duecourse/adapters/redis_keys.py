@@ -8,7 +8,7 @@ from typing import NamedTuple
 from duecourse.domain.task import Shard
 
 FIXED = ("tasks", "heads", "ring", "leased", "done", "dead", "groups", "meta", "bell", "parked", "log", "late")
-"""The keys every script declares, in the order of `lua/shared/prelude.lua`."""
+"""The keys every script declares, in the order of `lua/included/prelude.lua`."""
 CANARY = "canary/b"
 """How a canary's shard begins: none is called so, for its number is one."""
 

@@ -42,7 +42,10 @@ IDLE_S = 5.0
 WAIT_MS = 1_000
 """How long replicas have to take what was written."""
 INCLUDE = re.compile(r"^ *--include (.+)$", re.MULTILINE)
-"""Where a script says which files of `lua/shared` it builds on: they take this line's place, and its scope."""
+"""Where a script says which files of `lua/included` it builds on: they take this line's place, and its scope.
+
+In the order prelude, fresh, record, history, lease, ending, handout, each with those before it that it speaks of.
+"""
 
 AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
 _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
@@ -69,10 +72,10 @@ def load(verb: str) -> Script:
     """The script of one verb, with what it builds on."""
     folder = files("duecourse.adapters") / "lua"
 
-    def shared(include: re.Match[str]) -> str:
-        return "\n".join((folder / "shared" / f"{part}.lua").read_text() for part in include[1].split())
+    def included(include: re.Match[str]) -> str:
+        return "\n".join((folder / "included" / f"{part}.lua").read_text() for part in include[1].split())
 
-    text = INCLUDE.sub(shared, (folder / f"{verb}.lua").read_text())
+    text = INCLUDE.sub(included, (folder / f"{verb}.lua").read_text())
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
 
 

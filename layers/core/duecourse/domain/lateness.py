@@ -12,7 +12,7 @@ PARTS = 8
 
 
 def bucket_of(late_ms: int) -> int:
-    """The bucket of a lateness; claim.lua has the same."""
+    """The bucket of a lateness; handout.lua has the same."""
     if late_ms <= 0:
         return 0
     fraction, exponent = frexp(late_ms)

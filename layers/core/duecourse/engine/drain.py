@@ -25,7 +25,7 @@ LOOKS = 10
 class Drained(NamedTuple):
     """What a drain did, in tasks; `stale` leases were lost before they were settled.
 
-    `backlog` is what is due still; a shard that time did not suffice to look at counts as one.
+    `backlog` is what is due still, at least; a shard that time did not suffice to look at counts as one.
     """
 
     claimed: int = 0

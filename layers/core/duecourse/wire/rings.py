@@ -89,7 +89,7 @@ class Heard(NamedTuple):
 class RingsAnswer(TypedDict):
     """What came of it: `added` tasks of watched keys, and what one drain did.
 
-    `backlog` is what is still due, `bell_at` the earliest bell (epoch ms, 0 for none).
+    `backlog` is what is still due, at least, `bell_at` the earliest bell (epoch ms, 0 for none).
     """
 
     added: int

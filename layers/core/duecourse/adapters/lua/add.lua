@@ -1,6 +1,6 @@
 -- Schedules tasks, each as its mode says where its id stands already.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's, then: registered (1 once the caller has put the shard on record), echo (1 to answer the records),
 --         alone ("" or "<tenant>/<group>"), since (a generation), then for each task: stored id, mode (k keep,
 --         r replace, j reject, d debounce, or a<stored id>\0<stored id>: apart from what its group has between those,
@@ -66,103 +66,14 @@ local function flush()
   written, scheduled, grouped = {}, {}, {}
 end
 
--- What an add does where its id stands already, made only where one does: to make functions is what a script spends
--- its time on. Answers how a record is read, and how one is added over it.
+-- How a record is read and how one is added over it: made where one must be read, for to make functions is what a script
+-- spends its time on.
 local function over_others()
-  --include record history
-
-  local function put_in_place(sid, at, old, how, due, deadline, created, over)
-    leave_group(sid, old.rest)
-    call('ZREM', DONE, sid)
-    call('ZREM', DEAD, sid)
-    return put(sid, at, how, due, deadline, created, over)
-  end
-
-  local function created_over(sid, at, old, how)
-    local due, deadline = due_and_deadline(at)
-    return put_in_place(sid, at, old, how, due, deadline, NOW, how > 0 and function(data)
-      local r = open(data)
-      inherit(r, old)
-      return close(r)
-    end)
-  end
-
-  -- A replacement for a task that runs waits beside it until the lease ends.
-  local function put_successor(sid, at, old)
-    local due, deadline = due_and_deadline(at)
-    if has_successor(old) then
-      drop_successor(sid, old)
-    end
-    old.flags = old.flags + SUCCESSOR
-    call('HINCRBY', META, 'successors', 1)
-    fence = fence + 1
-    local data = fresh_record(REPLACED - 1, due, NOW, fence, deadline, ARGV[at + 6])
-    call('HSET', TASKS, sid, close(old), sid .. '+', data)
-    join_group(sid, ARGV[at + 6])
-    return data
-  end
-
-  -- Whether a record came of this task of this call, or of a later one with the same id in its batch.
-  local function came_of(rest, mine)
-    return string.sub(rest, 1, 6) == string.sub(mine, 1, 6)
-      and unpack_struct('>I2', rest, 7) >= unpack_struct('>I2', mine, 7)
-  end
-
-  -- The answer to a call that is sent again because its reply was lost.
-  local function resent(sid, at, old, data)
-    local mine = ARGV[at + 6]
-    local waiting = has_successor(old) and call('HGET', TASKS, sid .. '+')
-    local successor = open(waiting)
-    if successor and came_of(successor.rest, mine) then
-      return REPLACED, waiting
-    end
-    if came_of(old.rest, mine) then
-      return math.floor(old.flags / 4) % 4 + 1, data
-    end
-  end
-
-  -- Debouncing pushes a task back, never before the due time it had nor past its longest wait.
-  local function debounce(sid, at, old)
-    local due, deadline = due_and_deadline(at)
-    local latest = old.created + tonumber(ARGV[at + 4])
-    local pushed = math.max(old.due, math.min(due, latest))
-    if string.byte(ARGV[at + 3]) == 43 then -- a relative deadline counts from the due time that came of it
-      deadline = deadline - due + pushed
-    end
-    return put_in_place(sid, at, old, DEBOUNCED - 1, pushed, deadline, old.created, function(data)
-      local r = open(data)
-      debounced(r, old, by_of(r.rest))
-      return close(r)
-    end)
-  end
-
-  local REFUSALS = { [SCHEDULED] = -2, [LEASE] = -3, [DIED] = -6 }
-
-  return open, function(sid, at, data, old)
-    local mode = ARGV[at + 1]
-    local reply, record = resent(sid, at, old, data)
-    if reply then
-      return reply, record
-    elseif string.byte(mode) == APART then
-      return KEPT, data
-    end
-    local live = old.status == SCHEDULED or old.status == LEASE
-    if old.status == FINISHED or old.status == CANCELLED then
-      return CREATED, created_over(sid, at, old, CREATED - 1)
-    elseif mode == 'k' and live then
-      return KEPT, data
-    elseif mode == 'j' or (old.status == DIED and mode ~= 'r') then
-      return REFUSALS[old.status], ''
-    elseif old.status == LEASE then
-      return REPLACED, put_successor(sid, at, old)
-    elseif mode == 'd' then
-      return DEBOUNCED, debounce(sid, at, old)
-    end
-    return REPLACED, created_over(sid, at, old, REPLACED - 1)
-  end
+  --include record history over
 end
 
-local open_record, add_over -- nil until an id stands already
+local open_record, add_over
+local stood = false -- whether any id of the batch did
 
 local function read(data)
   if not add_over then
@@ -223,7 +134,8 @@ for i = 1, count do
   if not data and string.byte(ARGV[at + 1]) == APART and neighbour(at) then
     replies[i], records[i] = KEPT, ''
   elseif data then
-    replies[i], records[i] = add_over(sid, at, data, old)
+    stood = true
+    replies[i], records[i] = add_over(sid, at, data, old) -- there is one, for its record was read
   else
     local due, deadline = due_and_deadline(at)
     replies[i], records[i] = CREATED, put(sid, at, CREATED - 1, due, deadline, NOW)
@@ -234,7 +146,7 @@ flush()
 -- What is only added, and later than a bell that hangs at the earliest instant, cannot change it.
 local function bell_stays()
   local hung = bell_hung()
-  if add_over or not hung or hung < NOW or hung ~= earliest() then
+  if stood or not hung or hung < NOW or hung ~= earliest() then
     return nil
   end
   for tenant, due in pairs(soonest) do

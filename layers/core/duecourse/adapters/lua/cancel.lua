@@ -1,6 +1,6 @@
 -- Cancels scheduled tasks, leased ones by force; deletes dead ones.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's, then: force (1), by whom, then the stored ids
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 cancelled, -1 absent, -3 leased, -4 done, -5 cancelled before
 

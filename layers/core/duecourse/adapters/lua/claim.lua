@@ -1,6 +1,6 @@
 -- Leases due tasks: tenants with ripe work take turns, each a quantum. Lapsed leases are taken back first.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's and ending's, then: limit (tasks), lease ms where the queue has none of its own, max bytes of records
 --         after the first, bytes of those that this claim has leased before, nonce (8 bytes), door (its letter in a record)
 -- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}, lease ms,
@@ -14,8 +14,8 @@
 local lease_ms, max_bytes = LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
 local LEASE_END, ENDS_AT = lease_end(ARGV[FIRST + 4], ARGV[FIRST + 5]), text_of(NOW + lease_ms)
 -- Bounds of one claim: due tasks that it does not lease, heads that join the ring at a time, tenants of the ring's front
--- that it looks at, and a backlog of which nobody must know how much more it is.
-local BURY, NOTICE, LOOK, PLENTY = 1000, 100, 128, 1000
+-- that it looks at, those of them whose backlog it counts, and a backlog of which nobody must know how much more it is.
+local BURY, NOTICE, LOOK, COUNTED, PLENTY = 1000, 100, 128, 16, 1000
 local TURNS = 20 -- how many tenants share a claim at the least, where so many have work: each more costs it time
 -- Redis looks through all of a small hash or zset for each member; one of over 64 bytes makes an index of it, which it
 -- stays until it is empty.
@@ -102,10 +102,10 @@ local function choose(turns, sids)
       local size = data and #data or 0
       local version, _, run, due, deadline
       if size >= SMALLEST then
-        version, _, run, _, due, _, _, deadline = unpack_struct('>BI4I4I2I6I6I6I6', data) -- to skip costs as much
+        version, _, run, _, due, _, _, deadline = unpack_struct('>BI4I4I2I6I6I6I6', data) -- to skip a byte costs as much as to read six
       end
       if version == VERSION and (deadline == 0 or deadline > now) then
-        if used > 0 and used + size > max_bytes then
+        if used > 0 and used + size > max_bytes then -- which ends the claim
           turn.begun, turn.seen = count - before, i - 1
           return runs, gone, broken, true
         end
@@ -127,12 +127,11 @@ local function choose(turns, sids)
   return runs, gone, broken, false
 end
 
--- Leases what was chosen last, with these runs.
-local function lease(runs)
+-- Leases what was chosen last, with these runs, behind the `n` that were handed out before.
+local function lease(runs, n)
   local count = #runs
   local fence = count > 0 and next_fence(count) - count
   log_claimed(fence and fence + 1, count)
-  local n = #handed - 2 * count
   for i = 1, count do
     n = n + 2
     handed[n] = handed[n] .. pack(LEASE_FRONT, runs[i] + 1, fence + i) .. LEASE_END
@@ -171,8 +170,8 @@ end
 local function take_turns()
   notice()
   local turns, sids = gather()
+  local before, begun = #handed, {}
   local runs, gone, broken, cut = choose(turns, sids)
-  local begun = {}
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first then
       call('ZREM', DUE[turn.tenant], unpack(sids, turn.first, turn.seen))
@@ -199,7 +198,7 @@ local function take_turns()
   for i = 1, #gone, 2 do
     bury(gone[i], gone[i + 1])
   end
-  lease(runs)
+  lease(runs, before)
   move_on(turns)
   return #turns > 0 and not cut and #want == 0
 end
@@ -209,10 +208,10 @@ end
 local function backlog()
   local left = call('ZCOUNT', HEADS, '-inf', NOW_TEXT) + call('ZCARD', RING)
   local front, others = call('ZRANGE', RING, '0', LOOK - 1), false
-  for _, tenant in ipairs(front) do
+  for i, tenant in ipairs(front) do
     local due = DUE[tenant]
     others = others or not due
-    if due and left < PLENTY then
+    if due and i <= COUNTED and left < PLENTY then
       left = left + call('ZCOUNT', due, '-inf', NOW_TEXT) - 1
     end
   end

@@ -1,6 +1,6 @@
 -- Pauses the shard; and, once nothing in it is leased, closes it to all but who changes how many its queue has.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's, then: what `shards` shall be in meta, "" to pause only
 -- RETURNS {now, bell_at, leased, fence, 1 where a user had paused it, when the newest claim in the log was, 0 for none}
 

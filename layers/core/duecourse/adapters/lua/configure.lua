@@ -1,6 +1,6 @@
 -- Sets the queue anew, in one of its shards.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's, then: fields of meta and their values for the whole queue, "" for none
 -- RETURNS {now, bell_at}
 --

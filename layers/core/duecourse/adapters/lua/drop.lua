@@ -1,6 +1,6 @@
 -- Forgets tasks that another shard has taken in.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's, then the stored ids
 -- RETURNS {now, bell_at}
 

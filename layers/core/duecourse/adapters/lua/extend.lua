@@ -1,6 +1,6 @@
 -- Gives leases more time, each under its token.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's, then: lease ms from now, then for each lease: stored id, token (14 bytes)
 -- RETURNS {now, bell_at, {end of the lease, 0 where it is lost...}}
 --

@@ -1,6 +1,6 @@
 -- Tells what holds a tenant's due tasks back; changes nothing.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's (of tenants the one)
 -- RETURNS {now, 0 nothing, 1 a pause, 2 as many run as may, 3 as many of the tenant do, 4 the rate, until when: 0 where
 --         that is not known}

@@ -1,6 +1,6 @@
 -- Gives tasks new due times: scheduled ones, leased ones by force, done ones where they may be revived.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's, then for each task: stored id, due ("+ms" from now, or epoch ms), state ("" as it is, "=<json>"
 --         new), force (1), revive (1), by whom
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 moved, -1 absent, -3 leased, -4 done, -5 cancelled, -6 dead

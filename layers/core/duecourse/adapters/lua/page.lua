@@ -1,6 +1,6 @@
 -- Reads a tenant's tasks in one section of the order, those after a place in it; changes nothing.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's (of tenants the one), then: section (due, leased, done, dead), at and id of the place, limit,
 --         status (its letter in a record, "" for any), kind ("" for any), group ("" for any)
 -- RETURNS {now, how far it looked: at, id ("" before all of that instant), or nothing where that is all,
@@ -58,7 +58,7 @@ local function place(score, sid)
   elseif less(sid, own) then
     return { score, '' }
   end
-  return { string.format('%.0f', tonumber(score) + 1), '' }
+  return { text_of(tonumber(score) + 1), '' }
 end
 
 local found, bytes = {}, 0

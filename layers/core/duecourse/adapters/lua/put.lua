@@ -1,6 +1,6 @@
 -- Takes in tasks of another shard, as they are; one that is here already is overwritten with itself.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's, then for each task: stored id, when (due, or when it ended), packed record
 -- RETURNS {now, bell_at}
 

@@ -1,6 +1,6 @@
 -- Opens a shard that was closed: its queue has so many shards now, and its fences go on above those of all before.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's, then: how many shards, the least fence counter, when the newest claim of the whole queue within a
 --         rate's window was (0 for none), then how the queue is set, as in configure.lua
 -- RETURNS {now, bell_at}

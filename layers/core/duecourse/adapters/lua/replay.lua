@@ -1,6 +1,6 @@
 -- Schedules dead tasks, with all their attempts.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's, then: by whom, then for each task: stored id, how many ms from now it is due, how many after
 --         that it is given up (0 never)
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 replayed, -1 absent, -2 scheduled, -3 leased, -4 done, -5 cancelled

@@ -1,6 +1,6 @@
 -- Keeps a checkpoint of a task's state, under its token.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's, then: stored id, token (14 bytes), state (JSON text)
 -- RETURNS {now, bell_at, 1 kept or 0 the lease is lost}
 --

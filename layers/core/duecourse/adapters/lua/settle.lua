@@ -1,6 +1,6 @@
 -- Ends leases, each under its token and with an ending; the same token and ending again is answered as before.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's and ending's, then the heads of all leases in one, 23 bytes each: token 14, ending 1 (D done,
 --         A again, R retry, X drop, B release), 1 where due counts from now, due 6, 1 where it has details; the stored id
 --         of each; the details of those that have any: state length 2 (65535 as it is), state, detail length 2, detail,
@@ -85,7 +85,7 @@ local function place(sid, r)
     push(died, NOW_TEXT, sid)
   else
     scheduled[tenant] = scheduled[tenant] or {}
-    push(scheduled[tenant], r.due, sid)
+    push(scheduled[tenant], text_of(r.due), sid)
     fresh = fresh or r.due <= NOW
   end
   running[tenant] = (running[tenant] or 0) - 1

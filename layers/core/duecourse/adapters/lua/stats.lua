@@ -1,6 +1,6 @@
 -- One shard in numbers: all are counts that Redis keeps. It writes nothing.
 --
--- KEYS    as in prelude.lua, without the due sets
+-- KEYS    as in included/prelude.lua, without the due sets
 -- ARGV    fields of meta
 -- RETURNS {now, tasks (with successors), leased, done, dead, the heads' first entry, that of the parked, the tenants in
 --         the ring, when the bell goes (nil where none hangs), the fields' values}

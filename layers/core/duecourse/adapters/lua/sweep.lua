@@ -1,6 +1,6 @@
 -- One bounded step of upkeep: takes back lapsed leases, forgets what finished long ago, hangs the bell.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's and ending's, then: retention ms, where the queue has none of its own
 -- RETURNS {now, bell_at, reclaimed, died, pruned, 1 if a bound was reached, {tenant whose due set was not among KEYS...}}
 

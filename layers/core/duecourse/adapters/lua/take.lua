@@ -1,6 +1,6 @@
 -- Leases one scheduled task, due or not, where the queue's limits allow it. Lapsed leases are taken back first.
 --
--- KEYS    as in prelude.lua
+-- KEYS    as in included/prelude.lua
 -- ARGV    prelude's and ending's, then: stored id, lease ms where the queue has none of its own, nonce (8 bytes), door (its
 --         letter in a record)
 -- RETURNS {now, bell_at, {tenant whose due set was not among KEYS...}, record or "", lease ms}

@@ -1,4 +1,4 @@
--- What the scripts that read records or change them share, beside fresh.lua: opened, closed, its log; groups.
+-- What the scripts that read records share, after fresh.lua: records opened and closed, their logs; groups.
 --
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's

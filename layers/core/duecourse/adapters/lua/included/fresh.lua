@@ -1,4 +1,4 @@
--- What the scripts that make records share: a fresh one (its layout: adapters/record.py), its place in a group.
+-- What the scripts that read or make records share: their layout (adapters/record.py), a fresh one, its place in a group.
 --
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's

@@ -1,4 +1,4 @@
--- What the scripts that begin leases share: how many may begin, the rate's log, the lateness, the leased record.
+-- What the scripts that begin leases share: how many may begin, the rate's log, the lateness, a lease behind a record.
 --
 -- KEYS    as in prelude.lua
 -- ARGV    prelude's
@@ -10,8 +10,8 @@ local SLOT, SLOTS = 300000, 13 -- of domain/lateness.py
 local own = call('HMGET', META, 'lease', 'priority', 'late_slot')
 local LEASE_OF_QUEUE, PRIORITY, LATE_SLOT = tonumber(own[1] or nil), tonumber(own[2] or -1), tonumber(own[3] or nil)
 
--- A lease as it stands behind a record: run and fence, then what is one for all that a script leases. To make the record's
--- front anew would cost twice as much.
+-- A lease as it stands behind a record, record.lua's BEGUN_FORMAT in two halves: run and fence, then what is one for all
+-- that a script leases. To make the record's front anew would cost twice as much.
 local LEASE_FRONT = '>I4I6'
 
 local function lease_end(nonce, door)
@@ -60,7 +60,7 @@ end
 
 local function log_claimed(fence, count)
   if RATE and count > 0 then
-    call('ZADD', LOG, NOW, string.format('%.0f:%d', fence, count))
+    call('ZADD', LOG, NOW, string.format('%d:%d', fence, count))
     LOGGED = call('HINCRBY', META, 'logged', count)
   end
 end
