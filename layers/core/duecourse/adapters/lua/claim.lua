@@ -102,7 +102,8 @@ local function choose(turns, sids)
       local size = data and #data or 0
       local version, _, run, due, deadline
       if size >= SMALLEST then
-        version, _, run, _, due, _, _, deadline = unpack_struct('>BI4I4I2I6I6I6I6', data) -- to skip a byte costs as much as to read six
+        -- To skip a byte costs as much as to read six.
+        version, _, run, _, due, _, _, deadline = unpack_struct('>BI4I4I2I6I6I6I6', data)
       end
       if version == VERSION and (deadline == 0 or deadline > now) then
         if used > 0 and used + size > max_bytes then -- which ends the claim
