@@ -7,8 +7,9 @@
 --         which is kept), due ("+ms" from now, or epoch ms), deadline ("" none, "+ms" from due, or
 --         epoch ms), max_wait ms, group, rest of the record
 -- RETURNS {now, bell_at, {reply...}, {record...} where echo}; a reply is 1 created, 2 kept, 3 replaced, 4 debounced,
---         -2 scheduled, -3 leased, -6 dead; -7 alone, and nothing is added, where a task of the group `alone` is
---         live or newer than `since`
+--         -2 scheduled, -3 leased, -6 dead, -11 it would be pushed past its deadline; -7 alone, and nothing is added, where a
+--         task of the group `alone` is live or newer than `since`. There are fewer replies than tasks where so much stands
+--         in their places that its bytes ran out: the others are not added
 
 --include prelude fresh
 
@@ -19,6 +20,7 @@ local first = FIRST + 4
 local count = (#ARGV - first + 1) / ITEM
 local CREATED, KEPT, REPLACED, DEBOUNCED = 1, 2, 3, 4
 local APART = 97 -- a
+local BYTES, PIECE = 2000000, 16 -- what it reads of what stands there, and how many at a time
 
 local fence -- of the task before
 local replies, records = {}, {}
@@ -30,12 +32,17 @@ local function due_and_deadline(at)
   return due, deadline == '' and 0 or instant(deadline, due)
 end
 
+-- How a record comes, as `fresh_record` takes it.
+local function came(how, at)
+  return how + (string.byte(ARGV[at + 3], 1) == 43 and COUNTS / 4 or 0)
+end
+
 -- Puts a fresh record on the batch's list; `how` says how it came (0 created, 1 replaced ...), as `flags` keeps it;
 -- `over` makes of it what takes the place of another.
 local function put(sid, at, how, due, deadline, created, over)
   local tenant = tenant_of(sid)
   fence = fence + 1
-  local data = fresh_record(how, due, created, fence, deadline, ARGV[at + 6])
+  local data = fresh_record(came(how, at), due, created, fence, deadline, ARGV[at + 6])
   if over then
     data = over(data)
   end
@@ -103,25 +110,41 @@ if alone ~= '' then
   end
 end
 
--- A fence for each task, drawn at once. A shard that never drew one is not on record yet: its tasks would not be found.
+-- What stands there is all read before any is changed: else a part of what this adds would be added. Of a batch that is to
+-- be added as one, all; else as much as a script may read.
+local sids, standing, olds, bytes = {}, {}, {}, 0
+for i = 1, count do
+  sids[i] = ARGV[first + (i - 1) * ITEM]
+end
+for i = 1, count, PIECE do
+  if bytes >= BYTES and alone == '' then
+    count = i - 1
+    break
+  end
+  local last = math.min(i + PIECE - 1, count)
+  for j, data in ipairs(call('HMGET', TASKS, unpack(sids, i, last))) do
+    if data then
+      standing[i + j - 1], bytes = data, bytes + #data
+      olds[i + j - 1] = read(data) or error('the record of ' .. sids[i + j - 1] .. ' cannot be read')
+    end
+  end
+end
+
+-- A fence for each task, drawn at once. A shard that never drew one is not on record yet, and one that
+-- is leaving may not be: its tasks would not be found.
 fence = next_fence(count) - count
-if fence == 0 and ARGV[FIRST] ~= '1' then
+if LEAVING and ARGV[FIRST] ~= '1' then
+  return -8
+elseif LEAVING then
+  call('HDEL', META, 'leaving')
+elseif fence == 0 and ARGV[FIRST] ~= '1' then
   call('HDEL', META, 'fence')
   return -8
 elseif fence == 0 and COUNT ~= '1' then
   call('HSET', META, 'shards', COUNT)
 end
 
-local sids, seen = {}, {}
-for i = 1, count do
-  sids[i] = ARGV[first + (i - 1) * ITEM]
-end
-local standing, olds = call('HMGET', TASKS, unpack(sids)), {}
-for i = 1, count do
-  if standing[i] then -- all are read before any is changed: else a part of the batch would be added
-    olds[i] = read(standing[i]) or error('the record of ' .. sids[i] .. ' cannot be read')
-  end
-end
+local seen = {}
 for i = 1, count do
   local sid, at = sids[i], first + (i - 1) * ITEM
   local data, old = standing[i], olds[i]

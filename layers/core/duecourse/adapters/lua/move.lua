@@ -1,15 +1,20 @@
 -- Gives tasks new due times: scheduled ones, leased ones by force, done ones where they may be revived.
 --
 -- KEYS    as in included/prelude.lua
--- ARGV    prelude's, then for each task: stored id, due ("+ms" from now, or epoch ms), state ("" as it is, "=<json>"
---         new), force (1), revive (1), by whom
--- RETURNS {now, bell_at, {reply...}}; a reply is 0 moved, -1 absent, -3 leased, -4 done, -5 cancelled, -6 dead
+-- ARGV    prelude's (of tenants the one), then: 1 where all is one step, then for each task: stored id, due ("+ms" from
+--         now, or epoch ms), state ("" as it is, "=<json>" new), force (1), revive (1), by whom, 8 bytes that are this
+--         move's alone, the same where it is sent again
+-- RETURNS {now, bell_at, {reply...}}; a reply is 0 moved, -1 absent, -3 leased, -4 done, -5 cancelled, -6 dead, -11 it
+--         would be due no sooner than its deadline; there are fewer than tasks where its bytes ran out before the last,
+--         and it is not one step
 
---include prelude fresh record history lease
+--include prelude fresh record history lease force
 
-local ITEM = 6
+local ITEM = 7
 local REFUSALS = { [LEASE] = -3, [FINISHED] = -4, [CANCELLED] = -5, [DIED] = -6 }
-local replies, fresh = {}, false
+local PAST_DEADLINE = -11
+local OF_CALLERS = { [DEBOUNCED_] = true, [MOVED] = true, [REPLAYED] = true }
+local replies, changed, fresh = {}, false, false
 
 -- A task that ran and is moved is a new generation, with all its attempts.
 local function begin_anew(r)
@@ -22,44 +27,107 @@ local function allowed(r, at)
     or (r.status == FINISHED and ARGV[at + 4] == '1')
 end
 
+-- Goes through a record's log, oldest first, with what `see` makes of each entry: letter, body. Stops where that is true.
+local function look_through(r, see)
+  local _, _, _, log = split(r.rest)
+  local at = 3
+  while at <= #log do
+    local length = unpack_struct('>I2', log, at + 8)
+    if see(string.byte(log, at), string.sub(log, at + 10, at + 9 + length)) then
+      return true
+    end
+    at = at + 10 + length
+  end
+  return false
+end
+
+-- Whether this very move was made before: it is sent again, for its reply was lost.
+local function moved_before(r, at)
+  local mine = '\0' .. ARGV[at + 6]
+  return look_through(r, function(letter, body)
+    return letter == MOVED and string.sub(body, -#mine) == mine
+  end)
+end
+
+-- From when a deadline counts that was given as a duration: the due time that a caller gave last, else the first run's. Of
+-- what has run for so long that it has forgotten that, it is the oldest run's that it remembers.
+local function counted_from(r)
+  local due
+  look_through(r, function(letter, body)
+    if letter == ADDED or letter == REPLACED_ then
+      due = nil -- of what stood here before this one
+    elseif OF_CALLERS[letter] then
+      due = unpack_struct('>I6', body, 7)
+    elseif not due then
+      local claimed, _, late = unpack_struct('>I6BI4', body, 11)
+      due = claimed > 0 and claimed - late or nil
+    end
+  end)
+  return due or r.due
+end
+
+-- The deadline of a task that is due at another time: one that was given as a duration moves along. Nil where the task
+-- would be dead before it could run.
+local function deadline_when(r, due)
+  local deadline = r.deadline
+  if deadline > 0 and bit.band(r.flags, COUNTS) ~= 0 then
+    deadline = due + deadline - counted_from(r)
+  end
+  return (deadline == 0 or deadline > math.max(due, NOW)) and deadline or nil
+end
+
+-- Takes a task out of where it stands; answers what stands there then.
 local function leave(sid, r)
   if r.status == LEASE then
-    call('ZREM', LEASED, sid)
-    count_running(tenant_of(sid), -1)
-    remember(r, TAKEN, '')
-    if has_successor(r) then
-      drop_successor(sid, r)
-    end
+    return take_away(sid, r)
   elseif r.status == FINISHED then
     call('ZREM', DONE, sid)
     local body, state, _, log = split(r.rest)
     r.rest = join(body, state, '', log)
   end
+  return r
 end
 
-local function move(sid, at, r)
-  local due = instant(ARGV[at + 1], NOW)
-  local stays = r.status == SCHEDULED and r.run == 0 and r.due == due -- as where a move is sent again
-  leave(sid, r)
+local function move(sid, at, r, due, deadline)
+  local stays = r.status == SCHEDULED and r.run == 0 and r.due == due -- which is told once
+  r = leave(sid, r)
   if r.run > 0 then
     begin_anew(r)
   end
-  if not stays then
-    note(r, MOVED, ARGV[at + 5], r.due, due)
-  end
-  r.status, r.due = SCHEDULED, due
+  note(r, MOVED, ARGV[at + 5] .. '\0' .. ARGV[at + 6], r.due, due, nil, stays)
+  r.status, r.due, r.deadline = SCHEDULED, due, deadline
   if ARGV[at + 2] ~= '' then
     set_state(r, string.sub(ARGV[at + 2], 2))
   end
-  call('ZADD', DUE[tenant_of(sid)], r.due, sid)
+  call('ZADD', DUE[tenant_of(sid)], text_of(r.due), sid)
   call('HSET', TASKS, sid, close(r))
-  rehead(tenant_of(sid))
-  fresh = fresh or r.due <= NOW
+  changed, fresh = true, fresh or r.due <= NOW
   return 0
 end
 
-for at = FIRST, #ARGV, ITEM do
-  local r = open(call('HGET', TASKS, ARGV[at]))
-  replies[#replies + 1] = not r and -1 or (allowed(r, at) and move(ARGV[at], at, r) or REFUSALS[r.status])
+local function answer(sid, at)
+  local data = call('HGET', TASKS, sid)
+  local r = open(data)
+  if not r then
+    return -1
+  elseif moved_before(r, at) then
+    call('HSET', TASKS, sid, data) -- as it is: who waits for replicas waits for what this connection wrote
+    return 0
+  elseif not allowed(r, at) then
+    return REFUSALS[r.status]
+  end
+  local due = instant(ARGV[at + 1], NOW)
+  local deadline = deadline_when(has_successor(r) and open(call('HGET', TASKS, sid .. '+')) or r, due)
+  return deadline and move(sid, at, r, due, deadline) or PAST_DEADLINE
+end
+
+for at = FIRST + 1, #ARGV, ITEM do
+  if weight >= BYTES and ARGV[FIRST] == '0' then
+    break
+  end
+  replies[#replies + 1] = answer(ARGV[at], at)
+end
+if changed then
+  rehead(TENANT)
 end
 return { NOW, hang(fresh), replies }

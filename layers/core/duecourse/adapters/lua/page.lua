@@ -8,7 +8,8 @@
 
 --include prelude fresh record
 
-local LOOK, BYTES, PIECE = 500, 1000000, 32
+local LOOK, MOST = 500, 1000000 -- entries, bytes
+local OF_GROUP = 4000 -- members that are put in the order of time: beyond that, all of the section are looked at
 local tenant, section, id = TENANT, ARGV[FIRST], ARGV[FIRST + 2]
 local at, limit = ARGV[FIRST + 1], tonumber(ARGV[FIRST + 3])
 local status, kind, group = string.byte(ARGV[FIRST + 4]), ARGV[FIRST + 5], ARGV[FIRST + 6]
@@ -61,32 +62,66 @@ local function place(score, sid)
   return { text_of(tonumber(score) + 1), '' }
 end
 
-local found, bytes = {}, 0
+local found = {}
 
 -- Whether there is room for more after this one.
 local function take(sid, score, data)
-  local r = string.sub(sid, 1, #own) == own and open(data)
-  bytes = bytes + #(data or '')
+  local mine = string.sub(sid, 1, #own) == own
+  local r = mine and open(data)
+  weight = weight + (mine and 0 or #(data or ''))
   if r and fits(sid, r) then
     found[#found + 1] = sid
     push(found, score, data)
   end
-  return #found < 3 * limit and bytes < BYTES
+  return #found < 3 * limit and weight < MOST
 end
 
-local start = rank_after(own .. id)
-local flat = call('ZRANGE', key, start, start + LOOK - 1, 'WITHSCORES')
+-- What of a group stands in the section after the place, in order, {stored id, at...}: by the group's index, which is in
+-- the order of ids. Nil of a group of too many.
+local function of_group()
+  local from, to = '[' .. own .. group .. '\0', '(' .. own .. group .. '\1'
+  if call('ZLEXCOUNT', GROUPS, from, to) > OF_GROUP then
+    return nil
+  end
+  local sids, later, flat = {}, {}, {}
+  for i, member in ipairs(call('ZRANGEBYLEX', GROUPS, from, to)) do
+    sids[i] = string.match(member, '%z(.*)$')
+  end
+  local begin = tonumber(at)
+  for i, score in ipairs(#sids > 0 and call('ZMSCORE', key, unpack(sids)) or {}) do
+    local when = tonumber(score or nil)
+    if when and (when > begin or (when == begin and less(own .. id, sids[i]))) then
+      later[#later + 1] = { sids[i], score, when, i }
+    end
+  end
+  table.sort(later, function(a, b)
+    return a[3] < b[3] or (a[3] == b[3] and a[4] < b[4])
+  end)
+  for i = 1, math.min(#later, LOOK) do
+    push(flat, later[i][1], later[i][2])
+  end
+  return flat
+end
+
+local function of_all()
+  local start = rank_after(own .. id)
+  return call('ZRANGE', key, start, start + LOOK - 1, 'WITHSCORES')
+end
+
+local flat = group ~= '' and of_group() or of_all()
 local reached = #flat == 2 * LOOK and place(flat[#flat], flat[#flat - 1]) or {}
-for first = 1, #flat, 2 * PIECE do
+local looked, count = 0, #flat / 2
+while looked < count do
   local sids = {}
-  for i = first, math.min(first + 2 * PIECE - 2, #flat), 2 do
-    sids[#sids + 1] = flat[i]
+  for i = looked + 1, math.min(looked + piece(looked), count) do
+    sids[#sids + 1] = flat[2 * i - 1]
   end
   for i, data in ipairs(call('HMGET', TASKS, unpack(sids))) do
-    local score = flat[first + 2 * i - 1]
+    local score = flat[2 * (looked + i)]
     if not take(sids[i], score, data) then
       return { NOW, place(score, sids[i]), found }
     end
   end
+  looked = looked + #sids
 end
 return { NOW, reached, found }

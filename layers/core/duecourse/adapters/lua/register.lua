@@ -1,7 +1,8 @@
 -- Puts a shard on record, unless its queue stands there with another number of shards.
 --
--- KEYS    1 <namespace>:shards, a set of "<queue>/<number>/<count>"
--- ARGV    1 queue   2 the shard's number   3 how many shards the queue has
+-- KEYS    1 <namespace>:shards, a set of "<queue>/<number>/<count>"   2 the set of those that are leaving it
+-- ARGV    1 queue   2 the shard's number   3 how many shards the queue has   4 1 to write it though it stands there
+--         already: who waits for replicas waits for what its own connection wrote
 -- RETURNS 0, or how many the queue has on record
 
 local queue = ARGV[1] .. '/' -- which no queue's name has in it
@@ -13,7 +14,11 @@ for _, member in ipairs(redis.call('SMEMBERS', KEYS[1])) do
     end
   end
 end
-local member = table.concat(ARGV, '/')
+local member = queue .. ARGV[2] .. '/' .. ARGV[3]
+if ARGV[4] == '1' then
+  redis.call('SREM', KEYS[1], member)
+end
+redis.call('SREM', KEYS[2], member) -- so that whoever is forgetting it lets it be
 if redis.call('SISMEMBER', KEYS[1], member) == 0 then -- a write, even of what is there, is refused where memory is short
   redis.call('SADD', KEYS[1], member)
 end

@@ -2,10 +2,12 @@
 --
 -- KEYS    as in included/prelude.lua
 -- ARGV    prelude's and ending's, then the heads of all leases in one, 23 bytes each: token 14, ending 1 (D done,
---         A again, R retry, X drop, B release), 1 where due counts from now, due 6, 1 where it has details; the stored id
+--         A again, R retry, X drop, B release, F failed: a retry, by a delivery's token too that was begun, V undelivered),
+--         1 where due counts from now, due 6, 1 where it has details; the stored id
 --         of each; the details of those that have any: state length 2 (65535 as it is), state, detail length 2, detail,
 --         result
--- RETURNS {now, bell_at, {reply...}}; a reply is 1 done, 2 again, 3 retried, 4 dead, 5 released, 0 stale
+-- RETURNS {now, bell_at, {reply...}}; a reply is 1 done, 2 again, 3 retried, 4 dead, 5 released, 0 stale; there are fewer
+--         than leases where its bytes ran out before the last
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
@@ -15,8 +17,8 @@ local SIZE, HEAD = 23, '>c14BBI6B'
 local KEPT = 65535 -- the length of a state that stays as it is
 local HEADS_OF_ALL = ARGV[FIRST]
 local count = #HEADS_OF_ALL / SIZE
-local AGAIN_, RETRY_, DROP_ = 65, 82, 88
-local REPLIES = { [DONE_] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [RELEASED] = 5 }
+local AGAIN_, RETRY_, DROP_, FAILED = 65, 82, 88, 70
+local REPLIES = { [DONE_] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [RELEASED] = 5, [UNDELIVERED] = 5 }
 local STALE, DEAD_ = 0, 4
 local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
 
@@ -63,15 +65,24 @@ local ENDINGS = {
     r.status = DIED
     return DEAD_
   end,
+  [UNDELIVERED] = function(r, _, _, detail)
+    return undelivered(r, detail) and 5 or DEAD_
+  end,
   [RELEASED] = function(r, due, _, detail)
     remember(r, RELEASED, detail)
+    if r.target then
+      end_delivery(r)
+    end
     r.status, r.due = SCHEDULED, due
     return 5
   end,
 }
 
 local function settled_before(r, token, ending)
-  if token_of(r) == token then
+  ending = ending == FAILED and RETRY_ or ending
+  if is_held(r, token) then
+    return STALE
+  elseif token_of(r) == token then
     return r.last == ending and REPLIES[ending] or r.last == ending + DIED_OF_IT and DEAD_ or STALE
   end
   return remembered(r, unpack_struct('>I6', token)) == ending and REPLIES[ending] or STALE
@@ -92,9 +103,22 @@ local function place(sid, r)
   push(written, sid, close(r))
 end
 
+-- Whether this ending may end the lease that stands there under this token.
+local function may_end(r, token, ending)
+  if ending == FAILED and r.status == LEASE and r.delivery == token then
+    return true
+  end
+  return is_held(r, token) and (ending ~= UNDELIVERED or r.target)
+end
+
 local function settle(sid, r, token, ending, due, text)
-  if not is_held(r, token) then
+  if not may_end(r, token, ending) then
     return settled_before(r, token, ending)
+  end
+  ending = ending == FAILED and RETRY_ or ending
+  if r.target and ending ~= RELEASED and ending ~= UNDELIVERED then
+    free_place(r) -- its worker did not say that it began, and this is its run
+    r.target = nil
   end
   local reply = ENDINGS[ending](r, due, details(text))
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
@@ -116,7 +140,8 @@ local NOTIFY_FROM, NOTIFY_TO = 80, 81 -- its length
 local byte, sub = string.byte, string.sub -- each look into a table costs, and most settles look four times
 
 local function done_at_once(data, token, text)
-  if byte(data, -1) ~= BEGUN or sub(data, TOKEN_FROM, TOKEN_TO) ~= token or byte(data) ~= VERSION
+  local letter = byte(data, -1)
+  if (letter ~= BEGUN and letter ~= WORKED) or sub(data, TOKEN_FROM, TOKEN_TO) ~= token or byte(data) ~= VERSION
     or sub(data, NOTIFY_FROM, NOTIFY_TO) ~= '\0\0' then
     return nil
   elseif text == '' then
@@ -126,9 +151,16 @@ local function done_at_once(data, token, text)
   return data .. result .. pack('>I4', #result) .. ENDED_NOW
 end
 
-local standing = count > 0 and call('HMGET', TASKS, unpack(ARGV, FIRST + 1, FIRST + count)) or {}
+local standing, base, read_to = nil, 0, 0
 local opened, changed, gone, n, at, detailed = {}, {}, {}, 0, 1, FIRST + count
 for i = 1, count do
+  if i > read_to then
+    if weight >= BYTES then
+      break
+    end
+    base, read_to = i - 1, math.min(i - 1 + piece(i - 1), count)
+    standing = call('HMGET', TASKS, unpack(ARGV, FIRST + i, FIRST + read_to))
+  end
   local sid, text = ARGV[FIRST + i], ''
   local token, ending, delayed, due, more, next_at = unpack_struct(HEAD, HEADS_OF_ALL, at)
   at = next_at
@@ -136,11 +168,11 @@ for i = 1, count do
     detailed = detailed + 1
     text = ARGV[detailed]
   end
-  local data = changed[sid] or standing[i] -- one may be there twice
+  local data = changed[sid] or standing[i - base] -- one may be there twice
   local done = ending == DONE_ and data and not opened[sid] and done_at_once(data, token, text)
   if done then
     local tenant = tenant_of(sid)
-    n = n + 2
+    n, weight = n + 2, weight + #data
     changed[sid], gone[n / 2], replies[i] = done, sid, 1
     finished[n - 1], finished[n] = NOW_TEXT, sid
     written[n - 1], written[n] = sid, done

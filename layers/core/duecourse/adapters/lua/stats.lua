@@ -3,11 +3,28 @@
 -- KEYS    as in included/prelude.lua, without the due sets
 -- ARGV    fields of meta
 -- RETURNS {now, tasks (with successors), leased, done, dead, the heads' first entry, that of the parked, the tenants in
---         the ring, when the bell goes (nil where none hangs), the fields' values}
+--         the ring, when the bell goes (nil where none hangs), the fields' values, when the longest due of those that are put
+--         aside was due (nil for none)}
 
 local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local DEAD, META, BELL, PARKED = KEYS[6], KEYS[8], KEYS[9], KEYS[10]
+local WAITING = KEYS[13]
 local call = redis.call
+local MOST_TARGETS = 64
+
+-- The first of each target's is its longest due.
+local function oldest_waiting()
+  local oldest, from = nil, '-'
+  for _ = 1, MOST_TARGETS do
+    local member = call('ZRANGEBYLEX', WAITING, from, '+', 'LIMIT', '0', '1')[1]
+    if not member then
+      break
+    end
+    local target, due = string.match(member, '^(%Z*)%z(%d%d%d%d%d%d%d%d%d%d%d%d%d)')
+    oldest, from = math.min(oldest or math.huge, tonumber(due)), '(' .. target .. '\1'
+  end
+  return oldest and string.format('%d', oldest)
+end
 
 local time = call('TIME')
 return {
@@ -15,4 +32,5 @@ return {
   call('HLEN', TASKS), call('ZCARD', LEASED), call('ZCARD', DONE), call('ZCARD', DEAD),
   call('ZRANGE', HEADS, 0, 0, 'WITHSCORES'), call('ZRANGE', PARKED, 0, 0, 'WITHSCORES'), call('ZRANGE', RING, 0, -1),
   call('GET', BELL), call('HMGET', META, unpack(ARGV)),
+  oldest_waiting() or false,
 }

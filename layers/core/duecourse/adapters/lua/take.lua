@@ -11,7 +11,8 @@
 
 local sid, lease_ms = ARGV[FIRST], LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1])
 local tenant, want, taken = tenant_of(sid), {}, ''
-reclaim(RECLAIM, want)
+call('ZREM', LEASED, '') -- its first write in any case
+reclaim(RECLAIM, want, RECLAIM_BYTES)
 
 local function take(data, run, due)
   call('ZREM', DUE[tenant], sid)

@@ -5,7 +5,8 @@
 --         stands in a record, without an origin)
 -- RETURNS nothing
 
-local PIECE, BYTES = 32, 4000000 -- records are read so many at a time, and upkeep stops after so many bytes
+--exports undelivered followed tell_of follow reclaim
+
 local DEATHS, POLICY = ARGV[FIRST] == '1', ARGV[FIRST + 1]
 FIRST = FIRST + 2
 
@@ -13,7 +14,7 @@ FIRST = FIRST + 2
 
 local NO_ORIGIN, BY = string.rep('\0', 8), 'duecourse'
 local NOBODY = {}
-local followed = false -- whether there is one: it is due now
+followed = false -- whether there is one: it is due now
 
 -- A follow-up's stored id, and its record's rest.
 local function follow_up(sid, r, mark, kind, url)
@@ -31,7 +32,7 @@ local function follow_up(sid, r, mark, kind, url)
 end
 
 -- The follow-ups of a task that is done or dead. It writes nothing.
-local function tell_of(sid, r)
+function tell_of(sid, r)
   local _, _, group_end, notify_end = ends_of(r.rest)
   local death = DEATHS and r.status == DIED
   if (group_end == notify_end and not death) or is_follow_up(sid) then
@@ -39,7 +40,8 @@ local function tell_of(sid, r)
   end
   local told = {}
   if group_end < notify_end then
-    local notify = string.sub(r.rest, group_end + 1, notify_end)
+    -- Without what it is to be told besides, after a space: that is looked up as it is told.
+    local notify = string.match(string.sub(r.rest, group_end + 1, notify_end), '^[^ ]*')
     local is_url = string.find(notify, '://', 1, true)
     told[1] = follow_up(sid, r, 'n', is_url and 'task.ended' or notify, is_url and notify or '')
   end
@@ -63,7 +65,7 @@ end
 
 -- Adds follow-ups, due now, but where one is yet to tell of the same; after a script's first write alone, for it begins
 -- with another than ZREM.
-local function follow(told)
+function follow(told)
   if #told == 0 then
     return
   end
@@ -84,22 +86,59 @@ local function follow(told)
   end
 end
 
+-- Deliveries that come to nothing. ------------------------------------------------------------------------------------
+
+local MOST_UNDELIVERED, FIRST_DELAY, LONGEST_DELAY = 20, 1000, 300000 -- in a row, and ms
+
+-- A delivery that was not begun is scheduled again, later each time, with all its attempts, or dead.
+function undelivered(r, detail)
+  local times = times_in_a_row(r, UNDELIVERED) + 1
+  local dies = times >= MOST_UNDELIVERED
+  remember(r, UNDELIVERED, dies and 'undelivered: ' .. detail or detail)
+  end_delivery(r)
+  if dies or expired(r) then
+    r.status = DIED
+    return false
+  end
+  r.status, r.due = SCHEDULED, NOW + math.min(FIRST_DELAY * 2 ^ (times - 1), LONGEST_DELAY)
+  return true
+end
+
 -- Lapsed leases. ------------------------------------------------------------------------------------------------------
 
--- Takes back at most `limit` lapsed leases. Answers how many, how many of them died, and whether it stopped at a bound;
--- tenants that it could not serve it adds to `want`. It begins with ZREM, which runs where memory is short.
-local function reclaim(limit, want)
-  local lapsed = call('ZRANGEBYSCORE', LEASED, '-inf', NOW_TEXT, 'LIMIT', '0', limit)
-  local reclaimed, died, bytes = 0, 0, 0
+local LAPSED = 76 -- L, as it stands in the log
 
-  local function take_back(sid, tenant, r)
+-- When a task runs again whose lease lapsed: at once, which is from the lease's end on; where its run before lapsed too, once
+-- its policy's wait is over.
+local function due_after_lapse(r, ended)
+  return times_in_a_row(r, LAPSED) > 0 and NOW + backoff(r) or ended
+end
+
+-- Takes back at most `limit` lapsed leases, and no more once their records weigh `most` bytes. Answers how many, how many
+-- of them died, and whether it stopped at a bound; tenants that it could not serve it adds to `want`. It begins with ZREM,
+-- which runs where memory is short.
+function reclaim(limit, want, most)
+  local lapsed = call('ZRANGEBYSCORE', LEASED, '-inf', NOW_TEXT, 'WITHSCORES', 'LIMIT', '0', limit)
+  local reclaimed, died = 0, 0
+
+  local function take_back(sid, tenant, r, ended)
     r.last = 0
     local successor = has_successor(r) and succeed(sid, r)
     if successor then
+      if r.target then
+        end_delivery(r)
+      end
       r = successor
     else
-      remember(r, 76, 'the lease lapsed')
-      if not retry_or_die(r, r.due) then
+      local lives
+      if r.target then
+        lives = undelivered(r, 'handed over to ' .. r.target .. ', but the function did not begin it')
+      else
+        local due = due_after_lapse(r, ended)
+        remember(r, LAPSED, 'the lease lapsed')
+        lives = retry_or_die(r, due)
+      end
+      if not lives then
         died = died + 1
         call('ZADD', DEAD, NOW, sid)
         follow(tell_of(sid, r))
@@ -112,9 +151,10 @@ local function reclaim(limit, want)
     rehead(tenant)
   end
 
-  for _, sid in ipairs(lapsed) do
+  for i = 1, #lapsed, 2 do
+    local sid = lapsed[i]
     local tenant = tenant_of(sid)
-    if bytes >= BYTES then
+    if weight >= most then
       return reclaimed, died, true
     elseif not DUE[tenant] then
       want[#want + 1] = tenant
@@ -122,14 +162,16 @@ local function reclaim(limit, want)
       call('ZREM', LEASED, sid)
       local data = call('HGET', TASKS, sid)
       local r = open(data)
-      if data and not r then
+      if data and not r and is_foreign(data) then
         call('ZADD', LEASED, NOW + PUT_OFF, sid)
       else
         count_running(tenant, -1)
       end
       if r then
-        take_back(sid, tenant, r)
-        bytes = bytes + #data
+        take_back(sid, tenant, r, tonumber(lapsed[i + 1]))
+      elseif data and not is_foreign(data) then -- it can be neither run nor ended: it lies with the dead, and holds no place
+        died = died + 1
+        call('ZADD', DEAD, NOW, sid)
       end
       reclaimed = reclaimed + 1
     end

@@ -4,17 +4,22 @@
 -- ARGV    prelude's
 -- RETURNS nothing
 
-local pack, unpack_struct = struct.pack, struct.unpack
-local FRONT, FRONT_SIZE = '>BBBBBI4I2I6I6I6I6I6I6c8', 55
-local VERSION = 4
-local NO_NONCE = string.rep('\0', 8)
-local SCHEDULED, LEASE, FINISHED, DIED, CANCELLED = 115, 108, 100, 120, 99 -- s l d x c
+--exports pack unpack_struct FRONT FRONT_SIZE VERSION NO_NONCE COUNTS SCHEDULED LEASE FINISHED DIED CANCELLED
+--exports fresh_record group_member
 
--- The record of a task that is scheduled and never ran; `came` says how (0 created, 2 replaced, 3 debounced).
-local function fresh_record(came, due, created, generation, deadline, rest)
+pack, unpack_struct = struct.pack, struct.unpack
+FRONT, FRONT_SIZE = '>BBBBBI4I2I6I6I6I6I6I6c8', 55
+VERSION = 4
+NO_NONCE = string.rep('\0', 8)
+COUNTS = 16 -- in the flags, of a deadline that counts from the due time
+SCHEDULED, LEASE, FINISHED, DIED, CANCELLED = 115, 108, 100, 120, 99 -- s l d x c
+
+-- The record of a task that is scheduled and never ran; `came` says how (0 created, 2 replaced, 3 debounced; COUNTS / 4 more
+-- where its deadline counts from the due time).
+function fresh_record(came, due, created, generation, deadline, rest)
   return pack(FRONT, VERSION, came * 4, 0, 0, 0, 0, 1, due, created, generation, deadline, 0, 0, NO_NONCE) .. rest .. 's'
 end
 
-local function group_member(sid, group)
+function group_member(sid, group)
   return tenant_of(sid) .. '/' .. group .. '\0' .. sid
 end

@@ -4,43 +4,48 @@
 -- ARGV    prelude's
 -- RETURNS nothing
 
-local RECLAIM = 500 -- lapsed leases that are taken back first
+--exports RECLAIM RECLAIM_BYTES LEASE_OF_QUEUE PRIORITY LEASE_FRONT lease_end room tenant_room log_claimed log_lateness
+
+RECLAIM, RECLAIM_BYTES = 500, 1000000 -- lapsed leases that are taken back first
+local match = string.match
 local SLOT, SLOTS = 300000, 13 -- of domain/lateness.py
 
 local own = call('HMGET', META, 'lease', 'priority', 'late_slot')
-local LEASE_OF_QUEUE, PRIORITY, LATE_SLOT = tonumber(own[1] or nil), tonumber(own[2] or -1), tonumber(own[3] or nil)
+local LATE_SLOT = tonumber(own[3] or nil)
+LEASE_OF_QUEUE, PRIORITY = tonumber(own[1] or nil), tonumber(own[2] or -1)
 
 -- A lease as it stands behind a record, record.lua's BEGUN_FORMAT in two halves: run and fence, then what is one for all
 -- that a script leases. To make the record's front anew would cost twice as much.
-local LEASE_FRONT = '>I4I6'
+LEASE_FRONT = '>I4I6'
 
-local function lease_end(nonce, door)
+function lease_end(nonce, door)
   return nonce .. pack('>I6', NOW) .. door .. 'L'
 end
+
+-- The rate's log counts claims, "fence:count" at the time of the newest that it counts: those of one thousandth of the
+-- window are one entry, so that neither its length nor what leaves it at once grows with the rate.
+local ENTRIES = 2000 -- of a log that is longer, for it was written when each claim was one
 
 -- The rate's window moves on: what has left it is forgotten. Where the clock was put back, what is ahead of it counts
 -- from now, or the queue would be held for as long as that step.
 local function slide()
-  local gone
-  repeat
-    gone = call('ZRANGEBYSCORE', LOG, '-inf', NOW - PER, 'LIMIT', 0, 1000)
-    local count = 0
-    for i, entry in ipairs(gone) do
-      count = count + string.match(entry, '%d+$')
-    end
-    if count > 0 then
-      call('ZREM', LOG, unpack(gone))
-      LOGGED = call('HINCRBY', META, 'logged', -count)
-    end
-  until #gone < 1000
-  for _, entry in ipairs(call('ZRANGEBYSCORE', LOG, '(' .. NOW, '+inf')) do
-    call('ZREM', LOG, entry)
-    call('ZADD', LOG, NOW, entry)
+  local gone, count = call('ZRANGEBYSCORE', LOG, '-inf', NOW - PER, 'LIMIT', 0, ENTRIES), 0
+  for _, entry in ipairs(gone) do
+    count = count + match(entry, '%d+$')
   end
+  if count > 0 then
+    call('ZREM', LOG, unpack(gone))
+    LOGGED = call('HINCRBY', META, 'logged', -count)
+  end
+  local ahead, members = call('ZRANGEBYSCORE', LOG, '(' .. NOW_TEXT, '+inf', 'LIMIT', 0, ENTRIES), {}
+  for _, entry in ipairs(ahead) do
+    push(members, NOW_TEXT, entry)
+  end
+  in_pieces('ZADD', LOG, members)
 end
 
 -- How many leases may begin, at most `wanted`.
-local function room(wanted)
+function room(wanted)
   if PAUSED then
     return 0
   elseif MAX_RUNNING then
@@ -54,15 +59,21 @@ local function room(wanted)
 end
 
 -- How many more a tenant may run.
-local function tenant_room(tenant)
+function tenant_room(tenant)
   return TENANT_MAX and TENANT_MAX - (call('HGET', META, 'running:' .. tenant) or 0) or math.huge
 end
 
-local function log_claimed(fence, count)
-  if RATE and count > 0 then
-    call('ZADD', LOG, NOW, string.format('%d:%d', fence, count))
-    LOGGED = call('HINCRBY', META, 'logged', count)
+function log_claimed(fence, count)
+  if not RATE or count == 0 then
+    return
   end
+  local width, all, newest = math.max(PER / 1000, 1), count, call('ZRANGE', LOG, '-1', '-1', 'WITHSCORES')
+  if newest[2] and math.floor(newest[2] / width) == math.floor(NOW / width) then
+    call('ZREM', LOG, newest[1])
+    all = all + match(newest[1], '%d+$')
+  end
+  call('ZADD', LOG, NOW_TEXT, string.format('%d:%d', fence, all))
+  LOGGED = call('HINCRBY', META, 'logged', count)
 end
 
 -- Slots that were left out hold what is over an hour old, and so does the one that begins.
@@ -89,7 +100,7 @@ local function bucket_of(late)
 end
 
 -- Counts what was claimed by how late it was: due time -> how many.
-local function log_lateness(claimed)
+function log_lateness(claimed)
   local slot, buckets = math.floor(NOW / SLOT), {}
   if next(claimed) and slot ~= LATE_SLOT then
     begin_slot(slot)

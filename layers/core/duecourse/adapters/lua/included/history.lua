@@ -4,31 +4,35 @@
 -- ARGV    prelude's
 -- RETURNS nothing
 
-local ADDED, REPLACED_, DEBOUNCED_, MOVED, REPLAYED, CANCELLED_ = 78, 85, 79, 77, 80, 75 -- N U O M P K
-local TAKEN = 84 -- T
+--exports ADDED REPLACED_ DEBOUNCED_ MOVED REPLAYED CANCELLED_ TAKEN set_state note remembered by_of inherit debounced
+--exports succeed drop_successor
+
+ADDED, REPLACED_, DEBOUNCED_ = 78, 85, 79 -- N U O
+MOVED, REPLAYED, CANCELLED_ = 77, 80, 75 -- M P K
+TAKEN = 84 -- T
 local RUNS = { [68] = true, [65] = true, [82] = true, [88] = true } -- the endings that are answered again
 
-local function set_state(r, state)
+function set_state(r, state)
   local body, _, result, log = split(r.rest)
   r.rest = join(body, state, result, log)
 end
 
--- Notes what a caller did.
-local function note(r, deed, by, due_before, due, at)
+-- Notes what a caller did; `again` in place of the last entry, where that is of the same deed.
+function note(r, deed, by, due_before, due, at, again)
   local body, state, result, log = split(r.rest)
   local times, last = 0, nil
-  if deed == DEBOUNCED_ then
+  if deed == DEBOUNCED_ or again then
     log, times, last = take_last(r, log, deed)
   end
   if times > 0 then
-    due_before = unpack_struct('>I6', last)
+    due_before, times = unpack_struct('>I6', last), again and 0 or times
   end
   local change = pack('>I6I6', due_before, due) .. by
   r.rest = join(body, state, result, grown(r, log, deed, at or NOW, math.min(times + 1, 255), change))
 end
 
 -- Which ending the run under this fence had, by the record's log.
-local function remembered(r, fence)
+function remembered(r, fence)
   local _, _, _, log = split(r.rest)
   local at = 3
   while at <= #log do
@@ -40,7 +44,7 @@ local function remembered(r, fence)
   end
 end
 
-local function by_of(rest)
+function by_of(rest)
   return string.sub(rest, 31, (ends_of(rest)))
 end
 
@@ -51,14 +55,14 @@ local function take_log(fresh, old)
 end
 
 -- A fresh record goes on with the log of the one that it replaces, and what that one came of is noted there.
-local function inherit(fresh, old)
+function inherit(fresh, old)
   take_log(fresh, old)
   local came = math.floor(old.flags / 4) % 4 -- 0 created, 2 replaced, 3 debounced
   note(fresh, came == 2 and REPLACED_ or ADDED, by_of(old.rest), 0, old.due, old.created)
 end
 
 -- A debounced record goes on with the log too, and has come of what the old one came of.
-local function debounced(fresh, old, by)
+function debounced(fresh, old, by)
   local theirs = by_of(old.rest)
   fresh.rest = string.sub(fresh.rest, 1, 21) .. string.char(#theirs) .. string.sub(fresh.rest, 23, 30) .. theirs
     .. string.sub(fresh.rest, ends_of(fresh.rest) + 1)
@@ -79,7 +83,7 @@ end
 
 -- The successor's record in the place of the one whose lease ended. It keeps the token, so that a repeated settle is
 -- answered as before. Nil where it cannot be read: then the other stays.
-local function succeed(sid, r)
+function succeed(sid, r)
   local s = take_successor(sid, r)
   if not s then
     return nil
@@ -92,7 +96,7 @@ local function succeed(sid, r)
   return s
 end
 
-local function drop_successor(sid, r)
+function drop_successor(sid, r)
   local s = take_successor(sid, r)
   if s and group_of(s.rest) ~= group_of(r.rest) then
     leave_group(sid, s.rest)

@@ -4,19 +4,21 @@
 -- ARGV    prelude's
 -- RETURNS nothing
 
+--exports end_delivery token_of is_held expired count_running count_all_running backoff retry_or_die
+
 local function spent(r)
   return r.attempt >= unpack_struct('>I2', r.rest, 10)
 end
 
-local function token_of(r)
+function token_of(r)
   return pack('>I6', r.fence) .. r.nonce
 end
 
-local function is_held(r, token)
+function is_held(r, token)
   return r.status == LEASE and token_of(r) == token
 end
 
-local function expired(r)
+function expired(r)
   return r.deadline > 0 and r.deadline <= NOW
 end
 
@@ -31,7 +33,7 @@ local function wake(tenant)
 end
 
 -- How many of a tenant's tasks are leased, which is written down while any is. Answers it.
-local function count_running(tenant, change)
+function count_running(tenant, change)
   local running = call('HINCRBY', META, 'running:' .. tenant, change)
   if running <= 0 then
     call('HDEL', META, 'running:' .. tenant)
@@ -43,7 +45,7 @@ local function count_running(tenant, change)
 end
 
 -- The same for many tenants at once: tenant -> change. Answers tenant -> how many.
-local function count_all_running(changes)
+function count_all_running(changes)
   local tenants, fields, set, gone, running = {}, {}, {}, {}, {}
   for tenant in pairs(changes) do
     tenants[#tenants + 1], fields[#fields + 1] = tenant, 'running:' .. tenant
@@ -66,8 +68,26 @@ local function count_all_running(changes)
   return running
 end
 
+-- The end of a delivery that nobody began: the run that it was to be is none, and its place is free again.
+function end_delivery(r)
+  free_place(r)
+  r.run, r.target = r.run - 1, nil
+end
+
+-- How many ms a task waits after its attempt failed, by its own policy (domain/backoff.py): the random part is of its lease's
+-- token, for a script draws the same numbers each time.
+function backoff(r)
+  local jitter, _, wait, factor, longest = unpack_struct('>BI2I4I2I4', r.rest, 9)
+  longest = math.floor(math.min(wait * (factor / 100) ^ math.min(r.attempt - 1, 64), longest))
+  if jitter == 0 then
+    return longest
+  end
+  local draw = (r.fence % 65536 * 40503 + unpack_struct('>I2', r.nonce)) % 65536
+  return math.floor((longest + 1) * draw / 65536)
+end
+
 -- Spends an attempt: the record is scheduled at `due`, or dead. Answers whether it lives.
-local function retry_or_die(r, due)
+function retry_or_die(r, due)
   if spent(r) or expired(r) then
     r.status = DIED
     return false

@@ -30,7 +30,7 @@ local function put_successor(sid, at, old)
   old.flags = old.flags + SUCCESSOR
   call('HINCRBY', META, 'successors', 1)
   fence = fence + 1
-  local data = fresh_record(REPLACED - 1, due, NOW, fence, deadline, ARGV[at + 6])
+  local data = fresh_record(came(REPLACED - 1, at), due, NOW, fence, deadline, ARGV[at + 6])
   call('HSET', TASKS, sid, close(old), sid .. '+', data)
   join_group(sid, ARGV[at + 6])
   return data
@@ -55,6 +55,8 @@ local function resent(sid, at, old, data)
   end
 end
 
+local PAST_DEADLINE = -11
+
 -- Debouncing pushes a task back, never before the due time it had nor past its longest wait.
 local function debounce(sid, at, old)
   local due, deadline = due_and_deadline(at)
@@ -62,8 +64,10 @@ local function debounce(sid, at, old)
   local pushed = math.max(old.due, math.min(due, latest))
   if string.byte(ARGV[at + 3]) == 43 then -- a relative deadline counts from the due time that came of it
     deadline = deadline - due + pushed
+  elseif deadline > 0 and deadline <= pushed then
+    return PAST_DEADLINE, ''
   end
-  return put_in_place(sid, at, old, DEBOUNCED - 1, pushed, deadline, old.created, function(data)
+  return DEBOUNCED, put_in_place(sid, at, old, DEBOUNCED - 1, pushed, deadline, old.created, function(data)
     local r = open(data)
     debounced(r, old, by_of(r.rest))
     return close(r)
@@ -90,7 +94,7 @@ return open, function(sid, at, data, old)
   elseif old.status == LEASE then
     return REPLACED, put_successor(sid, at, old)
   elseif mode == 'd' then
-    return DEBOUNCED, debounce(sid, at, old)
+    return debounce(sid, at, old)
   end
   return REPLACED, created_over(sid, at, old, REPLACED - 1)
 end

@@ -4,21 +4,40 @@
 -- ARGV    prelude's
 -- RETURNS nothing
 
-local BEGUN, BEGUN_FORMAT, BEGUN_SIZE = 76, '>I4I6c8I6B', 26 -- L
-local TOKEN_FROM, TOKEN_TO = -22, -9 -- within that, from the record's end
+--exports is_foreign is_newer
+--exports BYTES weight piece BEGUN HANDED WORKED UNDELIVERED TOKEN_FROM TOKEN_TO DONE_ RELEASED SUCCESSOR SMALLEST PUT_OFF
+--exports LENGTHS ends_of split join take_last times_in_a_row grown remember open close has_successor group_of is_follow_up
+--exports join_group leave_group
+
+-- Redis serves nobody while a script runs: one that has read records of so many bytes stops where it may. `weight` is what
+-- it has read, as far as that was opened; a script that reads without opening adds to it.
+BYTES, weight = 2000000, 0
+
+-- How many records to read next, where so many were read before: few until it is known that they are small.
+function piece(read)
+  if read == 0 then
+    return 8
+  end
+  return weight < read * 8192 and 32 or 4
+end
+
+local BEGUN_FORMAT, BEGUN_SIZE = '>I4I6c8I6B', 26
+local TOKEN_SIZE = 14
+BEGUN, HANDED, WORKED = 76, 86, 87 -- L V W
+TOKEN_FROM, TOKEN_TO = -22, -9 -- within that, from the record's end
 local OVER, OVER_FORMAT, OVER_SIZE = 68, '>I4I6', 11 -- D
-local DONE_, RELEASED = 68, 66 -- D B, as they stand in the log
-local SUCCESSOR = 2
-local SMALLEST = 86 -- bytes
-local PUT_OFF = 60000 -- how long what cannot be read is left alone
+DONE_, RELEASED, UNDELIVERED = 68, 66, 86 -- D B V, as they stand in the log
+SUCCESSOR = 2
+SMALLEST = 86 -- bytes
+PUT_OFF = 60000 -- how long what cannot be read is left alone
 local LOG_LENGTH, LOG_BYTES = 20, 6000 -- as domain/history.py
 local NOTHING_FORGOTTEN = '\0\0'
 local MOST_LATE = 4294967295 -- ms, what 4 bytes hold
 
-local LENGTHS = '>BBBI2I4' -- of by, kind, group, notify and payload
+LENGTHS = '>BBBI2I4' -- of by, kind, group, notify and payload
 
 -- Where each of them ends in a rest.
-local function ends_of(rest)
+function ends_of(rest)
   local by, kind, group, notify, payload = unpack_struct(LENGTHS, rest, 22)
   by = 30 + by
   kind = by + kind
@@ -41,7 +60,7 @@ local function is_whole(rest, entries)
 end
 
 -- The rest up to its tail, then the tail's state, result, and log with what was forgotten of it.
-local function split(rest)
+function split(rest)
   local _, _, _, _, body_end = ends_of(rest)
   if #rest == body_end then
     return rest, '', '', NOTHING_FORGOTTEN
@@ -52,7 +71,7 @@ local function split(rest)
     string.sub(rest, state_end + 5, result_end), string.sub(rest, result_end + 1)
 end
 
-local function join(body, state, result, log)
+function join(body, state, result, log)
   if #state + #result == 0 and #log == 2 then
     return body
   end
@@ -61,7 +80,7 @@ local function join(body, state, result, log)
 end
 
 -- Takes off the log's last entry where it has this letter; answers how many it stands for and its body.
-local function take_last(r, log, letter)
+function take_last(r, log, letter)
   local at, last = 3, nil
   while at <= #log do
     last, at = at, at + 10 + unpack_struct('>I2', log, at + 8)
@@ -74,7 +93,7 @@ local function take_last(r, log, letter)
 end
 
 -- The log with one entry more, within its bounds.
-local function grown(r, log, letter, at, times, body)
+function grown(r, log, letter, at, times, body)
   log = log .. pack('>BI6BI2', letter, at, times, #body) .. body
   r.count = r.count + 1
   while r.count > LOG_LENGTH or #log - 2 > LOG_BYTES do
@@ -87,17 +106,37 @@ end
 
 -- Ends a run in the record's log, at `at`; nil leaves the state or the result as it is. Leases that are given back one
 -- after the other are one entry, the last.
-local function remember(r, outcome, detail, state, result, at)
+function remember(r, outcome, detail, state, result, at)
   local body, old_state, old_result, log = split(r.rest)
   local times = 0
-  if outcome == RELEASED then
-    log, times = take_last(r, log, RELEASED)
+  if outcome == RELEASED or outcome == UNDELIVERED then
+    log, times = take_last(r, log, outcome)
   end
   local late = r.claimed > 0 and math.min(math.max(r.claimed - r.due, 0), MOST_LATE) or 0
   local run = pack('>I4I6I6BI4', r.run, r.fence, r.claimed, r.claimed > 0 and r.door or 0, late) .. detail
   r.detail = detail
   log = grown(r, log, outcome, at or NOW, math.min(times + 1, 255), run)
   r.rest = join(body, state or old_state, result or old_result, log)
+end
+
+-- Whether another version of this code wrote a record: it may be whole, and is left as it is for those who know it.
+function is_foreign(data)
+  local version = string.byte(data)
+  return version and version ~= VERSION and version < 32
+end
+
+-- Whether a later one did.
+function is_newer(data)
+  return is_foreign(data) and string.byte(data) > VERSION
+end
+
+-- How many entries with this letter the log ends in, as one.
+function times_in_a_row(r, letter)
+  local _, _, _, log = split(r.rest)
+  local count = r.count
+  local _, times = take_last(r, log, letter)
+  r.count = count
+  return times
 end
 
 -- A record with nothing behind it.
@@ -122,23 +161,35 @@ end
 
 -- A record, with the lease behind it folded in, as a claim leaves it, and the end behind that, as a settle does. Nil where
 -- there is none, and where it cannot be read: written by another version, or broken.
-local function open(data)
+function open(data)
   if not data or #data < SMALLEST then
     return nil
   end
+  weight = weight + #data
   local result, ended
   if string.byte(data, -1) == OVER then
     local length
     length, ended = unpack_struct(OVER_FORMAT, data, #data - OVER_SIZE + 1)
     data, result = string.sub(data, 1, -length - OVER_SIZE - 1), string.sub(data, -length - OVER_SIZE, -OVER_SIZE - 1)
   end
-  local begun = string.byte(data, -1) == BEGUN
-  local r = open_bare(begun and string.sub(data, 1, -BEGUN_SIZE - 1) or data)
-  if not r or (begun and r.status ~= SCHEDULED) or (ended and not begun) then
+  local letter, bare, target, delivery = string.byte(data, -1), #data, nil, nil
+  local begun = letter == BEGUN or letter == WORKED or letter == HANDED
+  if begun then
+    bare = bare - BEGUN_SIZE
+    if letter == HANDED then
+      bare = bare - 1 - (string.byte(data, bare) or 0)
+      target = string.sub(data, math.max(bare, 0) + 1, -BEGUN_SIZE - 2)
+    elseif letter == WORKED then
+      bare = bare - TOKEN_SIZE
+      delivery = string.sub(data, math.max(bare, 0) + 1, -BEGUN_SIZE - 1)
+    end
+  end
+  local r = open_bare(string.sub(data, 1, math.max(bare, 0)))
+  if not r or (begun and r.status ~= SCHEDULED) or (ended and (not begun or target)) then
     return nil
   end
   if begun then
-    r.status = LEASE
+    r.status, r.target, r.delivery = LEASE, target, delivery
     r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(BEGUN_FORMAT, data, #data - BEGUN_SIZE + 1)
   end
   if ended then
@@ -148,33 +199,42 @@ local function open(data)
   return r
 end
 
-local function close(r)
-  return pack(FRONT, VERSION, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created, r.generation,
-    r.deadline, r.claimed, r.fence, r.nonce) .. r.rest .. string.char(r.status)
+-- A lease's token and whose it is, as it stands behind a record; "" of what was not handed over.
+local function behind(r)
+  local front = r.target and r.target .. string.char(#r.target) or r.delivery
+  return front and front .. pack(BEGUN_FORMAT, r.run, r.fence, r.nonce, r.claimed, r.door)
+    .. string.char(r.target and HANDED or WORKED) or ''
 end
 
-local function has_successor(r)
+function close(r)
+  local handed = r.status == LEASE and behind(r) or ''
+  return pack(FRONT, VERSION, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created, r.generation,
+    r.deadline, r.claimed, r.fence, r.nonce) .. r.rest
+    .. string.char(handed == '' and r.status or SCHEDULED) .. handed
+end
+
+function has_successor(r)
   return bit.band(r.flags, SUCCESSOR) ~= 0
 end
 
-local function group_of(rest)
+function group_of(rest)
   local _, kind_end, group_end = ends_of(rest)
   return string.sub(rest, kind_end + 1, group_end)
 end
 
 -- A follow-up tells of another task's end: it is of that one's group for the sake of its shard alone.
-local function is_follow_up(sid)
+function is_follow_up(sid)
   return string.find(sid, '~', 1, true)
 end
 
-local function join_group(sid, rest)
+function join_group(sid, rest)
   local group = group_of(rest)
   if group ~= '' and not is_follow_up(sid) then
     call('ZADD', GROUPS, 0, group_member(sid, group))
   end
 end
 
-local function leave_group(sid, rest)
+function leave_group(sid, rest)
   local group = group_of(rest)
   if group ~= '' then
     call('ZREM', GROUPS, group_member(sid, group))

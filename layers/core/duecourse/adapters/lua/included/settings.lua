@@ -4,6 +4,8 @@
 -- ARGV    prelude's
 -- RETURNS nothing
 
+--exports set
+
 -- Every tenant that waits for a place of its own may be claimed from again, within the limit that is now.
 local function wake_all()
   local parked = call('ZRANGE', PARKED, 0, -1, 'WITHSCORES')
@@ -16,7 +18,7 @@ end
 
 -- Sets the fields of meta that stand in ARGV from `at` on, each with its value, "" for none. It begins with a ZREM, which
 -- runs where memory is short: then a queue is to be paused, or its finished tasks forgotten sooner.
-local function set(at)
+function set(at)
   call('ZREM', LEASED, '')
   for i = at, #ARGV, 2 do
     if ARGV[i + 1] == '' then

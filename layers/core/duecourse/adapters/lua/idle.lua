@@ -1,0 +1,18 @@
+-- Tells which functions nothing has invoked for a while, and counts all of them as invoked now.
+--
+-- KEYS    1 hash, function -> when it was last invoked (ms)
+-- ARGV    1 clock ("" for the server's)   2 for how long (ms)   3... functions
+-- RETURNS {function...}
+
+local seconds_micros = redis.call('TIME')
+local now = tonumber(ARGV[1]) or seconds_micros[1] * 1000 + math.floor(seconds_micros[2] / 1000)
+
+local idle = {}
+for i = 3, #ARGV do
+  local last = tonumber(redis.call('HGET', KEYS[1], ARGV[i]) or nil)
+  if not last or last <= now - ARGV[2] then
+    idle[#idle + 1] = ARGV[i]
+  end
+  redis.call('HSET', KEYS[1], ARGV[i], string.format('%.0f', now))
+end
+return idle

@@ -1,0 +1,118 @@
+-- What a claim does with kinds that are handed over: room at their targets, those that wait for it, leases of delivery.
+--
+-- KEYS    as in prelude.lua
+-- ARGV    prelude's and ending's, and as the verb says: kind, target, how many it may have unbegun, lease ms of delivery
+-- RETURNS nothing
+
+--exports handed_kinds wake_waiting target_of put_aside deliver count_deliveries stop_waking
+
+local PUT_ASIDE = 900000 -- ms until it is looked at again, should nothing make it due before
+local MOST_TARGETS = 64 -- as stats.lua
+local WOKEN_AT_ONCE = 64 -- fewer than the tenants that one claim declares, for each may be another's
+local targets, by_kind, any = {}, {}, false -- name -> what is known of it; kind -> the same
+
+-- Reads what is handed over, from ARGV `at` on.
+function handed_kinds(at)
+  any = at <= #ARGV
+  for i = at, #ARGV, 4 do
+    local name = ARGV[i + 1]
+    targets[name] = targets[name] or { name = name, most = tonumber(ARGV[i + 2]), ms = tonumber(ARGV[i + 3]), lent = 0 }
+    by_kind[ARGV[i]] = targets[name]
+  end
+  for name, target in pairs(targets) do
+    local known = call('HMGET', META, 'out:' .. name, 'most:' .. name)
+    target.out, target.waited = tonumber(known[1] or 0), known[2]
+    target.free = target.most - target.out
+  end
+end
+
+-- The longest due of those that wait for a target become due again, as many as it has room for; one that is no longer put
+-- aside is forgotten there. Tenants that it could not serve it adds to `want`.
+local function wake(target, limit, want)
+  for _, member in ipairs(waiting_for(target.name, text_of(math.min(target.free, limit, WOKEN_AT_ONCE)))) do
+    local rest = string.sub(member, #target.name + 2)
+    local due, aside, sid = string.sub(rest, 1, 13), string.sub(rest, 14, 26), string.sub(rest, 28)
+    local tenant = tenant_of(sid)
+    if not DUE[tenant] then
+      want[#want + 1] = tenant
+    else
+      call('ZREM', WAITING, member)
+      if tonumber(call('ZSCORE', DUE[tenant], sid) or nil) == tonumber(aside) then
+        call('ZADD', DUE[tenant], due, sid)
+        rehead(tenant)
+      end
+    end
+  end
+  if not waiting_for(target.name, '1')[1] then
+    call('HDEL', META, 'most:' .. target.name)
+    target.waited = nil
+  end
+end
+
+function wake_waiting(limit, want)
+  for _, target in pairs(targets) do
+    if target.waited and target.free > 0 and limit > 0 then
+      wake(target, limit, want)
+    end
+  end
+end
+
+-- The target of a record that is handed over, nil of one that is worked where it is claimed.
+function target_of(data)
+  if not any then
+    return nil
+  end
+  local by, kind = unpack_struct('>BB', data, FRONT_SIZE + 22)
+  local from = FRONT_SIZE + 31 + by
+  return by_kind[string.sub(data, from, from + kind - 1)]
+end
+
+-- Due tasks that their target has no room for, {stored id, due, target...}, are due later, and wait.
+function put_aside(aside)
+  local at = NOW + PUT_ASIDE
+  for i = 1, #aside, 3 do
+    local sid, due, target = aside[i], aside[i + 1], aside[i + 2]
+    call('ZADD', DUE[tenant_of(sid)], text_of(at), sid)
+    call('ZADD', WAITING, '0', string.format('%s\0%013d%013d\0', target.name, due, at) .. sid)
+    if target.waited ~= text_of(target.most) then
+      target.waited = text_of(target.most)
+      call('HSET', META, 'most:' .. target.name, target.waited)
+    end
+  end
+end
+
+-- What stands before a lease of delivery.
+function deliver(target)
+  target.lent = target.lent + 1
+  return target.name .. string.char(#target.name)
+end
+
+function count_deliveries()
+  for name, target in pairs(targets) do
+    if target.lent > 0 then
+      call('HINCRBY', META, 'out:' .. name, target.lent)
+    end
+  end
+end
+
+-- Lets nothing ring for what waits any more, unless there is room for some of it still.
+function stop_waking()
+  if not WAKE then
+    return
+  end
+  local from = '-'
+  for _ = 1, MOST_TARGETS do
+    local member = call('ZRANGEBYLEX', WAITING, from, '+', 'LIMIT', '0', '1')[1]
+    if not member then
+      break
+    end
+    local name = string.match(member, '^%Z*')
+    local known = call('HMGET', META, 'out:' .. name, 'most:' .. name)
+    if known[2] and has_room(tonumber(known[2]), tonumber(known[1] or 0)) then
+      return
+    end
+    from = '(' .. name .. '\1'
+  end
+  call('HDEL', META, 'wake')
+  WAKE = nil
+end
