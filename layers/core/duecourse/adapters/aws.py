@@ -9,13 +9,16 @@ from typing import Any
 from duecourse.errors import SendFailed, SendRefused
 
 _making = threading.Lock()
-_CONNECTIONS = 64
+CONNECTIONS = 64
+CONNECT_TIMEOUT_S = 3.0
 
 # Lambda's root logger lets INFO through, where botocore tells of each client which credentials it found.
 logging.getLogger("botocore").setLevel(logging.WARNING)
 
 
-def make_client(service: str, *, attempts: int, read_timeout_s: float, connect_timeout_s: float = 3.0) -> Any:
+def make_client(
+    service: str, *, attempts: int, read_timeout_s: float, connect_timeout_s: float = CONNECT_TIMEOUT_S
+) -> Any:
     """A boto3 client for `service`, safe for threads; region, credentials and endpoint come from AWS's own variables.
 
     `attempts` counts the first one: 1 means that nothing is sent twice. Raises botocore's BotoCoreError.
@@ -27,7 +30,7 @@ def make_client(service: str, *, attempts: int, read_timeout_s: float, connect_t
         connect_timeout=connect_timeout_s,
         read_timeout=read_timeout_s,
         retries={"total_max_attempts": attempts, "mode": "standard"},
-        max_pool_connections=_CONNECTIONS,
+        max_pool_connections=CONNECTIONS,
         tcp_keepalive=True,
     )
     # boto3's default session, made by the first call, is not safe for threads; clients are.

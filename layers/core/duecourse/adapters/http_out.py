@@ -2,11 +2,9 @@
 
 import http.client
 import io
-import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, PoolManager, Timeout
@@ -25,6 +23,7 @@ from urllib3.exceptions import TimeoutError as CallTimeout
 from urllib3.util.connection import allowed_gai_family
 
 from duecourse import __version__
+from duecourse.adapters.egress import allowed, check_place
 from duecourse.errors import CallFailed, CallTimedOut, FieldError, InvalidInput
 from duecourse.ports.http import HttpAnswer, HttpRequest
 
@@ -48,8 +47,9 @@ class HttpOut:
             raise InvalidInput([FieldError("url", "is not an http or https address")]) from error
         except HTTPError as error:
             raise _failed(error)(f"{request.label} failed: {_why(error, request)}") from error
-        except (http.client.InvalidURL, ValueError) as error:
-            raise InvalidInput([FieldError("request", f"cannot be sent: {error}"[:200])]) from error
+        except (http.client.InvalidURL, ValueError) as error:  # whose words hold what it could not send, keys too
+            unfit = "has a method, a header or an address that HTTP cannot carry"
+            raise InvalidInput([FieldError("request", unfit)]) from error
 
     def _send(self, request: HttpRequest) -> BaseHTTPResponse:
         return self._pools.request(
@@ -155,19 +155,6 @@ class _BoundedAnswer(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_TimedReads(self.fp.detach(), sock))
 
 
-def check_peer(host: str, port: int) -> None:
-    """Return unless this numeric address is where a function's own secrets are. Raises InvalidInput.
-
-    Whoever may add a task names an address, and a name leads where its owner says: the metadata of the machine or the
-    container, whose address is link-local, and Lambda's runtime API, which hands out the function's other events.
-    """
-    address = ip_address(host.partition("%")[0])
-    if isinstance(address, IPv6Address):
-        address = address.ipv4_mapped or address
-    if address.is_link_local or f"{address}:{port}" == os.environ.get("AWS_LAMBDA_RUNTIME_API"):
-        raise InvalidInput([FieldError("url", f"leads to {address}, which is for the function's own use")])
-
-
 class _Bounded:
     """What both kinds of connection add: one bound for all its time, bounds to where, no second life after idling."""
 
@@ -187,7 +174,7 @@ class _Bounded:
         def dial(address: str, part_s: float) -> socket.socket:
             self._dns_host, self.timeout = address, part_s
             sock: socket.socket = super(_Bounded, self)._new_conn()  # type: ignore[misc]
-            return sock
+            return self._checked(sock)
 
         try:
             return reached(dial, self._addresses(), _left_s(until))
@@ -202,15 +189,19 @@ class _Bounded:
             raise NameResolutionError(host, self, error) from error  # type: ignore[arg-type]
         except UnicodeError:
             raise LocationParseError(host) from None
-        return [str(place[0]) for *_, place in found]
+        return allowed([str(place[0]) for *_, place in found], self.port)  # type: ignore[attr-defined]
 
-    def connect(self) -> None:
-        super().connect()  # type: ignore[misc]
+    def _checked(self, sock: socket.socket) -> socket.socket:
+        """A connection that leads where it should, seen from its other end too, before anything is said."""
         try:
-            check_peer(*self.sock.getpeername()[:2])  # type: ignore[attr-defined]
+            check_place(*sock.getpeername()[:2])
         except InvalidInput:
-            self.close()  # type: ignore[attr-defined]
+            sock.close()
             raise
+        except OSError as error:  # it is gone already
+            sock.close()
+            raise NewConnectionError(self, f"no connection: {error}") from error  # type: ignore[arg-type]
+        return sock
 
     @property
     def is_connected(self) -> bool:

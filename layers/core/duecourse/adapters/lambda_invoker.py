@@ -2,14 +2,16 @@
 
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from duecourse.adapters.aws import make_client
+from urllib3 import BaseHTTPResponse
+from urllib3.exceptions import HTTPError
+
+from duecourse.adapters.signed_calls import SignedCalls
 from duecourse.domain.task import Json, dump_json
 from duecourse.errors import InvocationRefused
 
-if TYPE_CHECKING:
-    from mypy_boto3_lambda import LambdaClient
+PATH = "/2015-03-31/functions/{}/invocations"
 
 
 class LambdaInvoker:
@@ -23,43 +25,54 @@ class LambdaInvoker:
         self._timeout_s = timeout_ms / 1000
 
     @cached_property
-    def _client(self) -> "LambdaClient":
-        made: LambdaClient = make_client("lambda", attempts=1, read_timeout_s=self._timeout_s)
-        return made
+    def _calls(self) -> SignedCalls:
+        return SignedCalls("lambda", self._timeout_s)
 
     def prepare(self) -> None:
         """Make the client now: that takes longer than a ring may be late. Raises InvocationRefused."""
         from botocore.exceptions import BotoCoreError
 
         try:
-            _ = self._client
+            _ = self._calls
         except BotoCoreError as error:
             raise InvocationRefused(f"there is no client of Lambda: {error}") from error
 
     def invoke(self, function: str, event: Json) -> Json:
         """Run `function` and wait for its answer. Raises InvocationRefused, also where the function itself failed."""
-        response, body = self._call(function, "RequestResponse", event)
-        answer = _decoded(function, body)
-        if "FunctionError" in response:
+        response = self._call(function, "RequestResponse", event)
+        answer = _decoded(function, response.data)
+        if "X-Amz-Function-Error" in response.headers:
             raise InvocationRefused(f"{function} failed: {_reason(answer)}")
         return answer
 
     def send(self, function: str, event: Json) -> None:
         """Have `function` run later, without its answer. Raises InvocationRefused."""
-        response, _ = self._call(function, "Event", event)
-        if response["StatusCode"] != 202:
-            raise InvocationRefused(f"{function} was not accepted: status {response['StatusCode']}")
+        response = self._call(function, "Event", event)
+        if response.status != 202:
+            raise InvocationRefused(f"{function} was not accepted: status {response.status}")
 
-    def _call(self, function: str, mode: Any, event: Json) -> tuple[Any, bytes]:
-        from botocore.exceptions import BotoCoreError, ClientError
+    def _call(self, function: str, mode: str, event: Json) -> BaseHTTPResponse:
+        from botocore.exceptions import BotoCoreError
 
+        headers = {"X-Amz-Invocation-Type": mode, "Content-Type": "application/json"}
         try:
-            response = self._client.invoke(
-                FunctionName=function, InvocationType=mode, Payload=dump_json(event).encode()
-            )
-            return response, response["Payload"].read()
-        except (BotoCoreError, ClientError) as error:
+            response = self._calls.post(PATH.format(quote(function, safe="")), headers, dump_json(event).encode())
+        except (BotoCoreError, HTTPError) as error:
             raise InvocationRefused(f"{function} was not invoked: {error}") from error
+        if response.status >= 300:
+            raise InvocationRefused(f"{function} was not invoked: {_refusal(response)}")
+        return response
+
+
+def _refusal(response: BaseHTTPResponse) -> str:
+    """Lambda's own words: the kind of error, which may be followed by an address, and its message."""
+    try:
+        told = json.loads(response.data)
+        message = told.get("Message") or told.get("message") or ""
+    except (ValueError, AttributeError):
+        message = response.data[:200].decode(errors="replace")
+    kind = response.headers.get("X-Amzn-ErrorType", "").partition(":")[0]
+    return f"{kind or 'error'} ({response.status}) {message}".rstrip()
 
 
 def _decoded(function: str, body: bytes) -> Json:

@@ -15,9 +15,14 @@ A claim and a settle that is done write most of all, and what costs a script mos
 record as it is and add what happened behind it. Whatever else changes such a record folds that into it.
 
     begun  run 4, token 14, claimed_at 6, door 1, "L": behind a record that is scheduled, a lease
-    over   result, its length 4, ended_at 6, "D": behind that, its end
+    handed target, its length 1, then as in `begun`, "V": a lease of delivery, which its target has yet to begin
+    worked the delivery's token 14, then as in `begun`, "W": the lease that its target began
+    over   result, its length 4, ended_at 6, "D": behind "L" or "W", its end
 
-`flags`: bit 1 a successor waits; bits 2 and 3 how the record came (0 created, 2 replaced, 3 debounced).
+The run of a delivery is the one that it is to be: if it comes to nothing, the run is not counted.
+
+`flags`: bit 1 a successor waits; bits 2 and 3 how the record came (0 created, 2 replaced, 3 debounced);
+bit 4 its deadline was given as a duration, and counts from when the task is due.
 `last` is the ending of the last settled lease, a small letter where the task died of it, so that a repeated settle gets
 the same answer; `origin` is 6 random bytes of the call that added the task and the task's place in it, so that a
 repeated add does. `door` is the last lease's.
@@ -27,7 +32,7 @@ from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 
-from duecourse.adapters.record_log import DOORS, MOST_LATE_MS, grown, unpack_log
+from duecourse.adapters.record_log import DOOR_CODES, DOORS, MOST_LATE_MS, grown, unpack_log
 from duecourse.domain.history import Entry, Run, cut_by
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, RetryPolicy, Status, Task
@@ -51,7 +56,18 @@ STATUSES = {
     ord("c"): Status.CANCELLED,
 }
 LETTER_SCHEDULED, LETTER_LEASED, LETTER_BEGUN, LETTER_OVER = map(ord, "slLD")
-ENDINGS = {Ending.DONE: "D", Ending.AGAIN: "A", Ending.RETRY: "R", Ending.DROP: "X", Ending.RELEASE: "B"}
+LETTER_HANDED, LETTER_WORKED = map(ord, "VW")
+BEHIND = frozenset({LETTER_BEGUN, LETTER_HANDED, LETTER_WORKED})
+"""What a lease behind a record ends in."""
+ENDINGS = {
+    Ending.DONE: "D",
+    Ending.AGAIN: "A",
+    Ending.RETRY: "R",
+    Ending.DROP: "X",
+    Ending.RELEASE: "B",
+    Ending.FAILED: "F",
+    Ending.UNDELIVERED: "V",
+}
 """The letters that `last` is kept in, and settle.lua is told."""
 NO_TOKEN = bytes(14)
 """Of what was never leased; and, for no fence is 0, what no lease has."""
@@ -86,6 +102,11 @@ def pack_policy(policy: RetryPolicy) -> bytes:
     return RULES.pack(policy.jitter, policy.max_attempts, policy.backoff_ms, factor, policy.max_backoff_ms)
 
 
+def origin_of(data: bytes) -> bytes:
+    """The origin of a packed record, as `pack_rest` got it."""
+    return data[FRONT.size : FRONT.size + len(NO_ORIGIN)]
+
+
 def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task:
     """The task in one record, and the end of its lease where the caller knows it."""
     if data[-1] == LETTER_OVER:
@@ -97,12 +118,15 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
     ) = HEAD.unpack_from(data)  # fmt: skip
     if version != VERSION:
         raise ValueError(f"a record of version {version}, and this reads {VERSION}")
-    status_at, status = len(data) - 1, data[-1]
-    if status == LETTER_BEGUN:
-        status_at, status = status_at - BEGUN.size, LETTER_LEASED
+    status_at, status, target, delivery = len(data) - 1, data[-1], "", ""
+    if status in BEHIND:
+        run, token, claimed_high, claimed, door, _ = BEGUN.unpack_from(data, len(data) - BEGUN.size)
+        status_at -= BEGUN.size
+        if status != LETTER_BEGUN:
+            status_at, target, delivery = _handed(data, status, status_at + 1)
+        status = LETTER_LEASED
         if data[status_at] != LETTER_SCHEDULED:
             raise ValueError("a lease behind what is not scheduled")
-        run, token, claimed_high, claimed, door, _ = BEGUN.unpack_from(data, status_at + 1)
     tenant, _, id = sid.partition("/")
     by_end = HEAD.size + by_size
     kind_end = by_end + kind_size
@@ -120,22 +144,42 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
         generation_high << 32 | generation, run, attempt, _unpack_policy(policy),
         token.hex() if token != NO_TOKEN else "", claimed_high << 32 | claimed, log, lease_expires_at,
         data[HEAD.size : by_end].decode(errors="replace") if by_size else "",
-        data[group_end:notify_end].decode() if notify_size else "", DOORS.get(door), forgotten,
+        data[group_end:notify_end].decode() if notify_size else "", DOORS.get(door), forgotten, target, delivery, None,
     ))  # fmt: skip
+
+
+def _handed(data: bytes, letter: int, end: int) -> tuple[int, str, str]:
+    """Where the status stands before what a hand-over wrote up to `end`, and its target or its token."""
+    if letter == LETTER_WORKED:
+        begin = end - len(NO_TOKEN)
+        return begin - 1, "", data[begin:end].hex()
+    begin = end - 1 - data[end - 1]
+    return begin - 1, data[begin : end - 1].decode(), ""
+
+
+def pack_behind(task: Task) -> bytes:
+    """What stands behind the record of a task that was handed over; nothing where it was not, or its lease is over."""
+    if task.status is not Status.LEASED or not (task.target or task.delivery):
+        return b""
+    target = task.target.encode()
+    front = target + bytes([len(target)]) if target else pack_token(task.delivery)
+    claimed, letter = task.claimed_at, LETTER_HANDED if target else LETTER_WORKED
+    halves, door = (claimed >> 32, claimed & 0xFFFFFFFF), DOOR_CODES[task.door]
+    return front + BEGUN.pack(task.run, pack_token(task.token), *halves, door, letter)
 
 
 def _unpack_over(queue: str, sid: str, data: bytes) -> Task:
     size, high, low, _ = OVER.unpack_from(data, len(data) - OVER.size)
     at = len(data) - OVER.size - size
     begun = data[: max(0, at)]
-    if begun[-1] != LETTER_BEGUN:
+    if begun[-1] not in (LETTER_BEGUN, LETTER_WORKED):
         raise ValueError("an end without a lease")
     task = unpack(queue, sid, begun)
     late = min(max(task.claimed_at - task.due_at, 0), MOST_LATE_MS)
     run = Run(task.run, task.fence, task.claimed_at, high << 32 | low, "done", "", task.door, late)
     log, forgotten = grown(task.log, task.forgotten, run)
     result = data[at : -OVER.size].decode()
-    return task._replace(status=Status.DONE, result_json=result, log=log, forgotten=forgotten)
+    return task._replace(status=Status.DONE, result_json=result, log=log, forgotten=forgotten, delivery="")
 
 
 @lru_cache(maxsize=1024)

@@ -2,7 +2,8 @@
 
 entry   letter 1, at 6 (when the run ended, or the caller did it), times 1, length 2, then as many bytes:
 run     run 4, fence 6, claimed_at 6, door 1, late_ms 4, detail
-change  due_before 6, due_at 6, by
+change  due_before 6, due_at 6, by; of a move then NUL and 8 bytes that are that move's alone, by which it is known
+        where it is sent again
 """
 
 from struct import Struct
@@ -20,6 +21,7 @@ OUTCOMES = {
     ord("X"): "drop",
     ord("B"): "release",
     ord("L"): "lapsed",
+    ord("V"): "undelivered",
     ord("T"): "taken",
     ord("E"): "expired",
 }
@@ -38,7 +40,7 @@ DOOR_CODES: dict[Door | None, int] = {door: code for code, door in DOORS.items()
 MOST_TIMES = 255
 MOST_LATE_MS = 0xFFFFFFFF
 """What an entry tells of what was claimed seven weeks late, and later."""
-FOLDED = frozenset({"release", Deed.DEBOUNCED})
+FOLDED = frozenset({"release", "undelivered", Deed.DEBOUNCED})
 """What is told once where it follows itself."""
 
 
@@ -96,7 +98,7 @@ def _entry(code: int, at: int, times: int, body: bytes) -> Entry:
         fence, claimed_at = f[1] << 32 | f[2], f[3] << 32 | f[4]
         return Run(f[0], fence, claimed_at, at, OUTCOMES[code], detail, DOORS.get(f[5]), f[6], times)
     c = CHANGE.unpack_from(body)
-    by = body[CHANGE.size :].decode(errors="replace")
+    by = body[CHANGE.size :].partition(b"\0")[0].decode(errors="replace")
     return Change(at, DEEDS[code], by, c[0] << 32 | c[1], c[2] << 32 | c[3], times)
 
 

@@ -1,7 +1,7 @@
 """Clients of one Redis, of a Sentinel's primary and of a cluster, by a store's URL."""
 
 from typing import Any, TypeAlias, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import redis
 from redis.backoff import NoBackoff
@@ -11,7 +11,8 @@ from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from duecourse.domain.address import nodes_of
+from duecourse.adapters.redis_lines import QuickPool
+from duecourse.domain.address import nodes_of, split
 from duecourse.errors import StoreUnavailable
 
 Client: TypeAlias = redis.Redis | RedisCluster
@@ -28,7 +29,7 @@ def open_client(url: str, **timeouts: float) -> Client:
 
     A cluster's follows redirections, for what was redirected has not been done. Raises StoreUnavailable.
     """
-    scheme = urlsplit(url).scheme
+    scheme = split(url).scheme
     options: dict[str, Any] = {"protocol": 2, **timeouts}
     if scheme != "unix":
         options["socket_keepalive"] = True
@@ -36,12 +37,12 @@ def open_client(url: str, **timeouts: float) -> Client:
         return _cluster(url, options)
     if scheme == SENTINEL:
         return _sentinel(url, options)
-    return redis.Redis.from_url(url, retry=ONCE, **options)
+    return redis.Redis.from_pool(QuickPool.from_url(url, retry=ONCE, **options))
 
 
 def is_cluster(url: str) -> bool:
     """Whether a store's URL names a cluster."""
-    return urlsplit(url).scheme in CLUSTER
+    return split(url).scheme in CLUSTER
 
 
 def node_of(client: Client, key: str) -> redis.Redis:
@@ -52,9 +53,25 @@ def node_of(client: Client, key: str) -> redis.Redis:
     return cast(redis.Redis, cluster.get_redis_connection(cluster.get_node_from_key(key)))
 
 
+def primaries_of(client: Client) -> dict[str, redis.Redis]:
+    """The client of each primary that is known, by its name; of one server that, by none."""
+    if isinstance(client, redis.Redis):
+        return {"": client}
+    cluster: Any = client
+    return {node.name: cluster.get_redis_connection(node) for node in cluster.get_primaries()}
+
+
+def servers(client: Client) -> list[redis.Redis]:
+    """A client of each server that `client` knows: of one, itself."""
+    if isinstance(client, redis.Redis):
+        return [client]
+    cluster: Any = client
+    return [node.redis_connection for node in cluster.get_nodes() if node.redis_connection]
+
+
 def drop_idle(client: Client) -> None:
     """Close the connections that are not in use."""
-    for one in [client] if isinstance(client, redis.Redis) else _known(client):
+    for one in servers(client):
         one.connection_pool.disconnect(inuse_connections=False)
 
 
@@ -64,14 +81,10 @@ def learn(client: Client) -> None:
         client.nodes_manager.initialize()
 
 
-def _known(client: Any) -> list[redis.Redis]:
-    return [node.redis_connection for node in client.get_nodes() if node.redis_connection]
-
-
 def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
-    given = urlsplit(url)
+    given = split(url)
     (host, port), *others = nodes_of(url, REDIS_PORT)
-    user = f"{given.netloc.rpartition('@')[0]}@" if "@" in given.netloc else ""
+    user = "" if given.login is None else f"{given.login}@"
     first = f"{CLUSTER[given.scheme]}://{user}{f'[{host}]' if ':' in host else host}:{port}/?{given.query}"
     nodes = [ClusterNode(*other) for other in others]  # type: ignore[no-untyped-call]
     try:
@@ -94,9 +107,9 @@ class ServicePool(SentinelConnectionPool):
 
 
 def _sentinel(url: str, options: dict[str, Any]) -> redis.Redis:
-    given = urlsplit(url)
+    given = split(url)
     service, _, db = given.path.strip("/").partition("/")
-    login: Any = parse_url(f"redis://{given.netloc.rpartition('@')[0]}@localhost")  # type: ignore[no-untyped-call]
+    login: Any = parse_url(f"redis://{given.login or ''}@localhost")  # type: ignore[no-untyped-call]
     names = {name: login[name] for name in ("username", "password") if login.get(name)}
     sentinels = nodes_of(url, SENTINEL_PORT)
     manager = Sentinel(sentinels, sentinel_kwargs={"retry": ONCE, **options}, retry=ONCE, **options)  # type: ignore[no-untyped-call]

@@ -1,5 +1,6 @@
 """What a shard's keys are called: all with one hash tag, so that they live on one node."""
 
+import re
 import secrets
 from collections.abc import Iterable
 from functools import lru_cache
@@ -7,7 +8,21 @@ from typing import NamedTuple
 
 from duecourse.domain.task import Shard
 
-FIXED = ("tasks", "heads", "ring", "leased", "done", "dead", "groups", "meta", "bell", "parked", "log", "late")
+FIXED = (
+    "tasks",
+    "heads",
+    "ring",
+    "leased",
+    "done",
+    "dead",
+    "groups",
+    "meta",
+    "bell",
+    "parked",
+    "log",
+    "late",
+    "waiting",
+)
 """The keys every script declares, in the order of `lua/included/prelude.lua`."""
 CANARY = "canary/b"
 """How a canary's shard begins: none is called so, for its number is one."""
@@ -42,9 +57,30 @@ def requests_keys(namespace: str) -> tuple[str, str]:
     return f"{namespace}:{{requests}}:kept", f"{namespace}:{{requests}}:begun"
 
 
+def functions_key(namespace: str) -> str:
+    """The hash of functions that were invoked, each with when that was last: on one node, no shard's."""
+    return f"{namespace}:{{functions}}:invoked"
+
+
 def shards_key(namespace: str) -> str:
     """The set of what shards exist, each as `<queue>/<number>/<count>`."""
     return f"{namespace}:shards"
+
+
+def leaving_key(namespace: str) -> str:
+    """The set of the same of those that are being forgotten: on one node with it."""
+    return f"{{{shards_key(namespace)}}}:leaving"
+
+
+def tasks_pattern(namespace: str) -> str:
+    """What the keys match that hold the tasks of shards, as Redis takes patterns; a key of another's may too."""
+    return f"{namespace}:{{*}}:tasks"
+
+
+def shard_of_tasks_key(namespace: str, key: str) -> Shard | None:
+    """The shard whose tasks are at this key; None where it is no such key."""
+    found = re.fullmatch(re.escape(namespace) + r":\{([A-Za-z0-9._:@-]{1,64})/([0-9]{1,3})\}:tasks", key)
+    return Shard(found[1], int(found[2])) if found else None
 
 
 def bells_on_record(namespace: str, members: Iterable[bytes]) -> list[str]:

@@ -1,12 +1,15 @@
 """What Redis knows of a queue beside its tasks: how it is set, and each shard in numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from duecourse.adapters.record import stored_id
 from duecourse.adapters.redis_keys import Keys
+from duecourse.adapters.redis_many import Asked, ask
 from duecourse.adapters.redis_scripts import Scripts
 from duecourse.adapters.redis_verbs import Verbs
+from duecourse.adapters.redis_wire import Argument
 from duecourse.domain.lateness import SLOT_MS, SLOTS
 from duecourse.domain.queues import (
     DEFAULT_PRIORITY,
@@ -20,7 +23,8 @@ from duecourse.domain.queues import (
     check_split,
     share,
 )
-from duecourse.domain.task import DEFAULT_TENANT, Shard
+from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
+from duecourse.errors import StoreMisused, StoreUnavailable
 
 FIELDS = {
     "paused": "paused",
@@ -33,11 +37,11 @@ FIELDS = {
     "lease": "lease_ms",
 }
 """Where a shard's meta says how the whole queue is set: its field to the setting that it is of."""
-HOLDS = (None, Hold.PAUSE, Hold.MAX_RUNNING, Hold.TENANT_MAX_RUNNING, Hold.RATE)
+HOLDS = (None, Hold.PAUSE, Hold.MAX_RUNNING, Hold.TENANT_MAX_RUNNING, Hold.RATE, Hold.TARGET)
 """What the numbers of held_back.lua mean."""
 
 
-def configure(verbs: Verbs, queue: str, changes: QueueChanges) -> None:
+def configure(verbs: Verbs, queue: str, changes: QueueChanges, default: bool) -> None:
     """Set a queue anew, a step a shard. Raises InvalidInput where a limit is lower than the number of shards."""
     shards = verbs.sharding.every(queue)
     asked = changed(QueueSettings(), changes)
@@ -47,12 +51,23 @@ def configure(verbs: Verbs, queue: str, changes: QueueChanges) -> None:
     for shard in shards:
         verbs.keys(shard)  # which says where the number of shards is wrong
         verbs.record.register(shard)
-        verbs.run("configure", shard, [DEFAULT_TENANT], arguments, again=True)
+        verbs.change("configure", shard, [DEFAULT_TENANT], (int(default), *arguments), again=True)
+        verbs.record.register(shard)  # again, for it may have been about to be forgotten until now
 
 
 def settings(verbs: Verbs, queue: str) -> QueueSettings:
     """How a queue is set, as a whole: each of its shards knows."""
     return settings_in(verbs.scripts, verbs.keys(Shard(queue)))
+
+
+def settings_of(verbs: Verbs, queues: Sequence[str]) -> list[QueueSettings]:
+    """How queues are set, in one round trip a node."""
+    reads = [partial(_read_settings, verbs.keys(Shard(queue)).meta) for queue in queues]
+    return [_settings(found) for found in (verbs.scripts.read(*reads) if reads else [])]
+
+
+def _read_settings(meta: str, pipe: Any) -> None:
+    pipe.hmget(meta, *FIELDS)
 
 
 def settings_in(scripts: Scripts, keys: Keys) -> QueueSettings:
@@ -63,23 +78,43 @@ def settings_in(scripts: Scripts, keys: Keys) -> QueueSettings:
 
 def stats(verbs: Verbs, shard: Shard) -> Stats:
     """The shard in numbers, in one round trip; in two where tenants are in the ring, whose heads are read then."""
+    count, every = _stats_arguments(verbs, shard)
+    return _stats_read(verbs, shard, verbs.scripts.evaluate("stats", count, every, again=True))
+
+
+def stats_of(verbs: Verbs, shards: Sequence[Shard]) -> list[Stats | StoreUnavailable | StoreMisused]:
+    """Many shards in numbers, a round trip a node; one more for each in whose ring tenants are."""
+    asked = Asked("stats", partial(_stats_arguments, verbs), partial(_stats_read, verbs), partial(stats, verbs))
+    return ask(verbs, shards, asked)
+
+
+def _stats_arguments(verbs: Verbs, shard: Shard) -> tuple[int, Sequence[Argument]]:
     keys = verbs.keys(shard)
-    arguments = (*keys.fixed, "successors", "bell_at", *FIELDS)
-    now, tasks, leased, done, dead, head, parked, ring, bell, (successors, travelling, *found) = verbs.scripts.evaluate(
-        "stats", len(keys.fixed), arguments, again=True
-    )
+    return len(keys.fixed), (*keys.fixed, "successors", "bell_at", *FIELDS)
+
+
+def _stats_read(verbs: Verbs, shard: Shard, answer: Any) -> Stats:
+    now, tasks, leased, done, dead, head, parked, ring, bell, fields, waiting = answer
+    successors, travelling, *found = fields
     travel = verbs.scripts.travel
     now = travel.now() if travel else now
     scheduled = tasks - int(successors or 0) - leased - done - dead
-    oldest = min((int(at) for at in (*head[1:], *parked[1:], *_heads(verbs, keys, ring))), default=0)
+    aside = [waiting] if waiting else []
+    heads = _heads(verbs, verbs.keys(shard), ring)
+    oldest = min((int(at) for at in (*head[1:], *parked[1:], *aside, *heads)), default=0)
     part = share(_settings(found), shard.number, verbs.sharding.count(shard.queue))
     return Stats(scheduled, leased, done, dead, oldest, int(bell or travelling or 0), part, now)
 
 
-def lateness(verbs: Verbs, shard: Shard, now: int) -> dict[int, int]:
+def lateness_of(verbs: Verbs, shards: Sequence[Shard], now: int) -> list[dict[int, int]]:
     """How late the tasks of the last hour were when they were claimed: what stands in slots that are not over."""
-    keys = verbs.keys(shard)
-    counts, newest = verbs.scripts.read(lambda p: p.hgetall(keys.late), lambda p: p.hget(keys.meta, "late_slot"))
+    keys = [verbs.keys(shard) for shard in shards]
+    reads = [read for one in keys for read in (partial(_read_late, one.late), partial(_read_slot, one.meta))]
+    found = verbs.scripts.read(*reads) if reads else []
+    return [_lateness(now, *pair) for pair in zip(found[::2], found[1::2], strict=True)]
+
+
+def _lateness(now: int, counts: Mapping[bytes, bytes], newest: bytes | None) -> dict[int, int]:
     live = {slot % SLOTS for slot in range(now // SLOT_MS - SLOTS + 1, int(newest or 0) + 1)}
     total: dict[int, int] = {}
     for field, count in counts.items():
@@ -89,9 +124,18 @@ def lateness(verbs: Verbs, shard: Shard, now: int) -> dict[int, int]:
     return total
 
 
-def held_back(verbs: Verbs, shard: Shard, tenant: str) -> HeldBack:
-    """What holds a tenant's due tasks back."""
-    now, code, until = verbs.run("held_back", shard, [tenant], (), again=True)
+def _read_late(late: str, pipe: Any) -> None:
+    pipe.hgetall(late)
+
+
+def _read_slot(meta: str, pipe: Any) -> None:
+    pipe.hget(meta, "late_slot")
+
+
+def held_back(verbs: Verbs, shard: Shard, tenant: str, task: Task | None) -> HeldBack:
+    """What holds a tenant's due tasks back, or this one of them."""
+    one = (stored_id(task.tenant, task.id), task.due_at) if task else ()
+    now, code, until = verbs.run("held_back", shard, [tenant], one, again=True)
     return HeldBack(HOLDS[code], until, now)
 
 

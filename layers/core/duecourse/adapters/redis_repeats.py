@@ -17,21 +17,25 @@ STANDINGS = {
 
 
 class RedisRepeats:
-    """The requests that were begun (ports.repeats.Repeats), beside a ledger on the same client."""
+    """The requests that were begun (ports.repeats.Repeats), beside a ledger on the same client.
 
-    def __init__(self, scripts: Scripts, namespace: str) -> None:
+    `wait` is how many replicas must have a request that is begun, and its answer.
+    """
+
+    def __init__(self, scripts: Scripts, namespace: str, wait: int = 0) -> None:
         self._scripts = scripts
         self._keys = requests_keys(namespace)
+        self._wait = wait
 
     def begin(self, sent: Sent, owner: bytes, lock_ms: int) -> Claimed:
         """See Repeats."""
         arguments = (self._clock(), _field(sent), sent.fingerprint, owner, lock_ms, KEPT_MS)
-        code, answer, left_ms, begun_at = self._run("begin", *arguments)
+        code, answer, left_ms, begun_at = self._run("begin", *arguments, replicas=self._wait)
         return Claimed(STANDINGS[code], answer, left_ms, begun_at)
 
     def end(self, sent: Sent, owner: bytes, answer: bytes) -> bool:
         """See Repeats."""
-        return bool(self._run("end", _field(sent), sent.fingerprint, owner, b"A" + answer))
+        return bool(self._run("end", _field(sent), sent.fingerprint, owner, b"A" + answer, replicas=self._wait))
 
     def release(self, sent: Sent, owner: bytes) -> bool:
         """See Repeats."""
@@ -48,8 +52,8 @@ class RedisRepeats:
     def _clock(self) -> str:
         return str(self._scripts.travel.now()) if self._scripts.travel else ""
 
-    def _run(self, name: str, *arguments: Argument) -> Any:
-        return self._scripts.evaluate(name, len(self._keys), (*self._keys, *arguments), again=True)
+    def _run(self, name: str, *arguments: Argument, replicas: int = 0) -> Any:
+        return self._scripts.evaluate(name, len(self._keys), (*self._keys, *arguments), again=True, replicas=replicas)
 
 
 def _field(sent: Sent) -> str:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from duecourse.adapters.redis_connect import Client, node_of
-from duecourse.adapters.redis_keys import keys_of, shards_key
+from duecourse.adapters.redis_keys import keys_of, leaving_key, shards_key
 from duecourse.adapters.redis_queues import as_fields, settings_in
 from duecourse.adapters.redis_scan import BATCH, Item, Scan
 from duecourse.adapters.redis_scripts import RESHARDED, Scripts
 from duecourse.adapters.redis_store import RedisStore
-from duecourse.adapters.redis_wire import tenants_of
+from duecourse.adapters.redis_wire import MAX_PIECE_BYTES, tenants_of
+from duecourse.domain.batches import cut
 from duecourse.domain.queues import QueueSettings, check_split
 from duecourse.domain.shards import Sharding, by_shard
 from duecourse.domain.task import Shard
@@ -187,9 +188,10 @@ class Reshard:
         moved = 0
         for items in self._scan.batches(shard):
             going = [item for item in items if self._home(item) != shard]
-            for at in range(0, len(going), BATCH):  # what is scanned may be more than was asked for
-                self._move(shard, going[at : at + BATCH])
-                moved += len(going[at : at + BATCH])
+            # What is scanned may be more than was asked for.
+            for some in cut(going, _size, most=BATCH, max_bytes=MAX_PIECE_BYTES):
+                self._move(shard, some)
+                moved += len(some)
                 self._tell(f"{shard}: moved {moved} tasks")
         return moved
 
@@ -211,6 +213,7 @@ class Reshard:
             with node_of(self._client, key).pipeline(transaction=True) as pipe:
                 if old:
                     pipe.srem(key, *old)
+                pipe.delete(leaving_key(self._namespace))  # who is forgetting a shard lets it be
                 pipe.sadd(key, *(f"{shard}/{self._to}" for shard in self._future.every(self._queue)))
                 pipe.execute()
 
@@ -236,3 +239,7 @@ class Reshard:
         if answer == RESHARDED:
             raise StoreMisused(f"another reshard of {self._queue} has begun: this one ends")
         return answer
+
+
+def _size(item: Item) -> int:
+    return len(item.data)

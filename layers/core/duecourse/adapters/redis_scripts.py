@@ -3,16 +3,17 @@
 import hashlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from importlib.resources import files
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import (
     AskError,
     ClusterError,
+    InvalidResponse,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
@@ -23,6 +24,7 @@ from redis.retry import Retry
 
 from duecourse.adapters.redis_connect import Client, drop_idle, learn, node_of, open_client
 from duecourse.adapters.redis_keys import Keys
+from duecourse.adapters.redis_lines import execute, execute_ahead, is_plain
 from duecourse.adapters.redis_wire import Argument
 from duecourse.errors import DuecourseError, StoreFull, StoreMisused, StoreUnavailable
 from duecourse.ports.clock import Clock
@@ -44,11 +46,21 @@ WAIT_MS = 1_000
 INCLUDE = re.compile(r"^ *--include (.+)$", re.MULTILINE)
 """Where a script says which files of `lua/included` it builds on: they take this line's place, and its scope.
 
-In the order prelude, fresh, record, history, lease, ending, handout, each with those before it that it speaks of.
+In the order prelude, fresh, record, history, lease, force, ending, handout, turns, handover, chosen, each with those
+before it that it speaks of.
+"""
+EXPORTS = re.compile(r"^--exports (.+)$", re.MULTILINE)
+"""The names that an included file adds to that scope; all others are its own.
+
+Lua takes 200 local names a function: a file's own names end with the block that it is wrapped in.
 """
 
 AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
 _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
+
+
+Request: TypeAlias = tuple[Sequence[str], Sequence[Argument]]
+"""What a verb is asked: the tenants whose keys it declares, its own arguments."""
 
 
 class Script(NamedTuple):
@@ -73,10 +85,16 @@ def load(verb: str) -> Script:
     folder = files("duecourse.adapters") / "lua"
 
     def included(include: re.Match[str]) -> str:
-        return "\n".join((folder / "included" / f"{part}.lua").read_text() for part in include[1].split())
+        return "\n".join(_module((folder / "included" / f"{part}.lua").read_text()) for part in include[1].split())
 
     text = INCLUDE.sub(included, (folder / f"{verb}.lua").read_text())
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
+
+
+def _module(text: str) -> str:
+    """An included file in a block of its own, which sets the names it exports; as it is where it exports none."""
+    names = " ".join(EXPORTS.findall(text)).split()
+    return f"local {', '.join(names)}\ndo\n{text}\nend" if names else text
 
 
 def translate(error: Exception) -> DuecourseError:
@@ -85,7 +103,9 @@ def translate(error: Exception) -> DuecourseError:
         return StoreFull()
     if isinstance(error, (*AWAY, *ELSEWHERE, ReadOnlyError, ClusterError)) or CODE.search(str(error)):
         return StoreUnavailable(f"The store does not answer: {error}")
-    return StoreMisused(f"The store refuses: {error}")
+    if isinstance(error, InvalidResponse):
+        return StoreMisused(f"The address answers, but not as a Redis does: {error}")
+    return StoreMisused(f"The store rejected the command: {error}")
 
 
 def _is(error: Exception, kind: type[Exception], code: str) -> bool:
@@ -100,6 +120,8 @@ class Scripts:
         self.client = client
         self.travel = travel
         self._used_at = time.time()
+        self.outages = 0
+        """How often a server did not answer, or was no primary any more: what it had may be lost."""
 
     def run(
         self,
@@ -117,13 +139,42 @@ class Scripts:
         `again`: it may be sent again where its reply was lost.
         With `replicas`, only once so many have what it wrote. Raises StoreUnavailable, StoreFull, StoreMisused.
         """
-        clock = str(self.travel.now()) if self.travel else ""
-        declared = (*keys.fixed, *map(keys.due, tenants))
-        every = (*declared, clock, keys.head, count, *arguments)
-        answer = self.evaluate(verb, len(declared), every, again=again, replicas=replicas)
+        answer = self.evaluate(verb, *self.prepare(keys, tenants, arguments, count), again=again, replicas=replicas)
         if answer == OVERRIDDEN:
             raise StoreMisused("the clock is overridden, and this shard's clock does not travel")
         return answer
+
+    def prepare(
+        self, keys: Keys, tenants: Sequence[str], arguments: Sequence[Argument], count: int | str
+    ) -> tuple[int, Sequence[Argument]]:
+        """How many of a script's arguments are keys, and all of them."""
+        clock = str(self.travel.now()) if self.travel else ""
+        declared = (*keys.fixed, *map(keys.due, tenants))
+        return len(declared), (*declared, clock, keys.head, count, *arguments)
+
+    def run_ahead(
+        self, verb: str, keys: Keys, requests: Callable[[], Iterable[Request]], *, count: int
+    ) -> list[Any] | None:
+        """The script's answers to several requests, of which the next is made and sent while the server does one.
+
+        What may not be sent again must not come this way. None where they are to be sent one by one: the server is not
+        known beforehand, or has refused one, which is then told of that one.
+        """
+        if self.travel or not is_plain(self.client):
+            return None
+        sha = load(verb).sha
+
+        def command(tenants: Sequence[str], arguments: Sequence[Argument]) -> Sequence[Argument]:
+            declared = (*keys.fixed, *map(keys.due, tenants))
+            return ("EVALSHA", sha, len(declared), *declared, "", keys.head, count, *arguments)
+
+        def send() -> list[Any] | None:
+            try:
+                return execute_ahead(self.client, (command(*request) for request in requests()))
+            except redis.ResponseError:
+                return None
+
+        return self.call(send, again=True)
 
     def evaluate(self, name: str, keys: int, every: Sequence[Argument], *, again: bool, replicas: int = 0) -> Any:
         """What one script answers to `every`, of which the first `keys` are keys; for the rest see `run`."""
@@ -141,10 +192,13 @@ class Scripts:
             except AWAY:
                 if not again:
                     raise
+                self.outages += 1
                 return _AGAIN.call_with_retry(command, lambda _error: None)
         except (redis.RedisError, RedisClusterException) as error:
+            self.outages += isinstance(error, AWAY)
             if _is(error, ReadOnlyError, "READONLY"):
                 drop_idle(self.client)  # the address may lead elsewhere by now
+                self.outages += 1
             raise translate(error) from error
 
     def read(self, *commands: Callable[[Any], object]) -> list[Any]:
@@ -170,7 +224,7 @@ class Scripts:
 
     def _evaluate(self, count: int, every: Sequence[Argument], replicas: int, how: str, script: str) -> Any:
         if not replicas:
-            return self.client.execute_command(how, script, count, *every)  # type: ignore[no-untyped-call]
+            return execute(self.client, how, script, count, *every)
         for pause in REDIRECTS_S:
             try:
                 return self._evaluate_and_wait((how, script, count, *every), str(every[0]), replicas)
@@ -189,5 +243,5 @@ class Scripts:
         pipe.wait(replicas, WAIT_MS)
         answer, got = pipe.execute()
         if int(got) < replicas:
-            raise StoreUnavailable(f"{got} of {replicas} replicas have it: it may be added, send it again")
+            raise StoreUnavailable(f"{got} of {replicas} replicas have it: it may be done, send it again")
         return answer

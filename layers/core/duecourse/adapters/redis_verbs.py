@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from duecourse.adapters.record import stored_id
 from duecourse.adapters.redis_connect import Client, node_of
 from duecourse.adapters.redis_keys import Keys, keys_of, shards_key
-from duecourse.adapters.redis_scripts import RESHARDED, UNREGISTERED, Scripts
+from duecourse.adapters.redis_scripts import RESHARDED, UNREGISTERED, Request, Scripts
 from duecourse.adapters.redis_shards import ShardsOnRecord
 from duecourse.adapters.redis_wire import Argument
 from duecourse.domain.shards import Sharding, scatter
@@ -18,15 +18,19 @@ from duecourse.ports.store import Reply
 MAX_WANT = 128
 """The most tenants whose keys one claim declares."""
 
-Act = Callable[[Shard, list[int]], list[Reply]]
+T = TypeVar("T")
+R = TypeVar("R")
+Act = Callable[[Shard, Sequence[int]], list[Reply]]
+"""Does something to a shard's tasks, by their indexes: to the first, and as many more as one script's bounds allow."""
 
 
 class Verbs:
-    """The scripts on the shards of one namespace."""
+    """The scripts on the shards of one namespace; `wait` is how many replicas must have what a caller is told of."""
 
-    def __init__(self, client: Client, namespace: str, sharding: Sharding, travel: Clock | None) -> None:
+    def __init__(self, client: Client, namespace: str, sharding: Sharding, travel: Clock | None, wait: int = 0) -> None:
         self.scripts = Scripts(client, travel)
-        self.record = ShardsOnRecord(self.scripts, namespace, sharding)
+        self.wait = wait
+        self.record = ShardsOnRecord(self.scripts, namespace, sharding, wait)
         self.sharding = sharding
         self._client = client
         self._namespace = namespace
@@ -44,33 +48,63 @@ class Verbs:
         replicas: int = 0,
     ) -> Any:
         """What the verb's script answers; for `again` and `replicas` see Scripts.run."""
-        keys, count = self.keys(shard), self.sharding.count(shard.queue)
-        if self.scripts.travel and shard not in self._travelling:
-            self.scripts.call(lambda: self._client.hset(keys.meta, "clock", "travel"), again=True)
-            self._travelling.add(shard)
+        keys, count = self._ready(shard), self.sharding.count(shard.queue)
         answer = self.scripts.run(verb, keys, tenants, arguments, count=count, again=again, replicas=replicas)
         if answer == RESHARDED:
             self.record.refuse(shard)
         return answer
 
-    def add(self, shard: Shard, tenants: Sequence[str], arguments: list[Argument], replicas: int) -> Any:
+    def prepare(
+        self, shard: Shard, tenants: Sequence[str], arguments: Sequence[Argument]
+    ) -> tuple[int, Sequence[Argument]]:
+        """How many of a script's arguments are keys, and all of them. Raises as `keys`."""
+        return self.scripts.prepare(self._ready(shard), tenants, arguments, self.sharding.count(shard.queue))
+
+    def _ready(self, shard: Shard) -> Keys:
+        """The shard's keys, its clock one that travels where the store's does."""
+        keys = self.keys(shard)
+        if self.scripts.travel and shard not in self._travelling:
+            self.scripts.call(lambda: self._client.hset(keys.meta, "clock", "travel"), again=True)
+            self._travelling.add(shard)
+        return keys
+
+    def add(self, shard: Shard, tenants: Sequence[str], arguments: list[Argument]) -> Any:
         """What add.lua answers, once the shard is on record: the first argument tells the script so."""
-        answer = self.run("add", shard, tenants, arguments, again=True, replicas=replicas)
+        self.keys(shard)  # which says where the number of shards is wrong
+        self.record.keep(shard)
+        answer = self.change("add", shard, tenants, arguments, again=True)
         if answer == UNREGISTERED:
             self.record.register(shard)
             arguments[0] = 1
-            answer = self.run("add", shard, tenants, arguments, again=True, replicas=replicas)
+            answer = self.change("add", shard, tenants, arguments, again=True)
         return answer
+
+    def change(
+        self, verb: str, shard: Shard, tenants: Sequence[str], arguments: Sequence[Argument], *, again: bool
+    ) -> Any:
+        """What the verb's script answers, once as many replicas have it as must: for what a caller is told of."""
+        return self.run(verb, shard, tenants, arguments, again=again, replicas=self.wait)
+
+    def add_ahead(self, shard: Shard, requests: Callable[[], Iterable[Request]]) -> list[Any] | None:
+        """What add.lua answers to several requests; None where they are to be sent one by one, by `add`."""
+        keys = self.keys(shard)
+        self.record.keep(shard)
+        answers = self.scripts.run_ahead("add", keys, requests, count=self.sharding.count(shard.queue))
+        return answers if answers and all(isinstance(answer, list) for answer in answers) else None
 
     def wherever(self, queue: str, ids: Sequence[str], tenant: str, group: str, act: Act) -> list[Reply]:
         """What `act` answers for tasks of a group, or each wherever it is: not in its id's shard, it is looked for."""
-        replies = scatter([self.sharding.of(queue, id, group) for id in ids], act)
+
+        def act_on(shard: Shard, chosen: list[int]) -> list[Reply]:
+            return in_steps(chosen, partial(act, shard))
+
+        replies = scatter([self.sharding.of(queue, id, group) for id in ids], act_on)
         absent = [index for index, reply in enumerate(replies) if reply is Reply.ABSENT]
         if group or not absent or self.sharding.count(queue) == 1:
             return replies
         found = self._find(queue, {index: stored_id(tenant, ids[index]) for index in absent})
         indexes = list(found)
-        again = scatter(list(found.values()), lambda shard, chosen: act(shard, [indexes[i] for i in chosen]))
+        again = scatter(list(found.values()), lambda shard, chosen: act_on(shard, [indexes[i] for i in chosen]))
         for index, reply in zip(indexes, again, strict=True):
             replies[index] = reply
         return replies
@@ -103,6 +137,14 @@ class Verbs:
         if not set(wanted) <= set(met):
             names = dict.fromkeys([*wanted, *met])
             self._tenants[shard] = tuple(names)[:MAX_WANT]
+
+
+def in_steps(items: Sequence[T], step: Callable[[Sequence[T]], list[R]]) -> list[R]:
+    """What `step` answers for all of them: it does the first, and as many more as the bounds of one script allow."""
+    answers = step(items)
+    while len(answers) < len(items):
+        answers += step(items[len(answers) :])
+    return answers
 
 
 def _has(tasks: str, sid: str, pipe: Any) -> None:

@@ -1,7 +1,7 @@
 """What goes into the Lua scripts and what comes out of them, between the domain's words and theirs."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, TypeVar
 
@@ -15,11 +15,12 @@ from duecourse.adapters.record import (
     unpack,
 )
 from duecourse.adapters.record_log import DOOR_CODES
+from duecourse.domain.batches import cut
 from duecourse.domain.follow_up import POLICY
 from duecourse.domain.history import Door, cut_by, cut_detail
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, Task
-from duecourse.ports.store import Added, Alone, Lease, Move, Reply, Settled
+from duecourse.ports.store import Added, Alone, Begun, Deliveries, Lease, Move, Reply, Settled
 
 log = logging.getLogger("duecourse.store")
 
@@ -29,6 +30,9 @@ T = TypeVar("T")
 MAX_PIECE = 440
 """The most tasks of one add's request: at eight arguments each, a tenant of its own included, fewer than the 3,999 in
 all that ElastiCache Serverless takes. A settle of the most that it takes, at three each, is fewer."""
+
+MAX_PIECE_BYTES = 2_000_000
+"""The most payload, or results, of one such request, unless its first has more: so long is Redis busy with it."""
 
 REPLIES = {
     1: Reply.CREATED,
@@ -42,6 +46,7 @@ REPLIES = {
     -4: Reply.DONE,
     -5: Reply.CANCELLED,
     -6: Reply.DEAD,
+    -11: Reply.PAST_DEADLINE,
 }
 """What the scripts' numbers mean, refusals below 0: the one table of them."""
 SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
@@ -51,9 +56,19 @@ LOW = 0xFFFFFFFF
 MODES = {OnDuplicate.KEEP: "k", OnDuplicate.REPLACE: "r", OnDuplicate.REJECT: "j", OnDuplicate.DEBOUNCE: "d"}
 
 
-def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The items in their order, as many at a time as one request takes."""
-    return (items[first : first + MAX_PIECE] for first in range(0, len(items), MAX_PIECE))
+def pieces(items: Sequence[T], weigh: Callable[[T], int], most: int = MAX_PIECE) -> Iterator[list[T]]:
+    """The items in their order, as many at a time as one request takes; `weigh` says how many bytes one brings."""
+    return cut(items, weigh, most=most, max_bytes=MAX_PIECE_BYTES)
+
+
+def weight(task: NewTask) -> int:
+    """How many bytes a task brings, but for a few."""
+    return len(task.payload)
+
+
+def result_weight(end: Settlement) -> int:
+    """How many bytes come with a settlement, but for a few."""
+    return len(end.result) + len(end.state or "")
 
 
 def tenants_of(items: Iterable[NewTask | Task | Settlement | Lease]) -> list[str]:
@@ -119,11 +134,11 @@ def lease(held: Lease | Settlement) -> tuple[Argument, ...]:
     return (stored_id(held.tenant, held.id), pack_token(held.token))
 
 
-def move(wanted: Move, tenant: str) -> tuple[Argument, ...]:
-    """A move as move.lua takes it."""
+def move(wanted: Move, tenant: str, nonce: bytes) -> tuple[Argument, ...]:
+    """A move as move.lua takes it; `nonce` is this one's alone, 8 bytes."""
     due = _instant(wanted.due_at, wanted.delay_ms)
     sid, state = stored_id(tenant, wanted.id), _new_state(wanted.state)
-    return (sid, due, state, int(wanted.force), int(wanted.revive), cut_by(wanted.by))
+    return (sid, due, state, int(wanted.force), int(wanted.revive), cut_by(wanted.by), nonce)
 
 
 def replies(answer: Any) -> list[Reply]:
@@ -132,8 +147,9 @@ def replies(answer: Any) -> list[Reply]:
 
 
 def added(tasks: Sequence[NewTask], answer: Any) -> list[Added]:
-    """The answer of add.lua, with the records where it echoes them."""
+    """The answer of add.lua for the tasks that it looked at, with the records where it echoes them."""
     _, _, codes, records = answer
+    tasks = tasks[: len(codes)]
     if not records:
         return [Added(task.id, REPLIES[code]) for task, code in zip(tasks, codes, strict=True)]
     rows = zip(tasks, codes, records, strict=True)
@@ -147,6 +163,25 @@ def leased(queue: str, flat: Sequence[bytes], expires_at: int) -> list[Task]:
         return [unpack(queue, sid, data, expires_at) for sid, data in pairs]
     except UNREADABLE:
         return [task for sid, data in pairs if (task := readable(queue, sid, data, expires_at))]
+
+
+def deliveries(given: Deliveries) -> list[Argument]:
+    """What is handed over, as claim.lua takes it."""
+    return [argument for kind, delivery in given.items() for argument in (kind, *delivery)]
+
+
+def handed(tasks: list[Task], now: int, given: Deliveries) -> list[Task]:
+    """The tasks of a claim, those that are to be handed over with the ends of their own leases."""
+    if not given:
+        return tasks
+    return [task._replace(lease_expires_at=now + given[task.kind].lease_ms) if task.target else task for task in tasks]
+
+
+def begun(answer: Any) -> list[Begun]:
+    """What work.lua answers: tokens and runs in turn."""
+    _, _, flat, ends_at = answer
+    pairs = zip(flat[::2], flat[1::2], strict=True)
+    return [Begun(token.hex(), run, ends_at if token else 0) for token, run in pairs]
 
 
 def readable(queue: str, sid: str, data: bytes, expires_at: int = 0) -> Task | None:

@@ -1,18 +1,21 @@
 """A store's URL: the forms there are, the servers that it names, and how it is told to others."""
 
 import re
+from ipaddress import IPv6Address
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from unicodedata import normalize
+from urllib.parse import parse_qsl
 
 HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@,:\[\]]+)(?::\d+)?"
 LOGIN = r"(?:[^\s/?#]*@)?"
-ESCAPED = "in a password / is %2F, ? is %3F, # is %23"
+ESCAPED = "in a password / is %2F, ? is %3F, # is %23, [ is %5B, ] is %5D"
 DB = {"db": r"\d+"}
 TLS = {
     **dict.fromkeys(("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile"), ".+"),
     "ssl_cert_reqs": "required|optional|none",
     "ssl_check_hostname": "(?i)true|false",
 }
+MAX_PORT = 65_535
 
 
 class Form(NamedTuple):
@@ -42,25 +45,75 @@ WITHOUT_BELLS = ("leveldb", "memory")
 """The forms of stores that no other program can reach: they ring within their process."""
 
 
+class Address(NamedTuple):
+    """A URL in its parts, each as it is written there: `scheme://[login@]hosts[/path][?query][#fragment]`.
+
+    Split here, for Python's urlsplit knows no list of hosts, and what it makes of one that holds an IPv6 address
+    differs between patch releases.
+    """
+
+    scheme: str
+    login: str | None
+    hosts: str
+    path: str
+    query: str
+
+    @property
+    def place(self) -> str:
+        """The URL without login, options and fragment: fit for a log."""
+        return f"{self.scheme}://{self.hosts}{self.path}"
+
+
+def split(url: str) -> Address:
+    """The parts of `url`, nothing in them checked."""
+    scheme, _, rest = url.partition("#")[0].partition("://")
+    rest, _, query = rest.partition("?")
+    authority, slash, path = rest.partition("/")
+    login, at, hosts = authority.rpartition("@")
+    return Address(scheme, login if at else None, hosts, slash + path, query)
+
+
 def nodes_of(url: str, default_port: int) -> list[tuple[str, int]]:
     """Host and port of each server in `scheme://[user@]host[:port][,host[:port]…]/…`, none for a URL without a host.
 
-    Raises ValueError where a port is none.
+    Raises ValueError where a port is none, or an address in brackets.
     """
-    hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
-    nodes = [urlsplit(f"//{host}") for host in hosts]
-    return [(node.hostname, default_port if node.port is None else node.port) for node in nodes if node.hostname]
+    return [_node(place, default_port) for place in split(url).hosts.split(",") if place]
 
 
-def check_ports(url: str) -> str:
-    """`url`. Raises ValueError where a port in it is none: else each call would fail with another's traceback."""
+def _node(place: str, default_port: int) -> tuple[str, int]:
+    bracketed = re.fullmatch(r"\[(.*)\](?::(.*))?", place)
+    host, port = bracketed.groups() if bracketed else (place.partition(":")[::2])
+    if bracketed:
+        IPv6Address(host)
+    if not port:
+        return host.lower(), default_port
+    if not (port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
+        raise ValueError("no port")
+    return host.lower(), int(port)
+
+
+def check_servers(url: str) -> str:
+    """`url`. Raises ValueError where a server in it has no right port or address: else each call would fail later.
+
+    The same where its login would be read otherwise by the library that gets it.
+    """
     try:
         right = all(port for _, port in nodes_of(url, 1))
     except ValueError:
         right = False
     if not right:
-        raise ValueError(f"must have a number up to 65535 as its port ({ESCAPED})")
+        raise ValueError(f"must have a number up to {MAX_PORT} as its port, an IPv6 address in brackets ({ESCAPED})")
+    # Libraries look for the brackets of an address before they look for the @ of a login, and fold letters first.
+    parts = split(url)
+    login = parts.login or ""
+    if re.search(r"[\[\]]", login) or any(_folds(letter) for letter in login + parts.hosts):
+        raise ValueError(f"must have its password written with escapes ({ESCAPED})")
     return url
+
+
+def _folds(letter: str) -> bool:
+    return not letter.isascii() and not set("/?#@:").isdisjoint(normalize("NFKC", letter))
 
 
 def check_store(url: str) -> str:
@@ -72,7 +125,7 @@ def check_store(url: str) -> str:
     if scheme == "leveldb":
         place, query = rest, ""
     else:
-        check_ports(url)
+        check_servers(url)
         place, _, query = rest.partition("?")
     if not re.fullmatch(form.pattern, place):
         raise ValueError(f"must be {scheme}://{form.told}" + (f" ({ESCAPED})" if "<host>" in form.told else ""))
@@ -89,6 +142,6 @@ def _check_options(form: Form, query: str) -> None:
 
 def shown(url: str) -> str:
     """`url` without its password, for logs and messages."""
-    login, at, _ = urlsplit(url).netloc.rpartition("@")
+    login = split(url).login or ""
     user, colon, _ = login.partition(":")
-    return url.replace(f"{login}{at}", f"{user}:***@", 1) if colon else url
+    return url.replace(f"{login}@", f"{user}:***@", 1) if colon else url

@@ -6,6 +6,7 @@ give. It is added by the very step that ends the task, and is of the ended task'
 
 from typing import NamedTuple
 
+from duecourse.domain.history import Run
 from duecourse.domain.task import MARK, Json, NewTask, RetryPolicy, Status, Task, dump_json
 
 ENDED = "task.ended"
@@ -31,6 +32,23 @@ class Ended(NamedTuple):
     url: str = ""
 
 
+class Notify(NamedTuple):
+    """Who is told, a URL or a kind, and what is told besides: `payload`. A record keeps both in one text."""
+
+    address: str
+    include: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> "Notify":
+        """What a record keeps; neither a URL nor a kind's name holds a space."""
+        address, *include = text.split(" ")
+        return cls(address, tuple(include))
+
+    def text(self) -> str:
+        """The same as a record keeps it."""
+        return " ".join((self.address, *self.include))
+
+
 def is_follow_up(id: str) -> bool:
     """Whether the task tells of another's end."""
     return MARK in id
@@ -47,7 +65,7 @@ def follow_ups(task: Task, now: int, *, deaths: bool) -> list[NewTask]:
         return []
     told = []
     if task.notify:
-        told.append(_follow_up(task, now, "n", ENDED if is_url(task.notify) else task.notify))
+        told.append(_follow_up(task, now, "n", ENDED if is_url(task.notify) else Notify.of(task.notify).address))
     if deaths and task.status is Status.DEAD:
         told.append(_follow_up(task, now, "d", DEAD))
     return told
@@ -59,8 +77,9 @@ def ended_of(payload: Json) -> Ended | None:
 
 
 def _follow_up(task: Task, now: int, mark: str, kind: str) -> NewTask:
-    url = task.notify if kind == ENDED else ""
-    error = task.history[-1].detail if task.status is Status.DEAD else ""
+    url = Notify.of(task.notify).address if kind == ENDED else ""
+    runs = [entry for entry in task.log if isinstance(entry, Run)]
+    error = runs[-1].detail if task.status is Status.DEAD else ""
     ended = Ended(task.id, task.generation, task.run, task.status.value, now, error, url)
     return NewTask(
         id=f"{task.id}{MARK}{task.generation}.{task.run}{MARK}{mark}",

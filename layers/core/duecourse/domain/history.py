@@ -3,12 +3,16 @@
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
+from duecourse.domain.masking import masked_error
+
 LOG_LENGTH = 20
 """How many of its newest entries a task remembers."""
 LOG_BYTES = 6_000
 """How many packed bytes of them it keeps at most: long errors make it remember fewer."""
 DETAIL_LENGTH = 400
 """How many bytes of an error or a reason an entry keeps."""
+MAX_LOOKED_AT = 20_000
+"""How many characters of a text are looked through for the part that is kept."""
 BY_LENGTH = 32
 """How many bytes the name of a caller's door may have."""
 
@@ -38,7 +42,7 @@ ORIGINS = frozenset({Deed.ADDED, Deed.REPLACED})
 
 
 class Run(NamedTuple):
-    """One finished lease: how it ended (`done`, `again`, `retry`, `drop`, `release`, `lapsed`, `taken`,
+    """One finished lease: how it ended (`done`, `again`, `retry`, `drop`, `release`, `lapsed`, `undelivered`, `taken`,
     `expired`).
 
     `door` is None where nothing was claimed; `late_ms` is how long after it was due it was claimed. `times` is over 1
@@ -74,8 +78,8 @@ Entry: TypeAlias = Run | Change
 
 
 def cut_detail(text: str) -> str:
-    """As much of an error or a reason as an entry keeps, cut between characters."""
-    return _cut(text, DETAIL_LENGTH)
+    """As much of an error or a reason as an entry keeps, without credentials, cut between characters."""
+    return _cut(masked_error(text[:MAX_LOOKED_AT]), DETAIL_LENGTH) if text else text
 
 
 def cut_by(text: str) -> str:

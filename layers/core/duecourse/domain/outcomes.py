@@ -1,5 +1,6 @@
 """How a run ends: the values that a handler returns, and the settlement that the ledger takes."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
@@ -10,21 +11,27 @@ Span: TypeAlias = int | float | str | timedelta
 """A duration: seconds, ISO 8601 text, or a timedelta."""
 
 
-class Done(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Done:
     """The work is finished; `result` (JSON, at most 64 KiB) is kept."""
 
     result: Json = None
 
 
-class Again(NamedTuple):
-    """Not yet: run again `after` a while or `at` an instant; no attempt is spent. `state` None leaves it as it is."""
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Not yet: run again `after` a while or `at` an instant; no attempt is spent. `state` None leaves it as it is.
+
+    The next run begins 100 ms later at the earliest, so that a handler cannot spin.
+    """
 
     after: Span | None = None
     at: datetime | str | None = None
     state: Json = None
 
 
-class Retry(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Retry:
     """It failed and may work later: an attempt is spent. `after` None means the task's own backoff."""
 
     after: Span | None = None
@@ -32,7 +39,8 @@ class Retry(NamedTuple):
     error: str = ""
 
 
-class Drop(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Drop:
     """It failed and never will work: the task goes to the dead, with the reason."""
 
     reason: str
@@ -49,6 +57,10 @@ class Ending(StrEnum):
     RETRY = "retry"
     DROP = "drop"
     RELEASE = "release"
+    FAILED = "failed"
+    """A retry that Lambda's own record of a failed invocation asks for, by the delivery's token too."""
+    UNDELIVERED = "undelivered"
+    """The event of a hand-over will never arrive: the task goes back as after a lapse. Stale once it is begun."""
 
 
 class Settlement(NamedTuple):

@@ -40,7 +40,7 @@ class Known(NamedTuple):
 
 
 class QueryStatus(StrEnum):
-    """Where a query stands: answered, asked again by itself until it is, or given up."""
+    """State of a query: answered, still polled, or failed."""
 
     DONE = "done"
     PROCESSING = "processing"

@@ -55,12 +55,13 @@ class Stats(NamedTuple):
 
 
 class Hold(StrEnum):
-    """What can hold due tasks back: a pause, or a limit that is reached."""
+    """What can hold due tasks back: a pause, or a limit that is reached, of the queue or of a task's target."""
 
     PAUSE = "pause"
     MAX_RUNNING = "max_running"
     TENANT_MAX_RUNNING = "tenant_max_running"
     RATE = "rate"
+    TARGET = "target"
 
 
 class HeldBack(NamedTuple):

@@ -1,13 +1,14 @@
 """What a task is: as asked for, as kept in the ledger, as leased to a worker."""
 
 import json
-import secrets
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
 from hashlib import sha256
 from itertools import count
+from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 from duecourse.domain.history import Door, Entry, Run
@@ -35,6 +36,8 @@ FENCE_DIGITS = 12
 DEADLINES_MS = {"poll": DAY_MS}
 """How long after its due time a task of a kind is given up, where it does not say itself."""
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+"""Made once: `json.dumps` makes one anew for each text, which takes as long as a small payload itself."""
 
 _derived: ContextVar[Iterator[str] | None] = ContextVar("derived", default=None)
 
@@ -42,7 +45,7 @@ _derived: ContextVar[Iterator[str] | None] = ContextVar("derived", default=None)
 def new_id() -> str:
     """A fresh task id: 24 hexadecimal digits, 96 bits, random except within `ids_from`."""
     derived = _derived.get()
-    return secrets.token_hex(12) if derived is None else next(derived)
+    return os.urandom(12).hex() if derived is None else next(derived)
 
 
 @contextmanager
@@ -61,7 +64,7 @@ def dump_json(value: Json) -> str:
 
     Raises TypeError or ValueError for what JSON cannot carry, NaN included.
     """
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def deeper_than(depth: int, value: Json) -> bool:
@@ -79,7 +82,7 @@ def dump_state(value: Json) -> str:
 
 
 class Status(StrEnum):
-    """Where a task stands; HTTP calls it `state`."""
+    """State of a task."""
 
     SCHEDULED = "scheduled"
     LEASED = "leased"
@@ -89,7 +92,7 @@ class Status(StrEnum):
 
 
 class OnDuplicate(StrEnum):
-    """What an add does where its id stands already."""
+    """Effect of an add whose id already exists."""
 
     KEEP = "keep"
     REPLACE = "replace"
@@ -134,7 +137,7 @@ class NewTask(NamedTuple):
     `deadline_ms` after it was due. `payload` and `state` are JSON text (state "" for none).
     `max_wait_ms` bounds how far `debounce` pushes the due time back, counted from the first add.
     `by` says by which of the product's doors it came (`http`, `client`, …). `notify` is who is told of its end: an
-    http or https URL, else a kind whose target is handed a task of it; "" for nobody.
+    http or https URL, else a kind whose target is handed a task of it; "" for nobody (follow_up.Notify).
     With `apart`, which wants a group, that decides in place of `on_duplicate`.
     """
 
@@ -163,6 +166,8 @@ class Task(NamedTuple):
     `due_at` is when it may next run. `payload_json`, `state_json` and `result_json` are JSON text, "" for none.
     `token` is the last lease's, "" before the first: hexadecimal digits, its fence in the first twelve, the rest
     random. `door` is how that lease was found.
+    `target` is whom a leased task was handed to, until that one begins it; from then on `delivery` is that token.
+    `left_ms` answers the milliseconds left to the function that works the task, None where nothing counts them.
     `log` is what it remembers of itself, oldest first, after as many entries as `forgotten` says.
     """
 
@@ -190,6 +195,14 @@ class Task(NamedTuple):
     notify: str = ""
     door: Door | None = None
     forgotten: int = 0
+    target: str = ""
+    delivery: str = ""
+    left_ms: Callable[[], int] | None = None
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left until the function that works this task is ended; infinite where nothing ends it."""
+        return inf if self.left_ms is None else max(0, self.left_ms()) / 1_000
 
     @property
     def payload(self) -> Json:
@@ -209,7 +222,7 @@ class Task(NamedTuple):
     @property
     def history(self) -> tuple[Run, ...]:
         """Its finished runs, oldest first; a lease that was given back unused is none."""
-        return tuple(entry for entry in self.log if isinstance(entry, Run) and entry.outcome != "release")
+        return tuple(entry for entry in self.log if isinstance(entry, Run) and entry.outcome not in UNUSED)
 
     @property
     def member_of(self) -> str:
@@ -228,8 +241,12 @@ class Task(NamedTuple):
 
     @property
     def error(self) -> str:
-        """Why the last run that failed did so, "" if none did."""
-        return next((r.detail for r in reversed(self.history) if r.outcome in FAILURES), "")
+        """Why the last run that failed did so, "" if none did, or the task is done since."""
+        if self.status is Status.DONE:
+            return ""
+        failed = (e for e in reversed(self.log) if isinstance(e, Run) and e.outcome in FAILURES)
+        return next((run.detail for run in failed), "")
 
 
-FAILURES = frozenset({"retry", "drop", "lapsed", "expired"})
+UNUSED = frozenset({"release", "undelivered"})
+FAILURES = frozenset({"retry", "drop", "lapsed", "expired", "undelivered"})

@@ -98,7 +98,10 @@ def waiting(task: Task, held: HeldBack) -> Waiting:
         return Waiting("nothing", ENDS[task.status])
     if task.lease_expires_at <= now:
         return Waiting("lease", "Its lease has lapsed: the next claim or tick takes it back.", task.lease_expires_at)
-    text = f"It is being worked, under a lease until {format_instant(task.lease_expires_at)}."
+    until = format_instant(task.lease_expires_at)
+    text = f"It is being worked, under a lease until {until}."
+    if task.target:
+        text = f"It was handed over to {task.target}, which has yet to begin it; at {until} it is given back."
     return Waiting("lease", text, task.lease_expires_at)
 
 
@@ -114,6 +117,7 @@ HELD = {
     Hold.MAX_RUNNING: "as many tasks of its queue run as may (max_running)",
     Hold.TENANT_MAX_RUNNING: "as many tasks of its tenant run as may (tenant_max_running)",
     Hold.RATE: "as many tasks of its queue were claimed as may be by its rate",
+    Hold.TARGET: "its target has as many tasks as it may that it has not begun (DUECOURSE_OUTSTANDING)",
 }
 
 
@@ -132,7 +136,7 @@ def _told(entry: Entry) -> Iterator[Happened]:
     if isinstance(entry, Change):
         yield Happened(entry.at, entry.deed, _deed(entry), entry.by, due_at=entry.due_at, times=entry.times)
         return
-    if entry.claimed_at:
+    if entry.claimed_at and entry.outcome != "undelivered":
         yield _claimed(entry.run, entry.claimed_at, entry.door, entry.late_ms)
     ran_ms = max(0, entry.ended_at - entry.claimed_at) if entry.claimed_at else None
     text = _outcome(entry, ran_ms)
@@ -160,6 +164,7 @@ OUTCOMES = {
     "drop": "Dropped{after}, for it never will work",
     "release": "Given back{after}, no attempt spent",
     "lapsed": "Its lease lapsed unsettled{after}, an attempt spent",
+    "undelivered": "Given back unbegun{after}, no attempt spent",
     "taken": "Its lease was taken by force{after}",
     "expired": "Past its deadline before it was claimed",
 }

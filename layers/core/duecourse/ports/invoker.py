@@ -8,6 +8,9 @@ from duecourse.domain.task import Json
 class Invoker(Protocol):
     """The functions' service."""
 
+    def prepare(self) -> None:
+        """Be ready to invoke without delay. Raises InvocationRefused."""
+
     def invoke(self, function: str, event: Json) -> Json:
         """Run `function` and wait for its answer. Raises InvocationRefused, also where the function itself failed."""
 

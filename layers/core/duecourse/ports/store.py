@@ -8,8 +8,9 @@ StoreUnavailable where the store does not answer, StoreMisused where a queue has
 was told, and ValueError for more things at a time than it takes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from duecourse.domain.history import Door
@@ -18,9 +19,13 @@ from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.queues import DEFAULT_PRIORITY, HeldBack, QueueChanges, QueueSettings, Stats
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.repeats import Repeats
+from duecourse.ports.upkeep import Away, Swept
+from duecourse.ports.warmth import Warmth
 
 MAX_ADD = 1_000
 """The most tasks one add takes to one shard."""
+FORGET_MS = 600_000
+"""How long a shard has neither tasks nor settings of a user's before it may be forgotten."""
 MAX_CLAIM = 500
 """The most tasks one claim hands out, and one settle takes."""
 
@@ -45,6 +50,7 @@ class Reply(StrEnum):
     DONE = "done"
     CANCELLED = "cancelled"
     DEAD = "dead"
+    PAST_DEADLINE = "past_deadline"
 
 
 class Settled(StrEnum):
@@ -77,7 +83,8 @@ class Claim(NamedTuple):
     """Leased tasks, those that died on the way (out of attempts or past their deadline), and what is left due.
 
     `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit reached. `held`:
-    due tasks wait until leases end. `priority` is the queue's.
+    due tasks wait until leases end. `priority` is the queue's. `aside` is how many were put aside, for their target has
+    as many as it may that it has not begun.
     """
 
     tasks: list[Task]
@@ -87,6 +94,34 @@ class Claim(NamedTuple):
     now: int
     held: bool = False
     priority: int = DEFAULT_PRIORITY
+    aside: int = 0
+
+
+class Delivery(NamedTuple):
+    """A target that tasks are handed to, how many of a shard it may have that it has not begun, and for how long."""
+
+    target: str
+    most: int
+    lease_ms: int
+
+
+Deliveries = Mapping[str, Delivery]
+"""By kind: what is claimed of these is handed over, under a lease of delivery that its target is to begin."""
+NO_DELIVERIES: Deliveries = MappingProxyType({})
+MOST_UNDELIVERED = 20
+"""How many deliveries in a row come to nothing before the task is dead."""
+FIRST_DELAY_MS, LONGEST_DELAY_MS = 1_000, 300_000
+"""When a task whose delivery came to nothing is due again: twice as late each time."""
+PUT_ASIDE_MS = 900_000
+"""When a claim looks again at a task that was put aside, should nothing make it due before."""
+
+
+class Begun(NamedTuple):
+    """The lease of a run that its worker has begun; no token where the delivery is no longer that, or is another's."""
+
+    token: str
+    run: int
+    expires_at: int
 
 
 class Lease(NamedTuple):
@@ -102,6 +137,9 @@ class Move(NamedTuple):
 
     `state` replaces the saved state where given (JSON text). `force` takes a leased task from its worker;
     `revive` schedules a done one again, as a new generation. `by` says by which of the product's doors it came.
+    A deadline that was given as a duration moves along; one that was given as an instant stays, and what would be due
+    no sooner is answered PAST_DEADLINE and not moved. What waits to replace a task that is taken by force takes its
+    place at once, and is what is moved.
     """
 
     id: str
@@ -113,22 +151,14 @@ class Move(NamedTuple):
     by: str = ""
 
 
-class Swept(NamedTuple):
-    """What one sweep did: leases that had lapsed, tasks dead by it, finished tasks forgotten; `more` if bounded."""
-
-    reclaimed: int
-    died: int
-    pruned: int
-    more: bool
-    bell_at: int
-    now: int
-
-
 class Store(Protocol):
     """The ledger."""
 
     def repeats(self) -> Repeats:
         """What is remembered of requests sent twice, beside the tasks and by the same clock."""
+
+    def warmth(self) -> Warmth:
+        """What comes due soon, and which functions were invoked lately, by the same clock."""
 
     def ping(self) -> None:
         """Return if the store answers."""
@@ -145,6 +175,8 @@ class Store(Protocol):
     def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
         """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already.
 
+        Each shard's are one step, a great many several. A step is done or not; where the store fails between two of
+        them, PartlyAdded says which tasks it has.
         One that is not as far `apart` from its group's as it says is answered KEPT, without a record.
         With `alone`, where all are one tenant's and of its group: all of them in one step, or none and an empty answer.
         """
@@ -156,12 +188,31 @@ class Store(Protocol):
         """The tasks of a group, by id."""
 
     def claim(
-        self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000, door: Door = Door.TAKE
+        self,
+        shard: Shard,
+        limit: int,
+        *,
+        lease_ms: int,
+        max_bytes: int = 4_000_000,
+        door: Door = Door.TAKE,
+        deliveries: Deliveries = NO_DELIVERIES,
     ) -> Claim:
         """Lease at most `limit` due tasks as the queue's limits allow, and no more than `max_bytes` after the first.
 
         Leases that have lapsed are taken back first, each at the cost of an attempt. Tenants take turns. A queue's own
         `lease_ms` goes before the one given. `door` is how they were found.
+
+        What is of a kind in `deliveries` gets a lease of delivery, and `target`: a limit counts it as running. It is
+        begun (`begin`), or settled without that, by its token; one that lapses first spends no attempt, and is due
+        again later each time, dead after MOST_UNDELIVERED in a row. What its target has no room for is put aside until
+        it has, and holds up nothing behind it.
+        """
+
+    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
+        """Begin tasks that were handed over, at most MAX_CLAIM: each delivery becomes the lease of its run.
+
+        Its new token ends in its one of `nonces` (8 bytes each): the same delivery and nonce again is answered as
+        before, another worker is not. One past its deadline dies instead.
         """
 
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
@@ -174,8 +225,12 @@ class Store(Protocol):
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
 
-    def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int) -> list[int]:
-        """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost."""
+    def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
+        """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost.
+
+        With `at_least`, one that ends later stays as it is. A delivery that is not begun may be extended, and saved
+        under, too.
+        """
 
     def save(self, shard: Shard, lease: Lease, state: str) -> bool:
         """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""
@@ -196,7 +251,11 @@ class Store(Protocol):
         group: str = "",
         by: str = "",
     ) -> list[Reply]:
-        """Cancel scheduled tasks and delete dead ones; in which steps, as `move`."""
+        """Cancel scheduled tasks and delete dead ones; in which steps, as `move`.
+
+        With `force` a leased task is taken from its worker and cancelled, and what waits to replace it with it: that
+        is then the task that stands there, cancelled.
+        """
 
     def replay(
         self,
@@ -220,28 +279,42 @@ class Store(Protocol):
         The work of one call is bounded, so that a page may be short, or empty, and still have a `next`.
         """
 
-    def configure(self, queue: str, changes: QueueChanges) -> None:
+    def configure(self, queue: str, changes: QueueChanges, *, default: bool = False) -> None:
         """Set a queue anew: what is given changes, from the next claim on; a step a shard, to be repeated if it fails.
 
         Paused, it hands nothing out, and what is leased goes on. Of each limit each shard gets its part. A limit counts
         what is leased already; a rate, what was claimed since it was set. Raises InvalidInput where a limit is lower
-        than the number of shards.
+        than the number of shards. As a `default` it sets only what is not set, and the queue may be forgotten with it,
+        not sooner than FORGET_MS later.
         """
 
     def settings(self, queue: str) -> QueueSettings:
         """How a queue is set, as a whole."""
 
-    def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
+    def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
+        """How each of some queues is set, as a whole."""
+
+    def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step.
 
-        A queue's own `retention_ms` goes before the one given.
+        A queue's own `retention_ms` goes before the one given. The dead are kept where `dead_retention_ms` is
+        None; else they are forgotten so long after their death, and no sooner than so long after the first such sweep.
+        A shard without tasks or settings may be forgotten as a whole.
         """
+
+    def sweep_all(
+        self, shards: Sequence[Shard], *, retention_ms: int, dead_retention_ms: int | None = None
+    ) -> list[Swept | Away]:
+        """Sweep many shards, a bounded step each; answers for each what was done, or why nothing was."""
 
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
 
-    def lateness(self, shard: Shard) -> dict[int, int]:
-        """How late the tasks of the last hour were when they were claimed, in the buckets of domain.lateness."""
+    def stats_of(self, shards: Sequence[Shard]) -> list[Stats | Away]:
+        """Many shards in numbers, or why one's are not known."""
 
-    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT) -> HeldBack:
-        """What holds a tenant's due tasks in a shard back from being claimed now."""
+    def lateness_of(self, shards: Sequence[Shard]) -> list[dict[int, int]]:
+        """How late each shard's tasks of the last hour were when claimed, in the buckets of domain.lateness."""
+
+    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> HeldBack:
+        """What holds a tenant's due tasks in a shard, or this one of them, back from being claimed now."""

@@ -1,5 +1,6 @@
 """How due tasks are leased: tenants with ripe work take turns, each a quantum, within the queue's limits."""
 
+import secrets
 from math import ceil
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ from duecourse.adapters.keyvalue.held import Held
 from duecourse.adapters.keyvalue.ledger import Ledger
 from duecourse.domain.history import Door
 from duecourse.domain.task import Status, Task
-from duecourse.ports.store import Claim
+from duecourse.ports.store import Claim, Deliveries, Delivery
 
 BURY = 1_000
 """How many tasks die of one claim before it stops."""
@@ -22,14 +23,14 @@ class Terms(NamedTuple):
     """What the leases of one claim have in common."""
 
     ms: int
-    nonce: bytes
     door: Door
 
 
 class Claiming:
     """One claim of at most `limit` tasks, as the queue's limits allow, and `max_bytes` of them after the first."""
 
-    def __init__(self, ledger: Ledger, limit: int, max_bytes: int, terms: Terms) -> None:
+    def __init__(self, ledger: Ledger, limit: int, max_bytes: int, terms: Terms, deliveries: Deliveries) -> None:
+        self._deliveries = deliveries
         self._ledger, self._turns = ledger, ledger.turns
         self._limit = ledger.limits.room(limit, ledger.running())
         self._bytes = max_bytes
@@ -37,14 +38,17 @@ class Claiming:
         self._cut = False
         self._lateness: list[int] = []
         self.tasks: list[Task] = []
-        self.died = 0
+        self.died = self.aside = 0
 
     def run(self) -> None:
         """Lease tasks, until there are enough, no more are due, or a bound is reached."""
-        while len(self.tasks) < self._limit and self.died < BURY and not self._cut and self._round():
+        for delivery in {delivery.target: delivery for delivery in self._deliveries.values()}.values():
+            self._ledger.wake(delivery, self._limit)
+        while len(self.tasks) < self._limit and self.died + self.aside < BURY and not self._cut and self._round():
             pass
         if self.tasks:
             self._ledger.limits.log(self.tasks[0].fence, self._lateness)
+        self._ledger.handovers.stop_waking()
 
     def _round(self) -> bool:
         """One turn of each tenant in the ring's front; answers whether there was any."""
@@ -82,31 +86,37 @@ class Claiming:
             verbs.tell_of(ledger, after.task)
             self.died += 1
             return True
+        delivery = self._deliveries.get(held.task.kind)
+        if delivery and ledger.handovers.free(delivery.target, delivery.most) <= 0:
+            ledger.put_aside(sid, held, delivery)
+            self.aside += 1
+            return True
         self._bytes -= ledger.size(sid)
         if self.tasks and self._bytes < 0:
             self._cut = True
             return False
         self._lateness.append(ledger.now - held.task.due_at)
-        self.tasks.append(begin(ledger, sid, held, self._terms))
+        self.tasks.append(begin(ledger, sid, held, self._terms, delivery))
         return True
 
 
-def claim(ledger: Ledger, limit: int, max_bytes: int, terms: Terms) -> Claim:
+def claim(ledger: Ledger, limit: int, max_bytes: int, terms: Terms, deliveries: Deliveries) -> Claim:
     """Take back lapsed leases, then lease what is due."""
     _, died = verbs.reclaim(ledger)
-    claiming = Claiming(ledger, limit, max_bytes, terms)
+    claiming = Claiming(ledger, limit, max_bytes, terms, deliveries)
     claiming.run()
     ledger.leave()
     bell_at, (barred, held) = ledger.hang(), ledger.held_back()
     left = ledger.turns.waiting() if ledger.turns.has_parked() else ledger.indexes.ripe(ledger.now)
     backlog, priority = 0 if barred else left, ledger.limits.settings.priority
-    return Claim(claiming.tasks, died + claiming.died, backlog, bell_at, ledger.now, held, priority)
+    died = died + claiming.died
+    return Claim(claiming.tasks, died, backlog, bell_at, ledger.now, held, priority, claiming.aside)
 
 
-def begin(ledger: Ledger, sid: str, held: Held, terms: Terms) -> Task:
-    """Lease one task."""
-    until = ledger.now + terms.ms
-    after = transitions.leased(held, ledger.now, ledger.next_fence(), terms.nonce, terms.door)
+def begin(ledger: Ledger, sid: str, held: Held, terms: Terms, delivery: Delivery | None = None) -> Task:
+    """Lease one task, for delivery where it is handed over."""
+    until, target = ledger.now + (delivery.lease_ms if delivery else terms.ms), delivery.target if delivery else ""
+    after = transitions.leased(held, ledger.now, ledger.next_fence(), secrets.token_bytes(8), terms.door, target)
     ledger.place(sid, after, until)
     return after.task._replace(lease_expires_at=until)
 

@@ -2,43 +2,49 @@
 
 from typing import NamedTuple
 
-from duecourse.adapters.record import FRONT, NO_ORIGIN, STATUSES, VERSION, pack_rest, pack_token, unpack
+from duecourse.adapters.record import FRONT, NO_ORIGIN, STATUSES, VERSION, pack_behind, pack_rest, pack_token, unpack
 from duecourse.adapters.record_log import DOOR_CODES, pack_entry
-from duecourse.domain.task import NewTask, Task
+from duecourse.domain.task import NewTask, Status, Task
 
 SUCCESSOR = 2
 CAME = 4
+COUNTS = 16
 STATUS_CODES = {status: code for code, status in STATUSES.items()}
 
 
 class Held(NamedTuple):
     """A task, `last` as in record.py, whether a successor waits for its lease to end, and how the record came there.
 
-    `came` is 0 where it was created, 2 replaced, 3 debounced.
+    `came` is 0 where it was created, 2 replaced, 3 debounced. `counts` says that its deadline was given as a duration.
     """
 
     task: Task
     last: int = 0
     successor: bool = False
     came: int = 0
+    counts: bool = False
 
 
 def encode(held: Held) -> bytes:
     """`held` in the layout of record.py."""
     task = held.task
     halves = _halves(task.due_at, task.created_at, task.generation, task.deadline_at, task.claimed_at)
-    status, flags = STATUS_CODES[task.status], held.successor * SUCCESSOR + held.came * CAME
+    behind = pack_behind(task)
+    status = STATUS_CODES[Status.SCHEDULED if behind else task.status]
+    flags = held.successor * SUCCESSOR + held.came * CAME + held.counts * COUNTS
     door, token = DOOR_CODES[task.door], pack_token(task.token)
     front = FRONT.pack(VERSION, flags, held.last, len(task.log), door, task.run, task.attempt, *halves, token)
     body = NewTask(
         task.id, task.kind, task.payload_json, group=task.group, retry=task.retry, by=task.by, notify=task.notify
     )
-    return front + pack_rest(body, NO_ORIGIN) + _tail(task) + bytes([status])
+    return front + pack_rest(body, NO_ORIGIN) + _tail(task) + bytes([status]) + behind
 
 
 def decode(queue: str, sid: str, data: bytes) -> Held:
     """What `encode` made."""
-    return Held(unpack(queue, sid, data), data[2], bool(data[1] & SUCCESSOR), data[1] // CAME)
+    return Held(
+        unpack(queue, sid, data), data[2], bool(data[1] & SUCCESSOR), data[1] // CAME % 4, bool(data[1] & COUNTS)
+    )
 
 
 def _tail(task: Task) -> bytes:

@@ -5,14 +5,16 @@ Keys are `<part> NUL <queue>/<number> NUL ...`, instants in them 8 bytes big-end
     task   stored id                            when (8 bytes: due, end of lease, or when it ended), packed record
     wait   stored id                            the packed record of a successor
     meta                                        META
+    dead_swept                                  when a sweep first looked for old dead tasks (8 bytes)
 
-and those of groups.py, indexes.py, limits.py and turns.py.
+and those of groups.py, handovers.py, indexes.py, limits.py and turns.py.
 """
 
 from struct import Struct
 from typing import NamedTuple
 
 from duecourse.adapters.keyvalue.groups import Groups
+from duecourse.adapters.keyvalue.handovers import Handovers, Waiting
 from duecourse.adapters.keyvalue.held import Held, decode, encode
 from duecourse.adapters.keyvalue.indexes import DEAD, DONE, DUE, LEASED, Indexes
 from duecourse.adapters.keyvalue.limits import Limits
@@ -22,8 +24,10 @@ from duecourse.adapters.keyvalue.turns import Turns
 from duecourse.adapters.record import stored_id
 from duecourse.domain.queues import HeldBack, Hold, QueueSettings
 from duecourse.domain.task import Apart, NewTask, Shard, Status, Task
+from duecourse.ports.store import PUT_ASIDE_MS, Delivery
 
 DEADMAN_MS = 1_000
+WOKEN_AT_ONCE = 64
 META = Struct(">QQ")
 INDEX = {
     Status.SCHEDULED: DUE,
@@ -57,6 +61,7 @@ class Ledger:
         self.indexes = Indexes(batch, self._name)
         self.turns = Turns(batch, self._name, now)
         self.limits = Limits(batch, shard, count, now)
+        self.handovers = Handovers(batch, self._name)
         self._groups = Groups(batch, self._name)
         self._waited = self._is_full()
 
@@ -92,8 +97,8 @@ class Ledger:
         """Whether nothing more can be claimed now, and whether due tasks wait until leases end."""
         return self._is_held(), self._is_full() or self.turns.has_parked()
 
-    def hold(self, tenant: str) -> HeldBack:
-        """What holds a tenant's due tasks back."""
+    def hold(self, tenant: str, task: Task | None) -> HeldBack:
+        """What holds a tenant's due tasks back, or this one of them."""
         settings, opens_at = self.limits.settings, self.limits.opens_at()
         if settings.paused:
             return HeldBack(Hold.PAUSE, now=self.now)
@@ -101,7 +106,10 @@ class Ledger:
             return HeldBack(Hold.MAX_RUNNING, now=self.now)
         if settings.tenant_max_running is not None and self.turns.running(tenant) >= settings.tenant_max_running:
             return HeldBack(Hold.TENANT_MAX_RUNNING, now=self.now)
-        return HeldBack(Hold.RATE, opens_at, self.now) if opens_at > self.now else HeldBack(now=self.now)
+        if opens_at > self.now:
+            return HeldBack(Hold.RATE, opens_at, self.now)
+        aside = task and self._stands_at(stored_id(task.tenant, task.id)) > task.due_at
+        return HeldBack(Hold.TARGET if aside else None, now=self.now)
 
     def leave(self) -> None:
         """Who claims and leaves something due comes again: what a lapsed lease gave back is not rung for, but for
@@ -128,6 +136,10 @@ class Ledger:
         task = decode(self._shard.queue, sid, data[8:]).task
         return task._replace(lease_expires_at=int.from_bytes(data[:8])) if task.status is Status.LEASED else task
 
+    def when(self, sid: str) -> int:
+        """The instant at which a record stands in its index: due, the end of its lease, or when it ended."""
+        return int.from_bytes((self._batch.get(self._key(b"task", sid)) or b"")[:8])
+
     def size(self, sid: str) -> int:
         """How many bytes the record has."""
         return len(self._batch.get(self._key(b"task", sid)) or b"") - 8
@@ -141,7 +153,27 @@ class Ledger:
             self.turns.put(when, sid)
         elif held.task.status is Status.LEASED:
             self.turns.count_running(sid, 1)
+            if held.task.target:
+                self.handovers.count(held.task.target, 1)
         self._groups.join(sid, held.task)
+
+    def put_aside(self, sid: str, held: Held, delivery: Delivery) -> None:
+        """Let a due task wait until its target has room for it."""
+        until = self.now + PUT_ASIDE_MS
+        self.handovers.put_aside(Waiting(sid, held.task.due_at, until), delivery.target, delivery.most)
+        self.place(sid, held, until)
+
+    def wake(self, delivery: Delivery, limit: int) -> None:
+        """Let the longest due of those that wait for a target be due again, as many as it has room for."""
+        target = delivery.target
+        count = min(self.handovers.free(target, delivery.most), limit, WOKEN_AT_ONCE)
+        if count <= 0 or not self.handovers.is_waited_for(target):
+            return
+        for waiting in self.handovers.waiting(target, count):
+            self.handovers.stop_waiting(waiting, target)
+            held = self.get(waiting.sid)
+            if held and held.task.status is Status.SCHEDULED and self._stands_at(waiting.sid) == waiting.until:
+                self.place(waiting.sid, held, held.task.due_at)
 
     def schedule(self, sid: str, held: Held) -> None:
         """Place a scheduled record; the bell will know where that made it due."""
@@ -168,6 +200,15 @@ class Ledger:
         key = self._key(b"task", sid)
         self._batch.put(key, (self._batch.get(key) or b"")[:8] + encode(held))
 
+    def dead_swept_since(self) -> int:
+        """When a sweep first asked what may be forgotten of the dead: none is before it has been there that long."""
+        key = self._key(b"dead_swept")
+        since = self._batch.get(key)
+        if since is None:
+            since = self.now.to_bytes(8)
+            self._batch.put(key, since)
+        return int.from_bytes(since)
+
     def forget(self, sid: str) -> None:
         """Remove a record and all that points to it."""
         self._unplace(sid)
@@ -189,6 +230,12 @@ class Ledger:
     def members(self, tenant: str, group: str) -> list[Task]:
         """The tasks of a group, by id."""
         return [task for sid in self._groups.members(tenant, group) if (task := self.show(sid))]
+
+    def members_since(self, index: bytes, at: int, sid: str, tenant: str, group: str) -> list[tuple[int, str]]:
+        """The stored ids of a group that stand in an index after a place, each with its instant, in order."""
+        shown = [(one, task) for one in self._groups.members(tenant, group) if (task := self.show(one))]
+        spots = [(self.when(one), one) for one, task in shown if INDEX[task.status] == index]
+        return sorted(spot for spot in spots if spot > (at, sid))
 
     def has_member_within(self, new: NewTask, apart: Apart) -> bool:
         """Whether this one's group has a task whose id is within those two."""
@@ -216,6 +263,7 @@ class Ledger:
 
     def _earliest_change(self) -> int:
         head = self.turns.head()
+        head = self.now if self.handovers.wake else head
         head = 0 if self.limits.settings.paused or self._is_full() else head and max(head, self.limits.opens_at())
         return min((at for at in (self.indexes.first(LEASED), head) if at), default=0)
 
@@ -238,12 +286,17 @@ class Ledger:
             self.turns.delete(int.from_bytes(data[:8]), sid)
         elif held.task.status is Status.LEASED:
             self._end_lease(sid)
+            if held.task.target:
+                self.fresh = self.handovers.count(held.task.target, -1) or self.fresh
         self._groups.leave(sid, held.task)
 
     def _end_lease(self, sid: str) -> None:
         running, most = self.turns.count_running(sid, -1), self.limits.settings.tenant_max_running
         if most is not None and running < most:
             self.fresh = self.turns.wake(sid.partition("/")[0]) or self.fresh
+
+    def _stands_at(self, sid: str) -> int:
+        return int.from_bytes((self._batch.get(self._key(b"task", sid)) or b"")[:8])
 
     def _key(self, part: bytes, sid: str = "") -> bytes:
         return part + b"\0" + self._name + b"\0" + sid.encode()

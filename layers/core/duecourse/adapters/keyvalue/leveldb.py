@@ -98,8 +98,8 @@ class LevelMap:
             there = False
         if not there:
             raise StoreUnavailable(
-                f"{SCHEME}{self._folder}: the folder, or {LOCK} in it, was removed or replaced while it was open: "
-                "put it back as it was, or start this process again"
+                f"{SCHEME}{self._folder}: the folder, or {LOCK} in it, was removed or replaced while open. "
+                "Put it back as it was, or restart this process."
             )
 
     def _check_layout(self) -> None:

@@ -1,18 +1,19 @@
 """The ledger on an ordered map: every verb is one batch, under one lock."""
 
-import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import islice
+from functools import partial
+from typing import cast
 
 from duecourse.adapters.keyvalue import claims, verbs
 from duecourse.adapters.keyvalue.clock import SystemClock
-from duecourse.adapters.keyvalue.indexes import DONE, DUE, NAMES
+from duecourse.adapters.keyvalue.indexes import DUE, NAMES
 from duecourse.adapters.keyvalue.ledger import Ledger
 from duecourse.adapters.keyvalue.listeners import Heard
 from duecourse.adapters.keyvalue.map import MemoryMap, OrderedMap
 from duecourse.adapters.keyvalue.repeats import KeyValueRepeats
 from duecourse.adapters.keyvalue.steps import Steps
+from duecourse.adapters.keyvalue.warmth import KeyValueWarmth
 from duecourse.adapters.pages import Found, paged
 from duecourse.adapters.record import stored_id
 from duecourse.domain.history import Door
@@ -22,20 +23,24 @@ from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.queues import HeldBack, QueueChanges, QueueSettings, Stats, changed, check_split
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
+from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.clock import Clock
 from duecourse.ports.store import (
     MAX_ADD,
     MAX_CLAIM,
+    NO_DELIVERIES,
     Added,
     Alone,
+    Begun,
     Claim,
+    Deliveries,
     Lease,
     Move,
     Reply,
     Settled,
-    Swept,
     check_count,
 )
+from duecourse.ports.upkeep import Swept, answered
 
 
 class KeyValueStore:
@@ -57,6 +62,10 @@ class KeyValueStore:
     def repeats(self) -> KeyValueRepeats:
         """What is remembered of requests, in the same map."""
         return KeyValueRepeats(self._steps.batch)
+
+    def warmth(self) -> KeyValueWarmth:
+        """What comes due soon, and which functions were invoked, in the same map."""
+        return KeyValueWarmth(self._steps)
 
     def ping(self) -> None:
         """It is here."""
@@ -102,12 +111,19 @@ class KeyValueStore:
             return ledger.members(tenant, group)
 
     def claim(
-        self, shard: Shard, limit: int, *, lease_ms: int, max_bytes: int = 4_000_000, door: Door = Door.TAKE
+        self,
+        shard: Shard,
+        limit: int,
+        *,
+        lease_ms: int,
+        max_bytes: int = 4_000_000,
+        door: Door = Door.TAKE,
+        deliveries: Deliveries = NO_DELIVERIES,
     ) -> Claim:
         """Lease due tasks, after lapsed leases have been taken back."""
         check_count(limit, MAX_CLAIM, least=1)
         with self._steps.change(shard) as ledger:
-            return claims.claim(ledger, limit, max_bytes, _terms(ledger, lease_ms, door))
+            return claims.claim(ledger, limit, max_bytes, _terms(ledger, lease_ms, door), deliveries)
 
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
         """Lease one scheduled task now, due or not."""
@@ -120,10 +136,17 @@ class KeyValueStore:
         with self._steps.change(shard) as ledger:
             return [verbs.settle(ledger, settlement) for settlement in settlements]
 
-    def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int) -> list[int]:
+    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
+        """Begin tasks that were handed over: each delivery becomes the lease of its run."""
+        check_count(len(deliveries), MAX_CLAIM)
+        with self._steps.change(shard) as ledger:
+            pairs = zip(deliveries, nonces, strict=True)
+            return [verbs.begin(ledger, delivery, lease_ms, nonce) for delivery, nonce in pairs]
+
+    def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
         """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost."""
         with self._steps.change(shard) as ledger:
-            return [verbs.extend(ledger, lease, lease_ms) for lease in leases]
+            return [verbs.extend(ledger, lease, lease_ms, at_least) for lease in leases]
 
     def save(self, shard: Shard, lease: Lease, state: str) -> bool:
         """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""
@@ -178,46 +201,63 @@ class KeyValueStore:
         with self._steps.look(shard) as ledger:
             return verbs.look(ledger, wanted, place, limit, tenant)
 
-    def configure(self, queue: str, changes: QueueChanges) -> None:
+    def configure(self, queue: str, changes: QueueChanges, *, default: bool = False) -> None:
         """Set a queue anew, a step a shard."""
         check_split(changed(QueueSettings(), changes), self._sharding.count(queue))
         for shard in self._sharding.every(queue):
             with self._steps.change(shard) as ledger:
                 ledger.register()
-                ledger.configure(changed(ledger.limits.whole, changes))
+                ledger.configure(
+                    changed(ledger.limits.whole, _unset(ledger.limits.whole, changes) if default else changes)
+                )
+
+    def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
+        """How each of some queues is set, as a whole."""
+        return [self.settings(queue) for queue in queues]
 
     def settings(self, queue: str) -> QueueSettings:
         """How a queue is set, as a whole."""
         with self._steps.look(Shard(queue)) as ledger:
             return ledger.limits.whole
 
-    def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
+    def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
         with self._steps.change(shard) as ledger:
             reclaimed, died = verbs.reclaim(ledger)
-            own_ms = ledger.limits.settings.retention_ms
-            kept_ms = retention_ms if own_ms is None else own_ms
-            old = list(islice(ledger.indexes.until(DONE, max(0, ledger.now - kept_ms)), verbs.BOUND))
-            for sid in old:
-                ledger.forget(sid)
-            return Swept(reclaimed, died, len(old), verbs.BOUND in (reclaimed, len(old)), ledger.hang(), ledger.now)
+            pruned, more = verbs.prune(ledger, retention_ms, dead_retention_ms)
+            return Swept(reclaimed, died, pruned, reclaimed == verbs.BOUND or more, ledger.hang(), ledger.now)
+
+    def sweep_all(
+        self, shards: Sequence[Shard], *, retention_ms: int, dead_retention_ms: int | None = None
+    ) -> list[Swept | StoreUnavailable | StoreMisused]:
+        """Sweep many shards, a bounded step each."""
+        sweep = partial(self.sweep, retention_ms=retention_ms, dead_retention_ms=dead_retention_ms)
+        return [answered(partial(sweep, shard)) for shard in shards]
+
+    def stats_of(self, shards: Sequence[Shard]) -> list[Stats | StoreUnavailable | StoreMisused]:
+        """Many shards in numbers, or why one's are not known."""
+        return [answered(partial(self.stats, shard)) for shard in shards]
 
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
         with self._steps.look(shard) as ledger:
             scheduled, leased, done, dead = map(ledger.indexes.size, NAMES)
-            oldest, settings = ledger.indexes.first(DUE), ledger.limits.settings
+            firsts, settings = (ledger.indexes.first(DUE), ledger.handovers.oldest()), ledger.limits.settings
+            oldest = min(filter(None, firsts), default=0)
             return Stats(scheduled, leased, done, dead, oldest, ledger.meta.bell_at, settings, ledger.now)
 
-    def lateness(self, shard: Shard) -> dict[int, int]:
-        """How late the tasks of the last hour were when they were claimed."""
+    def lateness_of(self, shards: Sequence[Shard]) -> list[dict[int, int]]:
+        """How late the tasks of the last hour were when they were claimed, a shard each."""
+        return [self._lateness(shard) for shard in shards]
+
+    def _lateness(self, shard: Shard) -> dict[int, int]:
         with self._steps.look(shard) as ledger:
             return added_up(ledger.limits.lateness())
 
-    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT) -> HeldBack:
-        """What holds a tenant's due tasks in a shard back from being claimed now."""
+    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> HeldBack:
+        """What holds a tenant's due tasks in a shard, or this one of them, back from being claimed now."""
         with self._steps.look(shard) as ledger:
-            return ledger.hold(tenant)
+            return ledger.hold(tenant, task)
 
     def bell_at(self, shard: Shard) -> int:
         """When a shard's bell goes, or went; 0 where none hangs."""
@@ -241,4 +281,10 @@ class MemoryStore(KeyValueStore):
 
 
 def _terms(ledger: Ledger, lease_ms: int, door: Door) -> claims.Terms:
-    return claims.Terms(ledger.limits.settings.lease_ms or lease_ms, secrets.token_bytes(8), door)
+    return claims.Terms(ledger.limits.settings.lease_ms or lease_ms, door)
+
+
+def _unset(settings: QueueSettings, changes: QueueChanges) -> QueueChanges:
+    """Those changes of what is not set."""
+    found = {name: value for name, value in changes.items() if getattr(settings, name) is None}
+    return cast(QueueChanges, found)

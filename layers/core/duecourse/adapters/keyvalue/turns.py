@@ -5,7 +5,7 @@ by its earliest due time, while it runs as many tasks as it may. Keys are `<plac
 those of a tenant's tasks `mine NUL <shard> NUL <tenant> NUL when, stored id`; what is known of it is under `tenant`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from struct import Struct
 from typing import NamedTuple
@@ -84,6 +84,11 @@ class Turns:
     def ripe(self, tenant: str, most: int) -> list[str]:
         """The tenant's stored ids that are due, earliest first."""
         return [sid for _, sid in islice(self._tasks(tenant).until(self._now), most)]
+
+    def coming(self, until: int) -> Iterator[str]:
+        """The stored ids that come due up to an instant, of the tenants that may run more, earliest tenant first."""
+        for _, tenant in self._lines[HEADS].until(until):
+            yield from (sid for _, sid in self._tasks(tenant).until(until))
 
     def move_on(self, served: Iterable[str], barred: Iterable[str]) -> None:
         """Where tenants stand after their turn: with more due at the ring's end, `barred` from more parked."""

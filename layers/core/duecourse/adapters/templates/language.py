@@ -1,18 +1,22 @@
 """What a template may say: a few of Jinja2's nodes, checked and then made to count their work."""
 
+from collections.abc import Iterator
 from math import isfinite
 from typing import Any, NoReturn
 
 from jinja2 import Environment, nodes
 from jinja2.exceptions import TemplateSyntaxError
-from jinja2.meta import find_undeclared_variables
+from jinja2.meta import TrackingCodeGenerator
 from jinja2.visitor import NodeTransformer
 
 from duecourse.adapters.templates.filters import COUNTED, CUT, JOINED, NAMES
+from duecourse.adapters.templates.meter import in_time
 
 RANGE = "range"
 MAX_NODES = 3_000
 """Compiling them takes about a second."""
+MAX_DEPTH = 50
+"""How deep names, values and operations may be within each other: each filter of a chain is one level."""
 KNOWN = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign,
     nodes.Name, nodes.Const, nodes.List, nodes.Tuple, nodes.Getattr, nodes.Getitem, nodes.Slice,
@@ -30,15 +34,32 @@ INSTEAD = "is not known here: there are {{ }}, {# #}, {% if %}, {% for %} and {%
 
 
 def checked(environment: Environment, source: str, known: set[str]) -> nodes.Template:
-    """A template's tree, its work counted. Raises TemplateSyntaxError, with the line, for what is not known here."""
+    """A template's tree, its work counted. Raises TemplateSyntaxError, with the line, for what is not known here.
+
+    Raises Refused where the time is over: all of this, too, is work of the template's making.
+    """
+    in_time()
     tree = environment.parse(source)
-    for count, node in enumerate(tree.find_all(nodes.Node)):
+    for count, (node, depth) in enumerate(_nodes(tree)):
+        in_time()
         _check(environment, node)
         if count > MAX_NODES:
             _refuse(node, f"it is over {MAX_NODES:,} names, values and operations long: make it shorter")
+        if depth > MAX_DEPTH:
+            _refuse(node, f"it nests deeper than {MAX_DEPTH} levels: use {{% set %}} for a part of it")
     _check_names(tree, known)
+    in_time()
     bounded: nodes.Template = _Counted().visit(tree)
     return bounded
+
+
+def _nodes(tree: nodes.Template) -> Iterator[tuple[nodes.Node, int]]:
+    """All nodes and how deep each is, in time that only grows with their number: a chain of filters is a deep tree."""
+    waiting: list[tuple[nodes.Node, int]] = [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        yield node, depth
+        waiting += [(child, depth + 1) for child in reversed(list(node.iter_child_nodes()))]
 
 
 def _check(environment: Environment, node: nodes.Node) -> None:
@@ -63,10 +84,20 @@ def _plain(node: nodes.List | nodes.Tuple) -> bool:
 
 
 def _check_names(tree: nodes.Template, known: set[str]) -> None:
-    unknown = find_undeclared_variables(tree) - known - {RANGE}
-    for node in tree.find_all(nodes.Name):
-        if node.name in unknown:
+    names = _Names(tree.environment)
+    names.visit(tree)
+    unknown = names.undeclared_identifiers - known - {RANGE}
+    for node, _ in _nodes(tree):
+        if isinstance(node, nodes.Name) and node.name in unknown:
             _refuse(node, f"{node.name} is not known; known are: {', '.join(sorted(known))}")
+
+
+class _Names(TrackingCodeGenerator):
+    """Jinja2's own search for names that a template does not define, without the optimiser that it brings along."""
+
+    def __init__(self, environment: Environment | None) -> None:
+        super().__init__(environment)  # type: ignore[arg-type]
+        self.optimizer = None
 
 
 def _refuse(node: nodes.Node, problem: str) -> NoReturn:

@@ -31,19 +31,20 @@ class Meter:
         """Count one turn of a loop. Raises Refused."""
         self._steps -= 1
         if self._steps < 0:
-            raise Refused(f"its loops turn more than {MAX_STEPS:,} times")
-        self._in_time()
+            raise Refused(f"more than {MAX_STEPS:,} turns of loops")
+        self.look()
 
     def make(self, length: int) -> None:
         """Count what is about to be made, in characters or items. Raises Refused."""
         self._made -= length + 1
         if length > MAX_TEXT or self._made < 0:
-            raise Refused(f"it makes a text over {MAX_TEXT:,} characters, or too many texts")
-        self._in_time()
+            raise Refused(f"more than {MAX_TEXT:,} characters in one text, or too many texts")
+        self.look()
 
-    def _in_time(self) -> None:
+    def look(self) -> None:
+        """Look at the clock. Raises Refused."""
         if time.monotonic() > self._until:
-            raise Refused("it takes too long to write")
+            raise Refused("writing it takes too long")
 
 
 _current: ContextVar[Meter] = ContextVar("meter")
@@ -65,7 +66,7 @@ def counted(items: Any) -> Iterator[Any]:
     if isinstance(items, Undefined):
         str(items)  # raises, naming what is not known
     if not isinstance(items, Iterable):
-        raise Refused("a loop is over a list, and this is none")
+        raise Refused("a loop needs a list")
     meter = _current.get()
     for item in items:
         meter.step()
@@ -81,3 +82,8 @@ def made(value: Any) -> Any:
 def expect(length: int) -> None:
     """Count what is about to be made before it is there. Raises Refused."""
     _current.get().make(length)
+
+
+def in_time() -> None:
+    """Look at the clock where nothing is counted. Raises Refused."""
+    _current.get().look()

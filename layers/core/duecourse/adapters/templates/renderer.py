@@ -17,12 +17,12 @@ FILE = "<template>"
 KEPT = 64
 """How many compiled templates are kept."""
 FAULTS = (
-    TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, NameError, RecursionError,
+    TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError,
     AssertionError,
 )  # fmt: skip
 """What a template's own doing raises while it is rendered.
 
-NameError: of `inf`, which Jinja2 writes for a number; AssertionError: of what its `truncate` cannot be asked.
+AssertionError: of what its `truncate` cannot be asked.
 """
 
 
@@ -51,9 +51,8 @@ class Renderer:
     def render(self, text: str, names: Mapping[str, Any], until: float, *, html: bool = False) -> str:
         """A template's text with `names` in it, by `until` (monotonic seconds). Raises BrokenTemplate."""
         with metered(until):
-            template = self._compiled(Source(text, html, frozenset(names)))
             try:
-                return _collect(template, names)
+                return _collect(self._compiled(Source(text, html, frozenset(names))), names)
             except FAULTS as error:
                 raise BrokenTemplate(_line(error.__traceback__), _told(error)) from error
 
@@ -74,7 +73,7 @@ def _collect(template: Template, names: Mapping[str, Any]) -> str:
     for piece in template.generate(names):
         length += len(piece)
         if length > MAX_TEXT:
-            raise Refused(f"it comes to more than {MAX_TEXT:,} characters")
+            raise Refused(f"more than {MAX_TEXT:,} characters in all")
         pieces.append(piece)
     return _sendable("".join(pieces))
 
@@ -83,7 +82,7 @@ def _sendable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Refused("it makes half a character, which no message can carry") from None
+        raise Refused("half a character, which no message can carry") from None
     return text
 
 

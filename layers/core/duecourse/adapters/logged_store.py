@@ -1,0 +1,181 @@
+"""A ledger that logs what happens to tasks: a line of JSON on the standard output for each, one for many at once."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+from duecourse.domain.outcomes import Settlement
+from duecourse.domain.spoken import span
+from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, NewTask, Shard, Task
+from duecourse.domain.times import format_instant
+from duecourse.errors import StoreMisused, StoreUnavailable
+from duecourse.ports.store import Added, Begun, Claim, Lease, Move, Reply, Settled, Store
+from duecourse.ports.upkeep import Swept
+
+LOGGER = "duecourse.tasks"
+MOST = 8
+"""Of how many tasks, at most, one step tells each by its name."""
+ON_THE_WAY = "out of attempts, or past the deadline"
+
+
+class Happened(NamedTuple):
+    """What happened to one task: the event in a word, for people in a few."""
+
+    task: str
+    event: str
+    text: str
+
+
+def logged(store: Store) -> Store:
+    """The same store, and a line for each task that it changes."""
+    return cast(Store, LoggedStore(store))
+
+
+class LoggedStore:
+    """The verbs that change tasks, told; all others are the store's own."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def add(self, tasks: Sequence[NewTask], **options: Any) -> list[Added]:
+        """As the store does it."""
+        answers = self._store.add(tasks, **options)
+        _tell([_added(task, one.reply) for task, one in zip(tasks, answers, strict=False)])  # all of them, or none
+        return answers
+
+    def claim(self, shard: Shard, limit: int, **options: Any) -> Claim:
+        """As the store does it."""
+        claim = self._store.claim(shard, limit, **options)
+        _tell([_claimed(task) for task in claim.tasks])
+        _tell_count(claim.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
+        return claim
+
+    def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, **options: Any) -> Task | None:
+        """As the store does it."""
+        task = self._store.take(queue, id, tenant, **options)
+        _tell([_claimed(task)] if task else [])
+        return task
+
+    def begin(self, shard: Shard, deliveries: Sequence[Lease], *rest: Any) -> list[Begun]:
+        """As the store does it."""
+        answers = self._store.begin(shard, deliveries, *rest)
+        begun = [one for one, answer in zip(deliveries, answers, strict=True) if answer.token]
+        _tell([Happened(_name(shard.queue, one.id, one.tenant), "started", "") for one in begun])
+        return answers
+
+    def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
+        """As the store does it."""
+        answers = self._store.settle(shard, settlements)
+        ends = zip(settlements, answers, strict=True)
+        _tell([_settled(shard, *end) for end in ends if end[0].detail or end[1] is not Settled.RELEASED])
+        return answers
+
+    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, **options: Any) -> list[Reply]:
+        """As the store does it."""
+        answers = self._store.move(queue, moves, tenant, **options)
+        moved = [one for one, answer in zip(moves, answers, strict=True) if answer is Reply.OK]
+        _tell([Happened(_name(queue, one.id, tenant), "moved", _when(one.due_at, one.delay_ms)) for one in moved])
+        return answers
+
+    def cancel(self, queue: str, ids: Sequence[str], *, tenant: str = DEFAULT_TENANT, **options: Any) -> list[Reply]:
+        """As the store does it."""
+        answers = self._store.cancel(queue, ids, tenant=tenant, **options)
+        _tell(_changed(queue, ids, tenant, answers, "cancelled"))
+        return answers
+
+    def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT, **options: Any) -> list[Reply]:
+        """As the store does it."""
+        answers = self._store.replay(queue, ids, tenant, **options)
+        _tell(_changed(queue, ids, tenant, answers, "replayed"))
+        return answers
+
+    def sweep(self, shard: Shard, **options: Any) -> Swept:
+        """As the store does it."""
+        swept = self._store.sweep(shard, **options)
+        _tell_swept(shard, swept)
+        return swept
+
+    def sweep_all(self, shards: Sequence[Shard], **options: Any) -> list[Swept | StoreUnavailable | StoreMisused]:
+        """As the store does it."""
+        answers = self._store.sweep_all(shards, **options)
+        for shard, answer in zip(shards, answers, strict=True):
+            if isinstance(answer, Swept):
+                _tell_swept(shard, answer)
+        return answers
+
+
+def _tell_swept(shard: Shard, swept: Swept) -> None:
+    _tell_count(swept.reclaimed, "taken back", f" in queue {shard.queue}: the lease lapsed")
+    _tell_count(swept.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
+
+
+def _added(task: NewTask, reply: Reply) -> Happened:
+    name, when = _name(task.queue, task.id, task.tenant), _when(task.due_at, task.delay_ms)
+    if reply is Reply.CREATED:
+        return Happened(name, "added", f"{task.kind}, {when}")
+    told = {Reply.KEPT: "its id stands already, and stays as it is", Reply.REPLACED: when, Reply.DEBOUNCED: when}
+    return Happened(name, reply.value, told.get(reply, "refused"))
+
+
+def _claimed(task: Task) -> Happened:
+    late_ms = task.claimed_at - task.due_at
+    late = f"{span(late_ms)} late" if late_ms > 0 else "on time"
+    again = f", attempt {task.attempt} of {task.retry.max_attempts}" if task.attempt > 1 else ""
+    event = "handed over" if task.target else "claimed"
+    return Happened(_name(task.queue, task.id, task.tenant), event, late + again)
+
+
+def _settled(shard: Shard, end: Settlement, became: Settled) -> Happened:
+    told = {
+        Settled.DONE: "",
+        Settled.AGAIN: f"runs again {_when(end.due_at, end.delay_ms)}",
+        Settled.RETRIED: f"{end.detail}; next attempt {_when(end.due_at, end.delay_ms)}",
+        Settled.DEAD: end.detail,
+        Settled.RELEASED: end.detail,
+        Settled.STALE: "its lease had ended: another worker may have it",
+    }
+    words = {Settled.AGAIN: "not yet", Settled.RETRIED: "failed", Settled.RELEASED: "given back"}
+    return Happened(_name(shard.queue, end.id, end.tenant), words.get(became, became.value), told[became])
+
+
+def _changed(queue: str, ids: Sequence[str], tenant: str, answers: Sequence[Reply], event: str) -> list[Happened]:
+    changed = [id for id, answer in zip(ids, answers, strict=True) if answer is Reply.OK]
+    return [Happened(_name(queue, id, tenant), event, "") for id in changed]
+
+
+def _name(queue: str, id: str, tenant: str) -> str:
+    """A task's id, with its queue and tenant where they are not the usual ones."""
+    where = id if queue == DEFAULT_QUEUE else f"{queue}/{id}"
+    return where if tenant == DEFAULT_TENANT else f"{where} (tenant {tenant})"
+
+
+def _when(due_at: int | None, delay_ms: int) -> str:
+    if due_at is not None:
+        return f"at {format_instant(due_at)}"
+    return f"in {span(delay_ms)}" if delay_ms > 0 else "now"
+
+
+def _tell(happened: Sequence[Happened]) -> None:
+    if len(happened) > MOST:
+        for event, count in Counter(one.event for one in happened).items():
+            _tell_count(count, event)
+        return
+    for one in happened:
+        _write(f"{one.task} {one.event}" + (f": {one.text}" if one.text else ""), event=one.event, task=one.task)
+
+
+def _tell_count(count: int, event: str, why: str = "") -> None:
+    if count:
+        _write(f"{count:,} task{'s' if count > 1 else ''} {event}{why}", event=event, count=count)
+
+
+def _write(message: str, **fields: str | int) -> None:
+    """In one call: threads write beside each other."""
+    record = {"level": "INFO", "logger": LOGGER, "message": message, **fields}
+    sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,24 @@
+"""What a caller may not say in a request of ours: headers that frame it, name its host, or vouch for who sends it."""
+
+import re
+
+RESERVED = (
+    "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive",
+    "proxy-connection", "expect", "http2-settings",
+)  # fmt: skip
+"""Headers of the connection: another value would break the request, or smuggle a second one past a proxy."""
+MARKS = "webhook-"
+"""How the headers begin by which a receiver knows that a webhook comes from here, and is no repetition."""
+
+
+def _in_any_case(name: str) -> str:
+    return "".join(f"[{c.upper()}{c}]" if c.isalpha() else c for c in name)
+
+
+RESERVED_PATTERN = f"^(?:(?:{'|'.join(map(_in_any_case, RESERVED))})$|{_in_any_case(MARKS)})"
+"""The same as JSON Schema has patterns."""
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a header of this name is not a caller's to give."""
+    return bool(re.search(RESERVED_PATTERN, name))

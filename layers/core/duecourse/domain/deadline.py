@@ -1,0 +1,25 @@
+"""When a deadline counts from that was given as a duration."""
+
+from duecourse.domain.history import ORIGINS, Change, Deed, Run
+from duecourse.domain.task import Task
+
+SETS_DUE = frozenset({Deed.DEBOUNCED, Deed.MOVED, Deed.REPLAYED})
+"""The deeds by which a caller gives a task another due time."""
+
+
+def counted_from(task: Task) -> int:
+    """The due time that a caller gave last, else the first run's (epoch ms), as far as the task's log tells.
+
+    A task that has run for so long that it has forgotten that counts from the oldest run that it remembers.
+    """
+    due_at = 0
+    for entry in task.log:
+        if isinstance(entry, Change):
+            due_at = 0 if entry.deed in ORIGINS else entry.due_at if entry.deed in SETS_DUE else due_at
+        elif not due_at:
+            due_at = _due(entry)
+    return due_at or task.due_at
+
+
+def _due(run: Run) -> int:
+    return run.claimed_at and run.claimed_at - run.late_ms
