@@ -12,7 +12,7 @@ from duecourse.errors import DuecourseError, InvalidInput
 from duecourse.routes import docs, health, leases, queries, queues, reminders, request, tasks
 from duecourse.routes.api import Api
 from duecourse.routes.idempotency import idempotent
-from duecourse.routes.parts import owned, refusal, tenant
+from duecourse.routes.parts import of_json, owned, refusal, tenant
 from duecourse.wire import problems
 from duecourse.wire.body import MAX_BODY_BYTES, parse_body
 from duecourse.wire.fields import field_errors
@@ -24,7 +24,7 @@ def read_body(text: str) -> dict[str, Any]:
 
 
 app = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
-app.use([owned, idempotent])
+app.use([of_json, owned, idempotent])
 logger = Logger()
 
 for part in (tasks, leases, reminders, queues, queries, health):

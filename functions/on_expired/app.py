@@ -1,4 +1,4 @@
-"""The bell: what the bridge invokes when something is due, or a watched key has expired."""
+"""The bell: what the bridge invokes when something is due, or soon will be, or a watched key has expired."""
 
 from typing import Any
 
@@ -9,15 +9,17 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from duecourse import wiring
 from duecourse.domain.watch import show
 from duecourse.wire.fields import read
-from duecourse.wire.rings import Rings, RingsAnswer, show_drained
+from duecourse.wire.rings import Rings, RingsAnswer, WarmAnswer, WarmUp, shards_behind, show_drained
 
 logger = Logger()
 metrics = Metrics(namespace="duecourse")
 
 
 @logger.inject_lambda_context
-def handler(event: dict[str, Any], context: LambdaContext) -> RingsAnswer:
-    """Make tasks of watched keys that expired, and drain the shards whose bells rang."""
+def handler(event: dict[str, Any], context: LambdaContext) -> RingsAnswer | WarmAnswer:
+    """Make tasks of watched keys that expired, and drain the shards whose bells rang; or warm what will do so."""
+    if isinstance(event, dict) and "warm" in event:
+        return warm(event)
     told = read(Rings, event)
     rang = told.heard(wiring.settings().namespace)
     noted = wiring.watches().note([one.plain() for one in told.expired])
@@ -33,3 +35,17 @@ def handler(event: dict[str, Any], context: LambdaContext) -> RingsAnswer:
     metrics.add_metric("Dead", MetricUnit.Count, drained.dead)
     metrics.flush_metrics()
     return show_drained(drained._asdict(), noted.added)
+
+
+def warm(event: dict[str, Any]) -> WarmAnswer:
+    """Be ready for a ring, and have the functions be so that its tasks will be handed to."""
+    told = read(WarmUp, event)
+    rings = shards_behind(told.warm, wiring.settings().namespace)
+    if rings.strangers:
+        logger.warning("keys that are no bells of ours were left out", keys=rings.strangers)
+    wiring.store().ping()
+    wiring.drainer()
+    warmed = wiring.warmer().warm(rings.shards)
+    metrics.add_metric("FunctionsWarmed", MetricUnit.Count, len(warmed))
+    metrics.flush_metrics()
+    return {"warmed": warmed}

@@ -29,7 +29,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     read(ScheduledEvent, event)
     remaining_ms = context.get_remaining_time_in_millis
     try:
-        found = wiring.sweeper().survey()
+        found = wiring.sweeper().survey(remaining_ms)
     except StoreUnavailable:
         with linger(remaining_ms):  # whose rings are served once it is back
             raise
@@ -43,6 +43,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
                 "Done": ticked.done,
                 "Retried": ticked.retried,
                 "Reclaimed": ticked.reclaimed,
+                "LeftOut": ticked.left_out,
             }
         )
     if lingering:
@@ -56,9 +57,11 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
                 **{name: did[name.lower()] for name in ("Claimed", "Done", "Retried", "Dead", "Added")},
             }
         )
-    if found.away:
-        raise found.away
-    return ticked._asdict()
+    if ticked.away:
+        raise ticked.away
+    answer = ticked._asdict()
+    del answer["away"]
+    return answer
 
 
 def measure(figures: Mapping[str, float]) -> None:

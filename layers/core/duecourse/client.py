@@ -18,14 +18,14 @@ from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.tasks import Tasks
 from duecourse.ports.store import Move
-from duecourse.wire.batch import AddBatch
 from duecourse.wire.fields import read, read_both
 from duecourse.wire.keys import CancelTask, TaskKey, TenantKey
 from duecourse.wire.pages import DEFAULT_PAGE, ListTasks, encode_cursor
 from duecourse.wire.queries import AskQuery, QueryKey
 from duecourse.wire.queues import QueueKey, SetQueue
 from duecourse.wire.replay import ReplayDead
-from duecourse.wire.tasks import AddTask, MoveTask
+from duecourse.wire.tasks import MoveTask
+from duecourse.wire.usual import read_task, read_tasks
 
 
 class AddFields(TypedDict, total=False):
@@ -39,7 +39,7 @@ class AddFields(TypedDict, total=False):
     deadline: datetime | Span
     on_duplicate: Literal["keep", "replace", "reject", "debounce"]
     max_wait: Span
-    notify_done: dict[str, str]
+    notify_done: dict[str, Any]
 
 
 class Listed(NamedTuple):
@@ -87,6 +87,8 @@ class QueryFields(TypedDict, total=False):
     max_age: Span
 
 
+BY = "client"
+"""By which of the product's doors a task came, as its log says."""
 QUERY_MS = 30_000
 """How long a query from Python may take: its call gets 26 s of it, more than any call may ask for."""
 
@@ -99,10 +101,10 @@ class Client:
     """
 
     def __init__(self, tasks: Tasks, reminders: Reminders, queues: Queues, queries: Queries, tenant: str) -> None:
-        self._tasks = tasks.speaking_as("client")
+        self._tasks = tasks.speaking_as(BY)
         self._tenant = read(TenantKey, {"tenant": tenant}).tenant
         self._queues = queues
-        self._queries = queries.speaking_as("client")
+        self._queries = queries.speaking_as(BY)
         self.reminders = ReminderClient(reminders, self._tenant)
 
     @classmethod
@@ -118,14 +120,14 @@ class Client:
 
         Without an id, one is made: adding twice makes two tasks.
         """
-        return self._tasks.add(read(AddTask, {"kind": kind, "payload": payload, **fields}).task(self._tenant))
+        return self._tasks.add(read_task({"kind": kind, "payload": payload, **fields}, self._tenant, BY))
 
     def add_many(self, tasks: Sequence[TaskFields]) -> list[Item]:
         """Schedule up to 1,000 tasks at once, all of them well-formed or none.
 
         The answer to each, in order: Taken, or the error that `add` would have raised for the state of what has its id.
         """
-        return self._tasks.add_many(read(AddBatch, {"tasks": tasks}).new_tasks(self._tenant))
+        return self._tasks.add_many(read_tasks({"tasks": tasks}, self._tenant, BY))
 
     def get(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
         """One task as it stands."""

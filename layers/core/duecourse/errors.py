@@ -1,7 +1,7 @@
 """One tree of everything this product refuses; a docstring is the error's message."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 
 class FieldError(NamedTuple):
@@ -13,6 +13,9 @@ class FieldError(NamedTuple):
 
 class DuecourseError(Exception):
     """Something went wrong."""
+
+    code: ClassVar[str] = "internal"
+    """The problem's name over HTTP, a constant: renaming a class changes no caller."""
 
     def __init__(self, detail: str | None = None) -> None:
         super().__init__(detail or (type(self).__doc__ or "").strip())
@@ -33,6 +36,8 @@ def bounded(found: Sequence[FieldError]) -> list[FieldError]:
 class InvalidInput(DuecourseError):
     """Some fields are wrong."""
 
+    code = "invalid-input"
+
     def __init__(self, problems: Sequence[FieldError]) -> None:
         self.problems = list(problems)
         super().__init__("; ".join(f"{p.field}: {p.problem}" for p in problems) or None)
@@ -43,19 +48,27 @@ class InvalidSettings(InvalidInput):
 
 
 class TaskNotFound(DuecourseError):
-    """No such task in this queue."""
+    """The queue has no task with this id."""
+
+    code = "task-not-found"
 
 
 class QueueNotFound(DuecourseError):
-    """No such queue: nothing was ever added to it, nor was it ever set."""
+    """The queue does not exist: nobody has added a task to it or configured it."""
+
+    code = "queue-not-found"
 
 
 class QueryNotFound(DuecourseError):
-    """No such query: it was never asked, or its time is over."""
+    """The query does not exist: nobody has sent it, or its answer has expired."""
+
+    code = "query-not-found"
 
 
 class QueryFailed(DuecourseError):
-    """The API that was asked refused, or never gave an answer that counts: asked again, the query begins anew."""
+    """The queried API rejected the call or never gave a usable answer; send the query again to start over."""
+
+    code = "query-failed"
 
     def __init__(self, id: str = "", queue: str = "", detail: str = "") -> None:
         self.id = id
@@ -64,50 +77,70 @@ class QueryFailed(DuecourseError):
 
 
 class Conflict(DuecourseError):
-    """The task is in a state that does not allow this."""
+    """The task's state does not allow this."""
 
     reason = "conflict"
 
 
-class TaskScheduled(Conflict):
-    """The task is scheduled already."""
+class ReminderTooLarge(DuecourseError):
+    """The reminder is over 4 MB in all: use fewer recipients or a shorter text."""
 
+    code = "reminder-too-large"
+
+
+class TaskScheduled(Conflict):
+    """The task is already scheduled."""
+
+    code = "task-scheduled"
     reason = "scheduled"
 
 
 class TaskLeased(Conflict):
-    """The task is running: ask again when it has settled, or use force."""
+    """The task is running: try again after it settles, or use force."""
 
+    code = "task-leased"
     reason = "leased"
 
 
 class TaskDone(Conflict):
-    """The task is done."""
+    """The task is already done."""
 
+    code = "task-done"
     reason = "done"
 
 
 class TaskCancelled(Conflict):
     """The task was cancelled."""
 
+    code = "task-cancelled"
     reason = "cancelled"
 
 
 class TaskDead(Conflict):
     """The task is dead: replay or delete it."""
 
+    code = "task-dead"
     reason = "dead"
 
 
-class LeaseLost(Conflict):
-    """The lease has lapsed and the task went to another, or was settled otherwise: this token settles nothing."""
+class PastDeadline(Conflict):
+    """The new due time is not before the task's `deadline`: it would die without a run. Choose an earlier `due_at`."""
 
+    code = "past-deadline"
+    reason = "past_deadline"
+
+
+class LeaseLost(Conflict):
+    """The lease has lapsed or another request settled the task: this token settles nothing."""
+
+    code = "lease-lost"
     reason = "stale"
 
 
 class KeyInUse(Conflict):
-    """The first request with this Idempotency-Key is still under way: ask again when its time is over."""
+    """The first request with this Idempotency-Key is still running: try again after the time in Retry-After."""
 
+    code = "key-in-use"
     reason = "under_way"
 
     def __init__(self, left_ms: int = 1_000) -> None:
@@ -116,39 +149,68 @@ class KeyInUse(Conflict):
 
 
 class KeyReused(DuecourseError):
-    """This Idempotency-Key was used for another request: take a new key for a new request."""
+    """Another request used this Idempotency-Key: send a new key with each new request."""
+
+    code = "key-reused"
 
 
 class StoreUnavailable(DuecourseError):
     """The store does not answer."""
 
+    code = "store-unavailable"
+
 
 class NotPrimary(StoreUnavailable):
-    """The store's server is a replica: it takes no writes and rings no bells."""
+    """The store's server is a replica and accepts no writes."""
+
+    code = "not-primary"
 
 
 class EventsRefused(DuecourseError):
-    """The store's server does not let its notifications be turned on."""
+    """The store's server does not allow duecourse to turn key event notifications on."""
 
 
 class StoreFull(StoreUnavailable):
-    """The store is out of memory and takes no new tasks."""
+    """The store is out of memory and accepts no new tasks."""
+
+    code = "store-full"
+
+
+class Part(NamedTuple):
+    """One task of a batch that was cut off, and whether the store has it; where it has not, send it again."""
+
+    id: str
+    added: bool
+
+
+class PartlyAdded(StoreUnavailable):
+    """The store took only a part of the batch: send the others again."""
+
+    code = "partly-added"
+
+    def __init__(self, parts: Sequence[Part] = ()) -> None:
+        self.parts = list(parts)
+        super().__init__()
 
 
 class StoreInUse(StoreUnavailable):
-    """Another process has the store open, and only one at a time may."""
+    """Another process has the store open; only one process at a time can."""
+
+    code = "store-in-use"
 
 
 class StoreMisused(DuecourseError):
-    """The store was asked for something its set-up forbids."""
+    """The store's configuration does not allow this operation."""
 
 
 class ResultsUnavailable(DuecourseError):
-    """The results database does not answer."""
+    """The results table does not answer."""
+
+    code = "results-unavailable"
 
 
 class InvocationRefused(DuecourseError):
-    """The function's service did not take the invocation."""
+    """Lambda did not accept the invocation."""
 
 
 class PublishRefused(DuecourseError):
@@ -156,28 +218,28 @@ class PublishRefused(DuecourseError):
 
 
 class MessagesFailed(DuecourseError):
-    """Some messages could not be worked: their broker is to deliver them again."""
+    """Some messages failed: the broker must deliver them again."""
 
 
 class SendFailed(DuecourseError):
-    """The message was not taken by the service that sends it."""
+    """The sending service did not accept the message."""
 
 
 class SendRefused(DuecourseError):
-    """The service that sends it will never take this message."""
+    """The sending service rejects this message for good."""
 
 
 class TemplatesMissing(DuecourseError):
-    """Reminders need Jinja2: give the function the layer templates, or pip install 'duecourse[templates]'."""
+    """Reminders need Jinja2: add the templates layer to the function, or run pip install 'duecourse[templates]'."""
 
 
 class CallFailed(DuecourseError):
-    """The address called did not answer."""
+    """The called address did not answer."""
 
 
 class CallTimedOut(CallFailed):
-    """The address called did not answer in its time."""
+    """The called address did not answer before the timeout."""
 
 
 class CallCutOff(CallFailed):
-    """The address called did not answer in the time that was left; it may have more another time."""
+    """The called address did not answer in the time left; a later call may have more time."""

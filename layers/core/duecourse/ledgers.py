@@ -1,8 +1,6 @@
 """Where the ledger is: the store and the bells that a URL names."""
 
-from urllib.parse import urlsplit
-
-from duecourse.domain.address import WITHOUT_BELLS
+from duecourse.domain.address import WITHOUT_BELLS, split
 from duecourse.domain.shards import Sharding
 from duecourse.domain.watch import Pattern, Watchlist
 from duecourse.errors import FieldError, InvalidSettings
@@ -29,9 +27,18 @@ def open_store(given: Settings) -> Store:
     return RedisStore(connect(given.store), given.namespace, sharding=sharding, wait=given.wait, deaths=deaths)
 
 
+def told(store: Store, given: Settings) -> Store:
+    """The store, with a line of log for what happens to tasks where the settings ask for it."""
+    if given.log_tasks == "off":
+        return store
+    from duecourse.adapters.logged_store import logged
+
+    return logged(store)
+
+
 def open_bells(given: Settings) -> Bells:
     """The bells of the ledger that the settings name. Raises InvalidSettings where that has none."""
-    scheme = urlsplit(given.store).scheme
+    scheme = split(given.store).scheme
     if scheme in WITHOUT_BELLS:
         problem = f"must be a Redis: a ledger at {scheme}:// has no bells, so there are no rings to serve"
         raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])

@@ -1,16 +1,18 @@
 """A tick that stays and serves rings itself: the bridge's code, with this process's drain at its end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from duecourse import wiring
 from duecourse.engine.drain import Drained
 from duecourse.ledgers import open_bells
-from duecourse.wire.rings import Heard, shards_of
+from duecourse.parts import part
+from duecourse.wire.rings import Heard, shards_behind, shards_of
 
 if TYPE_CHECKING:
     from duecourse.bridge.linger import Linger
+    from duecourse.bridge.rings import Warming
 
 
 def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | None]":
@@ -31,8 +33,23 @@ def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | 
         linger_ms=given.tick_linger_ms,
         margin_ms=given.margin_ms,
         in_flight=given.bridge_in_flight,
+        warming=_warming(),
     )
+
+
+@part
+def _warming() -> "Warming | None":
+    """How functions are warmed; kept by the process, so that each tick knows what rang in those before it."""
+    from duecourse.bridge.rings import Warming
+
+    given = wiring.settings()
+    return Warming(_warm, given.warm_ms, given.warm_idle_ms) if given.warm_ms else None
 
 
 def _drain(heard: Heard, remaining_ms: Callable[[], int]) -> Drained:
     return wiring.drainer().drain(heard.shards, remaining_ms, heard.doors)
+
+
+def _warm(bells: Sequence[str]) -> list[str]:
+    shards = shards_behind(bells, wiring.settings().namespace).shards
+    return wiring.warmer().warm(shards)

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from duecourse.domain.address import WITHOUT_BELLS, check_ports, check_store
+from duecourse.domain.address import WITHOUT_BELLS, check_servers, check_store, split
 from duecourse.domain.follow_up import RESERVED
 from duecourse.domain.query import KIND as POLL
 from duecourse.domain.query import QUEUE_PREFIX
@@ -22,7 +21,11 @@ from duecourse.wire.watches import WatchSetting
 PREFIX = "DUECOURSE_"
 BUILT_IN = ("poll", "webhook", "reminder")
 SMS_FROM = re.compile(r"\+[1-9]\d{6,14}|\d{5,6}|(?=.*[A-Za-z])[A-Za-z0-9]{1,11}", re.ASCII)
+SPEAKING = {"warm"}
+"""Settings whose empty value means something: off."""
 NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+DEFAULT_LEASE_MS = 90_000
+"""Longer than the longest timeout of a function in the template, whose parameter has the same default."""
 TARGET = re.compile(
     r"inline|lambda:[A-Za-z0-9_.:-]{1,170}|sqs:([A-Za-z0-9_-]{1,75}(\.fifo)?|https?://[!-~]{1,500})|amqp:[!-~]{1,255}"
 )
@@ -60,7 +63,9 @@ def _target(value: str) -> str:
 
 def _dead_target(value: str) -> str:
     if value == "inline":
-        raise ValueError("must be lambda:<function>, sqs:<queue> or amqp:<queue>: nothing inline takes the dead")
+        raise ValueError(
+            "must be lambda:<function>, sqs:<queue> or amqp:<queue>: inline cannot receive notifications of dead tasks"
+        )
     return value and _target(value)
 
 
@@ -70,7 +75,7 @@ def _worked_where_they_can_be(targets: dict[str, str]) -> dict[str, str]:
         raise ValueError(f"only {', '.join(BUILT_IN)} can be inline: give {', '.join(strangers)} another target")
     reserved = [kind for kind in targets if kind.startswith(RESERVED)]
     if reserved:
-        raise ValueError(f"{RESERVED}… is for what tells of tasks: call {', '.join(reserved)} otherwise")
+        raise ValueError(f"{RESERVED}… is reserved for completion notifications: rename {', '.join(reserved)}")
     if targets.get(POLL, "").startswith(("sqs:", "amqp:")):
         raise refuse_fields("must be inline or lambda:<function>: a broker's confirm would count as the answer", POLL)
     return targets
@@ -79,10 +84,15 @@ def _worked_where_they_can_be(targets: dict[str, str]) -> dict[str, str]:
 def _broker(url: str) -> str:
     if not url.startswith(("amqp://", "amqps://")):
         raise ValueError("must begin with amqp:// or amqps://")
-    check_ports(url)
-    if urlsplit(url).username and urlsplit(url).password is None:
+    check_servers(url)
+    user, colon, _ = (split(url).login or "").partition(":")
+    if user and not colon:
         raise ValueError("must have a password beside its user: amqps://user:password@host")
     return url
+
+
+def _off_or_duration(value: Any) -> int:
+    return 0 if value == "" else parse_duration(value)
 
 
 Milliseconds = Annotated[int, BeforeValidator(parse_duration)]
@@ -91,21 +101,21 @@ ShardCount = Annotated[int, Field(ge=1, le=MAX_SHARDS)]
 
 
 class Settings(BaseModel):
-    """What can be set; durations are seconds or ISO 8601, kept as milliseconds."""
+    """Settings, from environment variables. Durations are seconds or ISO 8601, kept as milliseconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     store: Annotated[str, AfterValidator(check_store)] = Field(
         "redis://127.0.0.1:6379/0",
-        description="where the ledger is: redis://, rediss://, unix://, redis-cluster://, rediss-cluster://, "
-        "redis+sentinel://, leveldb:///absolute/path or memory://",
+        description="URL of the store: redis://, rediss://, unix://, redis-cluster://, rediss-cluster://, "
+        "redis+sentinel://, leveldb:///absolute/path or memory://.",
     )
     shards: Annotated[dict[Name, ShardCount], _json_such_as('{"default": 8}')] = Field(
         default_factory=dict,
-        description="queues of more than one shard: name to how many; each gets its part of the limits",
+        description="Number of shards for each queue that has more than one, as JSON; limits are divided among them.",
     )
     namespace: Annotated[str, written_as(NAMESPACE, "must be 1 to 64 characters of A-Z a-z 0-9 . _ -")] = Field(
-        "duecourse", description="what every key of ours begins with"
+        "duecourse", description="Prefix of every key in Redis."
     )
     targets: Annotated[
         dict[Name, Target],
@@ -113,51 +123,72 @@ class Settings(BaseModel):
         AfterValidator(_worked_where_they_can_be),
     ] = Field(
         default_factory=dict,
-        description="where kinds are worked: inline, lambda:<function>, sqs:<queue or URL> or amqp:<queue>",
+        description="Target of each kind, as JSON: inline, lambda:<function>, sqs:<queue or URL> or amqp:<queue>.",
     )
     dead_target: Annotated[str, BeforeValidator(_dead_target)] = Field(
         "",
-        description="who is told of each task that dies: lambda:<function>, sqs:<queue or URL> or amqp:<queue>; "
-        "the same wherever tasks are claimed and settled",
+        description="Target that receives a notification for each dead task: lambda:<function>, sqs:<queue or "
+        "URL> or amqp:<queue>. Give all processes the same value.",
     )
     amqp: Annotated[str, AfterValidator(_broker)] = Field(
-        "", description="the broker of amqp: targets: amqp:// or amqps://"
+        "", description="URL of the RabbitMQ broker for amqp: targets: amqp:// or amqps://."
     )
-    parallel: int = Field(16, ge=1, le=256, description="how many tasks of one drain run at a time")
+    parallel: int = Field(
+        16, ge=1, le=256, description="Maximum number of tasks that one drain runs at the same time, 1 to 256."
+    )
     query_parallel: int = Field(
         4,
         ge=1,
         le=256,
-        description="how many queries call one host at a time, where PATCH /queues has not set its queue otherwise",
+        description="Maximum number of concurrent queries to one host, 1 to 256, unless the host's queue "
+        "sets another limit.",
     )
     lease_ms: Annotated[Milliseconds, _at_least(1_000)] = Field(
-        60_000,
+        DEFAULT_LEASE_MS,
         alias="lease",
-        description="how long a claimed task is its worker's; longer than any target's timeout",
+        description="Length of an inline task's lease, at least PT1S; "
+        "longer than the timeout of each function that claims tasks.",
+    )
+    delivery_lease_ms: Annotated[Milliseconds, _at_least(1_000)] = Field(
+        300_000,
+        alias="delivery_lease",
+        description="Time that a function has to begin a task handed to it, at least PT1S. "
+        "Longer than the maximum age of its events plus its timeout.",
+    )
+    outstanding: int = Field(
+        100,
+        ge=1,
+        le=10_000,
+        description="Maximum number of tasks of one shard that a function has and has not begun, 1 to 10000.",
     )
     margin_ms: Milliseconds = Field(
         25_000,
         alias="margin",
-        description="how long before its own timeout a function stops claiming; longer than an inline task may take",
+        description="Time before its own timeout at which a function stops claiming tasks; longer than any "
+        "inline task takes.",
     )
     http_timeout_ms: Annotated[Milliseconds, _at_least(1)] = Field(
         10_000,
         alias="http_timeout",
-        description="how long a webhook, or a poll that does not say otherwise, waits for its answer",
+        description="Timeout of one request of a webhook or poll that sets none.",
     )
-    retention_ms: Milliseconds = Field(
-        DAY_MS, alias="retention", description="how long a finished task can be asked for"
+    retention_ms: Milliseconds = Field(DAY_MS, alias="retention", description="Time for which a finished task is kept.")
+    dead_retention_ms: Milliseconds = Field(
+        30 * DAY_MS,
+        alias="dead_retention",
+        description="Time for which a dead task is kept, counted from the first tick that knows this setting.",
     )
     results_table: str = Field(
-        "", description="the DynamoDB table for results; none keeps them in the ledger, for the retention"
+        "",
+        description="Name of the DynamoDB table for results. Empty: results are kept in the store, for the retention.",
     )
     results_retention_ms: Milliseconds = Field(
-        30 * DAY_MS, alias="results_retention", description="how long the results table keeps a result"
+        30 * DAY_MS, alias="results_retention", description="Time for which the results table keeps a result."
     )
-    mail_from: str = Field("", description="the verified sender of reminders")
+    mail_from: str = Field("", description="Sender address of reminders, verified in SES.")
     tenant_header: str = Field(
         "",
-        description="the header that says whose a request is; only where whoever can call may be anyone, on a laptop",
+        description="Header that names the tenant of a request; for local stacks only, since callers choose its value.",
         pattern=r"^[A-Za-z0-9-]{0,64}$",
     )
     sms_from: Annotated[
@@ -167,25 +198,50 @@ class Settings(BaseModel):
         ),
     ] = Field(
         "",
-        description="whom an SMS comes from: a number of yours in SNS (+436641234567), or a sender's name (Duecourse)",
+        description="Sender of SMS: your number in SNS (+436641234567) or a sender name (Duecourse).",
     )
-    wait: int = Field(0, ge=0, le=10, description="how many replicas must have an added task before it is acknowledged")
+    wait: int = Field(
+        0,
+        ge=0,
+        le=10,
+        description="Number of replicas that must have an add, a move, a cancel, a replay or a queue's settings "
+        "before the request succeeds, 0 to 10.",
+    )
     events: Literal["on", "off"] = Field(
-        "on", description="whether rings are heard by Redis's notifications too, or by its PUBLISH and our timer alone"
+        "on",
+        description="Use of Redis's key event notifications: on, or off for PUBLISH and duecourse's own timer alone.",
     )
     tick_linger_ms: Milliseconds = Field(
         0,
         alias="tick_linger",
-        description="how long poll_tick stays, from its start, to serve rings itself; 0 leaves that to a bridge",
+        description="Time for which each tick lingers, from its start, to serve rings itself; 0 leaves that to "
+        "a bridge.",
     )
     watch: Annotated[
         list[WatchSetting], _json_such_as('[{"pattern": "send_message-{user}-{type}", "kind": "report"}]')
     ] = Field(
         default_factory=list,
-        description="keys of other programs whose expiry becomes a task: pattern, kind, payload, window (PT1S), queue",
+        description="Keys of other programs whose expiry becomes a task, as JSON: pattern, kind, payload, "
+        "window (PT1S), queue.",
     )
-    on_expired_function: str = Field("on_expired", description="the function that the bridge invokes")
-    bridge_in_flight: int = Field(4, ge=1, le=64, description="how many invocations the bridge keeps under way")
+    log_tasks: Literal["on", "off"] = Field(
+        "off",
+        description="Write one log line for each task that is added, claimed, settled, moved or cancelled: on or off.",
+    )
+    on_expired_function: str = Field("on_expired", description="Name of the function that the bridge invokes.")
+    bridge_in_flight: int = Field(
+        4, ge=1, le=64, description="Maximum number of concurrent invocations by the bridge, 1 to 64."
+    )
+    warm_ms: Annotated[int, BeforeValidator(_off_or_duration)] = Field(
+        10_000,
+        alias="warm",
+        description="Time before a bell at which functions that were idle are warmed; an empty value turns that off.",
+    )
+    warm_idle_ms: Annotated[Milliseconds, _at_least(1_000)] = Field(
+        5 * 60_000,
+        alias="warm_idle",
+        description="Time without an invocation after which a function counts as idle.",
+    )
 
     @model_validator(mode="after")
     def _amqp_is_named(self) -> Self:
@@ -222,11 +278,19 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _warming_is_shorter_than_idling(self) -> Self:
+        if self.warm_ms >= self.warm_idle_ms:
+            raise refuse_fields("must be shorter than DUECOURSE_WARM_IDLE", "warm")
+        return self
+
+    @model_validator(mode="after")
     def _watches_can_be_kept(self) -> Self:
         patterns = [one.pattern for one in self.watch]
         again = [i for i, pattern in enumerate(patterns) if pattern in patterns[:i]]
         if again:
-            raise refuse_fields("stands there already, and the first wins", *(f"watch.{i}.pattern" for i in again))
+            raise refuse_fields(
+                "repeats an earlier pattern, and the first one wins", *(f"watch.{i}.pattern" for i in again)
+            )
         long = [i for i, one in enumerate(self.watch) if one.window_ms > self.retention_ms]
         if long:
             problem = "is longer than DUECOURSE_RETENTION: by then the task that it is compared with is forgotten"
@@ -235,8 +299,9 @@ class Settings(BaseModel):
 
 
 def parse(environ: Mapping[str, str]) -> Settings:
-    """The settings in `environ`; an empty variable counts as unset. Raises InvalidSettings."""
-    given = {k[len(PREFIX) :].lower(): v for k, v in environ.items() if k.startswith(PREFIX) and v}
+    """The settings in `environ`; an empty variable counts as unset, but for SPEAKING. Raises InvalidSettings."""
+    named = {k[len(PREFIX) :].lower(): v for k, v in environ.items() if k.startswith(PREFIX)}
+    given = {name: value for name, value in named.items() if value or name in SPEAKING}
     try:
         return Settings.model_validate(given)
     except ValidationError as error:

@@ -3,7 +3,9 @@
 import os
 import random
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 
+from duecourse import ledgers
 from duecourse import settings as environment
 from duecourse.domain.follow_up import DEAD, ENDED, is_follow_up
 from duecourse.domain.outcomes import Settlement
@@ -12,6 +14,7 @@ from duecourse.domain.reserved import open_kinds
 from duecourse.domain.task import Task
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.failures import Failures
 from duecourse.engine.follow_ups import FollowUps
 from duecourse.engine.leases import Leases
 from duecourse.engine.queries import Queries
@@ -20,13 +23,13 @@ from duecourse.engine.receive import Receiver
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.requests import Requests
 from duecourse.engine.run import Kind, Runner
-from duecourse.engine.sweep import Sweeper
-from duecourse.engine.targets import INLINE, Targets
+from duecourse.engine.sweep import Retention, Sweeper
+from duecourse.engine.targets import INLINE, Handing, Targets
 from duecourse.engine.tasks import Tasks
+from duecourse.engine.warmer import Noting, Warmer
 from duecourse.engine.watches import Watches
 from duecourse.engine.work import Worker
 from duecourse.errors import FieldError, InvalidSettings, TemplatesMissing
-from duecourse.ledgers import open_store
 from duecourse.parts import part
 from duecourse.ports.http import HttpCaller
 from duecourse.ports.invoker import Invoker
@@ -50,7 +53,7 @@ def settings() -> Settings:
 @part
 def store() -> Store:
     """The ledger."""
-    return open_store(settings())
+    return ledgers.told(ledgers.open_store(settings()), settings())
 
 
 @part
@@ -58,6 +61,9 @@ def results() -> Results | None:
     """Where results outlive their tasks, if anywhere."""
     if not settings().results_table:
         return None
+    if not find_spec("boto3"):
+        problem = "needs boto3, which is not installed here: pip install 'duecourse[aws]'"
+        raise InvalidSettings([FieldError("DUECOURSE_RESULTS_TABLE", problem)])
     from duecourse.adapters.dynamodb_results import DynamoDbResults
 
     return DynamoDbResults(settings().results_table, settings().results_retention_ms)
@@ -169,8 +175,23 @@ def runner(kind_of: Callable[[str], Kind | None]) -> Runner:
 def drainer() -> Drainer:
     """What works shards whose bells rang."""
     handed = settings().targets | ({DEAD: settings().dead_target} if settings().dead_target else {})
-    targets = Targets(handed, invoker(), brokers(), told)
+    handing = Handing(settings().outstanding, settings().delivery_lease_ms)
+    targets = Targets(handed, noting(), brokers(), told, handing)
     return Drainer(store(), runner(kinds().get), targets, crew(), Limits(settings().lease_ms, settings().margin_ms))
+
+
+def noting() -> Invoker:
+    """The functions' service, by which is noted what is in use, where that is asked for."""
+    given = settings()
+    return Noting(invoker(), store().warmth(), given.warm_idle_ms) if given.warm_ms else invoker()
+
+
+@part
+def warmer() -> Warmer:
+    """What warms functions before they are needed: those that no bell is to wait for come due half as late again."""
+    given = settings()
+    within_ms = given.warm_ms + given.warm_ms // 2
+    return Warmer(store().warmth(), invoker(), given.targets, within_ms=within_ms, idle_ms=given.warm_idle_ms)
 
 
 @part
@@ -188,12 +209,13 @@ def watches() -> Watches:
 @part
 def sweeper() -> Sweeper:
     """What a tick does."""
-    return Sweeper(store(), drainer(), settings().retention_ms, settings().margin_ms)
+    retention = Retention(settings().retention_ms, settings().dead_retention_ms)
+    return Sweeper(store(), drainer(), retention, settings().margin_ms)
 
 
 def worker(kind: Kind) -> Worker:
     """What works the tasks that were handed to this function, all of its one kind."""
-    return Worker(store(), runner(lambda _name: kind), crew(), settings().margin_ms)
+    return Worker(store(), runner(lambda _name: kind), crew())
 
 
 def receiver(kind: Kind) -> Receiver:
@@ -240,7 +262,13 @@ def queries() -> Queries:
 @part
 def leases() -> Leases:
     """The verbs on leases, for workers that are told of them and answer from outside."""
-    return Leases(store(), runner(lambda _name: None))
+    return Leases(store(), runner(lambda _name: None), settings().lease_ms)
+
+
+@part
+def failures() -> Failures:
+    """What is done with Lambda's records of invocations that failed."""
+    return Failures(store(), random.Random())
 
 
 @part

@@ -8,13 +8,13 @@ import os
 import signal
 import sys
 import time
-from urllib.parse import urlsplit
 
 from duecourse.adapters.lambda_invoker import LambdaInvoker
 from duecourse.bridge import Bridge, Stats
 from duecourse.bridge.bridge import SWITCH_S
 from duecourse.bridge.figures import figures
-from duecourse.bridge.rings import invoking
+from duecourse.bridge.rings import Warming, invoking, warming
+from duecourse.domain.address import split
 from duecourse.errors import FieldError, InvalidSettings, InvocationRefused
 from duecourse.ledgers import open_bells
 from duecourse.ports.invoker import Invoker
@@ -32,6 +32,8 @@ environment:
   DUECOURSE_BRIDGE_IN_FLIGHT     how many invocations at a time, 4 by default
   DUECOURSE_LEASE                the functions' own: an invocation that has not answered by then is begun anew
   DUECOURSE_EVENTS               off: no notifications are read, set or subscribed to; on by default
+  DUECOURSE_WARM                 time before a bell at which idle functions are warmed, PT10S by default; empty: off
+  DUECOURSE_WARM_IDLE            time without rings after which they count as idle, PT5M by default
   DUECOURSE_WATCH                keys of other programs whose expiry is passed on; none by default
   POWERTOOLS_SERVICE_NAME        what its metrics are told for, as the functions' are: duecourse by default
   AWS_ENDPOINT_URL_LAMBDA        where the functions are, if not on AWS
@@ -60,7 +62,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     sys.setswitchinterval(SWITCH_S)
     serve = invoking(invoker, settings.on_expired_function)
-    bridge = Bridge(bells, serve, in_flight=settings.bridge_in_flight)
+    warm = warming(invoker, settings.on_expired_function)
+    ahead = Warming(warm, settings.warm_ms, settings.warm_idle_ms) if settings.warm_ms else None
+    bridge = Bridge(bells, serve, in_flight=settings.bridge_in_flight, warming=ahead)
     return _serve(bridge, settings)
 
 
@@ -116,8 +120,7 @@ def _invoker(settings: Settings) -> Invoker:
 
 
 def _announce(bridge: Bridge, settings: Settings) -> None:
-    where = urlsplit(settings.store)
-    at = f"{where.scheme}://{where.netloc.rpartition('@')[2]}{where.path}"
+    at = split(settings.store).place
     events = "off" if bridge.stats().events is False else "on"
     watched = f", {len(settings.watch)} patterns watched" if settings.watch else ""
     _say(f"bridge ready: {bridge.shards} shards at {at}, events {events}{watched}, to {settings.on_expired_function}")

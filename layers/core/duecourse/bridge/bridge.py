@@ -10,8 +10,9 @@ from duecourse.bridge.clock import ServerClock
 from duecourse.bridge.dispatcher import Dispatcher
 from duecourse.bridge.keeper import Keeper
 from duecourse.bridge.relay import Relay
-from duecourse.bridge.rings import Ring, Serve
+from duecourse.bridge.rings import Ring, Serve, Warming
 from duecourse.bridge.timer import Timer
+from duecourse.bridge.warmer import Warmer
 from duecourse.domain.task import Json
 from duecourse.domain.watch import Expired
 from duecourse.ports.bells import Bells, What
@@ -28,7 +29,8 @@ class Stats(NamedTuple):
     """What a bridge did since its start: rings heard, invocations begun, those refused; and how late its timer rang.
 
     `latest_ms` is the timer's worst lateness since the last report. `events` tells whether key events are heard;
-    `keys` is how many watched keys were heard to expire, `lost` how many of them came to nothing.
+    `keys` is how many watched keys were heard to expire, `lost` how many of them came to nothing; `warmed` how many
+    events were sent that warm functions.
     """
 
     rings: int
@@ -38,12 +40,24 @@ class Stats(NamedTuple):
     events: bool | None
     keys: int = 0
     lost: int = 0
+    warmed: int = 0
 
 
 class Bridge:
-    """Hands rings to `serve`, `in_flight` calls at a time, and watched keys beside them; for one start and one stop."""
+    """Hands rings to `serve`, `in_flight` calls at a time, and watched keys beside them; for one start and one stop.
 
-    def __init__(self, bells: Bells, serve: Serve, *, in_flight: int = 4, beat_s: float = BEAT_S) -> None:
+    With `warming`, functions are warmed before bells that follow an idle spell.
+    """
+
+    def __init__(
+        self,
+        bells: Bells,
+        serve: Serve,
+        *,
+        in_flight: int = 4,
+        beat_s: float = BEAT_S,
+        warming: Warming | None = None,
+    ) -> None:
         self._bells = bells
         clock = ServerClock()
 
@@ -55,7 +69,8 @@ class Bridge:
 
         self._dispatcher = Dispatcher(drain, in_flight=in_flight, on_end=self._end)
         self._relay = Relay(note, clock, bells.channel(What.EXPIRED), on_end=self._end)
-        self._timer = Timer(bells, clock, self._dispatcher.ring)
+        self._timer = Timer(bells, clock, self._ring)
+        self._warmer = Warmer(self._timer, clock, warming, on_end=self._end) if warming else None
         self._keeper = Keeper(bells, self._timer, beat_s=beat_s, on_swept=self._on_swept, on_expiry=self._relay.hear)
         self._threads = [self._thread("timer", self._timer.run), self._thread("keeper", self._keeper.run)]
         self._ready = threading.Event()
@@ -66,6 +81,8 @@ class Bridge:
         """Begin to connect; returns at once."""
         self._dispatcher.start()
         self._relay.start()
+        if self._warmer:
+            self._warmer.start()
         for thread in self._threads:
             thread.start()
 
@@ -85,10 +102,13 @@ class Bridge:
         end = time.monotonic() + patience_s
         self._keeper.stop()
         self._timer.stop()
+        if self._warmer:
+            self._warmer.stop()
         finished = self._dispatcher.stop(patience_s)
         for thread in self._threads:
             thread.join(PATIENCE_S)
         finished &= self._relay.stop(max(0.0, end - time.monotonic()))
+        finished &= not self._warmer or self._warmer.wait(max(0.0, end - time.monotonic()))
         self._bells.close()
         return finished
 
@@ -96,9 +116,8 @@ class Bridge:
         """What it did so far."""
         rings, keys = self._dispatcher, self._relay
         invocations, refused = rings.invocations + keys.invocations, rings.refused + keys.refused
-        return Stats(
-            rings.rings, invocations, refused, self._timer.latest_ms, self._keeper.events, keys.heard, keys.lost
-        )
+        warmed, late = self._warmer.sent if self._warmer else 0, self._timer.latest_ms
+        return Stats(rings.rings, invocations, refused, late, self._keeper.events, keys.heard, keys.lost, warmed)
 
     def report(self) -> Stats:
         """Log `stats` and answer them, and measure the lateness afresh."""
@@ -108,6 +127,11 @@ class Bridge:
         if self._bells.watches:
             log.info("%d watched keys heard to expire, %d of them lost", stats.keys, stats.lost)
         return stats
+
+    def _ring(self, rings: Sequence[Ring]) -> None:
+        self._dispatcher.ring(rings)
+        if self._warmer:
+            self._warmer.rang([ring.key for ring in rings])
 
     def _on_swept(self, shards: int) -> None:
         self.shards = shards

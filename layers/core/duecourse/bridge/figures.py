@@ -15,6 +15,7 @@ UNITS = {
     "Lateness": "Milliseconds",
     "Keys": "Count",
     "KeysLost": "Count",
+    "Warmed": "Count",
 }
 
 
@@ -29,5 +30,6 @@ def figures(now: Stats, before: Stats, *, service: str, at: int) -> str:
         "Lateness": round(now.latest_ms, 1),
         "Keys": now.keys - before.keys,
         "KeysLost": now.lost - before.lost,
+        "Warmed": now.warmed - before.warmed,
     }
     return json.dumps({"_aws": {"Timestamp": at, "CloudWatchMetrics": [directive]}, "service": service, **values})

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from duecourse.bridge.bridge import SWITCH_S, Bridge, Stats
-from duecourse.bridge.rings import Ring
+from duecourse.bridge.rings import Ring, Warming
 from duecourse.domain.history import Door
 from duecourse.domain.task import Json
 from duecourse.domain.watch import Expired
@@ -62,6 +62,7 @@ class Linger:
         linger_ms: int,
         margin_ms: int,
         in_flight: int,
+        warming: Warming | None = None,
     ) -> None:
         self._drain = drain
         self._note = note
@@ -73,7 +74,7 @@ class Linger:
         if left_ms - margin_ms + SHORT_MS < linger_ms:
             log.warning(SHORTENED, linger_ms / 1000, max(0, left_ms - margin_ms) / 1000)
         self._over = threading.Event()
-        self._bridge = Bridge(bells, self._serve, in_flight=in_flight)
+        self._bridge = Bridge(bells, self._serve, in_flight=in_flight, warming=warming)
         self._counting = threading.Lock()
         self.counts: Counter[str] = Counter()
         """What all its drains did, in tasks, and how many it `added` for watched keys."""
@@ -119,7 +120,7 @@ class Linger:
                 return self._count(added=self._note(expired))
             answer = self._drain({ring.key: ring.door for ring in rings}, lambda: self._left_ms() + self._margin_ms)
         except Exception as error:
-            raise InvocationRefused(f"it failed: {error!r}") from error
+            raise InvocationRefused(f"the drain failed: {error!r}") from error
         self._count(**{name: answer[name] for name in COUNTED})
         return answer
 

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from duecourse.domain.history import Door
@@ -29,9 +30,39 @@ May raise InvocationRefused.
 """
 
 
+Warm = Callable[[Sequence[str]], Json]
+"""Has the functions warmed that will work what these bells ring for.
+
+May raise InvocationRefused or StoreUnavailable.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Warming:
+    """How functions are warmed: by what, how long before a bell, and how long a spell without its rings is (ms).
+
+    `last` is when each bell rang or was warmed for (the server's epoch ms): one that is kept outlives a bridge.
+    """
+
+    warm: Warm
+    ahead_ms: int
+    idle_ms: int
+    last: dict[str, float] = field(default_factory=dict)
+
+
 def invoking(invoker: Invoker, function: str) -> Serve:
     """Rings and keys served by invoking `function`, and waiting for it."""
     return lambda rings, expired: invoker.invoke(function, event(rings, expired))
+
+
+def warming(invoker: Invoker, function: str) -> Warm:
+    """Functions warmed by invoking `function`, which knows them, and is warm itself by that."""
+    return lambda bells: invoker.invoke(function, warm_event(bells))
+
+
+def warm_event(bells: Sequence[str]) -> dict[str, Any]:
+    """The event by which `on_expired` is asked to warm the functions for these bells, itself included."""
+    return {"source": "duecourse.bridge", "version": "1", "warm": list(bells)}
 
 
 def event(rings: Sequence[Ring], expired: Sequence[Expired] = ()) -> dict[str, Any]:

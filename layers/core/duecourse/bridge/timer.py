@@ -70,6 +70,11 @@ class Timer:
         if passed or not echo:
             self._ring([bell], what, Door.RING)
 
+    def hung(self) -> list[tuple[str, int]]:
+        """Every bell that hangs, and when it goes (the server's epoch ms)."""
+        with self._changed:
+            return list(self._hung.items())
+
     def set_clock(self) -> None:
         """Ask the server what time it is, and think again about what is due. Raises StoreUnavailable."""
         for _ in range(CLOCK_SAMPLES):

@@ -1,5 +1,6 @@
 """Draining shards: claim, run, settle, until nothing is due or time is short."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,10 @@ from duecourse.engine.crew import Crew
 from duecourse.engine.pieces import LOOK_AGAIN_S, Finished, Pieces
 from duecourse.engine.run import Runner
 from duecourse.engine.targets import Targets
-from duecourse.errors import StoreUnavailable
-from duecourse.ports.store import MAX_CLAIM, Claim, Settled, Store
+from duecourse.errors import StoreMisused, StoreUnavailable
+from duecourse.ports.store import MAX_CLAIM, Claim, Deliveries, Settled, Store
+
+log = logging.getLogger("duecourse.drain")
 
 NO_DOORS: Mapping[Shard, Door] = MappingProxyType({})
 LOOKS = 10
@@ -66,10 +69,22 @@ class Drainer:
         `doors` is by what each shard's work was found.
 
         Where the store goes away meanwhile, the ends of what was worked are offered to it until time is short. Raises
-        StoreUnavailable where it, or a shard, which holds up no other, does not come back or was not there at first.
+        StoreUnavailable where it, or a shard, which holds up no other, does not come back or was not there at first,
+        and StoreMisused where a shard's queue has another number of them than the store was told: after all others are
+        worked.
         """
+        drained, away = self.drain_what_answers(shards, remaining_ms, doors)
+        if away:
+            raise away
+        return drained
+
+    def drain_what_answers(
+        self, shards: Sequence[Shard], remaining_ms: Callable[[], int], doors: Mapping[Shard, Door] = NO_DOORS
+    ) -> tuple[Drained, StoreUnavailable | StoreMisused | None]:
+        """As `drain`, but answers beside what was done why the store or a shard was left out, None where none was."""
         found = {shard: doors.get(shard, Door.TAKE) for shard in shards}
-        flow = _Flow(self._store, Pieces(self._runner, self._targets, self._crew), found, self._priorities)
+        pieces = Pieces(self._runner, self._targets, self._crew)
+        flow = _Flow(self._store, pieces, found, self._priorities, self._targets.deliveries)
         with ThreadPoolExecutor(1, "duecourse-settle") as clerk:  # it starts a thread once there is work for it
             try:
                 while flow.goes_on():
@@ -79,14 +94,22 @@ class Drainer:
                     flow.settle_and_claim(self._limits.lease_ms, clerk)
             finally:
                 flow.give_up()  # before a settle that goes on is waited for
-        return flow.drained()
+        return flow.drained(), flow.away
 
 
 class _Flow:
     """One drain under way: the shards to look at, what is worked of them, and the ends of it."""
 
-    def __init__(self, store: Store, pieces: Pieces, doors: Mapping[Shard, Door], priorities: dict[Shard, int]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        pieces: Pieces,
+        doors: Mapping[Shard, Door],
+        priorities: dict[Shard, int],
+        deliveries: Deliveries,
+    ) -> None:
         self._store = store
+        self._deliveries = deliveries
         self._pieces = pieces
         self._shards = self._waiting = list(doors)
         self._doors = doors
@@ -96,21 +119,22 @@ class _Flow:
         self._ended: dict[Shard, list[Settlement]] = {}
         self._settled: set[Shard] = set()
         self._away: StoreUnavailable | None = None
-        self._left_out: dict[Shard, StoreUnavailable] = {}
+        self._left_out: dict[Shard, StoreUnavailable | StoreMisused] = {}
         self._last: dict[Shard, Claim] = {}
         self._counts = dict.fromkeys(Settled, 0)
         self._claimed = self._died = 0
         self._closing = False
 
     def goes_on(self) -> bool:
-        """Whether there is more to do. Raises StoreUnavailable where there is not, and the store or a shard is away."""
+        """Whether there is more to do."""
         if self._pieces.in_flight or (self._ended and not self._closing):
             return True
-        if self._waiting and not (self._away or self._closing):
-            return True
-        if error := self._away or next(iter(self._left_out.values()), None):
-            raise error
-        return False
+        return bool(self._waiting and not (self._away or self._closing))
+
+    @property
+    def away(self) -> StoreUnavailable | StoreMisused | None:
+        """Why the store, or a shard, is left out."""
+        return self._away or next(iter(self._left_out.values()), None)
 
     def gather(self) -> None:
         """Take in what has finished, waiting a little for the first of it, and what nothing here will begin."""
@@ -187,15 +211,15 @@ class _Flow:
         self._settled.discard(shard)
         most, door = min(self._pieces.free, MAX_CLAIM), self._doors[shard]
         try:
-            claim = self._store.claim(shard, most, lease_ms=lease_ms, door=door)
-        except StoreUnavailable as error:
+            claim = self._store.claim(shard, most, lease_ms=lease_ms, door=door, deliveries=self._deliveries)
+        except (StoreUnavailable, StoreMisused) as error:
             return self._lose(shard, error)
         self._last[shard] = claim._replace(tasks=[])
         self._priorities[shard] = claim.priority
         self._claimed += len(claim.tasks)
         self._died += claim.died
         self._pieces.begin(shard, claim.tasks)
-        return bool(claim.backlog and (claim.tasks or claim.died))
+        return bool(claim.backlog and (claim.tasks or claim.died or claim.aside))
 
     def _look_again(self, ended: Iterable[Shard]) -> None:
         """Look again where tasks waited for an end, and everywhere once nothing runs."""
@@ -210,6 +234,9 @@ class _Flow:
                 self._settle_in(shard)
 
     def _settle_in(self, shard: Shard) -> None:
+        if isinstance(self._left_out.get(shard), StoreMisused):
+            del self._ended[shard]  # no settle of these leases can be taken: their tasks are in other shards
+            return
         settlements = self._ended[shard]
         try:
             while settlements:
@@ -218,19 +245,24 @@ class _Flow:
                 del settlements[:MAX_CLAIM]
         except StoreUnavailable as error:
             self._lose(shard, error)
+        except StoreMisused as error:
+            del self._ended[shard]
+            self._lose(shard, error)
         else:
             del self._ended[shard]
             self._left_out.pop(shard, None)
 
-    def _lose(self, shard: Shard, error: StoreUnavailable) -> bool:
+    def _lose(self, shard: Shard, error: StoreUnavailable | StoreMisused) -> bool:
         """Leave a shard out until a settle of its own gets through; wait for a store that does not answer at all.
 
         Answers whether it does not.
         """
         try:
             self._store.ping()
-            self._left_out[shard] = error
-        except StoreUnavailable:
-            self._away = error
+        except StoreUnavailable as away:
+            self._away = away
             return True
+        if shard not in self._left_out:
+            log.warning("shard %s is left out of this drain: %s", shard, error)
+        self._left_out[shard] = error
         return False

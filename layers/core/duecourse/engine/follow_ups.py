@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from duecourse.domain.follow_up import Ended, ended_of
+from duecourse.domain.follow_up import DEAD, Ended, Notify, ended_of
+from duecourse.domain.masking import masked_error
 from duecourse.domain.task import Json, Task, dump_json
 from duecourse.domain.times import format_instant
 from duecourse.engine.tasks import Tasks
@@ -10,7 +11,8 @@ from duecourse.errors import TaskNotFound
 
 MAX_BYTES = 200_000
 """What is told at most: an asynchronous invocation takes 256 KiB."""
-LONG = ("payload", "result", "history")
+PAYLOAD = "payload"
+LONG = (PAYLOAD, "result", "history")
 """What is left out, in turn, of what would be longer."""
 
 
@@ -24,8 +26,8 @@ class FollowUps:
     def told(self, task: Task) -> Task:
         """The task as whoever works it gets it; one that is no follow-up as it is.
 
-        Its payload is then {type: task.done or task.dead, timestamp, data: the ended task}, where a URL is told with
-        that beside it, as a webhook's payload. Raises StoreUnavailable and ResultsUnavailable.
+        Its payload is then {type: task.done or task.dead, timestamp, data: the ended task as it is shown}, where a URL
+        is told with that beside it, as a webhook's payload. Raises StoreUnavailable and ResultsUnavailable.
         """
         ended = ended_of(task.payload)
         if ended is None:
@@ -36,7 +38,7 @@ class FollowUps:
     def _data(self, task: Task, ended: Ended) -> dict[str, Json]:
         data = {**self._known(task, ended), "state": ended.state, "tenant": task.tenant, "generation": ended.generation}
         if ended.error:
-            data["error"] = ended.error
+            data["error"] = masked_error(ended.error)
         return _cut(data)
 
     def _known(self, task: Task, ended: Ended) -> Mapping[str, Json]:
@@ -46,7 +48,11 @@ class FollowUps:
         except TaskNotFound:
             standing = None
         if standing and standing.generation == ended.generation:
-            return self._show(standing)
+            shown = dict(self._show(standing))
+            # Who is told of every death is the operator's own; who else is told may be anybody.
+            if task.kind != DEAD and PAYLOAD not in Notify.of(standing.notify).include:
+                del shown[PAYLOAD]
+            return shown
         return {"id": ended.id, "queue": task.queue, "run": ended.run}
 
 

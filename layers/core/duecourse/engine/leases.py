@@ -1,10 +1,13 @@
 """What a worker outside does to its lease: settle it, extend it, save a checkpoint under it."""
 
+import secrets
+from hashlib import sha256
+
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.run import Runner
 from duecourse.errors import LeaseLost, TaskNotFound
-from duecourse.ports.store import Lease, Settled, Store
+from duecourse.ports.store import Begun, Lease, Settled, Store
 
 ENDINGS: dict[type, Ending] = {Done: Ending.DONE, Again: Ending.AGAIN, Retry: Ending.RETRY, Drop: Ending.DROP}
 
@@ -16,9 +19,22 @@ class Leases:
     longer) its lease's, and StoreUnavailable.
     """
 
-    def __init__(self, store: Store, runner: Runner) -> None:
+    def __init__(self, store: Store, runner: Runner, lease_ms: int) -> None:
         self._store = store
         self._runner = runner
+        self._lease_ms = lease_ms
+
+    def begin(self, queue: str, delivery: Lease, lease_ms: int | None, worker: str) -> tuple[Task, Begun]:
+        """Begin a task that was handed over, for `lease_ms`, else as long as any lease; answers it and its run's lease.
+
+        `worker` is a text of the caller's own, "" for none: the same again is answered as before.
+        """
+        task = self._task(queue, delivery)
+        nonce = sha256(f"{delivery.token}\0{worker}".encode()).digest()[:8] if worker else secrets.token_bytes(8)
+        [begun] = self._store.begin(self._shard(task), [delivery], lease_ms or self._lease_ms, [nonce])
+        if not begun.token:
+            raise LeaseLost
+        return task, begun
 
     def settle(self, queue: str, lease: Lease, outcome: Outcome) -> Settled:
         """End the lease as a worker of ours ends it; the same again is answered as before.

@@ -77,8 +77,13 @@ class Pieces:
         return taken
 
     def _cut(self, shard: Shard, tasks: Sequence[Task]) -> list[Piece]:
-        elsewhere = [task for task in tasks if self._targets.of(task)]
-        here = [Piece(shard, (task,)) for task in tasks if not self._targets.of(task)]
+        here: list[Piece] = []
+        elsewhere: list[Task] = []
+        for task in tasks:
+            if self._targets.of(task):
+                elsewhere.append(task)
+            else:
+                here.append(Piece(shard, (task,)))
         return here + [Piece(shard, batch, target) for target, batch in self._targets.batches(elsewhere)]
 
     def _work(self) -> None:

@@ -1,5 +1,6 @@
 """What callers ask of slow APIs: each query is one task, called at once where it may be, and polled on until done."""
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from duecourse.domain.query import KNOWN, Known, Query, QueryStanding, QueryStat
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task
 from duecourse.errors import QueryNotFound
 from duecourse.ports.results import PATIENCE_MS, Result, Results
-from duecourse.ports.store import Alone, Move, Store
+from duecourse.ports.store import FORGET_MS, Alone, Move, Store
 
 SETTLE_MS = 1_000
 """What the ledger needs of a request's time after its call."""
@@ -21,6 +22,8 @@ REMOVED = "it was removed meanwhile"
 """Why a query failed whose task was deleted, or forgotten, before its request could look at it again."""
 MET = 1_000
 """How many queues a process remembers to have set."""
+MET_S = FORGET_MS / 1000 / 2
+"""For how long it remembers that."""
 
 
 class Asked(NamedTuple):
@@ -51,7 +54,7 @@ class Queries:
         self._call = call
         self._parallel = parallel
         self._by = by
-        self._met: set[str] = set()
+        self._met: dict[str, float] = {}
 
     def speaking_as(self, by: str) -> "Queries":
         """The same verbs for another door."""
@@ -96,14 +99,17 @@ class Queries:
         return abs(self._store.now() - known.fetched_at) < max_age_ms
 
     def _limit(self, queue: str) -> None:
-        """Bound a host's calls when this process first meets it; what an operator has set stays."""
-        if queue in self._met:
+        """Bound a host's calls where nobody has set its queue; what an operator has set stays.
+
+        Said anew now and then: a queue that nobody used is forgotten, and that with it.
+        """
+        now = time.time()  # not the monotonic clock, which stands still while a process is frozen
+        if abs(now - self._met.get(queue, 0)) < MET_S:
             return
-        if self._store.settings(queue).max_running is None:
-            self._store.configure(queue, {"max_running": self._parallel})
+        self._store.configure(queue, {"max_running": self._parallel}, default=True)
         if len(self._met) >= MET:
             self._met.clear()
-        self._met.add(queue)
+        self._met[queue] = now
 
     def _add(self, asked: NewTask, since: int) -> bool:
         """Add the task, in place of one that ended; False where another request added it since this one looked."""

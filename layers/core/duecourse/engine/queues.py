@@ -1,14 +1,19 @@
 """What operators do with queues: look at them, set them."""
 
 import logging
+from collections.abc import Iterator, Mapping
 
+from duecourse.domain.batches import cut
 from duecourse.domain.lateness import added_up, quantile
-from duecourse.domain.queues import QueueChanges, QueueStanding, ShardStanding
+from duecourse.domain.queues import QueueChanges, QueueSettings, QueueStanding, ShardStanding, Stats
 from duecourse.domain.task import Shard
-from duecourse.errors import QueueNotFound, StoreMisused
+from duecourse.errors import QueueNotFound, StoreMisused, StoreUnavailable
 from duecourse.ports.store import Store
 
 log = logging.getLogger("duecourse.queues")
+
+MOST = 200
+"""How many shards are asked for at a time."""
 
 
 class Queues:
@@ -23,40 +28,64 @@ class Queues:
         queues: dict[str, list[Shard]] = {}
         for shard in self._store.shards():
             queues.setdefault(shard.queue, []).append(shard)
-        seen = [self._view_or_tell(queue, shards) for queue, shards in sorted(queues.items())]
-        return [queue for queue in seen if queue]
+        names = sorted(queues)
+        return [
+            one
+            for some in cut(names, lambda name: len(queues[name]), most=MOST, max_bytes=MOST)
+            for one in self._views(some, queues)
+        ]
 
     def get(self, queue: str) -> QueueStanding:
         """One queue. Raises QueueNotFound where nothing was ever added to it, nor was it set; StoreUnavailable."""
         shards = [shard for shard in self._store.shards() if shard.queue == queue]
         if not shards:
             raise QueueNotFound
-        return self._view(queue, shards)
+        stats = [_told(one) for one in self._store.stats_of(shards)]
+        [settings], late = self._store.settings_of([queue]), self._store.lateness_of(shards)
+        return _view(queue, settings, shards, stats, late)
 
     def configure(self, queue: str, changes: QueueChanges) -> QueueStanding:
         """Set a queue anew, which may have no tasks yet. Raises InvalidInput and StoreUnavailable."""
         self._store.configure(queue, changes)
         return self.get(queue)
 
-    def _view_or_tell(self, queue: str, shards: list[Shard]) -> QueueStanding | None:
-        try:
-            return self._view(queue, shards)
-        except StoreMisused as error:
-            log.error("queue %s is not shown: %s", queue, error)  # noqa: TRY400 - it says all there is to do
-            return None
+    def _views(self, names: list[str], queues: Mapping[str, list[Shard]]) -> Iterator[QueueStanding]:
+        """Some queues, asked for together."""
+        every = [shard for name in names for shard in queues[name]]
+        answers = dict(zip(every, self._store.stats_of(every), strict=True))
+        shown = [name for name in names if self._is_shown(name, [answers[shard] for shard in queues[name]])]
+        shards = [shard for name in shown for shard in queues[name]]
+        late = dict(zip(shards, self._store.lateness_of(shards), strict=True))
+        for name, settings in zip(shown, self._store.settings_of(shown), strict=True):
+            own = queues[name]
+            yield _view(name, settings, own, [_told(answers[one]) for one in own], [late[one] for one in own])
 
-    def _view(self, queue: str, shards: list[Shard]) -> QueueStanding:
-        stats = [self._store.stats(shard) for shard in shards]
-        late = added_up(self._store.lateness(shard) for shard in shards)
-        return QueueStanding(
-            name=queue,
-            settings=self._store.settings(queue),
-            scheduled=sum(one.scheduled for one in stats),
-            running=sum(one.leased for one in stats),
-            done=sum(one.done for one in stats),
-            dead=sum(one.dead for one in stats),
-            oldest_overdue_ms=max(one.overdue_ms for one in stats),
-            late_p50_ms=quantile(late, 0.5),
-            late_p99_ms=quantile(late, 0.99),
-            shards=[ShardStanding(s.number, one.leased, one.settings) for s, one in zip(shards, stats, strict=True)],
-        )
+    def _is_shown(self, queue: str, answers: list[Stats | StoreUnavailable | StoreMisused]) -> bool:
+        misused = [one for one in answers if isinstance(one, StoreMisused)]
+        for error in misused[:1]:
+            log.error("queue %s is not shown: %s", queue, error)
+        return not misused
+
+
+def _told(answer: Stats | StoreUnavailable | StoreMisused) -> Stats:
+    if isinstance(answer, Stats):
+        return answer
+    raise answer
+
+
+def _view(
+    queue: str, settings: QueueSettings, shards: list[Shard], stats: list[Stats], late: list[dict[int, int]]
+) -> QueueStanding:
+    total = added_up(late)
+    return QueueStanding(
+        name=queue,
+        settings=settings,
+        scheduled=sum(one.scheduled for one in stats),
+        running=sum(one.leased for one in stats),
+        done=sum(one.done for one in stats),
+        dead=sum(one.dead for one in stats),
+        oldest_overdue_ms=max(one.overdue_ms for one in stats),
+        late_p50_ms=quantile(total, 0.5),
+        late_p99_ms=quantile(total, 0.99),
+        shards=[ShardStanding(s.number, one.leased, one.settings) for s, one in zip(shards, stats, strict=True)],
+    )

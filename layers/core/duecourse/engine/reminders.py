@@ -17,7 +17,7 @@ from duecourse.domain.reminder import (
 )
 from duecourse.domain.task import DEFAULT_TENANT, Json, NewTask, Status, Task
 from duecourse.engine.tasks import REFUSALS
-from duecourse.errors import FieldError, InvalidInput, TaskLeased, TaskNotFound, TaskScheduled
+from duecourse.errors import FieldError, InvalidInput, ReminderTooLarge, TaskLeased, TaskNotFound, TaskScheduled
 from duecourse.ports.sender import Message
 from duecourse.ports.store import Alone, Move, Reply, Store
 from duecourse.ports.writer import Letter, Writer
@@ -26,6 +26,8 @@ LIVE = frozenset({Status.SCHEDULED, Status.LEASED})
 MOVABLE = LIVE | {Status.DONE}
 GONE = frozenset({Reply.ABSENT, Reply.CANCELLED, Reply.DEAD})
 CANCELLABLE = LIVE | {Status.DEAD}
+MAX_BYTES = 4_000_000
+"""The most that a reminder's tasks may weigh: they are added, moved and cancelled in one step of the store."""
 
 
 class Reminders:
@@ -41,10 +43,12 @@ class Reminders:
         The same reminder again (same start, leads, recipients and words) is kept as it stands, so that a request
         whose answer was lost can be sent again. Another one under a live one's id is refused: TaskScheduled, or
         TaskLeased. Once nothing of the old one is live, its id is free. Raises InvalidInput where the start has passed,
-        or a message cannot be written.
+        or a message cannot be written, and ReminderTooLarge.
         """
         tasks = reminder.tasks(self._now_before(reminder.starts_at))
         wanted = [task._replace(tenant=tenant) for task in tasks]
+        if sum(len(task.payload.encode()) for task in wanted) > MAX_BYTES:
+            raise ReminderTooLarge
         self._write(Letter(json.loads(task.payload), reminder.starts_at) for task in wanted)
         return self._add(reminder, wanted, tenant)
 

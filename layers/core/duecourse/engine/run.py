@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from duecourse.domain import backoff
-from duecourse.domain.history import cut_detail
+from duecourse.domain.history import Run, cut_detail
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
 from duecourse.domain.query import KIND as POLL
 from duecourse.domain.task import MAX_RESULT_BYTES, Json, RetryPolicy, Task, dump_json, dump_state
 from duecourse.domain.times import parse_duration, parse_instant
+from duecourse.engine.task_log import about
 from duecourse.errors import ResultsUnavailable
 from duecourse.ports.results import Results
 
@@ -22,6 +23,9 @@ Kind: TypeAlias = Callable[[Task], Outcome | None]
 
 AWAY = RetryPolicy(backoff_ms=1_000, max_backoff_ms=30_000)
 """How long a task waits for what was away, its attempt unspent: by its run, for that is what counts up."""
+
+SOONEST_MS = 100
+"""How soon after an Again a task runs at the earliest."""
 
 
 class Runner:
@@ -39,7 +43,11 @@ class Runner:
         self._rng = rng
 
     def run(self, task: Task) -> Settlement:
-        """The end of the task's lease, whatever its handler did."""
+        """The end of the task's lease, whatever its handler did; what is logged meanwhile carries the task's id."""
+        with about(task.id):
+            return self._run(task)
+
+    def _run(self, task: Task) -> Settlement:
         kind = self._kind_of(task.kind)
         if kind is None:
             return self._drop(task, Drop(f"no kind {task.kind!r} is known here"))
@@ -65,11 +73,11 @@ class Runner:
 
     def _done(self, task: Task, done: Done) -> Settlement:
         result = "" if done.result is None else dump_json(done.result)
-        if len(result.encode()) > MAX_RESULT_BYTES:
+        if (len(result) if result.isascii() else len(result.encode())) > MAX_RESULT_BYTES:
             return self._drop(task, Drop(f"the result is over {MAX_RESULT_BYTES // 1024} KiB"))
         if self._results is not None and (result or task.kind == POLL):
             return self._keep(self._results, task, result or "null")
-        return _end(task, Ending.DONE)._replace(result=result)
+        return Settlement(task.id, task.tenant, task.token, Ending.DONE, result=result)
 
     def _keep(self, results: Results, task: Task, result: str) -> Settlement:
         """The result goes to its database before the lease ends: a crash between the two runs again and overwrites.
@@ -86,8 +94,9 @@ class Runner:
         return _end(task, Ending.DONE)
 
     def _again(self, task: Task, again: Again) -> Settlement:
-        due_at = parse_instant(again.at) if again.at is not None else None
-        delay_ms = parse_duration(again.after) if again.after is not None else 0
+        # An instant is compared with the store's clock as the claim told it: to ask for the time costs a round trip.
+        due_at = None if again.at is None else max(parse_instant(again.at), task.claimed_at + SOONEST_MS)
+        delay_ms = max(parse_duration(again.after) if again.after is not None else 0, SOONEST_MS)
         return _end(task, Ending.AGAIN)._replace(due_at=due_at, delay_ms=delay_ms, state=_state(again.state))
 
     def _retry(self, task: Task, retry: Retry) -> Settlement:
@@ -115,7 +124,10 @@ def handed_over(task: Task) -> Settlement:
 
 def put_off(task: Task, rng: random.Random, why: str) -> Settlement:
     """Gives back a task that could not be finished because something was away, for a while; its log says why."""
-    return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, task.run, rng), detail=cut_detail(why))
+    last = task.log[-1] if task.log else None
+    given_back = last.times if isinstance(last, Run) and last.outcome == Ending.RELEASE else 0
+    times = max(task.run, given_back + 1)  # a delivery that is given back was no run
+    return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, times, rng), detail=cut_detail(why))
 
 
 def _told(error: BaseException) -> str:

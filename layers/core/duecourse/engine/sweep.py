@@ -1,32 +1,50 @@
 """The tick: upkeep of every shard, and a drain of what the rings missed."""
 
-from collections.abc import Callable
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import NamedTuple
 
 from duecourse.domain.history import Door
 from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
-from duecourse.engine.drain import Drainer
+from duecourse.engine.drain import Drained, Drainer
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.repeats import PRUNE
-from duecourse.ports.store import Store, Swept
+from duecourse.ports.store import Store
+from duecourse.ports.upkeep import Swept
+
+log = logging.getLogger("duecourse.sweep")
+
+AT_A_TIME = 50
+"""How many shards are asked in one go: between two such, the time is looked at."""
+SOON_MS = 60_000
+"""A drain looks at shards with something to do within this time: until the next tick."""
+REST = 3
+"""How long the upkeep beside a drain rests, as a multiple of what a step took: Redis is there for the drain first."""
+
+Away = StoreUnavailable | StoreMisused
 
 
 class Survey(NamedTuple):
     """How the ledger stands when a tick comes; `oldest_overdue_ms` is how late the longest waiting task is then.
 
     `away` is why some shards are not among `shards`: a cluster's whose primary has gone, or those of a queue of another
-    number of shards than the settings say.
+    number of shards than the settings say; `left_out` is how many.
     """
 
     shards: list[Shard]
     oldest_overdue_ms: int
     dead_total: int
-    away: StoreUnavailable | StoreMisused | None
+    away: Away | None
+    left_out: int = 0
 
 
 class Ticked(NamedTuple):
-    """What a tick found and did."""
+    """What a tick found and did; `left_out` shards did not answer, for the reason `away`."""
 
     shards: int
     oldest_overdue_ms: int
@@ -39,60 +57,160 @@ class Ticked(NamedTuple):
     retried: int
     dead: int
     backlog: int
+    left_out: int = 0
+    away: Away | None = None
+
+
+class Retention(NamedTuple):
+    """How long the ledger keeps tasks after they finished, and after they died."""
+
+    done_ms: int
+    dead_ms: int | None = None
 
 
 class Sweeper:
     """The second door to the ledger: needs no ring."""
 
-    def __init__(self, store: Store, drainer: Drainer, retention_ms: int, margin_ms: int) -> None:
+    def __init__(self, store: Store, drainer: Drainer, retention: Retention, margin_ms: int) -> None:
         self._store = store
         self._drainer = drainer
-        self._retention_ms = retention_ms
+        self._retention = retention
         self._margin_ms = margin_ms
 
-    def survey(self) -> Survey:
-        """See what there is, and change nothing. Raises StoreUnavailable where the whole store is away."""
+    def survey(self, remaining_ms: Callable[[], int]) -> Survey:
+        """See what there is, and change nothing. Raises StoreUnavailable where the whole store is away.
+
+        Shards that time does not suffice to look at are among those found.
+        """
+        every = self._store.shards()
         stats: dict[Shard, Stats] = {}
-        away: StoreUnavailable | StoreMisused | None = None
-        for shard in self._store.shards():
-            try:
-                stats[shard] = self._store.stats(shard)
-            except StoreUnavailable as error:
-                self._store.ping()
-                away = error
-            except StoreMisused as error:
-                away = error
+        away: dict[Shard, Away] = {}
+        for some in pieces(every):
+            if remaining_ms() > self._margin_ms:
+                for shard, answer in zip(some, self._store.stats_of(some), strict=True):
+                    if isinstance(answer, Stats):
+                        stats[shard] = answer
+                    else:
+                        away[shard] = answer
+        if any(isinstance(error, StoreUnavailable) for error in away.values()):
+            self._store.ping()
         overdue_ms = max((one.overdue_ms for one in stats.values() if not one.settings.paused), default=0)
-        return Survey(list(stats), overdue_ms, sum(s.dead for s in stats.values()), away)
+        found = [shard for shard in every if shard not in away]
+        return Survey(found, overdue_ms, sum(s.dead for s in stats.values()), _told(away), len(away))
 
     def tick(self, found: Survey, remaining_ms: Callable[[], int]) -> Ticked:
-        """Sweep every shard found a bounded step, drain them all, and go on sweeping while there is time."""
-        shards = found.shards
-        swept = {shard: [self._sweep(shard)] for shard in shards}
-        drained = self._drainer.drain(shards, remaining_ms, dict.fromkeys(shards, Door.TICK))
-        for shard, steps in swept.items():
-            while steps[-1].more and remaining_ms() > self._margin_ms:
-                steps.append(self._sweep(shard))
+        """Sweep the shards found, a bounded step each, drain those with work, and sweep on beside that and after it.
+
+        One that does not answer holds up no other: it is left out. Which comes first differs from tick to tick, so that
+        where time is short all have their turn.
+        """
+        shards = found.shards[:]
+        random.shuffle(shards)
+        upkeep = _Upkeep(self._store, self._retention, shards)
+        until_ms = self._margin_ms + (remaining_ms() - self._margin_ms) // 2  # the rest is the drain's
+        upkeep.go_round(lambda: remaining_ms() > until_ms)
+        drained, failed = self._drain_beside(upkeep, remaining_ms)
+        while upkeep.goes_on and remaining_ms() > self._margin_ms:
+            upkeep.step()
         self._forget_requests(remaining_ms)
-        every = [step for steps in swept.values() for step in steps]
+        swept = upkeep.swept
         return Ticked(
             shards=len(shards),
             oldest_overdue_ms=found.oldest_overdue_ms,
             dead_total=found.dead_total,
-            reclaimed=sum(step.reclaimed for step in every),
-            pruned=sum(step.pruned for step in every),
+            reclaimed=swept.reclaimed,
+            pruned=swept.pruned,
             claimed=drained.claimed,
             done=drained.done,
             again=drained.again,
             retried=drained.retried,
-            dead=drained.dead + sum(step.died for step in every),
+            dead=drained.dead + swept.died,
             backlog=drained.backlog,
+            left_out=found.left_out + len(upkeep.away),
+            away=found.away or _told(upkeep.away) or failed,
         )
+
+    def _drain_beside(self, upkeep: "_Upkeep", remaining_ms: Callable[[], int]) -> tuple[Drained, Away | None]:
+        """Drain what has work, while another thread goes on sweeping: what is finished there must be forgotten too."""
+        shards, stop = upkeep.with_work(), Event()
+        with ThreadPoolExecutor(1, "duecourse-sweep") as broom:
+            sweeping = broom.submit(upkeep.go_on, stop) if shards and upkeep.goes_on else None
+            try:
+                return self._drainer.drain_what_answers(shards, remaining_ms, dict.fromkeys(shards, Door.TICK))
+            finally:
+                stop.set()
+                if sweeping:
+                    sweeping.result()
 
     def _forget_requests(self, remaining_ms: Callable[[], int]) -> None:
         repeats = self._store.repeats()
         while repeats.prune() == PRUNE and remaining_ms() > self._margin_ms:
             pass
 
-    def _sweep(self, shard: Shard) -> Swept:
-        return self._store.sweep(shard, retention_ms=self._retention_ms)
+
+class _Upkeep:
+    """The sweeps of one tick: which shards are to be swept yet, or again, and what was done."""
+
+    def __init__(self, store: Store, retention: Retention, shards: Sequence[Shard]) -> None:
+        self._store = store
+        self._retention = retention
+        self._waiting = list(shards)
+        self._idle: set[Shard] = set()
+        self._shards = shards
+        self.away: dict[Shard, Away] = {}
+        self.swept = Swept(0, 0, 0, False, 0, 0)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is a shard to sweep."""
+        return bool(self._waiting)
+
+    def go_round(self, has_time: Callable[[], bool]) -> None:
+        """Sweep each shard once, as far as there is time; some in any case."""
+        for first in range(0, len(self._shards), AT_A_TIME):
+            if first and not has_time():
+                return
+            self.step()
+
+    def go_on(self, stop: Event) -> None:
+        """Sweep until nothing is left to, or `stop` is set."""
+        while self.goes_on and not stop.is_set():
+            began = time.monotonic()
+            self.step()
+            stop.wait(REST * (time.monotonic() - began))
+
+    def step(self) -> None:
+        """One bounded step of some shards; those with more to do come again, after the others."""
+        some, self._waiting = self._waiting[:AT_A_TIME], self._waiting[AT_A_TIME:]
+        answers = self._store.sweep_all(
+            some, retention_ms=self._retention.done_ms, dead_retention_ms=self._retention.dead_ms
+        )
+        for shard, answer in zip(some, answers, strict=True):
+            if isinstance(answer, Swept):
+                self._note(shard, answer)
+            else:
+                self.away[shard] = answer
+                log.warning("shard %s is left out of this tick: %s", shard, answer)
+
+    def with_work(self) -> list[Shard]:
+        """The shards that may have something due before the next tick, those not swept yet among them."""
+        return [shard for shard in self._shards if shard not in self._idle and shard not in self.away]
+
+    def _note(self, shard: Shard, step: Swept) -> None:
+        if step.more:
+            self._waiting.append(shard)
+        if not 0 < step.bell_at <= step.now + SOON_MS:
+            self._idle.add(shard)
+        was = self.swept
+        self.swept = was._replace(
+            reclaimed=was.reclaimed + step.reclaimed, died=was.died + step.died, pruned=was.pruned + step.pruned
+        )
+
+
+def pieces(shards: Sequence[Shard]) -> Iterator[Sequence[Shard]]:
+    """The shards, AT_A_TIME each."""
+    return (shards[first : first + AT_A_TIME] for first in range(0, len(shards), AT_A_TIME))
+
+
+def _told(away: dict[Shard, Away]) -> Away | None:
+    return next(iter(away.values()), None)

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from duecourse.domain.batches import cut
 from duecourse.domain.outcomes import Settlement
@@ -14,6 +14,7 @@ from duecourse.engine.run import handed_over, put_off
 from duecourse.errors import ResultsUnavailable, StoreUnavailable
 from duecourse.ports.invoker import Invoker
 from duecourse.ports.publisher import Message, Publisher
+from duecourse.ports.store import Deliveries, Delivery
 from duecourse.wire.invocation import message_body, tasks_event
 
 log = logging.getLogger("duecourse.engine")
@@ -29,6 +30,16 @@ ENVELOPE_BYTES = 1_000
 Told: TypeAlias = Callable[[Task], Task]
 """A task as its target gets it. May raise StoreUnavailable or ResultsUnavailable."""
 NO_BROKERS: Mapping[str, Publisher] = MappingProxyType({})
+
+
+class Handing(NamedTuple):
+    """How many tasks of a shard a function may have that it has not begun, and for how long they are its own."""
+
+    most: int
+    lease_ms: int
+
+
+UNSET = Handing(100, 300_000)
 
 
 def as_it_is(task: Task) -> Task:
@@ -48,12 +59,16 @@ class Targets:
         invoker: Invoker,
         brokers: Mapping[str, Publisher] = NO_BROKERS,
         told: Told = as_it_is,
+        handing: Handing = UNSET,
     ) -> None:
         self._told = told
         self._targets = {kind: target for kind, target in targets.items() if target != INLINE}
         self._invoker = invoker
         self._brokers = brokers
         self._rng = random.Random()
+        functions = [(kind, target) for kind, target in self._targets.items() if target.startswith(f"{LAMBDA}:")]
+        self.deliveries: Deliveries = {kind: Delivery(target, *handing) for kind, target in functions}
+        """What a claim leases for delivery alone: the tasks of functions, which begin them."""
 
     def of(self, task: Task) -> str:
         """The target that the task is handed to (`lambda:<function>`, `sqs:<queue>` …), "" where it is worked here."""
@@ -68,9 +83,9 @@ class Targets:
     def hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
         """Hand the tasks to their target; answers the ends of those that it does not settle by itself.
 
-        A function settles what it was invoked with. What a broker has confirmed is done here and its own from then on.
-        What was not taken is released for a while, no attempt spent; should it have arrived all the same, a function
-        finds its lease gone, and a queue holds it twice.
+        A function begins what it was invoked with, and settles it. What a broker has confirmed is done here and its own
+        from then on. What was not taken is released for a while, no attempt spent; should it have arrived all the same,
+        a function finds its delivery gone, and a queue holds it twice.
         """
         ready, ends = [], []
         for task in tasks:

@@ -1,10 +1,11 @@
 """What callers do to tasks: add, look at, move, cancel, replay."""
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
-from duecourse.domain.follow_up import is_url
+from duecourse.domain.follow_up import Notify, is_url
 from duecourse.domain.order import Item, Order, Taken
 from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
 from duecourse.domain.replay import MAX_LOOKS, Replay, Replayed, deadline_ms
@@ -14,6 +15,9 @@ from duecourse.errors import (
     DuecourseError,
     FieldError,
     InvalidInput,
+    Part,
+    PartlyAdded,
+    PastDeadline,
     TaskCancelled,
     TaskDead,
     TaskDone,
@@ -25,6 +29,9 @@ from duecourse.errors import (
 from duecourse.ports.results import Results
 from duecourse.ports.store import MAX_ADD, Added, Move, Reply, Store
 
+log = logging.getLogger("duecourse.engine")
+
+OWN_KINDS = "For a kind of your own, name its target in DUECOURSE_TARGETS: here, and where the functions are"
 REFUSALS: dict[Reply, type[DuecourseError]] = {
     Reply.ABSENT: TaskNotFound,
     Reply.SCHEDULED: TaskScheduled,
@@ -32,6 +39,7 @@ REFUSALS: dict[Reply, type[DuecourseError]] = {
     Reply.DONE: TaskDone,
     Reply.CANCELLED: TaskCancelled,
     Reply.DEAD: TaskDead,
+    Reply.PAST_DEADLINE: PastDeadline,
 }
 
 
@@ -101,12 +109,17 @@ class Tasks:
     def add_many(self, tasks: Sequence[NewTask], *, since: int = 0, named: Named = in_a_list) -> list[Item]:
         """Schedule up to MAX_ADD tasks, in one step a shard, all of them fit or none: each one's refusal is its answer.
 
-        For `since` see `add`. Raises InvalidInput, naming every wrong field (by `named`), and StoreUnavailable.
+        For `since` see `add`. Raises InvalidInput, naming every wrong field (by `named`), and StoreUnavailable: as
+        PartlyAdded, which tells the tasks apart, where the store has some of them.
         """
         ready = self._prepare_all(tasks, named)
         found = [self._added(task, since) if since else None for task in ready]
         fresh = [task for task, standing in zip(ready, found, strict=True) if standing is None]
-        added = iter(self._store.add(fresh, echo=True))
+        try:
+            added = iter(self._store.add(fresh, echo=True))
+        except PartlyAdded as error:
+            parts = iter(error.parts)
+            raise PartlyAdded([Part(one.id, True) if one else next(parts) for one in found]) from error
         return [Taken(standing, False) if standing else _taken(next(added)) for standing in found]
 
     def _added(self, task: NewTask, since: int) -> Task | None:
@@ -137,7 +150,11 @@ class Tasks:
         task = self._store.get(queue, id, tenant)
         if task is None:
             raise TaskNotFound
-        if self._results is None or task.status is not Status.DONE:
+        if task.status is not Status.DONE:
+            return task
+        if self._results is None:
+            if self._by == "client" and not task.result_json:
+                _hint_at_the_table()
             return task
         result = self._results.get(queue, id, tenant)
         # A result under another fence is an earlier generation's: the newest one had nothing to keep.
@@ -173,7 +190,7 @@ class Tasks:
         task = self._store.get(queue, id, tenant)
         if task is None:
             raise TaskNotFound
-        held = self._store.held_back(self._store.shard_of(queue, id, task.group), tenant)
+        held = self._store.held_back(self._store.shard_of(queue, id, task.group), tenant, task)
         return Why(task, timeline(task), waiting(task, held))
 
     def replay_dead(self, queue: str, asked: Replay, tenant: str = DEFAULT_TENANT) -> Replayed:
@@ -200,7 +217,8 @@ class Tasks:
         return found, after is not None
 
     def _prepare_all(self, tasks: Sequence[NewTask], named: Named) -> list[NewTask]:
-        now = cache(self._store.now)  # asked for once, and only where a deadline needs it
+        # Asked for once, and only where a deadline needs it.
+        now = cache(self._store.now) if len(tasks) > 1 else self._store.now
         ready, wrong = [], []
         for index, task in enumerate(tasks):
             try:
@@ -212,21 +230,32 @@ class Tasks:
         return ready
 
     def _prepare(self, task: NewTask, now: Callable[[], int]) -> NewTask:
-        if task.notify and not is_url(task.notify) and task.notify not in self._handed:
+        if task.notify and not is_url(task.notify) and Notify.of(task.notify).address not in self._handed:
             known = ", ".join(sorted(self._handed)) or "none"
             problem = f"must be a kind that DUECOURSE_TARGETS hands to a target; known: {known}"
             raise InvalidInput([FieldError("notify_done.target", problem)])
-        return self._checked(task._replace(by=self._by), now)
-
-    def _checked(self, task: NewTask, now: Callable[[], int]) -> NewTask:
         if task.kind not in self._kinds:
             known = ", ".join(sorted(self._kinds))
-            raise InvalidInput([FieldError("kind", f"nothing here runs {task.kind}; known kinds: {known}")])
+            raise InvalidInput(
+                [FieldError("kind", f"nothing here runs {task.kind}; known kinds: {known}. {OWN_KINDS}")]
+            )
         if task.deadline_at is None and task.deadline_ms is None:
-            return task._replace(deadline_ms=DEADLINES_MS.get(task.kind))
+            deadline_ms = DEADLINES_MS.get(task.kind)
+            ready = deadline_ms is None and task.by == self._by
+            return task if ready else task._replace(by=self._by, deadline_ms=deadline_ms)
         if _ends_before_due(task, now):
             raise InvalidInput([FieldError("deadline", "must be after the task is due")])
-        return task
+        return task._replace(by=self._by)
+
+
+@cache
+def _hint_at_the_table() -> None:
+    """Once a process: nothing in the ledger tells a task without a result from one whose result is elsewhere."""
+    log.warning(
+        "A task is done and the ledger holds no result of it. If your functions keep results in a table (the "
+        "template's do), set DUECOURSE_RESULTS_TABLE to its name here too, with AWS's region and credentials, and "
+        "install duecourse[aws]."
+    )
 
 
 def _taken(added: Added) -> Item:

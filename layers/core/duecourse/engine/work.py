@@ -1,71 +1,177 @@
 """Working the tasks of one invocation, in the function that they were handed to."""
 
-from collections.abc import Callable, Sequence
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
+from duecourse.domain.lease import STEP_MS, STEPS, longest_lease
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.shards import by_shard
 from duecourse.domain.task import Shard, Task
 from duecourse.engine.crew import Crew
-from duecourse.engine.run import Runner
+from duecourse.engine.run import Runner, release
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import Lease, Settled, Store
 
+log = logging.getLogger("duecourse.engine")
+
+LEAST_MS = 1_000
+"""With less time than that left, what waits behind others is not begun."""
+
+Held = tuple[Shard, Task]
+
 
 class Worker:
-    """Runs tasks that another leased, and settles them."""
+    """Begins tasks that another handed over, runs and settles them; their leases are kept alive meanwhile."""
 
-    def __init__(self, store: Store, runner: Runner, crew: Crew, margin_ms: int) -> None:
+    def __init__(self, store: Store, runner: Runner, crew: Crew, lease_ms: int = STEP_MS) -> None:
         self._store = store
         self._runner = runner
         self._crew = crew
-        self._margin_ms = margin_ms
+        self._lease_ms = lease_ms
 
     def work(self, tasks: Sequence[Task], remaining_ms: Callable[[], int]) -> dict[str, int]:
-        """Run the tasks whose leases still hold, each made to outlast this function; answers what became of them.
+        """Run the tasks, as many at a time as there are threads; answers what became of them.
 
-        Each is settled as it finishes. Keys are the values of Settled; `stale` were not run, or lost their lease.
+        Each is begun as a thread becomes free for it, and settled as it finishes. Keys are the values of Settled;
+        `stale` were not run, for another began or settled them before, or lost their lease; `released` there was no
+        time for.
         Raises StoreUnavailable, where the store did not take a settlement, when all have run.
         """
-        counts = dict.fromkeys(map(str, Settled), 0)
-        outbox: SimpleQueue[tuple[Shard, Settlement]] = SimpleQueue()
-        held = self._hold(tasks, remaining_ms() + self._margin_ms)
-        counts[Settled.STALE] += len(tasks) - len(held)
-        for shard, task in held:
-            self._crew.do(partial(self._run, shard, task, outbox))
-        unsettled: list[tuple[Shard, Settlement]] = []
-        for _ in held:
-            unsettled.append(outbox.get())
-            away = self._settle(unsettled, counts)
-        if unsettled and away:
-            raise away
-        return counts
+        return _Shift(self._store, self._runner, self._crew, self._lease_ms, remaining_ms).work(tasks)
 
-    def _hold(self, tasks: Sequence[Task], lease_ms: int) -> list[tuple[Shard, Task]]:
-        """The tasks whose leases are still theirs: a late invocation must not run what has gone to another."""
-        held: list[tuple[Shard, Task]] = []
-        for shard, chosen in by_shard([self._shard_of(task) for task in tasks]).items():
-            batch = [tasks[index] for index in chosen]
-            leases = [Lease(task.id, task.token, task.tenant) for task in batch]
-            ends = self._store.extend(shard, leases, lease_ms)
-            found = zip(batch, ends, strict=True)
-            held += [(shard, task._replace(lease_expires_at=end)) for task, end in found if end]
-        return held
+
+class _Shift:
+    """The tasks of one invocation: those that wait for a thread, those that run, and the ends that are not settled."""
+
+    def __init__(
+        self, store: Store, runner: Runner, crew: Crew, lease_ms: int, remaining_ms: Callable[[], int]
+    ) -> None:
+        self._store, self._runner, self._crew = store, runner, crew
+        self._step_ms, self._remaining_ms = lease_ms, remaining_ms
+        self._waiting: deque[Held] = deque()
+        self._running: dict[str, Held] = {}
+        self._outbox: SimpleQueue[tuple[Shard, Settlement]] = SimpleQueue()
+        self._unsettled: list[tuple[Shard, Settlement]] = []
+        self._away: StoreUnavailable | None = None
+        self._counts = dict.fromkeys(map(str, Settled), 0)
+        self._began = False
+        self._extend_at = self._next_step()
+
+    def work(self, tasks: Sequence[Task]) -> dict[str, int]:
+        self._waiting.extend((self._shard_of(task), task) for task in tasks)
+        while self._waiting or self._running:
+            self._begin_more()
+            if self._running:
+                self._take_in()
+        if self._unsettled and self._away:
+            raise self._away
+        return self._counts
+
+    def _begin_more(self) -> None:
+        """Begin as many as there are threads for. Raises StoreUnavailable where nothing runs to be waited for."""
+        free = self._crew.size - len(self._running)
+        if not self._waiting or free <= 0:
+            return
+        if self._began and self._remaining_ms() <= LEAST_MS:
+            self._give_back()
+            return
+        chosen = [self._waiting.popleft() for _ in range(min(free, len(self._waiting)))]
+        try:
+            for shard, tasks in _by_shard(chosen).items():
+                self._start(shard, self._begin(shard, tasks))
+                chosen = [held for held in chosen if held[0] != shard]
+        except StoreUnavailable:
+            self._waiting.extendleft(reversed(chosen))
+            if not self._running:
+                raise
+        self._began = True
+
+    def _begin(self, shard: Shard, tasks: Sequence[Task]) -> list[Task]:
+        """The tasks that are this invocation's to run: a second delivery of its event finds them begun."""
+        lease_ms = self._lease_ms()
+        handed, leased = [task for task in tasks if task.target], [task for task in tasks if not task.target]
+        mine: list[Task] = []
+        if leased:  # by an engine that does not hand over for delivery alone
+            ends = self._store.extend(shard, list(map(_lease, leased)), lease_ms)
+            mine += [task._replace(lease_expires_at=end) for task, end in zip(leased, ends, strict=True) if end]
+        if handed:
+            nonces = [secrets.token_bytes(8) for _ in handed]
+            begun = self._store.begin(shard, list(map(_lease, handed)), lease_ms, nonces)
+            mine += [
+                task._replace(
+                    token=one.token, run=one.run, lease_expires_at=one.expires_at, target="", delivery=task.token
+                )
+                for task, one in zip(handed, begun, strict=True)
+                if one.token
+            ]
+        self._counts[Settled.STALE] += len(tasks) - len(mine)
+        return [task._replace(left_ms=self._remaining_ms) for task in mine]
+
+    def _start(self, shard: Shard, tasks: Iterable[Task]) -> None:
+        for task in tasks:
+            self._running[task.token] = (shard, task)
+            self._crew.do(partial(self._run, shard, task))
+
+    def _run(self, shard: Shard, task: Task) -> None:
+        self._outbox.put((shard, self._runner.run(task)))
+
+    def _give_back(self) -> None:
+        """End the deliveries of what there is no time left to begin."""
+        while self._waiting:
+            shard, task = self._waiting.popleft()
+            self._unsettled.append((shard, release(task)))
+        self._settle()
+
+    def _take_in(self) -> None:
+        """Settle what finishes next; until then the leases of what runs are kept alive."""
+        try:
+            ended = self._outbox.get(timeout=max(0.0, self._extend_at - time.monotonic()))
+        except Empty:
+            self._keep_alive()
+            return
+        self._running.pop(ended[1].token, None)
+        self._unsettled.append(ended)
+        self._settle()
+
+    def _keep_alive(self) -> None:
+        self._extend_at = self._next_step()
+        for shard, tasks in _by_shard(self._running.values()).items():
+            try:
+                self._store.extend(shard, list(map(_lease, tasks)), self._lease_ms(), at_least=True)
+            except StoreUnavailable as error:
+                log.warning("%d leases in %s were not extended, it is tried again: %s", len(tasks), shard, error)
+
+    def _settle(self) -> None:
+        """Settle what is not yet, until the store is away: then it is tried again with the next one that finishes."""
+        self._away = None
+        try:
+            while self._unsettled:
+                shard, settlement = self._unsettled[0]
+                self._counts[self._store.settle(shard, [settlement])[0]] += 1
+                del self._unsettled[0]
+        except StoreUnavailable as error:
+            self._away = error
+
+    def _lease_ms(self) -> int:
+        return min(self._step_ms, longest_lease(self._remaining_ms()))
+
+    def _next_step(self) -> float:
+        return time.monotonic() + self._step_ms / STEPS / 1_000
 
     def _shard_of(self, task: Task) -> Shard:
         return self._store.shard_of(task.queue, task.id, task.group)
 
-    def _run(self, shard: Shard, task: Task, outbox: SimpleQueue[tuple[Shard, Settlement]]) -> None:
-        outbox.put((shard, self._runner.run(task)))
 
-    def _settle(self, unsettled: list[tuple[Shard, Settlement]], counts: dict[str, int]) -> StoreUnavailable | None:
-        """Settle what is not yet, until the store is away: then it is tried again with the next one that finishes."""
-        try:
-            while unsettled:
-                shard, settlement = unsettled[0]
-                counts[self._store.settle(shard, [settlement])[0]] += 1
-                del unsettled[0]
-        except StoreUnavailable as error:
-            return error
-        return None
+def _by_shard(held: Iterable[Held]) -> dict[Shard, list[Task]]:
+    found = list(held)
+    shards = by_shard([shard for shard, _ in found])
+    return {shard: [found[index][1] for index in chosen] for shard, chosen in shards.items()}
+
+
+def _lease(task: Task) -> Lease:
+    return Lease(task.id, task.token, task.tenant)

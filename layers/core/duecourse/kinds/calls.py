@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
+from duecourse.domain.calls import is_reserved
 from duecourse.domain.outcomes import Span
 from duecourse.domain.task import Json, dump_json
 from duecourse.domain.times import DAY_MS, parse_duration, to_ms
@@ -12,8 +13,6 @@ from duecourse.ports.http import HttpAnswer, HttpRequest
 
 MAX_RETRY_AFTER_MS = DAY_MS
 EXCERPT_LENGTH = 200
-FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})
-"""Headers that belong to the connection: a user's value would only break it."""
 
 
 def to_request(
@@ -53,7 +52,8 @@ def duration_ms(payload: dict[str, Json], field: str) -> int:
 def _headers(given: Json) -> dict[str, str]:
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
         raise InvalidInput([FieldError("payload.headers", "must be an object of texts")])
-    return {name.lower(): value for name, value in given.items() if name.lower() not in FRAMING}
+    # A task of an older version, or from a broker, may still have some: it is sent without.
+    return {name.lower(): value for name, value in given.items() if not is_reserved(name)}
 
 
 def _body(body: Json, text_as_is: bool) -> tuple[dict[str, str], bytes | None]:

@@ -3,13 +3,11 @@
 import json
 from typing import NamedTuple, NoReturn
 
-from jmespath.exceptions import ArityError, JMESPathError, JMESPathTypeError, UnknownFunctionError
-
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
 from duecourse.domain.task import MAX_DEPTH, MAX_RESULT_BYTES, Json, Task, deeper_than, dump_json
 from duecourse.errors import CallCutOff, CallFailed, CallTimedOut, FieldError, InvalidInput
 from duecourse.kinds.calls import describe, duration_ms, retry_after, seconds, text, to_request
-from duecourse.kinds.expressions import TooMuchMade, compiled, search
+from duecourse.kinds.expressions import DoesNotFit, Search, TooMuchWork, WrongExpression, compiled
 from duecourse.ports.http import HttpAnswer, HttpCaller, HttpRequest
 
 MAX_ANSWER_BYTES = 1024 * 1024
@@ -99,8 +97,8 @@ def _check(field: str, expression: str | None) -> None:
     try:
         if expression is not None:
             compiled(expression)
-    except JMESPathError:
-        raise InvalidInput([FieldError(f"payload.{field}", "must be a JMESPath expression")]) from None
+    except WrongExpression as error:
+        raise InvalidInput([FieldError(f"payload.{field}", str(error))]) from None
 
 
 def _judge(plan: Plan, answer: HttpAnswer, called_at: int) -> Outcome:
@@ -115,9 +113,9 @@ def _judge(plan: Plan, answer: HttpAnswer, called_at: int) -> Outcome:
         return Retry(after=seconds(wait), error=f"{describe(plan.request, answer)} ({error})")
     try:
         return _decide(plan, answer, found, wait)
-    except (ArityError, UnknownFunctionError, TooMuchMade) as error:
+    except (WrongExpression, TooMuchWork) as error:
         return Drop(f"an expression is wrong: {error}")
-    except JMESPathTypeError as error:
+    except DoesNotFit as error:
         return Retry(after=seconds(wait), error=f"{describe(plan.request, answer)} ({error})")
 
 
@@ -141,10 +139,11 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _decide(plan: Plan, answer: HttpAnswer, found: Json, wait: int | None) -> Outcome:
-    if plan.failed_when and is_true(search(plan.failed_when, found)):
+    search = Search(found)
+    if plan.failed_when and is_true(search.find(plan.failed_when)):
         return Drop(f"failed_when holds: {describe(plan.request, answer)}")
-    if is_true(search(plan.until, found)):
-        return _done(search(plan.result, found) if plan.result else found)
+    if is_true(search.find(plan.until)):
+        return _done(search.find(plan.result) if plan.result else found)
     return _again(plan, wait)
 
 

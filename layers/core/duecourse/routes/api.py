@@ -13,10 +13,10 @@ from duecourse.routes.request import CHANGING
 
 Operation = dict[str, Any]
 DESCRIPTION = (
-    "Delayed, repeated and polled tasks. Instants are RFC 3339 with an offset; durations are seconds or ISO 8601 "
-    "(`PT5M`), at most 100 years. Errors are problem documents (RFC 9457); what is refused changes nothing. Deployed, "
-    "requests are signed (SigV4, service `execute-api`); one that is not allowed API Gateway answers itself: 403 "
-    '`{"message":"Forbidden"}`.'
+    "Delayed and polled tasks for AWS Lambda. Instants are RFC 3339 with an offset; durations are seconds or ISO 8601 "
+    "(`PT5M`), at most 100 years. Bodies are JSON, with `Content-Type: application/json`. Errors are problem documents "
+    "(RFC 9457); a rejected request changes nothing. A deployed API requires signed requests (SigV4, service "
+    '`execute-api`); API Gateway answers others with 403 and `{"message":"Forbidden"}`.'
 )
 
 
@@ -65,5 +65,5 @@ def _successes(route: Route, told: dict[str, Any]) -> dict[str, Any]:
     if get_origin(answer) is not Response:
         return {str(route.status_code): plain}
     if get_args(answer) == (type(None),):
-        return {"204": {"description": "Done; there is nothing to tell."}}
+        return {"204": {"description": "Success; the answer has no body."}}
     return {"201": plain, "200": plain} if route.method in CHANGING - {"DELETE"} else {"200": plain}

@@ -16,7 +16,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 AWAY: Health = {"status": "unavailable", "store": "unavailable"}
 ANSWERS: dict[int, OpenAPIResponse] = {
-    200: {"description": "Tasks can be taken."},
+    200: {"description": "The service accepts tasks."},
     503: {
         "description": "The store does not answer.",
         "content": {APPLICATION_JSON: {"model": Health, "examples": {"answer": {"value": AWAY}}}},
@@ -26,7 +26,7 @@ ANSWERS: dict[int, OpenAPIResponse] = {
 
 @router.get("/health", responses=ANSWERS)
 def health() -> Response[Health]:
-    """Tell whether tasks can be taken."""
+    """Report whether the service accepts tasks."""
     try:
         wiring.store().ping()
     except StoreUnavailable:

@@ -1,4 +1,4 @@
-"""`/tasks/{id}/settle`, `/extend`, `/save`: for a worker that settles by itself, in whatever language."""
+"""`/tasks/{id}/begin`, `/settle`, `/extend`, `/save`: for a worker that settles by itself, in whatever language."""
 
 from typing import Annotated
 
@@ -12,28 +12,37 @@ from duecourse.domain.times import format_instant
 from duecourse.errors import LeaseLost, TaskNotFound
 from duecourse.ports.store import Lease
 from duecourse.routes.parts import Id, Queue, refuses, tenant
-from duecourse.wire.leases import ExtendLease, LeaseAnswer, SaveState, SettleAnswer, SettleTask
+from duecourse.wire.leases import BeginAnswer, BeginTask, ExtendLease, LeaseAnswer, SaveState, SettleAnswer, SettleTask
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
+
+
+@router.post("/tasks/<id>/begin")
+@refuses(TaskNotFound, LeaseLost)
+def begin_task(id: Id, body: Annotated[BeginTask, Body()], queue: Queue = DEFAULT_QUEUE) -> BeginAnswer:
+    """Begin a task that was handed over: 409 where another began it, or it was given back; do not run it then."""
+    task, begun = wiring.leases().begin(queue, Lease(id, body.token, tenant()), body.time, body.worker)
+    expires_at = format_instant(begun.expires_at)
+    return {"token": begun.token, "expires_at": expires_at, "run": begun.run, "attempt": task.attempt}
 
 
 @router.post("/tasks/<id>/settle")
 @refuses(TaskNotFound, LeaseLost)
 def settle_task(id: Id, body: Annotated[SettleTask, Body()], queue: Queue = DEFAULT_QUEUE) -> SettleAnswer:
-    """End a lease, for a function that settles by itself."""
+    """Settle a task, for a function that does so over HTTP."""
     return {"settled": wiring.leases().settle(queue, Lease(id, body.token, tenant()), body.value())}
 
 
 @router.post("/tasks/<id>/extend")
 @refuses(TaskNotFound, LeaseLost)
 def extend_task(id: Id, body: Annotated[ExtendLease, Body()], queue: Queue = DEFAULT_QUEUE) -> LeaseAnswer:
-    """Give a lease more time."""
+    """Extend a lease."""
     return {"expires_at": format_instant(wiring.leases().extend(queue, Lease(id, body.token, tenant()), body.time))}
 
 
 @router.post("/tasks/<id>/save")
 @refuses(TaskNotFound, LeaseLost)
 def save_task(id: Id, body: Annotated[SaveState, Body()], queue: Queue = DEFAULT_QUEUE) -> Response[None]:
-    """Keep a checkpoint."""
+    """Save a checkpoint."""
     wiring.leases().save(queue, Lease(id, body.token, tenant()), dump_state(body.state))
     return Response(204)

@@ -21,15 +21,19 @@ from duecourse.wire.fields import AnyTaskId, Flag, Name
 from duecourse.wire.problems import CONTENT_TYPE, Problem
 
 # No id holds a percent sign: what a gateway left encoded can be decoded without harm.
-Id = Annotated[AnyTaskId, BeforeValidator(unquote), Path(description="The task's id.", examples=["order-7"])]
+Id = Annotated[AnyTaskId, BeforeValidator(unquote), Path(description="Id of the task.", examples=["order-7"])]
 ReminderId = Annotated[
     Name,
     BeforeValidator(unquote),
-    Path(description="The reminder's id, as it was given or made.", examples=["standup"]),
+    Path(description="Id of the reminder, given or generated.", examples=["standup"]),
 ]
-QueueInPath = Annotated[Name, BeforeValidator(unquote), Path(description="The queue.", examples=[DEFAULT_QUEUE])]
-Queue = Annotated[Name, Query(description="The queue that the task is in.")]
-Force = Annotated[Flag, Query(description="Whether a running task is taken from its worker; may stand bare.")]
+QueueInPath = Annotated[
+    Name, BeforeValidator(unquote), Path(description="Name of the queue.", examples=[DEFAULT_QUEUE])
+]
+Queue = Annotated[Name, Query(description="Queue of the task.")]
+Force = Annotated[
+    Flag, Query(description="Cancel a running task too: its worker loses the lease. A bare `?force` means true.")
+]
 
 REFUSES = "refuses"
 """Where a route's function keeps what it refuses with."""
@@ -56,6 +60,12 @@ def tenant() -> str:
 def owned(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
     """The middleware: a request whose header names nobody is refused, also where it does not matter whose it is."""
     tenant()
+    return next_middleware(app)
+
+
+def of_json(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
+    """The middleware: a body that is not said to be JSON is rejected, also by a route that reads none."""
+    request.check_type()
     return next_middleware(app)
 
 

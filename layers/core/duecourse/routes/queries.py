@@ -11,6 +11,7 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from pydantic import BeforeValidator
 
 from duecourse import wiring
+from duecourse.domain.masking import masked_error
 from duecourse.domain.query import QueryStatus
 from duecourse.errors import QueryFailed, QueryNotFound
 from duecourse.routes import request
@@ -20,7 +21,7 @@ from duecourse.wire.queries import ANSWERED, PROCESSING, AskQuery, QueryId, Quer
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
-Id = Annotated[QueryId, BeforeValidator(unquote), Path(description="The query's id.")]
+Id = Annotated[QueryId, BeforeValidator(unquote), Path(description="Id of the query.")]
 
 
 def _with(description: str, example: Any) -> OpenAPIResponse:
@@ -30,7 +31,7 @@ def _with(description: str, example: Any) -> OpenAPIResponse:
 
 ANSWERS: dict[int, OpenAPIResponse] = {
     200: _with("The answer.", ANSWERED),
-    202: _with("Not answered yet: it is asked until it is.", PROCESSING),
+    202: _with("No answer yet: duecourse keeps asking.", PROCESSING),
 }
 STATUS = {QueryStatus.DONE: 200, QueryStatus.PROCESSING: 202}
 
@@ -38,20 +39,20 @@ STATUS = {QueryStatus.DONE: 200, QueryStatus.PROCESSING: 202}
 @router.post("/queries", responses=ANSWERS)
 @refuses(QueryFailed)
 def query(body: Annotated[AskQuery, Body()]) -> Response[Any]:
-    """Ask a slow API now, and on until it has answered; the same query under way is not asked twice.
+    """Ask a slow API now, and keep asking until it answers; equal queries share one call.
 
-    Stop one that is under way by DELETE /tasks/{id} with its task and queue.
+    To stop a query, send `DELETE /tasks/{id}` with its task and queue.
     """
     asked = wiring.queries().ask(body.query(), request.remaining_ms, tenant(), since=request.since())
     count_added(int(asked.created))
     seen = asked.standing
     if seen.status is QueryStatus.FAILED:
-        return refusal(problems.describe(QueryFailed(seen.id, seen.queue, seen.error)))
+        return refusal(problems.describe(QueryFailed(seen.id, seen.queue, masked_error(seen.error))))
     return answer(STATUS[seen.status], show_query(seen))
 
 
 @router.get("/queries/<id>")
 @refuses(QueryNotFound)
 def get_query(id: Id) -> QueryView:
-    """Show a query: its answer, or what is known while it is asked."""
+    """Show a query: its answer, or the newest known data."""
     return show_query(wiring.queries().get(id, tenant()))

@@ -31,12 +31,12 @@ def get_queue(queue: QueueInPath) -> QueueAnswer:
 @router.patch("/queues/<queue>")
 @refuses()
 def set_queue(queue: QueueInPath, body: Annotated[SetQueue, Body()]) -> QueueAnswer:
-    """Set a queue anew; it may be set before its first task."""
+    """Change the settings of a queue, which need not have a task yet."""
     return {"queue": show_queue(wiring.queues().configure(queue, body.changes()))}
 
 
 @router.post("/queues/<queue>/dead/replay")
 @refuses()
 def replay_dead(queue: QueueInPath, body: Annotated[ReplayDead, Body()]) -> ReplayedAnswer:
-    """Schedule a queue's dead tasks again, oldest first; a dry run only tells which."""
+    """Replay the dead tasks of a queue, oldest first; a dry run only lists them."""
     return show_replayed(wiring.tasks().replay_dead(queue, body.replay(), tenant()), dry_run=body.dry_run)

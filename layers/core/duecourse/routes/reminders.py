@@ -7,7 +7,15 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse import wiring
-from duecourse.errors import TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
+from duecourse.errors import (
+    ReminderTooLarge,
+    TaskCancelled,
+    TaskDead,
+    TaskDone,
+    TaskLeased,
+    TaskNotFound,
+    TaskScheduled,
+)
 from duecourse.routes.parts import Force, ReminderId, answer, count_added, refuses, tenant
 from duecourse.wire.reminder_answers import (
     AddReminderAnswer,
@@ -25,9 +33,9 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/reminders")
-@refuses(TaskScheduled, TaskLeased)
+@refuses(TaskScheduled, TaskLeased, ReminderTooLarge)
 def add_reminder(body: Annotated[AddReminder, Body()]) -> Response[AddReminderAnswer]:
-    """Add a reminder; 201 where this made it, 200 where the same one stood already."""
+    """Add a reminder; 201 if it is new, 200 if the same reminder already exists."""
     made = wiring.reminders().add(body.reminder(), tenant())
     count_added(len(made.tasks) if made.created else 0)
     return answer(201 if made.created else 200, show_added(body.id, made.tasks))
@@ -36,7 +44,7 @@ def add_reminder(body: Annotated[AddReminder, Body()]) -> Response[AddReminderAn
 @router.post("/reminders/preview")
 @refuses(TaskNotFound)
 def preview_reminder(body: Annotated[PreviewReminder, Body()]) -> PreviewAnswer:
-    """Write out each message of a reminder, asked for or standing, and send none."""
+    """Write out each message of a new or existing reminder, and send none."""
     if isinstance(body, ReminderKey):
         return show_preview(body.id, wiring.reminders().preview_standing(body.id, tenant()))
     return show_preview(body.id, wiring.reminders().preview(body.reminder()))
@@ -52,7 +60,7 @@ def get_reminder(id: ReminderId) -> ReminderAnswer:
 @router.patch("/reminders/<id>")
 @refuses(TaskNotFound, TaskCancelled, TaskDead)
 def move_reminder(id: ReminderId, body: Annotated[MoveReminder, Body()]) -> MoveReminderAnswer:
-    """Give a reminder a new start."""
+    """Move a reminder to a new start."""
     return show_moved(wiring.reminders().move(id, body.starts_at, tenant()))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from duecourse.domain.task import DEFAULT_TENANT, NAME_PATTERN, ids_from
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.wire.problems import MalformedKey, is_json
+from duecourse.wire.problems import MalformedKey, UnsupportedBody, is_json
 
 KEY_HEADER = "Idempotency-Key"
 KEY = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\]){1,255})"')
@@ -93,13 +93,19 @@ def fingerprint() -> bytes:
 def typed(event: Mapping[str, Any]) -> dict[str, Any]:
     """The event with a content type as the router compares them: JSON, however that is written, or one it never reads.
 
-    It reads forms too, which any page of the web may send to any address.
+    It reads forms too, and bodies without a type as JSON: any page of the web may send both to any address.
     """
     given = _header("Content-Type")
-    if given is None:
+    if given is None and not event.get("body"):
         return dict(event)
     others = {name: value for name, value in event["headers"].items() if name.lower() != "content-type"}
-    return {**event, "headers": {**others, "content-type": JSON if is_json(given) else UNREAD}}
+    return {**event, "headers": {**others, "content-type": JSON if is_json(given or "") else UNREAD}}
+
+
+def check_type() -> None:
+    """Return unless the request has a body that is not said to be JSON. Raises UnsupportedBody."""
+    if _event.get().get("body") and not is_json(_header("Content-Type") or ""):
+        raise UnsupportedBody
 
 
 def _body(event: Mapping[str, Any]) -> bytes:

@@ -9,14 +9,15 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from duecourse import wiring
 from duecourse.domain.order import Taken
 from duecourse.domain.task import DEFAULT_QUEUE, Status
-from duecourse.errors import TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
+from duecourse.errors import PastDeadline, TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
 from duecourse.ports.store import Move
 from duecourse.routes import request
 from duecourse.routes.parts import Force, Id, Queue, answer, count_added, refuses, tenant
-from duecourse.wire.batch import MAX_BATCH_BYTES, AddBatch, BatchAnswer, show_batch
+from duecourse.wire.batch import MAX_BATCH_BYTES, BatchAnswer, show_batch
 from duecourse.wire.fields import Name
 from duecourse.wire.pages import DEFAULT_PAGE, Cursor, ListTasks, PageAnswer, PageLimit, show_page
-from duecourse.wire.tasks import AddAnswer, AddTask, MoveTask, TaskAnswer, show_task
+from duecourse.wire.tasks import AddAnswer, MoveTask, TaskAnswer, show_task
+from duecourse.wire.usual import AskedBatch, AskedTask
 from duecourse.wire.why import WhyAnswer, show_why
 
 BODY_BYTES = {"/tasks/batch": MAX_BATCH_BYTES}
@@ -26,9 +27,9 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/tasks")
-@refuses(TaskScheduled, TaskLeased, TaskDead)
-def add_task(body: Annotated[AddTask, Body()]) -> Response[AddAnswer]:
-    """Add a task; 201 where this made it, 200 where it stood already."""
+@refuses(TaskScheduled, TaskLeased, TaskDead, PastDeadline)
+def add_task(body: Annotated[AskedTask, Body()]) -> Response[AddAnswer]:
+    """Add a task; 201 if it is new, 200 if the id already exists."""
     taken = wiring.tasks().add(body.task(tenant()), since=request.since())
     count_added(int(taken.created))
     return answer(201 if taken.created else 200, {"task": show_task(taken.task), "created": taken.created})
@@ -36,8 +37,8 @@ def add_task(body: Annotated[AddTask, Body()]) -> Response[AddAnswer]:
 
 @router.post("/tasks/batch")
 @refuses()
-def add_tasks(body: Annotated[AddBatch, Body()]) -> BatchAnswer:
-    """Add up to 1,000 tasks, all of them well-formed or none; one that its id's state refuses is refused alone."""
+def add_tasks(body: Annotated[AskedBatch, Body()]) -> BatchAnswer:
+    """Add up to 1,000 tasks. A wrong field rejects all of them; an id's state rejects one."""
     asked = body.new_tasks(tenant())
     items = wiring.tasks().add_many(asked, since=request.since())
     count_added(sum(isinstance(item, Taken) and item.created for item in items))
@@ -48,13 +49,13 @@ def add_tasks(body: Annotated[AddBatch, Body()]) -> BatchAnswer:
 @refuses()
 def list_tasks(
     queue: Queue = DEFAULT_QUEUE,
-    state: Annotated[Status | None, Query(description="Only tasks in this state.")] = None,
-    kind: Annotated[Name | None, Query(description="Only tasks of this kind.")] = None,
-    group: Annotated[Name | None, Query(description="Only this group's tasks, such as a reminder's.")] = None,
-    cursor: Annotated[Cursor | None, Query(description="The `next_cursor` of the page before.")] = None,
-    limit: Annotated[PageLimit, Query(description="How many tasks at most.")] = DEFAULT_PAGE,
+    state: Annotated[Status | None, Query(description="Filter: tasks in this state.")] = None,
+    kind: Annotated[Name | None, Query(description="Filter: tasks of this kind.")] = None,
+    group: Annotated[Name | None, Query(description="Filter: tasks of this group, such as one reminder's.")] = None,
+    cursor: Annotated[Cursor | None, Query(description="Cursor: the `next_cursor` of the previous page.")] = None,
+    limit: Annotated[PageLimit, Query(description="Maximum number of tasks.")] = DEFAULT_PAGE,
 ) -> PageAnswer:
-    """Show some of a queue's tasks, by state and time."""
+    """List the tasks of a queue, by state and time."""
     asked = ListTasks(queue=queue, state=state, kind=kind, group=group, cursor=cursor, limit=limit)
     return show_page(wiring.tasks().page(queue, asked.wanted(), asked.place(), limit, tenant()))
 
@@ -67,9 +68,9 @@ def get_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
 
 
 @router.patch("/tasks/<id>")
-@refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled, TaskDead)
+@refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled, TaskDead, PastDeadline)
 def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
-    """Give a task a new due time."""
+    """Move a task to a new due time."""
     move = Move(id, due_at=body.due_at, delay_ms=body.delay or 0, force=body.force)
     return {"task": show_task(wiring.tasks().move(queue, move, tenant()))}
 
@@ -77,14 +78,14 @@ def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_
 @router.get("/tasks/<id>/why")
 @refuses(TaskNotFound)
 def why_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> WhyAnswer:
-    """Tell what happened to a task, and what it waits for."""
+    """Explain a task: what happened to it, and why it is not running now."""
     return show_why(wiring.tasks().why(queue, id, tenant()))
 
 
 @router.post("/tasks/<id>/replay")
 @refuses(TaskNotFound, TaskScheduled, TaskLeased, TaskDone, TaskCancelled)
 def replay_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
-    """Schedule a dead task for now, with all its attempts, and with as long until it is given up as it had at first."""
+    """Replay a dead task now, with all its attempts and the full time to its deadline."""
     return {"task": show_task(wiring.tasks().replay(queue, id, tenant()))}
 
 

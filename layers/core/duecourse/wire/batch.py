@@ -19,12 +19,17 @@ MAX_BATCH_BYTES = 6 * 1024 * 1024
 
 
 class AddBatch(Strict):
-    """POST /tasks/batch: many tasks at once, in a body of at most 6 MiB."""
+    """Body of `POST /tasks/batch`: up to 1,000 tasks in at most 6 MiB."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"tasks": [EXAMPLE]}]})
 
     tasks: Annotated[
-        list[AddTask], Field(min_length=1, max_length=MAX_BATCH, description="The tasks, each as POST /tasks takes it.")
+        list[AddTask],
+        Field(
+            min_length=1,
+            max_length=MAX_BATCH,
+            description="The tasks, each in the form of `POST /tasks`; at most 1,000.",
+        ),
     ]
 
     def new_tasks(self, tenant: str = DEFAULT_TENANT) -> list[NewTask]:
@@ -33,23 +38,28 @@ class AddBatch(Strict):
 
 
 class BatchItem(TypedDict):
-    """What became of one task: it stands, due at `due_at`, or was `refused` for the state of what has its id."""
+    """Result for one task: added, already there, or rejected with its reason in `refused`."""
 
-    id: Annotated[str, Field(description="The task's id.", examples=["order-7"])]
+    id: Annotated[str, Field(description="Id of the task.", examples=["order-7"])]
     created: Annotated[
-        bool, Field(description="Whether this request made it; false where it stood or is refused.", examples=[True])
+        bool,
+        Field(
+            description="True if this request added the task; false if the id already existed or the "
+            "task was rejected.",
+            examples=[True],
+        ),
     ]
-    due_at: NotRequired[Annotated[Told, Field(description="When it is due; not where it is refused.")]]
+    due_at: NotRequired[Annotated[Told, Field(description="Due time; absent if the task was rejected.")]]
     refused: NotRequired[
-        Annotated[str, Field(description="Why it was refused: the state of the task that has its id.")]
+        Annotated[str, Field(description="Reason of the rejection: the state of the task that has this id.")]
     ]
-    detail: NotRequired[Annotated[str, Field(description="The refusal in words.")]]
+    detail: NotRequired[Annotated[str, Field(description="The rejection in words.")]]
 
 
 class BatchAnswer(TypedDict):
-    """What became of each task, in the order asked for."""
+    """Result for each task, in the order of the request."""
 
-    tasks: Annotated[list[BatchItem], Field(description="What became of each task, in the order asked for.")]
+    tasks: Annotated[list[BatchItem], Field(description="Result for each task, in the order of the request.")]
 
 
 def show_batch(ids: Sequence[str], items: Sequence[Item]) -> BatchAnswer:

@@ -87,7 +87,8 @@ class Deadline(NamedTuple):
     after_ms: int | None = None
 
 
-def _deadline(value: Any) -> Deadline:
+def parse_deadline(value: Any) -> Deadline:
+    """When a task is given up. Raises ValueError with a text fit for a user."""
     if isinstance(value, datetime) or (isinstance(value, str) and DATED.match(value)):
         return Deadline(at=parse_instant(value))
     try:
@@ -173,7 +174,7 @@ OpenQueue = Annotated[
 ]
 Duration = Annotated[int, BeforeValidator(parse_duration), WithJsonSchema(DURATION_SCHEMA)]
 Instant = Annotated[int, BeforeValidator(parse_instant), WithJsonSchema(INSTANT_SCHEMA)]
-DeadlineField = Annotated[Deadline, PlainValidator(_deadline), WithJsonSchema(DEADLINE_SCHEMA)]
+DeadlineField = Annotated[Deadline, PlainValidator(parse_deadline), WithJsonSchema(DEADLINE_SCHEMA)]
 JsonObject = Annotated[dict[str, Any], json_of(MAX_PAYLOAD_BYTES)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 """A query parameter that may stand bare: `?force`."""

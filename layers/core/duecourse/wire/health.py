@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 
 class Health(TypedDict):
-    """Whether the service can take tasks."""
+    """State of the service."""
 
-    status: Annotated[str, Field(description="`ok`, or `unavailable`.", examples=["ok"])]
-    store: Annotated[str, Field(description="Whether the store answers: `ok`, or `unavailable`.", examples=["ok"])]
+    status: Annotated[str, Field(description="State of the service: `ok` or `unavailable`.", examples=["ok"])]
+    store: Annotated[str, Field(description="State of the store: `ok` or `unavailable`.", examples=["ok"])]

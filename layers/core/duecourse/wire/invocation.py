@@ -28,6 +28,8 @@ from duecourse.wire import doubled
 SOURCE = "duecourse"
 VERSION = "1"
 TEXT, TABLE = str, Mapping
+TARGET = "lambda"
+"""Whom a task was handed to, as that one itself knows it."""
 MAX_NUMBER = 2**53
 """What every JSON library carries exactly: instants, fences and generations stay far below."""
 POLICY: dict[str, tuple[tuple[type, ...], float, float]] = {
@@ -46,8 +48,12 @@ def tasks_event(tasks: Iterable[Task]) -> dict[str, Json]:
 
 
 def encode_task(task: Task) -> dict[str, Json]:
-    """One leased task as the event carries it; `retry` and `group` are what its worker needs to settle it."""
-    return _common(task) | {"lease": {"token": task.token, "expires_at": task.lease_expires_at}}
+    """One leased task as the event carries it; `retry` and `group` are what its worker needs to settle it.
+
+    `delivery` says of its lease that it is to be begun.
+    """
+    lease = {"token": task.token, "expires_at": task.lease_expires_at, "delivery": bool(task.target)}
+    return _common(task) | {"lease": lease}
 
 
 def message_body(task: Task) -> str:
@@ -113,7 +119,8 @@ def _entries(event: Json) -> list["_Reader"]:
 def _leased(entry: "_Reader") -> Task:
     lease = _Reader(entry.take("lease", TABLE), f"{entry.path}.lease")
     token, expires_at = lease.take("token", TEXT), lease.number("expires_at")
-    return _decode(entry)._replace(token=token, lease_expires_at=expires_at)
+    target = TARGET if lease.get("delivery") is True else ""
+    return _decode(entry)._replace(token=token, lease_expires_at=expires_at, target=target)
 
 
 def _decode(entry: "_Reader") -> Task:

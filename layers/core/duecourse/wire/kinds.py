@@ -7,11 +7,12 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StrictStr
 
+from duecourse.domain.calls import RESERVED_PATTERN, is_reserved
+from duecourse.domain.expression import MAX_LENGTH, problem_of_tree
 from duecourse.domain.times import DAY_MS
 from duecourse.wire.fields import Duration, Strict, between
 
 MAX_URL = 2_048
-MAX_EXPRESSION = 1_000
 MIN_INTERVAL_MS = 100
 MAX_INTERVAL_MS = 30 * DAY_MS
 MAX_TIMEOUT_MS = 20_000
@@ -40,6 +41,8 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError(f"{name[:50]!r} is not a header name")
+        if is_reserved(name):
+            raise ValueError(f"must not hold {name[:50]}, which duecourse or the connection sets: leave it out")
         # HTTP carries Latin-1; a line break would begin a header of somebody else's making.
         if _CONTROL.search(text) or len(text) > MAX_HEADER or not text.isascii():
             raise ValueError(f"{name} must be printable ASCII of at most {MAX_HEADER} characters")
@@ -54,6 +57,8 @@ def _expression(value: str) -> str:
         parsed = jmespath.compile(value).parsed
     except (JMESPathError, ValueError, RecursionError):
         raise ValueError("must be a JMESPath expression") from None
+    if problem := problem_of_tree(parsed):
+        raise ValueError(problem)
     _check_calls(parsed)
     return value
 
@@ -84,7 +89,7 @@ URL_SCHEMA = {"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[^\x00-\x20\x7f\\/?#][^\x00-
 """What every such URL is, as far as a pattern tells."""
 Url = Annotated[StrictStr, Field(max_length=MAX_URL, json_schema_extra=URL_SCHEMA), AfterValidator(_url)]
 HEADERS_SCHEMA = {
-    "propertyNames": {"pattern": f"^{_HEADER_NAME.pattern}$"},
+    "propertyNames": {"pattern": f"^{_HEADER_NAME.pattern}$", "not": {"pattern": RESERVED_PATTERN}},
     "additionalProperties": {"type": "string", "maxLength": MAX_HEADER, "pattern": "^[\\t -~]*$"},
 }
 Headers = Annotated[
@@ -94,47 +99,50 @@ Headers = Annotated[
 ]
 Expression = Annotated[
     StrictStr,
-    Field(min_length=1, max_length=MAX_EXPRESSION, json_schema_extra={"format": "jmespath"}),
+    Field(min_length=1, max_length=MAX_LENGTH, json_schema_extra={"format": "jmespath"}),
     AfterValidator(_expression),
 ]
 Timeout = Annotated[
     Annotated[Duration, between(1, MAX_TIMEOUT_MS)] | None,
-    Field(description="How long an answer may take, at most PT20S. Without it, DUECOURSE_HTTP_TIMEOUT."),
+    Field(description="Timeout of one request, at most PT20S. Default: DUECOURSE_HTTP_TIMEOUT."),
 ]
 
 
 class PollPayload(Strict):
-    """Ask `url` each `interval` until the JMESPath expression `until` is true of its JSON answer."""
+    """Payload of a poll: request `url` at each `interval` until its JSON answer makes `until` true."""
 
-    url: Url = Field(description="What is asked: http or https.", examples=["https://api.example.com/exports/42"])
-    method: Method = Field("GET", description="By which method.")
+    url: Url = Field(description="URL to request: http or https.", examples=["https://api.example.com/exports/42"])
+    method: Method = Field("GET", description="HTTP method.")
     headers: Headers = Field(
-        default_factory=dict, description="Headers of the request, at most 50, in printable ASCII."
+        default_factory=dict, description="Headers of the request: at most 50, in printable ASCII."
     )
-    body: Any = Field(
-        None, description="The request's body: text goes out as it stands (text/plain), all else as JSON."
-    )
+    body: Any = Field(None, description="Body of the request. A string is sent as text/plain, any other value as JSON.")
     interval: Annotated[Duration, between(MIN_INTERVAL_MS, MAX_INTERVAL_MS)] = Field(
-        description="How long between two requests, PT0.1S to P30D; a longer Retry-After wins.", examples=["PT30S"]
+        description="Interval between two requests, PT0.1S to P30D. A longer Retry-After takes precedence.",
+        examples=["PT30S"],
     )
     timeout: Timeout = None
     until: Expression = Field(
-        description="A JMESPath expression: the poll is done when it is true of the answer.",
+        description="JMESPath expression on the JSON answer; the poll is done when it is true.",
         examples=["state == 'done'"],
     )
-    failed_when: Expression | None = Field(None, description="One that, when true, makes the task dead.")
-    result: Expression | None = Field(None, description="One that picks the result; without it, the whole answer.")
+    failed_when: Expression | None = Field(
+        None, description="JMESPath expression on the JSON answer; the task is dead when it is true."
+    )
+    result: Expression | None = Field(
+        None, description="JMESPath expression that selects the result. Default: the whole answer."
+    )
 
 
 class WebhookPayload(Strict):
-    """Send `body` to `url` until a 2xx takes it."""
+    """Payload of a webhook: send `body` to `url` until the answer is 2xx."""
 
-    url: Url = Field(description="Where it goes: http or https.", examples=["https://hooks.example.com/orders"])
-    method: Method = Field("POST", description="By which method.")
+    url: Url = Field(description="URL to call: http or https.", examples=["https://hooks.example.com/orders"])
+    method: Method = Field("POST", description="HTTP method.")
     headers: Headers = Field(
-        default_factory=dict, description="Headers of the request, at most 50, in printable ASCII."
+        default_factory=dict, description="Headers of the request: at most 50, in printable ASCII."
     )
-    body: Any = Field(None, description="The body, sent as JSON.")
+    body: Any = Field(None, description="Body of the request, sent as JSON.")
     timeout: Timeout = None
 
 

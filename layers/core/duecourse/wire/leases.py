@@ -1,4 +1,4 @@
-"""The requests by which a function in any language ends its lease, extends it, or saves under it."""
+"""The requests by which a function in any language begins a task, ends its lease, extends it, or saves under it."""
 
 import re
 from datetime import timedelta
@@ -22,7 +22,7 @@ Token = Annotated[
     StrictStr,
     written_as(TOKEN, "must be the task's lease.token"),
     Field(
-        description="The task's `lease.token`, as it was handed over.",
+        description="Token of the lease: `lease.token` of the task in the event, or `token` of what `begin` answered.",
         examples=[TOKEN_EXAMPLE],
     ),
 ]
@@ -50,8 +50,24 @@ def _with_its_own(outcome: OutcomeName) -> dict[str, Any]:
     return {**more, "properties": {"outcome": {"const": outcome}, **strangers, **more.get("properties", {})}}
 
 
+class BeginTask(Strict):
+    """POST /tasks/{id}/begin: start the run of a task that was handed over."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"token": TOKEN_EXAMPLE, "for": "PT30S"}]})
+
+    token: Token
+    time: Annotated[Duration, between(1_000, DAY_MS)] | None = Field(
+        None, alias="for", description="Length of the lease of the run, PT1S to P1D; default DUECOURSE_LEASE."
+    )
+    worker: Annotated[StrictStr, Field(max_length=128)] = Field(
+        "",
+        description="Text of your own that names this worker. The same token and worker again get the same answer: "
+        "send both again where a reply was lost.",
+    )
+
+
 class SettleTask(Strict):
-    """POST /tasks/{id}/settle: an outcome by its name, beside it the fields that this one has."""
+    """Body of `POST /tasks/{id}/settle`: an outcome, with the fields that belong to it."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -61,15 +77,19 @@ class SettleTask(Strict):
     )
 
     token: Token
-    outcome: OutcomeName = Field(description="How the run ended: each outcome has fields of its own, and no others.")
-    result: Result = Field(None, description="`done`: what it came to, at most 64 KiB of JSON.")
+    outcome: OutcomeName = Field(description="Outcome of the run. Each outcome allows its own fields only.")
+    result: Result = Field(None, description="Result, for `done`; at most 64 KiB of JSON.")
     after: Duration | None = Field(
-        None, description="`again` and `retry`: how long from now it runs again; `retry` without it: its own backoff."
+        None,
+        description="Delay until the next run, for `again` and `retry`. Default for `retry`: the backoff of the task.",
     )
-    at: Instant | None = Field(None, description="`again`: when it runs again; not beside `after`.")
-    state: State = Field(None, description="`again` and `retry`: what its next run finds as `state`, at most 4 KiB.")
-    error: Text = Field("", description="`retry`: what went wrong.")
-    reason: Text = Field("", description="`drop`, required: why it never will work.")
+    at: Instant | None = Field(None, description="Time of the next run, for `again`. Give `after` or `at`, not both.")
+    state: State = Field(
+        None,
+        description="Checkpoint that the next run finds as `state`, for `again` and `retry`; at most 4 KiB of JSON.",
+    )
+    error: Text = Field("", description="Error, for `retry`.")
+    reason: Text = Field("", description="Reason why the task can never succeed; required for `drop`.")
 
     @model_validator(mode="after")
     def _its_own_fields(self) -> Self:
@@ -97,32 +117,45 @@ class SettleTask(Strict):
 
 
 class ExtendLease(Strict):
-    """POST /tasks/{id}/extend: how long from now the lease is to hold."""
+    """Body of `POST /tasks/{id}/extend`: the new length of the lease, counted from now."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"token": TOKEN_EXAMPLE, "for": "PT5M"}]})
 
     token: Token
     time: Annotated[Duration, between(1_000, DAY_MS)] = Field(
-        alias="for", description="How long from now the lease is to hold, PT1S to P1D."
+        alias="for", description="New length of the lease, counted from now; PT1S to P1D."
     )
 
 
 class SaveState(Strict):
-    """POST /tasks/{id}/save: a checkpoint, which the task's next run finds as its state."""
+    """Body of `POST /tasks/{id}/save`: a checkpoint, which the next run finds as its state."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"token": TOKEN_EXAMPLE, "state": {"page": 7}}]})
 
     token: Token
-    state: State = Field(description="What the task's next run finds as `state`, at most 4 KiB of JSON.")
+    state: State = Field(description="Checkpoint that the next run finds as `state`; at most 4 KiB of JSON.")
+
+
+class BeginAnswer(TypedDict):
+    """The lease of the run, by which the task is extended, saved and settled from now on."""
+
+    token: Annotated[str, Field(description="Token of the run's lease.", examples=[TOKEN_EXAMPLE])]
+    expires_at: Annotated[Told, Field(description="End of the lease, unless it is extended.")]
+    run: Annotated[int, Field(description="Number of this run of the task, from 1.", examples=[1])]
+    attempt: Annotated[
+        int, Field(description="Current attempt: 1 plus the failures since the last `again`.", examples=[1])
+    ]
 
 
 class SettleAnswer(TypedDict):
-    """What became of the lease, a value of Settled: `released` where its result could not be kept."""
+    """Effect of the outcome: `released` if the result could not be stored, so that the task runs again."""
 
-    settled: Annotated[str, Field(description="done, again, retried, dead or released.", examples=["done"])]
+    settled: Annotated[
+        str, Field(description="Effect of the outcome: done, again, retried, dead or released.", examples=["done"])
+    ]
 
 
 class LeaseAnswer(TypedDict):
-    """Until when the lease now holds."""
+    """New end of the lease."""
 
-    expires_at: Annotated[Told, Field(description="When the lease ends, unless it is extended again.")]
+    expires_at: Annotated[Told, Field(description="End of the lease, unless it is extended again.")]

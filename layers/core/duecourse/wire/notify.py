@@ -1,29 +1,40 @@
 """Who is told of a task's end, as a request says it."""
 
-from typing import Self
+from typing import Annotated, Literal, NotRequired, Self
 
 from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import TypedDict
 
-from duecourse.domain.follow_up import is_url
+from duecourse.domain.follow_up import Notify, is_url
+from duecourse.domain.masking import masked_text
 from duecourse.wire.fields import Name, Strict, given, refuse_fields
 from duecourse.wire.kinds import Url
 
 
 class NotifyDone(Strict):
-    """Who is told once the task is done or dead, by a task of its own with retries: a URL, or a kind's target."""
+    """Receiver of the completion notification: a URL, or the target of a kind.
+
+    A task of its own delivers the notification, with retries.
+    """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [given("url"), given("target")]})
 
     url: Url | None = Field(
         None,
-        description="Gets a POST with {type, timestamp, data}, in the manner of Standard Webhooks.",
+        description="URL that receives a POST with `type`, `timestamp` and `data`, as in Standard Webhooks.",
         examples=["https://example.com/hooks/tasks"],
     )
     target: Name | None = Field(
         None,
-        description="A kind that DUECOURSE_TARGETS names: its target is handed a task of that kind, whose payload is "
-        "{type, timestamp, data}.",
+        description="Kind from DUECOURSE_TARGETS whose target receives a task with the payload `type`, "
+        "`timestamp` and `data`.",
         examples=["audit"],
+    )
+    include: Annotated[list[Literal["payload"]], Field(max_length=1)] = Field(
+        default_factory=list,
+        description="Parts of the task to add to the notification: `payload`, with credentials shown as `•••`. The "
+        "notification always carries the rest, `result` and `history` included.",
+        examples=[["payload"]],
     )
 
     @model_validator(mode="after")
@@ -34,9 +45,27 @@ class NotifyDone(Strict):
 
     def text(self) -> str:
         """The same as a record keeps it."""
-        return self.url or self.target or ""
+        return Notify(self.url or self.target or "", tuple(self.include)).text()
 
 
-def show_notify(text: str) -> dict[str, str]:
+class NotifyView(TypedDict):
+    """Receiver of the completion notification, as it is shown."""
+
+    url: NotRequired[
+        Annotated[str, Field(description="URL that receives a POST; credentials in it are shown as `•••`.")]
+    ]
+    target: NotRequired[
+        Annotated[str, Field(description="Kind whose target receives the notification.", examples=["audit"])]
+    ]
+    include: NotRequired[
+        Annotated[list[str], Field(description="Parts of the task added to the notification.", examples=[["payload"]])]
+    ]
+
+
+def show_notify(text: str) -> NotifyView:
     """Who is told, as a request says it."""
-    return {"url" if is_url(text) else "target": text}
+    notify = Notify.of(text)
+    view: NotifyView = {"url": masked_text(notify.address)} if is_url(text) else {"target": notify.address}
+    if notify.include:
+        view["include"] = list(notify.include)
+    return view

@@ -21,7 +21,7 @@ SECURITY = {
         "in": "header",
         "name": "Authorization",
         "x-amazon-apigateway-authtype": "awsSigv4",
-        "description": "AWS Signature Version 4, service `execute-api`; `make up` asks for none.",
+        "description": "AWS Signature Version 4, service `execute-api`. The local stack needs no signature.",
     }
 }
 SHAPES: dict[str, Schema] = {"Duration": DURATION_SCHEMA, "Instant": INSTANT_SCHEMA, "Deadline": DEADLINE_SCHEMA}
@@ -29,15 +29,15 @@ SHAPES: dict[str, Schema] = {"Duration": DURATION_SCHEMA, "Instant": INSTANT_SCH
 PARTS: dict[str, Schema] = {
     "Duration": {**DURATION_SCHEMA, "description": "Seconds, or ISO 8601 without years and months."},
     "Instant": {**INSTANT_SCHEMA, "description": "RFC 3339 with an offset."},
-    "Deadline": {**DEADLINE_SCHEMA, "description": "An instant, or a duration from the due time."},
+    "Deadline": {**DEADLINE_SCHEMA, "description": "Instant, or duration from the due time."},
 }
 KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "1 to 255 printable ASCII characters in double quotes, "
-    '`"8e03978e-40d5-43e8-bc93-6894a57f9324"`, and new for each request. The same request under the same key is done '
-    "once, and answered the same for 24 hours.",
+    "description": "Key of this request, 1 to 255 printable ASCII characters in double quotes, such as "
+    '`"8e03978e-40d5-43e8-bc93-6894a57f9324"`. Send a new key with each new request. For 24 hours duecourse does a '
+    "request once for each key, and repeats its answer.",
     "schema": {
         "type": "string",
         "minLength": 3,
@@ -47,31 +47,31 @@ KEY = {
 }
 RETRY_AFTER = {
     "Retry-After": {
-        "description": "In how many seconds to ask again.",
+        "description": "Seconds to wait before the next request.",
         "schema": {"type": "string", "pattern": "^[0-9]+$"},
     }
 }
 PROBLEM = {
     "type": "object",
-    "description": "Why a request was refused (RFC 9457).",
+    "description": "Problem document (RFC 9457) of a rejected request.",
     "required": ["type", "title", "status", "detail"],
     "properties": {
-        "type": {"type": "string", "description": "Which problem it is: one of the URNs below."},
-        "title": {"type": "string", "description": "What that problem is."},
-        "status": {"type": "integer", "description": "The answer's status."},
-        "detail": {"type": "string", "description": "What it is here."},
-        "reason": {"type": "string", "description": "409: the state that stands in the way."},
-        "task": {"type": "string", "description": "502: the id of the query, and of its task."},
-        "queue": {"type": "string", "description": "502: the queue of that task."},
+        "type": {"type": "string", "description": "URN of the problem, one of those below."},
+        "title": {"type": "string", "description": "Meaning of the problem, the same each time."},
+        "status": {"type": "integer", "description": "Status of the answer."},
+        "detail": {"type": "string", "description": "Description of this occurrence."},
+        "reason": {"type": "string", "description": "State of the task that prevents the request; with 409 only."},
+        "task": {"type": "string", "description": "Id of the query and of its task; with 502 only."},
+        "queue": {"type": "string", "description": "Queue of that task; with 502 only."},
         "errors": {
             "type": "array",
-            "description": "422: each wrong field.",
+            "description": "Each wrong field; with 422 only.",
             "items": {
                 "type": "object",
                 "required": ["field", "problem"],
                 "properties": {
-                    "field": {"type": "string", "description": "Its name, dotted."},
-                    "problem": {"type": "string", "description": "What is wrong with it."},
+                    "field": {"type": "string", "description": "Dotted name of the field."},
+                    "problem": {"type": "string", "description": "Description of the error."},
                 },
             },
         },

@@ -69,11 +69,11 @@ class ListTasks(Strict):
 
 
 class PageAnswer(TypedDict):
-    """Some tasks; `next_cursor` is null after the last. A page may be short, or empty, and still have one."""
+    """Page of tasks. A page may be short or empty; `next_cursor` is null after the last page."""
 
-    tasks: Annotated[list[TaskView], Field(description="The tasks, in order.")]
+    tasks: Annotated[list[TaskView], Field(description="Tasks of this page, in order.")]
     next_cursor: Annotated[
-        str | None, Field(description="What the next request gives as `cursor`; null after the last.", examples=[None])
+        str | None, Field(description="Value of `cursor` for the next page; null after the last page.", examples=[None])
     ]
 
 

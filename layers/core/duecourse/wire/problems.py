@@ -1,6 +1,5 @@
 """Refusals as problem documents (RFC 9457): one table from the error tree to HTTP."""
 
-import re
 from binascii import Error as Base64Error
 from typing import Any, NamedTuple
 
@@ -14,25 +13,35 @@ URN = "urn:duecourse:problem:"
 class MalformedBody(DuecourseError):
     """The body is not JSON."""
 
+    code = "malformed-body"
+
 
 class MalformedKey(DuecourseError):
     """Idempotency-Key must be 1 to 255 printable ASCII characters in double quotes: "8e03978e-40d5-43e8-bc93"."""
+
+    code = "malformed-key"
 
 
 class BodyTooLarge(DuecourseError):
     """The body is over its limit: 256 KiB, or 6 MiB for POST /tasks/batch."""
 
+    code = "body-too-large"
+
 
 class UnsupportedBody(DuecourseError):
-    """The body must be JSON: send it as application/json."""
+    """The body must be JSON: send it with the header Content-Type: application/json."""
+
+    code = "unsupported-body"
 
 
 class NoSuchRoute(DuecourseError):
-    """Nothing answers to this method and path."""
+    """The API has no such method and path."""
+
+    code = "no-such-route"
 
 
 class Internal(DuecourseError):
-    """Something went wrong here; the log says what."""
+    """An internal error occurred; the log has its cause."""
 
 
 class Problem(NamedTuple):
@@ -54,6 +63,7 @@ STATUS: dict[type[BaseException], int] = {
     NoSuchRoute: 404,
     Conflict: 409,
     BodyTooLarge: 413,
+    errors.ReminderTooLarge: 413,
     UnsupportedBody: 415,
     InvalidInput: 422,
     errors.KeyReused: 422,
@@ -66,8 +76,8 @@ RETRY_AFTER: dict[str, str | list[str]] = {"Retry-After": "1"}
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a body of this content type is taken; none at all counts as JSON."""
-    return content_type.partition(";")[0].strip().lower() in {"", "application/json"}
+    """Whether a body of this content type is taken."""
+    return content_type.partition(";")[0].strip().lower() == "application/json"
 
 
 def describe(error: Exception) -> Problem:
@@ -75,7 +85,7 @@ def describe(error: Exception) -> Problem:
     status = status_of(type(error))
     shown = _shown(error, status)
     document = {
-        "type": URN + _kebab(type(shown).__name__),
+        "type": URN + shown.code,
         "title": (type(shown).__doc__ or "").strip(),
         "status": status,
         "detail": str(shown),
@@ -92,6 +102,8 @@ def status_of(kind: type[BaseException]) -> int:
 def _shown(error: Exception, status: int) -> DuecourseError:
     if status == 500:
         return Internal()
+    if isinstance(error, errors.PartlyAdded):
+        return error
     if status == 503:  # which host does not answer is the log's to tell
         return type(error)() if isinstance(error, DuecourseError) else Internal()
     return error if isinstance(error, DuecourseError) else MalformedBody("The body is not UTF-8 text.")
@@ -102,6 +114,8 @@ def _members(error: DuecourseError) -> dict[str, Any]:
         return {"reason": error.reason}
     if isinstance(error, errors.QueryFailed):
         return {"task": error.id, "queue": error.queue}
+    if isinstance(error, errors.PartlyAdded):
+        return {"tasks": [part._asdict() for part in error.parts]}
     if isinstance(error, InvalidInput):
         return {"errors": [problem._asdict() for problem in error.problems]}
     return {}
@@ -111,7 +125,3 @@ def _headers(error: DuecourseError, status: int) -> dict[str, str | list[str]]:
     if isinstance(error, errors.KeyInUse):
         return {"Retry-After": str(max(1, -(-error.left_ms // 1000)))}
     return RETRY_AFTER if status == 503 else {}
-
-
-def _kebab(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()

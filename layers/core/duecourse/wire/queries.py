@@ -6,6 +6,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, Field, StrictStr, WithJsonSchema
 from typing_extensions import TypedDict
 
+from duecourse.domain.masking import masked_error
 from duecourse.domain.query import DEADLINE_MS, ID_PATTERN, IDENTITY, Query, QueryStanding, QueryStatus
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, Json
 from duecourse.domain.times import DAY_MS, format_duration, format_instant
@@ -44,20 +45,21 @@ QueryId = Annotated[
 
 
 class AskQuery(PollPayload):
-    """POST /queries: ask `url` now, and each `interval` from then on until its JSON answer makes `until` true."""
+    """Body of `POST /queries`: request `url` now, then at each `interval`, until the JSON answer makes `until` true."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
     interval: Annotated[Duration, between(MIN_INTERVAL_MS, DEADLINE_MS)] = Field(
-        description="How long between two requests, PT0.1S to PT24H; a longer Retry-After wins.", examples=["PT30S"]
+        description="Interval between two requests, PT0.1S to PT24H. A longer Retry-After takes precedence.",
+        examples=["PT30S"],
     )
     body: Annotated[Any, json_of(MAX_PAYLOAD_BYTES)] = Field(
-        None, description="The request's body: text goes out as it stands (text/plain), all else as JSON."
+        None, description="Body of the request. A string is sent as text/plain, any other value as JSON."
     )
     max_age: Annotated[Duration, between(0, 366 * DAY_MS)] = Field(
         "PT1M",
         validate_default=True,
-        description="How old an answer may be that is told without asking again; 0: ask anew each time.",
+        description="Maximum age of a stored answer that is returned without a new request; 0 always sends one.",
     )
 
     def query(self) -> Query:
@@ -69,30 +71,33 @@ class AskQuery(PollPayload):
 
 
 class QueryKey(Strict):
-    """What names a query."""
+    """Id of a query."""
 
     id: QueryId
 
 
 class QueryView(TypedDict):
-    """A query as it stands: its answer, or what was known before while it is asked."""
+    """Query: its answer, or the newest known data while duecourse keeps asking."""
 
     data: Annotated[
-        Any, Field(description="The newest answer there is, or what `result` picks of it; null before the first.")
+        Any, Field(description="Newest answer, or the part that `result` selects; null before the first answer.")
     ]
     status: Annotated[
         QueryStatus,
         Field(
-            description="`done`: `data` answers it. `processing`: it is asked until it is. `failed`: it is given up."
+            description="State of the query. `done`: `data` is the answer. `processing`: duecourse keeps "
+            "asking. `failed`: duecourse has stopped."
         ),
     ]
-    fetched_at: Annotated[Told | None, Field(description="When `data` came; null before the first answer.")]
-    task: Annotated[
-        str, Field(description="Its id: of the query, and of the task that asks within `queue`.", examples=[QUERY_ID])
+    fetched_at: Annotated[
+        Told | None, Field(description="Time at which `data` was fetched; null before the first answer.")
     ]
-    queue: Annotated[str, Field(description="The queue of all that ask this host.", examples=["query:api.example.com"])]
-    due_at: NotRequired[Annotated[Told, Field(description="While it is processing: when it is asked next.")]]
-    error: NotRequired[Annotated[str, Field(description="Why the last call that failed did so.")]]
+    task: Annotated[str, Field(description="Id of the query, and of its task in `queue`.", examples=[QUERY_ID])]
+    queue: Annotated[str, Field(description="Queue of all queries to this host.", examples=["query:api.example.com"])]
+    due_at: NotRequired[
+        Annotated[Told, Field(description="Time of the next request; present while the query is processing.")]
+    ]
+    error: NotRequired[Annotated[str, Field(description="Error of the newest call that failed.")]]
 
 
 def show_query(seen: QueryStanding) -> QueryView:
@@ -107,5 +112,5 @@ def show_query(seen: QueryStanding) -> QueryView:
     if seen.due_at:
         view["due_at"] = format_instant(seen.due_at)
     if seen.error:
-        view["error"] = seen.error
+        view["error"] = masked_error(seen.error)
     return view

@@ -13,38 +13,43 @@ from duecourse.wire.rate import Count, Rate
 
 
 class QueueKey(Strict):
-    """What names a queue."""
+    """Name of a queue."""
 
-    queue: Name = Field(description="The queue.", examples=["default"])
+    queue: Name = Field(description="Name of the queue.", examples=["default"])
 
 
 class SetQueue(Strict):
-    """PATCH /queues/{queue}: what is given changes, null goes back to the default, the rest stays."""
+    """Body of `PATCH /queues/{queue}`: given fields change, null restores the default, other fields stay."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"max_running": 20}]})
 
-    paused: StrictBool | None = Field(None, description="True: nothing is handed out, and what runs goes on.")
-    max_running: Count | None = Field(None, description="How many tasks may run at a time; null: any number.")
+    paused: StrictBool | None = Field(
+        None, description="Pause the queue: no task is claimed, and running tasks continue. Default: false."
+    )
+    max_running: Count | None = Field(
+        None, description="Maximum number of tasks that run at the same time, 1 to 1,000,000; null removes the limit."
+    )
     tenant_max_running: Count | None = Field(
-        None, description="How many tasks of one tenant may run at a time; null: any number."
+        None,
+        description="Maximum number of tasks of one tenant that run at the same time, 1 to 1,000,000; "
+        "null removes the limit.",
     )
     rate: Rate | None = Field(
         None,
-        description="How many tasks may be claimed how fast, in a window that slides; each shard gets its part. "
-        "null: any number.",
+        description="Maximum number of claims in a sliding window, divided among the shards; null removes the limit.",
     )
     priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY, strict=True)] | None = Field(
-        None, description=f"A drain claims from the queues of the highest first, 0 to 9; null: {DEFAULT_PRIORITY}."
+        None, description=f"Priority, 0 to 9; a drain claims from the highest first. null means {DEFAULT_PRIORITY}."
     )
     retention: Annotated[Duration, between(0, 366 * DAY_MS)] | None = Field(
         None,
-        description="How long a finished task can be asked for, at most P366D; null: DUECOURSE_RETENTION.",
+        description="Time for which a finished task is kept, at most P366D; null means DUECOURSE_RETENTION.",
         examples=["PT24H"],
     )
     lease: Annotated[Duration, between(1_000, DAY_MS)] | None = Field(
         None,
-        description="How long a claimed task is its worker's, PT1S to P1D; longer than its target may take; "
-        "null: DUECOURSE_LEASE.",
+        description="Length of an inline task's lease, PT1S to P1D, longer than the timeout of on_expired; "
+        "null means DUECOURSE_LEASE.",
         examples=["PT90S"],
     )
 
@@ -68,61 +73,82 @@ IN_MS = {"retention": "retention_ms", "lease": "lease_ms"}
 
 
 class RateView(TypedDict):
-    """A rate as it is set."""
+    """Rate limit."""
 
-    count: Annotated[int, Field(description="How many tasks.", examples=[5])]
-    per: Annotated[str, Field(description="In any time of this length.", examples=["PT1S"])]
+    count: Annotated[int, Field(description="Maximum number of claims in the window.", examples=[5])]
+    per: Annotated[str, Field(description="Length of the sliding window.", examples=["PT1S"])]
 
 
 class LimitsView(TypedDict):
-    """How much of a queue may run, null for any number."""
+    """Limits of a queue; null means no limit."""
 
-    max_running: Annotated[int | None, Field(description="How many tasks may run at a time.", examples=[20])]
-    tenant_max_running: Annotated[int | None, Field(description="How many of one tenant.", examples=[None])]
-    rate: Annotated[RateView | None, Field(description="How many may be claimed how fast.", examples=[None])]
+    max_running: Annotated[
+        int | None,
+        Field(description="Maximum number of tasks that run at the same time; null means no limit.", examples=[20]),
+    ]
+    tenant_max_running: Annotated[
+        int | None,
+        Field(
+            description="Maximum number of tasks of one tenant that run at the same time; null means no limit.",
+            examples=[None],
+        ),
+    ]
+    rate: Annotated[
+        RateView | None, Field(description="Maximum number of claims in a time; null means no limit.", examples=[None])
+    ]
 
 
 class ShardLimitsView(LimitsView):
-    """One shard's part of its queue's limits, and how many tasks run in it."""
+    """Part of the limits for one shard, and the number of its running tasks."""
 
-    shard: Annotated[int, Field(description="Its number.", examples=[0])]
-    running: Annotated[int, Field(description="How many tasks run in it.", examples=[3])]
+    shard: Annotated[int, Field(description="Number of the shard, from 0.", examples=[0])]
+    running: Annotated[int, Field(description="Number of tasks that are running in the shard.", examples=[3])]
 
 
 class CountsView(TypedDict):
-    """Tasks by state; `done` counts the cancelled too."""
+    """Number of tasks in each state; `done` includes cancelled tasks."""
 
-    scheduled: Annotated[int, Field(description="How many wait for their time, or for a claim.", examples=[12])]
-    leased: Annotated[int, Field(description="How many run.", examples=[3])]
-    done: Annotated[int, Field(description="How many are done, and not yet forgotten.", examples=[40])]
-    dead: Annotated[int, Field(description="How many are dead.", examples=[0])]
+    scheduled: Annotated[
+        int, Field(description="Number of tasks that wait for their due time or for a claim.", examples=[12])
+    ]
+    leased: Annotated[int, Field(description="Number of tasks that are running, under a lease.", examples=[3])]
+    done: Annotated[
+        int, Field(description="Number of tasks that are done or cancelled, until their retention ends.", examples=[40])
+    ]
+    dead: Annotated[int, Field(description="Number of dead tasks.", examples=[0])]
 
 
 class LatenessView(TypedDict):
-    """How late the tasks of the last hour were claimed; null where none was. Rounded up by 12 % at most."""
+    """Lateness of the claims of the last hour, rounded up by at most 12 %; null without claims."""
 
-    p50: Annotated[str | None, Field(description="Half were claimed at most so late.", examples=["PT0.002S"])]
-    p99: Annotated[str | None, Field(description="99 of 100 were claimed at most so late.", examples=["PT0.005S"])]
+    p50: Annotated[
+        str | None, Field(description="Lateness that half of the tasks did not exceed.", examples=["PT0.002S"])
+    ]
+    p99: Annotated[
+        str | None, Field(description="Lateness that 99 of 100 tasks did not exceed.", examples=["PT0.005S"])
+    ]
 
 
 class QueueView(LimitsView):
-    """A queue as it is set, and in numbers."""
+    """Settings and figures of a queue."""
 
-    queue: Annotated[str, Field(description="Its name.", examples=["default"])]
-    paused: Annotated[bool, Field(description="Whether nothing is handed out.", examples=[False])]
-    priority: Annotated[int, Field(description="A drain claims from the highest first.", examples=[5])]
+    queue: Annotated[str, Field(description="Name of the queue.", examples=["default"])]
+    paused: Annotated[bool, Field(description="True while no task is claimed.", examples=[False])]
+    priority: Annotated[
+        int, Field(description="Priority, 0 to 9; a drain claims from the highest first.", examples=[5])
+    ]
     retention: Annotated[
         str | None,
-        Field(description="How long a finished task can be asked for; null: DUECOURSE_RETENTION.", examples=[None]),
+        Field(description="Time for which a finished task is kept; null means DUECOURSE_RETENTION.", examples=[None]),
     ]
     lease: Annotated[
         str | None,
-        Field(description="How long a claimed task is its worker's; null: DUECOURSE_LEASE.", examples=[None]),
+        Field(description="Length of a lease; null means DUECOURSE_LEASE.", examples=[None]),
     ]
-    split: Annotated[list[ShardLimitsView], Field(description="Each shard's part of the limits.")]
-    tasks: Annotated[CountsView, Field(description="How many there are, by state.")]
-    oldest_overdue: Annotated[str, Field(description="How long the oldest due task waits.", examples=["PT0S"])]
-    lateness: Annotated[LatenessView, Field(description="How late tasks were claimed.")]
+    split: Annotated[list[ShardLimitsView], Field(description="Part of the limits for each shard.")]
+    tasks: Annotated[CountsView, Field(description="Number of tasks in each state.")]
+    oldest_overdue: Annotated[str, Field(description="Waiting time of the oldest due task.", examples=["PT0S"])]
+    lateness: Annotated[LatenessView, Field(description="Lateness of the claims of the last hour.")]
 
 
 class QueueAnswer(TypedDict):
@@ -132,9 +158,9 @@ class QueueAnswer(TypedDict):
 
 
 class QueuesAnswer(TypedDict):
-    """All queues, by name; one of another number of shards than DUECOURSE_SHARDS says is told in the log instead."""
+    """All queues, by name. A queue whose shard count differs from DUECOURSE_SHARDS is reported in the log instead."""
 
-    queues: Annotated[list[QueueView], Field(description="The queues.")]
+    queues: Annotated[list[QueueView], Field(description="Queues, by name.")]
 
 
 def show_queue(seen: QueueStanding) -> QueueView:

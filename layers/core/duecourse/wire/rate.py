@@ -13,9 +13,9 @@ Count = Annotated[int, Field(ge=1, le=MAX_COUNT, strict=True)]
 
 
 class Rate(Strict):
-    """`count` tasks in each `per`."""
+    """Rate: at most `count` tasks in any window of the length `per`."""
 
-    count: Count = Field(description="How many tasks.", examples=[5])
+    count: Count = Field(description="Maximum number of tasks in the window.", examples=[5])
     per: Annotated[Duration, between(100, DAY_MS)] = Field(
-        description="In any time of this length, PT0.1S to PT24H.", examples=["PT1S"]
+        description="Length of the sliding window, PT0.1S to PT24H.", examples=["PT1S"]
     )

@@ -6,6 +6,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from duecourse.domain import sms
+from duecourse.domain.masking import masked, masked_text
 from duecourse.domain.reminder import Channel, Moved, Recipient, Shown, Standing
 from duecourse.domain.task import Json, Status, Task
 from duecourse.domain.times import format_duration, format_instant
@@ -16,82 +17,94 @@ MAX_SHOWN = 2_000_000
 
 
 class TaskDue(TypedDict):
-    """One of a reminder's tasks, and when it is due."""
+    """Task of a reminder, with its due time."""
 
-    id: Annotated[str, Field(description="The task's id.", examples=["standup:300:0"])]
-    due_at: Annotated[Told, Field(description="When it is due.")]
+    id: Annotated[str, Field(description="Id of the task.", examples=["standup:300:0"])]
+    due_at: Annotated[Told, Field(description="Due time.")]
 
 
 class TaskMoved(TaskDue):
-    """One that was moved, and how it stood before."""
+    """Task that was moved, with its state before the move."""
 
-    was: Annotated[Status, Field(description="How it stood before the move.")]
+    was: Annotated[Status, Field(description="State before the move.")]
 
 
 class RecipientView(TypedDict):
-    """Who is reminded, by one channel."""
+    """Recipient of one message, by one channel."""
 
-    name: Annotated[str, Field(description="What to call them.", examples=["Ada"])]
-    email: NotRequired[Annotated[str, Field(description="Their address.", examples=["ada@example.com"])]]
-    phone: NotRequired[Annotated[str, Field(description="Their number.", examples=["+436641234567"])]]
-    webhook: NotRequired[Annotated[str, Field(description="Their URL.", examples=["https://example.com/hooks/ada"])]]
-    time_zone: Annotated[str, Field(description="For the hours that are told.", examples=["UTC"])]
+    name: Annotated[str, Field(description="Name of the recipient.", examples=["Ada"])]
+    email: NotRequired[Annotated[str, Field(description="E-mail address.", examples=["ada@example.com"])]]
+    phone: NotRequired[Annotated[str, Field(description="Phone number.", examples=["+436641234567"])]]
+    webhook: NotRequired[
+        Annotated[str, Field(description="URL of the webhook.", examples=["https://example.com/hooks/ada"])]
+    ]
+    time_zone: Annotated[
+        str, Field(description="IANA time zone of the hours in messages; default UTC.", examples=["UTC"])
+    ]
 
 
-class TaskStands(TaskDue):
-    """One of a reminder's tasks as it stands."""
+class ReminderTaskView(TaskDue):
+    """Task of a reminder."""
 
-    state: Annotated[Status, Field(description="Where it stands.")]
-    remind_before: Annotated[str, Field(description="How long before the start it is.", examples=["PT300S"])]
-    recipient: Annotated[RecipientView, Field(description="Whom it reminds.")]
+    state: Annotated[Status, Field(description="State of the task.")]
+    remind_before: Annotated[str, Field(description="Lead time before the start.", examples=["PT300S"])]
+    recipient: Annotated[RecipientView, Field(description="Recipient of the message.")]
 
 
 class AddReminderAnswer(TypedDict):
-    """What was made of a reminder."""
+    """Reminder that was added, with its tasks."""
 
-    id: Annotated[str, Field(description="The reminder's id.", examples=["standup"])]
-    tasks: Annotated[list[TaskDue], Field(description="Its tasks: one for each lead time, recipient and channel.")]
+    id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
+    tasks: Annotated[
+        list[TaskDue], Field(description="Tasks of the reminder: one for each lead time, recipient and channel.")
+    ]
 
 
 class MoveReminderAnswer(TypedDict):
-    """What was moved; `leased` were being sent and stay as they were, `sent` had gone out for the old start."""
+    """Tasks that were moved; those in `leased` and `sent` were not."""
 
-    id: Annotated[str, Field(description="The reminder's id.", examples=["standup"])]
-    starts_at: Annotated[Told, Field(description="The new start.")]
-    tasks: Annotated[list[TaskMoved], Field(description="The tasks that were moved.")]
-    leased: Annotated[list[str], Field(description="Ids of those being sent: they stay as they are.", examples=[[]])]
-    sent: Annotated[list[str], Field(description="Ids of those that had gone out for the old start.", examples=[[]])]
+    id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
+    starts_at: Annotated[Told, Field(description="New start of the meeting.")]
+    tasks: Annotated[list[TaskMoved], Field(description="Tasks that were moved.")]
+    leased: Annotated[
+        list[str], Field(description="Ids of tasks that were being sent and were not moved.", examples=[[]])
+    ]
+    sent: Annotated[
+        list[str], Field(description="Ids of tasks that were already sent for the old start.", examples=[[]])
+    ]
 
 
 class ReminderAnswer(TypedDict):
-    """A reminder as it stands."""
+    """Reminder, with its tasks."""
 
-    id: Annotated[str, Field(description="The reminder's id.", examples=["standup"])]
+    id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
     subject: Annotated[str, Field(description="Template of the subject.", examples=["Stand-up"])]
-    starts_at: Annotated[Told, Field(description="When it starts.")]
+    starts_at: Annotated[Told, Field(description="Start of the meeting.")]
     message: Annotated[str, Field(description="Template of the text.", examples=[""])]
     html: Annotated[str, Field(description="Template of the HTML part.", examples=[""])]
-    data: Annotated[Json, Field(description="What templates call `data`.", examples=[{}])]
-    tasks: Annotated[list[TaskStands], Field(description="Its tasks as they stand.")]
+    data: Annotated[Json, Field(description="Data for the templates.", examples=[{}])]
+    tasks: Annotated[list[ReminderTaskView], Field(description="Tasks of the reminder.")]
 
 
 class MessageView(TaskDue):
-    """One message as its recipient reads it; `sms_parts` is how many an SMS is sent, and paid, as."""
+    """Message as its recipient reads it."""
 
-    remind_before: Annotated[str, Field(description="How long before the start it is.", examples=["PT300S"])]
-    recipient: Annotated[RecipientView, Field(description="Whom it reminds.")]
-    subject: Annotated[str, Field(description="The subject, written out.", examples=["Stand-up"])]
-    text: Annotated[str, Field(description="The text, written out.", examples=["Stand-up begins soon."])]
-    html: NotRequired[Annotated[str, Field(description="The HTML part, written out.")]]
-    sms_parts: NotRequired[Annotated[int, Field(description="As how many an SMS is sent, and paid.", examples=[1])]]
+    remind_before: Annotated[str, Field(description="Lead time before the start.", examples=["PT300S"])]
+    recipient: Annotated[RecipientView, Field(description="Recipient of the message.")]
+    subject: Annotated[str, Field(description="Subject, written out.", examples=["Stand-up"])]
+    text: Annotated[str, Field(description="Text, written out.", examples=["Stand-up begins soon."])]
+    html: NotRequired[Annotated[str, Field(description="HTML part, written out.")]]
+    sms_parts: NotRequired[
+        Annotated[int, Field(description="Number of parts in which the SMS is sent and billed.", examples=[1])]
+    ]
 
 
 class PreviewAnswer(TypedDict):
-    """What would be sent; every message was written out, and `left_out` counts those that do not fit the answer."""
+    """Messages that the reminder would send. `left_out` counts those that do not fit in the answer."""
 
-    id: Annotated[str, Field(description="The reminder's id.", examples=["standup"])]
-    messages: Annotated[list[MessageView], Field(description="The messages, as many as fit one answer.")]
-    left_out: Annotated[int, Field(description="How many do not.", examples=[0])]
+    id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
+    messages: Annotated[list[MessageView], Field(description="Messages, as many as fit in one answer.")]
+    left_out: Annotated[int, Field(description="Number of messages that do not fit in the answer.", examples=[0])]
 
 
 def show_added(id: str, tasks: list[tuple[str, int]]) -> AddReminderAnswer:
@@ -115,16 +128,16 @@ def show_reminder(standing: Standing) -> ReminderAnswer:
     first = standing.tasks[0].payload
     return {
         "id": standing.id,
-        "subject": first["subject"],
+        "subject": masked_text(first["subject"]),
         "starts_at": format_instant(standing.starts_at),
-        "message": first["message"],
-        "html": first["html"],
-        "data": first["data"],
+        "message": masked_text(first["message"]),
+        "html": masked_text(first["html"]),
+        "data": masked(first["data"]),
         "tasks": [_show_task(task) for task in standing.tasks],
     }
 
 
-def _show_task(task: Task) -> TaskStands:
+def _show_task(task: Task) -> ReminderTaskView:
     payload = task.payload
     return {
         "id": task.id,
@@ -164,5 +177,5 @@ def _show_message(shown: Shown) -> MessageView:
 
 
 def _show_recipient(recipient: Recipient) -> RecipientView:
-    address = {str(recipient.channel): recipient.address}
+    address = {str(recipient.channel): masked_text(recipient.address)}
     return {"name": recipient.name, "time_zone": recipient.time_zone, **address}  # type: ignore[typeddict-item]

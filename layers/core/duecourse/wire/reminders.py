@@ -77,22 +77,24 @@ Data = Annotated[dict[str, Any], json_of(MAX_DATA_BYTES)]
 
 
 class Person(Strict):
-    """Who is reminded: by each of the channels given, one at least."""
+    """Recipient, with at least one channel: `email`, `phone` or `webhook`."""
 
     model_config = ConfigDict(json_schema_extra={"anyOf": [given(channel) for channel in Channel]})
 
-    name: Line = Field("", description="What templates call `recipient.name`.", examples=["Ada"])
-    email: Email | None = Field(None, description="Where an e-mail goes.", examples=["ada@example.com"])
+    name: Line = Field(
+        "", description="Name of the recipient, which templates read as `recipient.name`.", examples=["Ada"]
+    )
+    email: Email | None = Field(None, description="E-mail address.", examples=["ada@example.com"])
     phone: Phone | None = Field(
-        None, description="Where an SMS goes, E.164: + and the country code.", examples=["+436641234567"]
+        None, description="Phone number for an SMS, in E.164: + and the country code.", examples=["+436641234567"]
     )
     webhook: Url | None = Field(
         None,
-        description="Where JSON is posted, as the kind `webhook` does.",
+        description="URL that receives a POST, as from a task of the kind `webhook`.",
         examples=["https://example.com/hooks/meetings"],
     )
     time_zone: TimeZone | None = Field(
-        None, description="For the hours this one is told; else the reminder's.", examples=["Europe/Vienna"]
+        None, description="Time zone for this recipient; defaults to the reminder's.", examples=["Europe/Vienna"]
     )
 
     @model_validator(mode="after")
@@ -108,7 +110,9 @@ class Person(Strict):
 
 
 class AddReminder(Strict):
-    """A message by each channel of each recipient at each time before the start; repeated ones are folded.
+    """Body of `POST /reminders`: one message to each channel of each recipient at each lead time.
+
+    Equal messages are sent once.
 
     `subject`, `message` and `html` are Jinja2 templates.
     """
@@ -117,36 +121,42 @@ class AddReminder(Strict):
 
     id: Name = Field(
         default_factory=new_id,
-        description="The reminder's id. Without one it is made, as a task's is.",
+        description="Id of the reminder, unique. Default: generated, as for a task.",
         examples=["standup"],
     )
     subject: SubjectTemplate = Field(
-        description="Template of the subject, one line; it is `subject` in the others.",
+        description="Template of the subject: one line, at most 200 characters when written out. Other "
+        "templates read it as `subject`.",
         examples=["Stand-up in {{ lead }}"],
     )
-    starts_at: Start = Field(description="When the meeting begins; must be ahead.")
+    starts_at: Start = Field(description="Start of the meeting; must be in the future.")
     remind_before: Annotated[list[Lead], Field(min_length=1, max_length=MAX_TASKS)] = Field(
-        description="How long before the start to remind, PT1S at least: a message by each channel of each recipient "
-        "at each. One whose time has passed goes out at once.",
+        description="Lead times before the start, at least PT1S each. Each sends one message to each channel of"
+        " each recipient; one that has passed sends at once.",
         examples=[["P1D", "PT5M"]],
     )
     recipients: Annotated[list[Person], Field(min_length=1, max_length=MAX_TASKS)] = Field(
-        description=f"Who is reminded; at most {MAX_TASKS:,} messages in all."
+        description=f"Recipients; the reminder may have at most {MAX_TASKS:,} messages in all."
     )
     message: Annotated[StrictStr, Field(max_length=10_000)] = Field(
         "",
-        description="Template of the text. Left out: the text of `html`, else when what begins.",
+        description="Template of the text. Default: the text of `html`, or a sentence with the subject and the start.",
         examples=["{{ recipient.name }}, {{ subject }} is at {{ starts_at.time }}."],
     )
     html: Annotated[StrictStr, Field(max_length=50_000)] = Field(
         "",
-        description="Template of an e-mail's HTML part; what is put in is escaped. Left out: the e-mail is text alone.",
+        description="Template of the HTML part of an e-mail; inserted values are escaped. Default: the e-mail "
+        "is plain text.",
         examples=["<p>{{ subject }} is at <b>{{ starts_at.time }}</b>.</p>"],
     )
     data: Data = Field(
-        default_factory=dict, description="What templates call `data`; at most 16 KiB.", examples=[{"room": "4"}]
+        default_factory=dict,
+        description="Data for the templates, which read it as `data`; at most 16 KiB of JSON.",
+        examples=[{"room": "4"}],
     )
-    time_zone: TimeZone = Field(UTC, description="For the hours that are told.", examples=["Europe/Vienna"])
+    time_zone: TimeZone = Field(
+        UTC, description="IANA time zone of the hours in messages; default UTC.", examples=["Europe/Vienna"]
+    )
 
     @model_validator(mode="after")
     def _not_too_many(self) -> Self:
@@ -180,17 +190,17 @@ class AddReminder(Strict):
 
 
 class MoveReminder(Strict):
-    """A new start."""
+    """Body of `PATCH /reminders/{id}`: a new start."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"starts_at": "2100-01-05T09:30:00Z"}]})
 
-    starts_at: Start = Field(description="When the meeting begins now; ahead.")
+    starts_at: Start = Field(description="New start of the meeting; must be in the future.")
 
 
 class ReminderKey(Strict):
-    """What names one reminder."""
+    """Id of a reminder."""
 
-    id: Name = Field(description="A reminder that stands.", examples=["standup"])
+    id: Name = Field(description="Id of an existing reminder.", examples=["standup"])
 
 
 class CancelReminder(ReminderKey):

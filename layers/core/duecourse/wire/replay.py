@@ -15,14 +15,15 @@ MAX_SPREAD_MS = 7 * DAY_MS
 
 
 class ReplayDead(Strict):
-    """POST /queues/{queue}/dead/replay: the oldest dead tasks, spread evenly where a rate is given."""
+    """Body of `POST /queues/{queue}/dead/replay`: the oldest dead tasks, spread evenly if a rate is given."""
 
-    limit: int = Field(100, ge=1, le=MAX_REPLAY, strict=True, description="How many tasks at most.")
+    limit: int = Field(100, ge=1, le=MAX_REPLAY, strict=True, description="Maximum number of tasks.")
     rate: Rate | None = Field(
-        None, description="How fast; all at once without it. Not so slowly that `limit` tasks take over 7 days."
+        None,
+        description="Rate of the replays, spread evenly; `limit` tasks may take at most 7 days. Default: all at once.",
     )
-    kind: Name | None = Field(None, description="Only tasks of this kind.", examples=["report"])
-    dry_run: StrictBool = Field(False, description="Only tell which tasks these would be.")
+    kind: Name | None = Field(None, description="Filter: tasks of this kind.", examples=["report"])
+    dry_run: StrictBool = Field(False, description="List the tasks without a replay. Default: false.")
 
     @model_validator(mode="after")
     def _ends_in_time(self) -> Self:
@@ -37,19 +38,19 @@ class ReplayDead(Strict):
 
 
 class ReplayedTask(TypedDict):
-    """One task, and when it is due now."""
+    """One task, with its new due time."""
 
-    id: Annotated[str, Field(description="The id.", examples=["export-42"])]
-    due_at: Annotated[Told, Field(description="When it is due now.")]
+    id: Annotated[str, Field(description="Id of the task.", examples=["export-42"])]
+    due_at: Annotated[Told, Field(description="New due time.")]
 
 
 class ReplayedAnswer(TypedDict):
-    """Which tasks are replayed, or would be; `more` where there may be more of the dead."""
+    """Tasks that are replayed, or would be in a dry run. `more` says whether more dead tasks may remain."""
 
-    replayed: Annotated[int, Field(description="How many.", examples=[1])]
-    dry_run: Annotated[bool, Field(description="Whether it was only asked which.", examples=[False])]
-    more: Annotated[bool, Field(description="Whether there may be more of the dead.", examples=[False])]
-    tasks: Annotated[list[ReplayedTask], Field(description="Which, oldest death first.")]
+    replayed: Annotated[int, Field(description="Number of tasks.", examples=[1])]
+    dry_run: Annotated[bool, Field(description="True if the tasks were listed without a replay.", examples=[False])]
+    more: Annotated[bool, Field(description="True if more dead tasks may remain.", examples=[False])]
+    tasks: Annotated[list[ReplayedTask], Field(description="Tasks, in the order in which they died.")]
 
 
 def show_replayed(replayed: Replayed, *, dry_run: bool) -> ReplayedAnswer:

@@ -14,21 +14,28 @@ Backoff = Annotated[Duration, between(0, MAX_BACKOFF_MS)]
 
 
 class Retry(Strict):
-    """How often, and how far apart, a failing task is tried."""
+    """Attempts and backoff of a failing task."""
 
     max_attempts: int = Field(
-        10, ge=1, le=1_000, strict=True, description="How many attempts there are before the task is dead."
+        10,
+        ge=1,
+        le=1_000,
+        strict=True,
+        description="Maximum attempts, 1 to 1,000; a failure on the last one makes the task dead.",
     )
-    backoff: Backoff = Field(
-        "PT1S", validate_default=True, description="How long after the first failure, at most P49D."
-    )
+    backoff: Backoff = Field("PT1S", validate_default=True, description="Delay after the first failure; at most P49D.")
     factor: float = Field(
-        2.0, ge=1, le=100, allow_inf_nan=False, strict=True, description="By what that grows with each further failure."
+        2.0,
+        ge=1,
+        le=100,
+        allow_inf_nan=False,
+        strict=True,
+        description="Multiplier applied to the delay after each failure, 1 to 100.",
     )
-    max_backoff: Backoff = Field(
-        "PT1H", validate_default=True, description="Above what it does not grow, at most P49D."
+    max_backoff: Backoff = Field("PT1H", validate_default=True, description="Upper bound for the delay; at most P49D.")
+    jitter: StrictBool = Field(
+        True, description="Randomise the delay (full jitter) so that clients do not retry in step."
     )
-    jitter: StrictBool = Field(True, description="Whether it is a random part of that: else many retry as one.")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -1,8 +1,8 @@
-"""The bridge's event: which bells rang, which watched keys expired; and what the function answers to it."""
+"""The bridge's events: bells that rang and keys that expired, or bells that will ring; and the function's answers."""
 
 import re
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -12,6 +12,9 @@ from duecourse.domain.history import Door
 from duecourse.domain.task import Shard
 from duecourse.domain.watch import MAX_KEY_BYTES, Expired
 
+MAX_WARM = 100
+"""The most bells of one event that warms."""
+MAX_BELL_CHARS = 256
 LAST_AT = 10**13 - 1
 """The last instant that has thirteen digits, in the year 2286."""
 
@@ -38,7 +41,7 @@ def _utf_8(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("has half a character: what is no UTF-8 is told in base64") from None
+        raise ValueError("has half a character: send text that is not UTF-8 in base64") from None
     return text
 
 
@@ -78,6 +81,19 @@ class Rings(BaseModel):
         return shards_of({ring.key: ring.door for ring in self.rings}, namespace)
 
 
+class WarmUp(BaseModel):
+    """Another event of the bridge: bells, by their keys, that ring soon after an idle spell.
+
+    Without bells it warms the function alone that takes it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: Literal["duecourse.bridge"]
+    version: Literal["1"]
+    warm: Annotated[list[Annotated[str, Field(max_length=MAX_BELL_CHARS)]], Field(max_length=MAX_WARM)]
+
+
 class Heard(NamedTuple):
     """What rang: shards, the keys that are no bells of ours, and by which door each shard's bell was found."""
 
@@ -102,12 +118,23 @@ class RingsAnswer(TypedDict):
     bell_at: int
 
 
+class WarmAnswer(TypedDict):
+    """Functions that were sent an event without tasks, by their names."""
+
+    warmed: list[str]
+
+
 def shards_of(bells: Mapping[str, Door], namespace: str) -> Heard:
     """The shards of these keys, each once, in their order; and the keys that are no bells of `namespace`."""
     found = {key: _shard(key, namespace) for key in bells}
     shards = [shard for shard in found.values() if shard]
     doors = {shard: bells[key] for key, shard in found.items() if shard}
     return Heard(shards, [key for key, shard in found.items() if not shard], doors)
+
+
+def shards_behind(bells: Iterable[str], namespace: str) -> Heard:
+    """The same for bells that have yet to ring."""
+    return shards_of(dict.fromkeys(bells, Door.TIMER), namespace)
 
 
 def _shard(key: str, namespace: str) -> Shard | None:

@@ -3,10 +3,11 @@
 import json
 from typing import Annotated, Any, NotRequired, Self
 
-from pydantic import ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
 from typing_extensions import TypedDict
 
 from duecourse.domain.history import Run
+from duecourse.domain.masking import MASK, is_suspect, masked, masked_error
 from duecourse.domain.task import (
     DEFAULT_QUEUE,
     DEFAULT_TENANT,
@@ -35,7 +36,7 @@ from duecourse.wire.fields import (
     refuse_fields,
 )
 from duecourse.wire.kinds import check_payload
-from duecourse.wire.notify import NotifyDone, show_notify
+from duecourse.wire.notify import NotifyDone, NotifyView, show_notify
 from duecourse.wire.retry import Retry
 
 EXAMPLE: dict[str, Json] = {
@@ -46,42 +47,63 @@ EXAMPLE: dict[str, Json] = {
 }
 
 
+def _word(value: Any) -> Any:
+    # An enum writes out in full what it has not: of an object that nests deep, nobody can.
+    return value if isinstance(value, str) else None
+
+
+Mode = Annotated[OnDuplicate, BeforeValidator(_word)]
+
+
 class AddTask(Strict):
-    """POST /tasks: what, when and how often; due at once where neither `due_at` nor `delay` is given."""
+    """Body of `POST /tasks`: the work, its due time and its retries.
+
+    Without `due_at` and `delay` the task is due at once.
+    """
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE], "not": given("due_at", "delay")})
 
     id: TaskId = Field(
         default_factory=new_id,
-        description="Unique within the queue. Without one it is made: of the Idempotency-Key where there is one, else "
-        "at random, so that two requests make two tasks.",
+        description="Id of the task, unique within its queue. Default: derived from the Idempotency-Key, or "
+        "random without one.",
         examples=["export-42"],
     )
     queue: OpenQueue = Field(
-        DEFAULT_QUEUE, description="The queue; `reminders` is for /reminders alone, `query:…` for /queries."
+        DEFAULT_QUEUE,
+        description="Queue of the task. `reminders` is reserved for `/reminders`, and `query:…` for `/queries`.",
     )
     kind: OpenKind = Field(
-        description="What it is: `poll`, `webhook`, or a kind of yours (DUECOURSE_TARGETS).", examples=["webhook"]
+        description="Kind of the task: `poll`, `webhook`, or a kind of your own from DUECOURSE_TARGETS.",
+        examples=["webhook"],
     )
     payload: JsonObject = Field(
-        description="What it carries, at most 256 KiB of JSON: for `poll` and `webhook` what these kinds take."
+        description="Payload of the task: a JSON object of at most 256 KiB. `poll` and `webhook` define their "
+        "own fields."
     )
-    due_at: Instant | None = Field(None, description="When it is due. Neither this nor `delay`: now.")
-    delay: Duration | None = Field(None, description="How long from now it is due; not beside `due_at`.")
-    retry: Retry = Field(default_factory=Retry, description="How often, and how far apart, it is tried.")
+    due_at: Instant | None = Field(None, description="Due time. Default: now. Give `due_at` or `delay`, not both.")
+    delay: Duration | None = Field(
+        None, description="Delay from now to the due time. Give `due_at` or `delay`, not both."
+    )
+    retry: Retry = Field(default_factory=Retry, description="Attempts and backoff after failures.")
     deadline: DeadlineField | None = Field(
         None,
-        description="When it is given up: an instant, or a duration from its due time. For `poll` PT24H, else never.",
+        description="Time after which the task is dead: an instant, or a duration from the due time. Default: "
+        "PT24H for `poll`, none for other kinds.",
     )
-    on_duplicate: OnDuplicate = Field(
+    on_duplicate: Mode = Field(
         OnDuplicate.KEEP,
-        description="Where a task with this id stands: keep it, replace it, reject this one, or debounce (this one's "
-        "content, the due time pushed back).",
+        description="Effect if the id already exists. `keep` the old task, `replace` it, `reject` this request,"
+        " or `debounce`: take the new content and postpone the due time.",
     )
     max_wait: Duration = Field(
-        "PT1H", validate_default=True, description="How far `debounce` pushes the due time at most, from the first add."
+        "PT1H",
+        validate_default=True,
+        description="Upper bound for the delay by `debounce`, counted from the first add.",
     )
-    notify_done: NotifyDone | None = Field(None, description="Who is told once it is done or dead.")
+    notify_done: NotifyDone | None = Field(
+        None, description="Receiver of a completion notification when the task is done or dead."
+    )
 
     @field_validator("payload")
     @classmethod
@@ -115,15 +137,15 @@ class AddTask(Strict):
 
 
 class MoveTask(Strict):
-    """PATCH /tasks/{id}: a new due time; `force` takes a running task from its worker."""
+    """Body of `PATCH /tasks/{id}`: a new due time. `force` moves a running task too, whose worker loses the lease."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"delay": "PT1H"}], "oneOf": [given("due_at"), given("delay")]}
     )
 
-    due_at: Instant | None = Field(None, description="When it is due from now on: this, or `delay`.")
-    delay: Duration | None = Field(None, description="How long from now it is due: this, or `due_at`.")
-    force: StrictBool = Field(False, description="Whether a running task is taken from its worker.")
+    due_at: Instant | None = Field(None, description="New due time. Give `due_at` or `delay`.")
+    delay: Duration | None = Field(None, description="Delay from now to the new due time. Give `due_at` or `delay`.")
+    force: StrictBool = Field(False, description="Move a running task too: its worker loses the lease. Default: false.")
 
     @model_validator(mode="after")
     def _one_due_time(self) -> Self:
@@ -135,48 +157,66 @@ class MoveTask(Strict):
 class RunView(TypedDict):
     """One finished run."""
 
-    run: Annotated[int, Field(description="Which run it was, from 1.", examples=[1])]
+    run: Annotated[int, Field(description="Number of the run, from 1.", examples=[1])]
     outcome: Annotated[
         str,
         Field(
-            description="How it ended: done, again, retry, drop, lapsed, taken (by force) or expired.",
+            description="Outcome of the run: done, again, retry, drop, lapsed, taken (by force) or expired.",
             examples=["done"],
         ),
     ]
-    claimed_at: Annotated[Told | None, Field(description="When it was claimed.")]
-    ended_at: Annotated[Told, Field(description="When it ended.")]
-    detail: NotRequired[Annotated[str, Field(description="The error or reason, its first 400 bytes.")]]
+    claimed_at: Annotated[Told | None, Field(description="Time of the claim; null if the task was never claimed.")]
+    ended_at: Annotated[Told, Field(description="End of the run.")]
+    detail: NotRequired[Annotated[str, Field(description="Error or reason, its first 400 bytes.")]]
 
 
 class TaskView(TypedDict):
-    """A task as it is shown: `result` once it is done, `error` once a run has failed."""
+    """Task, with `result` once it is done and `error` after a failed run."""
 
-    id: Annotated[str, Field(description="The id.", examples=["order-7"])]
-    queue: Annotated[str, Field(description="The queue.", examples=["default"])]
-    kind: Annotated[str, Field(description="What it is.", examples=["webhook"])]
-    state: Annotated[Status, Field(description="Where it stands.")]
-    due_at: Annotated[Told, Field(description="When it may next run.")]
-    run: Annotated[int, Field(description="How often it was claimed.", examples=[0])]
-    attempt: Annotated[int, Field(description="1 and the failures since it last asked to come again.", examples=[1])]
-    max_attempts: Annotated[int, Field(description="At which attempt a failure is its end.", examples=[10])]
-    created_at: Annotated[Told, Field(description="When it was added.")]
-    payload: Annotated[Any, Field(description="What it carries.", examples=[EXAMPLE["payload"]])]
-    result: NotRequired[Annotated[Any, Field(description="What it came to, once it is done.")]]
-    error: NotRequired[Annotated[str, Field(description="Why the last run that failed did so.")]]
-    notify_done: NotRequired[Annotated[dict[str, str], Field(description="Who is told once it is done or dead.")]]
-    history: Annotated[list[RunView], Field(description="Its newest runs.", examples=[[]])]
+    id: Annotated[str, Field(description="Id of the task.", examples=["order-7"])]
+    queue: Annotated[str, Field(description="Name of the queue.", examples=["default"])]
+    kind: Annotated[str, Field(description="Kind of the task.", examples=["webhook"])]
+    state: Annotated[Status, Field(description="State of the task.")]
+    due_at: Annotated[Told, Field(description="Due time of the current or next run.")]
+    run: Annotated[
+        int, Field(description="Number of runs so far; a delivery that came to nothing is none.", examples=[0])
+    ]
+    attempt: Annotated[
+        int, Field(description="Current attempt: 1 plus the failures since the last `Again`.", examples=[1])
+    ]
+    max_attempts: Annotated[
+        int, Field(description="Maximum attempts; a failure on the last one makes the task dead.", examples=[10])
+    ]
+    created_at: Annotated[Told, Field(description="Time of the add.")]
+    payload: Annotated[
+        Any,
+        Field(
+            description="Payload of the task. Headers and fields named as credentials are shown as `•••`. So are user, "
+            "password and query values of a URL.",
+            examples=[EXAMPLE["payload"]],
+        ),
+    ]
+    result: NotRequired[Annotated[Any, Field(description="Result; present once the task is done.")]]
+    error: NotRequired[Annotated[str, Field(description="Error of the newest failed run; a done task has none.")]]
+    notify_done: NotRequired[
+        Annotated[NotifyView, Field(description="Receiver of a completion notification when the task is done or dead.")]
+    ]
+    history: Annotated[list[RunView], Field(description="Newest runs, oldest first.", examples=[[]])]
 
 
 class TaskAnswer(TypedDict):
     """One task."""
 
-    task: Annotated[TaskView, Field(description="The task as it stands.")]
+    task: Annotated[TaskView, Field(description="The task.")]
 
 
 class AddAnswer(TaskAnswer):
-    """One task, and whether this request made it."""
+    """One task, and a flag that says whether this request added it."""
 
-    created: Annotated[bool, Field(description="Whether this request made it; false where it stood.", examples=[True])]
+    created: Annotated[
+        bool,
+        Field(description="True if this request added the task; false if the id already existed.", examples=[True]),
+    ]
 
 
 def show_task(task: Task) -> TaskView:
@@ -191,7 +231,7 @@ def show_task(task: Task) -> TaskView:
         attempt=task.attempt,
         max_attempts=task.retry.max_attempts,
         created_at=format_instant(task.created_at),
-        payload=_shown(task.payload_json),
+        payload=show_payload(task),
         history=[_show_run(run) for run in task.history],
     )
     if task.notify:
@@ -199,8 +239,16 @@ def show_task(task: Task) -> TaskView:
     if task.result_json:
         view["result"] = _shown(task.result_json)
     if task.error:
-        view["error"] = task.error
+        view["error"] = masked_error(task.error)
     return view
+
+
+def show_payload(task: Task) -> Any:
+    """A payload without a caller's credentials; one that nests too deep to be gone through, as text or not at all."""
+    value = task.payload
+    if deeper_than(MAX_DEPTH, value):
+        return MASK if is_suspect(task.payload_json) else task.payload_json
+    return masked(value)
 
 
 def _shown(text: str) -> Any:
@@ -213,5 +261,5 @@ def _show_run(run: Run) -> RunView:
     claimed = format_instant(run.claimed_at) if run.claimed_at else None
     view = RunView(run=run.run, outcome=run.outcome, claimed_at=claimed, ended_at=format_instant(run.ended_at))
     if run.detail:
-        view["detail"] = run.detail
+        view["detail"] = masked_error(run.detail)
     return view

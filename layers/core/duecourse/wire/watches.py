@@ -22,23 +22,23 @@ def _pattern(text: str) -> str:
 
 
 class WatchSetting(Strict):
-    """Keys of others whose expiry becomes a task."""
+    """Keys of another program whose expiry becomes a task."""
 
     model_config = ConfigDict(frozen=True)
 
     pattern: Annotated[StrictStr, Field(min_length=1, max_length=MAX_PATTERN), AfterValidator(_pattern)] = Field(
-        description="what the keys are called, their parts in braces", examples=["send_message-{user}-{type}"]
+        description="Pattern of the keys' names, with named parts in braces.", examples=["send_message-{user}-{type}"]
     )
-    kind: OpenKind = Field(description="what the task is")
+    kind: OpenKind = Field(description="Kind of the task.")
     payload: JsonObject = Field(
         default_factory=dict,
         validate_default=True,
-        description="what it carries, beside `key`: the parts of the name",
+        description="Payload of the task; `key` is added, with the parts of the name.",
     )
     window_ms: Annotated[Duration, between(MIN_WINDOW_MS, MAX_WINDOW_MS)] = Field(
-        1_000, alias="window", description="within which expiries of the same key count once"
+        1_000, alias="window", description="Time in which repeated expiries of a key count once."
     )
-    queue: OpenQueue = Field(DEFAULT_QUEUE, description="where the task goes")
+    queue: OpenQueue = Field(DEFAULT_QUEUE, description="Queue of the task.")
 
     @field_validator("payload")
     @classmethod

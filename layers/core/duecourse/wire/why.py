@@ -5,6 +5,7 @@ from typing import Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from duecourse.domain.masking import masked_error
 from duecourse.domain.task import Status
 from duecourse.domain.timeline import Happened, Why
 from duecourse.domain.times import format_instant
@@ -12,23 +13,28 @@ from duecourse.wire.fields import Told
 
 
 class HappenedView(TypedDict):
-    """One thing that happened: `text` says it to people, the rest to programs."""
+    """Entry of a timeline: `text` for people, the other fields for programs."""
 
-    at: Annotated[Told, Field(description="When.")]
-    event: Annotated[str, Field(description="What, in one word.", examples=["added"])]
+    at: Annotated[Told, Field(description="Time of the entry.")]
+    event: Annotated[str, Field(description="Event, in one word.", examples=["added"])]
     text: Annotated[
-        str, Field(description="The same in a sentence.", examples=["Added by http, due 2026-11-21T09:30:00.000Z."])
+        str, Field(description="The same, as a sentence.", examples=["Added by http, due 2026-11-21T09:30:00.000Z."])
     ]
-    by: NotRequired[Annotated[str, Field(description="Who asked for it.", examples=["http"])]]
-    run: NotRequired[Annotated[int, Field(description="Which run it was about.", examples=[1])]]
+    by: NotRequired[
+        Annotated[str, Field(description="Source of the request, such as http, client or message.", examples=["http"])]
+    ]
+    run: NotRequired[Annotated[int, Field(description="Number of the run, from 1.", examples=[1])]]
     door: NotRequired[
-        Annotated[str, Field(description="What found it: `ring`, `timer`, `tick`, or `take`: a query's own request.")]
+        Annotated[
+            str,
+            Field(description="Trigger of the claim: `ring`, `timer`, `tick`, or `take` for a query's own request."),
+        ]
     ]
-    late_ms: NotRequired[Annotated[int, Field(description="How long after it was due, in milliseconds.")]]
-    ran_ms: NotRequired[Annotated[int, Field(description="How long the run took, in milliseconds.")]]
-    error: NotRequired[Annotated[str, Field(description="What went wrong.")]]
-    due_at: NotRequired[Annotated[Told, Field(description="When it was due from then on.")]]
-    times: NotRequired[Annotated[int, Field(description="How often this happened in a row, where more than once.")]]
+    late_ms: NotRequired[Annotated[int, Field(description="Time from the due time to the claim, in milliseconds.")]]
+    ran_ms: NotRequired[Annotated[int, Field(description="Length of the run, in milliseconds.")]]
+    error: NotRequired[Annotated[str, Field(description="Error of the run.")]]
+    due_at: NotRequired[Annotated[Told, Field(description="New due time.")]]
+    times: NotRequired[Annotated[int, Field(description="Number of repetitions in a row; absent if it happened once.")]]
 
 
 WaitsView = TypedDict(
@@ -37,27 +43,27 @@ WaitsView = TypedDict(
         "for": Annotated[
             str,
             Field(
-                description="`due`, `claim`, `lease` or `nothing`; of what is due and held back, `pause`, "
-                "`max_running`, `tenant_max_running` or `rate`.",
+                description="Event that the task waits for: `due`, `claim`, `lease` or `nothing`. For a "
+                "throttled task: `pause`, `max_running`, `tenant_max_running`, `rate` or `target`.",
                 examples=["due"],
             ),
         ],
-        "text": Annotated[str, Field(description="The same in a sentence.", examples=["it is not due yet"])],
-        "until": NotRequired[Annotated[Told, Field(description="Until when, where that is known.")]],
+        "text": Annotated[str, Field(description="The same, as a sentence.", examples=["it is not due yet"])],
+        "until": NotRequired[Annotated[Told, Field(description="End of the wait; absent if unknown.")]],
     },
 )
-WaitsView.__doc__ = "What it waits for, and until when where that is known."
+WaitsView.__doc__ = "Reason why a task is not running now, and the end of the wait if it is known."
 
 
 class WhyAnswer(TypedDict):
-    """The timeline of one task, oldest first, after as many entries as `forgotten` says."""
+    """Timeline of one task, oldest first. `forgotten` counts older entries that were dropped."""
 
-    id: Annotated[str, Field(description="The id.", examples=["order-7"])]
-    queue: Annotated[str, Field(description="The queue.", examples=["default"])]
-    state: Annotated[Status, Field(description="Where it stands.")]
-    timeline: Annotated[list[HappenedView], Field(description="What happened, oldest first.")]
-    waits: Annotated[WaitsView, Field(description="What it waits for now.")]
-    forgotten: Annotated[int, Field(description="How many older entries are not kept.", examples=[0])]
+    id: Annotated[str, Field(description="Id of the task.", examples=["order-7"])]
+    queue: Annotated[str, Field(description="Name of the queue.", examples=["default"])]
+    state: Annotated[Status, Field(description="State of the task.")]
+    timeline: Annotated[list[HappenedView], Field(description="Entries, oldest first.")]
+    waits: Annotated[WaitsView, Field(description="Reason why the task is not running now.")]
+    forgotten: Annotated[int, Field(description="Number of older entries that were dropped.", examples=[0])]
 
 
 def show_why(why: Why) -> WhyAnswer:
@@ -76,7 +82,7 @@ def show_why(why: Why) -> WhyAnswer:
 
 
 def _show(one: Happened) -> HappenedView:
-    view = HappenedView(at=format_instant(one.at), event=one.event, text=one.text)
+    view = HappenedView(at=format_instant(one.at), event=one.event, text=masked_error(one.text))
     if one.by:
         view["by"] = one.by
     if one.run:
@@ -88,7 +94,7 @@ def _show(one: Happened) -> HappenedView:
     if one.ran_ms is not None:
         view["ran_ms"] = one.ran_ms
     if one.error:
-        view["error"] = one.error
+        view["error"] = masked_error(one.error)
     if one.due_at:
         view["due_at"] = format_instant(one.due_at)
     if one.times > 1:
