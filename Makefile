@@ -4,7 +4,11 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 ARCH := arm64
-BASE_PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+# The first that runs and is of a version that we take: a shim on PATH may stand for a Python that is not there.
+FITS := import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
+BASE_PYTHON ?= $(shell for name in python3.11 python3.12 python3; do $$name -c '$(FITS)' 2>/dev/null && command -v $$name && break; done)
+ARGS :=
+CHECKS := format lint types english api
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -12,9 +16,11 @@ help: ## this list
 setup: .venv/.ready ## a .venv in this folder, from pinned requirements
 
 .venv/.ready: requirements.txt pyproject.toml
-	@$(BASE_PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else "duecourse needs Python 3.11 or 3.12, and found %d.%d" % v)'
+	@test -n "$(BASE_PYTHON)" || { echo "setup: duecourse needs Python 3.11 or 3.12, and PATH has neither ($$(python3 --version 2>&1)): install one, or name it: make setup BASE_PYTHON=/path/to/python3.12" >&2; exit 2; }
+	@$(BASE_PYTHON) -c '$(FITS)' || { echo "setup: duecourse needs Python 3.11 or 3.12, and BASE_PYTHON=$(BASE_PYTHON) is $$($(BASE_PYTHON) --version 2>&1)" >&2; exit 2; }
+	@$(BASE_PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "setup: $(BASE_PYTHON) cannot make a venv, its modules venv and ensurepip are missing: on Debian and Ubuntu, apt-get install python3-venv" >&2; exit 2; }
 	@echo "setup: .venv with $$($(BASE_PYTHON) --version), pinned requirements (about a minute)"
-	@$(BASE_PYTHON) -m venv .venv
+	@cmp -s <($(PY) -c 'import pip, sys; print(sys.version)' 2>&1) <($(BASE_PYTHON) -c 'import sys; print(sys.version)') || $(BASE_PYTHON) -m venv --clear .venv
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
@@ -28,16 +34,30 @@ up: setup ## the same stack, until Ctrl-C
 rabbitmq: setup ## a RabbitMQ of your own from the installed server (apt-get install rabbitmq-server), until Ctrl-C
 	@$(PY) -m local rabbitmq
 
-test: setup ## the whole suite, two files at a time: most of it waits
-	@PYTHONHASHSEED=$$$$ $(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+test: setup ## the whole suite, two files at a time: most of it waits (ARGS="..." for pytest)
+	@PYTHONHASHSEED=$$$$ $(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-check: setup ## format, lint, types, and the API against its own OpenAPI document
+check: $(CHECKS:%=check-%) ## format, lint, types, plain English, and the API against its own OpenAPI document
+
+checks: # their names, for .ci/run
+	@echo $(CHECKS:%=check-%)
+
+check-format: setup
 	@$(PY) -m ruff format --check .
+
+check-lint: setup
 	@$(PY) -m ruff check .
+
+check-types: setup
 	@$(PY) -m mypy
+
+check-english: setup
+	@$(PY) -m tests.english
+
+check-api: setup
 	@$(PY) -m tests.fuzz
 
-reference: setup ## docs/api.md, written from the OpenAPI document
+reference: setup ## docs/api.md and the page of settings, written from the code
 	@$(PY) -m local.reference
 
 fix: setup ## format and what lint can mend
@@ -47,11 +67,16 @@ fix: setup ## format and what lint can mend
 bench: setup ## the figures, beside the machine's own limits
 	@$(PY) -m tests.bench
 
-sam: setup .venv-sam/.ready ## the template: validated, linted, built, weighed; the harness held against SAM (ARCH=arm64 or x86_64)
+bench-peers: setup ## adds beside BullMQ, docket and Celery, in one run (npm and a venv of its own: .venv-peers, 120 MB)
+	@$(PY) -m tests.bench.peers
+
+sam: setup .venv-sam/.ready ## what sam deploys: the template validated, linted, built and weighed (ARCH=arm64 or x86_64)
 	@SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam validate --lint
 	@PATH="$(CURDIR)/.venv-sam/bin:$$PATH" SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam build --parameter-overrides Architecture=$(ARCH)
 	@$(PY) -m local built --architecture $(ARCH)
-	@echo "sam: the harness against SAM, event by event; what is skipped was not run"
+
+sam-test: setup .venv-sam/.ready ## the harness held against SAM, event by event; what is skipped was not run
+	@PATH="$(CURDIR)/.venv-sam/bin:$$PATH" SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam build --parameter-overrides Architecture=$(HERE)
 	@SAM_CLI_TELEMETRY=0 $(PY) -m pytest -rs tests/integration/test_against_sam.py tests/integration/test_readme.py
 
 # In a venv of its own, for it pins much; of the functions' own minor version, for it builds with the Python it finds.
@@ -88,4 +113,4 @@ e2e: deployable ## the same against AWS_ENDPOINT_URL, or an account (DUECOURSE_E
 	@rm .venv-localstack/amplify-dynamodb-simulator-2.9.30.tgz
 	@touch $@
 
-.PHONY: deployable localstack e2e sam help setup rabbitmq demo up test check reference fix bench
+.PHONY: deployable localstack e2e sam sam-test help setup rabbitmq demo up test check checks $(CHECKS:%=check-%) reference fix bench bench-peers

@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 
@@ -24,15 +24,15 @@ SENT = "/duecourse/sent"
 _environment = Lock()
 
 
-async def start(sock: socket.socket, environment: Mapping[str, str], log: Log) -> Process:
-    """Start moto's server on a listening socket, which from then on is its alone.
+async def start(sock: socket.socket, environment: Mapping[str, str], log: Log, names: Sequence[str] = ()) -> Process:
+    """Start moto's server on a listening socket, which from then on is its alone; `names` as `Doorman` takes them.
 
     It takes a second to come, in which another program would be given a port that only it was to listen on.
     """
     # By its file, for the working directory may be any; -P keeps the modules beside it from standing in for others.
     program = Path(__file__).with_name("moto_server.py")
     with sock:
-        command = (sys.executable, "-P", str(program), str(sock.fileno()), SENT)
+        command = (sys.executable, "-P", str(program), str(sock.fileno()), SENT, *names)
         return await spawn(command, environment=environment, out=log.descriptor, keeps=[sock.fileno()])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from local.children import Pipe, spawn, stop
 from local.logs import Log
 
-READY = re.compile(rb"\bready\b")
+READY = re.compile(rb"^bridge ready\b", re.MULTILINE)
 READY_WITHIN = 15.0
 
 
@@ -39,7 +39,6 @@ class Bridge:
             (sys.executable, "-m", "duecourse.bridge"),
             environment=self._environment,
             out=pipe.child_end,
-            err=self._log.descriptor,
         )
         pipe.handed_over()
         self._watching = asyncio.create_task(self._watch(self._process, pipe))

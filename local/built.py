@@ -22,19 +22,24 @@ from local.template import Template
 ROOT = TEMPLATE.parent
 BUILT = ROOT / ".aws-sam" / "build" / "template.yaml"
 LAYER_MB = 30.0
-IMPORT_MS = 250.0
+STARTS = 40.0
+"""The bound of a cold import, in starts of the bare interpreter: both are slower on a slower or busier machine.
+
+It tells of what grows; the aim is 8, and pydantic with the models of the settings alone takes some 12.
+"""
 ROUNDS = 7
 MACHINES = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
 NOWHERE = Addresses("http://127.0.0.1", "http://127.0.0.1", "memory://")
 
 # The function's own file is compiled at each cold start, on Lambda too: its folder cannot be written to. The
-# processor's time is what Lambda stretches by a function's share of a vCPU, and what else runs here is not in it.
+# processor's time is what Lambda stretches by a function's share of a vCPU, and what else runs here is not in it. What
+# the process has used when its first line runs is the interpreter's own start.
 COLD = """
 import sys, time
+start = time.process_time()
 sys.path[:0] = sys.argv[2:]
-began = time.process_time()
 __import__(sys.argv[1])
-print((time.process_time() - began) * 1000)
+print(start * 1000, (time.process_time() - start) * 1000)
 """
 
 
@@ -48,10 +53,12 @@ class Weighed(NamedTuple):
 
 
 def built(
-    architecture: Annotated[str, typer.Option(help="What the layer was built for.")] = "arm64",
-    python: Annotated[str, typer.Option(help="The interpreter of the functions' version.")] = "python3.11",
+    architecture: Annotated[str, typer.Option(help="Architecture that the layer was built for.")] = "arm64",
+    python: Annotated[str, typer.Option(help="Interpreter with the functions' Python version.")] = "python3.11",
 ) -> None:
-    """Print the layers' sizes and the functions' cold imports; exit code 1 where one is over its bound.
+    """Print the layers' sizes and the functions' cold imports; warn where one is over its bound.
+
+    A warning does not change the exit code, so it never stops a deployment.
 
     Examples:
 
@@ -65,8 +72,8 @@ def built(
     console.out.print(_table(found))
     over = [weighed for weighed in found if weighed.value > weighed.bound]
     for weighed in over:
-        console.notice(f"{weighed.what} is over its bound: {weighed.value:.1f} of {weighed.bound:g} {weighed.unit}")
-    raise typer.Exit(1 if over else 0)
+        over_by = f"{weighed.value:.1f} of {weighed.bound:g} {weighed.unit}"
+        console.notice(f"warning: {weighed.what} is over its bound: {over_by}")
 
 
 def _there(template: Path) -> Path:
@@ -101,21 +108,25 @@ def _made_for(here: str, name: str, folder: Path, python: str) -> Path:
 
 
 def _cold(function: Function, layers: dict[Path, Path], python: str) -> Weighed:
-    times = [_import_ms(function, [layers[layer] for layer in function.layers], python) for _ in range(ROUNDS)]
-    return Weighed(f"cold import of {function.code.name}", min(times), IMPORT_MS, "ms")
+    rounds = [_import_ms(function, [layers[layer] for layer in function.layers], python) for _ in range(ROUNDS)]
+    start_ms, import_ms = map(min, zip(*rounds, strict=True))
+    return Weighed(f"cold import of {function.code.name}, {import_ms:.0f} ms", import_ms / start_ms, STARTS, "starts")
 
 
-def _import_ms(function: Function, layers: list[Path], python: str) -> float:
+def _import_ms(function: Function, layers: list[Path], python: str) -> tuple[float, float]:
+    """The milliseconds of the interpreter's own start, and of the import after it."""
     module = function.handler.rpartition(".")[0].replace("/", ".")
     command = [python, "-I", "-S", "-B", "-c", COLD, module, str(function.code), *map(str, layers)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise HarnessError(f"{function.name} cannot be imported: {done.stderr.strip()}")
-    return float(done.stdout)
+    start_ms, import_ms = done.stdout.split()
+    return float(start_ms), float(import_ms)
 
 
 def _table(found: list[Weighed]) -> Table:
-    table = Table("what was built", title=f"imports: processor's time, best of {ROUNDS} fresh processes")
+    title = f"imports in starts of the bare interpreter: processor's time, best of {ROUNDS} fresh processes"
+    table = Table("what was built", title=title)
     for column in ("measured", "bound"):
         table.add_column(column, justify="right")
     for weighed in found:

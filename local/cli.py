@@ -14,7 +14,7 @@ from local.show import show
 from local.up import up
 
 app = typer.Typer(
-    help="Runs what template.yaml describes on this machine: functions, HTTP API, schedules, bridge, Redis, AWS.",
+    help="Run the stack of template.yaml on this machine: functions, HTTP API, schedules, bridge, Redis, AWS services.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

@@ -1,6 +1,7 @@
 """What a function's process finds around it: its environment variables and its search path."""
 
 import importlib.util
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ STAND_IN = Path(__file__).with_name("standin")
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
 """All that a child sees of the host's environment, besides the settings of the product itself."""
 SETTINGS = "DUECOURSE_"
+TARGETS = "DUECOURSE_TARGETS"
 TENANTS = {"DUECOURSE_TENANT_HEADER": "X-Tenant"}
 """On a laptop a request may say whose it is; the template sets no such thing: deployed, the header is ignored."""
 
@@ -46,8 +48,10 @@ class Surroundings:
         }
 
     def settings(self, function: Function) -> dict[str, str]:
-        """The template's variables for `function`, as overridden here."""
-        return {**TENANTS, **function.environment, **self.overrides, "DUECOURSE_STORE": self.store}
+        """The template's variables for `function`, as overridden here; targets given here join the template's."""
+        given = {**TENANTS, **function.environment, **self.overrides, "DUECOURSE_STORE": self.store}
+        own, added = function.environment.get(TARGETS), self.overrides.get(TARGETS)
+        return given if own is None or added is None else given | {TARGETS: _joined(own, added)}
 
     def of(self, function: Function, runtime_api: str) -> dict[str, str]:
         """The environment of one process of `function`, with the variables that Lambda sets."""
@@ -83,3 +87,11 @@ class Surroundings:
         missing = importlib.util.find_spec("runtime_client") is None
         stand_in = [STAND_IN] if self.pure_python or missing else []
         return [*stand_in, function.code, *function.layers]
+
+
+def _joined(own: str, added: str) -> str:
+    """Targets of the template and those given beside it; none for a function that hands nothing on.
+
+    Without the template's, reminders would be worked inline, by functions that have nothing to send them with.
+    """
+    return json.dumps(json.loads(own) | json.loads(added)) if own and added else own

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
@@ -34,6 +34,9 @@ class Host(Protocol):
 
     def measure(self) -> None:
         """Hold it to its memory size."""
+
+    async def retire(self) -> None:
+        """End what had nothing to do for long."""
 
     async def close(self) -> None:
         """End what runs it."""
@@ -65,16 +68,26 @@ class Functions:
         """The processes of each function."""
         return {name: pool.pids() for name, pool in self._pools.items()}
 
-    async def warm(self) -> None:
-        """Start one process of each function; what does not start is told, and fails again when invoked."""
-        await asyncio.gather(*map(self._warm, self._pools.values()))
+    async def warm(self, warmed: Callable[[str], None], first: Mapping[str, bytes]) -> None:
+        """Start one process of each function, and tell of each that is ready; `first` is what some are invoked with.
 
-    async def _warm(self, pool: Host) -> None:
+        By that they have done what their first invocation would do beside its work. What does not start is told, and
+        fails again when invoked.
+        """
+        await asyncio.gather(*(self._warm(pool, warmed, first) for pool in self._pools.values()))
+
+    async def _warm(self, pool: Host, warmed: Callable[[str], None], first: Mapping[str, bytes]) -> None:
+        name = pool.function.name
+        if not pool.function.concurrency:
+            return
         try:
-            if pool.function.concurrency:
-                await pool.warm()
+            await pool.warm()
         except InitFailed as failure:
-            self._notice(f"{pool.function.name} does not start: {failure.answer.payload.decode(errors='replace')}")
+            self._notice(f"{name} does not start: {failure.answer.payload.decode(errors='replace')}")
+            return
+        if name in first:
+            await pool.invoke(Invocation(first[name]))
+        warmed(name)
 
     def find(self, name: str) -> Host:
         """The function called `name`: its name, logical id, or an ARN, whole or partial. Raises Refused (404)."""
@@ -135,11 +148,12 @@ class Functions:
             await asyncio.to_thread(self._destine, destination, json.dumps(invocation_record(delivered)))
 
     async def keep_measuring(self) -> None:
-        """Hold all processes to their memory sizes, until cancelled."""
+        """Hold all processes to their memory sizes, and end those that are idle for long, until cancelled."""
         while True:
             await asyncio.sleep(MEASURE_EVERY)
             for pool in self._pools.values():
                 pool.measure()
+                await pool.retire()
 
     async def close(self) -> None:
         """Stop what is under way and end every process."""

@@ -10,10 +10,12 @@ from local import client, console, state
 
 
 def invoke(
-    function: Annotated[str, typer.Argument(help="Its name, logical id, or folder under functions/.")],
+    function: Annotated[
+        str, typer.Argument(help="Name of the function, its logical id, or its folder under functions/.")
+    ],
     event: Annotated[
         Path | None,
-        typer.Option("--event", "-e", help="A file with the event, - for standard input.", show_default="{}"),
+        typer.Option("--event", "-e", help="File with the event; - reads standard input.", show_default="{}"),
     ] = None,
     folder: client.StateUsed = state.DEFAULT,
 ) -> None:
@@ -23,9 +25,13 @@ def invoke(
 
     Examples:
 
-        python -m local invoke poll_tick -e events/poll_tick/scheduled.json
+        python -m local invoke poll_tick -e events/poll_tick/scheduler.json
 
         echo '{"source": "duecourse.bridge", "version": "1", "rings": []}' | python -m local invoke on_expired -e -
+
+    The same in SAM's own container, after `make sam ARCH=x86_64` (or arm64: the machine's own architecture):
+
+        sam local invoke PollTickFunction -e events/poll_tick/scheduler.json --parameter-overrides Architecture=x86_64
     """
     with console.problems_told():
         found = client.functions().get(function)

@@ -1,27 +1,31 @@
-"""Where the output of functions and services goes: a file each, and, for `up`, the standard error."""
+"""Where the output of functions and services goes: a file each, and, for `up`, the terminal."""
 
-import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+Hear = Callable[[str, str], None]
+"""Gets each line besides: the log's name, and the line without its end."""
 
 
 class Log:
     """The log of one function or service."""
 
-    def __init__(self, folder: Path, name: str, *, echo: bool) -> None:
+    def __init__(self, folder: Path, name: str, *, hear: Hear | None = None) -> None:
         self._name = name
         self._file = (folder / f"{name}.log").open("ab", buffering=0)
-        self._echo = echo
+        self._hear = hear
         self._begun = b""
 
     def write(self, chunk: bytes) -> None:
         """Keep what was said, as far as there is room: a full disk or a closed terminal must not stop the stack."""
         with suppress(OSError):
             self._file.write(chunk)
-        if self._echo:
+        if self._hear:
             *lines, self._begun = (self._begun + chunk).split(b"\n")
             with suppress(OSError):
-                sys.stderr.writelines(f"{self._name}  {line.decode(errors='replace')}\n" for line in lines)
+                for line in lines:
+                    self._hear(self._name, line.decode(errors="replace"))
 
     @property
     def descriptor(self) -> int:
@@ -36,15 +40,15 @@ class Log:
 class Logs:
     """The logs of one stack."""
 
-    def __init__(self, folder: Path, *, echo: bool) -> None:
+    def __init__(self, folder: Path, *, hear: Hear | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._echo = echo
+        self._hear = hear
         self._open: list[Log] = []
 
     def of(self, name: str) -> Log:
         """A log called `name`."""
-        log = Log(self._folder, name, echo=self._echo)
+        log = Log(self._folder, name, hear=self._hear)
         self._open.append(log)
         return log
 

@@ -5,11 +5,17 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+
+os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"  # read as moto is imported: with it, any web page may read what it says
+sys.path.append(str(Path(__file__).resolve().parent.parent))  # last: nothing of the project stands in for a library
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
+
+from local.strangers import HEADERS, Asked, Doorman
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -22,6 +28,21 @@ def telling(application: Application, path: str) -> Application:
             return application(environ, start_response)
         start_response("200 OK", [("content-type", "application/json")])
         return [json.dumps(sent()).encode()]
+
+    return answer
+
+
+def guarded(application: Application, doorman: Doorman) -> Application:
+    """The application, for those whom `doorman` lets in."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        keys = {name: f"HTTP_{name.upper().replace('-', '_')}" for name in HEADERS}
+        given = {name: [environ[key]] if key in environ else [] for name, key in keys.items()}
+        turned = doorman.refusal(Asked(given, environ["SERVER_NAME"]))
+        if turned is None:
+            return application(environ, start_response)
+        start_response(f"{turned.status} Refused", [("content-type", "application/json")])
+        return [turned.body]
 
     return answer
 
@@ -43,17 +64,17 @@ def _each(backends: Any) -> Iterator[Any]:
     return (region for account in list(backends.values()) for region in list(account.values()))
 
 
-def main(descriptor: int, path: str) -> None:
-    """Serve on a listening socket until a signal comes."""
+def main(descriptor: int, path: str, names: Sequence[str]) -> None:
+    """Serve on a listening socket until a signal comes; `names` as `Doorman` takes them."""
     with socket.socket(fileno=os.dup(descriptor)) as sock:
         host, port = sock.getsockname()
     os.environ.setdefault("MOTO_PORT", str(port))
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # to tear so many modules down takes most of a second
-    application = telling(DomainDispatcherApplication(create_backend_app), path)
+    application = guarded(telling(DomainDispatcherApplication(create_backend_app), path), Doorman(names))
     server = make_server(host, port, application, threaded=True, request_handler=MotoRequestHandler, fd=descriptor)
     server.log_startup()
     server.serve_forever()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

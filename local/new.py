@@ -9,9 +9,9 @@ from local.options import TEMPLATE
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="The folder under functions/, such as report.")],
+    name: Annotated[str, typer.Argument(help="Name of the folder under functions/, such as report.")],
     kind: Annotated[
-        str | None, typer.Option(help="What its tasks are called.", show_default="as the folder is called")
+        str | None, typer.Option(help="Kind of task that the function works.", show_default="as the folder is called")
     ] = None,
 ) -> None:
     """Write functions/NAME/app.py, its resource and target in template.yaml, and a saved event.

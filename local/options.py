@@ -1,6 +1,6 @@
 """What a stack can be told."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -37,6 +37,8 @@ class Options:
     tick: float | None = None
     """Seconds between two ticks of every schedule; None: as the template says, 0: no schedules."""
     precision: Precision = Precision.BRIDGE
+    allow_hosts: Sequence[str] = ()
+    """Further names of this machine that requests may come by (`Host`), such as a container's name for it."""
     freeze: bool = False
     """Stop function processes between invokes, as Lambda does."""
     store: str | None = None
@@ -47,9 +49,11 @@ class Options:
     """None: a folder that goes with the stack."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """For the functions and the bridge; wins over the template's."""
-    echo: bool = False
-    """Copy the logs to the standard error."""
+    hear: Callable[[str, str], None] | None = None
+    """Gets the logs line by line, besides their files: a log's name, and the line."""
     init_limit: float = 10.0
+    idle_limit: float = 300.0
+    """Seconds without an invocation after which a process ends, where its function has another."""
     retry_waits: tuple[float, ...] = (1.0, 2.0)
     """Seconds before each retry of a failed asynchronous invocation (Lambda's own: 60 and 120)."""
     pure_python: bool = False

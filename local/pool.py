@@ -1,24 +1,49 @@
 """The processes of one function: grown on demand up to its concurrency, each serving one request at a time."""
 
 import asyncio
+import os
+import time
+from collections import deque
 
 from local.environment import Surroundings
-from local.invocation import Answer, InitFailed, Invocation, stopping, throttled
+from local.invocation import Answer, InitFailed, Invocation, Refused, stopping, throttled
 from local.logs import Log
 from local.model import Function
 from local.worker import Rules, Worker
 
+PATIENCE_S = 0.025
+"""How long a busy process has to end its work before another is started, which takes some twenty times as long."""
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Starts:
+    """The starts of all functions' processes: no more at once than there are processors, or each would take longer."""
+
+    def __init__(self, at_once: int = 0) -> None:
+        self.turn = asyncio.Semaphore(at_once or cores())
+
 
 class Pool:
-    """A function and its processes."""
+    """A function and its processes; `starts` is shared by the functions of one stack."""
 
-    def __init__(self, function: Function, surroundings: Surroundings, log: Log, rules: Rules) -> None:
+    def __init__(
+        self, function: Function, surroundings: Surroundings, log: Log, rules: Rules, starts: Starts | None = None
+    ) -> None:
         self.function = function
         self._surroundings = surroundings
         self._log = log
         self._rules = rules
+        self._starts = starts or Starts()
         self._workers: set[Worker] = set()
-        self._idle: list[Worker] = []
+        self._idle: list[tuple[float, Worker]] = []
+        """Free processes and since when (time.monotonic()), the last used at the end, unused ones at the beginning."""
+        self._waiting: deque[asyncio.Future[Worker]] = deque()
+        self._growing: set[asyncio.Task[None]] = set()
+        self._running = self._starting = 0
         self._closed = False
 
     def pids(self) -> list[int]:
@@ -27,34 +52,82 @@ class Pool:
 
     async def warm(self) -> None:
         """Have one process ready. Raises InitFailed."""
-        self._idle.append(await self._started("-"))
+        async with self._starts.turn:
+            self._put_back(await self._started("-"))
 
     async def invoke(self, invocation: Invocation) -> Answer:
         """Run the invocation on a free process, or on a new one. Raises Refused where the limit is reached."""
+        if self._closed:
+            raise stopping()
+        if self._running >= self.function.concurrency:
+            raise throttled()
+        self._running += 1
         try:
-            worker = self._free() or await self._started(invocation.request_id)
+            worker = self._free() or await self._next(invocation.request_id)
+            answer = await worker.run(invocation)
         except InitFailed as failure:
             return failure.answer
-        answer = await worker.run(invocation)
+        finally:
+            self._running -= 1
         if worker.alive:
-            self._idle.append(worker)
+            self._put_back(worker)
         else:
             await self._gone(worker)
         return answer
 
     def _free(self) -> Worker | None:
         while self._idle:
-            worker = self._idle.pop()
+            _, worker = self._idle.pop()
             if worker.alive:
                 return worker
             self._workers.discard(worker)
         return None
 
+    async def _next(self, request_id: str) -> Worker:
+        """The next process that is free: one is started, and one that ends its work earlier is taken instead."""
+        turn: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        growing = asyncio.create_task(self._grow(request_id))
+        self._growing.add(growing)
+        growing.add_done_callback(self._growing.discard)
+        return await turn
+
+    async def _grow(self, request_id: str) -> None:
+        """Start a process, unless those that are being started are enough for who still waits when it may begin."""
+        if self._workers:
+            await asyncio.sleep(PATIENCE_S)
+        async with self._starts.turn:
+            if self._starting >= sum(1 for turn in self._waiting if not turn.done()):
+                return
+            self._starting += 1
+            try:
+                self._put_back(await self._started(request_id), fresh=True)
+            except (InitFailed, Refused) as failure:
+                if waiting := self._first_waiting():
+                    waiting.set_exception(failure)
+            finally:
+                self._starting -= 1
+
+    def _first_waiting(self) -> asyncio.Future[Worker] | None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():  # whoever waited may have been cancelled
+                return turn
+        return None
+
+    def _put_back(self, worker: Worker, *, fresh: bool = False) -> None:
+        """Give a free process to who waits longest, or keep it.
+
+        A fresh one, whose first invocation will take longer, comes last: those that have worked are taken before it.
+        """
+        if waiting := self._first_waiting():
+            waiting.set_result(worker)
+        else:
+            self._idle.insert(0 if fresh else len(self._idle), (time.monotonic(), worker))
+
     async def _started(self, request_id: str) -> Worker:
         if self._closed:
             raise stopping()
-        if len(self._workers) >= self.function.concurrency:
-            raise throttled()
         worker = Worker(self.function, self._surroundings, self._log, self._rules)
         self._workers.add(worker)
         try:
@@ -73,7 +146,19 @@ class Pool:
         for worker in self._workers:
             worker.measure()
 
+    async def retire(self) -> None:
+        """End the processes that had nothing to do for a while, but for the one that was last used."""
+        until = time.monotonic() - self._rules.idle_limit
+        over = [one for one in self._idle[:-1] if one[0] <= until]
+        self._idle = [one for one in self._idle if one not in over]
+        await asyncio.gather(*(self._gone(worker) for _, worker in over))
+
     async def close(self) -> None:
         """End every process."""
         self._closed = True
+        while waiting := self._first_waiting():
+            waiting.set_exception(stopping())
+        for growing in self._growing:
+            growing.cancel()
+        await asyncio.gather(*self._growing, return_exceptions=True)
         await asyncio.gather(*(worker.end() for worker in self._workers))

@@ -1,4 +1,4 @@
-"""The reference of the HTTP API, written from its OpenAPI document: `python -m local.reference`."""
+"""The reference of the HTTP API, from its OpenAPI document, and the page of settings: `python -m local.reference`."""
 
 import importlib.util
 import inspect
@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import duecourse
 from duecourse.client_reminders import ReminderClient
+from local import settings_page
 from local.options import TEMPLATE
 
 ROOT = TEMPLATE.parent
@@ -22,13 +23,13 @@ Node = Mapping[str, Any]
 HEAD = """\
 # The HTTP API, route by route
 
-Written from the OpenAPI document by `make reference`: mend the models and routes, not this page. The document itself is
-at `/openapi.json`, a page to read and try it with at `/docs` (while `make up` runs: http://localhost:3000/docs).
+Written from the OpenAPI document by `make reference`: change the models and routes, not this page. The API serves the
+document at `/openapi.json` and a page to try it at `/docs` (with `make up`: http://localhost:3000/docs).
 
 {description}
 
-`client` is `duecourse.Client.from_env()`: the same checks, straight to the ledger; its times may be `datetime` and
-`timedelta` too, and what HTTP answers with a problem it raises, from `duecourse.errors`.
+`client` is `duecourse.Client.from_env()`, which writes straight to the ledger with the same checks. Times may be
+`datetime` and `timedelta` too. A problem over HTTP is an exception from `duecourse.errors` here.
 """
 
 
@@ -210,3 +211,4 @@ def _row(*cells: Any) -> str:
 if __name__ == "__main__":
     REFERENCE.parent.mkdir(exist_ok=True)
     REFERENCE.write_text(reference(document()))
+    settings_page.PAGE.write_text(settings_page.page())

@@ -37,7 +37,7 @@ def replay(
 
         python -m local replay
 
-        python -m local replay events/on_expired events/poll_tick/scheduled.json
+        python -m local replay events/on_expired events/poll_tick/scheduler.json
     """
     with console.problems_told():
         events = [(path, _function_of(path)) for path in _files(paths or [EVENTS])]

@@ -24,23 +24,26 @@ def _duration(text: str) -> str:
 
 
 def reshard(
-    queue: Annotated[str, typer.Argument(help="The queue.")],
-    count: Annotated[int, typer.Argument(help="How many shards it shall have.", min=1, max=MAX_SHARDS)],
+    queue: Annotated[str, typer.Argument(help="Name of the queue.")],
+    count: Annotated[int, typer.Argument(help="New number of shards.", min=1, max=MAX_SHARDS)],
     store: client.StoreUsed = None,
     namespace: Annotated[
-        str | None, typer.Option(help="What its keys begin with.", show_default="DUECOURSE_NAMESPACE, duecourse")
+        str | None, typer.Option(help="Prefix of every key in Redis.", show_default="DUECOURSE_NAMESPACE, duecourse")
     ] = None,
     wait: Annotated[
-        str, typer.Option(help="How long to wait for leases to end, before anything is changed.", callback=_duration)
+        str, typer.Option(help="Time to wait for running tasks before the first change.", callback=_duration)
     ] = "PT60S",
     folder: client.StateUsed = state.DEFAULT,
 ) -> None:
-    """Give a queue another number of shards, its tasks of all states with it.
+    """Change the number of shards of a queue, and move its tasks in all states.
 
-    It pauses the queue, waits for its leases, closes it, moves its tasks and opens it again. Adds to it are refused
-    meanwhile. It may be interrupted at any point: the queue stays closed until the same command is run again, or, where
-    it still waited for leases, one with the old count.
-    Afterwards DUECOURSE_SHARDS must say the new count, in every function and client.
+    The command pauses the queue, waits for its leases, closes the queue, moves the tasks and opens the queue again.
+    Adds to the queue are rejected meanwhile.
+
+    After an interruption, run the same command again; until then the queue stays closed. While the command still waits
+    for leases, the old count opens the queue too.
+
+    Then set DUECOURSE_SHARDS to the new count in every function and client.
 
     Examples:
 
@@ -62,7 +65,7 @@ def _reshard(queue: str, count: int, settings: Settings, wait: str) -> int:
             change = Reshard(redis, settings.namespace, queue, count, _tell, deaths=deaths)
             return change.run(parse_duration(wait) / 1000)
     except StoreUnavailable as error:
-        raise HarnessError(f"{error}\nRun the same command again: it goes on where it was") from error
+        raise HarnessError(f"{error}\nRun the same command again to continue") from error
     except DuecourseError as error:
         raise HarnessError(str(error)) from error
 

@@ -11,7 +11,10 @@ from typing import Protocol
 
 import httptools
 
+from local.strangers import HEADERS, Asked, Doorman
+
 PREFIX = "/2018-06-01/runtime/"
+DOORMAN = Doorman()
 REPORT = re.compile(r"^invocation/([^/]+)/(response|error)$")
 
 
@@ -39,6 +42,7 @@ class RuntimeConnection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
         self._body = bytearray()
+        self._given: dict[str, list[str]] = {}
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -80,7 +84,7 @@ class RuntimeConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Parser: a request begins."""
-        self._url, self._body = b"", bytearray()
+        self._url, self._body, self._given = b"", bytearray(), {name: [] for name in HEADERS}
 
     def on_url(self, url: bytes) -> None:
         """Parser: a piece of the address."""
@@ -88,6 +92,8 @@ class RuntimeConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Parser: a header; large bodies are announced and want to be asked for."""
+        if (known := name.decode("latin-1").lower()) in self._given:
+            self._given[known].append(value.decode("latin-1"))
         if name.lower() == b"expect" and value.lower() == b"100-continue" and self._transport is not None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -97,6 +103,11 @@ class RuntimeConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Parser: the request is whole."""
+        turned = DOORMAN.refusal(Asked(self._given, ""))
+        if turned:
+            self.reply(turned.status, turned.body)
+            self.close()
+            return
         call = self._url.decode().removeprefix(PREFIX)
         body = bytes(self._body)
         if call == "invocation/next":

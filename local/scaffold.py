@@ -27,7 +27,7 @@ from duecourse import Done, Task, task_handler
 
 @task_handler
 def handler(task: Task) -> Done:
-    """Work one task, under a lease; an exception is an attempt, tried again with backoff."""
+    """Work one task under a lease; an exception is retried with backoff."""
     return Done({{"seen": task.payload}})
 '''
 
@@ -38,7 +38,7 @@ RESOURCE = """
       Description: Works tasks of the kind {kind}
       CodeUri: functions/{name}
       Timeout: 30
-      # An invocation that waited past its lease has lost its task.
+      # An event that waited longer is given up before its delivery lapses: its tasks are handed over anew.
       EventInvokeConfig:
         MaximumEventAgeInSeconds: 60
         DestinationConfig:
@@ -104,7 +104,9 @@ def described(template: str, new: New) -> str:
     text = _insert("".join(lines), BEFORE_RESOURCE, RESOURCE.format(**new._asdict(), id=new.id))
     text = _insert(text, BEFORE_STATEMENT, STATEMENT.format(id=new.id))
     if new.id not in _declared(text):
-        raise HarnessError("template.yaml cannot be added to: write the resource by hand, as the README says")
+        raise HarnessError(
+            "template.yaml cannot be added to: write the resource by hand, as docs/how-to/own-function.md says"
+        )
     return text
 
 

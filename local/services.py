@@ -13,11 +13,12 @@ from typing import Any
 from duecourse import settings
 from duecourse.domain.address import shown
 from duecourse.errors import InvalidSettings
-from local import aws_emulator, redis_server, resources
+from local import aws_emulator, given_redis, redis_server, resources
 from local.bridge import Bridge
 from local.children import stop
 from local.destinations import deliverer
 from local.environment import Surroundings, host_settings
+from local.first_events import ON_EXPIRED, first_events
 from local.functions import Functions, Host
 from local.http_api import http_api
 from local.identity import Addresses
@@ -25,7 +26,7 @@ from local.lambda_api import lambda_api
 from local.logs import Logs
 from local.model import Function
 from local.options import Options, Precision
-from local.pool import Pool
+from local.pool import Pool, Starts
 from local.problems import HarnessError
 from local.routes import Routes
 from local.schedules import Schedules
@@ -33,6 +34,7 @@ from local.serving import serve
 from local.sockets import listen, url_of
 from local.sources.feeds import Feeds
 from local.state import StateFolder
+from local.strangers import Doorman
 from local.template import Template
 from local.threads import SCHEMES
 from local.threads.bridge import ThreadBridge
@@ -40,8 +42,6 @@ from local.threads.house import House
 from local.worker import Rules
 
 AWS_OPTION = "--aws-port, or use what is there with --aws"
-ON_EXPIRED = "on_expired"
-"""The folder of the function that the bridge invokes."""
 STORE_WITHIN = 5.0
 OWN_STORE_WITHIN = 60.0
 """Seconds: a large append-only file takes a while to load."""
@@ -66,18 +66,17 @@ class Services:
         self._parts = parts
         self._check_settings()
         self._open_folder()
-        api, invokes = (
-            self._listen(self._options.port, "--port"),
-            self._listen(self._options.lambda_port, "--lambda-port"),
-        )
+        api = self._listen(self._options.port, "--port")
+        invokes = self._listen(self._options.lambda_port, "--lambda-port")
         self.api, self.lambda_url = url_of(api), url_of(invokes)
         self.store = await self._start_store()
         ours = await self._start_aws()
         self._make_functions()
         await self._fill_aws_and_warm(ours)
-        await serve(lambda_api(self.functions), invokes, parts)
+        doorman = Doorman(self._options.allow_hosts)
+        await serve(lambda_api(self.functions), invokes, doorman, parts)
         self._say("lambda", self.lambda_url)
-        await serve(http_api(Routes(self.described), self.functions), api, parts)
+        await serve(http_api(Routes(self.described), self.functions), api, doorman, parts)
         self._say("api", self.api)
         parts.push_async_callback(self.functions.close)  # before the servers, which then have nobody to wait for
         await self._start_bridge()
@@ -113,7 +112,7 @@ class Services:
         path = self._options.state or Path(self._parts.enter_context(tempfile.TemporaryDirectory(prefix="duecourse-")))
         self._state = StateFolder(path)
         self._parts.callback(self._state.close)
-        self._logs = Logs(self._state.path / "logs", echo=self._options.echo)
+        self._logs = Logs(self._state.path / "logs", hear=self._options.hear)
         self._parts.callback(self._logs.close)
 
     def _listen(self, port: int, option: str) -> socket.socket:
@@ -128,6 +127,9 @@ class Services:
             self._redis_pid, within = process.pid, OWN_STORE_WITHIN
             self._mind("redis", process)
         await redis_server.wait_until_ready(url, within)
+        if self._redis_pid is None:
+            hears = given_redis.hears(self._options.precision, self._given_settings())
+            self._parts.push_async_callback(await given_redis.visit(url, self._notice, hears=hears))
         self._say("store", shown(url))
         return url
 
@@ -139,19 +141,30 @@ class Services:
             return False
         sock = listen(self._options.aws_port, AWS_OPTION)
         self.aws = url_of(sock)
-        process = await aws_emulator.start(sock, Surroundings(self.aws, "", "").base(), self._logs.of("aws"))
+        environment, names = Surroundings(self.aws, "", "").base(), self._options.allow_hosts
+        process = await aws_emulator.start(sock, environment, self._logs.of("aws"), names)
         self._mind("the AWS emulator", process)
         return True
 
     async def _fill_aws_and_warm(self, ours: bool) -> None:
         """Both beside each other; where AWS fails, no function is left half started."""
-        warming = asyncio.create_task(self.functions.warm())
+        warming = asyncio.create_task(self._warm())
         try:
             await self._fill_aws(ours)
             await warming
         finally:
             warming.cancel()
             await asyncio.wait((warming,))
+
+    async def _warm(self) -> None:
+        """Have each function warm, and tell how far that is."""
+        names: list[str] = []
+
+        def warmed(name: str) -> None:
+            names.append(name)
+            self._say("function", f"{name}  ({len(names)} of {len(self.described)})")
+
+        await self.functions.warm(warmed, first_events(self.described, self._surroundings.settings))
 
     async def _fill_aws(self, ours: bool) -> None:
         if ours:
@@ -166,6 +179,7 @@ class Services:
         self.described = self._template.functions
         overrides = options.linger() | self._given_settings()
         self._surroundings = Surroundings(self.aws, self.lambda_url, self.store, overrides, options.pure_python)
+        self._starts = Starts()
         self._open_house()
         self.functions = Functions(
             [self._pool(function) for function in self.described],
@@ -191,8 +205,8 @@ class Services:
     def _pool(self, function: Function) -> Host:
         if self._house:
             return self._house.pool(function)
-        rules = Rules(self._options.init_limit, self._options.freeze)
-        return Pool(function, self._surroundings, self._logs.of(function.name), rules)
+        rules = Rules(self._options.init_limit, self._options.freeze, self._options.idle_limit)
+        return Pool(function, self._surroundings, self._logs.of(function.name), rules, self._starts)
 
     async def _start_bridge(self) -> None:
         function = next((f for f in self.described if f.code.name == ON_EXPIRED), None)

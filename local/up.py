@@ -2,18 +2,20 @@
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from local import console, state
+from local import console, screen, state
 from local.options import Options, Precision
 from local.sockets import MAX_PORT
 from local.stack import Stack
 from local.staying import stay, until_stopped
 
 SHORTEST_TICK_S = 0.1
+LOG_TASKS = "DUECOURSE_LOG_TASKS"
 SHOWN = "DUECOURSE_STORE, REDIS_URL, or a redis-server started here"
 
 
@@ -28,27 +30,34 @@ LambdaPort = Annotated[int, typer.Option(help="The port of Lambda's Invoke API."
 AwsPort = Annotated[int, typer.Option(help="The AWS emulator's port.", min=0, max=MAX_PORT)]
 Tick = Annotated[
     float | None,
-    typer.Option(help="Seconds between ticks, 0 for none.", show_default="as the template says", callback=_sensible),
+    typer.Option(help="Seconds between ticks; 0 starts none.", show_default="as the template says", callback=_sensible),
 ]
-By = Annotated[Precision, typer.Option(help="Who serves rings: nobody but the tick, a tick that lingers, or a bridge.")]
-NoBridge = Annotated[bool, typer.Option("--no-bridge", help="The same as --precision tick.")]
-Freeze = Annotated[bool, typer.Option("--freeze", help="Stop processes between invokes (SIGSTOP), as Lambda.")]
+By = Annotated[Precision, typer.Option(help="Component that serves rings: none (tick), a lingering tick, or a bridge.")]
+NoBridge = Annotated[bool, typer.Option("--no-bridge", help="Short for --precision tick.")]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(help="Additional name of this machine that requests may use (Host); may be repeated."),
+]
+Freeze = Annotated[bool, typer.Option("--freeze", help="Stop processes between invocations (SIGSTOP), as Lambda does.")]
 Store = Annotated[
     str | None,
     typer.Option(help="The store's URL; with memory:// and leveldb:///… functions are threads.", show_default=SHOWN),
 ]
 Aws = Annotated[
     str | None,
-    typer.Option(help="Where AWS's services answer.", show_default="AWS_ENDPOINT_URL, or moto's server started here"),
+    typer.Option(help="Endpoint of the AWS services.", show_default="AWS_ENDPOINT_URL, or moto's server started here"),
 ]
 Amqp = Annotated[
     str | None,
     typer.Option(help="A RabbitMQ's URL.", show_default="DUECOURSE_AMQP, or none"),
 ]
 State = Annotated[
-    Path, typer.Option("--state", help="What outlives this run: Redis's file, and logs.", show_default=".duecourse")
+    Path,
+    typer.Option("--state", help="Folder that outlives this run: Redis's file, and logs.", show_default=".duecourse"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON when all is ready.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one line of JSON when all is ready, and the logs as they are, to stderr.")
+]
 
 
 def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
@@ -58,6 +67,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
     tick: Tick = None,
     precision: By = Precision.BRIDGE,
     no_bridge: NoBridge = False,
+    allow_host: AllowHost = None,
     freeze: Freeze = False,
     store: Store = None,
     aws: Aws = None,
@@ -65,7 +75,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
     folder: State = state.DEFAULT,
     as_json: AsJson = False,
 ) -> None:
-    """Start the stack and stay until Ctrl-C.
+    """Start the stack, print what happens to tasks, and stay until Ctrl-C.
 
     Settings of the product (DUECOURSE_…) in this environment reach the functions and the bridge.
 
@@ -84,15 +94,25 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
     options = Options(
         port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, freeze=freeze,
         precision=_chosen(precision, no_bridge=no_bridge, ticks=tick != 0),
-        store=store, aws=aws, amqp=amqp, state=folder, echo=True,
+        store=store, aws=aws, amqp=amqp, state=folder, allow_hosts=tuple(allow_host or ()),
+        hear=screen.print_raw if as_json else screen.print_for_people,
+        environment={} if as_json else {LOG_TASKS: os.environ.get(LOG_TASKS, "on")},
     )  # fmt: skip
     say = console.say_aside if as_json else console.say
     with until_stopped(), Stack(options, say=say, notice=console.notice) as stack:
         if as_json:
             typer.echo(json.dumps(stack.addresses()))
         else:
-            console.out.print("[bold green]ready[/]: Ctrl-C stops it all")
+            console.say("docs", f"{stack.api}/docs")
+            console.out.print(
+                f"[bold green]ready[/]: Ctrl-C stops it all; all logs are in {_near(folder)}/logs", soft_wrap=True
+            )
         stay()
+
+
+def _near(folder: Path) -> Path:
+    """As it is reached from here."""
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
 def _chosen(precision: Precision, *, no_bridge: bool, ticks: bool) -> Precision:

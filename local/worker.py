@@ -38,10 +38,14 @@ from local.sockets import LOOPBACK
 
 @dataclass(frozen=True)
 class Rules:
-    """How processes are treated: the limit of their start in seconds, and whether they are stopped between invokes."""
+    """How processes are treated: the limit of their start, whether they are stopped between invokes, and when they end.
+
+    Seconds. A process that had nothing to do for `idle_limit` is ended, where another is left.
+    """
 
     init_limit: float = 10.0
     freeze: bool = False
+    idle_limit: float = 300.0
 
 
 class Worker:

@@ -32,9 +32,11 @@ def _rings(precision: Precision) -> Precision:
     return precision
 
 
-By = Annotated[Precision, typer.Option(help="Who serves rings: a tick that lingers, or a bridge.", callback=_rings)]
+By = Annotated[
+    Precision, typer.Option(help="Component that serves rings: a lingering tick, or a bridge.", callback=_rings)
+]
 Store = Annotated[
-    str | None, typer.Option(help="The store's URL, its ledger as yet without the demo's tasks.", show_default=SHOWN)
+    str | None, typer.Option(help="URL of the store, which must not contain the demo's tasks yet.", show_default=SHOWN)
 ]
 
 

@@ -74,7 +74,8 @@ class House:
         """Let the handlers find the store here, and invoke each other without a detour."""
         self._invoker = DirectInvoker(functions)
         crew, http = Crew(self._settings.parallel), HttpOut(self._settings.parallel)
-        configure(settings=self._settings, store=self._store, invoker=self._invoker, crew=crew, http=http)
+        store = ledgers.told(self._store, self._settings)
+        configure(settings=self._settings, store=store, invoker=self._invoker, crew=crew, http=http)
         self._opened.callback(configure)
         self._opened.callback(http.close)
         self._opened.callback(_close, crew)

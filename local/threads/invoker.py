@@ -20,6 +20,9 @@ class DirectInvoker:
         self._functions = functions
         self._loop = asyncio.get_running_loop()
 
+    def prepare(self) -> None:
+        """The functions are in this process."""
+
     def invoke(self, function: str, event: Json) -> Json:
         """Run `function` and wait for its answer. Raises InvocationRefused, also where the function itself failed."""
         answer = self._do(function, self._functions.invoke(function, _invocation(event)))

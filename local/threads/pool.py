@@ -162,6 +162,9 @@ class ThreadPool:
     def measure(self) -> None:
         """Memory is the whole process's, and is held to nothing."""
 
+    async def retire(self) -> None:
+        """It has no processes of its own."""
+
     async def close(self) -> None:
         """Take no more, and wait a while for what is under way; once is enough."""
         if self._closed:
