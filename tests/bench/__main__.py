@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: every figure that the README claims, as a table.
+"""`python -m tests.bench`: every figure that docs/benchmarks.md claims, as a table.
 
 Absolute figures depend on the machine and on what else it does: read the ratios. Each is taken in turn with its limit.
 """
@@ -8,11 +8,18 @@ import argparse
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import lateness, ledger, watched
+from tests.bench import first_line, lateness, ledger, scripts, users, watched
 from tests.bench.figures import Figure
 from tests.bench.server import bench_server
 
-SECTIONS = {"ledger": ledger.figures, "lateness": lateness.figures, "watched": watched.figures}
+SECTIONS = {
+    "users": users.figures,
+    "ledger": ledger.figures,
+    "scripts": scripts.figures,
+    "lateness": lateness.figures,
+    "watched": watched.figures,
+    "first_line": first_line.figures,
+}
 EPILOG = """\
 examples:
   python -m tests.bench                     everything, about ten minutes

@@ -33,8 +33,8 @@ def per_second(value: float) -> str:
     return f"{value:,.0f}/s"
 
 
-def lateness(late_ms: Sequence[int]) -> str:
-    """Median, 99th percentile and worst of whole milliseconds."""
+def lateness(late_ms: Sequence[float]) -> str:
+    """Median, 99th percentile and worst of milliseconds."""
     ordered = sorted(late_ms)
     p50, p99 = (ordered[int(len(ordered) * share)] for share in (0.5, 0.99))
-    return f"p50 {p50} · p99 {p99} · max {ordered[-1]} ms ({len(ordered):,})"
+    return f"p50 {p50:.4g} · p99 {p99:.4g} · max {ordered[-1]:.4g} ms ({len(ordered):,})"

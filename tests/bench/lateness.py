@@ -149,7 +149,7 @@ def _tick() -> None:
     def remaining_ms() -> int:
         return int((end - time.monotonic()) * 1000)
 
-    found = wiring.sweeper().survey()
+    found = wiring.sweeper().survey(lambda: 900_000)
     with linger(remaining_ms):
         wiring.sweeper().tick(found, remaining_ms)
 

@@ -88,7 +88,7 @@ def forbid_notifications(server: RedisServer, admin: redis.Redis) -> None:
 def test_with_neither_notifications_nor_a_bridge_the_tick_runs_what_is_due(house: Doors) -> None:
     add(house, 50, after_ms=20, over_ms=100)
     until(lambda: house.store.stats(house.store.shards()[0]).oldest_due_at + 150 < house.store.now())
-    ticked = house.sweeper.tick(house.sweeper.survey(), ample)
+    ticked = house.sweeper.tick(house.sweeper.survey(ample), ample)
     assert (ticked.claimed, ticked.done, ticked.backlog) == (50, 50, 0)
     assert set(house.runs().values()) == {1}
 

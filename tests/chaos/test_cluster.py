@@ -3,8 +3,8 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count, cycle
 from typing import Any
 
@@ -17,8 +17,9 @@ from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, Shard, Task
-from duecourse.engine.sweep import Sweeper
+from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.errors import InvocationRefused, StoreUnavailable
+from duecourse.ports.store import Reply
 from duecourse.wire.fields import read
 from duecourse.wire.rings import Rings, show_drained
 from tests.support import redis_ledger
@@ -141,6 +142,83 @@ def test_a_process_that_only_adds_and_waits_for_replicas_follows_a_failover(whol
         until(lambda: told(store) == "added", seconds=20)
 
 
+QUEUES = (f"q-{n}" for n in count())
+
+
+def elsewhere(cluster: ClusterServers, port: int) -> Shard:
+    """A shard that no test has used, and that is not on this primary."""
+    return next(one for one in map(Shard, QUEUES) if cluster.owner(keys_of(NAMESPACE, one).tasks) != port)
+
+
+def lose_the_record(cluster: ClusterServers) -> Shard:
+    """A shard with a task whose queue the failover of another node has made unknown."""
+    first = cluster.owner(shards_key(NAMESPACE))
+    shard = elsewhere(cluster, first)
+    with connect(cluster.url) as client, cluster.cut_off(cluster.replica_of(first)):
+        [added] = RedisStore(client, NAMESPACE).add([NewTask("a", "work", queue=shard.queue)])
+        assert added.reply is Reply.CREATED
+        cluster.kill(first)
+    cluster.wait_failover()
+    assert not is_on_record(cluster, shard)
+    return shard
+
+
+def is_on_record(cluster: ClusterServers, shard: Shard) -> bool:
+    with cluster.client() as client:
+        return bool(client.sismember(shards_key(NAMESPACE), f"{shard}/1"))
+
+
+def meet_by_adding(store: RedisStore, shard: Shard) -> None:
+    store.add([NewTask("b", "work", queue=shard.queue)])
+
+
+def meet_by_claiming(store: RedisStore, shard: Shard) -> None:
+    assert len(store.claim(shard, 1, lease_ms=LEASE_MS).tasks) == 1
+
+
+def meet_by_a_tick(store: RedisStore, shard: Shard) -> None:
+    with engine(store, lambda _task: None) as run:
+        found = Sweeper(store, run.drainer, Retention(0), margin_ms=1_000).survey(lambda: 10_000)
+    assert found.shards == [shard]
+
+
+@pytest.mark.parametrize("meet", [meet_by_adding, meet_by_claiming, meet_by_a_tick])
+def test_a_queue_whose_record_a_failover_lost_is_on_record_again_once_it_is_met(
+    whole: ClusterServers, meet: Callable[[RedisStore, Shard], None]
+) -> None:
+    shard = lose_the_record(whole)
+    with connect(whole.url) as client:
+        meet(RedisStore(client, NAMESPACE), shard)
+    assert is_on_record(whole, shard)
+
+
+def test_a_process_that_has_added_to_a_queue_puts_it_on_record_again_after_a_failover(whole: ClusterServers) -> None:
+    first = whole.owner(shards_key(NAMESPACE))
+    with connect(whole.url) as client:
+        store = RedisStore(client, NAMESPACE)
+        with whole.cut_off(whole.replica_of(first)):
+            store.add([NewTask("a", "work")])
+            whole.kill(first)
+        whole.wait_failover()
+        until(lambda: told(store) == "added", seconds=20)
+        with suppress(StoreUnavailable):
+            store.now()  # of the node that is dead: what this process knew of it may be lost
+        until(lambda: told(store) == "added" and is_on_record(whole, Shard()), seconds=20)
+
+
+def test_an_add_to_a_new_queue_waits_until_a_replica_has_the_queue_too(whole: ClusterServers) -> None:
+    first = whole.owner(shards_key(NAMESPACE))
+    queue = elsewhere(whole, first).queue
+    with connect(whole.url) as client:
+        store = RedisStore(client, NAMESPACE, wait=1)
+        with whole.cut_off(whole.replica_of(first)):
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
+                    store.add([NewTask("a", "work", queue=queue)])
+        whole.wait_whole()
+        store.add([NewTask("a", "work", queue=queue)])
+
+
 def test_a_primary_that_stays_dead_stops_its_own_shards_alone(whole: ClusterServers) -> None:
     """Where the cluster goes on without full coverage, the tick works the rest of it, and then tells."""
     first = whole.owner(shards_key(NAMESPACE))
@@ -153,13 +231,13 @@ def test_a_primary_that_stays_dead_stops_its_own_shards_alone(whole: ClusterServ
         store.add([NewTask(id, "work") for id in ids])
         whole.kill(dead)
         with engine(store, lambda task: ran.append(task.id)) as run:
-            sweeper = Sweeper(store, run.drainer, retention_ms=0, margin_ms=1_000)
-            found = sweeper.survey()
+            sweeper = Sweeper(store, run.drainer, Retention(0), margin_ms=1_000)
+            found = sweeper.survey(ample)
             assert set(found.shards) == set(SHARDS.every("default")) - gone
             sweeper.tick(found, ample)
             assert sorted(ran) == sorted(id for id in ids if store.shard_of("default", id) not in gone)
             whole.revive(dead)
-            until(lambda: sweeper.survey().away is None)
+            until(lambda: sweeper.survey(ample).away is None)
     assert isinstance(found.away, StoreUnavailable)
     assert gone
 

@@ -5,7 +5,7 @@ import pytest
 from duecourse.domain.history import Change
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, OnDuplicate, RetryPolicy, Shard, Status, Task
-from duecourse.ports.store import MAX_ADD, Added, Alone, Move, Reply, Settled, Store
+from duecourse.ports.store import MAX_ADD, Added, Alone, Reply, Settled, Store
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, lease_of, new, settle, standing
 
@@ -194,7 +194,8 @@ def test_a_replacement_for_a_running_task_runs_after_the_lease_ends(
     assert settle(store, running, how, delay_ms=5_000, result="7") == answer
     clock.advance(20)
     assert [t.payload_json for t in claim(store)] == ["3"]
-    assert {settle(store, running, other) for other in Ending if other is not how} == {Settled.STALE}
+    same = {how, Ending.FAILED} if how is Ending.RETRY else {how}  # which is a retry that another asks for
+    assert {settle(store, running, other) for other in Ending if other not in same} == {Settled.STALE}
     assert standing(store).status == Status.LEASED
 
 
@@ -222,21 +223,6 @@ def test_a_running_task_keeps_its_lease_while_a_replacement_waits(store: Store, 
     assert store.save(SHARD, lease_of(running), '{"page":2}')
     assert standing(store).state == {"page": 2}
     assert [a.reply for a in store.add([new()])] == [Reply.KEPT]
-
-
-@pytest.mark.parametrize("verb", ["move", "cancel"])
-def test_force_drops_a_replacement_that_waits(store: Store, clock: HandClock, verb: str) -> None:
-    running = claim_one(store, payload="1", group="g1")
-    store.add([new(payload="2", group="g2", on_duplicate=REPLACE)])
-    if verb == "move":
-        store.move("default", [Move("a", delay_ms=5, force=True)])
-    else:
-        store.cancel("default", ["a"], force=True)
-    clock.advance(LEASE_MS)
-    assert [t.payload_json for t in claim(store)] == (["1"] if verb == "move" else [])
-    assert settle(store, running, Ending.DONE) == Settled.STALE
-    assert [t.id for t in store.group("default", "g1")] == ["a"]
-    assert store.group("default", "g2") == []
 
 
 def test_a_group_that_is_taken_takes_no_other_task(store: Store) -> None:

@@ -1,14 +1,16 @@
 """Claiming: order, leases, limits, lapses, deadlines and what is left due."""
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 
+from duecourse.domain.lateness import bucket_of
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import RetryPolicy, Shard, Status
 from duecourse.ports.store import MAX_CLAIM, Claim, Settled, Store
 from tests.support.clock import HandClock
-from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, new, settle, standing
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, claim_one, ending, new, settle, standing
 
 
 def test_nothing_is_handed_out_before_it_is_due(store: Store, clock: HandClock) -> None:
@@ -124,7 +126,7 @@ def test_a_lapsed_lease_is_taken_back_at_the_cost_of_an_attempt(store: Store, cl
     assert claim(store) == []
     clock.advance(1)
     (second,) = claim(store)
-    assert (second.run, second.attempt, second.due_at) == (2, 2, first.due_at)
+    assert (second.run, second.attempt, second.due_at) == (2, 2, clock.at)
     assert second.fence > first.fence
     (lapse,) = second.history
     assert (lapse.outcome, lapse.run, lapse.fence) == ("lapsed", 1, first.fence)
@@ -148,6 +150,59 @@ def test_a_settle_after_the_lease_was_taken_back_is_stale_before_the_next_claim_
     assert standing(store).status == Status.SCHEDULED
     for how in Ending:
         assert settle(store, task, how) == Settled.STALE
+
+
+def test_a_task_that_lapses_again_waits_by_its_own_policy(store: Store, clock: HandClock) -> None:
+    store.add([new(retry=RetryPolicy(6, 1_000, 3.0, 7_000, jitter=False))])
+    waits = []
+    for _ in range(5):
+        clock.advance(max(0, standing(store).due_at - clock.at))
+        claim(store)
+        clock.advance(LEASE_MS + 5)
+        assert store.sweep(SHARD, retention_ms=LATER_MS).reclaimed == 1
+        waits.append(standing(store).due_at - clock.at)
+    assert waits == [-5, 3_000, 7_000, 7_000, 7_000], "the first at once: since its lease ended"
+    assert (standing(store).attempt, store.stats(SHARD).bell_at) == (6, clock.at + 7_000)
+    clock.advance(6_999)
+    assert claim(store) == []
+    clock.advance(1)
+    assert len(claim(store)) == 1
+
+
+def test_what_ran_to_another_end_meanwhile_is_tried_at_once_when_it_lapses(store: Store, clock: HandClock) -> None:
+    task = claim_one(store, retry=RetryPolicy(9, 1_000, jitter=False))
+    for _ in range(2):
+        clock.advance(LEASE_MS)
+        (task,) = claim(store)
+        settle(store, task, Ending.RETRY)
+        (task,) = claim(store)
+    clock.advance(LEASE_MS)
+    assert len(claim(store)) == 1
+
+
+def test_lapses_of_many_tasks_are_spread_by_their_jitter(store: Store, clock: HandClock) -> None:
+    store.add([new(f"t-{n}", retry=RetryPolicy(9, 8_000)) for n in range(64)])
+    for _ in range(2):
+        assert len(claim(store)) == 64
+        clock.advance(LEASE_MS)
+    store.sweep(SHARD, retention_ms=LATER_MS)
+    waits = sorted(standing(store, f"t-{n}").due_at - clock.at for n in range(64))
+    assert 0 <= waits[0] < 3_000
+    assert 13_000 < waits[-1] <= 16_000
+    assert max(after - before for before, after in pairwise(waits)) < 3_000
+
+
+@pytest.mark.parametrize("seen_ms", [0, 70])
+def test_a_run_after_a_lapse_is_late_since_the_lease_ended(store: Store, clock: HandClock, seen_ms: int) -> None:
+    add(store, delay_ms=10)
+    clock.advance(30)
+    claim(store)
+    clock.advance(LEASE_MS + seen_ms)
+    (task,) = claim(store)
+    assert task.due_at == clock.at - seen_ms
+    settle(store, task, Ending.DONE)
+    assert [run.late_ms for run in standing(store).history] == [20, seen_ms]
+    assert sorted(store.lateness_of([SHARD])[0]) == sorted({bucket_of(20), bucket_of(seen_ms)})
 
 
 def test_the_last_lapse_kills(store: Store, clock: HandClock) -> None:
@@ -190,11 +245,11 @@ def test_one_claim_buries_no_more_than_a_bounded_number(store: Store, clock: Han
 
 
 def test_what_dies_unclaimed_leaves_a_claim_its_limit(store: Store, clock: HandClock) -> None:
-    store.add([new(f"past{n}", deadline_ms=1) for n in range(700)])
+    store.add([new(f"past{n}", deadline_ms=1) for n in range(250)])
     clock.advance(1)
     store.add([new(f"t{n}") for n in range(MAX_CLAIM)])
     claimed = store.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS)
-    assert (len(claimed.tasks), claimed.died, claimed.backlog) == (MAX_CLAIM, 700, 0)
+    assert (len(claimed.tasks), claimed.died, claimed.backlog) == (MAX_CLAIM, 250, 0)
 
 
 def test_one_claim_takes_back_no_more_than_a_bounded_number(store: Store, clock: HandClock) -> None:

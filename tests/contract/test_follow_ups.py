@@ -48,6 +48,19 @@ def expire_after_again(store: Store, clock: HandClock) -> None:
     settle(store, task, Ending.AGAIN)
 
 
+@pytest.mark.parametrize(
+    ("notify", "kind", "url"),
+    [("https://a.example/in?a=b payload", ENDED, "https://a.example/in?a=b"), ("audit payload", "audit", "")],
+)
+def test_who_is_told_is_one_thing_and_what_besides_another(store: Store, notify: str, kind: str, url: str) -> None:
+    settle(store, claim_one(store, notify=notify), Ending.DONE)
+    (follow_up,) = told(store).values()
+    ended = ended_of(follow_up.payload)
+    assert ended
+    assert (follow_up.kind, ended.url, follow_up.notify) == (kind, url, "")
+    assert standing(store).notify == notify
+
+
 DEATHS = [spend_all, drop, lapse_into_a_claim, lapse_into_a_sweep, expire, expire_after_again]
 
 

@@ -15,7 +15,7 @@ LIMITS: dict[Hold, QueueChanges] = {
 }
 
 
-@pytest.mark.parametrize("hold", Hold)
+@pytest.mark.parametrize("hold", LIMITS)
 def test_what_holds_a_tenants_tasks_back(store: Store, clock: HandClock, hold: Hold) -> None:
     store.add([new(f"t{n}", tenant="t") for n in range(3)])
     store.configure("default", {**LIMITS[hold], "paused": False})

@@ -1,5 +1,6 @@
 """The layout of the record, which the scripts and the key-value store share; Redis only."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,14 +8,18 @@ import redis
 
 from duecourse.adapters.keyvalue.held import Held, decode, encode
 from duecourse.adapters.record import FRONT, VERSION, unpack
+from duecourse.adapters.record_log import HEAD, pack_entry
 from duecourse.adapters.redis_keys import keys_of
 from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.history import Change, Deed, Entry
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, Task
 from duecourse.ports.store import Move
 from tests.support.ledger import SHARD, add, claim, claim_one, lease_of, settle, standing
 
 ORIGIN_AT = FRONT.size
+MARK = 9
+"""What a move's entry has behind its caller, bytes."""
 OVER = ["moved", "replaced", "debounced", "succeeded", "replayed", "cancelled", "full"]
 ENDED = {
     "again": Ending.AGAIN,
@@ -76,6 +81,22 @@ def claim_now(store: RedisStore) -> Task:
     return task
 
 
+def without_marks(written: bytearray, log: Sequence[Entry]) -> bytearray:
+    """The record without what tells a re-sent move, which is Redis's alone as well: NUL and 8 bytes behind by whom."""
+    marked = [MARK if isinstance(entry, Change) and entry.deed is Deed.MOVED else 0 for entry in log]
+    sizes = [len(pack_entry(entry)) for entry in log]
+    end = len(written) - 1  # the status
+    at = end - sum(sizes) - sum(marked)
+    for size, mark in zip(sizes, marked, strict=True):
+        if mark:
+            length_at = at + HEAD.size - 2
+            length = int.from_bytes(written[length_at : length_at + 2]) - mark
+            written[length_at : length_at + 2] = length.to_bytes(2)
+            del written[at + size : at + size + mark]
+        at += size
+    return written
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_record_that_the_scripts_wrote_is_what_python_would_write(
     store: RedisStore, redis_client: redis.Redis, step: str
@@ -83,7 +104,9 @@ def test_a_record_that_the_scripts_wrote_is_what_python_would_write(
     bring(store, step)
     written = bytearray(redis_client.hget(keys_of("duecourse", SHARD).tasks, "-/a") or b"")
     assert written[0] == VERSION == 4
-    again = bytearray(encode(decode("default", "-/a", bytes(written))))
+    read = decode("default", "-/a", bytes(written))
+    again = bytearray(encode(read))
+    written = without_marks(written, read.task.log)
     for data in (written, again):  # what tells a re-sent add is Redis's alone
         data[ORIGIN_AT : ORIGIN_AT + 8] = bytes(8)
     assert again == written

@@ -1,11 +1,14 @@
 """Moving, cancelling, replaying, groups and the sweep: what becomes of the task and of who was running it."""
 
+import pytest
+
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueSettings
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Status
 from duecourse.ports.store import Move, Reply, Settled, Store
 from tests.support.clock import HandClock
 from tests.support.ledger import (
+    LATER_MS,
     LEASE_MS,
     SHARD,
     add,
@@ -226,3 +229,111 @@ def test_the_stats_tell_a_shard_in_numbers(store: Store, clock: HandClock) -> No
     }
     assert store.now() == clock.at
     store.ping()
+
+
+@pytest.mark.parametrize("verb", ["move", "cancel"])
+def test_what_waits_to_replace_a_task_that_is_taken_by_force_stands_there_then(
+    store: Store, clock: HandClock, verb: str
+) -> None:
+    running = claim_one(store, group="one")
+    (waiting,) = store.add(
+        [new(payload="2", group="two", delay_ms=5, state="7", on_duplicate=OnDuplicate.REPLACE)], echo=True
+    )
+    assert waiting.task
+    if verb == "move":
+        assert store.move(QUEUE, [Move("a", delay_ms=20, force=True)]) == [Reply.OK]
+    else:
+        assert store.cancel(QUEUE, ["a"], force=True) == [Reply.OK]
+    assert settle(store, running, Ending.DONE) is Settled.STALE
+    task = standing(store)
+    assert (task.payload_json, task.state_json, task.generation) == ("2", "7", waiting.task.generation)
+    assert (task.run, task.attempt, task.token) == (0, 1, "")
+    assert [run.outcome for run in task.history] == ["taken"]
+    assert [[t.id for t in store.group(QUEUE, group)] for group in ("one", "two")] == [[], ["a"]]
+    clock.advance(20)
+    assert [task.payload_json for task in claim(store)] == (["2"] if verb == "move" else [])
+    assert store.stats(SHARD).leased == (verb == "move")
+
+
+def test_a_deadline_given_as_a_duration_counts_from_the_new_due_time(store: Store, clock: HandClock) -> None:
+    add(store, delay_ms=10, deadline_ms=30)
+    assert store.move(QUEUE, [Move("a", delay_ms=500)]) == [Reply.OK]
+    assert standing(store).deadline_at == clock.at + 530
+    clock.advance(500)
+    (task,) = claim(store)
+    settle(store, task, Ending.RETRY, delay_ms=10)
+    assert store.move(QUEUE, [Move("a", delay_ms=100)]) == [Reply.OK]
+    assert standing(store).deadline_at == clock.at + 130
+    clock.advance(129)
+    assert len(claim(store)) == 1
+
+
+@pytest.mark.parametrize("how", [Ending.RETRY, Ending.AGAIN, Ending.RELEASE, Ending.DONE])
+def test_it_counts_from_the_first_due_time_of_a_task_that_ran(store: Store, clock: HandClock, how: Ending) -> None:
+    add(store, delay_ms=10, deadline_ms=30)
+    clock.advance(14)
+    settle(store, claim(store)[0], how, delay_ms=9)
+    assert store.move(QUEUE, [Move("a", delay_ms=100, revive=True)]) == [Reply.OK]
+    assert standing(store).deadline_at == clock.at + 130
+
+
+def test_what_took_the_place_of_a_task_that_ran_counts_from_its_own_due_time(store: Store, clock: HandClock) -> None:
+    settle(store, claim_one(store), Ending.RETRY, delay_ms=9)
+    add(store, delay_ms=70, deadline_ms=30, on_duplicate=OnDuplicate.REPLACE)
+    assert store.move(QUEUE, [Move("a", delay_ms=100)]) == [Reply.OK]
+    assert standing(store).deadline_at == clock.at + 130
+
+
+@pytest.mark.parametrize("state", ["scheduled", "leased", "done"])
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_task_is_not_moved_past_a_deadline_given_as_an_instant(
+    store: Store, clock: HandClock, state: str, late: int
+) -> None:
+    deadline_at = clock.at + 2 * LATER_MS
+    bring(store, state, deadline_at=deadline_at)
+    before = standing(store), store.stats(SHARD)
+    move = Move("a", due_at=deadline_at + late, force=True, revive=True)
+    assert store.move(QUEUE, [move]) == [Reply.PAST_DEADLINE]
+    assert (standing(store), store.stats(SHARD)) == before
+    assert store.move(QUEUE, [move._replace(due_at=deadline_at - 1)]) == [Reply.OK]
+    assert (standing(store).due_at, standing(store).deadline_at) == (deadline_at - 1, deadline_at)
+
+
+def test_a_task_whose_deadline_is_over_is_not_moved_to_a_time_before_that(store: Store, clock: HandClock) -> None:
+    for id, deadline in (("a", {"deadline_at": clock.at + 5}), ("b", {"deadline_ms": 5})):
+        store.add([new(id, **deadline)])
+    before = clock.at
+    clock.advance(5)
+    moves = [Move(id, due_at=before) for id in "ab"]
+    assert store.move(QUEUE, moves) == [Reply.PAST_DEADLINE, Reply.PAST_DEADLINE]
+    assert store.move(QUEUE, [Move("b")]) == [Reply.OK]
+    assert [task.id for task in claim(store)] == ["b"]
+
+
+def test_what_waits_to_replace_a_task_keeps_its_own_deadline_where_that_is_taken_by_force(
+    store: Store, clock: HandClock
+) -> None:
+    claim_one(store, deadline_at=clock.at + 10)
+    store.add([new(deadline_at=clock.at + 50, on_duplicate=OnDuplicate.REPLACE)])
+    before = standing(store), store.stats(SHARD)
+    assert store.move(QUEUE, [Move("a", delay_ms=50, force=True)]) == [Reply.PAST_DEADLINE]
+    assert (standing(store), store.stats(SHARD)) == before
+    assert store.move(QUEUE, [Move("a", delay_ms=49, force=True)]) == [Reply.OK]
+
+
+def test_a_task_is_not_pushed_back_past_a_deadline_given_as_an_instant(store: Store, clock: HandClock) -> None:
+    add(store, delay_ms=50)
+    before = standing(store)
+    pushed = new(delay_ms=10, deadline_at=clock.at + 50, on_duplicate=OnDuplicate.DEBOUNCE, payload="2")
+    (added,) = store.add([pushed], echo=True)
+    assert (added.reply, added.task) == (Reply.PAST_DEADLINE, None)
+    assert standing(store) == before
+    (added,) = store.add([pushed._replace(deadline_at=clock.at + 51)])
+    assert added.reply is Reply.DEBOUNCED
+
+
+def test_a_replayed_task_is_moved_with_the_time_it_was_given(store: Store, clock: HandClock) -> None:
+    bring(store, "dead", deadline_at=clock.at + 5)
+    store.replay(QUEUE, ["a"], delays_ms=[10], deadlines_ms=[30])
+    assert store.move(QUEUE, [Move("a", delay_ms=100)]) == [Reply.OK]
+    assert standing(store).deadline_at == clock.at + 130

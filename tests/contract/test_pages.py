@@ -52,6 +52,32 @@ def test_one_state_is_told_alone(store: Store, state: Status) -> None:
     assert ids(store, Wanted(status=state)) == [state]
 
 
+def test_a_group_is_found_by_its_index_in_however_long_a_queue(store: Store, clock: HandClock) -> None:
+    for n in range(3):
+        store.add([new(f"{n}-{i}", delay_ms=5) for i in range(900)])
+    store.add([new(id, group="g", delay_ms=at) for id, at in (("z", 7), ("y", 9), ("x", 9), ("w", 1))])
+    store.add([new("v", group="g", tenant="t"), new("u", group="g1", delay_ms=1)])
+    clock.advance(1)
+    settle(store, next(task for task in claim(store) if task.id == "w"), Ending.DONE)
+    store.cancel(QUEUE, ["y"])
+    found = pages(store, Wanted(group="g"), limit=2)
+    assert [[task.id for task in page.tasks] for page in found if page.tasks] == [["z", "x"], ["w", "y"]]
+    assert len(found) <= 3
+    assert pages(store, Wanted(group="none")) == [Page([], None)]
+
+
+@pytest.mark.parametrize("size", [499, 500, 501, 1_001])
+def test_a_great_group_comes_in_pages_each_task_once(store: Store, size: int) -> None:
+    names = [f"t{n:04}" for n in range(size)]
+    for first in range(0, size, 1_000):
+        store.add([new(id, group="g", delay_ms=_third(id)) for id in names[first : first + 1_000]])
+    assert ids(store, Wanted(group="g"), MAX_PAGE) == sorted(names, key=lambda name: (_third(name), name))
+
+
+def _third(name: str) -> int:
+    return 7 + int(name[1:]) % 3
+
+
 def test_a_kind_or_a_group_is_told_alone(store: Store) -> None:
     store.add([new("a", kind="k"), new("b", group="g"), new("c", kind="k", group="g"), new("d", notify="k", group="g")])
     settle(store, next(task for task in claim(store) if task.id == "d"), Ending.DONE)

@@ -97,14 +97,14 @@ def test_a_limit_that_cannot_be_divided_is_refused_and_changes_nothing(sharded: 
 
 
 def test_the_lateness_of_what_was_claimed_is_known(store: Store, clock: HandClock) -> None:
-    assert store.lateness(SHARD) == {}
+    assert store.lateness_of([SHARD])[0] == {}
     store.add([new(f"t{n}") for n in range(99)])
     clock.advance(3)
     claim(store)
     store.add([new("late")])
     clock.advance(20_000)
     claim(store)
-    lateness = store.lateness(SHARD)
+    lateness = store.lateness_of([SHARD])[0]
     assert sum(lateness.values()) == 100
     assert quantile(lateness, 0.99) == 3
     assert 20_000 <= (quantile(lateness, 1) or 0) <= 22_500
@@ -115,7 +115,7 @@ def test_the_lateness_of_all_that_one_claim_took_is_known(store: Store, clock: H
     clock.advance(1_000)
     assert len(claim(store)) == 100
     late = list(range(951, 1_001)) * 2
-    assert store.lateness(SHARD) == Counter(map(bucket_of, late))
+    assert store.lateness_of([SHARD])[0] == Counter(map(bucket_of, late))
 
 
 def test_lateness_is_that_of_the_last_hour(store: Store, clock: HandClock) -> None:
@@ -125,15 +125,15 @@ def test_lateness_is_that_of_the_last_hour(store: Store, clock: HandClock) -> No
         (task,) = claim(store)
         settle(store, task, Ending.DONE)
         clock.advance(HOUR_MS // 12 - n)
-        assert sum(store.lateness(SHARD).values()) == min(n + 1, 12)
+        assert sum(store.lateness_of([SHARD])[0].values()) == min(n + 1, 12)
     clock.advance(HOUR_MS // 2)
-    assert sum(store.lateness(SHARD).values()) == 6
+    assert sum(store.lateness_of([SHARD])[0].values()) == 6
     clock.advance(HOUR_MS)
-    assert store.lateness(SHARD) == {}
+    assert store.lateness_of([SHARD])[0] == {}
     add = store.add([new("again")])
     assert add
     claim(store)
-    assert sum(store.lateness(SHARD).values()) == 1
+    assert sum(store.lateness_of([SHARD])[0].values()) == 1
 
 
 def test_a_shard_is_counted_without_what_waits_behind_a_lease(store: Store) -> None:

@@ -3,14 +3,16 @@
 import pytest
 
 from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.task import RetryPolicy, Status
-from duecourse.domain.times import MAX_DURATION_MS
+from duecourse.domain.task import FENCE_DIGITS, RetryPolicy, Status
+from duecourse.domain.times import DAY_MS, MAX_DURATION_MS
 from duecourse.ports.store import Lease, Settled, Store
+from duecourse.ports.upkeep import Swept
 from tests.support.clock import HandClock
 from tests.support.ledger import (
     LEASE_MS,
     SHARD,
     add,
+    bring,
     claim,
     claim_one,
     ending,
@@ -26,6 +28,7 @@ ANSWERS = {
     Ending.RETRY: Settled.RETRIED,
     Ending.DROP: Settled.DEAD,
     Ending.RELEASE: Settled.RELEASED,
+    Ending.FAILED: Settled.RETRIED,
 }
 
 
@@ -99,7 +102,7 @@ def test_release_gives_a_task_back_without_a_trace_in_its_history(store: Store, 
     assert (back.history, back.state) == ((), 1)
 
 
-@pytest.mark.parametrize("how", Ending)
+@pytest.mark.parametrize("how", ANSWERS)
 def test_the_same_token_and_ending_again_gets_the_same_answer(store: Store, clock: HandClock, how: Ending) -> None:
     task = claim_one(store)
     assert settle(store, task, how, delay_ms=40, result="1") == ANSWERS[how]
@@ -114,7 +117,8 @@ def test_the_same_token_and_ending_again_gets_the_same_answer(store: Store, cloc
 def test_another_ending_for_a_settled_lease_is_stale(store: Store, how: Ending) -> None:
     task = claim_one(store)
     settle(store, task, how, delay_ms=40)
-    assert {settle(store, task, other) for other in Ending if other != how} == {Settled.STALE}
+    same = {how, Ending.FAILED} if how is Ending.RETRY else {how}  # which is a retry that another asks for
+    assert {settle(store, task, other) for other in Ending if other not in same} == {Settled.STALE}
     assert standing(store).status == Status.SCHEDULED
 
 
@@ -170,7 +174,7 @@ def test_a_lapsed_lease_is_not_answered_by_what_an_earlier_one_was_settled_with(
 def test_a_batch_of_settlements_leaves_no_lease_behind(store: Store) -> None:
     store.add([new(f"t{n}") for n in range(6)])
     store.settle(SHARD, [ending(task, Ending.RELEASE) for task in claim(store)])
-    store.settle(SHARD, [ending(task, how) for task, how in zip(claim(store, 5), Ending, strict=True)])
+    store.settle(SHARD, [ending(task, how) for task, how in zip(claim(store, 6), ANSWERS, strict=True)])
     stats = store.stats(SHARD)
     assert (stats.scheduled, stats.leased, stats.done, stats.dead) == (4, 0, 1, 1)
 
@@ -262,6 +266,14 @@ def test_a_detail_is_cut_to_400_bytes_of_whole_characters(store: Store, detail: 
     assert standing(store).error == kept
 
 
+def test_a_done_task_keeps_no_error_of_an_attempt_before(store: Store) -> None:
+    settle(store, claim_one(store), Ending.RETRY, detail="away")
+    assert standing(store).error == "away"
+    settle(store, claim(store)[0], Ending.DONE)
+    assert standing(store).error == ""
+    assert [run.detail for run in standing(store).history] == ["away", ""]
+
+
 def test_a_large_result_is_kept_whole(store: Store) -> None:
     result = '"' + "r" * 65_000 + '"'
     settle(store, claim_one(store), Ending.DONE, result=result)
@@ -302,3 +314,33 @@ def test_a_retention_longer_than_time_itself_keeps_everything(store: Store) -> N
     settle(store, claim_one(store), Ending.DONE)
     swept = store.sweep(SHARD, retention_ms=MAX_DURATION_MS)
     assert (swept.pruned, standing(store).status) == (0, Status.DONE)
+
+
+def test_the_dead_are_forgotten_once_a_sweep_has_known_of_them_for_their_retention(
+    store: Store, clock: HandClock
+) -> None:
+    for id in ("old", "older"):
+        bring(store, Status.DEAD, id)
+    clock.advance(40 * DAY_MS)
+    terms = {"retention_ms": DAY_MS, "dead_retention_ms": 30 * DAY_MS}
+    assert store.sweep(SHARD, **terms).pruned == 0, "nothing goes at once where the dead were kept for good before"
+    clock.advance(30 * DAY_MS - 1)
+    bring(store, Status.DEAD, "new")
+    assert store.sweep(SHARD, **terms).pruned == 0
+    clock.advance(1)
+    assert store.sweep(SHARD, retention_ms=DAY_MS).pruned == 0, "nobody asked for it"
+    [swept] = store.sweep_all([SHARD], **terms)
+    assert isinstance(swept, Swept)
+    assert swept.pruned == 2
+    assert store.get("default", "old") is None
+    assert standing(store, "new").status == Status.DEAD
+
+
+def test_no_token_tells_another_of_the_same_claim(store: Store) -> None:
+    store.add([new(f"t{n}") for n in range(6)])
+    mine, *others = claim(store)
+    nonces = {task.token[FENCE_DIGITS:] for task in (mine, *others)}
+    assert len(nonces) == 6
+    for task in others:
+        guessed = f"{task.fence:0{FENCE_DIGITS}x}{mine.token[FENCE_DIGITS:]}"
+        assert settle(store, task._replace(token=guessed), Ending.DONE) is Settled.STALE

@@ -54,7 +54,8 @@ def ended(api: str, id: str, payload: Any) -> Any:
 def test_a_node_function_settles_again_retry_and_done_over_http(api: str) -> None:
     task = ended(api, "pay:1", {"amount": 42})
     assert [run["outcome"] for run in task["history"]] == ["again", "retry", "done"]
-    assert (task["attempt"], task["error"]) == (2, "the bank is closed")
+    assert [run.get("detail", "") for run in task["history"]] == ["", "the bank is closed", ""]
+    assert [run["run"] for run in task["history"]] == [1, 2, 3]
     assert task["result"]["paid"] == 42
     assert task["result"]["key"].startswith("pay:1:")
 

@@ -3,12 +3,15 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import boto3
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.session import get_session
 from moto import mock_aws
 
 from duecourse.adapters.dynamodb_results import DynamoDbResults
@@ -193,7 +196,7 @@ def functions(
         monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", server.url)
         invoker = LambdaInvoker(timeout_ms)
         yield invoker, server
-        invoker._client.close()
+        invoker._calls.close()
 
 
 def test_invoke_sends_the_event_and_returns_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,4 +275,45 @@ def test_an_event_that_was_run_instead_of_accepted_is_a_refusal(monkeypatch: pyt
 def test_lambda_away_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with pytest.raises(InvocationRefused):
+        LambdaInvoker(1_000).invoke("f", {})
+
+
+def test_an_invocation_is_signed_for_its_region_and_tells_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "on_expired")
+    monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-5759e988-bd862e3fe1be46a994272793;Lineage=a:1")
+    arn = "arn:aws:lambda:eu-central-1:123456789012:function:Report:live"
+    with functions(lambda _: Reply(202), monkeypatch) as (invoker, server):
+        invoker.send(arn, {})
+    headers = server.asked[0].headers
+    assert headers["x-amzn-trace-id"] == "Root=1-5759e988-bd862e3fe1be46a994272793;Lineage=a:1"
+    assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=")
+    assert "/eu-central-1/lambda/aws4_request" in headers["authorization"]
+    assert server.asked[0].path == f"/2015-03-31/functions/{arn.replace(':', '%3A')}/invocations"
+
+
+def test_the_signature_is_the_one_that_aws_own_client_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the headers that each signs, and the time: both are told the same here."""
+    with functions(lambda _: Reply(202), monkeypatch) as (invoker, server):
+        invoker.send("a:b", {"tasks": []})
+        ours = server.asked[0]
+    request = AWSRequest("POST", server.url + ours.path, data=ours.body, headers=_signed(ours.headers))
+    request.context["timestamp"] = ours.headers["x-amz-date"]
+    signer = SigV4Auth(get_session().get_credentials().get_frozen_credentials(), "lambda", "eu-central-1")
+    text = signer.string_to_sign(request, signer.canonical_request(request))
+    assert "a%253Ab" in signer.canonical_request(request)
+    assert ours.headers["authorization"].endswith(f"Signature={signer.signature(text, request)}")
+
+
+def _signed(headers: Mapping[str, str]) -> dict[str, str]:
+    names = headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    return {name: headers[name] for name in names}
+
+
+def test_without_credentials_nothing_is_invoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    with pytest.raises(InvocationRefused, match="credentials"):
         LambdaInvoker(1_000).invoke("f", {})

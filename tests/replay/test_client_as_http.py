@@ -32,7 +32,12 @@ Fields = dict[str, Any]
 AT = "2100-01-04T09:30:00Z"
 HOOK: Fields = {"kind": "webhook", "payload": {"url": "https://example.com/hook"}}
 STATES = ("scheduled", "leased", "done", "cancelled", "dead", "absent")
-OVER_HTTP_ALONE = {"POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save"}
+OVER_HTTP_ALONE = {
+    "POST /tasks/{id}/begin",
+    "POST /tasks/{id}/settle",
+    "POST /tasks/{id}/extend",
+    "POST /tasks/{id}/save",
+}
 """What `@task_handler`, `duecourse.extend` and `duecourse.save` do within a function of one's own."""
 OF_THE_SERVICE = {"GET /health", "GET /openapi.json", "GET /docs"}
 

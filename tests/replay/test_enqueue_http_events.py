@@ -64,6 +64,8 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "cancel_reminder": (["add_reminder"], 204, {}),
     "cancel_webhook": (["add_webhook"], 204, {}),
     "docs": ([], 200, {}),
+    "bad_begin": ([], 422, {"errors": [{"field": "for", "problem": "must be between PT1S and PT86400S"}]}),
+    "begin_task": (["add_webhook"], 409, {"reason": "stale"}),
     "extend_lease": (["add_webhook"], 409, {"reason": "stale"}),
     "health": ([], 200, {"status": "ok", "store": "ok"}),
     "list_queues": (["add_poll", "pause_queue"], 200, {}),
@@ -269,7 +271,16 @@ FORM = '--b\r\nContent-Disposition: form-data; name="delay"\r\n\r\n5\r\n--b--\r\
 
 @pytest.mark.parametrize(
     ("content_type", "body"),
-    [("multipart/form-data; boundary=b", FORM), ("application/x-www-form-urlencoded", "delay=5"), ("text/plain", "")],
+    [
+        ("multipart/form-data; boundary=b", FORM),
+        ("application/x-www-form-urlencoded", "delay=5"),
+        ("text/plain", ""),
+        ("text/plain", '{"delay": 5}'),
+        ("application/x-www-form-urlencoded, application/json", '{"delay": 5}'),
+        ("text/plain; a=application/json", '{"delay": 5}'),
+        ("application/json-patch+json", '{"delay": 5}'),
+        ("", '{"delay": 5}'),
+    ],
 )
 def test_what_any_page_may_send_to_any_address_changes_nothing(
     content_type: str, body: str, store: MemoryStore
@@ -281,7 +292,28 @@ def test_what_any_page_may_send_to_any_address_changes_nothing(
     assert store.get("default", "a") == before
 
 
-@pytest.mark.parametrize("written", ["APPLICATION/JSON", "Application/Json; charset=utf-8", "application/json", ""])
+def test_a_body_without_a_type_changes_nothing_whatever_the_route(store: MemoryStore) -> None:
+    """A page's fetch with a Blob sends none, and asks nobody first."""
+    bring(store, "dead")
+    before = store.get("default", "a")
+    event = saved("enqueue_http/replay_webhook")
+    event["headers"].pop("content-type", None)
+    for method, path in (("POST", "/tasks"), ("POST", "/tasks/a/replay"), ("DELETE", "/tasks/a"), ("GET", "/tasks/a")):
+        event["requestContext"]["http"] |= {"method": method, "path": path}
+        answer = invoke("enqueue_http", event | {"rawPath": path, "body": '{"delay": 5}'})
+        assert answer["statusCode"] == 415, (method, path, answer)
+    assert store.get("default", "a") == before
+
+
+def test_a_request_without_a_body_needs_no_type(store: MemoryStore) -> None:
+    bring(store, "dead")
+    event = saved("enqueue_http/replay_webhook")
+    event["headers"].pop("content-type", None)
+    event["requestContext"]["http"] |= {"method": "POST", "path": "/tasks/a/replay"}
+    assert invoke("enqueue_http", event | {"rawPath": "/tasks/a/replay", "body": None})["statusCode"] == 200
+
+
+@pytest.mark.parametrize("written", ["APPLICATION/JSON", "Application/Json; charset=utf-8", "application/json"])
 def test_json_is_json_however_its_type_is_written(written: str) -> None:
     assert ask("POST", "/tasks", WEBHOOK, content_type=written).status == 201
 
@@ -396,5 +428,5 @@ def test_health_tells_that_the_store_is_away() -> None:
 def test_an_unexpected_error_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
     configure(settings=Settings(), store=Broken(KeyError("a secret")), results=None)
     status, problem = replay("add_poll")
-    assert (status, problem["detail"]) == (500, "Something went wrong here; the log says what.")
+    assert (status, problem["detail"]) == (500, "An internal error occurred; the log has its cause.")
     assert "a secret" in caplog.text

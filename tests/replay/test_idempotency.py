@@ -82,7 +82,7 @@ def test_a_key_stands_for_one_request(method: str, path: str, body: Any, query: 
         body = {"tasks": [body]}
     answer = keyed(method, path, body, query=query)
     assert (answer.status, answer.body["type"]) == (422, "urn:duecourse:problem:key-reused")
-    assert "take a new key" in answer.body["detail"]
+    assert "send a new key" in answer.body["detail"]
     assert store.shards() == []
 
 

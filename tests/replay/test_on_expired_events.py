@@ -13,6 +13,7 @@ from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import NewTask, Shard
 from duecourse.settings import Settings
 from tests.support.clock import START
+from tests.support.engine import Lambda
 from tests.support.functions import cases, invoke, saved
 from tests.support.kinds import Outbox
 from tests.support.ledger import add, standing
@@ -20,13 +21,14 @@ from tests.support.wired import wired_with
 
 NOTHING = {"added": 0, "claimed": 0, "done": 0, "again": 0, "retried": 0, "dead": 0, "backlog": 0, "bell_at": 0}
 GOOD = {"one_bell", "many_bells", "strange_key"}
+WARM = {"warm", "warm_strange_key"}
 WATCHED = {"watched_keys", "watched_key_heard_late", "strange_expired"}
-BAD = {"bad_version", "bad_shape", "bad_door", "bad_expired"}
+BAD = {"bad_version", "bad_shape", "bad_door", "bad_expired", "bad_warm"}
 WATCH = {"pattern": "send_message-{user}-{type}", "kind": "webhook", "payload": {"url": "http://127.0.0.1:9/"}}
 
 
 def test_every_saved_event_is_listed_here() -> None:
-    assert cases("on_expired") == GOOD | WATCHED | BAD
+    assert cases("on_expired") == GOOD | WARM | WATCHED | BAD
 
 
 @pytest.mark.parametrize("case", sorted(GOOD))
@@ -40,6 +42,8 @@ def test_a_ring_with_nothing_due_is_normal(case: str) -> None:
         ("bad_version", "version"),
         ("bad_shape", "rings.0.key"),
         ("bad_door", "rings.0.door"),
+        ("bad_warm", "warm.0"),
+        ("bad_warm", "rings"),
         ("bad_expired", "expired.0.heard_at"),
         ("bad_expired", "expired.1.base64"),
         ("bad_expired", "expired.2.key"),
@@ -134,3 +138,38 @@ def test_what_nothing_here_watches_is_left_out_and_told(
     [record] = [record for record in caplog.records if record.levelname == "WARNING"]
     assert record.__dict__["keys"] == ["session:4711"]
     assert store.stats(watching).scheduled == 1
+
+
+@pytest.fixture
+def targets(store: MemoryStore) -> Iterator[Lambda]:
+    """The functions hand two kinds over, one of them to a function that is away."""
+    service = Lambda()
+    given = Settings.model_validate({"targets": {"report": "lambda:Report", "bill": "lambda:Bill"}})
+    with wired_with(settings=given, store=store, results=None, invoker=service):
+        yield service
+
+
+@pytest.mark.parametrize("case", sorted(WARM))
+def test_functions_are_warmed_for_what_comes_next_and_nothing_is_drained(
+    store: MemoryStore, targets: Lambda, case: str
+) -> None:
+    store.add([NewTask("a", "report", delay_ms=9_000), NewTask("b", "bill", delay_ms=9_000, queue="bills")])
+    store.add([NewTask("due", "report")])
+    assert invoke("on_expired", saved(f"on_expired/{case}")) == {"warmed": ["Report"]}
+    assert targets.sent == [("Report", {"source": "duecourse", "version": "1", "tasks": []})]
+    assert standing(store, "due").run == 0
+    assert invoke("on_expired", saved(f"on_expired/{case}")) == {"warmed": []}, "once a spell"
+
+
+@pytest.mark.usefixtures("targets")
+def test_a_strange_key_is_left_out_of_what_is_warmed_for(caplog: pytest.LogCaptureFixture) -> None:
+    invoke("on_expired", saved("on_expired/warm_strange_key"))
+    [record] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert record.__dict__["keys"] == ["session:4711"]
+
+
+@pytest.mark.usefixtures("targets")
+def test_a_function_that_was_handed_tasks_is_not_warmed(store: MemoryStore) -> None:
+    store.add([NewTask("due", "report"), NewTask("later", "report", delay_ms=9_000)])
+    assert invoke("on_expired", saved("on_expired/one_bell"))["claimed"] == 1
+    assert invoke("on_expired", saved("on_expired/warm")) == {"warmed": []}

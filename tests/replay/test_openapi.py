@@ -148,7 +148,7 @@ def test_a_queue_in_a_path_is_called_one() -> None:
     for name, one in operations().items():
         told = {parameter["name"]: parameter for parameter in one.get("parameters", []) if parameter["in"] == "path"}
         if "{queue}" in name:
-            assert told["queue"]["description"] == "The queue."
+            assert told["queue"]["description"] == "Name of the queue."
             assert told["queue"]["schema"]["examples"] == ["default"]
 
 

@@ -29,6 +29,7 @@ NOTHING = {
     "retried": 0,
     "dead": 0,
     "backlog": 0,
+    "left_out": 0,
 }
 
 

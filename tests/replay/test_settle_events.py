@@ -9,12 +9,14 @@ import pytest
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, Shard, Status, Task
+from duecourse.domain.times import format_instant
 from duecourse.parts import configure
+from duecourse.ports.store import Delivery
 from duecourse.settings import Settings
 from tests.support.clock import HandClock
 from tests.support.engine import Table
 from tests.support.functions import invoke, saved
-from tests.support.ledger import LEASE_MS, claim, claim_one, new, standing
+from tests.support.ledger import LEASE_MS, SHARD, claim, claim_one, new, standing
 
 ID = "order-7:paid"
 
@@ -204,3 +206,44 @@ def test_of_many_shards_it_is_the_tasks_own_that_keeps_and_ends_its_lease(clock:
     (task,) = store.claim(shard, 1, lease_ms=LEASE_MS).tasks
     assert [send(case, task.token)[0] for case in ("extend_lease", "save_state", "settle_done")] == [200, 204, 200]
     assert store.get("default", ID).status is Status.DONE
+
+
+def handed_over(store: MemoryStore) -> Task:
+    store.add([new(ID, kind="report")])
+    [task] = store.claim(
+        SHARD, 1, lease_ms=LEASE_MS, deliveries={"report": Delivery("lambda:report", 1, 600_000)}
+    ).tasks
+    return task
+
+
+def test_a_function_begins_what_it_was_handed_and_settles_it_by_the_new_token(store: MemoryStore) -> None:
+    task = handed_over(store)
+    status, begun = send("begin_task", task.token)
+    assert status == 200
+    assert begun == {
+        "token": begun["token"],
+        "expires_at": format_instant(store.now() + 30_000),
+        "run": 1,
+        "attempt": 1,
+    }
+    assert send("settle_done", task.token)[0] == 409
+    assert send("settle_done", begun["token"]) == (200, {"settled": "done"})
+
+
+def test_the_same_worker_is_answered_as_before_and_another_is_not(store: MemoryStore) -> None:
+    task = handed_over(store)
+    first = send("begin_task", task.token)
+    assert send("begin_task", task.token) == first
+    status, problem = send("begin_task", task.token, worker="another")
+    assert (status, problem["reason"]) == (409, "stale")
+    assert send("begin_task", task.token, worker="")[0] == 409
+
+
+def test_a_lease_of_no_length_given_is_as_long_as_any(store: MemoryStore) -> None:
+    task = handed_over(store)
+    assert send("begin_task", task.token, **{"for": None})[1]["expires_at"] == format_instant(store.now() + 90_000)
+
+
+def test_what_is_begun_must_be_in_order() -> None:
+    assert wrong("begin_task", worker="x" * 129).keys() == {"worker"}
+    assert wrong("begin_task", token="1").keys() == {"token"}

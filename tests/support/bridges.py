@@ -12,7 +12,7 @@ from duecourse.adapters.redis_bells import RedisBells
 from duecourse.adapters.redis_cluster_bells import ClusterBells
 from duecourse.adapters.redis_connect import Client, is_cluster
 from duecourse.bridge import Bridge
-from duecourse.bridge.rings import invoking
+from duecourse.bridge.rings import Warming, invoking
 from duecourse.domain.watch import Pattern, Watchlist
 from tests.support.drainer import ENVIRONMENT
 from tests.support.redis_server import RedisServer
@@ -101,11 +101,12 @@ def bridging(
     ready: bool = True,
     events: bool = True,
     watched: Sequence[str] = (),
+    warming: Warming | None = None,
 ) -> Iterator[Bridge]:
     """A bridge on the server, ready unless told otherwise, and stopped at the end."""
     made = ClusterBells if is_cluster(server.url) else RedisBells.from_url
     bells = made(server.url, NAMESPACE, events=events, watched=Watchlist([Pattern(text) for text in watched]))
-    bridge = Bridge(bells, invoking(invoker, "on_expired"), in_flight=in_flight, beat_s=beat_s)
+    bridge = Bridge(bells, invoking(invoker, "on_expired"), in_flight=in_flight, beat_s=beat_s, warming=warming)
     bridge.start()
     try:
         if ready:

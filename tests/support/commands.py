@@ -30,12 +30,14 @@ class Up(NamedTuple):
 
 
 @contextmanager
-def up(state: Path, *options: str, project: Path = ROOT) -> Iterator[Up]:
+def up(state: Path, *options: str, project: Path = ROOT, **variables: str) -> Iterator[Up]:
     """A stack that is up; what it says besides is in a file beside the state folder, which ends in `.err`."""
     command = (sys.executable, "-m", "local", "up", "--json", "--state", str(state), *FREE_PORTS, *options)
     with (
         state.with_suffix(".err").open("ab") as err,
-        subprocess.Popen(command, cwd=project, env=BARE, stdout=subprocess.PIPE, stderr=err, text=True) as process,
+        subprocess.Popen(
+            command, cwd=project, env=BARE | variables, stdout=subprocess.PIPE, stderr=err, text=True
+        ) as process,
     ):
         assert process.stdout is not None
         try:

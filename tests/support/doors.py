@@ -12,7 +12,7 @@ from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import Task
 from duecourse.domain.watch import Expired, Watch
 from duecourse.engine.crew import Crew
-from duecourse.engine.sweep import Sweeper
+from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.engine.watches import Watches
 from duecourse.wire.rings import Rings, show_drained
 from tests.support.answering import Asked, Reply
@@ -32,7 +32,7 @@ class Doors:
         self._lock = threading.Lock()
         self._watches = Watches(store, NAMESPACE, watches)
         self.store = store
-        self.sweeper = Sweeper(store, drainer, retention_ms=3_600_000, margin_ms=1_000)
+        self.sweeper = Sweeper(store, drainer, Retention(3_600_000), margin_ms=1_000)
         self.ran: list[Task] = []
         self.invoked_at: list[float] = []
         self.heard: list[Expired] = []

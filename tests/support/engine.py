@@ -26,6 +26,10 @@ class Lambda:
     def __init__(self, refusal: Exception | None = None) -> None:
         self.refusal = refusal
         self.sent: list[tuple[str, Json]] = []
+        self.prepared = False
+
+    def prepare(self) -> None:
+        self.prepared = True
 
     def invoke(self, function: str, event: Json) -> Json:
         raise InvocationRefused(f"{function} {event}")

@@ -23,7 +23,12 @@ SETTLED = {
     Ending.RETRY: Settled.RETRIED,
     Ending.DROP: Settled.DEAD,
     Ending.RELEASE: Settled.RELEASED,
+    Ending.FAILED: Settled.RETRIED,
+    Ending.UNDELIVERED: Settled.RELEASED,
 }
+TARGET, HANDED = "lambda:report", "report"
+"""Whom tasks of one kind are handed to."""
+UNUSED = ("release", "undelivered")
 
 
 @dataclass
@@ -51,6 +56,14 @@ class Row:
     by: str = ""
     door: Door | None = None
     successor: "Row | None" = None
+    handed: bool = False
+    delivery: int = 0
+    aside: int = 0
+
+    @property
+    def looked_at(self) -> int:
+        """When a claim next looks at it, which is not when it is due where it is put aside."""
+        return self.aside or self.due
 
 
 class Model:
@@ -63,6 +76,8 @@ class Model:
         self.paused = False
         self.bell = 0
         self._made_due = False
+        self.waiting: set[tuple[int, int, str]] = set()
+        self.wake, self.most = False, 0
 
     @property
     def now(self) -> int:
@@ -81,7 +96,10 @@ class Model:
         elif reply == R.REPLACED:
             self._schedule(new.id, self._replacing(self._fresh(new), old))
         elif reply == R.DEBOUNCED:
-            self._schedule(new.id, self._debounced(new, old))
+            pushed = self._debounced(new, old)
+            if 0 < pushed.deadline <= pushed.due:
+                return R.PAST_DEADLINE
+            self._schedule(new.id, pushed)
         return reply
 
     def _groups(self, first: str, last: str) -> list[set[str]]:
@@ -89,12 +107,19 @@ class Model:
         rows = [row for id, row in self.rows.items() if first <= id <= last]
         return [{one.asked.group for one in (row, row.successor) if one} for row in rows]
 
-    def claim(self, limit: int, lease_ms: int, tight: bool, door: Door = Door.TAKE) -> tuple[list[str], int, int]:
-        """Ids leased, how many died, backlog; `tight` where the bytes allow but one task."""
+    def claim(
+        self, limit: int, lease_ms: int, tight: bool, door: Door = Door.TAKE, most: int = 0
+    ) -> tuple[list[str], int, int]:
+        """Ids leased, how many died, backlog; `tight` where the bytes allow but one task.
+
+        Of one kind `most` may be handed over and not begun, where that is not 0: each for twice as long.
+        """
         _, died = self._take_back()
         leased: list[str] = []
+        self._stop_waking()
         if self.paused:
             return leased, died, 0
+        self._make_due_again(min(limit, most - self._out()))
         for id in self._due():
             row = self.rows[id]
             if len(leased) == limit:
@@ -103,24 +128,90 @@ class Model:
                 self._remember(row, Run(row.run, 0, 0, self.now, "expired", "past its deadline"))
                 row.status, row.ended = S.DEAD, self.now
                 died += 1
+            elif most and row.asked.kind == HANDED and self._out() >= most:
+                row.aside, self.most = self.now + 900_000, most
+                self.waiting.add((row.due, row.aside, id))
             elif leased and tight:
                 break
             else:
-                self._lease(row, lease_ms, door)
+                handed = bool(most) and row.asked.kind == HANDED
+                self._lease(row, 2 * lease_ms if handed else lease_ms, door)
+                row.handed = handed
                 leased.append(id)
+        self._stop_waking()
         return leased, died, len(self._due())
+
+    def begin(self, id: str, token: int, lease_ms: int) -> tuple[int, int]:
+        """The run that begins, and the end of its lease; 0 and 0 where it is lost."""
+        row = self._held(id, token)
+        if not row or not row.handed:
+            return 0, 0
+        if 0 < row.deadline <= self.now:
+            self._remember_run(row, "expired", "past its deadline")
+            row.status, row.ended, row.last = S.DEAD, self.now, None
+            self._end_delivery(row)
+            self._succeed(id, row)
+            return 0, 0
+        row.delivery, row.token, row.claimed, row.lease_end = token, self._draw(), self.now, self.now + lease_ms
+        self._free(row)
+        return row.run, row.lease_end
+
+    def _out(self) -> int:
+        return sum(row.handed for row in self.rows.values())
+
+    def _free(self, row: Row) -> None:
+        row.handed = False
+        if not self.wake and self._has_room():
+            self.wake = self._made_due = True
+
+    def _end_delivery(self, row: Row) -> None:
+        row.run -= row.handed
+        if row.handed:
+            self._free(row)
+
+    def _has_room(self) -> bool:
+        return bool(self.waiting) and self._out() <= self.most - max(1, self.most // 10)
+
+    def _stop_waking(self) -> None:
+        self.wake = self.wake and self._has_room()
+
+    def _make_due_again(self, count: int) -> None:
+        for one in sorted(self.waiting)[: max(0, count)]:
+            self.waiting.remove(one)
+            row = self.rows.get(one[2])
+            if row and row.status == S.SCHEDULED and row.aside == one[1]:
+                row.aside = 0
 
     def settle(self, s: Settlement, token: int) -> Settled:
         row = self.rows.get(s.id)
         if not row:
             return Settled.STALE
-        if row.status != S.LEASED or row.token != token:
-            return self._settled_before(row, s.ending, token)
-        answer = self._end(row, s)
-        row.last, row.ended = (s.ending, answer), self.now
+        ending = Ending.RETRY if s.ending == Ending.FAILED else s.ending
+        if not self._may_end(row, s.ending, token):
+            return self._settled_before(row, ending, token)
+        answer = self._undelivered(row, s.detail) if ending == Ending.UNDELIVERED else self._end(row, s)
+        row.last, row.ended = (ending, answer), self.now
         self._succeed(s.id, row)
         self._made_due |= self.rows[s.id].status == S.SCHEDULED and self.rows[s.id].due <= self.now
         return answer
+
+    def _may_end(self, row: Row, ending: Ending, token: int) -> bool:
+        if row.status != S.LEASED:
+            return False
+        if ending == Ending.FAILED and row.delivery == token:
+            return True
+        return row.token == token and (ending != Ending.UNDELIVERED or row.handed)
+
+    def _undelivered(self, row: Row, detail: str) -> Settled:
+        last = row.log[-1] if row.log else None
+        times = 1 + (last.times if isinstance(last, Run) and last.outcome == "undelivered" else 0)
+        self._remember_run(row, "undelivered", f"undelivered: {detail}" if times == 20 else detail)
+        self._end_delivery(row)
+        if times == 20 or 0 < row.deadline <= self.now:
+            row.status, row.ended = S.DEAD, self.now
+            return Settled.DEAD
+        row.status, row.due, row.aside = S.SCHEDULED, self.now + min(1_000 * 2 ** (times - 1), 300_000), 0
+        return Settled.RELEASED
 
     def extend(self, id: str, token: int, lease_ms: int) -> int:
         row = self._held(id, token)
@@ -141,18 +232,37 @@ class Model:
         if not {S.SCHEDULED: True, S.LEASED: move.force, S.DONE: move.revive}.get(row.status, False):
             return Reply(row.status.value)
         due = self._instant(move.due_at, move.delay_ms)
+        deadline = self._moved_deadline(row.successor or row, due)
+        if deadline is None:
+            return R.PAST_DEADLINE
         stays = row.status == S.SCHEDULED and not row.run and row.due == due
-        if row.status == S.LEASED:
-            self._remember_run(row, "taken", "")
+        row = self._taken(row)
         if row.run:
             row.generation, row.run, row.attempt = self._draw(), 0, 1
             self._take_token(row)
         row.result, row.state = "", row.state if move.state is None else move.state
-        if not stays:
-            self._remember(row, Change(self.now, Deed.MOVED, move.by, row.due, due))
-        row.due = due
+        before, last = row.due, row.log[-1] if row.log else None
+        if stays and isinstance(last, Change) and last.deed == Deed.MOVED:
+            row.log, before = row.log[:-1], last.due_before
+        self._remember(row, Change(self.now, Deed.MOVED, move.by, before, due))
+        row.due, row.deadline = due, deadline
         self._schedule(move.id, row)
         return R.OK
+
+    def _moved_deadline(self, row: Row, due: int) -> int | None:
+        """The deadline of a task that is due at another time; None where it would be dead before it could run."""
+        deadline = row.deadline
+        if deadline and row.asked.deadline_at is None:
+            deadline += due - _counted_from(row)
+        return deadline if not deadline or deadline > max(due, self.now) else None
+
+    def _taken(self, row: Row) -> Row:
+        """The task as it is, and one that runs as it is once it is taken from its worker."""
+        if row.status != S.LEASED:
+            return row
+        self._remember_run(row, "taken", "")
+        self._end_delivery(row)
+        return self._replacing(row.successor, row) if row.successor else row
 
     def cancel(self, id: str, force: bool, by: str = "") -> Reply:
         row = self.rows.get(id)
@@ -161,8 +271,7 @@ class Model:
         if row.status == S.DEAD:
             del self.rows[id]
         elif row.status == S.SCHEDULED or (row.status == S.LEASED and force):
-            if row.status == S.LEASED:
-                self._remember_run(row, "taken", "")
+            row = self.rows[id] = self._taken(row)
             self._remember(row, Change(self.now, Deed.CANCELLED, by, row.due))
             self._take_token(row)
             row.status, row.ended = S.CANCELLED, self.now
@@ -198,7 +307,8 @@ class Model:
         """Where the bell hangs after a verb."""
         instants = [row.lease_end for row in self.rows.values() if row.status == S.LEASED]
         if not self.paused:
-            instants += [row.due for row in self.rows.values() if row.status == S.SCHEDULED]
+            instants += [row.looked_at for row in self.rows.values() if row.status == S.SCHEDULED]
+            instants += [self.now] if self.wake else []
         at = min(instants, default=0)
         if 0 < at <= self.now:
             about_to_ring = self.now <= self.bell <= self.now + 1_000
@@ -208,7 +318,8 @@ class Model:
 
     def stats(self) -> Stats:
         counts = {status: sum(row.status == status for row in self.rows.values()) for status in Status}
-        oldest = min((row.due for row in self.rows.values() if row.status == S.SCHEDULED), default=0)
+        dues = [row.looked_at for row in self.rows.values() if row.status == S.SCHEDULED]
+        oldest = min([*dues, *(due for due, _, _ in self.waiting)], default=0)
         done = counts[S.DONE] + counts[S.CANCELLED]
         scheduled, leased, dead = counts[S.SCHEDULED], counts[S.LEASED], counts[S.DEAD]
         return Stats(scheduled, leased, done, dead, oldest, self.bell, QueueSettings(paused=self.paused), self.now)
@@ -249,6 +360,8 @@ class Model:
             notify=asked.notify,
             door=row.door,
             forgotten=row.forgotten,
+            target=TARGET if leased and row.handed else "",
+            delivery=str(row.delivery) if leased and row.delivery else "",
         )
 
     def _fresh(self, new: NewTask) -> Row:
@@ -270,17 +383,18 @@ class Model:
         return row
 
     def _schedule(self, id: str, row: Row) -> None:
-        row.status, row.successor = S.SCHEDULED, None
+        row.status, row.successor, row.aside = S.SCHEDULED, None, 0
         self.rows[id] = row
         self._made_due |= row.due <= self.now
 
     def _due(self) -> list[str]:
-        due = [(r.due, id) for id, r in self.rows.items() if r.status == S.SCHEDULED and r.due <= self.now]
+        due = [(r.looked_at, id) for id, r in self.rows.items() if r.status == S.SCHEDULED and r.looked_at <= self.now]
         return [id for _, id in sorted(due)]
 
     def _lease(self, row: Row, lease_ms: int, door: Door) -> None:
         row.status, row.run, row.token = S.LEASED, row.run + 1, self._draw()
         row.claimed, row.lease_end, row.door = self.now, self.now + lease_ms, door
+        row.aside = row.delivery = 0
 
     def _take_back(self) -> tuple[int, int]:
         lapsed = [id for id, r in self.rows.items() if r.status == S.LEASED and r.lease_end <= self.now]
@@ -288,20 +402,41 @@ class Model:
         for id in lapsed:
             row = self.rows[id]
             row.last = None
-            if not row.successor:
+            due = self._due_after_lapse(row)
+            if row.successor:
+                self._end_delivery(row)
+            elif row.handed:
+                detail = f"handed over to {TARGET}, but the function did not begin it"
+                died += self._undelivered(row, detail) == Settled.DEAD
+            else:
                 self._remember_run(row, "lapsed", "the lease lapsed")
-                died += not self._spend_attempt(row, row.due)
+                died += not self._spend_attempt(row, due)
             self._succeed(id, row)
         return len(lapsed), died
 
+    def _due_after_lapse(self, row: Row) -> int:
+        """At once after a first lapse, by the policy after the next: without jitter here."""
+        last = row.log[-1] if row.log else None
+        if not isinstance(last, Run) or last.outcome != "lapsed":
+            return row.lease_end
+        policy = row.asked.retry
+        return self.now + int(min(policy.backoff_ms * policy.factor ** (row.attempt - 1), policy.max_backoff_ms))
+
     def _end(self, row: Row, s: Settlement) -> Settled:
         due, expired = self._instant(s.due_at, s.delay_ms), 0 < row.deadline <= self.now
+        if s.ending == Ending.FAILED:
+            s = s._replace(ending=Ending.RETRY)
         if s.ending in (Ending.AGAIN, Ending.RETRY) and s.state is not None:
             row.state = s.state
         detail = {Ending.RETRY: s.detail, Ending.DROP: s.detail, Ending.RELEASE: s.detail}.get(s.ending, "")
         if s.ending == Ending.AGAIN and expired:
             detail = "past its deadline"
         self._remember_run(row, s.ending.value, detail)
+        if s.ending == Ending.RELEASE:
+            self._end_delivery(row)
+        elif row.handed:
+            self._free(row)
+        row.aside = 0
         if s.ending == Ending.RETRY:
             return Settled.RETRIED if self._spend_attempt(row, due) else Settled.DEAD
         if s.ending == Ending.DONE:
@@ -318,7 +453,7 @@ class Model:
         if row.attempt >= row.asked.retry.max_attempts or 0 < row.deadline <= self.now:
             row.status, row.ended = S.DEAD, self.now
             return False
-        row.status, row.attempt, row.due = S.SCHEDULED, row.attempt + 1, due
+        row.status, row.attempt, row.due, row.aside = S.SCHEDULED, row.attempt + 1, due, 0
         return True
 
     def _succeed(self, id: str, row: Row) -> None:
@@ -328,9 +463,11 @@ class Model:
             self.rows[id] = successor
 
     def _settled_before(self, row: Row, ending: Ending, token: int) -> Settled:
+        if row.status == S.LEASED and row.token == token:
+            return Settled.STALE
         if row.token == token:
             return row.last[1] if row.last and row.last[0] == ending else Settled.STALE
-        runs = [entry for entry in row.log if isinstance(entry, Run) and entry.outcome != Ending.RELEASE]
+        runs = [entry for entry in row.log if isinstance(entry, Run) and entry.outcome not in UNUSED]
         outcomes = [run.outcome for run in runs if run.fence == token]
         return SETTLED[ending] if outcomes == [ending] else Settled.STALE
 
@@ -348,7 +485,7 @@ class Model:
     def _remember(self, row: Row, entry: Entry) -> None:
         """Bounded by number, for the errors in these tests are short; releases and debounces in a row are one."""
         last = row.log[-1] if row.log else None
-        if isinstance(entry, Run) and isinstance(last, Run) and entry.outcome == last.outcome == "release":
+        if isinstance(entry, Run) and isinstance(last, Run) and entry.outcome == last.outcome in UNUSED:
             row.log, entry = row.log[:-1], entry._replace(times=min(last.times + 1, 255))
         if isinstance(entry, Change) and isinstance(last, Change) and entry.deed == last.deed == Deed.DEBOUNCED:
             row.log, entry = (
@@ -364,6 +501,19 @@ class Model:
 
     def _instant(self, at: int | None, delay_ms: int) -> int:
         return self.now + delay_ms if at is None else at
+
+
+def _counted_from(row: Row) -> int:
+    """What a deadline given as a duration counts from: what a caller set last, else the oldest run's due time."""
+    due = 0
+    for entry in row.log:
+        if isinstance(entry, Run):
+            due = due or (entry.claimed_at and entry.claimed_at - entry.late_ms)
+        elif entry.deed in (Deed.ADDED, Deed.REPLACED):
+            due = 0
+        elif entry.deed != Deed.CANCELLED:
+            due = entry.due_at
+    return due or row.due
 
 
 def _deadline(new: NewTask, due: int) -> int:

@@ -3,6 +3,7 @@
 import socket
 import tempfile
 import threading
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -23,6 +24,7 @@ class LossyProxy(Proxy):
         super().__init__(_listening(path), lambda: _dialled(str(server)))
         self._armed = threading.Event()
         self._command = b""
+        self._then: Callable[[], None] = lambda: None
         self._ran: set[socket.socket] = set()
         self._dropped: set[socket.socket] = set()
         self.lost = 0
@@ -32,9 +34,12 @@ class LossyProxy(Proxy):
         super().__exit__()
         self._folder.cleanup()
 
-    def lose_next_reply(self, of: bytes = b"EVALSHA") -> None:
-        """Drop the connection instead of the next answer to such a command, after the server has run it."""
-        self._command = of
+    def lose_next_reply(self, of: bytes = b"EVALSHA", then: Callable[[], None] = lambda: None) -> None:
+        """Drop the connection instead of the next answer to such a command, after the server has run it.
+
+        `then` is done before the client learns of it.
+        """
+        self._command, self._then = of, then
         self._armed.set()
 
     def drop_silently(self) -> None:
@@ -54,6 +59,7 @@ class LossyProxy(Proxy):
         if link.near in self._ran and not data.startswith(b"-"):
             self._armed.clear()
             self.lost += 1
+            self._then()
             shut(link.far)
             raise ConnectionAbortedError
         self._ran.discard(link.near)

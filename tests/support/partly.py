@@ -1,16 +1,21 @@
 """A store in memory that does not answer for one of its shards, as a cluster whose primary has gone."""
 
+from typing import Any
+
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.store import Swept
+from duecourse.ports.store import Claim
+from duecourse.ports.upkeep import Swept
 
 
 class Partly(MemoryStore):
     """Its queue `dead` does not answer, for which `why` is told; with `away` none does."""
 
     away = False
+    refuses = False
+    """Whether it is only its scripts that it refuses, as one whose shards were changed under a warm function."""
     why: type[StoreUnavailable | StoreMisused] = StoreUnavailable
 
     def ping(self) -> None:
@@ -20,10 +25,17 @@ class Partly(MemoryStore):
     def stats(self, shard: Shard) -> Stats:
         if self.away:
             raise StoreUnavailable
-        if shard.queue == "dead":
+        if shard.queue == "dead" and not self.refuses:
             raise self.why
         return super().stats(shard)
 
-    def sweep(self, shard: Shard, *, retention_ms: int) -> Swept:
+    def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
+        if self.refuses and shard.queue == "dead":
+            raise self.why
         assert shard.queue != "dead", "what did not answer is left alone"
-        return super().sweep(shard, retention_ms=retention_ms)
+        return super().sweep(shard, retention_ms=retention_ms, dead_retention_ms=dead_retention_ms)
+
+    def claim(self, shard: Shard, limit: int, **options: Any) -> Claim:
+        if shard.queue == "dead":
+            raise self.why
+        return super().claim(shard, limit, **options)

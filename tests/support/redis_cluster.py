@@ -106,6 +106,16 @@ class ClusterServers:
         finally:
             process.send_signal(signal.SIGCONT)
 
+    @contextmanager
+    def cut_off(self, port: int) -> Iterator[None]:
+        """One replica stopped, and its primary without it: what is written meanwhile never reaches it if that dies."""
+        with self.node(port) as replica, self.node(int(_role(replica)[2])) as primary:
+            written = _role(primary)[1]
+            until(lambda: _role(replica)[4] >= written)
+            with self.paused(port):
+                primary.client_kill_filter(_type="replica")
+                yield
+
     def wait_failover(self) -> None:
         """Wait until a replica has taken a killed primary's place."""
         others = [other for other in self.ports if self.servers[other].runs]
@@ -204,6 +214,11 @@ class ClusterServers:
                 return in_step and self._info(port)["cluster_state"] == "ok"
         except redis.RedisError:
             return False
+
+
+def _role(node: redis.Redis) -> Any:
+    """A primary's offset second; a replica's primary's port third, and its own offset fifth."""
+    return node.role()
 
 
 def free_ports(count: int) -> list[int]:

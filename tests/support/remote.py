@@ -41,7 +41,7 @@ class RemoteFunctions:
         """None of this machine's."""
         return {}
 
-    async def warm(self) -> None:
+    async def warm(self, *_: object) -> None:
         """They are warm when they are."""
 
     async def keep_measuring(self) -> None:

@@ -3,10 +3,12 @@
 import json
 import os
 import platform
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,15 @@ import pytest
 import urllib3
 
 from local.model import Function
-from local.sockets import free_port
+from local.sockets import LOOPBACK, free_port
 from tests.support.project import ROOT
+from tests.support.redis_server import RedisServer, need, newest
 from tests.support.wait import until
 
 SAM = ROOT / ".venv-sam/bin/sam"
 SAM_PYTHON = ROOT / ".venv-sam/bin/python"
+HOST = "redis-host"
+"""This machine as containers call it."""
 MACHINES = {"x86_64": "x86_64", "aarch64": "arm64"}
 BUILDER = """
 import json, sys
@@ -47,10 +52,32 @@ def env_vars(folder: Path, store: str) -> Path:
     return path
 
 
+@contextmanager
+def reachable_redis() -> Iterator[tuple[str, str]]:
+    """A Redis that containers reach too, so with a password: its URL here, and its URL there.
+
+    A container's loopback is its own, and sam does not hand on a network called host.
+    """
+    port, password = free_port(0, ""), secrets.token_hex(16)
+    options = ["--port", str(port), "--bind", LOOPBACK, _bridge(), "--requirepass", password]
+    with RedisServer(need(newest()), *options, password=password):
+        yield f"redis://:{password}@{LOOPBACK}:{port}/0", f"redis://:{password}@{HOST}:{port}/0"
+
+
+def _bridge() -> str:
+    """This machine's address on the bridge of containers; an engine that has just begun tells the network alone."""
+    words = ["docker", "network", "inspect", "bridge"]
+    found = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    config = found[0]["IPAM"]["Config"][0]
+    return str(config.get("Gateway") or ip_network(config["Subnet"])[1])
+
+
 def in_container(variables: Path) -> list[str]:
-    """Options by which a container finds the Redis of this machine; SAM_LOCAL_OPTIONS adds more (an image, say)."""
+    """Options by which a container finds this machine as HOST; SAM_LOCAL_OPTIONS adds more (an image, say)."""
     own = os.environ.get("SAM_LOCAL_OPTIONS", "").split()
-    return ["--env-vars", str(variables), "--docker-network", "host", *own]
+    architecture = f"Architecture={MACHINES[platform.machine()]}"
+    found = ["--parameter-overrides", architecture, "--add-host", f"{HOST}:host-gateway"]
+    return ["--env-vars", str(variables), *found, *own]
 
 
 def sam_local(words: list[str], event: str) -> str:

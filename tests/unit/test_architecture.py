@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "adapters": {"ports", "domain", "errors", "version"},
     "ledgers": {"adapters", "ports", "domain", "settings", "errors"},
     "bridge": {"ports", "domain", "errors"},
-    "bridge.__main__": {"bridge", "ledgers", "adapters", "settings", "ports", "errors"},
+    "bridge.__main__": {"bridge", "ledgers", "adapters", "settings", "ports", "domain", "errors"},
     "parts": set(),
     "wiring": {
         "parts",
@@ -41,7 +41,7 @@ MAY_IMPORT = {
         "settings",
         "errors",
     },
-    "lingering": {"wiring", "bridge", "ledgers", "engine", "wire"},
+    "lingering": {"wiring", "bridge", "ledgers", "engine", "wire", "parts"},
     "client": {"client_reminders", "wiring", "engine", "wire", "ports", "domain"},
     "client_reminders": {"engine", "wire", "domain"},
     "handler": {"wiring", "wire", "ports", "domain", "errors"},
@@ -55,7 +55,18 @@ MAY_USE = {
     "kinds": {"jmespath"},
     "wire": {"pydantic", "pydantic_core", "typing_extensions", "jmespath"},
     "settings": {"pydantic"},
-    "adapters": {"redis", "urllib3", "boto3", "botocore", "plyvel", "sortedcontainers", "pika", "jinja2", "markupsafe"},
+    "adapters": {
+        "redis",
+        "hiredis",
+        "urllib3",
+        "boto3",
+        "botocore",
+        "plyvel",
+        "sortedcontainers",
+        "pika",
+        "jinja2",
+        "markupsafe",
+    },
     "routes": {"pydantic", "aws_lambda_powertools"},
     "functions": {"aws_lambda_powertools"},
 }
@@ -113,7 +124,7 @@ def test_a_module_says_in_one_sentence_what_it_is(source: Source) -> None:
 @pytest.mark.parametrize("source", CODE + TESTS, ids=names(CODE + TESTS))
 def test_a_module_is_short(source: Source) -> None:
     lines = source.text.count("\n")
-    assert lines <= (450 if source in TESTS else 250), source.name
+    assert lines <= (600 if source in TESTS else 320), source.name
 
 
 @pytest.mark.parametrize("source", CODE + TESTS, ids=names(CODE + TESTS))

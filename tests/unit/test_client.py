@@ -15,6 +15,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.query import Known, QueryStatus
 from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, RetryPolicy, Status
+from duecourse.engine.tasks import _hint_at_the_table
 from duecourse.settings import Settings
 from tests.support.clock import START
 from tests.support.kinds import Web, answer
@@ -96,8 +97,25 @@ def test_a_payload_has_the_bound_that_a_request_has(client: Client) -> None:
 
 
 def test_a_kind_that_nothing_runs_is_refused(client: Client) -> None:
-    with pytest.raises(errors.InvalidInput, match="nothing here runs strange"):
+    with pytest.raises(
+        errors.InvalidInput, match=r"nothing here runs strange; known kinds: .*report.* DUECOURSE_TARGETS"
+    ):
         client.add(kind="strange", payload={})
+
+
+def test_where_a_result_may_be_that_the_ledger_does_not_hold_is_told_once(
+    client: Client, store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    _hint_at_the_table.cache_clear()
+    for id, result in (("a", ""), ("b", '{"pages":3}'), ("c", "")):
+        client.add(kind="report", payload={}, id=id)
+        settle(store, claim(store)[0], Ending.DONE, result=result)
+    assert client.get("b").result == {"pages": 3}
+    assert caplog.messages == []
+    assert (client.get("a").result, client.get("c").result) == (None, None)
+    [message] = caplog.messages
+    assert "DUECOURSE_RESULTS_TABLE" in message
+    assert "duecourse[aws]" in message
 
 
 def test_a_task_is_shown_with_its_result(client: Client, store: MemoryStore) -> None:

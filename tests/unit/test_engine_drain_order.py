@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from duecourse.adapters.keyvalue.store import MemoryStore
-from duecourse.domain.outcomes import Again, Done, Outcome, Settlement
+from duecourse.domain.outcomes import Done, Outcome, Retry, Settlement
 from duecourse.domain.queues import QueueChanges
 from duecourse.domain.task import Shard, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
@@ -100,10 +100,10 @@ def test_a_shard_whose_ends_were_written_beside_anothers_claim_is_looked_at_agai
     store.add([new("twice", queue="a"), *(new(f"t-{n}", queue="b") for n in range(3))])
 
     def work(task: Task) -> Outcome:
-        return Again(0) if task.id == "twice" and task.run == 1 else Done()
+        return Retry(0) if task.id == "twice" and task.run == 1 else Done()
 
     with engine(store, work, size=1) as run:
-        assert run.drainer.drain(shards, ample)[:3] == (5, 4, 1)
+        assert run.drainer.drain(shards, ample)[:4] == (5, 4, 0, 1)
 
 
 def test_a_place_that_comes_free_in_a_queue_goes_before_the_work_of_a_lower_priority(clock: HandClock) -> None:

@@ -15,6 +15,7 @@ from duecourse.errors import InvalidInput, ResultsUnavailable
 from duecourse.parts import configure
 from duecourse.settings import Settings
 from duecourse.wire.invocation import decode_tasks
+from duecourse.wire.tasks import show_task
 from tests.support.answering import Reply, answering
 from tests.support.clock import HandClock
 from tests.support.engine import Broker, Lambda, Table, ample
@@ -76,10 +77,56 @@ def test_a_url_gets_the_whole_task_in_the_manner_of_standard_webhooks(store: Mem
     told = json.loads(asked.body)
     assert (told["type"], told["timestamp"]) == ("task.done", "2026-09-21T14:13:20.005Z")
     data = told["data"]
-    assert (data["id"], data["state"], data["payload"], data["tenant"]) == ("a", "done", {"a": 1}, "-")
+    assert (data["id"], data["state"], data["tenant"], "payload" in data) == ("a", "done", "-", False)
     assert (data["result"], data["history"][0]["outcome"]) == ({"ok": True}, "done")
     assert "error" not in data
     assert store.get("default", follow_up)
+
+
+SECRET = {
+    "url": "https://user:hidden@api.example.com/x?key=hidden",
+    "headers": {"Authorization": "Bearer hidden", "Accept": "a/b"},
+    "body": {"api_key": "hidden", "order": 7},
+}
+SHOWN = {
+    "url": "https://•••@api.example.com/x?key=•••",
+    "headers": {"Authorization": "•••", "Accept": "a/b"},
+    "body": {"api_key": "•••", "order": 7},
+}
+
+
+def test_a_payload_is_told_to_whom_it_was_asked_for_and_its_credentials_to_nobody(
+    store: MemoryStore, broker: Broker, invoker: Lambda
+) -> None:
+    payload = json.dumps(SECRET)
+    with answering(lambda _: Reply()) as server:
+        notify = {"url": f"{server.url}/in?token=hidden", "target": "audit"}
+        for name, address in notify.items():
+            store.add([new(f"{name}False", notify=address, payload=payload)])
+            store.add([new(f"{name}True", notify=f"{address} payload", payload=payload)])
+        for task in claim(store):
+            settle(store, task, Ending.DROP, detail="GET https://a:hidden@b.example/?c=hidden failed")
+        drain()
+    told = [json.loads(asked.body)["data"] for asked in server.asked]
+    told += [task.payload["data"] for _, event in invoker.sent for task in decode_tasks(event)]
+    assert {asked.path for asked in server.asked} == {"/in?token=hidden"}, "the one who is told is called as asked"
+    assert {one["id"]: one.get("payload") for one in told} == {
+        "urlFalse": None, "urlTrue": SHOWN, "targetFalse": None, "targetTrue": SHOWN,
+    }  # fmt: skip
+    deaths = [one["data"] for one in published(broker)]
+    assert [one["payload"] for one in deaths] == [SHOWN] * 4
+    assert "hidden" not in json.dumps([*told, *deaths])
+    assert {one["error"] for one in deaths} == {"GET https://•••@b.example/?c=••• failed"}
+
+
+def test_who_is_told_what_is_shown_as_it_was_asked() -> None:
+    given = {"url": "https://a.example/in?token=hidden", "include": ["payload"]}
+    task = Client.from_env().add(kind="report", payload={}, notify_done=given).task
+    assert show_task(task)["notify_done"] == {"url": "https://a.example/in?token=•••", "include": ["payload"]}
+    task = Client.from_env().add(kind="report", payload={}, notify_done={"target": "audit", "include": []}).task
+    assert show_task(task)["notify_done"] == {"target": "audit"}
+    with pytest.raises(InvalidInput, match=r"notify_done\.include"):
+        Client.from_env().add(kind="report", payload={}, notify_done={"target": "audit", "include": ["secrets"]})
 
 
 def test_a_url_that_fails_is_tried_again_with_the_same_id(store: MemoryStore, clock: HandClock) -> None:
@@ -152,7 +199,7 @@ def test_a_death_that_was_replayed_since_is_told_as_a_death(store: MemoryStore, 
 
 def test_what_is_too_long_is_left_out_and_named(store: MemoryStore, invoker: Lambda) -> None:
     payload = json.dumps({"text": "x" * (MAX_PAYLOAD_BYTES - 100)})
-    task = claim_one(store, notify="audit", payload=payload)
+    task = claim_one(store, notify="audit payload", payload=payload)
     settle(store, task, Ending.DONE, result=json.dumps("y" * (MAX_RESULT_BYTES - 2)))
     drain()
     ((_, event),) = invoker.sent

@@ -407,3 +407,12 @@ def test_each_tenant_has_reminders_of_its_own(reminders: Reminders, store: Memor
     assert {task.status for task in store.group(QUEUE, "standup")} == {Status.SCHEDULED}
     with pytest.raises(errors.TaskNotFound):
         reminders.get("standup", "other")
+
+
+def test_a_reminder_over_4_mb_in_all_is_refused_for_it_is_one_step(reminders: Reminders, store: MemoryStore) -> None:
+    crowd = tuple(Recipient(f"R{n}", Channel.EMAIL, f"r{n}@example.com") for n in range(100))
+    fits = STANDUP._replace(leads_ms=(MINUTE,), recipients=crowd, message="x" * 39_000)
+    with pytest.raises(errors.ReminderTooLarge):
+        reminders.add(fits._replace(message="x" * 41_000))
+    assert store.group(QUEUE, "standup") == []
+    assert reminders.add(fits).created

@@ -55,8 +55,20 @@ def test_again_says_when_and_may_carry_state() -> None:
     end = returning(Again(after="PT1.5S", state={"seen": 3}))
     assert (end.ending, end.delay_ms, end.due_at, end.state) == (Ending.AGAIN, 1_500, None, '{"seen":3}')
     assert returning(Again(after=timedelta(minutes=1))).delay_ms == 60_000
-    at = datetime(2026, 9, 21, 12, tzinfo=UTC)
+    at = datetime(2036, 9, 21, 12, tzinfo=UTC)
     assert returning(Again(at=at)).due_at == round(at.timestamp() * 1000)
+
+
+@pytest.mark.parametrize("soon", [Again(), Again(after=0), Again(after="PT0.099S")])
+def test_a_handler_that_asks_to_come_again_at_once_is_run_a_tenth_of_a_second_later(soon: Again) -> None:
+    assert (returning(soon).delay_ms, returning(soon).due_at) == (100, None)
+
+
+def test_an_instant_that_has_passed_is_no_sooner_either() -> None:
+    claimed_at = leased("work", {}).claimed_at
+    for at_ms, due_at in ((0, claimed_at + 100), (claimed_at + 99, claimed_at + 100), (claimed_at + 101,) * 2):
+        at = datetime.fromtimestamp(at_ms / 1000, UTC)
+        assert returning(Again(at=at)).due_at == due_at
 
 
 def test_a_retry_waits_by_its_tasks_policy_unless_it_says_otherwise() -> None:

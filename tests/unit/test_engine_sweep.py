@@ -1,21 +1,25 @@
 """The tick: upkeep of every shard, then what the rings missed, within the time that there is."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
 from duecourse.adapters.keyvalue.store import MemoryStore
 from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.task import Shard, Status
+from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.run import Kind
-from duecourse.engine.sweep import Sweeper, Ticked
+from duecourse.engine.sweep import AT_A_TIME, Retention, Sweeper, Ticked
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.repeats import KEPT_MS, PRUNE, Sent
+from duecourse.ports.upkeep import Swept
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine
 from tests.support.ledger import LEASE_MS, add, claim, claim_one, new, settle, standing
 from tests.support.partly import Partly
+from tests.support.wait import until
 
 RETENTION_MS = 86_400_000
 NOTHING = Ticked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -23,8 +27,8 @@ NOTHING = Ticked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 def tick(store: MemoryStore, kind: Kind = lambda _task: None, remaining_ms: Callable[[], int] = ample) -> Ticked:
     with engine(store, kind) as run:
-        sweeper = Sweeper(store, run.drainer, RETENTION_MS, MARGIN_MS)
-        return sweeper.tick(sweeper.survey(), remaining_ms)
+        sweeper = Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS)
+        return sweeper.tick(sweeper.survey(ample), remaining_ms)
 
 
 def finish(store: MemoryStore, count: int) -> None:
@@ -98,11 +102,71 @@ def test_a_shard_that_does_not_answer_is_left_out_and_told(
     store.why = why
     store.add([new("a", queue="dead"), new("b"), new("c", queue="other")])
     with engine(store, lambda _task: None) as run:
-        sweeper = Sweeper(store, run.drainer, RETENTION_MS, MARGIN_MS)
-        found = sweeper.survey()
+        sweeper = Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS)
+        found = sweeper.survey(ample)
         ticked = sweeper.tick(found, ample)
     assert isinstance(found.away, why)
     assert (ticked.shards, ticked.done) == (2, 2)
+
+
+@pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])
+def test_a_shard_that_refuses_its_sweep_and_its_claim_stops_no_other(
+    clock: HandClock, why: type[StoreUnavailable | StoreMisused]
+) -> None:
+    store = Partly(clock)
+    store.why, store.refuses = why, True
+    store.add([new("a", queue="dead"), new("b"), new("c", queue="other")])
+    ticked = tick(store)
+    assert isinstance(ticked.away, why)
+    assert (ticked.left_out, ticked.done) == (1, 2)
+
+
+def test_what_is_finished_is_forgotten_while_a_drain_is_busy(clock: HandClock) -> None:
+    store, begun, forgotten = MemoryStore(clock), Event(), Event()
+    finish(store, 3_000)
+    clock.advance(RETENTION_MS)
+    add(store, "long")
+
+    def long(_task: Task) -> None:
+        begun.set()
+        assert forgotten.wait(30), "nothing is forgotten while this runs"
+
+    def look() -> None:
+        begun.wait(30)
+        until(lambda: store.stats(Shard()).done == 0)
+        forgotten.set()
+
+    with ThreadPoolExecutor(1) as beside:
+        looking = beside.submit(look)
+        ticked = tick(store, long)
+        looking.result()
+    assert (ticked.pruned, ticked.done) == (3_000, 1)
+
+
+class Noting(MemoryStore):
+    """A store that notes what is swept."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.swept: list[Shard] = []
+
+    def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
+        self.swept.append(shard)
+        return super().sweep(shard, retention_ms=retention_ms, dead_retention_ms=dead_retention_ms)
+
+
+def test_a_tick_looks_at_its_time_for_each_few_shards_and_takes_them_in_turn(clock: HandClock) -> None:
+    store = Noting(clock)
+    store.add([new(f"t{n}", queue=f"q{n}", delay_ms=90_000) for n in range(4 * AT_A_TIME)])
+    clock.advance(30_000)
+    with engine(store, lambda _task: None) as run:
+        sweeper = Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS)
+        found = sweeper.survey(ample)
+        assert len(sweeper.survey(lambda: 0).shards) == 4 * AT_A_TIME, "what was not looked at may have work"
+        for _ in range(50):
+            sweeper.tick(found, lambda: MARGIN_MS)
+    assert 50 * AT_A_TIME <= len(store.swept) < 50 * len(found.shards), "a step in any case, some beside the drain"
+    assert set(store.swept) == set(found.shards)
 
 
 def test_a_store_that_is_away_is_told_at_once(clock: HandClock) -> None:
@@ -110,7 +174,7 @@ def test_a_store_that_is_away_is_told_at_once(clock: HandClock) -> None:
     store.add([new()])
     store.away = True
     with engine(store, lambda _task: None) as run, pytest.raises(StoreUnavailable):
-        Sweeper(store, run.drainer, RETENTION_MS, MARGIN_MS).survey()
+        Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS).survey(ample)
 
 
 def test_what_a_tick_found_says_so(store: MemoryStore) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_STATE_BYTES, RetryPolicy, Status, Task
 from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.targets import MAX_BYTES, Targets
+from duecourse.engine.targets import MAX_BYTES, Handing, Targets
 from duecourse.errors import InvocationRefused, PublishRefused, StoreUnavailable
 from duecourse.ports.publisher import Message
-from duecourse.ports.store import Settled
+from duecourse.ports.store import Delivery, Settled
 from duecourse.wire.invocation import message_body, tasks_event
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, Broker, Lambda, ample, engine
@@ -174,3 +175,39 @@ def test_what_was_not_taken_says_why_in_its_log(invoker: Lambda, broker: Broker,
     targets = Targets(TARGETS, invoker, {"sqs": broker})
     (end,) = targets.hand_over(targets.of(task), [task])
     assert (end.ending, end.detail) == (Ending.RELEASE, why)
+
+
+def test_a_delivery_that_is_refused_again_and_again_is_given_back_for_longer_though_it_was_no_run() -> None:
+    targets = Targets(TARGETS, Lambda(InvocationRefused("throttled")))
+    refused = Run(1, 8, 1, 2, "release", times=4)
+    ends = targets.hand_over(REPORT, [task._replace(run=1, log=(refused,)) for task in tasks(40)])
+    assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
+
+
+def test_functions_are_handed_tasks_for_delivery_and_no_broker_is() -> None:
+    deliveries = Targets({**TARGETS, "task.dead": "lambda:Alert"}, Lambda(), handing=Handing(7, 9_000)).deliveries
+    assert deliveries == {
+        "report": Delivery(REPORT, 7, 9_000),
+        "mail": Delivery("lambda:MailFunction", 7, 9_000),
+        "task.dead": Delivery("lambda:Alert", 7, 9_000),
+    }
+
+
+def test_a_drain_releases_the_delivery_that_lambda_refused(clock: HandClock) -> None:
+    store = MemoryStore(clock)
+    store.add([new("t", kind="report")])
+    with engine(store, lambda _: None, targets=TARGETS, invoker=Lambda(InvocationRefused("throttled"))) as made:
+        assert made.drainer.drain([SHARD], ample).released == 1
+    task = standing(store, "t")
+    assert (task.status, task.run, task.attempt) == (Status.SCHEDULED, 0, 1)
+
+
+def test_a_drain_goes_on_behind_a_backlog_that_a_function_has_no_room_for(clock: HandClock) -> None:
+    store = MemoryStore(clock)
+    for part in range(3):
+        store.add([new(f"{part}-{n}", kind="report", due_at=1) for n in range(900)])
+    store.add([new("other", kind="webhook")])
+    with engine(store, lambda _: None, targets=TARGETS) as made:
+        drained = made.drainer.drain([SHARD], ample)
+    assert (drained.done, drained.claimed) == (1, 101)
+    assert standing(store, "other").status is Status.DONE

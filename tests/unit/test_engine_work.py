@@ -1,22 +1,24 @@
 """Working what was handed over: only under leases that hold, settled as each finishes."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from duecourse.adapters.keyvalue.store import MemoryStore
-from duecourse.domain.outcomes import Done, Drop, Outcome, Retry, Settlement
+from duecourse.domain.lease import GRACE_MS, STEP_MS
+from duecourse.domain.outcomes import Done, Drop, Ending, Outcome, Retry, Settlement
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.run import Kind
 from duecourse.engine.work import Worker
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.store import Settled
+from duecourse.ports.store import Begun, Delivery, Lease, Settled
 from duecourse.wire.invocation import decode_tasks, tasks_event
 from tests.support.clock import START, HandClock
-from tests.support.engine import MARGIN_MS, engine
-from tests.support.ledger import SHARD, claim, new, standing
+from tests.support.engine import engine
+from tests.support.ledger import SHARD, claim, ending, new, standing
+from tests.support.wait import until
 
 
 class Lapse(MemoryStore):
@@ -33,11 +35,49 @@ class Lapse(MemoryStore):
         return super().settle(shard, settlements)
 
 
-def work(store: MemoryStore, kind: Kind, tasks: list[Task], remaining_ms: int = 20_000) -> dict[str, int]:
+HANDED = {"work": Delivery("lambda:Work", 100, 5_000)}
+
+
+class Counting(MemoryStore):
+    """A store that remembers how it was asked to begin and to extend."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.begun: list[int] = []
+        self.extended: list[tuple[int, int]] = []
+        self.away, self.refused = False, 0
+
+    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
+        if self.away:
+            self.refused += 1
+            raise StoreUnavailable
+        self.begun.append(len(deliveries))
+        return super().begin(shard, deliveries, lease_ms, nonces)
+
+    def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
+        self.extended.append((len(leases), lease_ms))
+        return super().extend(shard, leases, lease_ms, at_least=at_least)
+
+
+def work(
+    store: MemoryStore,
+    kind: Kind,
+    tasks: list[Task],
+    remaining_ms: int | Callable[[], int] = 20_000,
+    *,
+    size: int = 4,
+    step_ms: int = STEP_MS,
+) -> dict[str, int]:
     """What became of tasks that came by an invocation."""
-    with engine(store, kind) as run:
-        worker = Worker(store, run.runner, run.crew, MARGIN_MS)
-        return worker.work(decode_tasks(tasks_event(tasks)), lambda: remaining_ms)
+    left = remaining_ms if callable(remaining_ms) else lambda: remaining_ms
+    with engine(store, kind, size=size) as run:
+        worker = Worker(store, run.runner, run.crew, step_ms)
+        return worker.work(decode_tasks(tasks_event(tasks)), left)
+
+
+def handed(store: MemoryStore, *ids: str) -> list[Task]:
+    store.add([new(id) for id in ids])
+    return store.claim(SHARD, 100, lease_ms=5_000, deliveries=HANDED).tasks
 
 
 def leased(store: MemoryStore, *ids: str) -> list[Task]:
@@ -70,10 +110,123 @@ def test_a_handler_gets_the_task_as_it_was_claimed(store: MemoryStore) -> None:
     assert got.idempotency_key == task.idempotency_key
 
 
-def test_leases_are_made_to_outlast_the_function(store: MemoryStore) -> None:
+@pytest.mark.parametrize("claimed", [leased, handed])
+@pytest.mark.parametrize(("left", "lasts"), [(20_000, 20_000 + GRACE_MS), (900_000, STEP_MS), (0, GRACE_MS)])
+def test_a_lease_lasts_a_step_and_never_much_longer_than_the_function(
+    store: MemoryStore, claimed: Callable[..., list[Task]], left: int, lasts: int
+) -> None:
     seen: list[Task] = []
-    work(store, seen.append, leased(store, "a"), remaining_ms=20_000)
-    assert seen[0].lease_expires_at == START + 20_000 + MARGIN_MS
+    work(store, seen.append, claimed(store, "a"), remaining_ms=left)
+    assert seen[0].lease_expires_at == START + lasts
+    assert seen[0].remaining == left / 1_000
+
+
+def test_what_was_handed_over_is_begun_in_one_call_and_runs_under_a_token_of_its_own(clock: HandClock) -> None:
+    store = Counting(clock)
+    tasks = handed(store, "a", "b", "c")
+    seen: list[Task] = []
+    assert work(store, seen.append, tasks)["done"] == 3
+    assert (store.begun, store.extended) == ([3], [])
+    assert not {task.token for task in seen} & {task.token for task in tasks}
+    assert [run.run for run in standing(store).history] == [1]
+
+
+def test_tasks_are_begun_as_threads_become_free(clock: HandClock) -> None:
+    store = Counting(clock)
+    tasks = handed(store, *(f"t{n}" for n in range(5)))
+    running: list[int] = []
+
+    def kind(_task: Task) -> None:
+        begun = sum(not standing(store, task.id).target for task in tasks)
+        running.append(begun - store.stats(SHARD).done)  # in this order: another thread may settle in between
+
+    assert work(store, kind, tasks, size=2)["done"] == 5
+    assert store.begun[0] == 2
+    assert sum(store.begun) == 5
+    assert max(running) <= 2
+
+
+def test_a_second_delivery_of_the_same_event_finds_its_tasks_begun(store: MemoryStore) -> None:
+    tasks = handed(store, "a", "b")
+    ran: list[str] = []
+
+    def kind(task: Task) -> None:
+        if len(ran) < 2:
+            ran.append(task.id)
+            assert work(store, lambda again: ran.append(again.id), [t for t in tasks if t.id == task.id])["stale"] == 1
+
+    assert work(store, kind, tasks)["done"] == 2
+    assert sorted(ran) == ["a", "b"]
+
+
+def test_a_lease_is_kept_alive_in_steps_while_its_handler_runs_up_to_the_functions_timeout(clock: HandClock) -> None:
+    store = Counting(clock)
+    left = iter([900_000, 900_000, 900_000, 100])
+    enough = threading.Event()
+
+    def kind(_task: Task) -> None:
+        until(lambda: len(store.extended) >= 3 or None)
+        enough.set()
+
+    work(store, kind, handed(store, "a", "b"), lambda: next(left, 100), step_ms=6_000 // 100)
+    assert enough.is_set()
+    assert store.extended[0] == (2, 60)
+    assert max(ms for _, ms in store.extended) <= 60
+
+
+def test_a_lease_is_never_extended_past_its_function(clock: HandClock) -> None:
+    store = Counting(clock)
+    left = iter([900_000])
+
+    def kind(_task: Task) -> None:
+        until(lambda: len(store.extended) >= 2 or None)
+
+    work(store, kind, handed(store, "a"), lambda: next(left, 7), step_ms=300)
+    assert {ms for _, ms in store.extended} == {300}
+    store.extended.clear()
+    work(store, kind, handed(store, "b"), lambda: next(left, 7 - GRACE_MS), step_ms=60)
+    assert {ms for _, ms in store.extended} == {7}
+
+
+def test_what_there_is_no_time_left_to_begin_is_given_back_and_was_no_run(store: MemoryStore) -> None:
+    left = iter([60_000])
+    counts = work(store, lambda _task: None, handed(store, "a", "b", "c"), lambda: next(left, 500), size=1)
+    assert (counts["done"], counts["released"]) == (1, 2)
+    given_back = [standing(store, id) for id in "abc" if standing(store, id).status is Status.SCHEDULED]
+    assert [(task.run, task.attempt) for task in given_back] == [(0, 1)] * 2
+
+
+def test_a_function_with_little_time_begins_what_it_has_threads_for(store: MemoryStore) -> None:
+    assert work(store, lambda _task: None, handed(store, "a"), remaining_ms=500)["done"] == 1
+
+
+def test_a_store_that_is_away_before_anything_began_fails_the_invocation(clock: HandClock) -> None:
+    store = Counting(clock)
+    tasks = handed(store, "a")
+    store.away = True
+    with pytest.raises(StoreUnavailable):
+        work(store, lambda _task: None, tasks)
+
+
+def test_a_store_that_is_away_while_others_run_is_asked_again(clock: HandClock) -> None:
+    store = Counting(clock)
+
+    def kind(task: Task) -> None:
+        if task.id == "a":
+            store.away = True
+        elif task.id == "b":
+            until(lambda: store.refused or None)
+            store.away = False
+
+    assert work(store, kind, handed(store, "a", "b", "c"), size=2)["done"] == 3
+
+
+def test_a_task_that_was_settled_without_a_begin_is_not_run(store: MemoryStore) -> None:
+    [task] = handed(store, "a")
+    store.settle(SHARD, [ending(task, Ending.DONE)])
+    ran: list[Task] = []
+    assert work(store, ran.append, [task])["stale"] == 1
+    assert ran == []
 
 
 def test_a_late_invocation_does_not_run_what_has_gone_to_another(store: MemoryStore, clock: HandClock) -> None:

@@ -1,12 +1,14 @@
 """A function of a user's own: the event that the engine sends, worked and settled by the decorator."""
 
 import json
+import math
 from collections.abc import Iterator
 
 import pytest
 
 from duecourse import Done, Drop, Retry, Task, extend, save, task_handler
 from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.lease import GRACE_MS
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Status
 from duecourse.errors import InvalidInput
@@ -16,7 +18,7 @@ from duecourse.wire.invocation import tasks_event
 from tests.support.clock import HandClock
 from tests.support.engine import Table
 from tests.support.functions import Context
-from tests.support.ledger import claim, new, standing
+from tests.support.ledger import SHARD, claim, new, standing
 from tests.support.wired import wired_with
 
 
@@ -85,3 +87,27 @@ def test_a_checkpoint_and_more_time_reach_the_tasks_own_shard(clock: HandClock) 
     standing_now = store.get("default", "a")
     assert standing_now
     assert (standing_now.state, standing_now.lease_expires_at) == ({"at": 3}, clock.at + 60_000)
+
+
+def test_more_time_is_never_much_more_than_the_function_has(store: MemoryStore, clock: HandClock) -> None:
+    store.add([new("a")])
+    [task] = store.claim(SHARD, 1, lease_ms=5_000).tasks
+    timed = task._replace(left_ms=lambda: 20_000)
+    extend(timed, "PT1H")
+    assert timed.remaining == 20
+    assert standing(store).lease_expires_at == clock.at + 20_000 + GRACE_MS
+    extend(timed, "PT1S")
+    assert standing(store).lease_expires_at == clock.at + 20_000 + GRACE_MS
+
+
+def test_a_task_that_nothing_ends_has_all_the_time_there_is(store: MemoryStore) -> None:
+    store.add([new("a")])
+    [task] = store.claim(SHARD, 1, lease_ms=5_000).tasks
+    assert task.remaining == math.inf
+
+
+def test_a_handler_is_told_what_time_is_left(store: MemoryStore) -> None:
+    seen: list[float] = []
+    given = event(store, a="done")
+    task_handler(lambda task: seen.append(task.remaining))(given, Context())
+    assert seen == [Context().get_remaining_time_in_millis() / 1_000]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from cryptography import x509
@@ -20,7 +19,7 @@ from urllib3.exceptions import ConnectTimeoutError
 
 from duecourse import __version__
 from duecourse.adapters import http_out
-from duecourse.adapters.http_out import HttpOut, check_peer, reached
+from duecourse.adapters.http_out import HttpOut, reached
 from duecourse.errors import CallFailed, CallTimedOut, InvalidInput
 from duecourse.ports.http import HttpRequest
 from tests.support.answering import Asked, Reply, answering, misbehaving
@@ -290,6 +289,15 @@ def test_no_secret_of_the_address_is_in_an_error(http: HttpOut) -> None:
     assert str(failed.value).startswith("GET http://nobody.invalid/path failed")
 
 
+@pytest.mark.parametrize("changes", [{"url": "http://127.0.0.1:1/a b?key=hidden"}, {"headers": {"x": "hidden\r\n"}}])
+def test_no_secret_of_a_request_that_cannot_be_sent_is_in_the_error(http: HttpOut, changes: dict[str, object]) -> None:
+    with answering(lambda _: Reply()) as server:
+        with pytest.raises((InvalidInput, CallFailed)) as failed:
+            http.call(request(server.url)._replace(**changes))
+        http.close()
+    assert "hidden" not in str(failed.value)
+
+
 def test_calls_in_parallel_do_not_wait_for_each_other(http: HttpOut) -> None:
     together = threading.Barrier(4, timeout=5)
 
@@ -305,21 +313,3 @@ def test_calls_in_parallel_do_not_wait_for_each_other(http: HttpOut) -> None:
             thread.join()
         http.close()
     assert not together.broken
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_the_functions_own_runtime_is_never_asked(http: HttpOut, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
-    with answering(lambda _: Reply(body=b"another tenant's event")) as (url, asked):
-        port = urlsplit(url).port
-        monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", f"127.0.0.1:{port}")
-        with pytest.raises(InvalidInput, match=r"url: leads to 127\.0\.0\.1, which is for the function's own use"):
-            http.call(request(f"http://{host}:{port}/2018-06-01/runtime/invocation/next"))
-        assert not asked
-        monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1")
-        assert http.call(request(url)).body == b"another tenant's event"
-
-
-@pytest.mark.parametrize("host", ["169.254.169.254", "fe80::1%lo", "::ffff:169.254.170.2"])
-def test_a_machines_metadata_is_never_asked(host: str) -> None:
-    with pytest.raises(InvalidInput, match="which is for the function's own use"):
-        check_peer(host, 80)

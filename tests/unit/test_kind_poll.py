@@ -210,7 +210,7 @@ def test_a_long_answer_is_cut_in_an_error_and_is_one_readable_line() -> None:
 @pytest.mark.parametrize("part", ["[@,@]", "[@,@][]", "{a: @, b: @}", "to_string([@,@])"])
 @pytest.mark.parametrize("field", ["until", "failed_when", "result"])
 def test_an_expression_that_doubles_the_answer_with_each_part_is_stopped(field: str, part: str) -> None:
-    fields = {"until": "`true`", field: "|".join([part] * 60)}
+    fields = {"until": "`true`", field: "|".join([part] * 50)}
     outcome = poll(answer(body=PROCESSED), **fields)
     assert isinstance(outcome, Drop)
     assert "8 MiB" in outcome.reason
@@ -220,3 +220,11 @@ def test_a_large_answer_can_be_taken_apart() -> None:
     body = {"items": [{"id": number, "text": "x" * 20} for number in range(20_000)]}
     outcome = poll(answer(body=body), until="items", result="length(items[].{id: id, text: text})")
     assert outcome == Done(20_000)
+
+
+@pytest.mark.parametrize("field", ["until", "failed_when", "result"])
+def test_an_expression_that_looks_at_too_much_is_stopped_and_says_so(field: str) -> None:
+    """It ran for 15 seconds over a megabyte, and held up whatever ran beside it."""
+    fields = {"until": "`true`", field: "|".join(["[?@]"] * 10)}
+    outcome = poll(answer(body=[1] * (512 * 1024)), **fields)
+    assert outcome == Drop("an expression is wrong: it takes more than 500,000 steps for this answer: narrow it")

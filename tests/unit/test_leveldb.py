@@ -198,7 +198,9 @@ def test_a_look_at_the_front_steps_over_no_gaps(tmp_path: Path) -> None:
     claim(store)
     asked.clear()
     store.stats(SHARD)
-    assert asked == [b"due\0default/0\0" + (9_000_000_000_000).to_bytes(8)]
+    assert [start for start in asked if start.startswith(b"due")] == [
+        b"due\0default/0\0" + (9_000_000_000_000).to_bytes(8)
+    ]
     store.close()
 
 

@@ -72,4 +72,4 @@ def test_the_databases_client_gives_up_within_its_patience() -> None:
 
 
 def test_a_deployed_query_has_time_for_a_call_of_the_usual_length() -> None:
-    assert REQUEST_MS - RESERVE_MS == 11_000, "as the README says"
+    assert REQUEST_MS - RESERVE_MS == 11_000, "as docs/how-to/queries.md says"

@@ -1,4 +1,4 @@
-"""The reference is what the OpenAPI document says, and the README names no route that is not there."""
+"""The reference is what the OpenAPI document says, and no page names a route that is not there."""
 
 import re
 from typing import Any
@@ -7,9 +7,9 @@ import pytest
 
 import duecourse
 from local.reference import REFERENCE, document, reference
-from tests.support.source import ROOT
+from tests.support.pages import pages
 
-README = (ROOT / "README.md").read_text()
+PAGES = "\n".join(page.read_text() for page in pages() if page != REFERENCE)
 NAMED = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE)`? (/[\w/{}.:-]*)")
 CALLED = re.compile(r"(?:localhost:3000|TASKS_URL\})(/[\w/{}$().:-]*)")
 HIDDEN = {"/openapi.json", "/docs"}
@@ -62,13 +62,16 @@ def matches(path: str, templates: set[str]) -> bool:
     return any(re.fullmatch(pattern, path) for pattern in patterns)
 
 
-def test_the_readme_names_no_route_that_is_not_there(made: dict[str, Any]) -> None:
+def test_the_pages_name_no_route_that_is_not_there(made: dict[str, Any]) -> None:
     served = {(method.upper(), path) for path, methods in made["paths"].items() for method in methods}
-    named = set(NAMED.findall(README))
+    named = set(NAMED.findall(PAGES))
     assert len(named) >= 10
     for method, path in named:
         paths = {template for one, template in served if one == method} | HIDDEN
         assert matches(path.rstrip("."), paths), f"{method} {path}"
-    for path in CALLED.findall(README):
+    verbs = re.findall(r'\btell\(task, "(\w+)"', PAGES)
+    assert verbs
+    for path in CALLED.findall(PAGES):
         called = re.sub(r"\$\{.*?\)\}", "x", path).rstrip(".)")
-        assert matches(called, {template for _, template in served} | HIDDEN), path
+        for verb in verbs:
+            assert matches(called.replace("${verb}", verb), {template for _, template in served} | HIDDEN), path

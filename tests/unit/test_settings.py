@@ -5,7 +5,7 @@ import pytest
 from duecourse.domain.address import shown
 from duecourse.errors import InvalidSettings
 from duecourse.settings import Settings, parse
-from tests.support.project import ROOT
+from local import settings_page
 
 
 def wrong(**variables: str) -> dict[str, str]:
@@ -88,6 +88,7 @@ def test_the_stores_that_there_are(store: str) -> None:
         ("AMQP", "amqp://h:99999"),
         ("AMQP", "amqp://user@h"),
         ("AMQP", "amqp://user:pass/word@h"),
+        ("AMQP", "amqp://user:pass[word]@h"),
         ("WAIT", "-1"),
         ("BRIDGE_IN_FLIGHT", "0"),
         ("EVENTS", "no"),
@@ -154,6 +155,11 @@ def test_shards_that_are_not_by_queue_are_refused(shards: str) -> None:
         ("redis+sentinel://a/main?password=x", "there are: none"),
         ("unix://", "/<path>"),
         ("memory://a", "must be memory://"),
+        ("redis://[gg]/0", "IPv6 address in brackets"),
+        ("redis-cluster://a,[::1]:x", "as its port"),
+        ("redis-cluster://[127.0.0.1]:7000", "IPv6 address in brackets"),
+        ("redis://ada:p[s]s@h", "[ is %5B, ] is %5D"),
+        ("redis://ada:p\u2100s@h", "written with escapes"),
     ],
 )
 def test_a_store_that_is_written_wrongly_is_told_how(store: str, told: str) -> None:
@@ -274,7 +280,19 @@ def test_a_queue_of_queries_may_have_a_shard_for_each_call_at_a_time() -> None:
     assert parse(given).query_parallel == 5
 
 
-def test_the_readme_names_every_setting() -> None:
-    told = (ROOT / "README.md").read_text().partition("### Settings")[2].partition("\n## ")[0]
+def test_the_page_of_settings_is_up_to_date() -> None:
+    assert settings_page.PAGE.read_text() == settings_page.page(), "run: make reference"
     names = {(field.alias or name).upper() for name, field in Settings.model_fields.items()}
-    assert {name for name in names if f"_{name}`" not in told} == set()
+    assert {name for name in names if f"| `DUECOURSE_{name}` |" not in settings_page.page()} == set()
+
+
+def test_warming_is_ten_seconds_ahead_and_off_by_an_empty_value() -> None:
+    assert (parse({}).warm_ms, parse({}).warm_idle_ms) == (10_000, 300_000)
+    assert parse({"DUECOURSE_WARM": ""}).warm_ms == 0
+    assert parse({"DUECOURSE_WARM": "PT30S", "DUECOURSE_WARM_IDLE": ""}).warm_ms == 30_000
+
+
+def test_warming_is_shorter_ahead_than_a_spell_is_long() -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        parse({"DUECOURSE_WARM": "PT5M"})
+    assert [problem.field for problem in caught.value.problems] == ["DUECOURSE_WARM"]

@@ -113,7 +113,7 @@ def test_a_bridge_needs_no_kinds_to_listen() -> None:
     assert parse({"DUECOURSE_WATCH": json.dumps([GOOD])}) != Settings()
 
 
-def test_the_readmes_example_is_one() -> None:
-    [example] = re.findall(r"DUECOURSE_WATCH='(.*?)'", (ROOT / "README.md").read_text())
+def test_the_example_in_the_pages_is_one() -> None:
+    [example] = re.findall(r"DUECOURSE_WATCH='(.*?)'", (ROOT / "docs/how-to/watched-keys.md").read_text())
     [one] = parse({"DUECOURSE_WATCH": example}).watch
     assert one.watch().pattern.match(b"send_message-42-sms") == {"user": b"42", "type": b"sms"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.domain.times import parse_duration
+from duecourse.domain.times import format_duration, parse_duration
 from duecourse.settings import PREFIX, Settings, parse
 from duecourse.wire.kinds import MAX_TIMEOUT_MS
 from tests.support.described import TEMPLATE, actions, environment, properties, resource_of, statements, template
@@ -18,6 +18,7 @@ FUNCTIONS = (
     "OnExpiredFunction",
     "SendReminderFunction",
     "EnqueueMessageFunction",
+    "OnUndeliveredFunction",
 )
 LAYERS = ("CoreLayer", "TemplatesLayer")
 WORKING = {
@@ -41,19 +42,21 @@ GRANTED = {
         *((action, "ReminderMessages.Arn") for action in READING),
     },
     "EnqueueMessageFunction": {(action, "IntakeMessages.Arn") for action in READING},
+    "OnUndeliveredFunction": {(action, "UndeliveredQueue.Arn") for action in READING},
 }
 """Every action that a function may take, and on what."""
 PULLING = {"PullImage", "AskToPull"}
 """Statements on every image of the account: which one is in the parameter, in a form that no policy takes."""
 SOURCES = {
     "ReminderSource": ("SendReminderFunction", "ReminderMessages", "ReminderDeadLetters", "QueuesReminders"),
+    "UndeliveredSource": ("OnUndeliveredFunction", "UndeliveredQueue", "UndeliveredDeadLetters", ""),
     "IntakeSource": ("EnqueueMessageFunction", "IntakeMessages", "IntakeDeadLetters", "TakesMessages"),
 }
 """Which function reads which queue, what that cannot deliver, and on what condition."""
 ROUTES = {
     "POST /tasks", "POST /tasks/batch", "GET /tasks", "GET /tasks/{id}", "GET /tasks/{id}/why",
     "POST /tasks/{id}/replay", "POST /queues/{queue}/dead/replay", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
-    "POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save",
+    "POST /tasks/{id}/begin", "POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save",
     "POST /reminders", "POST /reminders/preview",
     "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
     "GET /queues", "GET /queues/{queue}", "PATCH /queues/{queue}",
@@ -93,7 +96,7 @@ def test_a_queue_is_read_message_by_message_and_keeps_what_fails(name: str) -> N
     redrive = properties(queue)["RedrivePolicy"]
     assert redrive == {"deadLetterTargetArn": {"Fn::GetAtt": [dead, "Arn"]}, "maxReceiveCount": 5}
     resources = template()["Resources"]
-    assert {resources[each]["Condition"] for each in (name, queue, dead)} == {condition}
+    assert {resources[each].get("Condition", "") for each in (name, queue, dead)} == {condition}
     assert all(properties(each)["SqsManagedSseEnabled"] for each in (queue, dead))
     assert properties(dead)["MessageRetentionPeriod"] == 14 * 86_400
 
@@ -183,10 +186,15 @@ def test_the_tick_has_room_of_its_own_and_the_bridges_rings_have_what_is_asked_f
     assert reserved["OnExpiredFunction"] == ["Reserves", {"Ref": "Concurrency"}, {"Ref": "AWS::NoValue"}]
 
 
-def test_a_reminder_that_waited_past_its_lease_is_not_begun_and_one_that_fails_is_kept() -> None:
+def test_a_delivery_outlasts_the_events_age_and_the_function_and_one_that_fails_is_told() -> None:
     config = properties("SendReminderFunction")["EventInvokeConfig"]
-    lease_ms = parse_duration(template()["Parameters"]["Lease"]["Default"])
-    assert config["MaximumEventAgeInSeconds"] * 1000 < lease_ms
+    delivery_ms = parse_duration(template()["Parameters"]["DeliveryLease"]["Default"])
+    whole_s = config["MaximumEventAgeInSeconds"] + properties("SendReminderFunction")["Timeout"]
+    assert whole_s * 1_000 < delivery_ms
+    variables = template()["Globals"]["Function"]["Environment"]["Variables"]
+    assert variables["DUECOURSE_DELIVERY_LEASE"] == {"Ref": "DeliveryLease"}
+    assert variables["DUECOURSE_OUTSTANDING"] == {"Ref": "Outstanding"}
+    assert template()["Parameters"]["Outstanding"]["Default"] == Settings().outstanding
     failed = config["DestinationConfig"]["OnFailure"]
     assert failed == {"Type": "SQS", "Destination": {"Fn::GetAtt": ["UndeliveredQueue", "Arn"]}}
 
@@ -231,6 +239,10 @@ def test_every_variable_given_to_a_function_is_a_setting(name: str) -> None:
     known = {field.alias or key for key, field in Settings.model_fields.items()}
     given = {key.removeprefix(PREFIX).lower() for key in environment(name) if key.startswith(PREFIX)}
     assert given <= known
+
+
+def test_a_lease_is_as_long_in_the_template_as_without_one() -> None:
+    assert parse_duration(template()["Parameters"]["Lease"]["Default"]) == Settings().lease_ms
 
 
 def test_the_parameters_defaults_are_settings_that_pass() -> None:
@@ -298,6 +310,14 @@ def test_whoever_hears_watched_keys_and_whoever_makes_their_tasks_knows_them() -
     assert watching == {"OnExpiredFunction", "PollTickFunction"}
     (container,) = properties("BridgeTask")["ContainerDefinitions"]
     assert {"Name": "DUECOURSE_WATCH", "Value": {"Ref": "Watch"}} in container["Environment"]
+
+
+def test_whoever_rings_and_whoever_is_rung_knows_how_long_before_functions_are_warmed() -> None:
+    warming = {name for name in FUNCTIONS if environment(name).get("DUECOURSE_WARM") == {"Ref": "Warm"}}
+    assert warming == {"OnExpiredFunction", "PollTickFunction"}
+    (container,) = properties("BridgeTask")["ContainerDefinitions"]
+    assert {"Name": "DUECOURSE_WARM", "Value": {"Ref": "Warm"}} in container["Environment"]
+    assert template()["Parameters"]["Warm"]["Default"] == format_duration(parse({}).warm_ms)
 
 
 @pytest.mark.parametrize(

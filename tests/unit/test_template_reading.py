@@ -221,8 +221,9 @@ def test_our_own_template_declares_what_the_emulator_can_make(ours: Template) ->
 
 def test_our_own_template_puts_queues_before_functions_only_where_asked(ours: Template) -> None:
     asked = Template(TEMPLATE, ADDRESSES, {"ReminderQueue": "sqs"})
-    assert sources(ours) == {"enqueue_message": ["IntakeMessages"]}
-    assert sources(asked) == {"send_reminder": ["ReminderMessages"]}
+    always = {"on_undelivered": ["UndeliveredQueue"]}
+    assert sources(ours) == {"enqueue_message": ["IntakeMessages"]} | always
+    assert sources(asked) == {"send_reminder": ["ReminderMessages"]} | always
     given = [json.loads(f.environment["DUECOURSE_TARGETS"] or "{}") for f in asked.functions]
     # Beside it there may be functions that `new` wrote into a copy.
     assert {targets["reminder"] for targets in given if targets} == {"sqs:http://aws/123456789012/ReminderMessages"}

@@ -142,3 +142,24 @@ def test_what_was_folded_is_told_with_its_number() -> None:
 def test_what_it_waits_for(fields: dict[str, Any], held: Hold | None, what: tuple[str, str, int]) -> None:
     until = START + 1_000 if held is Hold.RATE else 0
     assert waiting(task(**fields), HeldBack(held, until, START)) == what
+
+
+def test_a_delivery_that_nobody_began_says_so_with_how_often() -> None:
+    detail = "handed over to lambda:report, but the function did not begin it"
+    lapsed = Run(1, 8, START, START + 120_000, "undelivered", detail, Door.RING, 3, times=3)
+    [_, given_back] = timeline(task(log=(lapsed,)))
+    assert (given_back.event, given_back.times) == ("undelivered", 3)
+    assert given_back.text == f"Given back unbegun after 2 minutes, no attempt spent, 3 times in a row: {detail}."
+
+
+def test_what_was_handed_over_waits_to_be_begun() -> None:
+    given = task(status=Status.LEASED, target="lambda:report", lease_expires_at=START + 60_000, claimed_at=START)
+    waits = waiting(given, HeldBack(now=START))
+    assert (waits.what, waits.until) == ("lease", START + 60_000)
+    assert "handed over to lambda:report, which has yet to begin it" in waits.text
+
+
+def test_a_task_that_waits_for_room_at_its_target_says_so() -> None:
+    waits = waiting(task(due_at=START), HeldBack(Hold.TARGET, now=START + 5_000))
+    assert waits.what == "target"
+    assert "its target has as many tasks as it may that it has not begun" in waits.text

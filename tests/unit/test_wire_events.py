@@ -36,7 +36,16 @@ def test_an_event_has_the_shape_that_is_promised() -> None:
     assert entry.keys() == promised | {"idempotency_key", "group", "retry"}
     assert (sent()["source"], sent()["version"]) == ("duecourse", "1")
     assert entry["idempotency_key"] == "t-1:7"
-    assert entry["lease"].keys() == {"token", "expires_at"}
+    assert entry["lease"].keys() == {"token", "expires_at", "delivery"}
+    assert entry["lease"]["delivery"] is False
+
+
+def test_a_task_that_is_to_be_begun_says_so() -> None:
+    event = tasks_event([leased("report", {})._replace(target="lambda:x")])
+    assert event["tasks"][0]["lease"]["delivery"] is True
+    assert [bool(task.target) for task in decode_tasks(event)] == [True]
+    event["tasks"][0]["lease"]["delivery"] = "yes"
+    assert [bool(task.target) for task in decode_tasks(event)] == [False]
 
 
 def test_a_task_arrives_as_it_was_sent() -> None:

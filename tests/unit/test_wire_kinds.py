@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from duecourse.errors import InvalidInput
 from duecourse.wire.fields import field_errors, read
+from duecourse.wire.queries import AskQuery
 from duecourse.wire.tasks import AddTask
 
 POLL = {"url": "https://api.example.com/x", "interval": "PT10S", "until": "status == 'done'"}
@@ -62,6 +63,29 @@ def test_a_url_that_cannot_be_called_is_refused(url: object) -> None:
 @pytest.mark.parametrize("headers", [{"a b": "c"}, {"": "c"}, {"a": "b\r\nc: d"}, {"a": "ü"}, {"a:": "b"}])
 def test_a_header_that_would_break_the_request_is_refused(headers: dict[str, str]) -> None:
     assert fields("webhook", HOOK | {"headers": headers}) == {"payload.headers"}
+
+
+RESERVED = [
+    "Host", "host", "Content-Length", "TRANSFER-ENCODING", "Connection", "Keep-Alive", "TE", "Trailer", "Upgrade",
+    "Proxy-Connection", "Expect", "webhook-id", "Webhook-Timestamp", "webhook-signature", "WEBHOOK-x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_a_header_that_is_not_a_callers_to_give_is_refused_by_its_name(name: str) -> None:
+    headers = {"accept": "a/b", name: "1"}
+    assert fields("poll", POLL | {"headers": headers}) == {"payload.headers"}
+    with pytest.raises(InvalidInput) as refused:
+        read(AddTask, {"kind": "webhook", "payload": HOOK | {"headers": headers}})
+    problem = f"must not hold {name}, which duecourse or the connection sets: leave it out"
+    assert refused.value.problems == [("payload.headers", problem)]
+    with pytest.raises(InvalidInput):
+        read(AskQuery, POLL | {"headers": headers})
+
+
+@pytest.mark.parametrize("name", ["X-Host", "Hosts", "X-Webhook-Id", "Authorization", "Tea", "Upgrade-X"])
+def test_any_other_header_is_taken(name: str) -> None:
+    assert not fields("poll", POLL | {"headers": {name: "1"}})
 
 
 def test_a_headers_value_must_be_text() -> None:

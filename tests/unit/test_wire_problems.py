@@ -29,6 +29,49 @@ def test_every_error_of_the_tree_has_a_document(cls: type[DuecourseError]) -> No
     assert document["title"]
 
 
+CODES = {
+    "body-too-large": 413,
+    "internal": 500,
+    "invalid-input": 422,
+    "key-in-use": 409,
+    "key-reused": 422,
+    "lease-lost": 409,
+    "malformed-body": 400,
+    "malformed-key": 400,
+    "no-such-route": 404,
+    "not-primary": 503,
+    "query-failed": 502,
+    "query-not-found": 404,
+    "queue-not-found": 404,
+    "reminder-too-large": 413,
+    "results-unavailable": 503,
+    "store-full": 503,
+    "partly-added": 503,
+    "store-in-use": 503,
+    "store-unavailable": 503,
+    "task-cancelled": 409,
+    "task-dead": 409,
+    "past-deadline": 409,
+    "task-done": 409,
+    "task-leased": 409,
+    "task-not-found": 404,
+    "task-scheduled": 409,
+    "unsupported-body": 415,
+}
+"""What callers match: a code is added here, and never renamed or removed."""
+
+
+def test_the_codes_are_these() -> None:
+    shown = [describe(made(cls)).document for cls in offspring(DuecourseError) - {errors.Conflict}]
+    assert {document["type"] for document in shown} == {f"urn:duecourse:problem:{code}" for code in CODES}
+
+
+@pytest.mark.parametrize("cls", sorted(offspring(DuecourseError), key=str), ids=lambda cls: cls.__name__)
+def test_an_error_that_callers_see_has_a_code_of_its_own(cls: type[DuecourseError]) -> None:
+    if cls is not errors.Conflict and problems.status_of(cls) != 500:
+        assert CODES[vars(cls)["code"]] == problems.status_of(cls)
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [
@@ -72,3 +115,9 @@ def test_an_unexpected_error_tells_nothing_of_itself() -> None:
 def test_only_what_may_pass_by_itself_asks_to_come_again() -> None:
     assert describe(errors.StoreUnavailable()).headers == {"Retry-After": "1"}
     assert describe(errors.TaskNotFound()).headers == {}
+
+
+def test_a_batch_that_was_cut_off_is_told_task_by_task() -> None:
+    problem = describe(errors.PartlyAdded([errors.Part("a", True), errors.Part("b", False)]))
+    assert (problem.status, problem.headers) == (503, {"Retry-After": "1"})
+    assert problem.document["tasks"] == [{"id": "a", "added": True}, {"id": "b", "added": False}]

@@ -16,6 +16,7 @@ from duecourse.adapters.lambda_invoker import LambdaInvoker
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.reminder import Channel
 from duecourse.domain.task import Task
+from duecourse.errors import InvalidSettings
 from duecourse.parts import configure, part
 from duecourse.ports.sender import Message
 from duecourse.ports.writer import Letter
@@ -80,6 +81,13 @@ def test_results_are_kept_in_the_ledger_unless_a_table_is_named() -> None:
     assert wiring.results() is not None
 
 
+def test_a_results_table_without_boto3_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    configure(settings=Settings(results_table="results"))
+    with pytest.raises(InvalidSettings, match=r"DUECOURSE_RESULTS_TABLE: needs boto3.*pip install 'duecourse\[aws\]'"):
+        wiring.results()
+
+
 def test_a_caller_may_ask_for_what_something_runs() -> None:
     targets = {"report": "lambda:Report", "reminder": "lambda:SendReminder", "poll": "inline"}
     assert wiring.known_kinds(Settings(targets=targets)) == {"poll", "webhook", "report"}
@@ -113,7 +121,7 @@ def test_both_doors_lead_to_the_same_engine(store: MemoryStore) -> None:
     store.add([new("a", kind="nobodys"), new("b", kind="nobodys", queue="other")])
     assert wiring.drainer().drain([SHARD], ample).dead == 1
     sweeper = wiring.sweeper()
-    assert sweeper.tick(sweeper.survey(), ample).dead == 1
+    assert sweeper.tick(sweeper.survey(ample), ample).dead == 1
     assert "no kind 'nobodys' is known here" in standing(store, "a").error
 
 
@@ -129,7 +137,7 @@ def test_a_drain_does_not_wait_past_its_margin_for_an_event_to_be_accepted(monke
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     invoker = wiring.invoker()
     assert isinstance(invoker, LambdaInvoker)
-    given = invoker._client.meta.config
+    given = invoker._calls.timeout
     assert 2 * (given.connect_timeout + given.read_timeout) < Settings().margin_ms / 1000
 
 

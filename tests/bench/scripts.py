@@ -1,0 +1,122 @@
+"""How long a script keeps the server at most: many tasks of many tenants, some of them as large as a task may be."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import redis
+
+from duecourse.adapters.redis_scripts import connect, load
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.pages import Wanted
+from duecourse.domain.queues import Rate
+from duecourse.domain.task import NewTask, Shard, Status, Task, new_id
+from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Lease, Move
+from tests.bench.figures import Figure
+from tests.bench.ledger import HOUR_MS, PAYLOAD
+from tests.bench.server import BenchServer
+from tests.support.wait import until
+
+LARGE = '{"text":"' + "x" * (255 * 1024 - 11) + '"}'
+"""255 KB."""
+LARGE_TASKS = 300
+GROUP = 16
+"""How many of them are moved in one step: a reminder is 4 MB at most."""
+TENANTS = 10_000
+ROUNDS = 10
+MANY, BIG, DYING = Shard("many"), Shard("big"), Shard("dying")
+AIM_MS = 50
+
+
+def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
+    """Every verb on a queue of `pending` tasks, of large ones, and of large ones that die at once."""
+    with connect(server.url) as client:
+        assert isinstance(client, redis.Redis)
+        client.flushall()
+        client.config_set("slowlog-max-len", 1_000_000)
+        client.config_set("slowlog-log-slower-than", 500)
+        client.slowlog_reset()
+        store = RedisStore(client)
+        _fill(store, pending)
+        for work in (_many, _large, _dying):
+            work(store)
+        worst = _worst(client)
+    name, took_ms = next(iter(worst.items()), ("none", 0.5))
+    others = ", ".join(f"{other} {ms:.1f}" for other, ms in list(worst.items())[1:4])
+    yield Figure(
+        f"longest server time of any script, {pending:,} tasks of {min(TENANTS, pending):,} tenants, "
+        f"{2 * LARGE_TASKS} of 255 KB",
+        f"{took_ms:.1f} ms ({name})",
+        f"≤ {AIM_MS} ms",
+        f"then {others}",
+    )
+
+
+def _fill(store: RedisStore, pending: int) -> None:
+    """Half of them due, half in an hour."""
+    store.configure(MANY.queue, {"max_running": 10**6, "tenant_max_running": 10**6, "rate": Rate(10**6, 1_000)})
+    for start in range(0, pending, MAX_ADD):
+        store.add(
+            [
+                NewTask(new_id(), "report", PAYLOAD, MANY.queue, f"t{n % TENANTS}", delay_ms=HOUR_MS * (n % 2))
+                for n in range(start, min(pending, start + MAX_ADD))
+            ]
+        )
+    for _ in range(LARGE_TASKS):
+        store.add([NewTask(new_id(), "report", LARGE, BIG.queue, group="g")])
+        store.add([NewTask(new_id(), "report", LARGE, DYING.queue, deadline_ms=1)])
+
+
+def _many(store: RedisStore) -> None:
+    for _ in range(ROUNDS):
+        claimed = store.claim(MANY, MAX_CLAIM, lease_ms=60_000).tasks
+        store.extend(MANY, [Lease(t.id, t.token, t.tenant) for t in claimed], 60_000)
+        store.settle(MANY, [_end(task, n) for n, task in enumerate(claimed)])
+        store.sweep(MANY, retention_ms=0)
+    for tenant in ("t1", "t3"):
+        waiting = store.page(MANY.queue, Wanted(Status.SCHEDULED), None, 100, tenant).tasks
+        store.move(MANY.queue, [Move(task.id, delay_ms=1) for task in waiting], tenant)
+        store.held_back(MANY, tenant)
+        store.cancel(MANY.queue, [task.id for task in waiting], tenant=tenant)
+    store.stats(MANY)
+    store.lateness(MANY)
+
+
+def _large(store: RedisStore) -> None:
+    members = store.group(BIG.queue, "g")[:GROUP]
+    store.move(BIG.queue, [Move(task.id, delay_ms=0) for task in members], group="g")
+    for _ in range(ROUNDS):
+        claimed = store.claim(BIG, MAX_CLAIM, lease_ms=60_000).tasks
+        store.settle(BIG, [_end(task, n) for n, task in enumerate(claimed)])
+        store.sweep(BIG, retention_ms=0)
+    dead = store.page(BIG.queue, Wanted(Status.DEAD), None, 100).tasks
+    store.replay(BIG.queue, [task.id for task in dead])
+    for task in dead[:5]:
+        store.take(BIG.queue, task.id, lease_ms=60_000, group="g")
+
+
+def _dying(store: RedisStore) -> None:
+    until(lambda: not store.claim(DYING, MAX_CLAIM, lease_ms=60_000).died, seconds=60, every=0)
+    for _ in range(ROUNDS):
+        store.sweep(DYING, retention_ms=0)
+
+
+def _end(task: Task, number: int) -> Settlement:
+    """Each ending in turn."""
+    endings = (Ending.DONE, Ending.AGAIN, Ending.RETRY, Ending.DROP, Ending.RELEASE)
+    return Settlement(task.id, task.tenant, task.token, endings[number % len(endings)])
+
+
+def _worst(client: redis.Redis) -> dict[str, float]:
+    """The longest run of each script in milliseconds, the slowest first."""
+    folder = files("duecourse.adapters") / "lua"
+    names = {load(path.name[:-4]).sha: path.name for path in folder.iterdir() if path.name.endswith(".lua")}
+    entries: Any = client.slowlog_get(1_000_000)
+    worst: dict[str, float] = {}
+    for entry in entries:
+        words = entry["command"].split()
+        if words[0].upper() in (b"EVALSHA", b"EVAL"):
+            name = names.get(words[1].decode(errors="replace"), "a script at its first run")
+            worst[name] = max(worst.get(name, 0), entry["duration"] / 1000)
+    return dict(sorted(worst.items(), key=lambda one: -one[1]))

@@ -1,0 +1,332 @@
+"""Tasks that are handed over: leases of delivery, what begins them, what becomes of those that nobody begins."""
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from duecourse.domain.history import Run
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.queues import Hold, QueueChanges
+from duecourse.domain.task import OnDuplicate, RetryPolicy, Status, Task
+from duecourse.ports.store import MOST_UNDELIVERED, Begun, Claim, Delivery, Lease, Move, Reply, Settled, Store
+from tests.support.clock import HandClock
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, ending, lease_of, new, settle, standing
+
+TARGET = "lambda:report"
+DELIVERY_MS = 120_000
+NONCES = count(1)
+LOST = Begun("", 0, 0)
+
+
+def deliveries(most: int = 100) -> dict[str, Delivery]:
+    return {"report": Delivery(TARGET, most, DELIVERY_MS)}
+
+
+def claim(store: Store, limit: int = 100, most: int = 100) -> Claim:
+    return store.claim(SHARD, limit, lease_ms=LEASE_MS, deliveries=deliveries(most))
+
+
+def hand_over(store: Store, *ids: str, **fields: Any) -> list[Task]:
+    """Tasks of a kind that is handed over, due now and claimed."""
+    store.add([new(id, kind="report", **fields) for id in ids])
+    return claim(store).tasks
+
+
+def begin(store: Store, *tasks: Task, nonce: int = 0) -> list[Begun]:
+    nonces = [(nonce or next(NONCES)).to_bytes(8) for _ in tasks]
+    return store.begin(SHARD, [lease_of(task) for task in tasks], LEASE_MS, nonces)
+
+
+def begun(store: Store, task: Task) -> Task:
+    """The task under the lease that its worker began."""
+    [one] = begin(store, task)
+    return task._replace(token=one.token, target="", delivery=task.token)
+
+
+def waits_a_minute(store: Store, clock: HandClock) -> None:
+    """The delivery lapses, and the task comes due again."""
+    clock.advance(DELIVERY_MS)
+    store.sweep(SHARD, retention_ms=LATER_MS)
+    clock.at = max(clock.at, standing(store).due_at)
+
+
+def test_what_is_handed_over_is_under_a_lease_of_delivery(store: Store, clock: HandClock) -> None:
+    store.add([new("a", kind="report"), new("b")])
+    a, b = sorted(claim(store).tasks)
+    assert (a.target, a.run, a.attempt, a.lease_expires_at) == (TARGET, 1, 1, clock.at + DELIVERY_MS)
+    assert (b.target, b.lease_expires_at) == ("", clock.at + LEASE_MS)
+    assert a == standing(store, "a")
+    assert store.stats(SHARD).leased == 2
+
+
+def test_who_begins_gets_a_new_token_and_the_lease_of_the_run(store: Store, clock: HandClock) -> None:
+    a, b = hand_over(store, "a", "b")
+    clock.advance(DELIVERY_MS - 1)
+    first, second = begin(store, a, b)
+    assert (first.run, first.expires_at) == (1, clock.at + LEASE_MS)
+    assert len({first.token, second.token, a.token, b.token}) == 4
+    task = standing(store)
+    assert (task.token, task.delivery, task.target) == (first.token, a.token, "")
+    assert (task.claimed_at, task.lease_expires_at) == (clock.at, clock.at + LEASE_MS)
+    assert task.fence > a.fence
+
+
+def test_a_lost_reply_is_asked_for_again_and_no_other_worker_begins(store: Store) -> None:
+    [task] = hand_over(store, "a")
+    [first] = begin(store, task, nonce=7_001)
+    assert begin(store, task, nonce=7_001) == [first]
+    assert begin(store, task, nonce=7_002) == [LOST]
+    assert standing(store).token == first.token
+
+
+def test_what_is_begun_is_settled_by_its_new_token_alone(store: Store) -> None:
+    [task] = hand_over(store, "a")
+    mine = begun(store, task)
+    for how in (Ending.DONE, Ending.RETRY, Ending.RELEASE, Ending.UNDELIVERED):
+        assert settle(store, task, how) == Settled.STALE
+    assert store.extend(SHARD, [lease_of(task)], LEASE_MS) == [0]
+    assert not store.save(SHARD, lease_of(task), "1")
+    assert settle(store, mine, Ending.DONE, result="2") == Settled.DONE
+    assert settle(store, mine, Ending.DONE, result="2") == Settled.DONE
+    [run] = standing(store).history
+    assert (run.run, run.outcome, run.fence) == (1, "done", mine.fence)
+    assert begin(store, task) == [LOST]
+
+
+def test_a_settle_without_a_begin_is_taken_if_it_is_the_first(store: Store) -> None:
+    [task] = hand_over(store, "a")
+    assert settle(store, task, Ending.RETRY, detail="503") == Settled.RETRIED
+    assert settle(store, task, Ending.RETRY, detail="503") == Settled.RETRIED
+    assert begin(store, task) == [LOST]
+    assert (standing(store).run, standing(store).attempt, standing(store).error) == (1, 2, "503")
+    [again] = claim(store).tasks
+    assert again.run == 2
+
+
+def test_an_unbegun_delivery_is_extended_and_saved_under(store: Store, clock: HandClock) -> None:
+    [task] = hand_over(store, "a")
+    assert store.extend(SHARD, [lease_of(task)], DELIVERY_MS + 1) == [clock.at + DELIVERY_MS + 1]
+    assert store.save(SHARD, lease_of(task), '{"page":1}')
+    assert (standing(store).target, standing(store).state) == (TARGET, {"page": 1})
+    assert begin(store, task) != [LOST]
+
+
+def test_an_unbegun_delivery_that_lapses_spends_no_attempt_and_comes_back_later_each_time(
+    store: Store, clock: HandClock
+) -> None:
+    hand_over(store, "a")
+    delays = []
+    for times in range(1, MOST_UNDELIVERED):
+        clock.advance(DELIVERY_MS)
+        store.sweep(SHARD, retention_ms=LATER_MS)
+        task = standing(store)
+        assert (task.status, task.run, task.attempt) == (Status.SCHEDULED, 0, 1)
+        [entry] = task.log
+        assert isinstance(entry, Run)
+        assert (entry.outcome, entry.times) == ("undelivered", times)
+        assert entry.detail == f"handed over to {TARGET}, but the function did not begin it"
+        delays.append(task.due_at - clock.at)
+        clock.at = task.due_at
+        claim(store)
+    assert delays == [min(1_000 * 2**n, 300_000) for n in range(MOST_UNDELIVERED - 1)]
+    clock.advance(DELIVERY_MS)
+    assert store.sweep(SHARD, retention_ms=LATER_MS).died == 1
+    dead = standing(store)
+    assert (dead.status, dead.run, dead.attempt) == (Status.DEAD, 0, 1)
+    assert dead.error == f"undelivered: handed over to {TARGET}, but the function did not begin it"
+    assert dead.history == ()
+
+
+def test_deliveries_that_lapsed_do_not_add_up_over_a_run_that_was_begun(store: Store, clock: HandClock) -> None:
+    hand_over(store, "a", retry=RetryPolicy(max_attempts=99, backoff_ms=0))
+    for _ in range(2 * MOST_UNDELIVERED):
+        waits_a_minute(store, clock)
+        [task] = claim(store).tasks
+        if standing(store).log[-1].times == MOST_UNDELIVERED - 1:
+            settle(store, begun(store, task), Ending.RETRY)
+            claim(store)
+    assert standing(store).status is not Status.DEAD
+
+
+def test_a_begun_task_lapses_like_any(store: Store, clock: HandClock) -> None:
+    begin(store, *hand_over(store, "a"))
+    clock.advance(LEASE_MS)
+    store.sweep(SHARD, retention_ms=LATER_MS)
+    assert (standing(store).attempt, standing(store).error) == (2, "the lease lapsed")
+
+
+def test_a_released_delivery_is_no_run(store: Store, clock: HandClock) -> None:
+    [task] = hand_over(store, "a")
+    assert settle(store, task, Ending.RELEASE, delay_ms=5, detail="throttled") == Settled.RELEASED
+    assert settle(store, task, Ending.RELEASE, delay_ms=5, detail="throttled") == Settled.RELEASED
+    assert (standing(store).run, standing(store).due_at) == (0, clock.at + 5)
+    clock.advance(5)
+    [task] = claim(store).tasks
+    assert task.run == 1
+
+
+def test_no_more_are_handed_over_than_a_target_may_have_unbegun(store: Store, clock: HandClock) -> None:
+    store.add([new(f"t{n}", kind="report", due_at=clock.at - 100 + n) for n in range(25)])
+    store.add([new("behind")])
+    first = claim(store, most=20)
+    assert [task.id for task in first.tasks] == [*(f"t{n}" for n in range(20)), "behind"]
+    assert (first.aside, first.backlog) == (5, 0)
+    assert claim(store, most=20).tasks == []
+    assert standing(store, "t24").due_at == clock.at - 76
+    begin(store, first.tasks[0])
+    assert claim(store, most=20).tasks[0].id == "t20"
+
+
+def test_a_place_that_is_free_again_rings_for_what_waits_once_a_tenth_of_them_is(
+    store: Store, clock: HandClock
+) -> None:
+    store.add([new(f"t{n}", kind="report") for n in range(25)])
+    first = claim(store, most=20).tasks
+    begin(store, first[0])
+    assert store.stats(SHARD).bell_at > clock.at + 1_000
+    settle(store, first[1], Ending.RELEASE, delay_ms=LATER_MS)
+    assert store.stats(SHARD).bell_at == clock.at + 1
+    store.add([new("later", delay_ms=LATER_MS)])
+    assert store.stats(SHARD).bell_at == clock.at + 1
+    assert len(claim(store, most=20).tasks) == 2
+    assert store.stats(SHARD).bell_at > clock.at + 1_000
+
+
+@pytest.mark.parametrize("how", ["begin", "settle", "lapse", "cancel", "move", "expire", "undelivered"])
+def test_whatever_ends_a_delivery_frees_its_place(store: Store, clock: HandClock, how: str) -> None:
+    store.add(
+        [new("a", kind="report", deadline_ms=50), new("b", kind="report", delay_ms=1, deadline_ms=DELIVERY_MS * 2)]
+    )
+    clock.advance(1)
+    [a] = claim(store, most=1).tasks
+    ways = {
+        "begin": lambda: begin(store, a),
+        "settle": lambda: settle(store, a, Ending.DONE),
+        "lapse": lambda: clock.advance(DELIVERY_MS),
+        "cancel": lambda: store.cancel(SHARD.queue, ["a"], force=True),
+        "move": lambda: store.move(SHARD.queue, [Move("a", delay_ms=LATER_MS, force=True)]),
+        "expire": lambda: (clock.advance(60), begin(store, a)),
+        "undelivered": lambda: settle(store, a, Ending.UNDELIVERED),
+    }
+    assert claim(store, most=1).tasks == []
+    ways[how]()
+    assert [task.id for task in claim(store, most=1).tasks] == ["b"]
+
+
+def test_what_was_put_aside_and_moved_or_cancelled_since_is_not_made_due(store: Store, clock: HandClock) -> None:
+    store.add([new("a", kind="report")])
+    store.add([new(id, kind="report", delay_ms=1) for id in ("b", "c", "d")])
+    clock.advance(1)
+    [a] = claim(store, most=1).tasks
+    assert store.move(SHARD.queue, [Move("b", delay_ms=LATER_MS)]) == [Reply.OK]
+    assert store.cancel(SHARD.queue, ["c"]) == [Reply.OK]
+    settle(store, a, Ending.DONE)
+    assert [task.id for task in claim(store, most=3).tasks] == ["d"]
+    clock.advance(LATER_MS)
+    assert [task.id for task in claim(store, most=3).tasks] == ["b"]
+
+
+def test_tasks_of_many_tenants_wait_for_one_target(store: Store) -> None:
+    tenants = [f"tenant{n:03}" for n in range(150)]
+    store.add([new("a", kind="report", tenant=tenant) for tenant in tenants])
+    served: list[str] = []
+    for _ in range(40):
+        tasks = claim(store, most=10).tasks
+        served += [task.tenant for task in tasks]
+        for task in tasks:
+            store.settle(SHARD, [ending(task, Ending.DONE)])
+    assert sorted(served) == tenants
+
+
+def test_a_great_backlog_for_one_target_is_moved_once_and_holds_nothing_up(store: Store) -> None:
+    for part in range(3):
+        store.add([new(f"t{part}-{n}", kind="report") for n in range(900)])
+    store.add([new("other", delay_ms=0)])
+    moved, claims = 0, 0
+    while True:
+        got = claim(store, limit=20, most=5)
+        moved, claims = moved + got.aside, claims + 1
+        if not (got.tasks or got.aside):
+            break
+        assert claims < 500
+    assert moved == 2_695
+    assert standing(store, "other").status is Status.LEASED
+    assert store.stats(SHARD).oldest_due_at == standing(store, "t0-899").due_at
+
+
+def test_a_delivery_counts_as_running(store: Store) -> None:
+    store.configure(SHARD.queue, QueueChanges(max_running=2))
+    tasks = hand_over(store, "a", "b", "c")
+    assert len(tasks) == 2
+    begin(store, tasks[0])
+    assert claim(store).tasks == []
+    settle(store, tasks[1], Ending.DONE)
+    assert len(claim(store).tasks) == 1
+
+
+def test_one_past_its_deadline_dies_instead_of_being_begun(telling: Store, clock: HandClock) -> None:
+    [task] = hand_over(telling, "a", deadline_ms=50)
+    clock.advance(50)
+    assert begin(telling, task) == [LOST]
+    assert (standing(telling).status, standing(telling).error) == (Status.DEAD, "past its deadline")
+    assert [task.kind for task in claim(telling).tasks] == ["task.dead"]
+
+
+def test_a_failed_invocation_is_a_retry_of_what_it_began(store: Store) -> None:
+    [task] = hand_over(store, "a")
+    mine = begun(store, task)
+    store.save(SHARD, lease_of(mine), '{"page":2}')
+    assert settle(store, task, Ending.FAILED, delay_ms=7, detail="Task timed out") == Settled.RETRIED
+    assert settle(store, task, Ending.FAILED, delay_ms=7, detail="Task timed out") == Settled.STALE
+    after = standing(store)
+    assert (after.attempt, after.error, after.state) == (2, "Task timed out", {"page": 2})
+    assert settle(store, mine, Ending.DONE) == Settled.STALE
+
+
+def test_a_failed_invocation_is_a_retry_of_what_it_did_not_get_to_begin(store: Store) -> None:
+    [task] = hand_over(store, "a")
+    assert settle(store, task, Ending.FAILED, detail="ImportError") == Settled.RETRIED
+    assert (standing(store).run, standing(store).attempt, standing(store).error) == (1, 2, "ImportError")
+
+
+def test_an_event_that_never_arrives_is_an_undelivered_one(store: Store, clock: HandClock) -> None:
+    [task] = hand_over(store, "a")
+    assert settle(store, task, Ending.UNDELIVERED, detail="EventAgeExceeded") == Settled.RELEASED
+    after = standing(store)
+    assert (after.run, after.attempt, after.due_at, after.error) == (0, 1, clock.at + 1_000, "EventAgeExceeded")
+
+
+def test_a_replacement_waits_for_a_delivery_and_follows_where_that_comes_to_nothing(
+    store: Store, clock: HandClock
+) -> None:
+    hand_over(store, "a")
+    replacement = new("a", kind="report", payload="2", on_duplicate=OnDuplicate.REPLACE)
+    assert store.add([replacement])[0].reply == Reply.REPLACED
+    clock.advance(DELIVERY_MS)
+    [task] = claim(store).tasks
+    assert (task.payload, task.run) == (2, 1)
+
+
+def test_a_lease_that_ends_later_is_not_cut_short_where_at_least_is_asked(store: Store, clock: HandClock) -> None:
+    add(store)
+    [task] = store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
+    assert store.extend(SHARD, [lease_of(task)], 10, at_least=True) == [clock.at + LEASE_MS]
+    assert store.extend(SHARD, [lease_of(task)], LEASE_MS + 1, at_least=True) == [clock.at + LEASE_MS + 1]
+    assert store.extend(SHARD, [lease_of(task)], 10) == [clock.at + 10]
+
+
+def test_what_does_not_stand_there_is_not_begun(store: Store) -> None:
+    add(store)
+    [task] = store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
+    strangers = [Lease("none", "0" * 28), Lease("a", task.token), Lease("a", "x")]
+    assert store.begin(SHARD, strangers, LEASE_MS, [bytes(8)] * 3) == [LOST] * 3
+
+
+def test_that_a_task_waits_for_room_at_its_target_is_told(store: Store) -> None:
+    store.add([new("a", kind="report"), new("b", kind="report"), new("c", kind="report", delay_ms=LATER_MS)])
+    [task] = claim(store, most=1).tasks
+    waiting = standing(store, "b" if task.id == "a" else "a")
+    assert store.held_back(SHARD, "-", waiting).by is Hold.TARGET
+    assert store.held_back(SHARD, "-", standing(store, "c")).by is None
+    assert store.held_back(SHARD).by is None

@@ -1,0 +1,65 @@
+"""A function that cannot start, times out or dies: its attempt's error says so at once, long before a lease lapses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from local.options import PARAMETERS, Options
+from local.stack import Stack
+from tests.support.api import Api
+from tests.support.project import add_resource, copy_project
+from tests.support.wait import until
+
+FUNCTION = """
+  {mode}Function:
+    Type: AWS::Serverless::Function
+    Properties:
+      Handler: app.handler
+      CodeUri: {folder}
+      Timeout: 2
+      EventInvokeConfig:
+        MaximumEventAgeInSeconds: 60
+        DestinationConfig:
+          OnFailure:
+            Type: SQS
+            Destination: !GetAtt UndeliveredQueue.Arn
+      Environment:
+        Variables:
+          MODE: {mode}
+          DUECOURSE_TARGETS: ""
+"""
+ERRORS = {
+    "import": "Runtime.ImportModuleError: Unable to import module 'app'",
+    "exit": "Runtime.ExitError",
+    "slow": "Task timed out after 2.00 seconds",
+}
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    template = copy_project(tmp_path_factory.mktemp("project"))
+    folder = Path(__file__).parent / "fixtures/failing"
+    for mode in ERRORS:
+        add_resource(template, FUNCTION.format(mode=mode, folder=folder))
+    targets = ", ".join(f'"{mode}": "lambda:{mode}Function"' for mode in ERRORS)
+    options = Options(template=template, parameters={**PARAMETERS, "Targets": targets})
+    with urllib3.PoolManager(retries=False, timeout=30) as http, Stack(options) as stack:
+        yield Api(http, stack.api)
+
+
+@pytest.mark.parametrize("mode", ERRORS)
+def test_how_a_function_failed_is_the_error_of_the_attempt(api: Api, mode: str) -> None:
+    retry = {"max_attempts": 2, "backoff": "PT1H"}
+    api.post("/tasks", {"id": mode, "kind": mode, "payload": {}, "retry": retry})
+
+    def failed() -> Any:
+        task = api.task(mode)
+        return task if task.get("error") else None
+
+    task = until(failed, seconds=25, every=0.1)
+    assert ERRORS[mode] in task["error"]
+    assert (task["state"], task["run"], task["attempt"]) == ("scheduled", 1, 2)
+    assert [run["outcome"] for run in task["history"]] == ["retry"]

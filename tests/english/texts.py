@@ -1,0 +1,104 @@
+"""The texts that users read, from where each is written, with the rules that hold for it."""
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import cfn_flip  # type: ignore[import-untyped]
+import typer.main
+
+from duecourse.errors import DuecourseError
+from duecourse.settings import Settings
+from duecourse.wire.openapi import every
+from local.cli import app
+from local.reference import document
+from tests.english import messages
+from tests.english.rules import DESCRIBING, NAMING, TELLING, Rule, plain
+from tests.support.pages import README, prose
+from tests.support.project import ROOT
+
+SAID = ("description", "summary", "Description", "AlarmDescription", "ConstraintDescription")
+MADE = ("example", "examples")
+"""What is in these is not said but shown."""
+
+
+class Text(NamedTuple):
+    """A text, where a reader of a report finds it, and the rules that hold for it."""
+
+    place: str
+    plain: str
+    rules: Iterable[Rule]
+
+
+def texts() -> Iterator[Text]:
+    """All of them."""
+    yield from _api()
+    yield from _settings()
+    yield from _errors()
+    yield from _messages()
+    yield from _help()
+    yield from _template()
+    yield from _readme()
+
+
+def _api() -> Iterator[Text]:
+    for place, said in _described(document(), ()):
+        yield Text(f"openapi {place}", plain(said), DESCRIBING)
+
+
+def _settings() -> Iterator[Text]:
+    for place, said in _described(Settings.model_json_schema(), ()):
+        yield Text(f"settings {place}", plain(said), DESCRIBING)
+
+
+def _errors() -> Iterator[Text]:
+    for kind in every(DuecourseError):
+        yield Text(f"error {kind.__name__}", plain(inspect.getdoc(kind) or ""), DESCRIBING)
+
+
+def _messages() -> Iterator[Text]:
+    for folder in ("layers/core/duecourse", "local", "functions"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            for line, said in messages.raised(file.read_text()):
+                yield Text(f"{file.relative_to(ROOT)}:{line}", plain(said), TELLING)
+
+
+def _help() -> Iterator[Text]:
+    group: Any = typer.main.get_command(app)
+    yield Text("help", plain(group.help or ""), DESCRIBING)
+    for name, command in group.commands.items():
+        for part in re.split(r"\n\s*\n", inspect.cleandoc(command.help or "")):
+            if not re.match(r"\s{4}|Examples?:", part):
+                yield Text(f"help {name}", plain(part), DESCRIBING)
+        for one in command.params:
+            yield Text(f"help {name} {one.name}", plain(getattr(one, "help", None) or ""), DESCRIBING)
+
+
+def _template() -> Iterator[Text]:
+    made = json.loads(cfn_flip.to_json((ROOT / "template.yaml").read_text()))
+    for place, said in _described(made, ()):
+        yield Text(f"template {place}", plain(said), DESCRIBING)
+
+
+def _readme() -> Iterator[Text]:
+    for part in re.split(r"\n\s*\n|\n(?=[-|#]|\d+\. )", prose(README)):
+        if part.startswith("    "):
+            continue
+        cells = part.strip("| \n").split("|") if part.startswith("|") else [re.sub(r"^(?:[-#]+|\d+\.) ", "", part)]
+        for cell in cells:
+            yield Text("README.md", plain(cell), NAMING if part.startswith("|") else TELLING)
+
+
+def _described(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """What a document says of its parts, with the path to each."""
+    if isinstance(node, list):
+        for at, one in enumerate(node):
+            yield from _described(one, (*path, str(at)))
+    if isinstance(node, dict):
+        for name, one in node.items():
+            if name in SAID and isinstance(one, str):
+                yield "/".join(path) or "/", one
+            elif name not in MADE:
+                yield from _described(one, (*path, str(name)))

@@ -1,0 +1,161 @@
+"""Functions that take longer than a lease to get to what they were handed: nothing dies that never ran."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+
+import pytest
+
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.pages import MAX_PAGE, Place, Wanted
+from duecourse.domain.task import Json, RetryPolicy, Status, Task
+from duecourse.engine.crew import Crew
+from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.targets import Handing, Targets
+from duecourse.engine.work import Worker
+from duecourse.ports.store import MAX_ADD, Store
+from duecourse.wire.invocation import decode_tasks
+from tests.support.engine import ample, engine
+from tests.support.ledger import SHARD, new
+from tests.support.redis_server import RedisServer, need, newest
+from tests.support.wait import until
+
+LEASE_MS = 1_000
+"""Far less than it takes to work all of what is due."""
+MOST = 100
+BATCH_S = 0.04
+TARGET = "lambda:report"
+
+
+class Service:
+    """Lambda's own queue before a function, and the few invocations of it that run at a time."""
+
+    def __init__(self, function: Callable[[Json], None], concurrency: int) -> None:
+        self._events: SimpleQueue[Json] = SimpleQueue()
+        self._function = function
+        self._threads = [threading.Thread(target=self._serve) for _ in range(concurrency)]
+        for thread in self._threads:
+            thread.start()
+
+    def invoke(self, function: str, event: Json) -> Json:
+        raise NotImplementedError
+
+    def send(self, _function: str, event: Json) -> None:
+        self._events.put(event)
+
+    def close(self) -> None:
+        for _ in self._threads:
+            self._events.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self) -> None:
+        while (event := self._events.get()) is not None:
+            self._function(event)
+
+
+@pytest.fixture(params=["memory", "redis"])
+def stored(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """A store by the real time: in memory, or Redis."""
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    with RedisServer(need(newest())) as server, connect(server.url) as client:
+        yield RedisStore(client)
+
+
+@contextmanager
+def draining(store: Store, service: Service) -> Iterator[None]:
+    """Drains one after the other, each as soon as the bell says that there is something to do."""
+    enough = threading.Event()
+
+    def ring() -> None:
+        while not enough.wait(0.002):
+            if store.stats(SHARD).bell_at <= store.now():  # 0 where Redis has forgotten one that has gone
+                drainer.drain([SHARD], ample)
+
+    with engine(store, lambda _task: None) as made:
+        targets = Targets({"report": TARGET}, service, handing=Handing(MOST, 60_000))
+        drainer = Drainer(store, made.runner, targets, made.crew, Limits(LEASE_MS, 0))
+        bell = threading.Thread(target=ring)
+        bell.start()
+        try:
+            yield
+        finally:
+            enough.set()
+            bell.join()
+            service.close()
+
+
+def add(store: Store, count: int) -> list[str]:
+    ids = [f"t{n}" for n in range(count)]
+    for first in range(0, count, MAX_ADD):
+        store.add([new(id, kind="report", retry=RetryPolicy(max_attempts=2)) for id in ids[first : first + MAX_ADD]])
+    return ids
+
+
+def ended(store: Store, count: int) -> bool:
+    stats = store.stats(SHARD)
+    return stats.done + stats.dead == count
+
+
+def test_a_thousand_tasks_of_a_slow_function_all_run_once_and_few_wait_for_it_at_a_time(stored: Store) -> None:
+    ran: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    outstanding: list[int] = []
+    crew = Crew(10)
+
+    def kind(task: Task) -> None:
+        ran[task.id] += 1
+        threading.Event().wait(BATCH_S)
+
+    with engine(stored, kind) as made:
+        worker = Worker(stored, made.runner, crew, LEASE_MS)
+
+        def function(event: Json) -> None:
+            counts.update(worker.work(decode_tasks(event), ample))
+            outstanding.append(unbegun(stored))
+
+        ids = add(stored, 1_000)
+        with draining(stored, Service(function, concurrency=1)):
+            until(lambda: ended(stored, 1_000), seconds=60, every=0.05)
+    crew.close()
+    assert ran == Counter(ids)
+    assert (counts["done"], counts["stale"]) == (1_000, 0)
+    assert stored.stats(SHARD).dead == 0
+    assert 0 < max(outstanding) <= MOST
+
+
+def test_a_function_that_works_first_and_settles_later_loses_nothing(stored: Store) -> None:
+    ran: Counter[str] = Counter()
+
+    def function(event: Json) -> None:
+        tasks = decode_tasks(event)
+        for task in tasks:
+            ran[task.id] += 1
+            threading.Event().wait(BATCH_S)
+        stored.settle(SHARD, [Settlement(task.id, task.tenant, task.token, Ending.DONE) for task in tasks])
+
+    ids = add(stored, 100)
+    with draining(stored, Service(function, concurrency=1)):
+        until(lambda: ended(stored, 100), seconds=60, every=0.05)
+    tasks = [task for id in ids if (task := stored.get(SHARD.queue, id))]
+    assert ran == Counter(ids)
+    assert {(task.status, task.run, task.attempt) for task in tasks} == {(Status.DONE, 1, 1)}
+
+
+def unbegun(store: Store) -> int:
+    """How many tasks are handed over and not begun."""
+    after: Place | None = None
+    found = 0
+    while True:
+        page = store.page(SHARD.queue, Wanted(Status.LEASED), after, MAX_PAGE)
+        found += sum(bool(task.target) for task in page.tasks)
+        after = page.next
+        if after is None:
+            return found

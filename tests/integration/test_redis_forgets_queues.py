@@ -1,0 +1,142 @@
+"""Shards without tasks or settings are forgotten, and come back with the next task: nothing added meanwhile is lost."""
+
+import pytest
+import redis
+
+from duecourse.adapters.redis_keys import keys_of
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import Shard
+from duecourse.errors import StoreMisused, StoreUnavailable
+from duecourse.ports.store import FORGET_MS, Reply
+from duecourse.ports.upkeep import Swept
+from tests.support.clock import HandClock
+from tests.support.ledger import new
+
+HOST = Shard("query:api.example.com")
+TERMS = {"retention_ms": 0, "dead_retention_ms": 0}
+
+
+@pytest.fixture
+def store(redis_client: redis.Redis, clock: HandClock) -> RedisStore:
+    return RedisStore(redis_client, travel=clock)
+
+
+def sweep(store: RedisStore) -> list[Swept | StoreUnavailable | StoreMisused]:
+    """What a tick does."""
+    return store.sweep_all(store.shards(), **TERMS)
+
+
+def be_used(store: RedisStore) -> int:
+    """Have a task come and go; answers its generation."""
+    [added] = store.add([new("a", queue=HOST.queue)], echo=True)
+    assert added.reply is Reply.CREATED
+    store.cancel(HOST.queue, ["a"])
+    sweep(store)
+    sweep(store)
+    assert store.get(HOST.queue, "a") is None
+    assert added.task
+    return added.task.generation
+
+
+def leave_alone(store: RedisStore, clock: HandClock) -> None:
+    """Have a tick come before and after the time is over."""
+    sweep(store)
+    clock.advance(FORGET_MS)
+    sweep(store)
+
+
+def test_a_shard_that_has_been_empty_for_long_is_forgotten_but_for_its_fence(
+    store: RedisStore, redis_client: redis.Redis, clock: HandClock
+) -> None:
+    store.configure(HOST.queue, {"max_running": 4}, default=True)
+    first = be_used(store)
+    clock.advance(FORGET_MS - 1)
+    sweep(store)
+    assert store.shards() == [HOST]
+    clock.advance(1)
+    sweep(store)
+    assert store.shards() == []
+    left = [key for key in redis_client.scan_iter() if b"query:" in key]
+    assert left == [keys_of("duecourse", HOST).meta.encode()]
+    assert store.settings(HOST.queue).max_running is None
+    assert be_used(store) > first, "no fence comes twice"
+    assert store.shards() == [HOST]
+
+
+def test_what_comes_meanwhile_begins_that_time_anew(store: RedisStore, clock: HandClock) -> None:
+    be_used(store)
+    clock.advance(FORGET_MS - 1)
+    be_used(store)
+    clock.advance(FORGET_MS - 1)
+    sweep(store)
+    assert store.shards() == [HOST]
+
+
+def test_a_default_said_anew_keeps_a_queue_as_long_as_it_is_trusted(store: RedisStore, clock: HandClock) -> None:
+    be_used(store)
+    clock.advance(FORGET_MS)
+    store.configure(HOST.queue, {"max_running": 4}, default=True)
+    sweep(store)
+    assert (store.shards(), store.settings(HOST.queue).max_running) == ([HOST], 4)
+
+
+@pytest.mark.parametrize("changes", [{"max_running": 4}, {"paused": True}, {"priority": 9}])
+def test_a_queue_that_somebody_set_stays(store: RedisStore, clock: HandClock, changes: dict[str, int]) -> None:
+    store.configure(HOST.queue, {"max_running": 4}, default=True)
+    store.configure(HOST.queue, changes)  # type: ignore[arg-type]
+    leave_alone(store, clock)
+    assert store.shards() == [HOST]
+    store.configure(HOST.queue, {"max_running": 7}, default=True)
+    assert store.settings(HOST.queue).max_running == 4, "what is set stays, and so does an earlier default"
+
+
+def test_a_queue_of_several_shards_stays(redis_client: redis.Redis, clock: HandClock) -> None:
+    store = RedisStore(redis_client, travel=clock, sharding=Sharding({"default": 2}))
+    ids = [f"t{n}" for n in range(20)]
+    store.add([new(id) for id in ids])
+    store.cancel("default", ids)
+    for _ in range(3):
+        leave_alone(store, clock)
+    assert len(store.shards()) == 2
+
+
+class Adding(RedisStore):
+    """A store to which a task is added just when a shard has left, before it is off the record; or just before."""
+
+    at = ""
+
+    def _leave(self, shard: Shard) -> bool:
+        if self.at == "before":
+            self.add([new("b", queue=shard.queue)])
+        left = super()._leave(shard)
+        if self.at == "between":
+            self.add([new("b", queue=shard.queue)])
+        return left
+
+
+@pytest.mark.parametrize("at", ["before", "between"])
+def test_a_task_that_is_added_while_its_shard_is_forgotten_is_on_record(
+    redis_client: redis.Redis, clock: HandClock, at: str
+) -> None:
+    store = Adding(redis_client, travel=clock)
+    be_used(store)
+    clock.advance(FORGET_MS)
+    store.at = at
+    sweep(store)
+    assert store.shards() == [HOST]
+    assert [task.id for task in store.claim(HOST, 10, lease_ms=1_000).tasks] == ["b"]
+
+
+def test_one_who_is_killed_while_forgetting_leaves_a_shard_that_takes_tasks(
+    redis_client: redis.Redis, clock: HandClock
+) -> None:
+    store = RedisStore(redis_client, travel=clock)
+    be_used(store)
+    clock.advance(FORGET_MS)
+    redis_client.sadd("{duecourse:shards}:leaving", f"{HOST}/1")
+    assert store._leave(HOST)
+    store.add([new("b", queue=HOST.queue)])
+    sweep(store)
+    assert store.shards() == [HOST]
+    assert len(store.claim(HOST, 10, lease_ms=1_000).tasks) == 1

@@ -1,0 +1,114 @@
+"""The short way of a command: the same answers and errors, no connection lost, none trusted that is not quiet."""
+
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis
+
+from duecourse.adapters.redis_connect import ONCE
+from duecourse.adapters.redis_lines import MOST_AT_HAND, QuickPool, execute
+from duecourse.adapters.redis_scripts import connect
+from tests.support.redis_server import RedisServer
+from tests.support.wait import until
+
+
+@pytest.fixture
+def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
+    made = connect(redis_server.url)
+    assert isinstance(made, redis.Redis)
+    with made:
+        yield made
+
+
+def quick(server: RedisServer, **options: object) -> redis.Redis:
+    return redis.Redis.from_pool(QuickPool.from_url(server.url, retry=ONCE, **options))
+
+
+def normal(server: RedisServer) -> int:
+    with server.client() as other:
+        return len(other.client_list(_type="normal")) - 1
+
+
+def test_answers_and_errors_are_those_of_the_client(client: redis.Redis) -> None:
+    assert execute(client, "EVAL", "return {1, ARGV[1], ARGV[2], ARGV[3]}", 0, "é", b"\0\r\n", 7) == [
+        1, "é".encode(), b"\0\r\n", b"7",
+    ]  # fmt: skip
+    for _ in range(2):
+        with pytest.raises(redis.exceptions.NoScriptError):
+            execute(client, "EVALSHA", "0" * 40, 0)
+        with pytest.raises(redis.ResponseError, match="no such thing"):
+            execute(client, "EVAL", "return redis.error_reply('ERR no such thing')", 0)
+    assert execute(client, "PING") == b"PONG"
+
+
+def test_one_connection_is_used_again_and_again(redis_server: RedisServer, client: redis.Redis) -> None:
+    before = normal(redis_server)
+    ids = {execute(client, "CLIENT", "ID") for _ in range(5)} | {client.client_id() for _ in range(5)}
+    assert len(ids) == 1
+    assert normal(redis_server) == before + 1
+
+
+def test_one_that_the_server_closed_is_made_anew_before_anything_is_sent(client: redis.Redis) -> None:
+    first = execute(client, "CLIENT", "ID")
+    client.client_kill_filter(_id=str(first), skipme=False)
+    assert execute(client, "CLIENT", "ID") != first
+
+
+def test_what_the_client_closed_is_opened_again(client: redis.Redis) -> None:
+    first = execute(client, "CLIENT", "ID")
+    client.close()
+    assert execute(client, "CLIENT", "ID") != first
+
+
+def test_an_answer_that_came_too_late_is_not_taken_for_the_next_one(redis_server: RedisServer) -> None:
+    with quick(redis_server, socket_timeout=0.2) as client:
+        execute(client, "PING")
+        with pytest.raises(redis.TimeoutError):
+            execute(client, "BLPOP", "never", "0.5")
+        assert [execute(client, "ECHO", str(n)) for n in range(3)] == [b"0", b"1", b"2"]
+
+
+def test_threads_have_a_connection_each_and_no_more_are_kept_than_a_few(
+    redis_server: RedisServer, client: redis.Redis
+) -> None:
+    before, many = normal(redis_server), 2 * MOST_AT_HAND
+    together = threading.Barrier(many)
+
+    def ask(n: int) -> list[bytes]:
+        together.wait(10)
+        return [execute(client, "EVAL", "return ARGV[1]", 0, f"{n}.{i}") for i in range(50)]
+
+    with ThreadPoolExecutor(many) as crew:
+        answers = list(crew.map(ask, range(many)))
+    assert answers == [[f"{n}.{i}".encode() for i in range(50)] for n in range(many)]
+    assert before < normal(redis_server) <= before + many
+    client.connection_pool.disconnect(inuse_connections=False)
+    until(lambda: normal(redis_server) == before)
+    assert execute(client, "PING") == b"PONG"
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_bounded_pool_has_something_left_for_other_commands(redis_server: RedisServer, most: int) -> None:
+    with quick(redis_server, max_connections=most) as client:
+        for _ in range(3):
+            assert execute(client, "PING") == b"PONG"
+            assert client.ping()
+
+
+def _asked_in_a_child(client: redis.Redis, answers: "multiprocessing.SimpleQueue[object]") -> None:
+    answers.put([execute(client, "CLIENT", "ID") for _ in range(2)])
+
+
+def test_a_forked_child_has_a_connection_of_its_own(client: redis.Redis) -> None:
+    ours = execute(client, "CLIENT", "ID")
+    fork = multiprocessing.get_context("fork")
+    answers = fork.SimpleQueue()
+    child = fork.Process(target=_asked_in_a_child, args=(client, answers))
+    child.start()
+    child.join(10)
+    theirs = answers.get()
+    assert theirs[0] == theirs[1] != ours
+    assert execute(client, "CLIENT", "ID") == ours

@@ -1,0 +1,158 @@
+"""Where no call goes, however its address is written: not a byte, and no handshake either."""
+
+import socket
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from urllib3.util.connection import HAS_IPV6
+
+from duecourse.adapters.egress import allowed, check_place
+from duecourse.adapters.http_out import HttpOut
+from duecourse.errors import CallFailed, InvalidInput
+from duecourse.ports.http import HttpRequest
+from tests.support.answering import Reply, answering
+
+OWN = [
+    "169.254.169.254",
+    "169.254.170.2",
+    "fe80::1",
+    "fe80::1%lo",
+    "febf::1",
+    "fd00:ec2::254",
+    "fd00:ec2::23",
+    "::ffff:169.254.169.254",
+    "::ffff:a9fe:aa02",
+    "::ffff:0:169.254.169.254",
+    "::169.254.169.254",
+    "64:ff9b::169.254.169.254",
+    "64:ff9b:1::169.254.169.254",
+    "64:ff9b:1:a9fe:a9:fe00::",
+    "64:ff9b:1:0:a9:fea9:fe00:0",
+    "64:ff9b:1:a9:fe:a9fe::",
+    "2002:a9fe:a9fe::1",
+    "2001:0:a9fe:a9fe::1",
+    "2001:0:1234::5601:5601",
+]
+"""Addresses of metadata, one for each form there is."""
+OTHERS = ["127.0.0.1", "10.0.0.1", "192.0.2.1", "::1", "2001:db8::1", "fd00::1", "::ffff:10.0.0.1", "2002:a00:1::1"]
+SPELLED = ["169.254.169.254", "0xa9fea9fe", "2852039166", "0251.0376.0251.0376", "169.254.43518", "[::ffff:a9fe:a9fe]"]
+
+
+@pytest.fixture
+def http() -> Iterator[HttpOut]:
+    out = HttpOut(parallel=4)
+    yield out
+    out.close()
+
+
+@pytest.fixture(scope="module")
+def dialled() -> list[Any]:
+    """Every address that this process connects to from now on."""
+    seen: list[Any] = []
+    sys.addaudithook(lambda event, args: seen.append(args[1]) if event == "socket.connect" else None)
+    return seen
+
+
+def request(url: str) -> HttpRequest:
+    return HttpRequest("GET", url, {}, None, 2_000, 1_000)
+
+
+def refusal(host: str) -> type[Exception]:
+    """How an address is refused: on a machine without IPv6 one of its addresses is none at all."""
+    return InvalidInput if HAS_IPV6 or not host.startswith("[") else CallFailed
+
+
+@pytest.mark.parametrize("address", OWN)
+def test_a_machines_metadata_is_known_in_every_form(address: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^url: leads to .*, which is for the function's own use$"):
+        check_place(address, 80)
+
+
+@pytest.mark.parametrize("address", OTHERS)
+def test_any_other_address_may_be_called(address: str) -> None:
+    check_place(address, 80)
+
+
+def test_of_a_hosts_addresses_those_that_may_be_called_are() -> None:
+    assert allowed(["fe80::1%eth0", "192.0.2.1", "169.254.169.254"], 80) == ["192.0.2.1"]
+    with pytest.raises(InvalidInput, match="leads to fe80::1"):
+        allowed(["169.254.169.254", "fe80::1"], 80)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize(
+    "host", [*SPELLED, *(f"[{address}]" for address in OWN if ":" in address and "%" not in address)]
+)
+def test_nobody_is_dialled_where_no_call_may_go(http: HttpOut, dialled: list[Any], scheme: str, host: str) -> None:
+    del dialled[:]
+    with pytest.raises(refusal(host)):
+        http.call(request(f"{scheme}://{host}/latest/meta-data/"))
+    assert dialled == []
+
+
+RUNTIMES = ["127.0.0.1", "localhost", "0.0.0.0", "[::1]"]
+HOSTS = [
+    "127.0.0.1",
+    "localhost",
+    "LOCALHOST",
+    "0.0.0.0",
+    "127.1",
+    "2130706433",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_functions_own_runtime_is_known_by_its_address(
+    http: HttpOut, monkeypatch: pytest.MonkeyPatch, dialled: list[Any], runtime: str, host: str
+) -> None:
+    with answering(lambda _: Reply(body=b"another tenant's event")) as (url, asked):
+        port = urlsplit(url).port
+        monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", f"{runtime}:{port}")
+        del dialled[:]
+        with pytest.raises(refusal(host)):
+            http.call(request(f"http://{host}:{port}/2018-06-01/runtime/invocation/next"))
+        assert (asked, dialled) == ([], [])
+
+
+@pytest.mark.parametrize("runtime", ["127.0.0.1:1", "nobody.invalid:PORT", "192.0.2.1:PORT", "", "PORT"])
+def test_what_is_not_the_runtime_is_called(http: HttpOut, monkeypatch: pytest.MonkeyPatch, runtime: str) -> None:
+    with answering(lambda _: Reply(body=b"mine")) as server:
+        monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", runtime.replace("PORT", str(urlsplit(server.url).port)))
+        assert http.call(request(server.url)).body == b"mine"
+        http.close()
+
+
+def test_no_tls_hello_is_said_to_the_runtime(http: HttpOut, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as aside:
+        port = server.getsockname()[1]
+        heard = aside.submit(_first_bytes, server)
+        with pytest.raises(CallFailed):
+            http.call(request(f"https://127.0.0.1:{port}/"))
+        assert heard.result()[:1] == b"\x16", "any other server is said hello to"
+        monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", f"localhost:{port}")
+        with pytest.raises(InvalidInput):
+            http.call(request(f"https://127.0.0.1:{port}/"))
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def _first_bytes(server: socket.socket) -> bytes:
+    connection, _ = server.accept()
+    with connection:
+        return connection.recv(1_000)
+
+
+def test_the_host_and_the_certificates_name_stay_the_ones_asked_for(http: HttpOut) -> None:
+    with answering(lambda _: Reply()) as server:
+        port = urlsplit(server.url).port
+        http.call(request(f"http://localhost:{port}/"))
+        http.close()
+    assert server.asked[0].headers["host"] == f"localhost:{port}"

@@ -1,0 +1,88 @@
+"""Log lines of tasks that run beside each other: each carries its own task's id."""
+
+import contextvars
+import io
+import json
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+from aws_lambda_powertools import Logger
+
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.domain.outcomes import Done
+from duecourse.domain.task import Task
+from duecourse.engine.task_log import FIELD, about
+from tests.support.engine import ample, engine
+from tests.support.ledger import SHARD, new
+
+log = logging.getLogger("tests.own")
+
+
+@pytest.fixture
+def made() -> Iterator[list[logging.LogRecord]]:
+    """Every record of the logger above."""
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    yield records
+    log.removeHandler(handler)
+
+
+def test_each_line_carries_the_id_of_its_task(made: list[logging.LogRecord], store: MemoryStore) -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    def kind(task: Task) -> Done:
+        both.wait()
+        log.info("I am %s", task.id)
+        both.wait()
+        return Done()
+
+    store.add([new("a"), new("b")])
+    with engine(store, kind) as made_of:
+        assert made_of.drainer.drain([SHARD], ample).done == 2
+    log.info("nobody's")
+    assert {record.getMessage(): getattr(record, FIELD, None) for record in made} == {
+        "I am a": "a",
+        "I am b": "b",
+        "nobody's": None,
+    }
+
+
+def test_powertools_writes_it_into_its_lines() -> None:
+    lines = io.StringIO()
+    logger = Logger(service="test", stream=lines)
+    with about("r1"):
+        logger.info("working", extra={"task_id": "a field of the handler's own"})
+    told = json.loads(lines.getvalue())
+    assert (told["message"], told[FIELD]) == ("working", "r1")
+
+
+def test_a_thread_of_the_handlers_own_carries_it_in_a_copy_of_the_context(made: list[logging.LogRecord]) -> None:
+    with about("r1"):
+        given = contextvars.copy_context()
+        for run in (lambda: given.run(log.info, "given"), lambda: log.info("alone")):
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+    assert [getattr(record, FIELD, None) for record in made] == ["r1", None]
+
+
+def test_a_factory_that_was_there_makes_the_records_still(made: list[logging.LogRecord]) -> None:
+    before = logging.getLogRecordFactory()
+
+    class Own(logging.LogRecord):
+        """Another program's."""
+
+    try:
+        logging.setLogRecordFactory(Own)
+        with about("r1"):
+            log.info("one")
+        with about("r2"):
+            log.info("two")
+    finally:
+        logging.setLogRecordFactory(before)
+    assert [(type(record), getattr(record, FIELD)) for record in made] == [(Own, "r1"), (Own, "r2")]

@@ -1,0 +1,227 @@
+"""JMESPath within bounds: whatever an expression asks of whatever answer, it is over in about a second."""
+
+import json
+import time
+from contextlib import suppress
+from typing import Any
+
+import jmespath
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from jmespath.exceptions import JMESPathError
+
+from duecourse.domain.expression import MAX_DEPTH, MAX_LENGTH
+from duecourse.kinds.expressions import (
+    MAX_CPU_S,
+    DoesNotFit,
+    Search,
+    TooMuchMade,
+    TooMuchWork,
+    WrongExpression,
+    compiled,
+)
+from tests.unit.test_wire_kinds import POLL, fields
+
+ONES = [1] * (512 * 1024)
+"""A megabyte of JSON."""
+TEXTS = [""] * (340 * 1024)
+ITEMS = [{"id": number, "text": "x" * 20, "state": "done"} for number in range(20_000)]
+NESTED: Any = json.loads("[" * 500 + "1" + "]" * 500)
+TWICE = {"a": ONES, "b": [*ONES[:-1], 2]}
+HOSTILE: list[tuple[str, Any]] = [
+    ("|".join(["[?@]"] * 10), ONES),
+    ("[?@]", ONES),
+    ("|".join(["[?!@]"] * 10), ONES),
+    ("[?@==`1`]|[?@!=`2`]|[?@<`3`]", ONES),
+    ("|".join(["[*]"] * 90), ONES),
+    ("|".join(["[]"] * 90), [[ONES]]),
+    ("*.*.*", {str(number): {"a": {"b": 1, "c": 2}} for number in range(120_000)}),
+    ("|".join(["[::-1]"] * 49), ONES),
+    ("|".join(["sort(@)"] * 90), ONES),
+    ("|".join(["sort_by(@, &@)"] * 60), ONES),
+    ("|".join(["map(&@, @)"] * 80), ONES),
+    ("|".join(["reverse(@)"] * 80), ONES),
+    ("max_by(@, &max_by(@, &@))", [[1] * 1_000] * 500),
+    ("[*][*][*].[@]", [[[1] * 1_000]] * 500),
+    ("[" + ",".join(["a==b"] * 199) + "]", TWICE),
+    ("[?a==b]|[?a==b]", [{"a": [1] * 500, "b": [1] * 500}] * 600),
+    ("[?a==b]|[?a==b]", [{"a": {str(n): n for n in range(500)}, "b": {str(n): n for n in range(500)}}] * 600),
+    ("[" + ",".join(["contains(@, `2`)"] * 58) + "]", ONES),
+    ("[" + ",".join(["sum(@)"] * 140) + "]", ONES),
+    ("[" + ",".join(["length(to_string(@))"] * 40) + "]", ONES),
+    ("[" + ",".join(["not_null(@)"] * 80) + "]", ONES),
+    ("[" + ",".join(["length(keys(@))"] * 60) + "]", {str(number): 1 for number in range(100_000)}),
+    ("[" + ",".join(["merge(@, @)"] * 80) + "]", {str(number): 1 for number in range(100_000)}),
+    ("[" + ",".join(["contains(@, 'aab')"] * 50) + "]", "a" * 1_000_000),
+    ("[" + ",".join(["to_number(@)"] * 60) + "]", "1" * 1_000_000),
+    ("join(a, b)", {"a": "x" * 500_000, "b": TEXTS}),
+    ("[*].join(a, b)", [{"a": "x" * 500, "b": [""] * 500}] * 500),
+]
+
+
+@pytest.mark.parametrize(("expression", "answer"), HOSTILE, ids=[text[:30] for text, _ in HOSTILE])
+def test_an_expression_that_asks_for_too_much_is_stopped_soon(expression: str, answer: Any) -> None:
+    began = time.thread_time()
+    with pytest.raises(TooMuchWork):
+        Search(answer).find(expression)
+    assert time.thread_time() - began < 2 * MAX_CPU_S
+
+
+def test_a_text_of_gigabytes_is_never_made() -> None:
+    with pytest.raises(TooMuchMade):
+        Search({"a": "x" * 500_000, "b": TEXTS}).find("join(a, b)")
+
+
+def test_the_searches_of_one_answer_share_their_steps_and_time() -> None:
+    search = Search([1] * 150_000)
+    assert search.find("length([?@])") == 150_000
+    with pytest.raises(TooMuchWork):
+        search.find("length([?@])")
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("length(items[].{id: id, text: text})", 20_000),
+        ("items[?state=='done'].id|length(@)", 20_000),
+        ("sort_by(items, &text)|sort_by(@, &id)[-1].id", 19_999),
+        ("items[?id > `19998`]|[0].text", "x" * 20),
+        ("join(',', items[:3].text)", ",".join(["x" * 20] * 3)),
+        ("contains(items[].id, `7`)", True),
+    ],
+)
+def test_a_large_answer_is_searched_as_ever(expression: str, found: Any) -> None:
+    assert Search({"items": ITEMS}).find(expression) == found
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "!" * MAX_DEPTH + "a",
+        "[" * MAX_DEPTH + "a" + "]" * MAX_DEPTH,
+        "|".join(["a"] * (MAX_DEPTH + 2)),
+        "(" * 499 + "a" + ")" * 499,
+        "abs(" * 140 + "a" + ")" * 140,
+        "a" * (MAX_LENGTH + 1),
+        "a ||",
+        "",
+        "nosuch(@)",
+        "length(a, b)",
+    ],
+)
+def test_an_expression_that_no_answer_can_fit_is_rejected_at_the_door_and_by_the_worker(expression: str) -> None:
+    assert fields("poll", POLL | {"until": expression}) == {"payload.until"}
+    with pytest.raises(WrongExpression):
+        Search({"a": 1}).find(expression)
+
+
+def test_the_problem_of_a_deep_expression_names_the_way_out() -> None:
+    with pytest.raises(WrongExpression, match="nests deeper than 100 levels: write it shorter"):
+        compiled("|".join(["a"] * 102))
+
+
+def test_an_expression_as_deep_as_may_be_is_applied_with_little_stack() -> None:
+    for expression in ("a" + ".a" * 499, "!" * (MAX_DEPTH - 2) + "a", "|".join(["@"] * (MAX_DEPTH - 1))):
+        Search({"a": {}}).find(expression)
+    assert Search(NESTED).find("to_string(@)|length(@)") == 1_001
+    assert Search({"a": NESTED, "b": NESTED}).find("a == b") is True
+
+
+@pytest.mark.parametrize("expression", ["length(a)", "ceil(b)", "contains(c, a)", "avg(d)", "to_string(@) < sum(c)"])
+def test_what_does_not_fit_this_answer_may_fit_another(expression: str) -> None:
+    answer = {"a": 1, "b": float("inf"), "c": "abc", "d": [10**400, 1]}
+    with pytest.raises(DoesNotFit) as told:
+        Search(answer).find(expression)
+    assert len(str(told.value)) < 200
+
+
+def test_the_reason_does_not_tell_what_the_answer_holds() -> None:
+    with pytest.raises(DoesNotFit, match=r"^length\(\) takes string, array, object, not number$"):
+        Search({"a": 123_456_789}).find("length(a)")
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("`1` == `true`", False),
+        ("`[1]` == `[true]`", False),
+        ("`1` == `1.0`", True),
+        ('`{"a": [1, {"b": null}]}` == `{"a": [1, {"b": null}]}`', True),
+        ("`[1, 2]` == `[1]`", False),
+        ("`[]` == `{}`", False),
+        ("'a' < 'b'", True),
+        ("'a' < `1`", None),
+        ("contains(`[[1], [2]]`, `[2]`)", True),
+        ("contains(`[1]`, `true`)", False),
+    ],
+)
+def test_values_are_equal_as_json_has_it(expression: str, found: Any) -> None:
+    assert Search({}).find(expression) is found
+
+
+WORD = st.sampled_from(["a", "b", "c", "@", "`1`", '`[1, "x"]`', "'x'", "*", "[*]", "[]", "[0]", "[::2]", "`null`"])
+LISTS = [
+    "sort",
+    "reverse",
+    "length",
+    "sum",
+    "max",
+    "keys",
+    "values",
+    "to_string",
+    "type",
+    "not_null",
+    "to_array",
+    "avg",
+]
+BY = ["sort_by", "max_by", "min_by"]
+EXPRESSION = st.recursive(
+    WORD,
+    lambda part: st.one_of(
+        st.builds("{}.{}".format, part, st.sampled_from(["a", "b", "[a, b]", "{a: @, b: b}", "*"])),
+        st.builds("{} | {}".format, part, part),
+        st.builds("{}[?{}]".format, st.sampled_from(["", "a", "@"]), part),
+        st.builds("{}[*].{}".format, st.sampled_from(["", "a", "@"]), st.sampled_from(["a", "b", "[a, @]"])),
+        st.builds("{}{}".format, st.sampled_from(["a", "@", "*"]), st.sampled_from(["[]", "[0]", "[::-1]", "[*]"])),
+        st.builds("({} {} {})".format, part, st.sampled_from(["==", "!=", "<", ">=", "||", "&&"]), part),
+        st.builds("!({})".format, part),
+        st.builds("[{}, {}]".format, part, part),
+        st.builds("{{x: {}, y: {}}}".format, part, part),
+        st.builds("{}({})".format, st.sampled_from(LISTS), part),
+        st.builds("{}({}, &{})".format, st.sampled_from(BY), part, part),
+        st.builds("map(&{}, {})".format, part, part),
+        st.builds("contains({}, {})".format, part, part),
+        st.builds("join({}, {})".format, part, part),
+    ),
+    max_leaves=12,
+)
+LEAF = st.none() | st.booleans() | st.integers(-5, 5) | st.text("abc", max_size=3)
+SMALL = st.recursive(
+    LEAF, lambda c: st.lists(c, max_size=4) | st.dictionaries(st.sampled_from("abc"), c, max_size=3), max_leaves=12
+)
+LARGE = st.sampled_from([
+    ONES, TEXTS, TWICE, ITEMS, {"a": ITEMS, "b": TEXTS}, [[1] * 700] * 700, {"a": "x" * 900_000, "b": TEXTS},
+    {str(number): [number] for number in range(50_000)}, [{"a": [1] * 50, "b": "x" * 50}] * 3_000,
+])  # fmt: skip
+CALM = settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+
+
+@given(EXPRESSION, LARGE)
+@settings(CALM, max_examples=40)
+def test_no_expression_takes_much_longer_than_it_may(expression: str, answer: Any) -> None:
+    began = time.thread_time()
+    with suppress(WrongExpression, TooMuchWork, DoesNotFit):
+        Search(answer).find(expression)
+    assert time.thread_time() - began < 2 * MAX_CPU_S
+
+
+@given(EXPRESSION, SMALL)
+@settings(CALM, max_examples=200)
+def test_what_is_found_is_what_jmespath_finds(expression: str, answer: Any) -> None:
+    try:
+        wanted = jmespath.search(expression, answer)
+    except (JMESPathError, TypeError, ValueError, AttributeError, ArithmeticError):
+        assume(False)
+    assume("contains" not in expression and "==" not in expression and "!=" not in expression)  # 1 is true in Python
+    assert Search(answer).find(expression) == wanted

@@ -1,0 +1,36 @@
+"""What a function of the harness finds in its environment, beside what the template says."""
+
+import pytest
+
+from duecourse.settings import parse
+from local.environment import Surroundings
+from local.identity import Addresses
+from local.model import Function
+from local.options import PARAMETERS, TEMPLATE
+from local.template import Template
+from local.threads.surroundings import united
+
+OWN = '{"report": "lambda:ReportFunction", "poll": "lambda:Poll"}'
+FUNCTIONS = Template(TEMPLATE, Addresses("http://api", "http://aws", "redis://store"), PARAMETERS).functions
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
+def test_targets_of_ones_own_join_the_templates_so_that_reminders_still_have_their_sender(
+    function: Function,
+) -> None:
+    around = Surroundings("http://aws", "http://lambda", "memory://", {"DUECOURSE_TARGETS": OWN})
+    found = parse({"DUECOURSE_TARGETS": around.settings(function)["DUECOURSE_TARGETS"]}).targets
+    own = parse({"DUECOURSE_TARGETS": function.environment["DUECOURSE_TARGETS"]}).targets
+    assert found == (own | {"report": "lambda:ReportFunction", "poll": "lambda:Poll"} if own else {})
+
+
+def test_functions_that_are_threads_of_one_process_can_have_targets_of_ones_own() -> None:
+    around = Surroundings("http://aws", "http://lambda", "memory://", {"DUECOURSE_TARGETS": OWN})
+    found = parse({"DUECOURSE_TARGETS": united(FUNCTIONS, around)["DUECOURSE_TARGETS"]}).targets
+    assert found.keys() == {"reminder", "report", "poll"}
+
+
+def test_the_functions_that_drain_hand_reminders_to_their_sender_by_the_template_alone() -> None:
+    around = Surroundings("http://aws", "http://lambda", "memory://")
+    draining = next(function for function in FUNCTIONS if function.name == "OnExpiredFunction")
+    assert around.settings(draining)["DUECOURSE_TARGETS"] == '{"reminder": "lambda:SendReminderFunction"}'

@@ -1,0 +1,104 @@
+"""What a ledger says of tasks where DUECOURSE_LOG_TASKS is on."""
+
+import json
+
+import pytest
+
+from duecourse import ledgers
+from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.logged_store import LOGGER, MOST, logged
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import RetryPolicy
+from duecourse.ports.store import Delivery, Move, Store
+from duecourse.settings import parse
+from tests.support.clock import HandClock
+from tests.support.ledger import SHARD, claim, ending, lease_of, new
+
+
+@pytest.fixture
+def told(store: MemoryStore) -> Store:
+    return logged(store)
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The messages written since the last look, each a record of its own."""
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all((one["level"], one["logger"]) == ("INFO", LOGGER) and one["event"] for one in records)
+    return [one["message"] for one in records]
+
+
+def test_each_event_of_a_task_is_a_line(told: Store, clock: HandClock, capsys: pytest.CaptureFixture[str]) -> None:
+    told.add([new("a", kind="report", delay_ms=2_000, retry=RetryPolicy(max_attempts=2))])
+    told.move(SHARD.queue, [Move("a", delay_ms=1_000)])
+    clock.advance(1_005)
+    [task] = claim(told)
+    failed = ending(task, Ending.RETRY)._replace(delay_ms=500, detail="no answer")
+    told.settle(SHARD, [failed])
+    clock.advance(500)
+    [task] = claim(told)
+    told.settle(SHARD, [ending(task, Ending.DROP)._replace(detail="never")])
+    told.replay(SHARD.queue, ["a"])
+    [task] = claim(told)
+    told.settle(SHARD, [ending(task, Ending.DONE)])
+    assert said(capsys) == [
+        "a added: report, in 2 seconds",
+        "a moved: in 1 second",
+        "a claimed: 5 milliseconds late",
+        "a failed: no answer; next attempt in 500 milliseconds",
+        "a claimed: on time, attempt 2 of 2",
+        "a dead: never",
+        "a replayed",
+        "a claimed: on time",
+        "a done",
+    ]
+
+
+def test_a_task_that_is_handed_over_is_told_again_when_its_worker_starts_it(
+    told: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told.add([new("a", kind="report")])
+    deliveries = {"report": Delivery("lambda:Report", 10, 60_000)}
+    [task] = told.claim(SHARD, 10, lease_ms=30_000, deliveries=deliveries).tasks
+    [begun] = told.begin(SHARD, [lease_of(task)], 30_000, [b"12345678"])
+    told.begin(SHARD, [lease_of(task)], 30_000, [b"another."])
+    told.settle(SHARD, [ending(task, Ending.DONE)._replace(token=begun.token)])
+    assert said(capsys) == ["a added: report, now", "a handed over: on time", "a started", "a done"]
+
+
+def test_a_task_of_another_queue_or_tenant_is_called_so(told: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    told.add([new("a", queue="bills"), new("b", tenant="acme")])
+    told.cancel("bills", ["a", "none"])
+    assert [message.partition(":")[0] for message in said(capsys)] == [
+        "bills/a added",
+        "b (tenant acme) added",
+        "bills/a cancelled",
+    ]
+
+
+def test_what_changed_nothing_is_not_told_as_a_change(told: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    told.add([new("a")])
+    [task] = claim(told)
+    said(capsys)
+    told.cancel(SHARD.queue, ["a"])
+    told.move(SHARD.queue, [Move("a")])
+    told.settle(SHARD, [ending(task, Ending.RELEASE)])
+    assert said(capsys) == []
+    told.settle(SHARD, [ending(task, Ending.DONE)])
+    assert said(capsys) == ["a stale: its lease had ended: another worker may have it"]
+
+
+def test_many_at_once_are_counted(told: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    told.add([new(f"t{n}") for n in range(MOST + 1)])
+    assert len(claim(told, limit=MOST)) == MOST
+    assert said(capsys)[:1] == [f"{MOST + 1} tasks added"]
+
+
+def test_it_is_written_only_where_the_settings_ask_for_it(store: MemoryStore) -> None:
+    assert ledgers.told(store, parse({})) is store
+    assert ledgers.told(store, parse({"DUECOURSE_LOG_TASKS": "on"})) is not store
+
+
+def test_the_other_verbs_are_the_stores_own(told: Store, store: MemoryStore) -> None:
+    told.add([new("a")])
+    assert told.get(SHARD.queue, "a") == store.get(SHARD.queue, "a")
+    assert told.shards() == [SHARD]
