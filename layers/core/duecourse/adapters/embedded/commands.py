@@ -1,0 +1,211 @@
+"""The commands of Redis that the store and its scripts use, on a keyspace in this process.
+
+Each takes its arguments as bytes and answers as Redis does (https://redis.io/docs/latest/commands/): whole numbers, bytes,
+None, or a list of them. A key with `until` is one that expires: its time is the server's.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from duecourse.adapters.embedded.keyspace import Keyspace, SortedSet
+from duecourse.ports.clock import Clock
+
+Reply: TypeAlias = "int | bytes | None | list[Reply]"
+Argument: TypeAlias = bytes
+Command: TypeAlias = Callable[..., Reply]
+
+VALUE, UNTIL = b"value", b"until"
+"""A string's fields: it is kept as a hash."""
+WITHSCORES, LIMIT = b"WITHSCORES", b"LIMIT"
+LOWEST, BEYOND = b"", b"\xff" * 1024
+"""Before and after every member, for none of the ledger's begins so, or is empty."""
+Span: TypeAlias = tuple[int, int]
+"""From which rank on, and before which."""
+
+
+def number(value: float) -> bytes:
+    """A number as Redis writes it."""
+    return b"%d" % value if value == value // 1 and abs(value) < 1e17 else b"%.17g" % value
+
+
+class Commands:
+    """The commands by their names, in upper case: `commands[b"HGET"](b"key", b"field")`."""
+
+    def __init__(self, keyspace: Keyspace, clock: Clock, publish: Callable[[bytes, bytes], None]) -> None:
+        self._space = keyspace
+        self._clock = clock
+        self._publish = publish
+        self._by_name: dict[bytes, Command] = {
+            name.strip("_").upper().encode(): getattr(self, name) for name in dir(self) if not name.startswith("_")
+        }
+
+    def __getitem__(self, name: bytes) -> Command:
+        """A command. Raises KeyError where there is none of this name."""
+        return self._by_name[name]
+
+    # Hashes
+
+    def hget(self, key: bytes, field: bytes) -> Reply:
+        return self._space.hash(key).get(field)
+
+    def hmget(self, key: bytes, *fields: bytes) -> Reply:
+        return list(map(self._space.hash(key).get, fields))
+
+    def hgetall(self, key: bytes) -> Reply:
+        return [part for item in self._space.hash(key).items() for part in item]
+
+    def hkeys(self, key: bytes) -> Reply:
+        return list(self._space.hash(key))
+
+    def hlen(self, key: bytes) -> Reply:
+        return len(self._space.hash(key))
+
+    def hexists(self, key: bytes, field: bytes) -> Reply:
+        return int(field in self._space.hash(key))
+
+    def hset(self, key: bytes, *items: bytes) -> Reply:
+        return sum(not self._space.write(key, *item) for item in zip(items[::2], items[1::2], strict=True))
+
+    def hsetnx(self, key: bytes, field: bytes, value: bytes) -> Reply:
+        if field in self._space.hash(key):
+            return 0
+        self._space.write(key, field, value)
+        return 1
+
+    def hdel(self, key: bytes, *fields: bytes) -> Reply:
+        return sum(self._space.write(key, field, None) for field in fields)
+
+    def hincrby(self, key: bytes, field: bytes, by: bytes) -> Reply:
+        total = int(self._space.hash(key).get(field, b"0")) + int(by)
+        self._space.write(key, field, b"%d" % total)
+        return total
+
+    # Sorted sets
+
+    def zadd(self, key: bytes, *items: bytes) -> Reply:
+        pairs = zip(items[::2], items[1::2], strict=True)
+        return sum(not self._space.rank(key, member, float(score)) for score, member in pairs)
+
+    def zrem(self, key: bytes, *members: bytes) -> Reply:
+        return sum(self._space.rank(key, member, None) for member in members)
+
+    def zcard(self, key: bytes) -> Reply:
+        return len(self._space.set(key).scores)
+
+    def zscore(self, key: bytes, member: bytes) -> Reply:
+        score = self._space.set(key).scores.get(member)
+        return None if score is None else number(score)
+
+    def zmscore(self, key: bytes, *members: bytes) -> Reply:
+        return [self.zscore(key, member) for member in members]
+
+    def zrank(self, key: bytes, member: bytes) -> Reply:
+        found = self._space.set(key)
+        score = found.scores.get(member)
+        return None if score is None else found.order.index((score, member))
+
+    def zrange(self, key: bytes, start: bytes, stop: bytes, *options: bytes) -> Reply:
+        order = self._space.set(key).order
+        first, last = (at + len(order) if at < 0 else at for at in (int(start), int(stop)))
+        return _shown(order.islice(max(first, 0), max(last + 1, 0)), options)
+
+    def zcount(self, key: bytes, least: bytes, most: bytes) -> Reply:
+        first, last = _by_score(self._space.set(key), least, most)
+        return max(last - first, 0)
+
+    def zrangebyscore(self, key: bytes, least: bytes, most: bytes, *options: bytes) -> Reply:
+        found = self._space.set(key)
+        return _shown(found.order.islice(*_limited(_by_score(found, least, most), options)), options)
+
+    def zlexcount(self, key: bytes, least: bytes, most: bytes) -> Reply:
+        first, last = _by_name(self._space.set(key), least, most)
+        return max(last - first, 0)
+
+    def zrangebylex(self, key: bytes, least: bytes, most: bytes, *options: bytes) -> Reply:
+        found = self._space.set(key)
+        return _shown(found.order.islice(*_limited(_by_name(found, least, most), options)), ())
+
+    # Sets: sorted ones whose scores are all 0
+
+    def sadd(self, key: bytes, *members: bytes) -> Reply:
+        return sum(not self._space.rank(key, member, 0.0) for member in members)
+
+    def srem(self, key: bytes, *members: bytes) -> Reply:
+        return self.zrem(key, *members)
+
+    def sismember(self, key: bytes, member: bytes) -> Reply:
+        return int(member in self._space.set(key).scores)
+
+    def smembers(self, key: bytes) -> Reply:
+        return list(self._space.set(key).scores)
+
+    # Strings, keys and the rest
+
+    def get(self, key: bytes) -> Reply:
+        fields = self._space.hash(key)
+        expired = int(fields.get(UNTIL, b"0")) and int(fields[UNTIL]) < self._clock.now()
+        return None if expired else fields.get(VALUE)
+
+    def set(self, key: bytes, value: bytes, option: bytes, until: bytes) -> Reply:
+        if option != b"PXAT":
+            raise ValueError(f"SET with {option.decode()}")
+        self.hset(key, VALUE, value, UNTIL, until)
+        return b"OK"
+
+    def del_(self, *keys: bytes) -> Reply:
+        return sum(map(self._space.delete, keys))
+
+    def scan(self, _cursor: bytes, *_options: bytes) -> Reply:
+        return [b"0", []]
+
+    def publish(self, channel: bytes, message: bytes) -> Reply:
+        self._publish(channel, message)
+        return 1
+
+    def time(self) -> Reply:
+        seconds, millis = divmod(self._clock.now(), 1000)
+        return [b"%d" % seconds, b"%d" % (millis * 1000)]
+
+    def ping(self) -> Reply:
+        return b"PONG"
+
+
+def _shown(found: Iterable[tuple[float, bytes]], options: Sequence[bytes]) -> Reply:
+    """Members, each with its score behind it where the options ask for that."""
+    if WITHSCORES in options:
+        return [part for score, member in found for part in (member, number(score))]
+    return [member for _, member in found]
+
+
+def _limited(span: Span, options: Sequence[bytes]) -> Span:
+    """The part of a span that the option LIMIT leaves."""
+    first, last = span
+    if LIMIT in options:
+        at = options.index(LIMIT)
+        first += int(options[at + 1])
+        last = min(last, first + int(options[at + 2]))
+    return first, max(first, last)
+
+
+def _by_score(found: SortedSet, least: bytes, most: bytes) -> Span:
+    """The span between two scores; `(` before one leaves it out."""
+    return _before(found, least, LOWEST), _before(found, most, BEYOND)
+
+
+def _before(found: SortedSet, bound: bytes, inside: bytes) -> int:
+    """How many are before a bound; `inside` says on which side of it those that are at it are."""
+    if bound.startswith(b"("):
+        return found.order.bisect_left((float(bound[1:]), BEYOND if inside == LOWEST else LOWEST))
+    return found.order.bisect_left((float(bound), inside))
+
+
+def _by_name(found: SortedSet, least: bytes, most: bytes) -> Span:
+    """The span between two names, in a set whose scores are all 0."""
+    return _named(found, least), _named(found, most, is_last=True)
+
+
+def _named(found: SortedSet, bound: bytes, *, is_last: bool = False) -> int:
+    if bound in (b"-", b"+"):
+        return 0 if bound == b"-" else len(found.order)
+    past = bound.startswith(b"[") == is_last
+    return found.order.bisect_right((0.0, bound[1:])) if past else found.order.bisect_left((0.0, bound[1:]))

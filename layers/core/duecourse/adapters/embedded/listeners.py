@@ -1,0 +1,33 @@
+"""Who is told of the bells that a store in this process hangs."""
+
+from collections.abc import Callable
+from threading import Lock
+
+from duecourse.domain.task import Shard
+
+Heard = Callable[[Shard, int], None]
+"""What is told when a shard's bell goes from now on (0: none hangs); it must neither wait nor raise nor ask back."""
+
+
+class Listeners:
+    """Those who listen to one store."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._heard: tuple[Heard, ...] = ()
+
+    def add(self, heard: Heard) -> Callable[[], None]:
+        """Have `heard` told from now on, until the answer is called."""
+        with self._lock:
+            self._heard = (*self._heard, heard)
+
+        def end() -> None:
+            with self._lock:
+                self._heard = tuple(one for one in self._heard if one is not heard)
+
+        return end
+
+    def tell(self, shard: Shard, bell_at: int) -> None:
+        """Tell everyone."""
+        for heard in self._heard:
+            heard(shard, bell_at)

@@ -1,0 +1,86 @@
+"""Lua scripts run in this process, as Redis runs them."""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from duecourse.adapters.embedded.commands import Command, Commands, Reply, number
+from duecourse.errors import StoreMisused
+
+
+class ScriptFailed(Exception):
+    """A script ended by an error of its own."""
+
+
+class Lua:
+    """A Lua 5.1 with the commands as `redis.call`, and the libraries that Redis has."""
+
+    def __init__(self, commands: Commands) -> None:
+        lua = _lua()
+        self._failure: type[Exception] = lua.LuaError
+        self._type = lua.lua_type
+        self._runtime = lua.LuaRuntime(encoding=None, register_eval=False, register_builtins=False)
+        self._commands = commands
+        self._scripts: dict[str, Any] = {}
+        self._fault: Exception | None = None
+        self._set_up()
+
+    def load(self, sha: str, text: bytes) -> None:
+        """Take a script. Raises ScriptFailed where it is no Lua."""
+        try:
+            self._scripts[sha] = self._runtime.compile(text)
+        except self._failure as error:
+            raise ScriptFailed(str(error)) from error
+
+    def has(self, sha: str) -> bool:
+        """Whether a script of this SHA-1 was taken."""
+        return sha in self._scripts
+
+    def run(self, sha: str, keys: Sequence[bytes], arguments: Sequence[bytes]) -> Reply:
+        """What a script answers. Raises ScriptFailed, or what a command of it raised."""
+        scope = self._runtime.globals()
+        scope[b"KEYS"], scope[b"ARGV"] = self._runtime.table_from(keys), self._runtime.table_from(arguments)
+        self._fault = None
+        try:
+            return self._reply(self._scripts[sha]())
+        except self._failure as error:
+            if self._fault:
+                raise self._fault from error
+            raise ScriptFailed(str(error)) from error
+
+    def _set_up(self) -> None:
+        scope, table = self._runtime.globals(), self._runtime.table_from
+        libraries = self._runtime.execute((files("duecourse.adapters.embedded") / "libraries.lua").read_bytes())
+        for name, library in libraries.items():
+            scope[name] = library
+        scope[b"redis"] = table({b"call": self._call})
+
+    def _call(self, name: bytes, *arguments: bytes | float) -> Any:
+        """A command that a script calls; its fault goes past Lua, which would make a text of it."""
+        command: Command = self._commands[name]
+        try:
+            reply = command(*(one if type(one) is bytes else number(one) for one in arguments))
+        except Exception as fault:
+            self._fault = fault
+            raise
+        if type(reply) is list:
+            return self._runtime.table_from([False if one is None else one for one in reply])
+        return False if reply is None else reply
+
+    def _reply(self, value: Any) -> Reply:
+        """A value of Lua as Redis answers it: a fraction is cut off, true is 1, false and nil are none."""
+        if self._type(value) == "table":
+            return [self._reply(one) for one in value.values()]
+        if isinstance(value, (bool, float, int)):
+            return int(value) or (0 if value is not False else None)
+        return value  # type: ignore[no-any-return]
+
+
+@cache
+def _lua() -> Any:
+    try:
+        from lupa import lua51
+    except ImportError as error:
+        raise StoreMisused("memory:// and leveldb:// need Lua: pip install 'duecourse[embedded]'") from error
+    return lua51

@@ -1,0 +1,95 @@
+"""A Redis of one process: commands and scripts, one at a time, each done as a whole or not at all."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Protocol
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from duecourse.adapters.embedded.commands import Commands, Reply, number
+from duecourse.adapters.embedded.keyspace import Keyspace, Place
+from duecourse.adapters.embedded.lua import Lua, ScriptFailed
+from duecourse.ports.clock import Clock
+
+Argument = str | bytes | int | float
+SCRIPTS = (b"EVAL", b"EVALSHA")
+
+
+class Disk(Protocol):
+    """Where the keyspace outlives the process."""
+
+    def load(self, space: Keyspace) -> None:
+        """Fill an empty keyspace."""
+
+    def save(self, writes: Mapping[Place, bytes | float | None]) -> None:
+        """Write all of these or nothing; None removes. Raises StoreUnavailable."""
+
+    def close(self) -> None:
+        """Give up what is held open."""
+
+
+class Server:
+    """The commands on one keyspace; `heard` is told of each message on a channel, by whoever holds the lock."""
+
+    def __init__(self, clock: Clock, disk: Disk | None = None) -> None:
+        """Raises as `disk.load`."""
+        self.heard: Callable[[bytes, bytes], None] = lambda _channel, _message: None
+        self._lock = Lock()
+        self._space = Keyspace()
+        self._disk = disk
+        self._told: list[tuple[bytes, bytes]] = []
+        self._commands = Commands(self._space, clock, lambda *message: self._told.append(message))
+        self._lua = Lua(self._commands)
+        if disk:
+            disk.load(self._space)
+            self._space.keep()
+
+    def run(self, command: Sequence[Argument]) -> Reply:
+        """What one command, or script, answers. Raises ResponseError, or what the disk raises: then nothing was done."""
+        name, *arguments = map(_encoded, command)
+        with self._lock:
+            try:
+                reply = self._script(name, arguments) if name in SCRIPTS else self._commands[name](*arguments)
+                self._save()
+            except BaseException as error:
+                self._space.undo()
+                self._told.clear()
+                if isinstance(error, (KeyError, TypeError, ValueError, ScriptFailed)):
+                    raise ResponseError(f"{name.decode()}: {error}") from error
+                raise
+            self._tell()
+        return reply
+
+    def close(self) -> None:
+        """Close what it is kept in."""
+        if self._disk:
+            self._disk.close()
+
+    def _script(self, name: bytes, arguments: Sequence[bytes]) -> Reply:
+        text, count, *every = arguments
+        sha = text.decode() if name == b"EVALSHA" else hashlib.sha1(text, usedforsecurity=False).hexdigest()
+        if not self._lua.has(sha):
+            if name == b"EVALSHA":
+                raise NoScriptError("No matching script")
+            self._lua.load(sha, text)
+        return self._lua.run(sha, every[: int(count)], every[int(count) :])
+
+    def _save(self) -> None:
+        if self._disk and (writes := self._space.written()):
+            self._disk.save(writes)
+        self._space.keep()
+
+    def _tell(self) -> None:
+        told, self._told[:] = self._told[:], []
+        for message in told:
+            self.heard(*message)
+
+
+def _encoded(argument: Argument) -> bytes:
+    match argument:
+        case bytes():
+            return argument
+        case str():
+            return argument.encode()
+    return number(argument)

@@ -1,0 +1,52 @@
+"""The ledger in this process: the store of Redis, on a server that is here."""
+
+import re
+from collections.abc import Callable
+
+from duecourse.adapters.embedded.client import EmbeddedRedis
+from duecourse.adapters.embedded.clock import SystemClock
+from duecourse.adapters.embedded.listeners import Heard, Listeners
+from duecourse.adapters.embedded.server import Disk, Server
+from duecourse.adapters.redis_keys import keys_of
+from duecourse.adapters.redis_store import RedisStore
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import Shard
+from duecourse.ports.clock import Clock
+
+CHANNEL = re.compile(r"\{(?P<queue>[^/}]+)/(?P<number>\d+)\}:head$")
+
+
+class EmbeddedStore(RedisStore):
+    """The ledger (ports.store.Store) of one process; in memory where no `disk` is given."""
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        sharding: Sharding | None = None,
+        *,
+        deaths: bool = False,
+        disk: Disk | None = None,
+    ) -> None:
+        """Raises StoreMisused where a queue has another number of shards on the disk, which is closed then."""
+        self._server = Server(clock or SystemClock(), disk)
+        self._listeners = Listeners()
+        self._server.heard = self._on_head
+        super().__init__(EmbeddedRedis(self._server), sharding=sharding, deaths=deaths)
+
+    def bell_at(self, shard: Shard) -> int:
+        """When a shard's bell goes, 0 where none hangs; its time may be past."""
+        value = self._client.hget(keys_of(self._namespace, shard).bell, "value")
+        return int(value or 0)
+
+    def listen(self, heard: Heard) -> Callable[[], None]:
+        """Have `heard` told of each bell that is hung from now on, until the answer is called."""
+        return self._listeners.add(heard)
+
+    def close(self) -> None:
+        """Close the disk."""
+        self._server.close()
+
+    def _on_head(self, channel: bytes, at: bytes) -> None:
+        found = CHANNEL.search(channel.decode())
+        if found:
+            self._listeners.tell(Shard(found["queue"], int(found["number"])), int(at))
