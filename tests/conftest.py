@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 import redis
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.redis_scripts import connect
 from local.rabbitmq import RabbitMq
 from tests.support.clock import HandClock

@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Self
 
 from duecourse import ledgers, settings
+from duecourse.adapters.embedded.bells import EmbeddedBells
+from duecourse.adapters.embedded.store import EmbeddedStore
 from duecourse.adapters.http_out import HttpOut
-from duecourse.adapters.keyvalue.bells import KeyValueBells
-from duecourse.adapters.keyvalue.store import KeyValueStore
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import invoking
 from duecourse.engine.crew import Crew
@@ -82,7 +82,7 @@ class House:
 
     def bridge(self, function: Function, notice: Callable[[str], None]) -> ThreadBridge:
         """A bridge whose rings invoke `function`."""
-        bells = KeyValueBells(self._store, self._settings.namespace)
+        bells = EmbeddedBells(self._store, self._settings.namespace)
         made = Bridge(bells, invoking(self._invoker, function.name), in_flight=self._settings.bridge_in_flight)
         return ThreadBridge(made, notice)
 
@@ -97,7 +97,7 @@ class House:
             store = ledgers.open_store(self._settings)
         except DuecourseError as error:
             raise HarnessError(str(error)) from error
-        assert isinstance(store, KeyValueStore)  # noqa: S101 - for the type: what SCHEMES name
+        assert isinstance(store, EmbeddedStore)  # noqa: S101 - for the type: what SCHEMES name
         self._store = store
 
 

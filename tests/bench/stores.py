@@ -4,8 +4,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from duecourse.adapters.keyvalue.leveldb import LevelMap
-from duecourse.adapters.keyvalue.store import KeyValueStore, MemoryStore
+from duecourse.adapters.embedded.leveldb import LevelDisk
+from duecourse.adapters.embedded.store import EmbeddedStore, MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import NewTask, Shard
 from duecourse.ports.store import MAX_ADD
@@ -19,12 +19,12 @@ def main() -> None:
     """Print the figures of both."""
     _tell("memory", MemoryStore())
     with tempfile.TemporaryDirectory(prefix="duecourse-") as folder:
-        store = KeyValueStore(LevelMap(str(Path(folder) / "ledger")))
+        store = EmbeddedStore(disk=LevelDisk(str(Path(folder) / "ledger")))
         _tell("leveldb, synced", store)
         store.close()
 
 
-def _tell(name: str, store: KeyValueStore) -> None:
+def _tell(name: str, store: EmbeddedStore) -> None:
     tasks = [NewTask(f"t-{n}", "report", PAYLOAD) for n in range(COUNT)]
     singles = [NewTask(f"s-{n}", "report", PAYLOAD, delay_ms=HOUR_MS) for n in range(SINGLE)]
     began = time.perf_counter()

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from duecourse.adapters.keyvalue.store import KeyValueStore
+from duecourse.adapters.embedded.store import EmbeddedStore
 from duecourse.domain.task import Status
 from tests.support.ledger import SHARD
 from tests.support.level_filler import AFTERWARDS
@@ -36,7 +36,7 @@ def work_and_be_killed(folder: Path, name: str, lines: int, answered: Answered) 
         answered[what].update(ids)
 
 
-def check_answers(store: KeyValueStore, answered: Answered) -> None:
+def check_answers(store: EmbeddedStore, answered: Answered) -> None:
     """Fail where something that was answered is not so."""
     batches = {batch_of(id) for ids in answered.values() for id in ids}
     tasks = {task.id: task for batch in batches for task in store.group(SHARD.queue, batch)}

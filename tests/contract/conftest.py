@@ -48,7 +48,10 @@ def opened(
 ) -> Iterator[Store]:
     """An empty store, whose keys must be in order at the end."""
     if kind == "memory":
-        yield MemoryStore(clock, sharding, deaths=deaths)
+        memory = MemoryStore(clock, sharding, deaths=deaths)
+        yield memory
+        for shard in sharding.every("default"):
+            redis_ledger.check(memory.client, shard)
         return
     if kind == "leveldb":
         with level_store(request.getfixturevalue("tmp_path"), clock, sharding, deaths=deaths) as store:

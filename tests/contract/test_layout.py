@@ -1,4 +1,4 @@
-"""The layout of the record, which the scripts and the key-value store share; Redis only."""
+"""The layout of the record, as the scripts write it; Redis only."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.keyvalue.held import Held, decode, encode
 from duecourse.adapters.record import FRONT, VERSION, unpack
 from duecourse.adapters.record_log import HEAD, pack_entry
 from duecourse.adapters.redis_keys import keys_of
@@ -15,6 +14,7 @@ from duecourse.domain.history import Change, Deed, Entry
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, Task
 from duecourse.ports.store import Move
+from tests.support.held import Held, decode, encode
 from tests.support.ledger import SHARD, add, claim, claim_one, lease_of, settle, standing
 
 ORIGIN_AT = FRONT.size

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.redis_scripts import connect
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.task import NewTask, Task

@@ -19,7 +19,7 @@ import pytest
 
 from duecourse.adapters import amqp_publisher
 from duecourse.adapters.amqp_publisher import AmqpPublisher
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Done
 from duecourse.domain.task import Status
 from duecourse.engine.drain import Drainer, Limits

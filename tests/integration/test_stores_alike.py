@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from duecourse.adapters import redis_wire
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain import follow_up
 from duecourse.domain.history import Run

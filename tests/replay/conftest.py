@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.settings import Settings
 from tests.support.kinds import Outbox, Web, answer
 from tests.support.wired import wired_with

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Status
 from duecourse.parts import configure
 from duecourse.settings import Settings

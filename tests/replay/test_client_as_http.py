@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from duecourse import Client
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.client_reminders import ReminderClient
 from duecourse.errors import DuecourseError, QueryFailed
 from duecourse.parts import configure

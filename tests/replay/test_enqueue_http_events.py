@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from duecourse import errors
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Shard, Status
 from duecourse.domain.times import format_instant
 from duecourse.parts import configure

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duecourse import errors
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Status
 from duecourse.errors import StoreUnavailable

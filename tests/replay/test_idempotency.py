@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from duecourse import errors
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status
 from duecourse.engine.requests import SKEW_MS

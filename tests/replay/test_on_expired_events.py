@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from duecourse import errors, wiring
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Door
 from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import NewTask, Shard

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.errors import InvalidInput, StoreUnavailable
 from duecourse.parts import configure

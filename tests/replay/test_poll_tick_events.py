@@ -5,7 +5,7 @@ import json
 import pytest
 
 from duecourse import errors, wiring
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import Status
 from duecourse.parts import configure

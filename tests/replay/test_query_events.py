@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Status
 from duecourse.domain.timeline import timeline
 from duecourse.errors import CallFailed, CallTimedOut, ResultsUnavailable

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.shards import Sharding

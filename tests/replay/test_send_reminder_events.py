@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from duecourse import errors, wiring
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.reminder import QUEUE, Channel, Recipient, Reminder
 from duecourse.domain.task import Shard, Status, Task

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, Shard, Status, Task
 from duecourse.domain.times import format_instant

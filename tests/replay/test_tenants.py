@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from duecourse import Client, errors, wiring
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Status
 from duecourse.parts import configure
 from duecourse.settings import Settings

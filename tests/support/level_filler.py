@@ -4,8 +4,8 @@ import os
 import resource
 import sys
 
-from duecourse.adapters.keyvalue.leveldb import LevelMap
-from duecourse.adapters.keyvalue.store import KeyValueStore
+from duecourse.adapters.embedded.leveldb import LevelDisk
+from duecourse.adapters.embedded.store import EmbeddedStore
 from duecourse.domain.task import NewTask
 from duecourse.errors import StoreUnavailable
 
@@ -16,7 +16,7 @@ PAYLOAD = '"' + "x" * 5_000 + '"'
 
 def main(folder: str) -> None:
     """Print `added ID` for each answer, and `refused ID` for what the disk had no room for."""
-    store = KeyValueStore(LevelMap(folder))
+    store = EmbeddedStore(disk=LevelDisk(folder))
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
     number = 0
@@ -31,7 +31,7 @@ def main(folder: str) -> None:
     os._exit(0)
 
 
-def _add(store: KeyValueStore, id: str) -> bool:
+def _add(store: EmbeddedStore, id: str) -> bool:
     try:
         store.add([NewTask(id, "work", PAYLOAD)])
     except StoreUnavailable:

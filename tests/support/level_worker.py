@@ -4,8 +4,8 @@ import os
 import random
 import sys
 
-from duecourse.adapters.keyvalue.leveldb import LevelMap
-from duecourse.adapters.keyvalue.store import KeyValueStore
+from duecourse.adapters.embedded.leveldb import LevelDisk
+from duecourse.adapters.embedded.store import EmbeddedStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import NewTask, Shard
 
@@ -16,7 +16,7 @@ MOST = 200
 
 def main(folder: str, name: str) -> None:
     """Work until killed."""
-    store, rng = KeyValueStore(LevelMap(folder)), random.Random(name)
+    store, rng = EmbeddedStore(disk=LevelDisk(folder)), random.Random(name)
     _tell("open")
     for number in range(1_000_000):
         ids = [f"{name}-{number}-{part}" for part in range(rng.randint(1, MOST))]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused, StoreUnavailable

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from duecourse.adapters.keyvalue.bells import KeyValueBells
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.bells import EmbeddedBells
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.bridge import Bridge, Stats
 from duecourse.bridge import __main__ as process
 from duecourse.bridge.figures import figures
@@ -67,6 +67,6 @@ def test_a_bridge_tells_its_figures_whenever_a_minute_is_over(
 
 
 def test_the_worst_lateness_is_that_since_the_last_report() -> None:
-    bridge = Bridge(KeyValueBells(MemoryStore(), "test"), lambda _: None)
+    bridge = Bridge(EmbeddedBells(MemoryStore(), "test"), lambda _: None)
     bridge._timer.latest_ms = 7.0
     assert [bridge.report().latest_ms, bridge.report().latest_ms] == [7.0, 0.0]

@@ -6,7 +6,7 @@ import pytest
 
 import duecourse
 from duecourse import Task
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.errors import LeaseLost
 from duecourse.settings import Settings

@@ -9,7 +9,7 @@ import pytest
 
 import duecourse
 from duecourse import Client, errors
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.order import Taken
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.query import Known, QueryStatus

@@ -8,7 +8,7 @@ import pytest
 
 from duecourse import Client, client_reminders, errors
 from duecourse import client as client_module
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.settings import Settings
 from duecourse.wire.queries import QUERY_ID
 from tests.support.kinds import Ready

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry, Settlement
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.drain import Drained

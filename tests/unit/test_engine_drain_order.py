@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Done, Outcome, Retry, Settlement
 from duecourse.domain.queues import QueueChanges
 from duecourse.domain.task import Shard, Task

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duecourse import Client, wiring
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.follow_up import DEAD
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, OnDuplicate

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duecourse import errors
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Change, Deed
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry, Settlement
 from duecourse.domain.query import KNOWN, Known, Query, QueryStanding, QueryStatus, queue_of

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from duecourse import errors
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.reminder import QUEUE, Channel, Recipient, Reminder, Shown
 from duecourse.domain.shards import Sharding

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status, Task

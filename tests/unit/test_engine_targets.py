@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_STATE_BYTES, RetryPolicy, Status, Task

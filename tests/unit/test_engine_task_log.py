@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from aws_lambda_powertools import Logger
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Done
 from duecourse.domain.task import Task
 from duecourse.engine.task_log import FIELD, about

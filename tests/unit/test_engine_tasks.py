@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from duecourse import errors
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, Status, Task
 from duecourse.engine.tasks import REFUSALS, Tasks

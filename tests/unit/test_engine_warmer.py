@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Shard
 from duecourse.engine.warmer import Noting, Warmer
 from duecourse.errors import InvocationRefused, StoreUnavailable

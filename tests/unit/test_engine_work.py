@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.lease import GRACE_MS, STEP_MS
 from duecourse.domain.outcomes import Done, Drop, Ending, Outcome, Retry, Settlement
 from duecourse.domain.shards import Sharding

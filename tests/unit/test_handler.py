@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from duecourse import Done, Drop, Retry, Task, extend, save, task_handler
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.lease import GRACE_MS
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Status

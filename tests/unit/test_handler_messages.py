@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from duecourse import Again, Done, Drop, Retry, Task, save, task_handler, wiring
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Outcome
 from duecourse.domain.task import RetryPolicy, Status
 from duecourse.errors import InvalidInput, MessagesFailed, StoreUnavailable

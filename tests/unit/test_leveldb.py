@@ -10,8 +10,8 @@ import plyvel  # type: ignore[import-untyped]
 import pytest
 
 from duecourse import ledgers
-from duecourse.adapters.keyvalue.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelMap
-from duecourse.adapters.keyvalue.store import KeyValueStore
+from duecourse.adapters.embedded.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelDisk
+from duecourse.adapters.embedded.store import EmbeddedStore
 from duecourse.adapters.record import VERSION
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.shards import Sharding
@@ -50,9 +50,11 @@ def test_each_change_is_one_synced_write(tmp_path: Path) -> None:
             written.append(how)
             return self.below.write_batch(**how)  # type: ignore[attr-defined]
 
-    below = LevelMap(str(tmp_path / "ledger"))
+    below = LevelDisk(str(tmp_path / "ledger"))
     below._db = Listening(below._db)
-    store = KeyValueStore(below)
+    store = EmbeddedStore(disk=below)
+    add(store, "first")
+    written.clear()  # the shard's place on record too
     store.add([new(f"t-{n}") for n in range(10)])
     tasks = claim(store)
     settle(store, tasks[0], Ending.DONE)
@@ -67,8 +69,8 @@ def test_a_second_opener_is_told_who_has_the_folder_and_what_to_do(tmp_path: Pat
     with level_store(tmp_path / "ledger"):
         problem = rf"{tmp_path}/ledger is in use by process {os.getpid()}.*another folder"
         with pytest.raises(StoreInUse, match=problem):
-            LevelMap(str(tmp_path / "ledger"))
-        code = f"from duecourse.adapters.keyvalue.leveldb import LevelMap; LevelMap({str(tmp_path / 'ledger')!r})"
+            LevelDisk(str(tmp_path / "ledger"))
+        code = f"from duecourse.adapters.embedded.leveldb import LevelDisk; LevelDisk({str(tmp_path / 'ledger')!r})"
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         assert f"StoreInUse: leveldb://{tmp_path}/ledger is in use by process {os.getpid()}" in other.stderr
     with level_store(tmp_path / "ledger"):
@@ -79,7 +81,7 @@ def test_a_refused_second_opener_leaves_the_first_one_its_folder(tmp_path: Path)
     with level_store(tmp_path / "ledger") as store:
         for _ in range(2):
             with pytest.raises(StoreInUse):
-                LevelMap(str(tmp_path / "ledger"))
+                LevelDisk(str(tmp_path / "ledger"))
         add(store)
 
 
@@ -97,13 +99,13 @@ def test_a_folder_that_cannot_be_used_is_named_with_what_to_do(tmp_path: Path, f
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letters.txt").touch()
     with pytest.raises(StoreMisused, match=f"leveldb://{tmp_path}/{folder}: .*{problem}"):
-        LevelMap(str(tmp_path / folder))
+        LevelDisk(str(tmp_path / folder))
 
 
 def test_refusing_a_folder_changes_nothing_in_it(tmp_path: Path) -> None:
     (tmp_path / "letters.txt").touch()
     with pytest.raises(StoreMisused):
-        LevelMap(str(tmp_path))
+        LevelDisk(str(tmp_path))
     assert os.listdir(tmp_path) == ["letters.txt"]
 
 
@@ -112,14 +114,14 @@ def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(folder: str) -
     with pytest.raises(
         StoreMisused, match=rf"leveldb://{folder}: .*(cannot be written|holds something else|is no folder)"
     ):
-        LevelMap(folder)
+        LevelDisk(folder)
 
 
 def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     with plyvel.DB(str(tmp_path / "theirs"), create_if_missing=True) as theirs:
         theirs.put(b"a", b"1")
     with pytest.raises(StoreMisused, match="another program's LevelDB"):
-        LevelMap(str(tmp_path / "theirs"))
+        LevelDisk(str(tmp_path / "theirs"))
     with plyvel.DB(str(tmp_path / "theirs")) as theirs:
         assert list(theirs) == [(b"a", b"1")]
 
@@ -127,15 +129,19 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
 def test_a_later_layout_is_refused_by_its_name(tmp_path: Path) -> None:
     with plyvel.DB(str(tmp_path / "later"), create_if_missing=True) as later:
         later.put(LAYOUT_KEY, b"duecourse 99")
-    with pytest.raises(StoreMisused, match=r"'duecourse 99', and this version reads 'duecourse \d+': use the version"):
-        LevelMap(str(tmp_path / "later"))
+    with pytest.raises(
+        StoreMisused, match=rf"'duecourse 99', and this version reads 'duecourse keyspace {VERSION}': use the version"
+    ):
+        LevelDisk(str(tmp_path / "later"))
 
 
 def test_a_folder_whose_records_are_of_another_version_is_refused(tmp_path: Path) -> None:
     with plyvel.DB(str(tmp_path / "early"), create_if_missing=True) as early:
         early.put(LAYOUT_KEY, b"duecourse %d" % (VERSION - 1))
-    with pytest.raises(StoreMisused, match=f"'duecourse {VERSION - 1}', and this version reads 'duecourse {VERSION}'"):
-        LevelMap(str(tmp_path / "early"))
+    with pytest.raises(
+        StoreMisused, match=f"'duecourse {VERSION - 1}', and this version reads 'duecourse keyspace {VERSION}'"
+    ):
+        LevelDisk(str(tmp_path / "early"))
 
 
 def test_a_first_opening_that_was_cut_off_is_gone_on_with(tmp_path: Path) -> None:
@@ -155,14 +161,14 @@ def test_a_damaged_database_is_named(tmp_path: Path) -> None:
         add(store)
     (tmp_path / "ledger" / "CURRENT").write_text("nonsense")
     with pytest.raises(StoreUnavailable, match=f"leveldb://{tmp_path}/ledger: "):
-        LevelMap(str(tmp_path / "ledger"))
+        LevelDisk(str(tmp_path / "ledger"))
     (tmp_path / "ledger" / LOCK).unlink()
 
 
 def test_a_missing_library_is_named_with_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plyvel", None)
     with pytest.raises(StoreMisused, match=r"pip install 'duecourse\[embedded\]'"):
-        LevelMap(str(tmp_path / "ledger"))
+        LevelDisk(str(tmp_path / "ledger"))
 
 
 def test_a_closed_store_says_so(tmp_path: Path) -> None:
@@ -176,38 +182,17 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 def test_the_settings_name_the_folder(tmp_path: Path) -> None:
     store = ledgers.open_store(Settings(store=f"leveldb://{tmp_path}/ledger"))
-    assert isinstance(store, KeyValueStore)
+    assert isinstance(store, EmbeddedStore)
     add(store)
     store.close()
     with level_store(tmp_path / "ledger") as again:
         standing(again)
 
 
-def test_a_look_at_the_front_steps_over_no_gaps(tmp_path: Path) -> None:
-    """What was worked leaves gaps that LevelDB walks through; a claim begins behind them."""
-    asked: list[bytes] = []
-
-    class Listening(LevelMap):
-        def range(self, start: bytes, end: bytes):  # type: ignore[no-untyped-def]
-            asked.append(start)
-            return super().range(start, end)
-
-    store = KeyValueStore(Listening(str(tmp_path / "ledger")))
-    store.add([new(f"t-{n}", due_at=1_000 + n) for n in range(3)])
-    store.add([new("far", due_at=9_000_000_000_000)])
-    claim(store)
-    asked.clear()
-    store.stats(SHARD)
-    assert [start for start in asked if start.startswith(b"due")] == [
-        b"due\0default/0\0" + (9_000_000_000_000).to_bytes(8)
-    ]
-    store.close()
-
-
 def test_a_folder_that_was_removed_while_it_was_open_takes_nothing_more(tmp_path: Path) -> None:
     folder = tmp_path / "ledger"
-    below = LevelMap(str(folder))
-    store = KeyValueStore(below)
+    below = LevelDisk(str(folder))
+    store = EmbeddedStore(disk=below)
     add(store)
     for _ in range(2):
         shutil.rmtree(folder, ignore_errors=True)

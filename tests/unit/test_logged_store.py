@@ -5,7 +5,7 @@ import json
 import pytest
 
 from duecourse import ledgers
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.logged_store import LOGGER, MOST, logged
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import RetryPolicy

@@ -3,7 +3,7 @@
 import pytest
 
 from duecourse.adapters.dynamodb_results import ATTEMPTS, BACKOFF_MS, CONNECT_MS, READ_MS
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Done
 from duecourse.domain.query import QueryStatus
 from duecourse.domain.task import Task

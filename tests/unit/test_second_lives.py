@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Again, Ending
 from duecourse.domain.query import DEADLINE_MS, QueryStatus
 from duecourse.domain.replay import Replay

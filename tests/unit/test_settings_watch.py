@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duecourse import wiring
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.errors import InvalidSettings
 from duecourse.parts import configure
 from duecourse.settings import Settings, parse

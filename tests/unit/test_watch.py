@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import ID_PATTERN, OnDuplicate
 from duecourse.domain.timeline import timeline

@@ -11,7 +11,7 @@ from threading import Barrier, BrokenBarrierError
 import pytest
 
 from duecourse import ledgers, wiring
-from duecourse.adapters.keyvalue.store import MemoryStore
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.lambda_invoker import LambdaInvoker
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.reminder import Channel

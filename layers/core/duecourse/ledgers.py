@@ -13,14 +13,15 @@ def open_store(given: Settings) -> Store:
     """The ledger that the settings name. Raises StoreUnavailable where a cluster does not answer."""
     sharding, deaths = Sharding(given.shards), bool(given.dead_target)
     if given.store.startswith("memory://"):
-        from duecourse.adapters.keyvalue.store import MemoryStore
+        from duecourse.adapters.embedded.store import MemoryStore
 
         return MemoryStore(sharding=sharding, deaths=deaths)
     if given.store.startswith("leveldb://"):
-        from duecourse.adapters.keyvalue.leveldb import LevelMap
-        from duecourse.adapters.keyvalue.store import KeyValueStore
+        from duecourse.adapters.embedded.leveldb import LevelDisk
+        from duecourse.adapters.embedded.store import EmbeddedStore
 
-        return KeyValueStore(LevelMap(given.store.removeprefix("leveldb://")), sharding=sharding, deaths=deaths)
+        disk = LevelDisk(given.store.removeprefix("leveldb://"))
+        return EmbeddedStore(sharding=sharding, deaths=deaths, disk=disk)
     from duecourse.adapters.redis_scripts import connect
     from duecourse.adapters.redis_store import RedisStore
 

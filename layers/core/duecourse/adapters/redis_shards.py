@@ -39,7 +39,7 @@ class ShardsOnRecord:
 
     def all(self) -> list[Shard]:
         """Every shard on record."""
-        return sorted(Shard(queue, number) for queue, number, _ in self._members())
+        return sorted(Shard(queue, number) for queue, number, _ in self.members())
 
     def check(self, queue: str) -> None:
         """Return if the queue has as many shards as the settings say; looked up once. Raises StoreMisused."""
@@ -145,13 +145,14 @@ class ShardsOnRecord:
     def _read(self) -> None:
         at = time.monotonic()
         counts: dict[str, set[int]] = {}
-        for queue, number, count in self._members():
+        for queue, number, count in self.members():
             counts.setdefault(queue, set()).add(count)
             if not self._wait:
                 self._see(Shard(queue, number))
         self._read_at, self._counts = at, counts
 
-    def _members(self) -> list[tuple[str, int, int]]:
+    def members(self) -> list[tuple[str, int, int]]:
+        """Every shard on record: queue, number, and how many the queue has."""
         key = shards_key(self._namespace)
         members: Any = self._scripts.call(lambda: self._scripts.client.smembers(key), again=True)
         parts = (member.decode().split("/") for member in members)

@@ -24,20 +24,20 @@ class EmbeddedRedis(redis.Redis):
         """What the server answers, as redis-py shows it. Raises as Server.run."""
         reply = self._server.run(command)
         options.pop("keys", None)  # which is redis-py's own, for its cache
-        shown = self.response_callbacks.get(command[0])
+        shown = self.response_callbacks.get(command[0])  # type: ignore[no-untyped-call]
         return shown(reply, **options) if shown else reply
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> "EmbeddedPipeline":
         """Commands to be sent together."""
         made = EmbeddedPipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
-        made.client = self
+        made.of = self
         return made
 
 
 class EmbeddedPipeline(Pipeline):
     """Commands that are run one after the other, when all are given."""
 
-    client: EmbeddedRedis
+    of: EmbeddedRedis
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
         """The answers, in place of one the error that it raised where that is not to be raised."""
@@ -46,7 +46,7 @@ class EmbeddedPipeline(Pipeline):
 
     def _answer(self, command: tuple[Any, ...], options: dict[str, Any], raise_on_error: bool) -> Any:
         try:
-            return self.client.execute_command(*command, **options)
+            return self.of.execute_command(*command, **options)
         except redis.ResponseError as error:
             if raise_on_error:
                 raise

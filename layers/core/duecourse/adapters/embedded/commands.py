@@ -1,22 +1,22 @@
 """The commands of Redis that the store and its scripts use, on a keyspace in this process.
 
-Each takes its arguments as bytes and answers as Redis does (https://redis.io/docs/latest/commands/): whole numbers, bytes,
-None, or a list of them. A key with `until` is one that expires: its time is the server's.
+Each takes its arguments as bytes and answers as Redis does (https://redis.io/docs/latest/commands/): whole numbers,
+bytes, None, or a list of them. Time is the clock's.
 """
 
+import fnmatch
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from duecourse.adapters.embedded.keyspace import Keyspace, SortedSet
 from duecourse.ports.clock import Clock
 
-Reply: TypeAlias = "int | bytes | None | list[Reply]"
-Argument: TypeAlias = bytes
+Reply: TypeAlias = "int | bytes | list[Reply] | None"
 Command: TypeAlias = Callable[..., Reply]
 
 VALUE, UNTIL = b"value", b"until"
 """A string's fields: it is kept as a hash."""
-WITHSCORES, LIMIT = b"WITHSCORES", b"LIMIT"
+WITHSCORES, LIMIT, MATCH = b"WITHSCORES", b"LIMIT", b"MATCH"
 LOWEST, BEYOND = b"", b"\xff" * 1024
 """Before and after every member, for none of the ledger's begins so, or is empty."""
 Span: TypeAlias = tuple[int, int]
@@ -155,8 +155,10 @@ class Commands:
     def del_(self, *keys: bytes) -> Reply:
         return sum(map(self._space.delete, keys))
 
-    def scan(self, _cursor: bytes, *_options: bytes) -> Reply:
-        return [b"0", []]
+    def scan(self, _cursor: bytes, *options: bytes) -> Reply:
+        pattern = options[options.index(MATCH) + 1] if MATCH in options else b"*"
+        keys: list[Reply] = [*fnmatch.filter(self._space.keys(), pattern)]
+        return [b"0", keys]  # all at once
 
     def publish(self, channel: bytes, message: bytes) -> Reply:
         self._publish(channel, message)

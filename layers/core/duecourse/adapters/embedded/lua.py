@@ -56,7 +56,7 @@ class Lua:
             scope[name] = library
         scope[b"redis"] = table({b"call": self._call})
 
-    def _call(self, name: bytes, *arguments: bytes | float) -> Any:
+    def _call(self, name: bytes, *arguments: Any) -> Any:
         """A command that a script calls; its fault goes past Lua, which would make a text of it."""
         command: Command = self._commands[name]
         try:
@@ -80,7 +80,7 @@ class Lua:
 @cache
 def _lua() -> Any:
     try:
-        from lupa import lua51
+        from lupa import lua51  # type: ignore[import-untyped]
     except ImportError as error:
         raise StoreMisused("memory:// and leveldb:// need Lua: pip install 'duecourse[embedded]'") from error
     return lua51

@@ -22,6 +22,9 @@ class Disk(Protocol):
     def load(self, space: Keyspace) -> None:
         """Fill an empty keyspace."""
 
+    def check(self) -> None:
+        """Return if it is open. Raises StoreUnavailable."""
+
     def save(self, writes: Mapping[Place, bytes | float | None]) -> None:
         """Write all of these or nothing; None removes. Raises StoreUnavailable."""
 
@@ -46,9 +49,14 @@ class Server:
             self._space.keep()
 
     def run(self, command: Sequence[Argument]) -> Reply:
-        """What one command, or script, answers. Raises ResponseError, or what the disk raises: then nothing was done."""
+        """What one command, or script, answers.
+
+        Raises ResponseError, or what the disk raises: then nothing was done.
+        """
         name, *arguments = map(_encoded, command)
         with self._lock:
+            if self._disk:
+                self._disk.check()
             try:
                 reply = self._script(name, arguments) if name in SCRIPTS else self._commands[name](*arguments)
                 self._save()

@@ -11,6 +11,7 @@ from duecourse.adapters.redis_keys import keys_of
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
+from duecourse.errors import StoreMisused
 from duecourse.ports.clock import Clock
 
 CHANNEL = re.compile(r"\{(?P<queue>[^/}]+)/(?P<number>\d+)\}:head$")
@@ -31,11 +32,13 @@ class EmbeddedStore(RedisStore):
         self._server = Server(clock or SystemClock(), disk)
         self._listeners = Listeners()
         self._server.heard = self._on_head
-        super().__init__(EmbeddedRedis(self._server), sharding=sharding, deaths=deaths)
+        self.client = EmbeddedRedis(self._server)
+        super().__init__(self.client, sharding=sharding, deaths=deaths)
+        self._check_counts(sharding or Sharding())
 
     def bell_at(self, shard: Shard) -> int:
         """When a shard's bell goes, 0 where none hangs; its time may be past."""
-        value = self._client.hget(keys_of(self._namespace, shard).bell, "value")
+        value = self.client.hget(keys_of(self._namespace, shard).bell, "value")
         return int(value or 0)
 
     def listen(self, heard: Heard) -> Callable[[], None]:
@@ -46,7 +49,20 @@ class EmbeddedStore(RedisStore):
         """Close the disk."""
         self._server.close()
 
+    def _check_counts(self, sharding: Sharding) -> None:
+        for queue, _, count in self._record.members():
+            if count != sharding.count(queue):
+                self.close()
+                raise StoreMisused(
+                    f"Queue {queue} has {count} shards on record and DUECOURSE_SHARDS says {sharding.count(queue)}: "
+                    f"set it to {count}, for one process gains nothing by others"
+                )
+
     def _on_head(self, channel: bytes, at: bytes) -> None:
         found = CHANNEL.search(channel.decode())
         if found:
             self._listeners.tell(Shard(found["queue"], int(found["number"])), int(at))
+
+
+class MemoryStore(EmbeddedStore):
+    """The ledger of one process, gone with it; for tests."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from duecourse.adapters.keyvalue.bells import KeyValueBells
-from duecourse.adapters.keyvalue.store import KeyValueStore, MemoryStore
+from duecourse.adapters.embedded.bells import EmbeddedBells
+from duecourse.adapters.embedded.store import EmbeddedStore, MemoryStore
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import invoking
 from duecourse.domain.outcomes import Ending
@@ -26,7 +26,7 @@ SOON_MS = 150
 
 
 @pytest.fixture(params=["memory", "leveldb"])
-def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KeyValueStore]:
+def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedStore]:
     """Each of these stores, on this machine's clock."""
     if request.param == "memory":
         yield MemoryStore()
@@ -38,7 +38,7 @@ def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KeyValueSto
 class Working(Recorder):
     """An invoker that works what is due, as on_expired does."""
 
-    def __init__(self, store: KeyValueStore) -> None:
+    def __init__(self, store: EmbeddedStore) -> None:
         super().__init__(self._work)
         self._store = store
         self.late_ms: list[int] = []
@@ -52,8 +52,8 @@ class Working(Recorder):
 
 
 @contextmanager
-def bridging(store: KeyValueStore, invoker: Recorder, beat_s: float = 10.0) -> Iterator[Bridge]:
-    bridge = Bridge(KeyValueBells(store, "test"), invoking(invoker, "on_expired"), beat_s=beat_s)
+def bridging(store: EmbeddedStore, invoker: Recorder, beat_s: float = 10.0) -> Iterator[Bridge]:
+    bridge = Bridge(EmbeddedBells(store, "test"), invoking(invoker, "on_expired"), beat_s=beat_s)
     bridge.start()
     try:
         assert bridge.wait_ready(10)
@@ -63,7 +63,7 @@ def bridging(store: KeyValueStore, invoker: Recorder, beat_s: float = 10.0) -> I
         assert bridge.stop()
 
 
-def test_a_task_rings_when_it_is_due_and_never_before(live: KeyValueStore) -> None:
+def test_a_task_rings_when_it_is_due_and_never_before(live: EmbeddedStore) -> None:
     working = Working(live)
     with bridging(live, working):
         for n in range(10):
@@ -73,7 +73,7 @@ def test_a_task_rings_when_it_is_due_and_never_before(live: KeyValueStore) -> No
     assert sorted(working.late_ms)[5] <= 50
 
 
-def test_a_task_moved_to_the_front_rings_at_its_new_time(live: KeyValueStore) -> None:
+def test_a_task_moved_to_the_front_rings_at_its_new_time(live: EmbeddedStore) -> None:
     working = Working(live)
     with bridging(live, working):
         add(live, "far", delay_ms=3_600_000)
@@ -82,7 +82,7 @@ def test_a_task_moved_to_the_front_rings_at_its_new_time(live: KeyValueStore) ->
         assert standing(live, "far").run == 0
 
 
-def test_what_fell_due_while_nobody_listened_rings_at_once(live: KeyValueStore) -> None:
+def test_what_fell_due_while_nobody_listened_rings_at_once(live: EmbeddedStore) -> None:
     add(live, "missed", delay_ms=1)
     working = Working(live)
     until(lambda: live.now() > standing(live, "missed").due_at)
@@ -90,7 +90,7 @@ def test_what_fell_due_while_nobody_listened_rings_at_once(live: KeyValueStore) 
         until(lambda: standing(live, "missed").run == 1)
 
 
-def test_a_lapsed_lease_rings(live: KeyValueStore) -> None:
+def test_a_lapsed_lease_rings(live: EmbeddedStore) -> None:
     add(live, "a")
     working = Working(live)
     with bridging(live, working):
@@ -102,7 +102,7 @@ def test_a_lapsed_lease_rings(live: KeyValueStore) -> None:
 
 
 def test_the_bridge_counts_events_as_heard_and_beats_quietly(
-    live: KeyValueStore, caplog: pytest.LogCaptureFixture
+    live: EmbeddedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     with bridging(live, Working(live), beat_s=0.05) as bridge:
         add(live, "far", delay_ms=3_600_000)
@@ -112,7 +112,7 @@ def test_the_bridge_counts_events_as_heard_and_beats_quietly(
     assert [record.message for record in caplog.records if record.levelname != "INFO"] == []
 
 
-def test_a_drain_by_rings_works_what_is_due(live: KeyValueStore) -> None:
+def test_a_drain_by_rings_works_what_is_due(live: EmbeddedStore) -> None:
     """The engine's own drain behind the bridge, with a task that comes again."""
     seen: list[str] = []
 
@@ -130,7 +130,7 @@ def test_a_drain_by_rings_works_what_is_due(live: KeyValueStore) -> None:
 
 def test_a_bell_hangs_through_its_own_millisecond_and_is_gone_afterwards(clock: HandClock) -> None:
     store = MemoryStore(clock)
-    bells = KeyValueBells(store, "test")
+    bells = EmbeddedBells(store, "test")
     hearing = bells.subscribe()
     at = add(store, "a", delay_ms=50).due_at
     assert hearing.hear(1) == Sound(What.HEAD, BELL, at)
@@ -147,7 +147,7 @@ def test_a_bell_hangs_through_its_own_millisecond_and_is_gone_afterwards(clock: 
 
 def test_a_bell_taken_down_is_told_and_nothing_is_after_the_end(clock: HandClock) -> None:
     store = MemoryStore(clock)
-    bells = KeyValueBells(store, "test")
+    bells = EmbeddedBells(store, "test")
     hearing = bells.subscribe()
     add(store, "a", delay_ms=50)
     store.cancel("default", ["a"])
@@ -162,7 +162,7 @@ def test_a_bell_taken_down_is_told_and_nothing_is_after_the_end(clock: HandClock
 
 
 def test_the_canary_proves_that_the_subscription_lives() -> None:
-    bells = KeyValueBells(MemoryStore(), "test")
+    bells = EmbeddedBells(MemoryStore(), "test")
     hearing = bells.subscribe()
     assert bells.try_canary()
     assert [hearing.hear(1), hearing.hear(1)] == [Sound(What.EXPIRED, bells.canary), Sound(What.HEAD, bells.canary)]

@@ -1,4 +1,9 @@
-"""The ordered map in a folder of this machine, by LevelDB: each change is one write, on disk before it is answered."""
+"""A keyspace in a folder of this machine, by LevelDB: each change is one write, on disk before it is answered.
+
+Keys are a letter (`h` a hash, `s` a sorted set), the length of the key (2 bytes), the key and the field or member;
+values are a hash's, or a score as text. All of it is read when the folder is opened: LevelDB keeps it, and looks nothing
+up.
+"""
 
 import fcntl
 import os
@@ -9,22 +14,26 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from duecourse.adapters.keyvalue.map import Item
+from duecourse.adapters.embedded import former
+from duecourse.adapters.embedded.commands import number
+from duecourse.adapters.embedded.keyspace import HASH, SET, Keyspace, Place
 from duecourse.adapters.record import VERSION
 from duecourse.errors import StoreInUse, StoreMisused, StoreUnavailable
 
 SCHEME = "leveldb://"
-LAYOUT = b"duecourse %d" % VERSION
-"""What the values mean, by the version of the records among them."""
+LAYOUT = b"duecourse keyspace %d" % VERSION
+"""What the keys and values mean, by the version of the records among them."""
 LAYOUT_KEY = b"\0layout"
+LETTERS = {HASH: b"h", SET: b"s"}
+KINDS = {letter: kind for kind, letter in LETTERS.items()}
 LOCK = "duecourse.lock"
 """LevelDB's own lock does not tell who holds it, nor a lock from any other fault."""
 FILES = re.compile(r"CURRENT|LOCK|LOG(\.old)?|MANIFEST-\d+|\d+\.(log|ldb|sst|dbtmp)|" + re.escape(LOCK))
 """What LevelDB and we put into a folder; without CURRENT the first opening was cut off."""
 
 
-class LevelMap:
-    """An ordered map (map.OrderedMap) that one opener at a time has, and that outlives it."""
+class LevelDisk:
+    """A folder (server.Disk) that one opener at a time has, and that outlives it."""
 
     def __init__(self, path: str) -> None:
         """Open the folder at `path` (absolute), made where it is missing.
@@ -41,24 +50,41 @@ class LevelMap:
             self._check_layout()
             opened.pop_all()
 
-    def get(self, key: bytes) -> bytes | None:
-        """See OrderedMap."""
-        try:
-            found: bytes | None = self._database().get(key)
-        except self._failed as error:
-            raise _away(self._folder, error) from error
-        return found
+    def load(self, space: Keyspace) -> None:
+        """Fill an empty keyspace; a folder of an earlier layout is rewritten. Raises StoreUnavailable."""
+        if self._layout() == former.LAYOUT:
+            former.read(self._items(), space)
+            self._rewrite(space.written())
+            return
+        for name, value in self._items():
+            kind, key, field = _place(name)
+            if kind == HASH:
+                space.write(key, field, value)
+            else:
+                space.rank(key, field, float(value))
 
-    def range(self, start: bytes, end: bytes) -> Iterator[Item]:
-        """See OrderedMap."""
+    def check(self) -> None:
+        """Return if the folder is open. Raises StoreUnavailable."""
+        self._database()
+
+    def save(self, writes: Mapping[Place, bytes | float | None]) -> None:
+        """Write all of these or nothing, synced to the disk; None removes. Raises StoreUnavailable."""
+        self._apply({_name(place): _value(value) for place, value in writes.items()})
+
+    def _rewrite(self, writes: Mapping[Place, bytes | float | None]) -> None:
+        old: dict[bytes, bytes | None] = {name: None for name, _ in self._items()}
+        self._apply(old | {LAYOUT_KEY: LAYOUT} | {_name(place): _value(value) for place, value in writes.items()})
+
+    def _items(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every key but the layout's, and its value."""
         try:
-            with self._database().iterator(start=start, stop=end) as items:
+            with self._database().iterator(start=LAYOUT_KEY + b"\0") as items:
                 yield from items
         except self._failed as error:
             raise _away(self._folder, error) from error
 
-    def apply(self, writes: Mapping[bytes, bytes | None]) -> None:
-        """See OrderedMap; synced to the disk.
+    def _apply(self, writes: Mapping[bytes, bytes | None]) -> None:
+        """Write all of these or nothing.
 
         After a write that failed the database is opened anew: LevelDB would go on in the same log, behind a torn
         record, and what follows one there cannot be read again. Where the folder is not there any more, nothing is
@@ -78,7 +104,7 @@ class LevelMap:
             raise _away(self._folder, error) from error
 
     def close(self) -> None:
-        """See OrderedMap."""
+        """Give up the folder."""
         self._db.close()
         self._lock.close()
 
@@ -102,9 +128,16 @@ class LevelMap:
                 "Put it back as it was, or restart this process."
             )
 
+    def _layout(self) -> bytes | None:
+        try:
+            found: bytes | None = self._database().get(LAYOUT_KEY)
+        except self._failed as error:
+            raise _away(self._folder, error) from error
+        return found
+
     def _check_layout(self) -> None:
-        found = self.get(LAYOUT_KEY)
-        if found == LAYOUT:
+        found = self._layout()
+        if found in (LAYOUT, former.LAYOUT):
             return
         if found is not None:
             raise _misused(
@@ -112,9 +145,22 @@ class LevelMap:
                 f"was written as {found.decode(errors='replace')!r}, and this version reads {LAYOUT.decode()!r}: "
                 "use the version that wrote it, or another folder",
             )
-        if next(self.range(b"", b"\xff" * 8), None):
+        if next(self._items(), None):
             raise _misused(self._folder, "is another program's LevelDB database: give an empty folder, or a new one")
-        self.apply({LAYOUT_KEY: LAYOUT})
+        self._apply({LAYOUT_KEY: LAYOUT})
+
+
+def _name(place: Place) -> bytes:
+    return LETTERS[place.kind] + len(place.key).to_bytes(2) + place.key + place.field
+
+
+def _place(name: bytes) -> Place:
+    end = 3 + int.from_bytes(name[1:3])
+    return Place(KINDS[name[:1]], name[3:end], name[end:])
+
+
+def _value(value: bytes | float | None) -> bytes | None:
+    return number(value) if isinstance(value, (int, float)) else value
 
 
 def _prepare(folder: Path) -> None:

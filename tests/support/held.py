@@ -1,4 +1,4 @@
-"""One task as the ordered map holds it: a value in Python, packed as in Redis on its way in and out."""
+"""A record as Python would write it: a second opinion of the layout that the scripts write."""
 
 from typing import NamedTuple
 

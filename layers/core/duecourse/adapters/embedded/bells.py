@@ -1,18 +1,18 @@
-"""The bells of a ledger on an ordered map, for a bridge in its own process: they ring by the bridge's timer."""
+"""The bells of a ledger in this process, for a bridge beside it: they ring by the bridge's timer."""
 
 import queue
 from collections.abc import Callable, Sequence
 
-from duecourse.adapters.keyvalue.store import KeyValueStore
+from duecourse.adapters.embedded.store import EmbeddedStore
 from duecourse.adapters.redis_keys import keys_of, new_canary
 from duecourse.domain.task import Shard
 from duecourse.ports.bells import Sound, View, What
 
 
-class KeyValueSubscription:
+class EmbeddedSubscription:
     """Every head, as the store hangs it, and what `look` found gone; until closed."""
 
-    def __init__(self, end: Callable[["KeyValueSubscription"], None]) -> None:
+    def __init__(self, end: Callable[["EmbeddedSubscription"], None]) -> None:
         self._sounds: queue.SimpleQueue[Sound] = queue.SimpleQueue()
         self._end = end
 
@@ -36,16 +36,16 @@ class KeyValueSubscription:
         self._end(self)
 
 
-class KeyValueBells:
+class EmbeddedBells:
     """The bells (ports.bells.Bells) of one store, named as in `namespace`; no server rings them."""
 
     events = True
     watches = False
 
-    def __init__(self, store: KeyValueStore, namespace: str) -> None:
+    def __init__(self, store: EmbeddedStore, namespace: str) -> None:
         self._store = store
         self._namespace = namespace
-        self._subscriptions: tuple[KeyValueSubscription, ...] = ()
+        self._subscriptions: tuple[EmbeddedSubscription, ...] = ()
         self._shards: dict[str, Shard] = {}
         self._told: dict[str, int] = {}
         self.canary = new_canary(namespace)
@@ -62,9 +62,9 @@ class KeyValueBells:
         """Nothing is missing."""
         return ""
 
-    def subscribe(self) -> KeyValueSubscription:
+    def subscribe(self) -> EmbeddedSubscription:
         """A subscription to all of them."""
-        made = KeyValueSubscription(self._unsubscribe)
+        made = EmbeddedSubscription(self._unsubscribe)
         self._subscriptions = (*self._subscriptions, made)
         return made
 
@@ -103,7 +103,7 @@ class KeyValueBells:
         for subscription in self._subscriptions:
             subscription.tell(sound)
 
-    def _unsubscribe(self, ended: KeyValueSubscription) -> None:
+    def _unsubscribe(self, ended: EmbeddedSubscription) -> None:
         self._subscriptions = tuple(one for one in self._subscriptions if one is not ended)
 
     def _bell_of(self, shard: Shard) -> str:

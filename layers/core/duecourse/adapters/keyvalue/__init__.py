@@ -1,1 +1,0 @@
-"""The ledger on an ordered map of bytes to bytes, for the stores that have no server."""
