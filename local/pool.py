@@ -28,16 +28,27 @@ class Starts:
 
 
 class Pool:
-    """A function and its processes; `starts` is shared by the functions of one stack."""
+    """A function and its processes; `starts` is shared by the functions of one stack.
+
+    `first` is the event (JSON text) that each process handles before it is free, where there is one: by that it has
+    loaded what it needs, and whoever waits takes a busy process meanwhile that ends its work.
+    """
 
     def __init__(
-        self, function: Function, surroundings: Surroundings, log: Log, rules: Rules, starts: Starts | None = None
+        self,
+        function: Function,
+        surroundings: Surroundings,
+        log: Log,
+        rules: Rules,
+        starts: Starts | None = None,
+        first: bytes | None = None,
     ) -> None:
         self.function = function
         self._surroundings = surroundings
         self._log = log
         self._rules = rules
         self._starts = starts or Starts()
+        self._first = first
         self._workers: set[Worker] = set()
         self._idle: list[tuple[float, Worker]] = []
         """Free processes and since when (time.monotonic()), the last used at the end, unused ones at the beginning."""
@@ -132,10 +143,18 @@ class Pool:
         self._workers.add(worker)
         try:
             await worker.start(request_id)
+            await self._make_warm(worker)
         except InitFailed:
-            self._workers.discard(worker)
+            await self._gone(worker)
             raise
         return worker
+
+    async def _make_warm(self, worker: Worker) -> None:
+        if self._first is None:
+            return
+        answer = await worker.run(Invocation(self._first))
+        if not worker.alive:
+            raise InitFailed(answer)
 
     async def _gone(self, worker: Worker) -> None:
         await worker.end()

@@ -164,7 +164,7 @@ class Services:
             names.append(name)
             self._say("function", f"{name}  ({len(names)} of {len(self.described)})")
 
-        await self.functions.warm(warmed, first_events(self.described, self._surroundings.settings))
+        await self.functions.warm(warmed)
 
     async def _fill_aws(self, ours: bool) -> None:
         if ours:
@@ -180,6 +180,7 @@ class Services:
         overrides = options.linger() | self._given_settings()
         self._surroundings = Surroundings(self.aws, self.lambda_url, self.store, overrides, options.pure_python)
         self._starts = Starts()
+        self._first = first_events(self.described, self._surroundings.settings)
         self._open_house()
         self.functions = Functions(
             [self._pool(function) for function in self.described],
@@ -203,10 +204,11 @@ class Services:
         self._say("store", f"{self.store}  in this process alone: the functions are its threads")
 
     def _pool(self, function: Function) -> Host:
+        first = self._first.get(function.name)
         if self._house:
-            return self._house.pool(function)
+            return self._house.pool(function, first)
         rules = Rules(self._options.init_limit, self._options.freeze, self._options.idle_limit)
-        return Pool(function, self._surroundings, self._logs.of(function.name), rules, self._starts)
+        return Pool(function, self._surroundings, self._logs.of(function.name), rules, self._starts, first)
 
     async def _start_bridge(self) -> None:
         function = next((f for f in self.described if f.code.name == ON_EXPIRED), None)

@@ -8,8 +8,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse import wiring
 from duecourse.domain.watch import show
-from duecourse.wire.fields import read
-from duecourse.wire.rings import Rings, RingsAnswer, WarmAnswer, WarmUp, shards_behind, show_drained
+from duecourse.wire.rings import RingsAnswer, WarmAnswer, read_rings, read_warm_up, shards_behind, show_drained
 
 logger = Logger()
 metrics = Metrics(namespace="duecourse")
@@ -20,9 +19,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> RingsAnswer | Warm
     """Make tasks of watched keys that expired, and drain the shards whose bells rang; or warm what will do so."""
     if isinstance(event, dict) and "warm" in event:
         return warm(event)
-    told = read(Rings, event)
+    told = read_rings(event)
     rang = told.heard(wiring.settings().namespace)
-    noted = wiring.watches().note([one.plain() for one in told.expired])
+    noted = wiring.watches().note(told.expired)
     if rang.strangers:
         logger.warning("keys that are no bells of ours were left out", keys=rang.strangers)
     if noted.strangers:
@@ -39,8 +38,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> RingsAnswer | Warm
 
 def warm(event: dict[str, Any]) -> WarmAnswer:
     """Be ready for a ring, and have the functions be so that its tasks will be handed to."""
-    told = read(WarmUp, event)
-    rings = shards_behind(told.warm, wiring.settings().namespace)
+    rings = shards_behind(read_warm_up(event), wiring.settings().namespace)
     if rings.strangers:
         logger.warning("keys that are no bells of ours were left out", keys=rings.strangers)
     wiring.store().ping()

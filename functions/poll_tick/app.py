@@ -10,8 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from duecourse import wiring
 from duecourse.errors import StoreUnavailable
 from duecourse.lingering import linger
-from duecourse.wire.fields import read
-from duecourse.wire.schedule import ScheduledEvent
+from duecourse.wire.schedule import check_tick
 
 logger = Logger()
 metrics = Metrics(namespace="duecourse")
@@ -26,7 +25,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
 
     Where some shards are away, the others are served, and then it fails.
     """
-    read(ScheduledEvent, event)
+    check_tick(event)
     remaining_ms = context.get_remaining_time_in_millis
     try:
         found = wiring.sweeper().survey(remaining_ms)

@@ -65,10 +65,10 @@ class House:
     ) -> None:
         self._opened.close()
 
-    def pool(self, function: Function) -> ThreadPool:
+    def pool(self, function: Function, first: bytes | None) -> ThreadPool:
         """The threads of a function; those with routes take turns, for Powertools keeps a request in a class."""
         turn = self._http_turn if function.routes else nullcontext()
-        return ThreadPool(function, self._logs.of(function.name), turn)
+        return ThreadPool(function, self._logs.of(function.name), turn, first)
 
     def wire(self, functions: Functions) -> None:
         """Let the handlers find the store here, and invoke each other without a detour."""

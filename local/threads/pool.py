@@ -42,12 +42,15 @@ GRACE_S = 5.0
 
 
 class ThreadPool:
-    """A function and its threads; `turn` is held while its handler runs."""
+    """A function and its threads; `turn` is held while its handler runs, `first` the event that makes it warm."""
 
-    def __init__(self, function: Function, log: Log, turn: AbstractContextManager[Any]) -> None:
+    def __init__(
+        self, function: Function, log: Log, turn: AbstractContextManager[Any], first: bytes | None = None
+    ) -> None:
         self.function = function
         self._log = log
         self._turn = turn
+        self._first = first
         self._crew = Crew(function.concurrency)
         self._writing = threading.Lock()
         self._handler: Handler | None = None
@@ -59,7 +62,12 @@ class ThreadPool:
         return []
 
     async def warm(self) -> None:
-        """Load the handler. Raises InitFailed."""
+        """Load the handler, and have it handle its first event, where there is one. Raises InitFailed."""
+        await self._load_handler()
+        if self._first is not None:
+            await self.invoke(Invocation(self._first))
+
+    async def _load_handler(self) -> None:
         loaded = await self._on_a_thread(self._load)
         if isinstance(loaded, Answer):
             raise InitFailed(loaded)
@@ -86,7 +94,7 @@ class ThreadPool:
         until = time.monotonic() + self.function.timeout
         try:
             if self._handler is None:
-                await self.warm()
+                await self._load_handler()
             async with asyncio.timeout(self.function.timeout):
                 return await self._on_a_thread(lambda: self._run(invocation, until))
         except InitFailed as failure:

@@ -20,8 +20,7 @@ from duecourse.domain.task import NewTask, Shard, Task
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.errors import InvocationRefused, StoreUnavailable
 from duecourse.ports.store import Reply
-from duecourse.wire.fields import read
-from duecourse.wire.rings import Rings, show_drained
+from duecourse.wire.rings import read_rings, show_drained
 from tests.support import redis_ledger
 from tests.support.bridges import NAMESPACE, bridging
 from tests.support.engine import Engine, ample, engine
@@ -83,7 +82,7 @@ class Function:
 
     def invoke(self, _function: str, event: Any) -> Any:
         try:
-            return show_drained(self._run.drainer.drain(read(Rings, event).heard(NAMESPACE).shards, ample)._asdict())
+            return show_drained(self._run.drainer.drain(read_rings(event).heard(NAMESPACE).shards, ample)._asdict())
         except StoreUnavailable as error:
             raise InvocationRefused(str(error)) from error
 

@@ -10,8 +10,9 @@ import cfn_flip  # type: ignore[import-untyped]
 import typer.main
 
 from duecourse.errors import DuecourseError
-from duecourse.settings import Settings
+from duecourse.settings import variables
 from duecourse.wire.openapi import every
+from duecourse.wire.watches import WatchSetting
 from local.cli import app
 from local.reference import document
 from tests.english import messages
@@ -51,8 +52,10 @@ def _api() -> Iterator[Text]:
 
 
 def _settings() -> Iterator[Text]:
-    for place, said in _described(Settings.model_json_schema(), ()):
-        yield Text(f"settings {place}", plain(said), DESCRIBING)
+    for one in variables():
+        yield Text(f"settings {one.name}", plain(one.description), DESCRIBING)
+    for place, said in _described(WatchSetting.model_json_schema(), ()):
+        yield Text(f"settings {WatchSetting.__name__}/{place}", plain(said), DESCRIBING)
 
 
 def _errors() -> Iterator[Text]:

@@ -1,6 +1,7 @@
 """A function's processes: how many are started at once, when they end, and when the stack stops meanwhile."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -153,6 +154,79 @@ def test_a_process_that_has_worked_is_taken_before_one_that_was_started_for_noth
         await pool.close()
 
     asyncio.run(spare())
+
+
+class Gate:
+    """A file that an event of `app.counted` waits for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.event = Invocation(json.dumps({"until": str(path)}).encode())
+
+    def open(self) -> None:
+        self._path.touch()
+
+    def shut(self) -> None:
+        self._path.unlink()
+
+
+async def until(pool: Pool, count: int, payload: bytes) -> None:
+    """Until so many processes handle this event."""
+    async with asyncio.timeout(30):
+        while len([one for one in pool._workers if one._current and one._current.payload == payload]) < count:
+            await asyncio.sleep(0.001)
+
+
+def test_every_process_has_handled_its_first_event_before_it_meets_another(
+    function: Function, log: Log, tmp_path: Path
+) -> None:
+    counted, first, work = replace(function, handler="app.counted"), Gate(tmp_path / "first"), Gate(tmp_path / "work")
+    first.open()
+
+    async def spare() -> None:
+        surroundings = Surroundings(NOWHERE, NOWHERE, "memory://")
+        pool = Pool(replace(counted, concurrency=2), surroundings, log, Rules(), first=first.event.payload)
+        both = [asyncio.create_task(pool.invoke(work.event)) for _ in range(2)]
+        await until(pool, 2, work.event.payload)
+        work.open()
+        answers = [json.loads((await one).payload) for one in both]
+        assert sorted(answers) == [[pid, 2] for pid in pool.pids()]
+        await pool.close()
+
+    asyncio.run(spare())
+
+
+def test_an_event_takes_a_busy_process_that_is_free_before_the_next_is_warm(
+    function: Function, log: Log, tmp_path: Path
+) -> None:
+    counted, first, work = replace(function, handler="app.counted"), Gate(tmp_path / "first"), Gate(tmp_path / "work")
+
+    async def spare() -> None:
+        surroundings = Surroundings(NOWHERE, NOWHERE, "memory://")
+        pool = Pool(replace(counted, concurrency=2), surroundings, log, Rules(), first=first.event.payload)
+        first.open()
+        await pool.warm()
+        [warm] = pool.pids()
+        first.shut()
+        both = [asyncio.create_task(pool.invoke(work.event)) for _ in range(2)]
+        await until(pool, 1, first.event.payload)
+        work.open()
+        assert [json.loads((await one).payload) for one in both] == [[warm, 2], [warm, 3]]
+        await pool.close()
+
+    asyncio.run(spare())
+
+
+def test_a_process_that_dies_of_its_first_event_has_not_started(function: Function, log: Log) -> None:
+    async def die() -> None:
+        surroundings = Surroundings(NOWHERE, NOWHERE, "memory://")
+        pool = Pool(replace(function, handler="app.slow", timeout=1), surroundings, log, Rules(), first=b"{}")
+        answer = await pool.invoke(Invocation(b"{}"))
+        assert b"Sandbox.Timedout" in answer.payload
+        assert pool.pids() == []
+        await pool.close()
+
+    asyncio.run(die())
 
 
 def test_whoever_waits_for_a_process_that_cannot_start_is_told(function: Function, log: Log) -> None:

@@ -80,7 +80,16 @@ CATCH_ALLS = {
 }
 """Where any exception at all is stopped: around a handler and a piece of a drain; where a thread hands over its own."""
 
-LIGHT = ("duecourse", "duecourse.wire.invocation", "duecourse.wire.messages")
+LIGHT = (
+    "duecourse",
+    "duecourse.handler",
+    "duecourse.settings",
+    "duecourse.wire.invocation",
+    "duecourse.wire.messages",
+    "duecourse.wire.rings",
+    "duecourse.wire.schedule",
+    "duecourse.wiring",
+)
 LIGHT_PARTS = ("errors", "domain", "ports", "kinds", "engine", "adapters", "bridge")
 HEAVY = ("boto3", "botocore", "pika", "plyvel", "pydantic", "aws_lambda_powertools")
 
@@ -207,6 +216,12 @@ def test_importing_a_function_opens_nothing_reads_no_setting_and_leaves_what_is_
     answer = imported(["app"], path=str(folder))
     assert_quiet(answer)
     assert {"boto3", "jinja2", "zoneinfo._zoneinfo"}.isdisjoint(answer["loaded"])
+
+
+@pytest.mark.parametrize("name", ["on_expired", "poll_tick", "on_undelivered", "send_reminder"])
+def test_a_function_that_takes_no_requests_starts_without_pydantic(name: str) -> None:
+    loaded = {module.split(".")[0] for module in imported(["app"], path=str(ROOT / "functions" / name))["loaded"]}
+    assert loaded.isdisjoint({"pydantic", "pydantic_core"})
 
 
 def test_what_is_heavy_stays_off_the_paths_that_do_not_need_it() -> None:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from duecourse.bridge.figures import NAMESPACE, UNITS
-from duecourse.settings import PREFIX, Settings, parse
+from duecourse.settings import PREFIX, parse, variables
 from tests.support.described import TEMPLATE, environment, properties, template
 
 
@@ -83,7 +83,7 @@ def test_the_bridge_stands_only_where_it_is_asked_for_and_has_an_image() -> None
 def test_the_bridges_container_is_given_settings_a_secret_and_nothing_to_write_to() -> None:
     (container,) = properties("BridgeTask")["ContainerDefinitions"]
     named = {variable["Name"] for variable in container["Environment"]}
-    known = {PREFIX + (field.alias or key).upper() for key, field in Settings.model_fields.items()}
+    known = {one.name for one in variables()}
     assert {name for name in named if name.startswith(PREFIX)} <= known
     assert {"Name": "DUECOURSE_LEASE", "Value": {"Ref": "Lease"}} in container["Environment"], "how long it waits"
     assert [secret["Name"] for secret in container["Secrets"]] == ["DUECOURSE_STORE"]

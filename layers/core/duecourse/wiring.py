@@ -203,7 +203,7 @@ def watches() -> Watches:
     if strangers:
         problem = f"nothing here runs it; known kinds: {', '.join(sorted(known))}"
         raise InvalidSettings([FieldError(f"DUECOURSE_WATCH.{i}.kind", problem) for i in strangers])
-    return Watches(store(), given.namespace, [one.watch() for one in given.watch])
+    return Watches(store(), given.namespace, given.watch)
 
 
 @part
