@@ -7,8 +7,8 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse import wiring
-from duecourse.wire.failures import read_reported
-from duecourse.wire.messages import answer
+from duecourse.wire.failures import read_failure
+from duecourse.wire.messages import answer, read_each
 
 logger = Logger()
 metrics = Metrics(namespace="duecourse")
@@ -20,14 +20,14 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
 
     Raises StoreUnavailable: then all are delivered again.
     """
-    reported = read_reported(event)
+    reported = read_each(event, read_failure)
     retried = 0
-    for name, failure in reported.failures.items():
+    for name, failure in reported.content.items():
         counts = wiring.failures().settle(failure)
         retried += counts["retried"] + counts["dead"] + counts["released"]
         logger.warning("an invocation failed", message_id=name, error=failure.error, tasks=counts)
-    for name, problem in reported.unreadable.items():
+    for name, problem in reported.problems.items():
         logger.error("a record cannot be read", message_id=name, problem=problem)
     metrics.add_metric("Undelivered", MetricUnit.Count, retried)
     metrics.flush_metrics()
-    return answer(reported.batch, reported.unreadable)
+    return answer(reported.batch, reported.problems)

@@ -14,9 +14,10 @@ from duecourse.adapters.record import VERSION
 from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_keys import keys_of
 from duecourse.adapters.redis_reshard import Reshard
-from duecourse.adapters.redis_scan import BATCH
-from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis_scan import BATCH, Scan
+from duecourse.adapters.redis_scripts import Scripts, connect
 from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis_wire import MAX_PIECE_BYTES
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.shards import Sharding
@@ -394,3 +395,10 @@ def test_a_task_that_dies_of_a_lapse_meanwhile_is_told_of(redis_client: redis.Re
     Reshard(redis_client, "duecourse", "default", 3, lambda _: None, deaths=True).run(5)
     (told,) = store_of(redis_client, 3).page("default", Wanted(Status.SCHEDULED), None, 9).tasks
     assert told.kind == "task.dead"
+
+
+def test_large_tasks_are_scanned_a_few_at_a_time(redis_client: redis.Redis) -> None:
+    store_of(redis_client, 1).add([new(f"t{n}", payload=f'"{"x" * 200_000}"') for n in range(60)])
+    batches = list(Scan(Scripts(redis_client, None), "duecourse", "default").batches(Shard()))
+    assert {item.task.id for batch in batches for item in batch} == {f"t{n}" for n in range(60)}
+    assert max(sum(len(item.data) for item in batch) for batch in batches) <= 2 * MAX_PIECE_BYTES

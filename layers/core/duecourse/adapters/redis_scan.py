@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 from duecourse.adapters.record import UNREADABLE, unpack
 from duecourse.adapters.redis_keys import keys_of
 from duecourse.adapters.redis_scripts import Scripts
+from duecourse.adapters.redis_wire import MAX_PIECE_BYTES
 from duecourse.domain.task import Shard, Status, Task
 
 BATCH = 200
-"""How many tasks are asked for at a time."""
+"""Most tasks that are asked for at a time."""
+FIRST = 8
+"""Tasks that are asked for first; their size says how many more at a time are MAX_PIECE_BYTES."""
 
 
 class Item(NamedTuple):
@@ -36,16 +39,17 @@ class Scan:
         return (item for shard in shards for batch in self.batches(shard) for item in batch)
 
     def batches(self, shard: Shard) -> Iterator[list[Item]]:
-        """A shard's tasks, about BATCH at a time."""
-        tasks, cursor = keys_of(self._namespace, shard).tasks, 0
+        """A shard's tasks, about BATCH at a time, fewer where they are large: meanwhile Redis serves nobody else."""
+        tasks, cursor, count = keys_of(self._namespace, shard).tasks, 0, FIRST
         while True:
             found: Any
             cursor, found = self._scripts.call(
-                partial(self._scripts.client.hscan, tasks, cursor, count=BATCH), again=True
+                partial(self._scripts.client.hscan, tasks, cursor, count=count), again=True
             )
             yield list(self._readable(shard, found))
             if not cursor:
                 return
+            count = _next_count(found)
 
     def whens(self, shard: Shard, items: Sequence[Item]) -> list[int]:
         """When each is due, or ended."""
@@ -63,3 +67,9 @@ class Scan:
                 yield Item(shard, sid, data, unpack(self._queue, sid, data))
             except UNREADABLE as error:
                 self.unreadable[sid] = str(error)
+
+
+def _next_count(found: Mapping[bytes, bytes]) -> int:
+    """How many tasks like those found to ask for next."""
+    size = sum(map(len, found.values()))
+    return max(1, min(BATCH, MAX_PIECE_BYTES * len(found) // size)) if size else BATCH

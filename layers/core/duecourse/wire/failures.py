@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from duecourse.domain.task import Json, Task
+from duecourse.domain.task import Task
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.invocation import decode_tasks
-from duecourse.wire.messages import Batch, read_batch
+from duecourse.wire.messages import Received
 
 NEVER_INVOKED = frozenset({"EventAgeExceeded"})
 """The conditions under which the function never saw the event."""
@@ -21,32 +21,10 @@ class Failure(NamedTuple):
     arrived: bool
 
 
-class Reported(NamedTuple):
-    """A queue's batch: the failures by the names of their messages, and why others cannot be read."""
-
-    batch: Batch
-    failures: dict[str, Failure]
-    unreadable: dict[str, str]
-
-
-def read_reported(event: Json) -> Reported:
-    """The records of a queue's event. Raises InvalidInput where it is none."""
-    batch = read_batch(event)
-    if batch is None:
-        raise InvalidInput([FieldError("event", "must be a queue's")])
-    failures, unreadable = {}, {}
-    for message in batch.messages:
-        try:
-            failures[message.name] = read_failure(message.body)
-        except InvalidInput as error:
-            unreadable[message.name] = str(error)
-    return Reported(batch, failures, unreadable)
-
-
-def read_failure(body: bytes) -> Failure:
+def read_failure(message: Received) -> Failure:
     """One record (version 1.0 of Lambda's). Raises InvalidInput where it is none, or not of an event of ours."""
     try:
-        record = json.loads(body)
+        record = json.loads(message.body)
         context = record["requestContext"]
         condition, function = str(context["condition"]), str(context["functionArn"])
         payload = record["requestPayload"]

@@ -1,12 +1,13 @@
 """What brokers bring to a function, read without pydantic: SQS's event, and Amazon MQ's for RabbitMQ."""
 
 import base64
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from duecourse.domain.task import Json
-from duecourse.errors import FieldError, InvalidInput, MessagesFailed
+from duecourse.errors import DuecourseError, FieldError, InvalidInput, MessagesFailed
 
+T = TypeVar("T")
 SQS = "aws:sqs"
 RABBITMQ = "aws:rmq"
 
@@ -28,6 +29,31 @@ class Batch(NamedTuple):
 
     messages: Sequence[Received]
     partial: bool
+
+
+class Read(NamedTuple, Generic[T]):
+    """A batch, message by message: the content of each, and the problem of each that cannot be read, by its name."""
+
+    batch: Batch
+    content: dict[str, T]
+    problems: dict[str, str]
+
+
+def read_each(event: Json, read: Callable[[Received], T]) -> Read[T]:
+    """Read every message of a broker's event; a message that cannot be read does not stop the others.
+
+    Raises InvalidInput for another event.
+    """
+    batch = read_batch(event)
+    if batch is None:
+        raise InvalidInput([FieldError("event", "must be SQS's, or Amazon MQ's for RabbitMQ")])
+    content, problems = {}, {}
+    for message in batch.messages:
+        try:
+            content[message.name] = read(message)
+        except DuecourseError as error:
+            problems[message.name] = str(error)
+    return Read(batch, content, problems)
 
 
 def read_batch(event: Json) -> Batch | None:
