@@ -17,6 +17,8 @@ LOGGED = re.compile(r"\S+Z (?P<level>[A-Z]+) (?P<message>.*)")
 UNSAID = ("Runtime.ExitError", "Function.ResponseSizeTooLarge")
 """How invocations fail that leave no other line."""
 COLOURS = {"done": "green", "dead": "red", "failed": "red", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
+CAUSES = ("problem", "error")
+"""Fields of a record by which functions of ours say why, beside the message."""
 BRIDGE = "bridge"
 
 
@@ -65,7 +67,9 @@ def _of_record(name: str, record: dict[str, Any]) -> Line | None:
     if message is None or record.get("level") == "DEBUG":
         return None
     kind = record.get("exception_name") or record.get("errorType")
-    return Line(f"{name}  {message}" + (f" ({kind})" if kind else ""), str(record.get("level", "")))
+    cause = next((record[field] for field in CAUSES if isinstance(record.get(field), str)), None)
+    text = f"{name}  {message}" + (f" ({kind})" if kind else "") + (f": {cause}" if cause else "")
+    return Line(text, str(record.get("level", "")))
 
 
 def _record(line: str) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ import psutil
 
 from duecourse.engine.crew import Crew
 from local.account import arn
+from local.code import Code
 from local.invocation import (
     MAX_SYNC_BYTES,
     UNHANDLED,
@@ -37,6 +38,8 @@ from local.threads.voices import VOICES
 T = TypeVar("T")
 NOT_YET = "-"
 """The id of no request: the handler is being loaded."""
+LOOK_EVERY_S = 0.1
+"""How often a function's code is looked at: a changed one is loaded anew."""
 GRACE_S = 5.0
 """How long a stop waits for what is under way: a thread cannot be ended."""
 
@@ -54,6 +57,8 @@ class ThreadPool:
         self._crew = Crew(function.concurrency)
         self._writing = threading.Lock()
         self._handler: Handler | None = None
+        self._code = Code(function.code, LOOK_EVERY_S)
+        self._loaded = self._code.version
         self._busy = 0
         self._closed = False
 
@@ -68,6 +73,7 @@ class ThreadPool:
             await self.invoke(Invocation(self._first))
 
     async def _load_handler(self) -> None:
+        self._loaded = self._code.version
         loaded = await self._on_a_thread(self._load)
         if isinstance(loaded, Answer):
             raise InitFailed(loaded)
@@ -93,7 +99,7 @@ class ThreadPool:
     async def _answer(self, invocation: Invocation) -> Answer:
         until = time.monotonic() + self.function.timeout
         try:
-            if self._handler is None:
+            if self._handler is None or self._loaded != self._code.version:
                 await self._load_handler()
             async with asyncio.timeout(self.function.timeout):
                 return await self._on_a_thread(lambda: self._run(invocation, until))

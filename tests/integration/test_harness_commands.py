@@ -145,6 +145,38 @@ def test_invoke_takes_an_event_from_its_standard_input(state: Path) -> None:
     assert json.loads(answer.stdout)["statusCode"] == 200
 
 
+ADDS = """
+from duecourse import Client
+client = Client.from_env()
+client.add(kind="webhook", payload={"url": "http://localhost:1"}, delay="PT1H", id="mine")
+print(client.why("mine").waits.what, client.query(url="http://localhost:1", interval="PT1H", until="a").status)
+"""
+
+
+def test_a_program_of_ones_own_runs_with_the_settings_of_the_stack_that_is_up(lit: Lit) -> None:
+    answer = run("run", "--state", str(lit.state), sys.executable, "-c", ADDS)
+    assert answer.stdout.split() == ["due", "processing"], answer.stderr
+    answer = run("run", "--state", str(lit.state), "env")
+    assert f"AWS_ENDPOINT_URL={lit.stack.line['aws']}\n" in answer.stdout
+    assert "DUECOURSE_RESULTS_TABLE=ResultsTable\n" in answer.stdout
+    with urllib3.PoolManager() as http:
+        assert http.request("GET", f"{lit.stack.line['api']}/tasks/mine").json()["task"]["state"] == "scheduled"
+
+
+def test_without_a_stack_a_program_of_ones_own_is_not_run(tmp_path: Path) -> None:
+    answer = run("run", "--state", str(tmp_path), "env")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (2, "", "no stack is up: run make up\n")
+
+
+def test_another_python_than_the_folders_own_is_sent_there() -> None:
+    bare = (sys.executable, "-S", "-m", "local", "new", "report")  # -S: without what is installed
+    done = subprocess.run(bare, cwd=ROOT, env=BARE, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (
+        done.stderr == "python -m local needs this folder's own Python: make setup, then .venv/bin/python -m local …\n"
+    )
+
+
 def test_invoke_names_a_function_that_is_not_there(state: Path) -> None:
     answer = run("invoke", "nobody", "--state", str(state))
     assert answer.returncode == 2

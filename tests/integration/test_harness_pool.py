@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -251,3 +252,74 @@ def test_what_waits_for_a_process_is_refused_when_the_stack_stops(function: Func
                 await waiting
 
     asyncio.run(stop())
+
+
+VERSION = "def handler(_event, _context):\n    return {}\n"
+
+
+def _at(folder: Path, version: int) -> None:
+    """The code of a version, its file's time moved on: a coarse clock of the file system may be slower than a test."""
+    file = folder / "app.py"
+    file.write_text(VERSION.format(version))
+    os.utime(file, ns=(version * 10**9,) * 2)
+
+
+@pytest.fixture
+def changing(function: Function, tmp_path: Path) -> Function:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    _at(folder, 1)
+    return replace(function, code=folder, handler="app.handler", concurrency=2)
+
+
+def test_an_invocation_after_a_change_of_the_code_runs_the_changed_code(changing: Function, log: Log) -> None:
+    async def change() -> None:
+        pool = Scene(changing, log, look_every=0.0).pool
+        answers = [await pool.invoke(Invocation(b"{}")) for _ in range(2)]
+        [before] = pool.pids()
+        _at(changing.code, 2)
+        answers += [await pool.invoke(Invocation(b"{}")) for _ in range(2)]
+        assert [int(answer.payload) for answer in answers] == [1, 1, 2, 2]
+        assert before not in pool.pids()
+        await pool.close()
+
+    asyncio.run(change())
+
+
+def test_a_process_that_worked_while_its_code_changed_ends_with_its_work(changing: Function, log: Log) -> None:
+    (changing.code / "app.py").write_text(
+        "def handler(event, _context):\n"
+        "    if event: open(event['begun'], 'w').close(); open(event['end']).read()\n"
+        "    return 1\n"
+    )
+
+    async def change(begun: Path, end: Path) -> None:
+        pool = Scene(changing, log, look_every=0.0).pool
+        os.mkfifo(begun)
+        os.mkfifo(end)
+        event = json.dumps({"begun": str(begun), "end": str(end)}).encode()
+        working = asyncio.create_task(pool.invoke(Invocation(event)))
+        await asyncio.to_thread(begun.read_text)
+        _at(changing.code, 2)
+        assert int((await pool.invoke(Invocation(b"{}"))).payload) == 2
+        await asyncio.to_thread(end.write_text, "")
+        assert int((await working).payload) == 1
+        assert len(pool.pids()) == 1
+        await pool.close()
+
+    asyncio.run(change(changing.code.parent / "begun", changing.code.parent / "end"))
+
+
+def test_what_python_writes_beside_the_code_is_no_change_of_it(changing: Function, log: Log) -> None:
+    async def compile_() -> None:
+        pool = Scene(changing, log, look_every=0.0).pool
+        await pool.warm()
+        before = pool.pids()
+        (changing.code / "__pycache__").mkdir(exist_ok=True)
+        (changing.code / "__pycache__" / "app.pyc").write_bytes(b"")
+        (changing.code / ".app.py.swp").write_bytes(b"")
+        await pool.invoke(Invocation(b"{}"))
+        assert pool.pids() == before
+        await pool.close()
+
+    asyncio.run(compile_())

@@ -118,7 +118,11 @@ def _added(task: NewTask, reply: Reply) -> Happened:
     name, when = _name(task.queue, task.id, task.tenant), _when(task.due_at, task.delay_ms)
     if reply is Reply.CREATED:
         return Happened(name, "added", f"{task.kind}, {when}")
-    told = {Reply.KEPT: "its id stands already, and stays as it is", Reply.REPLACED: when, Reply.DEBOUNCED: when}
+    told = {
+        Reply.KEPT: "a task with this id exists already, and stays as it is",
+        Reply.REPLACED: when,
+        Reply.DEBOUNCED: when,
+    }
     return Happened(name, reply.value, told.get(reply, "refused"))
 
 

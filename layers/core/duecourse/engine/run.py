@@ -4,6 +4,7 @@ import logging
 import random
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 from duecourse.domain import backoff
@@ -13,7 +14,7 @@ from duecourse.domain.query import KIND as POLL
 from duecourse.domain.task import MAX_RESULT_BYTES, Json, RetryPolicy, Task, dump_json, dump_state
 from duecourse.domain.times import parse_duration, parse_instant
 from duecourse.engine.task_log import about
-from duecourse.errors import ResultsUnavailable
+from duecourse.errors import CallFailed, ResultsUnavailable
 from duecourse.ports.results import Results
 
 log = logging.getLogger("duecourse.engine")
@@ -54,6 +55,7 @@ class Runner:
         try:
             return self.settlement(task, kind(task))
         except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too: all is a Retry
+            _log(task, error)
             return self._retry(task, Retry(error=_told(error)))
 
     def settlement(self, task: Task, outcome: Outcome | None) -> Settlement:
@@ -128,6 +130,15 @@ def put_off(task: Task, rng: random.Random, why: str) -> Settlement:
     given_back = last.times if isinstance(last, Run) and last.outcome == Ending.RELEASE else 0
     times = max(task.run, given_back + 1)  # a delivery that is given back was no run
     return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, times, rng), detail=cut_detail(why))
+
+
+def _log(task: Task, error: BaseException) -> None:
+    """The traceback, for whoever has to mend the code; the ledger keeps the error's last line only."""
+    if isinstance(error, CallFailed):
+        return
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    place = f"{Path(frame.f_code.co_filename).name}, line {line}"
+    log.warning("task %s raised at %s", task.id, place, exc_info=error)
 
 
 def _told(error: BaseException) -> str:
