@@ -96,7 +96,7 @@ local function place(sid, r)
     push(died, NOW_TEXT, sid)
   else
     scheduled[tenant] = scheduled[tenant] or {}
-    push(scheduled[tenant], text_of(r.due), sid)
+    push(scheduled[tenant], due_score(sid, r.due), sid)
     fresh = fresh or r.due <= NOW
   end
   running[tenant] = (running[tenant] or 0) - 1

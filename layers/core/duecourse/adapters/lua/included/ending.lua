@@ -79,7 +79,7 @@ function follow(told)
       new = true
     end
     if new then
-      call('ZADD', DUE[tenant], NOW, sid)
+      call('ZADD', DUE[tenant], due_score(sid, NOW), sid)
       rehead(tenant)
       followed = true
     end
@@ -145,7 +145,7 @@ function reclaim(limit, want, most)
       end
     end
     if r.status == SCHEDULED then
-      call('ZADD', DUE[tenant], r.due, sid)
+      call('ZADD', DUE[tenant], due_score(sid, r.due), sid)
     end
     call('HSET', TASKS, sid, close(r))
     rehead(tenant)

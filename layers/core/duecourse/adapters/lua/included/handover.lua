@@ -38,7 +38,7 @@ local function wake(target, limit, want)
     else
       call('ZREM', WAITING, member)
       if tonumber(call('ZSCORE', DUE[tenant], sid) or nil) == tonumber(aside) then
-        call('ZADD', DUE[tenant], due, sid)
+        call('ZADD', DUE[tenant], due_score(sid, tonumber(due)), sid)
         rehead(tenant)
       end
     end
