@@ -13,7 +13,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Status, Task
 from duecourse.domain.times import DAY_MS
 from duecourse.errors import StoreMisused
-from duecourse.ports.store import Move, Reply, Settled
+from duecourse.ports.store import Delivery, Move, Reply, Settled
 from tests.support import redis_ledger
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle, standing
 from tests.support.redis_server import RedisServer
@@ -353,3 +353,47 @@ def test_what_cannot_be_read_is_deleted_by_force_while_it_is_leased(
     assert store.cancel("default", ["bad"]) == [Reply.ABSENT]
     assert store.cancel("default", ["bad"], force=True) == [Reply.OK]
     assert [task.id for task in claim(store)] == ["good"]
+
+
+def hand_over(store: RedisStore, *ids: str, lease_ms: int = LEASE_MS) -> list[str]:
+    """Adds tasks that are handed over, to a target that may have two it did not begin; answers who was."""
+    store.add([new(id, kind="report") for id in ids])
+    deliveries = {"report": Delivery("lambda:report", 2, lease_ms), "other": Delivery("lambda:other", 2, lease_ms)}
+    return [task.id for task in store.claim(SHARD, 9, lease_ms=LEASE_MS, deliveries=deliveries).tasks]
+
+
+@pytest.mark.parametrize("how", ["short", "cut off", "cut within", "empty", "gone"])
+def test_a_delivery_that_cannot_be_read_holds_no_place_at_its_target_once_it_lapsed(
+    store: RedisStore, redis_client: redis.Redis, how: str
+) -> None:
+    assert hand_over(store, "bad", lease_ms=1) == ["bad"]
+    if how == "gone":
+        redis_client.hdel(KEYS.tasks, "-/bad")
+    else:
+        spoil(redis_client, how)
+    assert hand_over(store, "good") == ["good"]
+    until(lambda: not (store.sweep(SHARD, retention_ms=DAY_MS).more or store.stats(SHARD).leased > 1))
+    assert hand_over(store, "another", "waits") == ["another"]
+    store.cancel("default", ["bad"])
+    redis_ledger.check(redis_client)
+
+
+def test_a_delivery_that_cannot_be_read_and_is_cancelled_by_force_gives_its_place_back(
+    store: RedisStore, redis_client: redis.Redis
+) -> None:
+    assert hand_over(store, "bad", "good", "waits") == ["bad", "good"]
+    spoil(redis_client, "cut within")
+    assert store.cancel("default", ["bad"], force=True) == [Reply.OK]
+    assert store.stats(SHARD).bell_at < store.now() + LEASE_MS / 2, "it rings for what waits"
+    assert hand_over(store) == ["waits"]
+    redis_ledger.check(redis_client)
+
+
+def test_a_task_that_was_begun_and_cannot_be_read_gives_no_place_back_twice(
+    store: RedisStore, redis_client: redis.Redis
+) -> None:
+    assert hand_over(store, "bad", "good") == ["bad", "good"]
+    store.begin(SHARD, [lease_of(standing(store, "bad"))], LEASE_MS, [bytes(8)])
+    spoil(redis_client, "cut within")
+    assert store.cancel("default", ["bad"], force=True) == [Reply.OK]
+    redis_ledger.check(redis_client)

@@ -22,6 +22,7 @@ from duecourse.adapters.keyvalue.map import Batch
 from duecourse.adapters.keyvalue.on_record import register
 from duecourse.adapters.keyvalue.turns import Turns
 from duecourse.adapters.record import stored_id
+from duecourse.domain.follow_up import is_follow_up
 from duecourse.domain.queues import HeldBack, Hold, QueueSettings
 from duecourse.domain.task import Apart, NewTask, Shard, Status, Task
 from duecourse.ports.store import PUT_ASIDE_MS, Delivery
@@ -173,12 +174,20 @@ class Ledger:
             self.handovers.stop_waiting(waiting, target)
             held = self.get(waiting.sid)
             if held and held.task.status is Status.SCHEDULED and self._stands_at(waiting.sid) == waiting.until:
-                self.place(waiting.sid, held, held.task.due_at)
+                self.place(waiting.sid, held, self.due_score(waiting.sid, held))
 
     def schedule(self, sid: str, held: Held) -> None:
         """Place a scheduled record; the bell will know where that made it due."""
-        self.place(sid, held, held.task.due_at)
+        self.place(sid, held, self.due_score(sid, held))
         self.fresh = self.fresh or held.task.due_at <= self.now
+
+    def due_score(self, sid: str, held: Held) -> int:
+        """Where a scheduled record stands among what is due: a follow-up that is due before all that is none."""
+        due = held.task.due_at
+        if due > self.now or not is_follow_up(sid):
+            return due
+        at, first = self.turns.first(sid) or (due, "")
+        return at if at < due and is_follow_up(first) else max(min(at, due) - 1, 0)
 
     def follow(self, sid: str, held: Held) -> None:
         """Schedule what tells of another task's end, unless what tells of the same is yet to do so."""

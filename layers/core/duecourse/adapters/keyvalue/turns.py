@@ -85,6 +85,10 @@ class Turns:
         """The tenant's stored ids that are due, earliest first."""
         return [sid for _, sid in islice(self._tasks(tenant).until(self._now), most)]
 
+    def first(self, sid: str) -> tuple[int, str] | None:
+        """What a task's tenant has due first, and when."""
+        return self._tasks(_tenant(sid)).first()
+
     def coming(self, until: int) -> Iterator[str]:
         """The stored ids that come due up to an instant, of the tenants that may run more, earliest tenant first."""
         for _, tenant in self._lines[HEADS].until(until):

@@ -94,7 +94,7 @@ def _take_back(ledger: Ledger, sid: str) -> bool:
     else:
         after = transitions.lapsed(held, ledger.now, ledger.when(sid))
     dead = after.task.status is Status.DEAD
-    ledger.place(sid, after, ledger.now if dead else after.task.due_at)
+    ledger.place(sid, after, ledger.now if dead else ledger.due_score(sid, after))
     if dead:
         tell_of(ledger, after.task)
     return dead

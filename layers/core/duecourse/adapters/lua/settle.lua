@@ -96,7 +96,7 @@ local function place(sid, r)
     push(died, NOW_TEXT, sid)
   else
     scheduled[tenant] = scheduled[tenant] or {}
-    push(scheduled[tenant], text_of(r.due), sid)
+    push(scheduled[tenant], due_score(sid, r.due), sid)
     fresh = fresh or r.due <= NOW
   end
   running[tenant] = (running[tenant] or 0) - 1
@@ -116,9 +116,11 @@ local function settle(sid, r, token, ending, due, text)
     return settled_before(r, token, ending)
   end
   ending = ending == FAILED and RETRY_ or ending
-  if r.target and ending ~= RELEASED and ending ~= UNDELIVERED then
-    free_place(r) -- its worker did not say that it began, and this is its run
-    r.target = nil
+  if r.target then
+    free_place(sid, r.target)
+    if ending ~= RELEASED and ending ~= UNDELIVERED then
+      r.target = nil -- its worker did not say that it began, and this is its run
+    end
   end
   local reply = ENDINGS[ending](r, due, details(text))
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending

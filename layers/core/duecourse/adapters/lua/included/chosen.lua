@@ -122,7 +122,8 @@ function lease(runs, to, handed, n, nonces, lease_end)
     n = n + 2
     local target, nonce = to[i], sub(nonces, 4 * n - 7, 4 * n)
     if target then
-      handed[n] = handed[n] .. deliver(target) .. pack(LEASE_FRONT, runs[i] + 1, fence + i) .. nonce .. delivery_end
+      local before = deliver(handed[n - 1], target)
+      handed[n] = handed[n] .. before .. pack(LEASE_FRONT, runs[i] + 1, fence + i) .. nonce .. delivery_end
       later[n] = text_of(NOW + target.ms)
     else
       handed[n] = handed[n] .. pack(LEASE_FRONT, runs[i] + 1, fence + i) .. nonce .. lease_end

@@ -9,6 +9,7 @@
 local PUT_ASIDE = 900000 -- ms until it is looked at again, should nothing make it due before
 local MOST_TARGETS = 64 -- as stats.lua
 local WOKEN_AT_ONCE = 64 -- fewer than the tenants that one claim declares, for each may be another's
+local delivered = {} -- what names the places that this claim gives
 local targets, by_kind, any = {}, {}, false -- name -> what is known of it; kind -> the same
 
 -- Reads what is handed over, from ARGV `at` on.
@@ -38,7 +39,7 @@ local function wake(target, limit, want)
     else
       call('ZREM', WAITING, member)
       if tonumber(call('ZSCORE', DUE[tenant], sid) or nil) == tonumber(aside) then
-        call('ZADD', DUE[tenant], due, sid)
+        call('ZADD', DUE[tenant], due_score(sid, tonumber(due)), sid)
         rehead(tenant)
       end
     end
@@ -82,12 +83,14 @@ function put_aside(aside)
 end
 
 -- What stands before a lease of delivery.
-function deliver(target)
+function deliver(sid, target)
   target.lent = target.lent + 1
+  push(delivered, '0', place_of(sid, target.name))
   return target.name .. string.char(#target.name)
 end
 
 function count_deliveries()
+  in_pieces('ZADD', WAITING, delivered)
   for name, target in pairs(targets) do
     if target.lent > 0 then
       call('HINCRBY', META, 'out:' .. name, target.lent)
@@ -100,7 +103,7 @@ function stop_waking()
   if not WAKE then
     return
   end
-  local from = '-'
+  local from = '[\1' -- before it are deliveries, not what waits
   for _ = 1, MOST_TARGETS do
     local member = call('ZRANGEBYLEX', WAITING, from, '+', 'LIMIT', '0', '1')[1]
     if not member then
