@@ -59,6 +59,23 @@ class Counting(MemoryStore):
         return super().extend(shard, leases, lease_ms, at_least=at_least)
 
 
+class Unheard(MemoryStore):
+    """A store whose answer to the second begin is lost."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.lost = threading.Event()
+        self._begins = 0
+
+    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
+        begun = super().begin(shard, deliveries, lease_ms, nonces)
+        self._begins += 1
+        if self._begins == 2:
+            self.lost.set()
+            raise StoreUnavailable
+        return begun
+
+
 def work(
     store: MemoryStore,
     kind: Kind,
@@ -219,6 +236,17 @@ def test_a_store_that_is_away_while_others_run_is_asked_again(clock: HandClock) 
             store.away = False
 
     assert work(store, kind, handed(store, "a", "b", "c"), size=2)["done"] == 3
+
+
+def test_what_was_begun_by_a_call_whose_answer_was_lost_is_run_all_the_same(clock: HandClock) -> None:
+    store = Unheard(clock)
+
+    def kind(task: Task) -> None:
+        if task.id == "b":
+            store.lost.wait()
+
+    counts = work(store, kind, handed(store, "a", "b", "c"), size=2)
+    assert (counts["done"], counts["stale"]) == (3, 0)
 
 
 def test_a_task_that_was_settled_without_a_begin_is_not_run(store: MemoryStore) -> None:

@@ -31,6 +31,9 @@ from tests.support.kinds import leased
         ),
         ("client_secret=abc&grant_type=x&password=", "client_secret=•••&grant_type=x&password="),
         ("a=b&c=d", "a=b&c=d"),
+        ("https://h.example/a;jsessionid=x;v=2/b;c", "https://h.example/a;jsessionid=•••;v=•••/b;c"),
+        ('{"password": "a \\"b", "n": 1}', '{"password": "•••", "n": 1}'),
+        ('{"api_key":17,"token":null,"note":"no token"}', '{"api_key":•••,"token":null,"note":"no token"}'),
         ("tokens are = secret things", "tokens are = secret things"),
         ("", ""),
     ],
@@ -44,9 +47,11 @@ def test_an_address_is_shown_without_what_opens_it(text: str, shown: str) -> Non
     ("text", "shown"),
     [
         ("401 for url: https://a:b@c.example/?k=v", "401 for url: https://•••@c.example/?k=•••"),
-        ("{'Authorization': 'Bearer abc.def'}", "{'Authorization': 'Bearer •••'}"),
+        ("{'Authorization': 'Bearer abc.def'}", "{'Authorization': '•••'}"),
         ("authorization: Basic Zm9vOmJhcg==", "authorization: Basic •••"),
         ("bearer abc is wrong", "bearer ••• is wrong"),
+        ("answered 401: {'X-Api-Key': 'abc', 'host': 'h'}", "answered 401: {'X-Api-Key': '•••', 'host': 'h'}"),
+        ('answered 400: {"client_secret": "cut off he', 'answered 400: {"client_secret": "•••"'),
         ("no connection (Connection refused)", "no connection (Connection refused)"),
     ],
 )
@@ -58,6 +63,7 @@ def test_an_error_is_kept_without_credentials(text: str, shown: str) -> None:
 HEADERS = [
     "Authorization", "proxy-authorization", "Cookie", "SET-COOKIE", "x-api-key", "X-Amz-Security-Token", "X-Auth",
     "X-Hub-Signature-256", "Api-Secret", "PRIVATE-TOKEN", "x-password", "AWS-Credentials", "Ocp-Apim-Subscription-Key",
+    "X-CSRF", "X-XSRF", "X-JWT", "x-sig", "X-HMAC",
 ]  # fmt: skip
 
 
@@ -69,11 +75,11 @@ def test_a_header_that_opens_something_is_masked_by_its_name(name: str) -> None:
 
 SECRET = [
     "token", "API_KEY", "x-api-key", "apiKey", "accessToken", "client_secret", "Password", "passwordHash", "auth",
-    "private_key", "JWT", "cookies",
+    "private_key", "JWT", "cookies", "sig", "connection_string", "otp",
 ]  # fmt: skip
 PLAIN = [
     "key", "author", "authority", "idempotency_key", "public_key", "monkey", "keyword", "secretary", "tokenizer",
-    "order", "session", "passing",
+    "order", "session", "passing", "signal", "connection", "design",
 ]  # fmt: skip
 
 
@@ -101,7 +107,8 @@ def test_a_payload_that_nests_too_deep_is_shown_whole_or_not_at_all(inside: str,
     "text",
     ["://" * 80_000, "=" * 250_000, "a=&" * 80_000 + "token", "https://h/?" + "&" * 250_000, "https://" + "@" * 250_000,
      "authorization:" + " " * 250_000, "bearer" + " " * 250_000, "https://" + "#=" * 120_000,
-     "authorization:" + "a " * 99_999],
+     "authorization:" + "a " * 99_999, '"token' * 40_000, "'token':" + " " * 250_000, '"token":"' + "\\" * 250_000,
+     '"token":' * 30_000, "https://h/" + ";" * 250_000],
 )  # fmt: skip
 def test_no_text_takes_long(text: str) -> None:
     began = time.thread_time()

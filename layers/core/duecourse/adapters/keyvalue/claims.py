@@ -42,13 +42,23 @@ class Claiming:
 
     def run(self) -> None:
         """Lease tasks, until there are enough, no more are due, or a bound is reached."""
-        for delivery in {delivery.target: delivery for delivery in self._deliveries.values()}.values():
-            self._ledger.wake(delivery, self._limit)
+        self._wake()
         while len(self.tasks) < self._limit and self.died + self.aside < BURY and not self._cut and self._round():
             pass
         if self.tasks:
             self._ledger.limits.log(self.tasks[0].fence, self._lateness)
         self._ledger.handovers.stop_waking()
+
+    def _wake(self) -> None:
+        """Let what waits be due again: for targets with room, and for those that this claim hands nothing to.
+
+        A kind of the latter has another target by now, or none.
+        """
+        handovers = self._ledger.handovers
+        room = {one.target: handovers.free(one.target, one.most) for one in self._deliveries.values()}
+        strangers = [target for target in handovers.targets() if target not in room] if handovers.wake else []
+        for target, free in (room | dict.fromkeys(strangers, self._limit)).items():
+            self._ledger.wake(target, min(free, self._limit))
 
     def _round(self) -> bool:
         """One turn of each tenant in the ring's front; answers whether there was any."""

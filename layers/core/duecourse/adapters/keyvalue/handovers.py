@@ -49,7 +49,7 @@ class Handovers:
 
     def stop_waking(self) -> None:
         """Let nothing ring for what waits any more, unless there is room for some of it still."""
-        if self.wake and not any(map(self.has_room, self._targets())):
+        if self.wake and not any(map(self.has_room, self.targets())):
             self._set_wake(False)
 
     def put_aside(self, waiting: Waiting, target: str, most: int) -> None:
@@ -75,9 +75,10 @@ class Handovers:
 
     def oldest(self) -> int:
         """When the longest due of all that wait was due, 0 where none does."""
-        return min((one.due_at for target in self._targets() for one in self.waiting(target, 1)), default=0)
+        return min((one.due_at for target in self.targets() for one in self.waiting(target, 1)), default=0)
 
-    def _targets(self) -> Iterator[str]:
+    def targets(self) -> Iterator[str]:
+        """The targets that tasks wait for."""
         start = self._key(b"most", "")
         return (key[len(start) :].decode() for key, _ in self._batch.range(start, start[:-1] + b"\1"))
 

@@ -29,6 +29,8 @@ from duecourse.ports.store import PUT_ASIDE_MS, Delivery
 
 DEADMAN_MS = 1_000
 WOKEN_AT_ONCE = 64
+LOOKED_AT = 500
+"""Of those that wait for a target, in one claim."""
 META = Struct(">QQ")
 INDEX = {
     Status.SCHEDULED: DUE,
@@ -160,21 +162,24 @@ class Ledger:
 
     def put_aside(self, sid: str, held: Held, delivery: Delivery) -> None:
         """Let a due task wait until its target has room for it."""
-        until = self.now + PUT_ASIDE_MS
-        self.handovers.put_aside(Waiting(sid, held.task.due_at, until), delivery.target, delivery.most)
+        until, due_at = self.now + PUT_ASIDE_MS, held.task.due_at
+        self.handovers.stop_waiting(Waiting(sid, due_at, self._stands_at(sid)), delivery.target)
+        self.handovers.put_aside(Waiting(sid, due_at, until), delivery.target, delivery.most)
         self.place(sid, held, until)
 
-    def wake(self, delivery: Delivery, limit: int) -> None:
+    def wake(self, target: str, count: int) -> None:
         """Let the longest due of those that wait for a target be due again, as many as it has room for."""
-        target = delivery.target
-        count = min(self.handovers.free(target, delivery.most), limit, WOKEN_AT_ONCE)
         if count <= 0 or not self.handovers.is_waited_for(target):
             return
-        for waiting in self.handovers.waiting(target, count):
+        left = min(count, WOKEN_AT_ONCE)
+        for waiting in self.handovers.waiting(target, LOOKED_AT):
+            if left == 0:
+                break
             self.handovers.stop_waiting(waiting, target)
             held = self.get(waiting.sid)
             if held and held.task.status is Status.SCHEDULED and self._stands_at(waiting.sid) == waiting.until:
                 self.place(waiting.sid, held, self.due_score(waiting.sid, held))
+                left -= 1
 
     def schedule(self, sid: str, held: Held) -> None:
         """Place a scheduled record; the bell will know where that made it due."""

@@ -154,8 +154,11 @@ def begin(ledger: Ledger, delivery: Lease, lease_ms: int, nonce: bytes) -> Begun
         if transitions.is_expired(held.task, ledger.now):
             _bury(ledger, sid, transitions.overdue(held, ledger.now))
             return LOST
-        held = transitions.begun(held, ledger.now, ledger.next_fence(), nonce)
+        successor = ledger.successor(sid) if held.successor else None
+        held = transitions.begun(held._replace(successor=False), ledger.now, ledger.next_fence(), nonce)
         ledger.place(sid, held, until)
+        if successor:
+            ledger.set_successor(sid, held, successor)
     mine = held and held.task.token[FENCE_DIGITS:] == nonce.hex()
     if not held or not mine or not held.task.delivery or held.task.delivery != delivery.token:
         return LOST

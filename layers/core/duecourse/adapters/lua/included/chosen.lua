@@ -86,16 +86,17 @@ function bury(sid, r)
   call('HSET', TASKS, sid, close(r))
 end
 
--- What a later version wrote stays where it stands, and is passed over: answers its due times, before it is left.
-function due_times(newer)
+-- When tasks stand due, before they are left: each `step`th of a list is a stored id.
+function due_times(list, step)
   local times = {}
-  for i, sid in ipairs(newer) do
-    times[i] = call('ZSCORE', DUE[tenant_of(sid)], sid)
+  for i = 1, #list, step do
+    times[#times + 1] = call('ZSCORE', DUE[tenant_of(list[i])], list[i])
   end
   return times
 end
 
--- Puts it back there; `skipped` counts it, tenant -> how many stand before what is not looked at yet.
+-- What a later version wrote stays where it stood, and is passed over; `skipped` counts it, tenant -> how many stand before
+-- what is not looked at yet.
 function pass_over(newer, times, skipped)
   for i, sid in ipairs(newer) do
     local tenant = tenant_of(sid)
