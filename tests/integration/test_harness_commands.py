@@ -159,6 +159,8 @@ def test_a_program_of_ones_own_runs_with_the_settings_of_the_stack_that_is_up(li
     answer = run("run", "--state", str(lit.state), "env")
     assert f"AWS_ENDPOINT_URL={lit.stack.line['aws']}\n" in answer.stdout
     assert "DUECOURSE_RESULTS_TABLE=ResultsTable\n" in answer.stdout
+    answer = run("run", "--state", str(lit.state), "nowhere")
+    assert (answer.returncode, answer.stderr) == (2, "nowhere: no such command\n")
     with urllib3.PoolManager() as http:
         assert http.request("GET", f"{lit.stack.line['api']}/tasks/mine").json()["task"]["state"] == "scheduled"
 
