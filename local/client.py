@@ -40,9 +40,12 @@ class Invoked(NamedTuple):
 
 
 @contextmanager
-def lambda_service(folder: Path) -> Iterator[str]:
-    """The URL of Lambda's Invoke API: of the stack that uses the state folder, else of one started for this."""
-    found = state.running(folder)
+def lambda_service(folder: Path | None) -> Iterator[str]:
+    """The URL of Lambda's Invoke API: of the stack that uses the state folder, else of one started for this.
+
+    Without a folder it is one whose ledger goes with it.
+    """
+    found = folder and state.running(folder)
     if found:
         yield str(found["lambda"])
         return

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Protocol
 
@@ -94,6 +94,16 @@ class Functions:
             meant = name if name.startswith("arn:") else arn("lambda", f"function:{name}")
             raise Refused(404, "ResourceNotFoundException", f"Function not found: {meant}")
         return found
+
+    def missing(self, targets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """The kinds whose target is a function that is not here, each with the function's name."""
+        for kind, target in targets.items():
+            place, _, name = target.partition(":")
+            if place == "lambda":
+                try:
+                    self.find(name)
+                except Refused:
+                    yield kind, name
 
     async def invoke(self, name: str, invocation: Invocation) -> Answer:
         """Run a function and wait for its answer. Raises Refused."""

@@ -1,6 +1,7 @@
 """`run`: run a program of one's own with the settings of the stack that is up."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +41,8 @@ def run(
     """
     with console.problems_told():
         variables = _variables(folder)
+        if shutil.which(command[0]) is None:
+            raise HarnessError(f"{command[0]}: no such command")
         os.execvpe(command[0], command, {**os.environ, **variables})  # noqa: S606 - the user's own command
 
 

@@ -1,6 +1,7 @@
 """Every part of the stack, started in order within one event loop and stopped in reverse."""
 
 import asyncio
+import json
 import os
 import socket
 import tempfile
@@ -17,7 +18,7 @@ from local import aws_emulator, given_redis, redis_server, resources
 from local.bridge import Bridge
 from local.children import stop
 from local.destinations import deliverer
-from local.environment import Surroundings, host_settings
+from local.environment import TARGETS, Surroundings, host_settings
 from local.first_events import ON_EXPIRED, first_events
 from local.functions import Functions, Host
 from local.http_api import http_api
@@ -191,6 +192,8 @@ class Services:
         self._parts.push_async_callback(self.functions.close)
         if self._house:
             self._house.wire(self.functions)
+        for kind, name in self.functions.missing(json.loads(overrides.get(TARGETS) or "{}")):
+            self._notice(f"{TARGETS}.{kind}: template.yaml has no function {name}, so tasks of this kind will fail")
 
     def _open_house(self) -> None:
         """Open a store that only one process may, and take the functions in."""

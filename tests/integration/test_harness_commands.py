@@ -159,6 +159,8 @@ def test_a_program_of_ones_own_runs_with_the_settings_of_the_stack_that_is_up(li
     answer = run("run", "--state", str(lit.state), "env")
     assert f"AWS_ENDPOINT_URL={lit.stack.line['aws']}\n" in answer.stdout
     assert "DUECOURSE_RESULTS_TABLE=ResultsTable\n" in answer.stdout
+    answer = run("run", "--state", str(lit.state), "nowhere")
+    assert (answer.returncode, answer.stderr) == (2, "nowhere: no such command\n")
     with urllib3.PoolManager() as http:
         assert http.request("GET", f"{lit.stack.line['api']}/tasks/mine").json()["task"]["state"] == "scheduled"
 
@@ -222,10 +224,12 @@ def examples(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", [*examples("invoke"), *examples("replay")])
-def test_the_examples_of_help_do_what_they_say(line: str, state: Path) -> None:
-    command = line.replace("python -m", f"{sys.executable} -m") + f" --state {state}"
+def test_the_examples_of_help_do_what_they_say_and_leave_the_queues_of_the_stack_alone(line: str, lit: Lit) -> None:
+    command = line.replace("python -m", f"{sys.executable} -m") + f" --state {lit.state}"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=BARE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    queue = urllib3.request("GET", f"{lit.stack.line['api']}/queues/default").json().get("queue", {})
+    assert not queue.get("paused"), "one of the saved events pauses it"
 
 
 def test_every_file_that_help_names_is_there() -> None:

@@ -37,6 +37,13 @@ def test_a_tick_can_be_had_at_once(tmp_path: Path) -> None:
         assert stack.stack.tick() == {"Ticking": 2}
 
 
+def test_a_target_that_names_no_function_here_is_told_at_the_start() -> None:
+    targets = {"report": "lambda:Reprt", "echo": "lambda:Echo", "mail": "sqs:Mails"}
+    with probes(environment={"DUECOURSE_TARGETS": json.dumps(targets)}) as stack:
+        [notice] = [one for one in stack.notices if "DUECOURSE_TARGETS" in one]
+    assert notice == "DUECOURSE_TARGETS.report: template.yaml has no function Reprt, so tasks of this kind will fail"
+
+
 def test_settings_in_the_hosts_environment_win_over_the_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUECOURSE_NAMESPACE", "mine")
     monkeypatch.setenv("DUECOURSE_LEASE", "PT5S")

@@ -20,6 +20,7 @@ def record(**fields: object) -> str:
         "REPORT RequestId: 8b\tDuration: 4.69 ms\tMemory Size: 512 MB\tStatus: error\tError Type: StoreUnavailable\t",
         record(_aws={"Timestamp": 1, "CloudWatchMetrics": []}, service="duecourse", Added=[1.0]),
         record(level="DEBUG", message="a detail", logger="x"),
+        "LAMBDA_WARNING: Unhandled exception. The most likely cause is an issue in the function code. However, …",
         "",
     ],
 )
