@@ -124,7 +124,7 @@ class TaskDead(Conflict):
 
 
 class PastDeadline(Conflict):
-    """The new due time is not before the task's `deadline`: it would die without a run. Choose an earlier `due_at`."""
+    """The new due time is not before the task's `deadline`, so the task would never run. Choose an earlier `due_at`."""
 
     code = "past-deadline"
     reason = "past_deadline"

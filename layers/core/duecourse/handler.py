@@ -61,7 +61,7 @@ def _receive(function: Callable[[Task], Outcome | None], batch: Batch, left_ms: 
             tasks[message.name] = task._replace(run=deliveries, attempt=deliveries, left_ms=left_ms)
     failed |= wiring.receiver(function).work(tasks)
     for name, problem in failed.items():
-        log.error("message %s is to be delivered again: %s", name, problem)
+        log.error("message %s will be delivered again: %s", name, problem)
     return answer(batch, failed)
 
 

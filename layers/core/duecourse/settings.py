@@ -248,7 +248,7 @@ class Settings(BaseModel):
         named = {"DUECOURSE_TARGETS": list(self.targets.values()), "DUECOURSE_DEAD_TARGET": [self.dead_target]}
         for variable, targets in named.items():
             if not self.amqp and any(target.startswith("amqp:") for target in targets):
-                raise refuse_fields(f"is required, for {variable} names an amqp:<queue>", "amqp")
+                raise refuse_fields(f"is required because {variable} names an amqp:<queue>", "amqp")
         return self
 
     @model_validator(mode="after")
@@ -261,9 +261,11 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _watched_keys_can_be_heard(self) -> Self:
         if self.watch and self.store.partition("://")[0] in WITHOUT_BELLS:
-            raise refuse_fields("wants a Redis as DUECOURSE_STORE: no other program sets keys in this one", "watch")
+            raise refuse_fields(
+                "requires a Redis as DUECOURSE_STORE: no other program sets keys in this store", "watch"
+            )
         if self.watch and self.events == "off":
-            problem = "wants DUECOURSE_EVENTS=on: that a key expired is told by Redis's notifications alone"
+            problem = "requires DUECOURSE_EVENTS=on: only key events announce that a key expired"
             raise refuse_fields(problem, "watch")
         return self
 
@@ -273,7 +275,7 @@ class Settings(BaseModel):
         prefixes = [Pattern(one.pattern).prefix for one in self.watch]
         clash = [i for i, prefix in enumerate(prefixes) if prefix.startswith(ours) or ours.startswith(prefix)]
         if clash:
-            problem = f"would match keys of ours, which begin with {ours.decode()}: begin it otherwise"
+            problem = f"would match duecourse's own keys, which begin with {ours.decode()}: choose another beginning"
             raise refuse_fields(problem, *(f"watch.{i}.pattern" for i in clash))
         return self
 
@@ -289,7 +291,7 @@ class Settings(BaseModel):
         again = [i for i, pattern in enumerate(patterns) if pattern in patterns[:i]]
         if again:
             raise refuse_fields(
-                "repeats an earlier pattern, and the first one wins", *(f"watch.{i}.pattern" for i in again)
+                "repeats an earlier pattern: only the first one would count", *(f"watch.{i}.pattern" for i in again)
             )
         long = [i for i, one in enumerate(self.watch) if one.window_ms > self.retention_ms]
         if long:

@@ -201,7 +201,7 @@ def watches() -> Watches:
     known = known_kinds(given)
     strangers = [i for i, one in enumerate(given.watch) if one.kind not in known]
     if strangers:
-        problem = f"nothing here runs it; known kinds: {', '.join(sorted(known))}"
+        problem = f"no target here runs it; known kinds: {', '.join(sorted(known))}"
         raise InvalidSettings([FieldError(f"DUECOURSE_WATCH.{i}.kind", problem) for i in strangers])
     return Watches(store(), given.namespace, [one.watch() for one in given.watch])
 

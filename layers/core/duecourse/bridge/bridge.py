@@ -123,7 +123,7 @@ class Bridge:
         """Log `stats` and answer them, and measure the lateness afresh."""
         stats = self.stats()
         self._timer.latest_ms = 0.0
-        log.info("%d rings, %d invocations, %d refused; timer at most %.1f ms late", *stats[:4])
+        log.info("%d rings, %d invocations, %d rejected; timer at most %.1f ms late", *stats[:4])
         if self._bells.watches:
             log.info("%d watched keys heard to expire, %d of them lost", stats.keys, stats.lost)
         return stats

@@ -153,7 +153,7 @@ class Dispatcher:
             if _is_behind(answer):
                 self._add(rings)
         if recovered:
-            log.warning("the function takes invocations again")
+            log.warning("the function accepts invocations again")
 
     def _on_refusal(self, rings: list[Ring], error: InvocationRefused) -> None:
         with self._changed:
@@ -165,7 +165,7 @@ class Dispatcher:
                 self._hold(ring)
             self._hold_all(rings)
         if first:
-            log.error("the function refuses invocations; its rings are held back and tried again: %s", error)
+            log.error("the function rejects invocations; its rings wait and are tried again: %s", error)
 
     def _hold(self, ring: Ring) -> None:
         """Full jitter, as for tasks: bridges and shards that were refused together do not come back together."""

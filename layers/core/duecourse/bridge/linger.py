@@ -38,8 +38,8 @@ RETURN_MS = 1_000
 SHORT_MS = 3_000
 """How much shorter than wanted it may be unsaid: what a slow start costs."""
 SHORTENED = (
-    "DUECOURSE_TICK_LINGER is %.0f s, and this function's time less DUECOURSE_MARGIN is %.0f s: it stays no longer, "
-    "and nobody rings until the next tick. Raise the function's timeout, or lower one of the two"
+    "DUECOURSE_TICK_LINGER is %.0f s, but the function's time less DUECOURSE_MARGIN is %.0f s: the tick lingers no "
+    "longer, and nothing rings until the next tick. Raise the function's timeout, or lower one of the two settings"
 )
 
 
@@ -106,7 +106,10 @@ class Linger:
         self._over.set()
         patience_s = max(0, self._remaining_ms() - RETURN_MS) / 1000
         if not self._bridge.stop(patience_s):
-            log.error("a lingering tick left work behind that did not end in %.1f s: its lease lapses", patience_s)
+            log.error(
+                "a lingering tick ended before its work did, after %.1f s: the leases of that work will lapse",
+                patience_s,
+            )
         sys.setswitchinterval(self._switch_s)
 
     def _left_ms(self) -> int:

@@ -65,7 +65,7 @@ class Relay:
             if len(expiry.key) > MAX_KEY_BYTES:
                 self._lose(1, f"its name is over {MAX_KEY_BYTES} bytes: {show(expiry.key[:80])}...")
             elif len(self._waiting) + self._under_way >= BOUND:
-                self._lose(1, f"{BOUND} wait already for the function to take them")
+                self._lose(1, f"{BOUND} others already wait for the function")
             else:
                 self._waiting.append(Expired(expiry.key, self._channel, int(since), int(heard_at)))
                 self._changed.notify()
@@ -100,7 +100,7 @@ class Relay:
                 self._under_way -= len(keys)
                 recovered, self._in_a_row, self._not_before = self._in_a_row > 0, 0, 0.0
             if recovered:
-                log.warning("the function takes watched keys again")
+                log.warning("the function accepts watched keys again")
 
     def _take(self) -> list[Expired]:
         with self._changed:
@@ -138,10 +138,10 @@ class Relay:
             first = self._in_a_row == 1
             self._changed.notify_all()
         if first:
-            log.error("the function refuses watched keys; they are held back and tried again: %s", error)
+            log.error("the function rejects watched keys; they wait and are tried again: %s", error)
 
     def _lose(self, count: int, why: str) -> None:
         self.lost += count
         if time.monotonic() >= self._tell_at:
             self._tell_at = time.monotonic() + TELL_S
-            log.error("LOST: %d watched keys expired and come to nothing, %d so far: %s", count, self.lost, why)
+            log.error("LOST: %d watched keys expired and add no task, %d so far: %s", count, self.lost, why)

@@ -125,7 +125,7 @@ def _parse(text: str) -> tuple[list[str], list[str]]:
     try:
         pieces = list(Formatter().parse(text))
     except ValueError:
-        raise ValueError("has a brace without its other one: double it ({{ or }}) to mean the brace itself") from None
+        raise ValueError("has an unpaired brace: write {{ or }} for the brace itself") from None
     for literal, name, form, conversion in pieces:
         literals[-1] += literal
         if name is None:
@@ -140,8 +140,8 @@ def _parse(text: str) -> tuple[list[str], list[str]]:
 
 def _check(names: Sequence[str], literals: Sequence[str]) -> None:
     if not literals[0]:
-        raise ValueError("must begin with text: a pattern that begins with a part would look at every key there is")
+        raise ValueError("must begin with text: a pattern that begins with a part would be tried on every key")
     if not all(literals[1:-1]):
-        raise ValueError("must have text between its parts, else nobody can tell where one ends")
+        raise ValueError("must have text between its parts, to show where one ends")
     if len(set(names)) < len(names):
-        raise ValueError("names a part twice")
+        raise ValueError("names a part twice: give each part its own name")

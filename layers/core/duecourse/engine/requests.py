@@ -57,6 +57,6 @@ class Requests:
     def _end(self, end: Callable[[], bool]) -> None:
         try:
             if not end():
-                log.warning("a request took longer than it had, and its key went to another")
+                log.warning("a request outlived its time limit, and another request has taken its Idempotency-Key")
         except StoreUnavailable:  # what was done is done, and told; its key is free when its time is over
-            log.warning("what a request was answered could not be kept", exc_info=True)
+            log.warning("the answer to a request with an Idempotency-Key could not be stored", exc_info=True)

@@ -89,8 +89,8 @@ class Runner:
         try:
             results.put(task, result, self._now())
         except ResultsUnavailable as error:
-            log.warning("task %s waits, for its result could not be kept: %s", task.id, error)
-            return put_off(task, self._rng, f"its result could not be kept: {error}")
+            log.warning("task %s waits because its result could not be stored: %s", task.id, error)
+            return put_off(task, self._rng, f"the result could not be stored: {error}")
         return _end(task, Ending.DONE)
 
     def _again(self, task: Task, again: Again) -> Settlement:

@@ -92,8 +92,10 @@ class Targets:
             try:
                 ready.append(self._told(task))
             except (StoreUnavailable, ResultsUnavailable) as error:
-                log.warning("task %s waits, for what it tells of cannot be read: %s", task.id, error)
-                ends.append(put_off(task, self._rng, f"what it tells of cannot be read: {error}"))
+                log.warning(
+                    "completion notification %s waits because the ended task cannot be read: %s", task.id, error
+                )
+                ends.append(put_off(task, self._rng, f"the ended task cannot be read: {error}"))
         return ends + [end for batch in _cut(ready) for end in self._hand_over(target, batch)]
 
     def _hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
@@ -106,13 +108,13 @@ class Targets:
             problems = self._brokers[scheme].publish(name, messages)
             return [self._end(task, target, problem) for task, problem in zip(tasks, problems, strict=True)]
         except Exception as error:  # noqa: BLE001 one piece of a drain, whose other tasks go on
-            log.warning("%d tasks wait, for %s did not take them: %s", len(tasks), target, error)
-            return [put_off(task, self._rng, f"{target} did not take it: {error}") for task in tasks]
+            log.warning("%d tasks wait because %s did not accept them: %s", len(tasks), target, error)
+            return [put_off(task, self._rng, f"{target} did not accept it: {error}") for task in tasks]
 
     def _end(self, task: Task, target: str, problem: str) -> Settlement:
         if not problem:
             return handed_over(task)
-        log.warning("task %s waits, for %s did not confirm it: %s", task.id, target, problem)
+        log.warning("task %s waits because %s did not confirm it: %s", task.id, target, problem)
         return put_off(task, self._rng, f"{target} did not confirm it: {problem}")
 
 

@@ -237,14 +237,14 @@ class Tasks:
         if task.kind not in self._kinds:
             known = ", ".join(sorted(self._kinds))
             raise InvalidInput(
-                [FieldError("kind", f"nothing here runs {task.kind}; known kinds: {known}. {OWN_KINDS}")]
+                [FieldError("kind", f"no target here runs {task.kind}; known kinds: {known}. {OWN_KINDS}")]
             )
         if task.deadline_at is None and task.deadline_ms is None:
             deadline_ms = DEADLINES_MS.get(task.kind)
             ready = deadline_ms is None and task.by == self._by
             return task if ready else task._replace(by=self._by, deadline_ms=deadline_ms)
         if _ends_before_due(task, now):
-            raise InvalidInput([FieldError("deadline", "must be after the task is due")])
+            raise InvalidInput([FieldError("deadline", "must be after the due time")])
         return task._replace(by=self._by)
 
 

@@ -104,4 +104,4 @@ class Noting:
         try:
             self._warmth.idle([function], self._idle_ms)
         except StoreUnavailable as error:
-            log.warning("that %s is in use could not be noted: %s", function, error)
+            log.warning("use of function %s could not be recorded: %s", function, error)

@@ -33,7 +33,7 @@ def read_reported(event: Json) -> Reported:
     """The records of a queue's event. Raises InvalidInput where it is none."""
     batch = read_batch(event)
     if batch is None:
-        raise InvalidInput([FieldError("event", "must be a queue's")])
+        raise InvalidInput([FieldError("event", "must be an event of SQS")])
     failures, unreadable = {}, {}
     for message in batch.messages:
         try:

@@ -194,7 +194,7 @@ class Strict(BaseModel):
     def _not_flooded(cls, value: Any) -> Any:
         # Each unknown field is an error of its own: half a million of them would take a function's whole time.
         if isinstance(value, dict) and len(value) > len(cls.model_fields) + MAX_STRANGERS:
-            raise ValueError(f"has {len(value)} fields, and {len(cls.model_fields)} are known")
+            raise ValueError(f"has {len(value)} fields; only {len(cls.model_fields)} are known")
         return value
 
 

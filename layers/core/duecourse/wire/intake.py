@@ -24,7 +24,7 @@ def read_orders(event: Json) -> Orders:
     """The tasks that a broker's event asks for. Raises InvalidInput where it is another's."""
     batch = read_batch(event)
     if batch is None:
-        raise InvalidInput([FieldError("event", "must be SQS's, or Amazon MQ's for RabbitMQ")])
+        raise InvalidInput([FieldError("event", "must be an event of SQS, or of Amazon MQ for RabbitMQ")])
     wanted, refused = {}, {}
     for message in batch.messages:
         try:

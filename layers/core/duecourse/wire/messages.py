@@ -42,7 +42,7 @@ def read_batch(event: Json) -> Batch | None:
             found = [_of_rabbitmq(f"{queue}[{n}]", each) for queue, all in queues for n, each in enumerate(all)]
             return Batch(found, partial=False)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InvalidInput([FieldError("event", f"is not a broker's: {error!r}")]) from None
+        raise InvalidInput([FieldError("event", f"is not a valid event of SQS or Amazon MQ: {error!r}")]) from None
     return None
 
 

@@ -91,9 +91,9 @@ class MessageView(TaskDue):
 
     remind_before: Annotated[str, Field(description="Lead time before the start.", examples=["PT300S"])]
     recipient: Annotated[RecipientView, Field(description="Recipient of the message.")]
-    subject: Annotated[str, Field(description="Subject, written out.", examples=["Stand-up"])]
-    text: Annotated[str, Field(description="Text, written out.", examples=["Stand-up begins soon."])]
-    html: NotRequired[Annotated[str, Field(description="HTML part, written out.")]]
+    subject: Annotated[str, Field(description="Rendered subject.", examples=["Stand-up"])]
+    text: Annotated[str, Field(description="Rendered text.", examples=["Stand-up begins soon."])]
+    html: NotRequired[Annotated[str, Field(description="Rendered HTML part.")]]
     sms_parts: NotRequired[
         Annotated[int, Field(description="Number of parts in which the SMS is sent and billed.", examples=[1])]
     ]

@@ -125,7 +125,7 @@ class AddReminder(Strict):
         examples=["standup"],
     )
     subject: SubjectTemplate = Field(
-        description="Template of the subject: one line, at most 200 characters when written out. Other "
+        description="Template of the subject: one line, at most 200 characters when rendered. Other "
         "templates read it as `subject`.",
         examples=["Stand-up in {{ lead }}"],
     )

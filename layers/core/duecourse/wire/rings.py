@@ -41,7 +41,7 @@ def _utf_8(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("has half a character: send text that is not UTF-8 in base64") from None
+        raise ValueError("has an unpaired surrogate: send bytes that are not UTF-8 in base64") from None
     return text
 
 
