@@ -22,7 +22,7 @@ from duecourse.settings import Settings, parse
 
 REPORT_S = 60.0
 HEED_S = 1.0
-"""How long to wait at a time: a signal that comes just before a wait is heeded when it ends."""
+"""Length of one wait: a signal just before a wait is heeded when the wait ends."""
 HELP = "Turn the bells of a duecourse ledger into invocations of its on_expired function, until SIGTERM or Ctrl-C."
 EPILOG = """\
 environment:

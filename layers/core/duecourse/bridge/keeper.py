@@ -38,7 +38,7 @@ class Keeper:
         self._lost_why = ""
         self._failures = 0
         self.events: bool | None = None if bells.events else False
-        """Whether key events are heard; None before that is known, False from the start where they are not wanted."""
+        """True while key events are heard; None before that is known, False if they are not wanted."""
 
     def run(self) -> None:
         """Keep sessions going until stopped."""
@@ -92,12 +92,12 @@ class Keeper:
             raise StoreUnavailable("new shards need a new subscription, because this server rejects patterns")
 
     def _hears(self, ears: Ears) -> bool | None:
-        """Whether events are heard; None where the server took no canary, so that nothing is proved."""
+        """True if events are heard; None if the server took no canary, so that nothing is proved."""
         hung = self._bells.try_canary()
         return ears.heard_canary() if hung or ears.heard_canary() else None
 
     def _enable_events(self, *, were_on: bool = False) -> str:
-        """Turn on what is missing of the notifications; returns why that was refused, "" where it was not."""
+        """Turn on the missing notification flags; returns the reason of a rejection, or ""."""
         if not self._bells.events:
             return ""
         try:

@@ -21,9 +21,9 @@ BOUND = 20_000
 """The most keys that are kept, those under way among them: some ten megabytes."""
 WORKERS = 2
 SURE_MS = 300.0
-"""How long a message can have lain unread where nothing held its reader up."""
+"""Longest time for which a message lies unread while nothing delays its reader."""
 TELL_S = 10.0
-"""How often it is said, at most, that keys are lost."""
+"""Shortest time between two log lines about lost keys."""
 
 
 class Relay:
@@ -115,7 +115,7 @@ class Relay:
         return self._end is not None and (not self._waiting or time.monotonic() >= self._end)
 
     def _pause_s(self, now: float) -> float | None:
-        """How long there is nothing to do but by a change; None for as long as there is none."""
+        """Seconds until the next scheduled work, or None to wait until notified."""
         until = self._not_before if self._waiting else None
         ends = [instant for instant in (until, self._end) if instant is not None]
         return max(0.0, min(ends) - now) if ends else None

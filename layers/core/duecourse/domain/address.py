@@ -19,7 +19,7 @@ MAX_PORT = 65_535
 
 
 class Form(NamedTuple):
-    """How the URLs of a scheme are written, without options; the same for a reader; the options, each a pattern."""
+    """Form of a scheme's URLs: a pattern without options, the same for a reader, and the options' patterns."""
 
     pattern: str
     told: str

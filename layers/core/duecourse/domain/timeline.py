@@ -1,4 +1,4 @@
-"""What happened to a task and what it waits for, in order and in words: a pure reading of its record."""
+"""Timeline of a task and its current wait, in words: a pure reading of its record."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -35,7 +35,7 @@ class Happened(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """What a task waits for: `due`, `claim`, what holds its queue back (a `Hold`), `lease` or `nothing`.
+    """Wait of a task: `due`, `claim`, the reason of a throttled task (a `Hold`), `lease` or `nothing`.
 
     Until when, 0 where that is not known.
     """
@@ -90,7 +90,7 @@ def _first_due(rest: tuple[Entry, ...], due_at: int) -> int:
 
 
 def waiting(task: Task, held: HeldBack) -> Waiting:
-    """What the task waits for, where that is what holds due ones of its tenant back."""
+    """Current wait of the task, given why due tasks of its tenant are throttled."""
     now = held.now
     if task.status is Status.SCHEDULED:
         return _until_claimed(task, held)

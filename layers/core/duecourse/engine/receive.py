@@ -40,7 +40,7 @@ class Receiver:
         outbox.put((name, self._end(task, self._runner.run(task))))
 
     def _end(self, task: Task, settlement: Settlement) -> str:
-        """Why the message is to come again, "" where it is not."""
+        """Reason why the message must be delivered again, or ""."""
         match settlement.ending:
             case Ending.DONE:
                 return ""

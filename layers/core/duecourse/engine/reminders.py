@@ -1,4 +1,4 @@
-"""What callers do to reminders: one group of tasks, added, moved and cancelled together."""
+"""Verbs of callers on reminders: each is a group of tasks, added, moved and cancelled together."""
 
 import json
 

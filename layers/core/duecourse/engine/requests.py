@@ -24,7 +24,7 @@ class Requests:
         self._repeats = repeats
 
     def once(self, sent: Sent, lock_ms: int, do: Do, told: Told) -> bytes:
-        """What `do` answers, or answered when this request was sent before.
+        """Answer of `do`, or the stored answer if this request was sent before.
 
         It has `lock_ms` for it; raises what it raises, and KeyReused, KeyInUse, StoreUnavailable. What InvalidInput
         refuses was never begun: the key is free again.

@@ -1,4 +1,4 @@
-"""Where a kind's work is done: here, in a function that settles by itself, or by whoever reads a broker's queue."""
+"""Targets of kinds: this process, a function that settles by itself, or a broker's queue."""
 
 import logging
 import random
@@ -24,16 +24,16 @@ LAMBDA = "lambda"
 MAX_TASKS = 10
 """The most tasks of one invocation: its function has one timeout for them all."""
 MAX_BYTES = 240_000
-"""What fits into an asynchronous invocation (256 KiB), less the event around the tasks."""
+"""Size of the tasks in an asynchronous invocation (256 KiB), less the event around them."""
 ENVELOPE_BYTES = 1_000
-"""What a task takes besides its payload and state: the longest names, the policy, the lease."""
+"""Size of a task besides its payload and state: the longest names, the policy, the lease."""
 Told: TypeAlias = Callable[[Task], Task]
 """A task as its target gets it. May raise StoreUnavailable or ResultsUnavailable."""
 NO_BROKERS: Mapping[str, Publisher] = MappingProxyType({})
 
 
 class Handing(NamedTuple):
-    """How many tasks of a shard a function may have that it has not begun, and for how long they are its own."""
+    """Maximum number of a shard's deliveries at one function, and the time to begin them."""
 
     most: int
     lease_ms: int
@@ -68,7 +68,7 @@ class Targets:
         self._rng = random.Random()
         functions = [(kind, target) for kind, target in self._targets.items() if target.startswith(f"{LAMBDA}:")]
         self.deliveries: Deliveries = {kind: Delivery(target, *handing) for kind, target in functions}
-        """What a claim leases for delivery alone: the tasks of functions, which begin them."""
+        """Kinds that a claim leases for delivery: those of functions, which begin their tasks."""
 
     def of(self, task: Task) -> str:
         """The target that the task is handed to (`lambda:<function>`, `sqs:<queue>` …), "" where it is worked here."""

@@ -15,7 +15,7 @@ log = logging.getLogger("duecourse.engine")
 
 LAMBDA = "lambda:"
 NOTES = 5
-"""How often within an idle spell's length a function that is in use is noted."""
+"""Number of notes about a function in use within the length of an idle spell."""
 
 
 class Warmer:

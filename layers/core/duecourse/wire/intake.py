@@ -13,7 +13,7 @@ from duecourse.wire.tasks import AddTask
 
 
 class Orders(NamedTuple):
-    """What an event's messages ask for, and why some could not be read, by the messages' names."""
+    """Tasks of an event's messages, and the errors of unreadable ones, by the messages' names."""
 
     batch: Batch
     wanted: Mapping[str, Order]

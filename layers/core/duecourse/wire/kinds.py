@@ -1,4 +1,4 @@
-"""What the payloads of the built-in kinds must look like when they are enqueued; running them needs none of this."""
+"""Models of the built-in kinds' payloads, checked at an add; running them needs none of this."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ def _check_call(name: str, count: int, signature: Sequence[dict[str, Any]] | Non
 
 
 URL_SCHEMA = {"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[^\x00-\x20\x7f\\/?#][^\x00-\x20\x7f\\]*$"}
-"""What every such URL is, as far as a pattern tells."""
+"""Pattern of every such URL, as far as a pattern can check it."""
 Url = Annotated[StrictStr, Field(max_length=MAX_URL, json_schema_extra=URL_SCHEMA), AfterValidator(_url)]
 HEADERS_SCHEMA = {
     "propertyNames": {"pattern": f"^{_HEADER_NAME.pattern}$", "not": {"pattern": RESERVED_PATTERN}},

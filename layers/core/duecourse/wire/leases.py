@@ -15,7 +15,7 @@ from duecourse.wire.fields import Duration, Instant, Strict, Told, between, give
 TOKEN = re.compile(r"[0-9a-f]{28}")
 TOKEN_EXAMPLE = "0000000000070011223344556677"  # noqa: S105 - of a lease, and made up
 MAX_TEXT = 10_000
-"""How long an error or a reason may be as sent; a task's history keeps the first 400 bytes."""
+"""Maximum length of an error or a reason as sent; a task's history keeps the first 400 bytes."""
 
 
 Token = Annotated[
@@ -41,7 +41,7 @@ MORE: dict[OutcomeName, dict[str, Any]] = {
     "again": {"not": given("after", "at")},
     "drop": {"required": ["reason"], "properties": {"reason": {"minLength": 1}}},
 }
-"""What its schema says of an outcome's fields besides."""
+"""Schema of the fields of each outcome."""
 
 
 def _with_its_own(outcome: OutcomeName) -> dict[str, Any]:

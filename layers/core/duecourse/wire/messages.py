@@ -1,4 +1,4 @@
-"""What brokers bring to a function, read without pydantic: SQS's event, and Amazon MQ's for RabbitMQ."""
+"""Events of brokers, read without pydantic: SQS's, and Amazon MQ's for RabbitMQ."""
 
 import base64
 from collections.abc import Collection, Mapping, Sequence
@@ -47,7 +47,7 @@ def read_batch(event: Json) -> Batch | None:
 
 
 def answer(batch: Batch, failed: Collection[str]) -> dict[str, Json]:
-    """What the function answers so that the messages named in `failed` are delivered again, and the rest are not.
+    """Answer after which the messages named in `failed` are delivered again, and the others are not.
 
     RabbitMQ's event knows no such answer: raises MessagesFailed, after which the whole batch is delivered again.
     """

@@ -60,11 +60,11 @@ class ListTasks(Strict):
         return self
 
     def wanted(self) -> Wanted:
-        """Which tasks."""
+        """Filter of the tasks."""
         return Wanted(self.state, self.kind or "", self.group or "")
 
     def place(self) -> Place | None:
-        """Where the page begins."""
+        """Start of the page."""
         return decode_cursor(self.cursor) if self.cursor else None
 
 

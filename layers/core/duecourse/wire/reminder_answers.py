@@ -13,7 +13,7 @@ from duecourse.domain.times import format_duration, format_instant
 from duecourse.wire.fields import Told
 
 MAX_SHOWN = 2_000_000
-"""How many characters of messages one preview shows: a function answers at most 6 MB."""
+"""Maximum number of characters that one preview shows: a function answers at most 6 MB."""
 
 
 class TaskDue(TypedDict):
@@ -113,7 +113,7 @@ def show_added(id: str, tasks: list[tuple[str, int]]) -> AddReminderAnswer:
 
 
 def show_moved(moved: Moved) -> MoveReminderAnswer:
-    """What a move did."""
+    """Result of a move."""
     return {
         "id": moved.id,
         "starts_at": format_instant(moved.starts_at),
