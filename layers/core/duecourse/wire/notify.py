@@ -63,7 +63,7 @@ class NotifyView(TypedDict):
 
 
 def show_notify(text: str) -> NotifyView:
-    """Text of the receiver, as a record keeps it."""
+    """Receiver of a completion notification in the words of the HTTP API."""
     notify = Notify.of(text)
     view: NotifyView = {"url": masked_text(notify.address)} if is_url(text) else {"target": notify.address}
     if notify.include:
