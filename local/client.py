@@ -27,7 +27,7 @@ StateUsed = Annotated[
 ]
 StoreUsed = Annotated[
     str | None,
-    typer.Option("--store", help="The store's URL.", show_default="that of the stack that is up, DUECOURSE_STORE"),
+    typer.Option("--store", help="The store's URL.", show_default="that of the running stack, or DUECOURSE_STORE"),
 ]
 
 
@@ -60,7 +60,7 @@ def ledger(store: str | None, folder: Path, **given: str | None) -> Settings:
     """
     up = state.running(folder) or {}
     if not store and str(up.get("store", "")).startswith(SCHEMES):
-        raise HarnessError(f"{up['store']} is the running stack's alone: ask it, with GET {up['api']}/tasks/<id>")
+        raise HarnessError(f"{up['store']} is open in the running stack only: use GET {up['api']}/tasks/<id>")
     given |= {"store": store or up.get("store")}
     try:
         return parse({**os.environ, **{PREFIX + name.upper(): value for name, value in given.items() if value}})

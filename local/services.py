@@ -200,11 +200,15 @@ class Services:
         if not self.store.startswith(SCHEMES):
             return
         if self._options.freeze:
-            raise HarnessError(f"--freeze stops processes, and with {self.store} functions are threads: leave it out")
+            raise HarnessError(
+                f"--freeze stops processes, but with {self.store} functions are threads: leave --freeze out"
+            )
         if self._options.precision == Precision.LINGER:
-            raise HarnessError(f"with {self.store} the bridge is in this process anyway: leave --precision linger out")
+            raise HarnessError(
+                f"with {self.store} the bridge is a thread of this process: leave --precision linger out"
+            )
         self._house = self._parts.enter_context(House(self.described, self._surroundings, self._logs))
-        self._say("store", f"{self.store}  in this process alone: the functions are its threads")
+        self._say("store", f"{self.store}  in this process only; the functions are its threads")
 
     def _pool(self, function: Function) -> Host:
         first = self._first.get(function.name)

@@ -36,7 +36,7 @@ def refuse(error: Exception) -> Response[str]:
     """Answer with a problem document; what is nobody's fault outside goes to the log."""
     problem = problems.describe(translate(error))
     if problem.status >= 500:
-        logger.exception("refused", exc_info=error, status=problem.status)
+        logger.exception("request rejected", exc_info=error, status=problem.status)
     return refusal(problem)
 
 

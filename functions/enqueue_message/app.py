@@ -21,7 +21,7 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     filled = wiring.tasks().fill(orders.content)
     refused = {**orders.problems, **filled.refused}
     for name, problem in refused.items():
-        logger.error("a message was refused", message_id=name, problem=problem)
+        logger.error("a message was rejected", message_id=name, problem=problem)
     metrics.add_metric("Added", MetricUnit.Count, filled.added)
     metrics.add_metric("MessagesRefused", MetricUnit.Count, len(refused))
     metrics.flush_metrics()

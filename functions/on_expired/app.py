@@ -23,9 +23,11 @@ def handler(event: dict[str, Any], context: LambdaContext) -> RingsAnswer | Warm
     rang = told.heard(wiring.settings().namespace)
     noted = wiring.watches().note(told.expired)
     if rang.strangers:
-        logger.warning("keys that are no bells of ours were left out", keys=rang.strangers)
+        logger.warning("ignored keys that are not bells of this stack", keys=rang.strangers)
     if noted.strangers:
-        logger.warning("keys that nothing here watches were left out", keys=[show(key) for key in noted.strangers])
+        logger.warning(
+            "ignored keys that match no pattern of DUECOURSE_WATCH", keys=[show(key) for key in noted.strangers]
+        )
     drained = wiring.drainer().drain(rang.shards, context.get_remaining_time_in_millis, rang.doors)
     metrics.add_metric("Added", MetricUnit.Count, noted.added)
     metrics.add_metric("Claimed", MetricUnit.Count, drained.claimed)
@@ -40,7 +42,7 @@ def warm(event: dict[str, Any]) -> WarmAnswer:
     """Be ready for a ring, and have the functions be so that its tasks will be handed to."""
     rings = shards_behind(read_warm_up(event), wiring.settings().namespace)
     if rings.strangers:
-        logger.warning("keys that are no bells of ours were left out", keys=rings.strangers)
+        logger.warning("ignored keys that are not bells of this stack", keys=rings.strangers)
     wiring.store().ping()
     wiring.drainer()
     warmed = wiring.warmer().warm(rings.shards)

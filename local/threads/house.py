@@ -88,7 +88,7 @@ class House:
 
     def _be_the_one(self, opened: ExitStack) -> None:
         if not _one.acquire(blocking=False):
-            raise HarnessError("this process has a stack whose functions are its threads already: stop that one first")
+            raise HarnessError("this process already has a stack with functions as threads: stop that stack first")
         opened.callback(_one.release)
 
     def _open_store(self) -> None:

@@ -61,7 +61,7 @@ def test_a_record_that_cannot_be_read_is_put_off_and_told_and_all_others_are_cla
     with caplog.at_level(logging.ERROR):
         claimed = claim(fresh) + claim(fresh)
     assert sorted(task.id for task in claimed) == ["a0", "a1", "a2", "good"]
-    assert "-/bad in default waits, for its record cannot be read" in caplog.text
+    assert "-/bad in queue default waits because its record cannot be read" in caplog.text
     assert 59_000 < int(redis_client.zscore(KEYS.due("-"), "-/bad") or 0) - store.now() <= 60_000
     assert redis_client.hget(KEYS.tasks, "-/bad") is not None, "who can read it finds it as it was"
 
@@ -73,7 +73,7 @@ def test_a_record_that_is_cut_off_is_told_and_given_to_nobody(
     spoil(redis_client, "cut off")
     with caplog.at_level(logging.ERROR):
         assert [task.id for task in claim(store)] == ["good"]
-    assert "-/bad in default waits, for its record cannot be read" in caplog.text
+    assert "-/bad in queue default waits because its record cannot be read" in caplog.text
 
 
 @BROKEN
@@ -159,7 +159,7 @@ def test_what_python_alone_cannot_read_is_told_and_neither_taken_nor_echoed(
         [kept] = store.add([new("bad")], echo=True)
         assert (kept.reply, kept.task) == (Reply.KEPT, None)
         assert store.take("default", "bad", lease_ms=LEASE_MS) is None
-    assert caplog.text.count("-/bad in default waits, for its record cannot be read") == 2
+    assert caplog.text.count("-/bad in queue default waits because its record cannot be read") == 2
 
 
 @BROKEN
@@ -172,7 +172,7 @@ def test_who_asks_for_a_record_that_cannot_be_read_is_told_and_of_a_group_gets_t
         store.get("default", "bad")
     with caplog.at_level(logging.ERROR):
         assert [task.id for task in store.group("default", "g")] == ["good"]
-    assert "-/bad in default waits, for its record cannot be read" in caplog.text
+    assert "-/bad in queue default waits because its record cannot be read" in caplog.text
 
 
 @BROKEN

@@ -29,7 +29,11 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "bad_query_id": (
         [],
         422,
-        {"errors": [{"field": "id", "problem": "must be a query's id, as POST /queries answers it: q-…@<host>"}]},
+        {
+            "errors": [
+                {"field": "id", "problem": "must be the id of a query, as in the answer of POST /queries: q-…@<host>"}
+            ]
+        },
     ),
     "bad_replay_dead": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "list_tasks": (["add_webhook"], 200, {"next_cursor": None}),
@@ -53,7 +57,7 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "bad_json": ([], 400, {"type": "urn:duecourse:problem:malformed-body"}),
     "bad_key": ([], 400, {"type": "urn:duecourse:problem:malformed-key"}),
     "bad_kind": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
-    "bad_past_start": ([], 422, {"errors": [{"field": "starts_at", "problem": "must be ahead"}]}),
+    "bad_past_start": ([], 422, {"errors": [{"field": "starts_at", "problem": "must be in the future"}]}),
     "bad_preview_template": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_reminder_recipients": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_reminder_template": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),

@@ -215,5 +215,5 @@ def test_a_query_s_queue_is_for_queries_alone() -> None:
     assert told["statusCode"] == 422
     [error] = json.loads(told["body"])["errors"]
     assert (error["field"], error["problem"]) == (
-        "queue", "query:… holds what POST /queries makes: choose another queue"
+        "queue", "query:… is reserved for POST /queries: choose another queue"
     )  # fmt: skip

@@ -133,7 +133,7 @@ def test_shards_that_are_not_by_queue_are_refused(shards: str) -> None:
 @pytest.mark.parametrize(
     ("store", "told"),
     [
-        ("redis-cluster://a:7000,b:port", "as its port"),
+        ("redis-cluster://a:7000,b:port", "a port of at most"),
         ("redis-cluster://a:7000/3", "one database"),
         ("redis-cluster://", "<host>"),
         ("redis+sentinel://a:26379", "<service>"),
@@ -148,15 +148,15 @@ def test_shards_that_are_not_by_queue_are_refused(shards: str) -> None:
         ("redis://", "<host>"),
         ("redis://:p/ss@h", "in a password / is %2F"),
         ("redis://ada:p#ss@h", "in a password / is %2F"),
-        ("redis://h?decode_responses=true", "there are: db"),
-        ("redis://h?db=x", "there are: db"),
-        ("redis://h?ssl_cert_reqs=none", "there are: db"),
+        ("redis://h?decode_responses=true", "known options: db"),
+        ("redis://h?db=x", "known options: db"),
+        ("redis://h?ssl_cert_reqs=none", "known options: db"),
         ("rediss://h?ssl_cert_reqs=maybe", "ssl_cert_reqs"),
-        ("redis+sentinel://a/main?password=x", "there are: none"),
+        ("redis+sentinel://a/main?password=x", "known options: none"),
         ("unix://", "/<path>"),
         ("memory://a", "must be memory://"),
         ("redis://[gg]/0", "IPv6 address in brackets"),
-        ("redis-cluster://a,[::1]:x", "as its port"),
+        ("redis-cluster://a,[::1]:x", "a port of at most"),
         ("redis-cluster://[127.0.0.1]:7000", "IPv6 address in brackets"),
         ("redis://ada:p[s]s@h", "[ is %5B, ] is %5D"),
         ("redis://ada:p\u2100s@h", "written with escapes"),
@@ -314,7 +314,7 @@ def test_a_dead_target_is_as_any_target_but_inline() -> None:
     assert parse({}).dead_target == ""
     assert list(wrong(DEAD_TARGET="inline")) == list(wrong(DEAD_TARGET="Alert")) == ["DUECOURSE_DEAD_TARGET"]
     assert wrong(DEAD_TARGET="amqp:dead") == {
-        "DUECOURSE_AMQP": "is required, for DUECOURSE_DEAD_TARGET names an amqp:<queue>"
+        "DUECOURSE_AMQP": "is required because DUECOURSE_DEAD_TARGET names an amqp:<queue>"
     }
 
 

@@ -1,4 +1,4 @@
-"""Where the ledger is: the store and the bells that a URL names."""
+"""Store and bells of the ledger that a URL names."""
 
 from duecourse.domain.address import WITHOUT_BELLS, split
 from duecourse.domain.shards import Sharding

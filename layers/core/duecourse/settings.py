@@ -272,17 +272,19 @@ def _clashes(given: Settings) -> Iterator[FieldError]:
 
 def _clashes_of_watches(given: Settings) -> Iterator[FieldError]:
     if split(given.store).scheme in WITHOUT_BELLS:
-        yield FieldError("DUECOURSE_WATCH", "wants a Redis as DUECOURSE_STORE: no other program sets keys in this one")
+        yield FieldError(
+            "DUECOURSE_WATCH", "requires a Redis as DUECOURSE_STORE: no other program sets keys in this store"
+        )
     if given.events == "off":
-        problem = "wants DUECOURSE_EVENTS=on: that a key expired is told by Redis's notifications alone"
+        problem = "requires DUECOURSE_EVENTS=on: only key events announce that a key expired"
         yield FieldError("DUECOURSE_WATCH", problem)
     ours, known = f"{given.namespace}:".encode(), set[str]()
     for at, one in enumerate(given.watch):
         if one.pattern.prefix.startswith(ours) or ours.startswith(one.pattern.prefix):
-            problem = f"would match keys of ours, which begin with {ours.decode()}: begin it otherwise"
+            problem = f"would match duecourse's own keys, which begin with {ours.decode()}: choose another beginning"
             yield FieldError(f"DUECOURSE_WATCH.{at}.pattern", problem)
         if one.pattern.text in known:
-            problem = "repeats an earlier pattern, and the first one wins"
+            problem = "repeats an earlier pattern: only the first one would count"
             yield FieldError(f"DUECOURSE_WATCH.{at}.pattern", problem)
         if one.window_ms > given.retention_ms:
             problem = "is longer than DUECOURSE_RETENTION: by then the task that it is compared with is forgotten"

@@ -104,7 +104,7 @@ def translate(error: Exception) -> DuecourseError:
     if isinstance(error, (*AWAY, *ELSEWHERE, ReadOnlyError, ClusterError)) or CODE.search(str(error)):
         return StoreUnavailable(f"The store does not answer: {error}")
     if isinstance(error, InvalidResponse):
-        return StoreMisused(f"The address answers, but not as a Redis does: {error}")
+        return StoreMisused(f"The server at the store's address is not a Redis: {error}")
     return StoreMisused(f"The store rejected the command: {error}")
 
 
@@ -243,5 +243,7 @@ class Scripts:
         pipe.wait(replicas, WAIT_MS)
         answer, got = pipe.execute()
         if int(got) < replicas:
-            raise StoreUnavailable(f"{got} of {replicas} replicas have it: it may be done, send it again")
+            raise StoreUnavailable(
+                f"{got} of {replicas} replicas have the change: it may have been made, send it again"
+            )
         return answer

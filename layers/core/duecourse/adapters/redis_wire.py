@@ -189,7 +189,7 @@ def readable(queue: str, sid: str, data: bytes, expires_at: int = 0) -> Task | N
     try:
         return unpack(queue, sid, data, expires_at)
     except UNREADABLE:
-        log.exception("task %s in %s waits, for its record cannot be read", sid, queue)
+        log.exception("task %s in queue %s waits because its record cannot be read", sid, queue)
         return None
 
 

@@ -20,7 +20,7 @@ UNITS = {
 
 
 def figures(now: Stats, before: Stats, *, service: str, at: int) -> str:
-    """What happened between two looks at a bridge, as one line without its end; `at` is epoch milliseconds."""
+    """Figures between two looks at a bridge, as one line without its end; `at` is epoch milliseconds."""
     metrics = [{"Name": name, "Unit": unit} for name, unit in UNITS.items()]
     directive = {"Namespace": NAMESPACE, "Dimensions": [["service"]], "Metrics": metrics}
     values = {

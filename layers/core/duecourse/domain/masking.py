@@ -1,4 +1,4 @@
-"""What is shown of a caller's credentials: that they are there, and nothing of what they are.
+"""Masking of credentials: a mark shows that they exist, and nothing else.
 
 A worker gets a task as it was given. Whoever looks at it, is told of its end, or reads a log, sees MASK in place of
 credentials: of headers and fields by their names, of addresses their user, password and the values of their query.
@@ -28,7 +28,7 @@ WORDS = frozenset({
 """A field is one where a word of its name, or two together, is one of these; `key` alone, or `author`, is none."""
 
 _SUSPECT = re.compile("://|sig|otp|passcode|connection|" + "|".join(IN_HEADERS), re.IGNORECASE)
-"""What a text has in it that has anything to hide."""
+"""Pattern of each text that may have something to mask."""
 _NO_FORM = re.compile(r"\s|://")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _ADDRESS = re.compile(r"://([^\s\"'<>]+)")
@@ -42,7 +42,7 @@ _SPOKEN = re.compile(r"(authorization['\"]?\s*[:=]\s*['\"]?(?:\w+ +)?|\bbearer +
 
 
 def is_suspect(text: str) -> bool:
-    """Whether a text may have anything in it that is not shown."""
+    """True if a text may have something to mask."""
     return _SUSPECT.search(text) is not None
 
 
@@ -90,13 +90,13 @@ def _is_credential(header: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_secret(name: str) -> bool:
-    """Whether a field of this name holds a credential."""
+    """True if a field of this name holds a credential."""
     words = [word.lower() for word in _WORD.findall(name)]
     return any(word in WORDS for word in words) or any(a + b in WORDS for a, b in pairwise(words))
 
 
 def _address(rest: str) -> str:
-    """What follows `://`, without credentials."""
+    """Text after `://`, without credentials."""
     found = _PARTS.match(rest)
     place, path, query, fragment = found.groups("") if found else ("",) * 4
     user, at, host = place.rpartition("@")

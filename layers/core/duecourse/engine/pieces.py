@@ -1,4 +1,4 @@
-"""What a drain has claimed and not settled: in pieces, each in want of a slot, worked by a crew's threads."""
+"""In-flight work of one drain, split into pieces that a thread pool runs."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from duecourse.engine.run import Runner, release
 from duecourse.engine.targets import Targets
 
 LOOK_AGAIN_S = 0.1
-"""How often a drain that waits for slow tasks looks whether others have come due, and gives back those behind them."""
+"""Time after which a drain that waits for slow tasks looks for due ones, and gives back those behind the slow."""
 
 
 class Piece(NamedTuple):
@@ -39,12 +39,12 @@ class Pieces:
 
     @property
     def free(self) -> int:
-        """How many slots are free."""
+        """Number of free slots."""
         return self._slots - self.in_flight
 
     @property
     def are_enough(self) -> bool:
-        """Whether every thread has one."""
+        """True if every thread has a piece."""
         return self.in_flight >= min(self._slots, self._crew.size)
 
     def begin(self, shard: Shard, tasks: Sequence[Task]) -> None:

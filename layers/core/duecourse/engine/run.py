@@ -20,13 +20,13 @@ from duecourse.ports.results import Results
 log = logging.getLogger("duecourse.engine")
 
 Kind: TypeAlias = Callable[[Task], Outcome | None]
-"""What a task's work is; None is Done."""
+"""Handler of a task; None is Done."""
 
 AWAY = RetryPolicy(backoff_ms=1_000, max_backoff_ms=30_000)
 """How long a task waits for what was away, its attempt unspent: by its run, for that is what counts up."""
 
 SOONEST_MS = 100
-"""How soon after an Again a task runs at the earliest."""
+"""Shortest delay after an Again."""
 
 
 class Runner:
@@ -91,8 +91,8 @@ class Runner:
         try:
             results.put(task, result, self._now())
         except ResultsUnavailable as error:
-            log.warning("task %s waits, for its result could not be kept: %s", task.id, error)
-            return put_off(task, self._rng, f"its result could not be kept: {error}")
+            log.warning("task %s waits because its result could not be stored: %s", task.id, error)
+            return put_off(task, self._rng, f"the result could not be stored: {error}")
         return _end(task, Ending.DONE)
 
     def _again(self, task: Task, again: Again) -> Settlement:

@@ -146,7 +146,9 @@ class _Shift:
             try:
                 self._store.extend(shard, list(map(_lease, tasks)), self._lease_ms(), at_least=True)
             except StoreUnavailable as error:
-                log.warning("%d leases in %s were not extended, it is tried again: %s", len(tasks), shard, error)
+                log.warning(
+                    "%d leases in shard %s were not extended and will be tried again: %s", len(tasks), shard, error
+                )
 
     def _settle(self) -> None:
         """Settle what is not yet, until the store is away: then it is tried again with the next one that finishes."""

@@ -1,4 +1,4 @@
-"""What the routes share: where an id and a queue stand in a request, whose it is, answers that are not a plain 200."""
+"""Shared parts of routes: the fields for an id and a queue, the tenant, and answers other than a plain 200."""
 
 import json
 from collections.abc import Callable
@@ -36,7 +36,7 @@ Force = Annotated[
 ]
 
 REFUSES = "refuses"
-"""Where a route's function keeps what it refuses with."""
+"""Attribute in which a route's function keeps its errors."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 metrics = Metrics(namespace="duecourse")
@@ -53,7 +53,7 @@ def refuses(*kinds: type[DuecourseError]) -> Callable[[F], F]:
 
 
 def tenant() -> str:
-    """Whose this request is. Raises InvalidInput where its header names nobody."""
+    """Tenant of this request. Raises InvalidInput if its header has no valid tenant."""
     return request.tenant(wiring.settings().tenant_header)
 
 

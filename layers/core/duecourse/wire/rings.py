@@ -18,7 +18,7 @@ MAX_BELL_CHARS = 256
 
 
 class Heard(NamedTuple):
-    """What rang: shards, the keys that are no bells of ours, and by which door each shard's bell was found."""
+    """Rings: shards, keys that are not our bells, and the trigger of each shard's ring."""
 
     shards: list[Shard]
     strangers: list[str]
@@ -103,7 +103,7 @@ def read_warm_up(event: Json) -> list[str]:
 
 
 class RingsAnswer(TypedDict):
-    """What came of it: `added` tasks of watched keys, and what one drain did.
+    """Result: `added` tasks of watched keys, and the figures of one drain.
 
     `backlog` is what is still due, at least, `bell_at` the earliest bell (epoch ms, 0 for none).
     """

@@ -44,7 +44,7 @@ class WatchSetting(Strict):
     @classmethod
     def _fits_its_kind(cls, payload: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if "key" in payload:
-            raise refuse_fields("is where the parts of the key's name go: call yours otherwise", "key")
+            raise refuse_fields("is reserved for the parts of the key's name: rename this field", "key")
         check_payload(info.data.get("kind", ""), payload)
         return payload
 

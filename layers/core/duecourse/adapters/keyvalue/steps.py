@@ -103,5 +103,5 @@ class Steps:
                 self._below.close()
                 raise StoreMisused(
                     f"Queue {shard.queue} has {told} shards on record and DUECOURSE_SHARDS says {count}: "
-                    f"set it to {told}, for one process gains nothing by others"
+                    f"set it to {told}, because more shards gain nothing in one process"
                 )
