@@ -67,7 +67,7 @@ def test_a_tick_that_lingers_serves_what_falls_due_and_measures_it(
     assert {"OldestOverdue", "Dead", "Claimed", "Reclaimed"} <= found.keys()
     assert {"Rings", "Lateness", "Done", "Retried"} <= lingered.keys()
     assert answer["done"] + lingered["Done"][0] == 2
-    assert lingered["Rings"][0] >= 1
+    assert lingered["Rings"] >= 1
 
 
 def test_what_it_found_is_measured_before_it_stays(

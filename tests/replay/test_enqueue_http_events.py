@@ -389,7 +389,7 @@ def test_what_was_added_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     for case in ("add_webhook", "add_webhook", "add_reminder", "add_reminder"):
         replay(case)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "_aws" in line]
-    assert [line["Added"] for line in lines] == [[1.0], [0.0], [4.0], [0.0]]
+    assert [line["Added"] for line in lines] == [1, 0, 4, 0]
 
 
 def test_force_must_be_yes_or_no() -> None:

@@ -64,7 +64,7 @@ def test_what_is_there_at_once_is_answered_at_once_and_told_again(
     assert task is not None
     assert task.status is Status.DONE
     measured = [json.loads(line)["Added"] for line in capsys.readouterr().out.splitlines() if "_aws" in line]
-    assert measured == [[1.0], [0.0]]
+    assert measured == [1, 0]
 
 
 @answering(READY, READY)

@@ -260,7 +260,7 @@ def _clashes(given: Settings) -> Iterator[FieldError]:
     named = {"TARGETS": list(given.targets.values()), "DEAD_TARGET": [given.dead_target]}
     asking = [PREFIX + name for name, targets in named.items() if any(one.startswith("amqp:") for one in targets)]
     if asking and not given.amqp:
-        yield FieldError("DUECOURSE_AMQP", f"is required, for {asking[0]} names an amqp:<queue>")
+        yield FieldError("DUECOURSE_AMQP", f"is required because {asking[0]} names an amqp:<queue>")
     if any(name.startswith(QUEUE_PREFIX) and count > given.query_parallel for name, count in given.shards.items()):
         problem = f"must give {QUEUE_PREFIX}… no more shards than DUECOURSE_QUERY_PARALLEL: each gets its part"
         yield FieldError("DUECOURSE_SHARDS", problem)

@@ -15,6 +15,7 @@ from duecourse.bridge.bridge import SWITCH_S
 from duecourse.bridge.figures import figures
 from duecourse.bridge.rings import Warming, invoking, warming
 from duecourse.domain.address import split
+from duecourse.domain.figures import NAMESPACE, SERVICE
 from duecourse.errors import FieldError, InvalidSettings, InvocationRefused
 from duecourse.ledgers import open_bells
 from duecourse.ports.invoker import Invoker
@@ -87,7 +88,7 @@ class _Reporter:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._told = Stats(0, 0, 0, 0.0, None)
-        self._service = os.environ.get("POWERTOOLS_SERVICE_NAME", "duecourse")
+        self._service = os.environ.get(SERVICE, NAMESPACE)
 
     def report(self) -> None:
         stats = self._bridge.report()

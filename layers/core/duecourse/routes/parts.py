@@ -5,17 +5,16 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
-from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.event_handler import ApiGatewayResolver, Response
 from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
-from aws_lambda_powertools.metrics import MetricUnit
 from pydantic import BeforeValidator
 
 from duecourse import wiring
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.errors import DuecourseError
+from duecourse.measures import measure
 from duecourse.routes import request
 from duecourse.wire.fields import AnyTaskId, Flag, Name
 from duecourse.wire.problems import CONTENT_TYPE, Problem
@@ -38,8 +37,6 @@ Force = Annotated[
 REFUSES = "refuses"
 """Attribute in which a route's function keeps its errors."""
 F = TypeVar("F", bound=Callable[..., Any])
-
-metrics = Metrics(namespace="duecourse")
 
 
 def refuses(*kinds: type[DuecourseError]) -> Callable[[F], F]:
@@ -80,6 +77,5 @@ def refusal(problem: Problem) -> Response[Any]:
 
 
 def count_added(tasks: int) -> None:
-    """Count tasks taken, in the log's embedded metric format."""
-    metrics.add_metric("Added", MetricUnit.Count, tasks)
-    metrics.flush_metrics()
+    """Count tasks taken."""
+    measure({"Added": tasks})
