@@ -361,14 +361,14 @@ def test_a_shard_is_on_record_with_its_count_before_its_first_task(
 def test_out_of_memory_an_end_is_told_of_all_the_same(redis_client: redis.Redis) -> None:
     store = RedisStore(redis_client, deaths=True)
     once = {"retry": RetryPolicy(max_attempts=1), "notify": "audit"}
-    store.add([new(id, due_at=n + 1, **once) for n, id in enumerate(("settled", "lapsed", "swept"))])
-    settled, lapsed, swept = (store.claim(SHARD, 1, lease_ms=ms).tasks[0] for ms in (LEASE_MS, 1, 300))
+    store.add([new(id, due_at=n + 1, **once) for n, id in enumerate(("settled", "swept", "lapsed"))])
+    settled, swept, lapsed = (store.claim(SHARD, 1, lease_ms=ms).tasks[0] for ms in (LEASE_MS, 600, 1))
     store.add([new("late", due_at=9, deadline_at=10)])
     redis_client.config_set("maxmemory", 1)
     try:
         assert store.settle(SHARD, [ending(settled, Ending.RETRY, detail="x")]) == [Settled.DEAD]
         until(lambda: store.now() > lapsed.lease_expires_at)
-        store.claim(SHARD, 1, lease_ms=LEASE_MS, max_bytes=1)
+        store.claim(SHARD, 9, lease_ms=LEASE_MS)
         until(lambda: store.now() > swept.lease_expires_at)
         assert store.sweep(SHARD, retention_ms=LEASE_MS).died == 1
     finally:
