@@ -13,11 +13,11 @@
 
 --include fresh
 
--- The usual add: one task of no group, later than the bell that hangs and than its tenant's next, where nothing has its id.
--- It changes neither the bell nor the tenant's place, and makes none of the functions below, which takes longer than all
--- that it does. What it does not take goes on below, with nothing written.
+-- The usual add: one task of no group, later than its tenant's next and than a bell that hangs as early as anything needs,
+-- where nothing has its id. It changes neither the bell nor the tenant's place, and makes none of the functions below, which
+-- takes longer than all that it does. What it does not take goes on below, with nothing written.
 if #ARGV == 14 and ARGV[6] == '' and ARGV[11] == '' and ARGV[13] == '' then
-  local call, tasks, meta, sid = redis.call, KEYS[1], KEYS[8], ARGV[8]
+  local call, meta, sid = redis.call, KEYS[8], ARGV[8]
   local now, hung = tonumber(ARGV[1]), nil
   if now then
     hung = call('HGET', meta, 'bell_at')
@@ -29,12 +29,15 @@ if #ARGV == 14 and ARGV[6] == '' and ARGV[11] == '' and ARGV[13] == '' then
   local due = after and now + after or tonumber(ARGV[10])
   hung = tonumber(hung or nil)
   if hung and now <= hung and hung < due then
-    local head = tonumber(call('ZSCORE', KEYS[2], string.match(sid, '^[^/]*')) or nil)
-    local fence, leaving, shards, clock = unpack(call('HMGET', meta, 'fence', 'leaving', 'shards', 'clock'))
-    local ours = not leaving and (shards or ARGV[3]) == ARGV[3] and (clock or ARGV[1] == '')
-    if head and head <= due and fence and ours and call('HEXISTS', tasks, sid) == 0 then
+    local tenant, first = string.match(sid, '^[^/]*'), call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
+    local head = tonumber(first[1] == tenant and first[2] or call('ZSCORE', KEYS[2], tenant) or nil)
+    local lease = tonumber(call('ZRANGE', KEYS[4], '0', '0', 'WITHSCORES')[2])
+    local right = head and head <= due and hung <= tonumber(first[2]) and hung <= (lease or hung) and call('ZCARD', KEYS[3]) == 0
+    local fence, leaving, wake, shards, clock = unpack(call('HMGET', meta, 'fence', 'leaving', 'wake', 'shards', 'clock'))
+    local ours = fence and not leaving and not wake and (shards or ARGV[3]) == ARGV[3] and (clock or ARGV[1] == '')
+    if right and ours and call('HEXISTS', KEYS[1], sid) == 0 then
       local data = fresh_record(0, due, now, call('HINCRBY', meta, 'fence', '1'), 0, ARGV[14])
-      call('HSET', tasks, sid, data)
+      call('HSET', KEYS[1], sid, data)
       call('ZADD', KEYS[14], string.format('%d', due), sid)
       return { now, hung, { 1 }, ARGV[5] == '1' and { data } or {} }
     end
