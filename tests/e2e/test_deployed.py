@@ -118,16 +118,16 @@ def test_a_function_that_cannot_start_is_the_attempts_error_and_once_it_can_the_
     if not emulator.destinations:
         pytest.skip(f"{emulator.name} sends no records of what failed, says the table")
 
-    def failed() -> Any:
-        task = stage.call("GET", f"/tasks/{id}?queue=reminders", expect=200)["task"]
-        return task if task.get("error") else None
+    def standing() -> Any:
+        return stage.call("GET", f"/tasks/{id}?queue=reminders", expect=200)["task"]
 
     with unable_to_start(session.client("lambda"), deployment.names["SendReminderFunction"]):
         id = reminded_at_once(stage)
-        task = until(failed, seconds=40, every=0.2)
-    assert f"{deployment.names['SendReminderFunction']}: RetriesExhausted" in task["error"]
-    assert ("Runtime.ImportModuleError" in task["error"]) == emulator.errors
-    done = stage.finished(id, queue="reminders")
+        error = until(lambda: standing().get("error"), seconds=60, every=0.2)
+    assert f"{deployment.names['SendReminderFunction']}: RetriesExhausted" in error
+    assert ("Runtime.ImportModuleError" in error) == emulator.errors
+    # Its backoff has grown by as much as it took to mend the function.
+    done = until(lambda: task if (task := standing())["state"] == "done" else None, seconds=150, every=0.5)
     assert {run["outcome"] for run in done["history"][:-1]} == {"retry"}
 
 

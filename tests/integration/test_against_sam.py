@@ -37,6 +37,8 @@ pytestmark = pytest.mark.skipif(not SAM_PYTHON.exists(), reason="no .venv-sam: m
 
 FOLDERS = ("on_expired", "on_undelivered", "poll_tick", "send_reminder", "enqueue_message", "enqueue_http")
 """Those that add tasks come last: when the others find a task due is a matter of time, and so of luck."""
+SENT = {"from_sqs", "from_rabbitmq"}
+"""Messages that carry no lease are sent: out of a container to AWS itself, as sam hands no other endpoint on."""
 DIFFERS = {
     "AWS_SAM_LOCAL": "says that it is sam; the harness is not",
     "AWS_LAMBDA_FUNCTION_TIMEOUT": "sam tells its emulator by it; Lambda sets no such variable",
@@ -142,8 +144,11 @@ def alike(answer: Any) -> Any:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_the_same_event_gets_the_same_answer_and_the_same_error(sides: Sides, sam: Asking, folder: str) -> None:
-    names = sorted(cases(folder))
+def test_the_same_event_gets_the_same_answer_and_the_same_error(
+    request: pytest.FixtureRequest, sides: Sides, sam: Asking, folder: str
+) -> None:
+    left_out = SENT if folder == "send_reminder" and "engine" in request.node.name else set()
+    names = sorted(cases(folder) - left_out)
     events = [saved(f"{folder}/{name}") for name in names]
     theirs = dict(zip(names, map(alike, sam(folder, events)), strict=True))
     answers = [sides.stack.invoke(sides.functions[folder].name, event) for event in events]
