@@ -50,7 +50,7 @@ def test_a_shard_that_has_been_empty_for_long_is_forgotten_but_for_its_fence(
     store: RedisStore, redis_client: redis.Redis, clock: HandClock
 ) -> None:
     store.configure(HOST.queue, {"max_running": 4}, default=True)
-    first = be_used(store)
+    first = max(be_used(store) for _ in range(5))
     clock.advance(FORGET_MS - 1)
     sweep(store)
     assert store.shards() == [HOST]

@@ -103,9 +103,7 @@ class _Shift:
             nonces = [secrets.token_bytes(8) for _ in handed]
             begun = self._store.begin(shard, list(map(_lease, handed)), lease_ms, nonces)
             mine += [
-                task._replace(
-                    token=one.token, run=one.run, lease_expires_at=one.expires_at, target="", delivery=task.token
-                )
+                task._replace(token=one.token, run=one.run, lease_expires_at=one.expires_at, target="")
                 for task, one in zip(handed, begun, strict=True)
                 if one.token
             ]
