@@ -54,9 +54,12 @@ def _aside(client: Client, keys: Keys) -> dict[str, int]:
 
 
 def _check_handed_over(client: Client, keys: Keys, tasks: list[Task]) -> None:
-    """How many each target has that it did not begin."""
-    meta = {name.decode(): int(told) for name, told in client.hgetall(keys.meta).items() if name.startswith(b"out:")}
-    assert meta == Counter(f"out:{task.target}" for task in tasks if task.target)
+    """How many each target has that it did not begin; how many it may have, while tasks wait for that."""
+    meta = {name.decode(): told for name, told in client.hgetall(keys.meta).items()}
+    out = {name: int(told) for name, told in meta.items() if name.startswith("out:")}
+    assert out == Counter(f"out:{task.target}" for task in tasks if task.target)
+    waiting = {f"most:{member.decode().partition(chr(0))[0]}" for member in client.zrange(keys.waiting, 0, -1)}
+    assert {name for name in meta if name.startswith("most:")} == waiting
 
 
 def _check_successors(records: dict[str, bytes]) -> None:
