@@ -17,7 +17,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import RetryPolicy, Shard, Status
 from duecourse.errors import StoreFull, StoreMisused
-from duecourse.ports.store import Settled
+from duecourse.ports.store import Delivery, Settled
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle
@@ -256,6 +256,30 @@ def test_out_of_memory_lets_a_queue_be_paused_and_forget_sooner(store: RedisStor
         assert store.sweep(SHARD, retention_ms=LEASE_MS).pruned == 1
         store.configure("default", {"paused": True, "max_running": 1})
         assert store.settings("default").paused
+    finally:
+        redis_client.config_set("maxmemory", 0)
+
+
+def test_out_of_memory_lets_a_function_begin_what_it_was_handed(store: RedisStore, redis_client: redis.Redis) -> None:
+    store.add([new("a", kind="report")])
+    handed = {"report": Delivery("lambda:report", 100, LEASE_MS)}
+    [task] = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=handed).tasks
+    redis_client.config_set("maxmemory", 1)
+    try:
+        [begun] = store.begin(SHARD, [lease_of(task)], LEASE_MS, [bytes(8)])
+    finally:
+        redis_client.config_set("maxmemory", 0)
+    assert begun.token
+
+
+def test_out_of_memory_lets_an_empty_shard_be_swept(store: RedisStore, redis_client: redis.Redis) -> None:
+    add(store)
+    store.cancel("default", ["a"])
+    assert store.sweep(SHARD, retention_ms=-1).pruned == 1
+    redis_client.hdel("duecourse:{default/0}:meta", "idle")
+    redis_client.config_set("maxmemory", 1)
+    try:
+        assert store.sweep(SHARD, retention_ms=-1).pruned == 0
     finally:
         redis_client.config_set("maxmemory", 0)
 

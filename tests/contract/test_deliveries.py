@@ -22,7 +22,7 @@ from duecourse.ports.store import (
     Store,
 )
 from tests.support.clock import HandClock
-from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, ending, lease_of, new, settle, standing
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim_one, ending, lease_of, new, settle, standing
 
 TARGET = "lambda:report"
 DELIVERY_MS = 120_000
@@ -325,6 +325,12 @@ def test_a_failed_invocation_is_a_retry_of_what_it_did_not_get_to_begin(store: S
     [task] = hand_over(store, "a")
     assert settle(store, task, Ending.FAILED, detail="ImportError") == Settled.RETRIED
     assert (standing(store).run, standing(store).attempt, standing(store).error) == (1, 2, "ImportError")
+
+
+def test_a_run_is_never_an_undelivered_one(store: Store) -> None:
+    task = claim_one(store)
+    assert settle(store, task, Ending.UNDELIVERED) is Settled.STALE
+    assert standing(store).status is Status.LEASED
 
 
 def test_an_event_that_never_arrives_is_an_undelivered_one(store: Store, clock: HandClock) -> None:

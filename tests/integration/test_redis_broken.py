@@ -87,6 +87,8 @@ def test_no_verb_touches_a_record_that_cannot_be_read(store: RedisStore, redis_c
     ]
     assert store.move("default", [Move("bad", delay_ms=5, force=True)]) == [Reply.ABSENT]
     assert store.cancel("default", ["bad"]) == store.replay("default", ["bad"]) == [Reply.ABSENT]
+    if "version" in how:
+        assert store.cancel("default", ["bad"], force=True) == [Reply.ABSENT], "it is whole, for who knows it"
     with pytest.raises(StoreMisused, match="the record of -/bad cannot be read"):
         add(store, "bad")
     assert redis_client.hget(KEYS.tasks, "-/bad") == kept
@@ -343,10 +345,11 @@ def test_what_cannot_be_read_holds_no_place_once_its_lease_lapsed_and_can_be_del
     assert (store.stats(SHARD).dead, store.get("default", "bad")) == (0, None)
 
 
+@pytest.mark.parametrize("limit", ["max_running", "tenant_max_running"])
 def test_what_cannot_be_read_is_deleted_by_force_while_it_is_leased(
-    store: RedisStore, redis_client: redis.Redis
+    store: RedisStore, redis_client: redis.Redis, limit: str
 ) -> None:
-    store.configure("default", {"max_running": 1})
+    store.configure("default", {limit: 1})  # type: ignore[misc]
     store.add([new("bad"), new("good")])
     store.claim(SHARD, 1, lease_ms=LEASE_MS)
     spoil(redis_client, "cut within")

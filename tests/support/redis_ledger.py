@@ -56,11 +56,16 @@ def _aside(client: Client, keys: Keys) -> dict[str, int]:
 
 
 def _check_handed_over(client: Client, keys: Keys, tasks: list[Task]) -> None:
-    """How many each target has that it did not begin, and which."""
+    """How many each target has that it did not begin, and which; how many it may have, while tasks wait for that."""
     index = client.zrangebylex(keys.waiting, b"-", b"(\1")
     assert set(index) == {f"\0{task.tenant}/{task.id}\0{task.target}".encode() for task in tasks if task.target}
-    meta = {name.decode(): int(told) for name, told in client.hgetall(keys.meta).items() if name.startswith(b"out:")}
-    assert meta == Counter(f"out:{task.target}" for task in tasks if task.target)
+    meta = {name.decode(): told for name, told in client.hgetall(keys.meta).items()}
+    out = {name: int(told) for name, told in meta.items() if name.startswith("out:")}
+    assert out == Counter(f"out:{task.target}" for task in tasks if task.target)
+    waiting = {
+        f"most:{member.decode().partition(chr(0))[0]}" for member in client.zrangebylex(keys.waiting, b"[\1", b"+")
+    }
+    assert {name for name in meta if name.startswith("most:")} == waiting
 
 
 def _check_successors(records: dict[str, bytes]) -> None:

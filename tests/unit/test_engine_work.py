@@ -17,7 +17,7 @@ from duecourse.ports.store import Begun, Delivery, Lease, Settled
 from duecourse.wire.invocation import decode_tasks, tasks_event
 from tests.support.clock import START, HandClock
 from tests.support.engine import engine
-from tests.support.ledger import SHARD, claim, ending, new, standing
+from tests.support.ledger import SHARD, claim, ending, lease_of, new, standing
 from tests.support.wait import until
 
 
@@ -189,6 +189,18 @@ def test_a_lease_is_kept_alive_in_steps_while_its_handler_runs_up_to_the_functio
     assert enough.is_set()
     assert store.extended[0] == (2, 60)
     assert max(ms for _, ms in store.extended) <= 60
+
+
+def test_a_lease_that_its_handler_made_longer_is_not_cut_short(clock: HandClock) -> None:
+    store, ends = Counting(clock), []
+
+    def kind(task: Task) -> None:
+        ends.extend(store.extend(SHARD, [lease_of(task)], 600_000))
+        until(lambda: len(store.extended) >= 3 or None)
+        ends.append(standing(store).lease_expires_at)
+
+    work(store, kind, handed(store, "a"), 900_000, step_ms=60)
+    assert ends == [clock.at + 600_000] * 2
 
 
 def test_a_lease_is_never_extended_past_its_function(clock: HandClock) -> None:

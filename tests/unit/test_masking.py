@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duecourse.domain.history import cut_detail
+from duecourse.domain.history import Door, Run, cut_detail
 from duecourse.domain.masking import MASK, is_secret, masked, masked_error, masked_text
-from duecourse.wire.tasks import show_payload
+from duecourse.domain.queues import HeldBack
+from duecourse.domain.timeline import Why, timeline, waiting
+from duecourse.wire.tasks import show_payload, show_task
+from duecourse.wire.why import show_why
+from tests.support.clock import START
 from tests.support.kinds import leased
 
 
@@ -133,3 +137,13 @@ def test_no_credential_is_shown_wherever_it_is(plain: dict[str, Any], host: str,
     assert "HIDDEN" not in text
     assert host in text
     assert masked(plain) == plain or any(is_secret(word) for word in json.dumps(plain).split('"'))
+
+
+def test_an_error_that_an_older_version_kept_is_shown_without_credentials() -> None:
+    run = Run(1, 8, START, START + 10, "retry", "401 for https://a:HIDDEN@b.example/?c=HIDDEN", Door.RING)
+    task = leased("report", {})._replace(log=(run,), run=1)
+    assert "HIDDEN" in task.error
+    view, why = show_task(task), show_why(Why(task, timeline(task), waiting(task, HeldBack(None))))
+    errors = [view["error"], view["history"][0]["detail"], *(one["error"] for one in why["timeline"] if "error" in one)]
+    assert errors == ["401 for https://•••@b.example/?c=•••"] * 3
+    assert "HIDDEN" not in str(why)

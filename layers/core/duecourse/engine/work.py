@@ -105,9 +105,7 @@ class _Shift:
             nonces = [self._nonces[task.token] for task in handed]
             begun = self._store.begin(shard, list(map(_lease, handed)), lease_ms, nonces)
             mine += [
-                task._replace(
-                    token=one.token, run=one.run, lease_expires_at=one.expires_at, target="", delivery=task.token
-                )
+                task._replace(token=one.token, run=one.run, lease_expires_at=one.expires_at, target="")
                 for task, one in zip(handed, begun, strict=True)
                 if one.token
             ]
