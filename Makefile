@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PY := .venv/bin/python
-ARCH := arm64
+ARCH ?= arm64
 # The first that runs and is of a version that we take: a shim on PATH may stand for a Python that is not there.
 FITS := import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
 BASE_PYTHON ?= $(shell for name in python3.11 python3.12 python3; do $$name -c '$(FITS)' 2>/dev/null && command -v $$name && break; done)

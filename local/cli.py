@@ -9,6 +9,7 @@ from local.new import new
 from local.rabbitmq import rabbitmq
 from local.replay import replay
 from local.reshard import reshard
+from local.run import AS_GIVEN, run
 from local.sent import sent
 from local.show import show
 from local.up import up
@@ -21,3 +22,4 @@ app = typer.Typer(
 )
 for command in (up, invoke, replay, show, sent, new, reshard, built, demo, rabbitmq):
     app.command()(command)
+app.command(context_settings=AS_GIVEN)(run)

@@ -27,7 +27,7 @@ StateUsed = Annotated[
 ]
 StoreUsed = Annotated[
     str | None,
-    typer.Option("--store", help="The store's URL.", show_default="that of the stack that is up, DUECOURSE_STORE"),
+    typer.Option("--store", help="The store's URL.", show_default="that of the running stack, or DUECOURSE_STORE"),
 ]
 
 
@@ -40,9 +40,12 @@ class Invoked(NamedTuple):
 
 
 @contextmanager
-def lambda_service(folder: Path) -> Iterator[str]:
-    """The URL of Lambda's Invoke API: of the stack that uses the state folder, else of one started for this."""
-    found = state.running(folder)
+def lambda_service(folder: Path | None) -> Iterator[str]:
+    """The URL of Lambda's Invoke API: of the stack that uses the state folder, else of one started for this.
+
+    Without a folder it is one whose ledger goes with it.
+    """
+    found = folder and state.running(folder)
     if found:
         yield str(found["lambda"])
         return
@@ -57,7 +60,7 @@ def ledger(store: str | None, folder: Path, **given: str | None) -> Settings:
     """
     up = state.running(folder) or {}
     if not store and str(up.get("store", "")).startswith(SCHEMES):
-        raise HarnessError(f"{up['store']} is the running stack's alone: ask it, with GET {up['api']}/tasks/<id>")
+        raise HarnessError(f"{up['store']} is open in the running stack only: use GET {up['api']}/tasks/<id>")
     given |= {"store": store or up.get("store")}
     try:
         return parse({**os.environ, **{PREFIX + name.upper(): value for name, value in given.items() if value}})

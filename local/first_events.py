@@ -1,4 +1,4 @@
-"""What functions are invoked with before they count as ready: events that have them load all, and do nothing."""
+"""What a function's process is invoked with before it counts as ready: it loads all by that, and does nothing."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Protocol
 
@@ -68,15 +68,14 @@ class Functions:
         """The processes of each function."""
         return {name: pool.pids() for name, pool in self._pools.items()}
 
-    async def warm(self, warmed: Callable[[str], None], first: Mapping[str, bytes]) -> None:
-        """Start one process of each function, and tell of each that is ready; `first` is what some are invoked with.
+    async def warm(self, warmed: Callable[[str], None]) -> None:
+        """Have one process of each function ready, and tell of each.
 
-        By that they have done what their first invocation would do beside its work. What does not start is told, and
-        fails again when invoked.
+        What does not start is told, and fails again when invoked.
         """
-        await asyncio.gather(*(self._warm(pool, warmed, first) for pool in self._pools.values()))
+        await asyncio.gather(*(self._warm(pool, warmed) for pool in self._pools.values()))
 
-    async def _warm(self, pool: Host, warmed: Callable[[str], None], first: Mapping[str, bytes]) -> None:
+    async def _warm(self, pool: Host, warmed: Callable[[str], None]) -> None:
         name = pool.function.name
         if not pool.function.concurrency:
             return
@@ -85,8 +84,6 @@ class Functions:
         except InitFailed as failure:
             self._notice(f"{name} does not start: {failure.answer.payload.decode(errors='replace')}")
             return
-        if name in first:
-            await pool.invoke(Invocation(first[name]))
         warmed(name)
 
     def find(self, name: str) -> Host:
@@ -97,6 +94,16 @@ class Functions:
             meant = name if name.startswith("arn:") else arn("lambda", f"function:{name}")
             raise Refused(404, "ResourceNotFoundException", f"Function not found: {meant}")
         return found
+
+    def missing(self, targets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """The kinds whose target is a function that is not here, each with the function's name."""
+        for kind, target in targets.items():
+            place, _, name = target.partition(":")
+            if place == "lambda":
+                try:
+                    self.find(name)
+                except Refused:
+                    yield kind, name
 
     async def invoke(self, name: str, invocation: Invocation) -> Answer:
         """Run a function and wait for its answer. Raises Refused."""

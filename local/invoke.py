@@ -21,7 +21,7 @@ def invoke(
 ) -> None:
     """Send one event to a function and print its answer; exit code 1 if the function failed.
 
-    Uses the stack that is up, else starts one for the while.
+    Uses the running stack, or starts one for this command.
 
     Examples:
 

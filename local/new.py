@@ -29,8 +29,8 @@ def new(
             console.out.print(f"wrote {path.relative_to(root)}")
     body = f'{{"kind": "{wanted.kind}", "payload": {{"hello": "world"}}}}'
     console.out.print(
-        f"\nNext: write its work in functions/{name}/app.py, then try it:\n"
-        "  make up        (again, if it is up)\n"
+        f"\nNext: write the handler in functions/{name}/app.py, then try it:\n"
+        "  make up        (restart it if it is running)\n"
         f"  curl -s localhost:3000/tasks -H 'content-type: application/json' -d '{body}'",
         soft_wrap=True,
         markup=False,

@@ -5,6 +5,7 @@ import os
 import time
 from collections import deque
 
+from local.code import Code, Version
 from local.environment import Surroundings
 from local.invocation import Answer, InitFailed, Invocation, Refused, stopping, throttled
 from local.logs import Log
@@ -28,17 +29,30 @@ class Starts:
 
 
 class Pool:
-    """A function and its processes; `starts` is shared by the functions of one stack."""
+    """A function and its processes; `starts` is shared by the functions of one stack.
+
+    `first` is the event (JSON text) that each process handles before it is free, where there is one: by that it has
+    loaded what it needs, and whoever waits takes a busy process meanwhile that ends its work.
+    """
 
     def __init__(
-        self, function: Function, surroundings: Surroundings, log: Log, rules: Rules, starts: Starts | None = None
+        self,
+        function: Function,
+        surroundings: Surroundings,
+        log: Log,
+        rules: Rules,
+        starts: Starts | None = None,
+        first: bytes | None = None,
     ) -> None:
         self.function = function
         self._surroundings = surroundings
         self._log = log
         self._rules = rules
         self._starts = starts or Starts()
-        self._workers: set[Worker] = set()
+        self._first = first
+        self._code = Code(function.code, rules.look_every)
+        self._workers: dict[Worker, Version] = {}
+        """The processes, and of which version of the code each is."""
         self._idle: list[tuple[float, Worker]] = []
         """Free processes and since when (time.monotonic()), the last used at the end, unused ones at the beginning."""
         self._waiting: deque[asyncio.Future[Worker]] = deque()
@@ -63,25 +77,29 @@ class Pool:
             raise throttled()
         self._running += 1
         try:
-            worker = self._free() or await self._next(invocation.request_id)
+            worker = await self._free() or await self._next(invocation.request_id)
             answer = await worker.run(invocation)
         except InitFailed as failure:
             return failure.answer
         finally:
             self._running -= 1
-        if worker.alive:
+        if self._usable(worker):
             self._put_back(worker)
         else:
             await self._gone(worker)
         return answer
 
-    def _free(self) -> Worker | None:
+    async def _free(self) -> Worker | None:
         while self._idle:
             _, worker = self._idle.pop()
-            if worker.alive:
+            if self._usable(worker):
                 return worker
-            self._workers.discard(worker)
+            await self._gone(worker)
         return None
+
+    def _usable(self, worker: Worker) -> bool:
+        """Whether it can take an invocation, and its code is as it was when it started."""
+        return worker.alive and self._workers.get(worker) == self._code.version
 
     async def _next(self, request_id: str) -> Worker:
         """The next process that is free: one is started, and one that ends its work earlier is taken instead."""
@@ -129,17 +147,25 @@ class Pool:
         if self._closed:
             raise stopping()
         worker = Worker(self.function, self._surroundings, self._log, self._rules)
-        self._workers.add(worker)
+        self._workers[worker] = self._code.version
         try:
             await worker.start(request_id)
+            await self._make_warm(worker)
         except InitFailed:
-            self._workers.discard(worker)
+            await self._gone(worker)
             raise
         return worker
 
+    async def _make_warm(self, worker: Worker) -> None:
+        if self._first is None:
+            return
+        answer = await worker.run(Invocation(self._first))
+        if not worker.alive:
+            raise InitFailed(answer)
+
     async def _gone(self, worker: Worker) -> None:
         await worker.end()
-        self._workers.discard(worker)
+        self._workers.pop(worker, None)
 
     def measure(self) -> None:
         """Hold every process to its memory size."""

@@ -151,7 +151,7 @@ def _end(process: "subprocess.Popen[bytes]", how: signal.Signals) -> None:
 def rabbitmq(
     port: Annotated[int, typer.Option(help="Port of RabbitMQ; 0 picks a free one.", min=0, max=MAX_PORT)] = 5673,
 ) -> None:
-    """Start a RabbitMQ with nothing in it and stay until Ctrl-C, which deletes it.
+    """Start an empty RabbitMQ, and delete it at Ctrl-C.
 
     Examples:
 

@@ -31,7 +31,10 @@ def replay(
 
     Exit code 1 if a function failed, other than on an event named bad_….
 
-    Uses the stack that is up, else starts one for the while.
+    Uses the running stack, or starts one for this command. Without PATHS the command always starts one, with a
+    ledger that goes with it: some of the events pause a queue or cancel a task.
+
+    Dead tasks are replayed over HTTP: POST /tasks/{id}/replay.
 
     Examples:
 
@@ -41,10 +44,10 @@ def replay(
     """
     with console.problems_told():
         events = [(path, _function_of(path)) for path in _files(paths or [EVENTS])]
-        with client.lambda_service(folder) as service:
+        with client.lambda_service(folder if paths else None) as service:
             failed = [path.name for path, function in events if _replay(service, path, function).error]
     unexpected = [name for name in failed if not name.startswith(MEANT_TO_FAIL)]
-    console.out.print(f"{len(events)} events, {len(failed)} failed: {len(unexpected)} of them not meant to")
+    console.out.print(f"{len(events)} events, {len(failed)} failed, {len(unexpected)} of them unexpectedly")
     raise typer.Exit(1 if unexpected else 0)
 
 

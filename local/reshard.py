@@ -41,7 +41,7 @@ def reshard(
     Adds to the queue are rejected meanwhile.
 
     After an interruption, run the same command again; until then the queue stays closed. While the command still waits
-    for leases, the old count opens the queue too.
+    for leases, the old count reopens the queue.
 
     Then set DUECOURSE_SHARDS to the new count in every function and client.
 
@@ -58,7 +58,7 @@ def reshard(
 
 def _reshard(queue: str, count: int, settings: Settings, wait: str) -> int:
     if settings.store.startswith(SCHEMES):
-        raise HarnessError(f"{settings.store} is one process's: only a queue on Redis can be resharded")
+        raise HarnessError(f"{settings.store} has no shards to move: only a queue on Redis can be resharded")
     try:
         with connect(settings.store) as redis:
             deaths = bool(settings.dead_target)

@@ -45,7 +45,7 @@ def _create(session: Session, resource: Resource, aws: str) -> None:
     except (BotoCoreError, ClientError, ValueError) as error:
         known = isinstance(error, ClientError) and error.response["Error"]["Code"] in EXISTS
         if not known:
-            raise HarnessError(f"{resource.name} cannot be made by AWS's services at {aws}: {error}") from error
+            raise HarnessError(f"{resource.name} cannot be created by the AWS services at {aws}: {error}") from error
 
 
 def _table(session: Session, resource: Resource) -> None:

@@ -99,13 +99,13 @@ def write(root: Path, new: New) -> list[Path]:
 def described(template: str, new: New) -> str:
     """The template's text with the function in it, each other line as it was. Raises HarnessError."""
     if new.id in _declared(template):
-        raise HarnessError(f"template.yaml has a {new.id} already: choose another name")
+        raise HarnessError(f"template.yaml already has a {new.id}: choose another name")
     lines = [_with_target(line, new) if TARGETS in line else line for line in template.splitlines(keepends=True)]
     text = _insert("".join(lines), BEFORE_RESOURCE, RESOURCE.format(**new._asdict(), id=new.id))
     text = _insert(text, BEFORE_STATEMENT, STATEMENT.format(id=new.id))
     if new.id not in _declared(text):
         raise HarnessError(
-            "template.yaml cannot be added to: write the resource by hand, as docs/how-to/own-function.md says"
+            "the resource cannot be added to template.yaml: write it by hand, as docs/how-to/own-function.md says"
         )
     return text
 
@@ -113,11 +113,11 @@ def described(template: str, new: New) -> str:
 def _check_name(root: Path, new: New) -> None:
     if not NAME.fullmatch(new.name) or len(new.name) > MAX_NAME or keyword.iskeyword(new.name):
         raise HarnessError(
-            f"NAME: {new.name!r} is not fit: up to {MAX_NAME} of a-z 0-9 _, beginning with a letter, such as report"
+            f"NAME: {new.name!r} must be up to {MAX_NAME} characters of a-z 0-9 _, beginning with a letter: report"
         )
     for folder in ("functions", "events"):
         if (root / folder / new.name).exists():
-            raise HarnessError(f"NAME: {folder}/{new.name} is there already: choose another name")
+            raise HarnessError(f"NAME: {folder}/{new.name} already exists: choose another name")
 
 
 def _check_kind(template: str, new: New) -> None:
@@ -125,7 +125,7 @@ def _check_kind(template: str, new: New) -> None:
         raise HarnessError(f"KIND: {new.kind!r} must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ -")
     taken = any(f'"{new.kind}": ' in line for line in template.splitlines() if TARGETS in line)
     if taken or new.kind in BUILT_IN:
-        raise HarnessError(f"KIND: {new.kind} is worked already: choose another by --kind")
+        raise HarnessError(f"KIND: {new.kind} already has a target: choose another kind with --kind")
 
 
 def _declared(template: str) -> Mapping[str, object]:
@@ -139,7 +139,9 @@ def _with_target(line: str, new: New) -> str:
 
 def _insert(text: str, before: str, added: str) -> str:
     if text.count(before) != 1 or TARGETS not in text:
-        raise HarnessError(f"template.yaml has no single {before.strip()!r} to write at: write it by hand")
+        raise HarnessError(
+            f"template.yaml has no single {before.strip()!r} as a place for the resource: write it by hand"
+        )
     return text.replace(before, added + before, 1)
 
 

@@ -17,6 +17,10 @@ LOGGED = re.compile(r"\S+Z (?P<level>[A-Z]+) (?P<message>.*)")
 UNSAID = ("Runtime.ExitError", "Function.ResponseSizeTooLarge")
 """How invocations fail that leave no other line."""
 COLOURS = {"done": "green", "dead": "red", "failed": "red", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
+ADVICE = "LAMBDA_WARNING: Unhandled exception"
+"""How Lambda's runtime client begins five lines of general advice, after which comes the error."""
+CAUSES = ("problem", "error")
+"""Fields of a record by which functions of ours say why, beside the message."""
 BRIDGE = "bridge"
 
 
@@ -53,7 +57,7 @@ def for_people(name: str, line: str) -> Line | None:
     frame = FRAME.match(line)
     if frame:
         return Line(f"{name} failed: {frame['error']}", "ERROR") if frame["error"] in UNSAID else None
-    if not line.strip() or (name == BRIDGE and line.startswith("bridge ready")):
+    if not line.strip() or line.startswith(ADVICE) or (name == BRIDGE and line.startswith("bridge ready")):
         return None
     return Line(f"{name}  {line}")
 
@@ -65,7 +69,9 @@ def _of_record(name: str, record: dict[str, Any]) -> Line | None:
     if message is None or record.get("level") == "DEBUG":
         return None
     kind = record.get("exception_name") or record.get("errorType")
-    return Line(f"{name}  {message}" + (f" ({kind})" if kind else ""), str(record.get("level", "")))
+    cause = next((record[field] for field in CAUSES if isinstance(record.get(field), str)), None)
+    text = f"{name}  {message}" + (f" ({kind})" if kind else "") + (f": {cause}" if cause else "")
+    return Line(text, str(record.get("level", "")))
 
 
 def _record(line: str) -> dict[str, Any] | None:

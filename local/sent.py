@@ -12,7 +12,7 @@ from local.problems import HarnessError
 
 
 def sent(folder: client.StateUsed = state.DEFAULT) -> None:
-    """Print the e-mails and SMS that the stack which is up has sent, the oldest first.
+    """Print the e-mails and SMS that the running stack has sent, oldest first.
 
     Examples:
 
@@ -21,7 +21,7 @@ def sent(folder: client.StateUsed = state.DEFAULT) -> None:
     with console.problems_told():
         up = state.running(folder)
         if not up:
-            raise HarnessError("no stack is up: run make up")
+            raise HarnessError("no stack is running: run make up")
         told = _ask(str(up["aws"]))
     table = Table("by", "to", "subject", "body", show_lines=True)
     for mail in told["mails"]:
@@ -35,6 +35,8 @@ def _ask(aws: str) -> dict[str, list[dict[str, str]]]:
     answer = urllib3.request("GET", aws + SENT, timeout=10)
     if answer.status != 200:
         hint = f" ({ENDPOINT} is set)" if os.environ.get(ENDPOINT) else ""
-        raise HarnessError(f"what answers at {aws} is not the harness's own emulator, and tells in its own way{hint}")
+        raise HarnessError(
+            f"the service at {aws} is not the stack's own emulator: use its own tools to list messages{hint}"
+        )
     found: dict[str, list[dict[str, str]]] = answer.json()
     return found

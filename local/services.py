@@ -1,6 +1,7 @@
 """Every part of the stack, started in order within one event loop and stopped in reverse."""
 
 import asyncio
+import json
 import os
 import socket
 import tempfile
@@ -17,7 +18,7 @@ from local import aws_emulator, given_redis, redis_server, resources
 from local.bridge import Bridge
 from local.children import stop
 from local.destinations import deliverer
-from local.environment import Surroundings, host_settings
+from local.environment import TARGETS, Surroundings, host_settings
 from local.first_events import ON_EXPIRED, first_events
 from local.functions import Functions, Host
 from local.http_api import http_api
@@ -164,7 +165,7 @@ class Services:
             names.append(name)
             self._say("function", f"{name}  ({len(names)} of {len(self.described)})")
 
-        await self.functions.warm(warmed, first_events(self.described, self._surroundings.settings))
+        await self.functions.warm(warmed)
 
     async def _fill_aws(self, ours: bool) -> None:
         if ours:
@@ -180,6 +181,7 @@ class Services:
         overrides = options.linger() | self._given_settings()
         self._surroundings = Surroundings(self.aws, self.lambda_url, self.store, overrides, options.pure_python)
         self._starts = Starts()
+        self._first = first_events(self.described, self._surroundings.settings)
         self._open_house()
         self.functions = Functions(
             [self._pool(function) for function in self.described],
@@ -190,23 +192,30 @@ class Services:
         self._parts.push_async_callback(self.functions.close)
         if self._house:
             self._house.wire(self.functions)
+        for kind, name in self.functions.missing(json.loads(overrides.get(TARGETS) or "{}")):
+            self._notice(f"{TARGETS}.{kind}: template.yaml has no function {name}, so tasks of this kind will fail")
 
     def _open_house(self) -> None:
         """Open a store that only one process may, and take the functions in."""
         if not self.store.startswith(SCHEMES):
             return
         if self._options.freeze:
-            raise HarnessError(f"--freeze stops processes, and with {self.store} functions are threads: leave it out")
+            raise HarnessError(
+                f"--freeze stops processes, but with {self.store} functions are threads: leave --freeze out"
+            )
         if self._options.precision == Precision.LINGER:
-            raise HarnessError(f"with {self.store} the bridge is in this process anyway: leave --precision linger out")
+            raise HarnessError(
+                f"with {self.store} the bridge is a thread of this process: leave --precision linger out"
+            )
         self._house = self._parts.enter_context(House(self.described, self._surroundings, self._logs))
-        self._say("store", f"{self.store}  in this process alone: the functions are its threads")
+        self._say("store", f"{self.store}  in this process only; the functions are its threads")
 
     def _pool(self, function: Function) -> Host:
+        first = self._first.get(function.name)
         if self._house:
-            return self._house.pool(function)
+            return self._house.pool(function, first)
         rules = Rules(self._options.init_limit, self._options.freeze, self._options.idle_limit)
-        return Pool(function, self._surroundings, self._logs.of(function.name), rules, self._starts)
+        return Pool(function, self._surroundings, self._logs.of(function.name), rules, self._starts, first)
 
     async def _start_bridge(self) -> None:
         function = next((f for f in self.described if f.code.name == ON_EXPIRED), None)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from duecourse.domain.times import DAY_MS, format_duration
-from duecourse.settings import PREFIX, Settings
+from duecourse.settings import variables
 from local.options import TEMPLATE
 
 HOUR_MS = 3_600_000
@@ -28,11 +28,10 @@ def page() -> str:
 
 
 def _rows() -> Iterator[str]:
-    for name, field in Settings.model_fields.items():
-        variable = f"{PREFIX}{(field.alias or name).upper()}"
-        default = _default(name, field.default)
-        meaning = (field.description or "").replace("<", "\\<")
-        yield f"| `{variable}` | {default and f'`{default}`'} | {meaning} |\n"
+    for one in variables():
+        default = _default(one.field, one.default)
+        meaning = one.description.replace("<", "\\<")
+        yield f"| `{one.name}` | {default and f'`{default}`'} | {meaning} |\n"
 
 
 def _default(name: str, value: Any) -> str:

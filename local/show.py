@@ -35,9 +35,9 @@ def show(
     store: client.StoreUsed = None,
     folder: client.StateUsed = state.DEFAULT,
 ) -> None:
-    """Print one task as the ledger keeps it, what happened to it and what it waits for, or a queue in numbers.
+    """Print a task, what happened to it and what it waits for; or a queue with its limits and numbers of tasks.
 
-    Exit code 1 where there is none.
+    Exit code 1 if the task does not exist.
 
     Examples:
 
@@ -58,8 +58,8 @@ def show(
         return
     if not (task and waits):
         console.notice(
-            f"no task {id} in queue {queue}, tenant {tenant}, of the ledger at {shown(settings.store)} "
-            f"(namespace {settings.namespace}). Another ledger: --store, or the --state folder of a stack that is up"
+            f"no task {id} in queue {queue}, tenant {tenant}, in the ledger at {shown(settings.store)} "
+            f"(namespace {settings.namespace}). For another ledger, give --store, or --state of a running stack"
         )
         raise typer.Exit(1)
     console.out.print(_record(task))
@@ -106,7 +106,7 @@ def _record(task: Task) -> Table:
         "generation": task.generation,
     }
     if task.status is Status.DONE and "result" not in view:
-        kept["result"] = "none in the ledger; one that a results table keeps is in GET /tasks/{id}"
+        kept["result"] = "none in the ledger; if a results table has it, GET /tasks/{id} shows it"
     table = Table("field", "value", show_header=False)
     for name, value in {**view, **kept}.items():
         if value not in (None, ""):

@@ -53,10 +53,12 @@ Amqp = Annotated[
 ]
 State = Annotated[
     Path,
-    typer.Option("--state", help="Folder that outlives this run: Redis's file, and logs.", show_default=".duecourse"),
+    typer.Option(
+        "--state", help="Folder for Redis's data and the logs; kept when the stack stops.", show_default=".duecourse"
+    ),
 ]
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one line of JSON when all is ready, and the logs as they are, to stderr.")
+    bool, typer.Option("--json", help="Print one line of JSON when the stack is ready, and copy all logs to stderr.")
 ]
 
 
@@ -105,7 +107,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
         else:
             console.say("docs", f"{stack.api}/docs")
             console.out.print(
-                f"[bold green]ready[/]: Ctrl-C stops it all; all logs are in {_near(folder)}/logs", soft_wrap=True
+                f"[bold green]ready[/]: Ctrl-C stops the stack; all logs are in {_near(folder)}/logs", soft_wrap=True
             )
         stay()
 
@@ -117,7 +119,9 @@ def _near(folder: Path) -> Path:
 
 def _chosen(precision: Precision, *, no_bridge: bool, ticks: bool) -> Precision:
     if precision == Precision.LINGER and no_bridge:
-        raise typer.BadParameter("--no-bridge is --precision tick: give --precision linger alone, it has no bridge")
+        raise typer.BadParameter(
+            "--no-bridge means --precision tick: leave --no-bridge out, --precision linger has no bridge"
+        )
     if precision == Precision.LINGER and not ticks:
-        raise typer.BadParameter("with --tick 0 no tick comes that could linger: leave it out")
+        raise typer.BadParameter("--precision linger needs ticks: leave --tick 0 out")
     return Precision.TICK if no_bridge else precision

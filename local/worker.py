@@ -40,12 +40,14 @@ from local.sockets import LOOPBACK
 class Rules:
     """How processes are treated: the limit of their start, whether they are stopped between invokes, and when they end.
 
-    Seconds. A process that had nothing to do for `idle_limit` is ended, where another is left.
+    Seconds. A process that had nothing to do for `idle_limit` is ended, where another is left; one whose code has
+    changed, which is looked at every `look_every`, takes no more invocations.
     """
 
     init_limit: float = 10.0
     freeze: bool = False
     idle_limit: float = 300.0
+    look_every: float = 0.1
 
 
 class Worker:

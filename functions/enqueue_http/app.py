@@ -1,12 +1,11 @@
 """The HTTP API: the routes put together, and their refusals as problem documents."""
 
+import logging
 from typing import Any
 
-from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestUnsupportedContentType, RequestValidationError
-from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse.errors import DuecourseError, InvalidInput
 from duecourse.routes import docs, health, leases, queries, queues, reminders, request, tasks
@@ -25,7 +24,7 @@ def read_body(text: str) -> dict[str, Any]:
 
 app = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
 app.use([of_json, owned, idempotent])
-logger = Logger()
+log = logging.getLogger("duecourse.enqueue_http")
 
 for part in (tasks, leases, reminders, queues, queries, health):
     app.include_router(part.router)
@@ -36,7 +35,7 @@ def refuse(error: Exception) -> Response[str]:
     """Answer with a problem document; what is nobody's fault outside goes to the log."""
     problem = problems.describe(translate(error))
     if problem.status >= 500:
-        logger.exception("refused", exc_info=error, status=problem.status)
+        log.error("request rejected", exc_info=error, extra={"status": problem.status})
     return refusal(problem)
 
 
@@ -57,8 +56,7 @@ def translate(error: Exception) -> Exception:
 app.exception_handler(Exception)(refuse)
 
 
-@logger.inject_lambda_context
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Answer one request of the HTTP API (payload format 2.0)."""
     with request.serving(event, tenant, context.get_remaining_time_in_millis):
         return app.resolve(request.typed(event), context)

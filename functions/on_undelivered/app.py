@@ -1,21 +1,17 @@
 """Lambda's records of invocations that failed: each is the error of the attempts that it carried."""
 
+import logging
 from typing import Any
 
-from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
-from aws_lambda_powertools.utilities.typing import LambdaContext
-
 from duecourse import wiring
+from duecourse.measures import measure
 from duecourse.wire.failures import read_failure
 from duecourse.wire.messages import answer, read_each
 
-logger = Logger()
-metrics = Metrics(namespace="duecourse")
+log = logging.getLogger("duecourse.on_undelivered")
 
 
-@logger.inject_lambda_context
-def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Retry the tasks of each record; one that cannot be read goes back, and at last to the dead letters.
 
     Raises StoreUnavailable: then all are delivered again.
@@ -25,9 +21,8 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     for name, failure in reported.content.items():
         counts = wiring.failures().settle(failure)
         retried += counts["retried"] + counts["dead"] + counts["released"]
-        logger.warning("an invocation failed", message_id=name, error=failure.error, tasks=counts)
+        log.warning("an invocation failed", extra={"message_id": name, "error": failure.error, "tasks": counts})
     for name, problem in reported.problems.items():
-        logger.error("a record cannot be read", message_id=name, problem=problem)
-    metrics.add_metric("Undelivered", MetricUnit.Count, retried)
-    metrics.flush_metrics()
+        log.error("a record cannot be read", extra={"message_id": name, "problem": problem})
+    measure({"Undelivered": retried})
     return answer(reported.batch, reported.problems)

@@ -1,32 +1,23 @@
 """The tick: what the schedule invokes each minute, whether or not a bell rang."""
 
-from collections.abc import Mapping
+import logging
 from typing import Any
-
-from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
-from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from duecourse import wiring
 from duecourse.errors import StoreUnavailable
 from duecourse.lingering import linger
-from duecourse.wire.fields import read
-from duecourse.wire.schedule import ScheduledEvent
+from duecourse.measures import measure
+from duecourse.wire.schedule import check_tick
 
-logger = Logger()
-metrics = Metrics(namespace="duecourse")
-
-IN_MS = {"OldestOverdue", "Lateness"}
-"""The metrics that are durations; the others are counts."""
+log = logging.getLogger("duecourse.poll_tick")
 
 
-@logger.inject_lambda_context
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
     """Sweep every shard and drain what the rings missed; then, if so set, stay and serve the rings.
 
     Where some shards are away, the others are served, and then it fails.
     """
-    read(ScheduledEvent, event)
+    check_tick(event)
     remaining_ms = context.get_remaining_time_in_millis
     try:
         found = wiring.sweeper().survey(remaining_ms)
@@ -62,10 +53,3 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     answer = ticked._asdict()
     del answer["away"]
     return answer
-
-
-def measure(figures: Mapping[str, float]) -> None:
-    """Tell these metrics at once, in the log's embedded metric format: the rest of a tick may take a minute."""
-    for name, figure in figures.items():
-        metrics.add_metric(name, MetricUnit.Milliseconds if name in IN_MS else MetricUnit.Count, figure)
-    metrics.flush_metrics()

@@ -21,14 +21,14 @@ from local.threads import SCHEMES
 from local.up import SHOWN
 
 TICK_S = 5
-STARTING = "starting the store, the AWS emulator, the functions and who rings …"
+STARTING = "starting the store, the AWS emulator, the functions, and the bridge or tick …"
 PROCESSES = "real Redis, AWS's own runtime client"
-THREADS = "no server for the ledger; handlers and bridge were threads of this process"
+THREADS = "no server for the ledger; functions and bridge were threads of this process"
 
 
 def _rings(precision: Precision) -> Precision:
     if precision == Precision.TICK:
-        raise typer.BadParameter("must be linger or bridge: the stories last for seconds, a tick alone is too slow")
+        raise typer.BadParameter("must be linger or bridge: a tick alone is too slow for the stories")
     return precision
 
 
@@ -41,7 +41,7 @@ Store = Annotated[
 
 
 def demo(precision: By = Precision.BRIDGE, store: Store = None) -> None:
-    """Tell the whole story with real parts, on free ports, and check it; exit 0 if all of it is true.
+    """Play the stories on a local stack with free ports, and check each; exit code 0 if all checks passed.
 
     Examples:
 
@@ -61,19 +61,19 @@ def demo(precision: By = Precision.BRIDGE, store: Store = None) -> None:
             watch = _watch(others.url) if _hears_keys(precision, store) else {}
             options = Options(tick=TICK_S, precision=precision, store=store, parameters={**PARAMETERS, **watch})
             with Stack(options) as stack:
-                status.update("the stories are under way, about 15 s …")
+                status.update("playing the stories, about 15 s …")
                 stage = Stage(stack, others)
                 told = _play(stage, watches=bool(watch))
     except StoryFailed as failed:
         status.stop()
-        err.print(f"[bold red]The story does not hold.[/]\n{escape(str(failed))}")
+        err.print(f"[bold red]A check of the stories failed.[/]\n{escape(str(failed))}")
         raise typer.Exit(1) from None
     finally:
         status.stop()
     out.print(_stories(told))
     out.print(_lateness(stage.lateness))
     how = THREADS if stack.in_threads else PROCESSES
-    out.print(f"All of it is true, after {time.monotonic() - began:.0f} s: {how}.")
+    out.print(f"All checks passed in {time.monotonic() - began:.0f} s: {how}.")
 
 
 def _hears_keys(precision: Precision, store: str | None) -> bool:

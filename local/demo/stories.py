@@ -40,7 +40,7 @@ def poll(stage: Stage) -> Ending:
         return Told(
             "A slow third-party API is polled until it is done",
             [
-                f"POST /tasks answered 201 after {answered_ms:.0f} ms; the task went on by itself",
+                f"POST /tasks answered 201 after {answered_ms:.0f} ms; the task continued by itself",
                 f"{stage.others.polls} polls: {', '.join(outcomes)}; no attempt spent (attempt {task['attempt']})",
                 f"result {task['result']} in DynamoDB and in GET /tasks/export-7",
             ],
@@ -154,7 +154,7 @@ def batch(stage: Stage) -> Ending:
             f"A batch for a receiver that takes {RAMPS} at a time",
             [
                 f"POST /tasks/batch added {PARCELS} webhooks, due at once, to a queue with max_running {RAMPS}",
-                f"while {RAMPS} ran {held['scheduled']} were held back; GET /tasks/{ids[-1]}/why said: {waits['for']}",
+                f"while {RAMPS} ran, {held['scheduled']} waited; GET /tasks/{ids[-1]}/why named {waits['for']}",
                 f"all {PARCELS} delivered once, never more than {depot.most} at a time",
             ],
         )
@@ -215,7 +215,7 @@ def ringer_killed(stage: Stage) -> Ending:
         return Told(
             f"The {how}",
             [
-                "a webhook fell due half a second later, with nobody to hear its bell",
+                "a webhook was due half a second later, and nothing heard its bell",
                 "the next tick found it in the ledger: delivered once",
             ],
         )

@@ -123,4 +123,4 @@ def _parameters(url: str) -> URLParameters:
     try:
         return URLParameters(url)
     except (ValueError, TypeError, SyntaxError, OSError) as error:  # pika reads ssl_options as Python, and its files
-        raise HarnessError(f"--amqp or DUECOURSE_AMQP is no AMQP URL: {error}") from error
+        raise HarnessError(f"--amqp or DUECOURSE_AMQP is not an AMQP URL: {error}") from error

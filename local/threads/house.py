@@ -1,12 +1,14 @@
 """What functions that are threads share: the one open store, the environment, the wiring, the standard output."""
 
+import logging
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from types import TracebackType
 from typing import Self
+
+from awslambdaric.lambda_runtime_log_utils import JsonFormatter  # type: ignore[import-untyped]
 
 from duecourse import ledgers, settings
 from duecourse.adapters.embedded.bells import EmbeddedBells
@@ -30,8 +32,6 @@ from local.threads.voices import VOICES
 
 SWITCH_S = 0.0005
 """How long a busy thread may keep the bridge's timer from the interpreter."""
-UNGATHERED = "No application metrics to publish"
-"""Powertools' complaint where another thread has told, or dropped, the metrics that they share."""
 PATIENCE_S = 5.0
 _one = threading.Lock()
 
@@ -53,8 +53,7 @@ class House:
             self._open_store()
             opened.callback(self._store.close)
             opened.enter_context(VOICES.taken(self._logs.of("threads").write))
-            opened.enter_context(warnings.catch_warnings())
-            warnings.filterwarnings("ignore", UNGATHERED)
+            opened.enter_context(logged())
             opened.callback(sys.setswitchinterval, sys.getswitchinterval())
             sys.setswitchinterval(SWITCH_S)
             self._opened = opened.pop_all()
@@ -65,10 +64,10 @@ class House:
     ) -> None:
         self._opened.close()
 
-    def pool(self, function: Function) -> ThreadPool:
+    def pool(self, function: Function, first: bytes | None) -> ThreadPool:
         """The threads of a function; those with routes take turns, for Powertools keeps a request in a class."""
         turn = self._http_turn if function.routes else nullcontext()
-        return ThreadPool(function, self._logs.of(function.name), turn)
+        return ThreadPool(function, self._logs.of(function.name), turn, first)
 
     def wire(self, functions: Functions) -> None:
         """Let the handlers find the store here, and invoke each other without a detour."""
@@ -88,7 +87,7 @@ class House:
 
     def _be_the_one(self, opened: ExitStack) -> None:
         if not _one.acquire(blocking=False):
-            raise HarnessError("this process has a stack whose functions are its threads already: stop that one first")
+            raise HarnessError("this process already has a stack with functions as threads: stop that stack first")
         opened.callback(_one.release)
 
     def _open_store(self) -> None:
@@ -110,6 +109,18 @@ def _found(folders: Iterable[str]) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
+
+
+@contextmanager
+def logged() -> Iterator[None]:
+    """Let what the product logs in a function's thread be in that function's log, in the form that Lambda gives it."""
+    logger, handler = logging.getLogger("duecourse"), logging.StreamHandler(VOICES)
+    handler.setFormatter(JsonFormatter())
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def _close(crew: Crew) -> None:

@@ -14,6 +14,7 @@ import psutil
 
 from duecourse.engine.crew import Crew
 from local.account import arn
+from local.code import Code
 from local.invocation import (
     MAX_SYNC_BYTES,
     UNHANDLED,
@@ -37,20 +38,27 @@ from local.threads.voices import VOICES
 T = TypeVar("T")
 NOT_YET = "-"
 """The id of no request: the handler is being loaded."""
+LOOK_EVERY_S = 0.1
+"""How often a function's code is looked at: a changed one is loaded anew."""
 GRACE_S = 5.0
 """How long a stop waits for what is under way: a thread cannot be ended."""
 
 
 class ThreadPool:
-    """A function and its threads; `turn` is held while its handler runs."""
+    """A function and its threads; `turn` is held while its handler runs, `first` the event that makes it warm."""
 
-    def __init__(self, function: Function, log: Log, turn: AbstractContextManager[Any]) -> None:
+    def __init__(
+        self, function: Function, log: Log, turn: AbstractContextManager[Any], first: bytes | None = None
+    ) -> None:
         self.function = function
         self._log = log
         self._turn = turn
+        self._first = first
         self._crew = Crew(function.concurrency)
         self._writing = threading.Lock()
         self._handler: Handler | None = None
+        self._code = Code(function.code, LOOK_EVERY_S)
+        self._loaded = self._code.version
         self._busy = 0
         self._closed = False
 
@@ -59,7 +67,13 @@ class ThreadPool:
         return []
 
     async def warm(self) -> None:
-        """Load the handler. Raises InitFailed."""
+        """Load the handler, and have it handle its first event, where there is one. Raises InitFailed."""
+        await self._load_handler()
+        if self._first is not None:
+            await self.invoke(Invocation(self._first))
+
+    async def _load_handler(self) -> None:
+        self._loaded = self._code.version
         loaded = await self._on_a_thread(self._load)
         if isinstance(loaded, Answer):
             raise InitFailed(loaded)
@@ -85,8 +99,8 @@ class ThreadPool:
     async def _answer(self, invocation: Invocation) -> Answer:
         until = time.monotonic() + self.function.timeout
         try:
-            if self._handler is None:
-                await self.warm()
+            if self._handler is None or self._loaded != self._code.version:
+                await self._load_handler()
             async with asyncio.timeout(self.function.timeout):
                 return await self._on_a_thread(lambda: self._run(invocation, until))
         except InitFailed as failure:

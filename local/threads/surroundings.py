@@ -9,9 +9,6 @@ from local.environment import Surroundings
 from local.model import Function
 from local.problems import HarnessError
 
-ALONE = {"POWERTOOLS_METRICS_DISABLED": "true"}
-"""Powertools gathers metrics in one set a process: two invocations at a time would tell each other's."""
-
 
 def united(described: Iterable[Function], surroundings: Surroundings) -> dict[str, str]:
     """Every function's variables; one that is empty here and set there is set.
@@ -26,7 +23,7 @@ def united(described: Iterable[Function], surroundings: Surroundings) -> dict[st
     for name, found in values.items():
         if len(found) > 1:
             raise HarnessError(_torn(name, wanted[name]))
-    return {**surroundings.base(), **{name: found[0] for name, found in values.items()}, **ALONE}
+    return {**surroundings.base(), **{name: found[0] for name, found in values.items()}}
 
 
 def _torn(name: str, found: Mapping[str, list[str]]) -> str:

@@ -24,7 +24,7 @@ from duecourse.lingering import linger
 from duecourse.parts import configure
 from duecourse.ports.store import MAX_ADD
 from duecourse.settings import Settings
-from duecourse.wire.rings import Rings
+from duecourse.wire.rings import read_rings
 from tests.bench.figures import Figure, lateness
 from tests.bench.server import BenchServer
 from tests.support.wait import until
@@ -75,7 +75,7 @@ class InProcess:
     def invoke(self, function: str, event: Json) -> Json:
         """Drain the shards that rang."""
         assert function == "on_expired"
-        shards = Rings.model_validate(event).heard("duecourse").shards
+        shards = read_rings(event).heard("duecourse").shards
         return self._drainer.drain(shards, lambda: 60_000)._asdict()
 
     def send(self, function: str, event: Json) -> None:
@@ -121,7 +121,7 @@ def _measure_linger(name: str, url: str, probes: Sequence[NewTask], *, events: b
 @contextmanager
 def _ticking(url: str, kind: Kind, *, events: str) -> Iterator[None]:
     """Lingering ticks of this process, as the schedule makes them."""
-    settings = Settings.model_validate({"store": url, "tick_linger": LINGER_S, "events": events})
+    settings = Settings(store=url, tick_linger_ms=int(LINGER_S * 1_000), events=events)
     configure(settings=settings, kinds={"probe": kind})
     over = threading.Event()
     ticks = [threading.Thread(target=_tick)]

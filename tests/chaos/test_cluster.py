@@ -20,8 +20,7 @@ from duecourse.domain.task import NewTask, Shard, Task
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.errors import InvocationRefused, StoreUnavailable
 from duecourse.ports.store import Reply
-from duecourse.wire.fields import read
-from duecourse.wire.rings import Rings, show_drained
+from duecourse.wire.rings import read_rings, show_drained
 from tests.support import redis_ledger
 from tests.support.bridges import NAMESPACE, bridging
 from tests.support.engine import Engine, ample, engine
@@ -83,7 +82,7 @@ class Function:
 
     def invoke(self, _function: str, event: Any) -> Any:
         try:
-            return show_drained(self._run.drainer.drain(read(Rings, event).heard(NAMESPACE).shards, ample)._asdict())
+            return show_drained(self._run.drainer.drain(read_rings(event).heard(NAMESPACE).shards, ample)._asdict())
         except StoreUnavailable as error:
             raise InvocationRefused(str(error)) from error
 
@@ -217,6 +216,34 @@ def test_an_add_to_a_new_queue_waits_until_a_replica_has_the_queue_too(whole: Cl
                     store.add([NewTask("a", "work", queue=queue)])
         whole.wait_whole()
         store.add([NewTask("a", "work", queue=queue)])
+
+
+def test_an_add_waits_until_a_replica_has_a_record_that_stood_there_already(whole: ClusterServers) -> None:
+    first = whole.owner(shards_key(NAMESPACE))
+    queue = elsewhere(whole, first).queue
+    with connect(whole.url) as client, connect(whole.url) as other:
+        careless, careful = RedisStore(other, NAMESPACE), RedisStore(client, NAMESPACE, wait=1)
+        with whole.paused(whole.replica_of(first)):
+            careless.add([NewTask("a", "work", queue=queue)])
+            with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
+                careful.add([NewTask("b", "work", queue=queue)])
+        whole.wait_whole()
+        careful.add([NewTask("b", "work", queue=queue)])
+
+
+@pytest.mark.parametrize("lacking", ["record", "shard"])
+def test_a_setting_waits_for_a_replica_of_the_record_and_for_one_of_its_shard(
+    whole: ClusterServers, lacking: str
+) -> None:
+    first = whole.owner(shards_key(NAMESPACE))
+    shard = elsewhere(whole, first)
+    primary = first if lacking == "record" else whole.owner(keys_of(NAMESPACE, shard).meta)
+    with connect(whole.url) as client:
+        store = RedisStore(client, NAMESPACE, wait=1)
+        with whole.cut_off(whole.replica_of(primary)), pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
+            store.configure(shard.queue, {"paused": True})
+        whole.wait_whole()
+        store.configure(shard.queue, {"paused": True})
 
 
 def test_a_primary_that_stays_dead_stops_its_own_shards_alone(whole: ClusterServers) -> None:

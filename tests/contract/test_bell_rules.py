@@ -17,7 +17,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import RetryPolicy, Shard, Status
 from duecourse.errors import StoreFull, StoreMisused
-from duecourse.ports.store import Settled
+from duecourse.ports.store import Delivery, Settled
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle
@@ -260,6 +260,30 @@ def test_out_of_memory_lets_a_queue_be_paused_and_forget_sooner(store: RedisStor
         redis_client.config_set("maxmemory", 0)
 
 
+def test_out_of_memory_lets_a_function_begin_what_it_was_handed(store: RedisStore, redis_client: redis.Redis) -> None:
+    store.add([new("a", kind="report")])
+    handed = {"report": Delivery("lambda:report", 100, LEASE_MS)}
+    [task] = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=handed).tasks
+    redis_client.config_set("maxmemory", 1)
+    try:
+        [begun] = store.begin(SHARD, [lease_of(task)], LEASE_MS, [bytes(8)])
+    finally:
+        redis_client.config_set("maxmemory", 0)
+    assert begun.token
+
+
+def test_out_of_memory_lets_an_empty_shard_be_swept(store: RedisStore, redis_client: redis.Redis) -> None:
+    add(store)
+    store.cancel("default", ["a"])
+    assert store.sweep(SHARD, retention_ms=-1).pruned == 1
+    redis_client.hdel("duecourse:{default/0}:meta", "idle")
+    redis_client.config_set("maxmemory", 1)
+    try:
+        assert store.sweep(SHARD, retention_ms=-1).pruned == 0
+    finally:
+        redis_client.config_set("maxmemory", 0)
+
+
 @pytest.mark.parametrize("verb", ["claim", "settle", "sweep"])
 def test_out_of_memory_lets_an_idle_step_hang_the_bell(store: RedisStore, redis_client: redis.Redis, verb: str) -> None:
     task = add(store, delay_ms=60_000)
@@ -361,14 +385,14 @@ def test_a_shard_is_on_record_with_its_count_before_its_first_task(
 def test_out_of_memory_an_end_is_told_of_all_the_same(redis_client: redis.Redis) -> None:
     store = RedisStore(redis_client, deaths=True)
     once = {"retry": RetryPolicy(max_attempts=1), "notify": "audit"}
-    store.add([new(id, due_at=n + 1, **once) for n, id in enumerate(("settled", "lapsed", "swept"))])
-    settled, lapsed, swept = (store.claim(SHARD, 1, lease_ms=ms).tasks[0] for ms in (LEASE_MS, 1, 300))
+    store.add([new(id, due_at=n + 1, **once) for n, id in enumerate(("settled", "swept", "lapsed"))])
+    settled, swept, lapsed = (store.claim(SHARD, 1, lease_ms=ms).tasks[0] for ms in (LEASE_MS, 600, 1))
     store.add([new("late", due_at=9, deadline_at=10)])
     redis_client.config_set("maxmemory", 1)
     try:
         assert store.settle(SHARD, [ending(settled, Ending.RETRY, detail="x")]) == [Settled.DEAD]
         until(lambda: store.now() > lapsed.lease_expires_at)
-        store.claim(SHARD, 1, lease_ms=LEASE_MS, max_bytes=1)
+        store.claim(SHARD, 9, lease_ms=LEASE_MS)
         until(lambda: store.now() > swept.lease_expires_at)
         assert store.sweep(SHARD, retention_ms=LEASE_MS).died == 1
     finally:

@@ -9,9 +9,20 @@ from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import Hold, QueueChanges
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Status, Task
-from duecourse.ports.store import MOST_UNDELIVERED, Begun, Claim, Delivery, Lease, Move, Reply, Settled, Store
+from duecourse.ports.store import (
+    MOST_UNDELIVERED,
+    PUT_ASIDE_MS,
+    Begun,
+    Claim,
+    Delivery,
+    Lease,
+    Move,
+    Reply,
+    Settled,
+    Store,
+)
 from tests.support.clock import HandClock
-from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, ending, lease_of, new, settle, standing
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim_one, ending, lease_of, new, settle, standing
 
 TARGET = "lambda:report"
 DELIVERY_MS = 120_000
@@ -227,6 +238,32 @@ def test_what_was_put_aside_and_moved_or_cancelled_since_is_not_made_due(store: 
     assert [task.id for task in claim(store, most=3).tasks] == ["b"]
 
 
+def test_however_long_tasks_waited_a_place_that_is_free_is_taken_at_once(store: Store, clock: HandClock) -> None:
+    store.add([new("first", kind="report"), *(new(f"t{n}", kind="report", delay_ms=1) for n in range(9))])
+    clock.advance(1)
+    [first] = claim(store, most=1).tasks
+    for _ in range(5):
+        store.extend(SHARD, [lease_of(first)], 2 * PUT_ASIDE_MS)
+        clock.advance(PUT_ASIDE_MS)
+        assert claim(store, most=1).aside == 9
+    store.move(SHARD.queue, [Move(f"t{n}", delay_ms=LATER_MS) for n in range(8)])
+    settle(store, first, Ending.DONE)
+    assert [task.id for task in claim(store, most=1).tasks] == ["t8"]
+
+
+@pytest.mark.parametrize("kind_is", ["handed to another function", "worked inline"])
+def test_what_waits_for_a_target_that_its_kind_no_longer_has_is_claimed(
+    store: Store, clock: HandClock, kind_is: str
+) -> None:
+    store.add([new(f"t{n}", kind="report", tenant=f"tenant{n}") for n in range(5)])
+    [first] = claim(store, most=1).tasks
+    settle(store, first, Ending.DONE)
+    elsewhere = {"report": Delivery("lambda:renamed", 100, DELIVERY_MS)} if "function" in kind_is else {}
+    claimed = store.claim(SHARD, 100, lease_ms=LEASE_MS, deliveries=elsewhere)
+    assert len(claimed.tasks) == 4
+    assert claimed.bell_at > clock.at + 1_000
+
+
 def test_tasks_of_many_tenants_wait_for_one_target(store: Store) -> None:
     tenants = [f"tenant{n:03}" for n in range(150)]
     store.add([new("a", kind="report", tenant=tenant) for tenant in tenants])
@@ -290,6 +327,12 @@ def test_a_failed_invocation_is_a_retry_of_what_it_did_not_get_to_begin(store: S
     assert (standing(store).run, standing(store).attempt, standing(store).error) == (1, 2, "ImportError")
 
 
+def test_a_run_is_never_an_undelivered_one(store: Store) -> None:
+    task = claim_one(store)
+    assert settle(store, task, Ending.UNDELIVERED) is Settled.STALE
+    assert standing(store).status is Status.LEASED
+
+
 def test_an_event_that_never_arrives_is_an_undelivered_one(store: Store, clock: HandClock) -> None:
     [task] = hand_over(store, "a")
     assert settle(store, task, Ending.UNDELIVERED, detail="EventAgeExceeded") == Settled.RELEASED
@@ -306,6 +349,23 @@ def test_a_replacement_waits_for_a_delivery_and_follows_where_that_comes_to_noth
     clock.advance(DELIVERY_MS)
     [task] = claim(store).tasks
     assert (task.payload, task.run) == (2, 1)
+
+
+@pytest.mark.parametrize("how", ["done", "retry", "lapse"])
+def test_a_replacement_of_what_is_handed_over_waits_for_the_run_that_is_begun(
+    store: Store, clock: HandClock, how: str
+) -> None:
+    [task] = hand_over(store, "a", group="old")
+    store.add([new("a", kind="report", payload="2", group="new", on_duplicate=OnDuplicate.REPLACE)])
+    mine = begun(store, task)
+    assert [one.id for one in store.group(SHARD.queue, "new")] == ["a"]
+    if how == "lapse":
+        clock.advance(LEASE_MS)
+    else:
+        settle(store, mine, Ending(how))
+    [after] = claim(store).tasks
+    assert (after.payload, after.run, after.attempt) == (2, 1, 1)
+    assert store.group(SHARD.queue, "old") == []
 
 
 def test_a_lease_that_ends_later_is_not_cut_short_where_at_least_is_asked(store: Store, clock: HandClock) -> None:

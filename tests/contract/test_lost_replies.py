@@ -81,6 +81,24 @@ def test_an_add_is_answered_as_before_though_the_task_ran_meanwhile(store: Redis
     assert store.add([new("a")]) == [Added("a", Reply.KEPT)]
 
 
+def test_an_id_that_stands_twice_in_an_add_runs_once_though_it_is_sent_again_while_it_runs(
+    store: RedisStore, proxy: LossyProxy, redis_server: RedisServer, clock: HandClock
+) -> None:
+    add(store, "first", delay_ms=1)
+    ran: list[Task] = []
+
+    def run_meanwhile() -> None:
+        with connect(redis_server.url) as client:
+            ran.extend(claim(RedisStore(client, travel=clock)))
+
+    proxy.lose_next_reply(then=run_meanwhile)
+    store.add([new("a", payload=payload, on_duplicate=OnDuplicate.REPLACE) for payload in ("1", "2")])
+    (task,) = ran
+    assert (proxy.lost, task.payload_json) == (1, "2")
+    assert settle(store, task, Ending.DONE) is Settled.DONE
+    assert standing(store).status is Status.DONE, "nothing waited to replace it"
+
+
 @pytest.mark.parametrize("how", [how for how in Ending if how is not Ending.UNDELIVERED])
 def test_a_settle_is_sent_again_and_answered_as_the_first(store: RedisStore, proxy: LossyProxy, how: Ending) -> None:
     task = claim_one(store)

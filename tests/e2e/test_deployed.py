@@ -11,6 +11,8 @@ import platform
 import secrets
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
@@ -108,6 +110,50 @@ STORIES = [stories.poll, stories.meetings, stories.webhook, stories.batch]
 def test_a_story_of_the_demo_holds(stage: RemoteStage, story: Any) -> None:
     told = story(stage)()
     print(told.title, *told.lines, sep="\n  ")
+
+
+def test_a_function_that_cannot_start_is_the_attempts_error_and_once_it_can_the_task_is_done(
+    stage: RemoteStage, session: Any, deployment: Deployment, emulator: Emulator
+) -> None:
+    if not emulator.destinations:
+        pytest.skip(f"{emulator.name} sends no records of what failed, says the table")
+
+    def standing() -> Any:
+        return stage.call("GET", f"/tasks/{id}?queue=reminders", expect=200)["task"]
+
+    with unable_to_start(session.client("lambda"), deployment.names["SendReminderFunction"]):
+        id = reminded_at_once(stage)
+        error = until(lambda: standing().get("error"), seconds=60, every=0.2)
+    assert f"{deployment.names['SendReminderFunction']}: RetriesExhausted" in error
+    assert ("Runtime.ImportModuleError" in error) == emulator.errors
+    # Its backoff has grown by as much as it took to mend the function.
+    done = until(lambda: task if (task := standing())["state"] == "done" else None, seconds=150, every=0.5)
+    assert {run["outcome"] for run in done["history"][:-1]} == {"retry"}
+
+
+@contextmanager
+def unable_to_start(client: Any, name: str) -> Iterator[None]:
+    """The function without its module; mended in the end."""
+
+    def set_handler(handler: str) -> None:
+        client.update_function_configuration(FunctionName=name, Handler=handler)
+        client.get_waiter("function_updated_v2").wait(FunctionName=name)
+
+    mended = client.get_function_configuration(FunctionName=name)["Handler"]
+    set_handler("absent.handler")
+    try:
+        yield
+    finally:
+        set_handler(mended)
+
+
+def reminded_at_once(stage: RemoteStage) -> str:
+    """The task of a reminder that is due in a second, long before what it tells of."""
+    starts_at = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    body = {"id": "review", "subject": "review", "message": "m", "starts_at": starts_at, "remind_before": ["PT59M59S"]}
+    recipients = [{"name": "Ada", "email": "ada@example.com"}]
+    made = stage.call("POST", "/reminders", {**body, "recipients": recipients}, expect=201)
+    return str(made["tasks"][0]["id"])
 
 
 def test_without_a_bridge_the_deployed_tick_finds_what_is_due(stage: RemoteStage, emulator: Emulator) -> None:

@@ -32,7 +32,7 @@ def test_a_second_function_of_the_name_is_refused_in_one_line(tmp_path: Path) ->
     copy_project(tmp_path)
     refused = run("new", "send_reminder", project=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("NAME: functions/send_reminder is there already")
+    assert refused.stderr.startswith("NAME: functions/send_reminder already exists")
 
 
 @pytest.mark.skipif(not SAM.exists(), reason="make sam has not been run here: no sam to validate with")

@@ -77,4 +77,4 @@ def sent(http: urllib3.PoolManager, line: dict[str, Any]) -> Any:
 
 def test_what_was_sent_cannot_be_told_of_a_stack_that_is_not_up(tmp_path: Path) -> None:
     refused = run("sent", "--state", str(tmp_path))
-    assert (refused.returncode, "no stack is up" in refused.stderr) == (2, True)
+    assert (refused.returncode, "no stack is running" in refused.stderr) == (2, True)

@@ -29,7 +29,7 @@ def test_the_demos_stories_hold_with_no_redis(store: str, tmp_path: Path) -> Non
     told = run("demo", "--store", store.format(folder=tmp_path))
     assert told.returncode == 0, told.stderr + told.stdout
     shown = re.sub(r"[│\s]+", " ", told.stdout)
-    assert "no server for the ledger; handlers and bridge were threads" in shown
+    assert "no server for the ledger; functions and bridge were threads" in shown
     assert "never more than 2 at a time" in shown
 
 
@@ -89,7 +89,7 @@ def test_a_second_up_is_told_who_has_the_folder_and_the_first_goes_on(
         assert "Traceback" not in second.stderr
         shown = run("show", "a", "--state", str(tmp_path / "state"))
         assert shown.returncode == 2
-        assert f"the running stack's alone: ask it, with GET {addresses['api']}/tasks/<id>" in " ".join(
+        assert f"is open in the running stack only: use GET {addresses['api']}/tasks/<id>" in " ".join(
             shown.stderr.split()
         )
         assert Api(http, addresses["api"]).call("GET", "/health")[0] == 200

@@ -10,18 +10,21 @@ import cfn_flip  # type: ignore[import-untyped]
 import typer.main
 
 from duecourse.errors import DuecourseError
-from duecourse.settings import Settings
+from duecourse.settings import variables
 from duecourse.wire.openapi import every
+from duecourse.wire.watches import WatchSetting
 from local.cli import app
 from local.reference import document
 from tests.english import messages
 from tests.english.rules import DESCRIBING, NAMING, TELLING, Rule, plain
-from tests.support.pages import README, prose
+from tests.support.pages import DOCS, pages, prose
 from tests.support.project import ROOT
 
 SAID = ("description", "summary", "Description", "AlarmDescription", "ConstraintDescription")
 MADE = ("example", "examples")
 """What is in these is not said but shown."""
+WRITTEN = (DOCS / "api.md", DOCS / "reference" / "settings.md")
+"""Pages whose texts are looked at where they come from."""
 
 
 class Text(NamedTuple):
@@ -40,7 +43,7 @@ def texts() -> Iterator[Text]:
     yield from _messages()
     yield from _help()
     yield from _template()
-    yield from _readme()
+    yield from _pages()
 
 
 def _api() -> Iterator[Text]:
@@ -49,8 +52,10 @@ def _api() -> Iterator[Text]:
 
 
 def _settings() -> Iterator[Text]:
-    for place, said in _described(Settings.model_json_schema(), ()):
-        yield Text(f"settings {place}", plain(said), DESCRIBING)
+    for one in variables():
+        yield Text(f"settings {one.name}", plain(one.description), DESCRIBING)
+    for place, said in _described(WatchSetting.model_json_schema(), ()):
+        yield Text(f"settings {WatchSetting.__name__}/{place}", plain(said), DESCRIBING)
 
 
 def _errors() -> Iterator[Text]:
@@ -82,13 +87,19 @@ def _template() -> Iterator[Text]:
         yield Text(f"template {place}", plain(said), DESCRIBING)
 
 
-def _readme() -> Iterator[Text]:
-    for part in re.split(r"\n\s*\n|\n(?=[-|#]|\d+\. )", prose(README)):
+def _pages() -> Iterator[Text]:
+    for page in pages():
+        if page not in WRITTEN:
+            yield from _page(str(page.relative_to(ROOT)), prose(page))
+
+
+def _page(place: str, said: str) -> Iterator[Text]:
+    for part in re.split(r"\n\s*\n|\n(?=[-|#]|\d+\. )", said):
         if part.startswith("    "):
             continue
         cells = part.strip("| \n").split("|") if part.startswith("|") else [re.sub(r"^(?:[-#]+|\d+\.) ", "", part)]
         for cell in cells:
-            yield Text("README.md", plain(cell), NAMING if part.startswith("|") else TELLING)
+            yield Text(place, plain(cell), NAMING if part.startswith("|") else TELLING)
 
 
 def _described(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -99,7 +99,7 @@ def test_notifications_turned_off_at_one_primary_are_noticed_and_set_again(
     port, bell = one_on_each(cluster, bells).popitem()
     with bridging(cluster, recorder, beat_s=0.2), cluster.node(port) as node:
         node.config_set(NOTIFICATIONS, "")
-        until(lambda: "turned off by someone" in caplog.text)
+        until(lambda: "notifications were turned off" in caplog.text)
         until(lambda: node.config_get(NOTIFICATIONS)[NOTIFICATIONS])
         rings_on_time(bells, recorder, bell)
 

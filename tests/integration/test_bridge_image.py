@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from duecourse.settings import PREFIX, Settings
+from duecourse.settings import variables
 from tests.support.project import ROOT
 from tests.support.redis_server import FLOOR, RedisServer, need
 
@@ -80,7 +80,7 @@ def test_what_the_image_holds_is_a_bridge_that_gets_ready(tmp_path: Path) -> Non
 
 
 def test_the_units_settings_are_settings() -> None:
-    known = {PREFIX + (field.alias or key).upper() for key, field in Settings.model_fields.items()}
+    known = {one.name for one in variables()}
     named = set(re.findall(r"DUECOURSE_[A-Z_]+", UNIT))
     assert named
     assert named <= known

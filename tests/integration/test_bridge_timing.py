@@ -134,7 +134,7 @@ def test_notifications_turned_off_later_are_told_and_set_again(
     with bridging(server, recorder, beat_s=0.1):
         until(lambda: recorder.of(bell))
         bells.redis.config_set("notify-keyspace-events", "")
-        until(lambda: "turned off by someone" in caplog.text)
+        until(lambda: "notifications were turned off" in caplog.text)
         until(lambda: bells.redis.config_get("notify-keyspace-events")["notify-keyspace-events"])
     assert "EVENTS OFF" not in caplog.text
 
@@ -214,7 +214,7 @@ def test_a_refused_invocation_is_tried_again(
     recorder = Recorder(refuse)
     bell = bells.shard("default/0")
     with bridging(server, recorder) as bridge:
-        until(lambda: "takes invocations again" in caplog.text)
+        until(lambda: "accepts invocations again" in caplog.text)
         assert bridge.stats().refused == refusals
     assert len(recorder.of(bell)) == refusals + 1
-    assert caplog.text.count("the function refuses invocations") == 1
+    assert caplog.text.count("the function rejects invocations") == 1

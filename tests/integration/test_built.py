@@ -1,7 +1,9 @@
 """Measurements of `python -m local built`, and its warnings: on a small build of the test's own."""
 
 import json
+import os
 import platform
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 import typer
 
 from local import built
+from tests.support.project import ROOT
 
 HERE = built.MACHINES[platform.machine()]
 
@@ -74,3 +77,15 @@ def test_a_function_that_cannot_be_imported_is_told(build: Path, capsys: pytest.
 def test_nothing_built_is_told(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (build / "template.yaml").unlink()
     assert code(capsys)[0] == 2
+
+
+@pytest.mark.parametrize(("words", "environment"), [(["ARCH=x86_64"], {}), ([], {"ARCH": "x86_64"})])
+def test_make_sam_takes_its_architecture_as_a_word_and_from_the_environment(
+    words: list[str], environment: dict[str, str]
+) -> None:
+    told = {name: value for name, value in os.environ.items() if name != "ARCH"} | environment
+    made = subprocess.run(
+        ["make", "--dry-run", "sam", *words], cwd=ROOT, env=told, capture_output=True, text=True, check=True
+    )
+    assert "Architecture=x86_64" in made.stdout
+    assert "--architecture x86_64" in made.stdout

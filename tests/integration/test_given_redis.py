@@ -94,6 +94,7 @@ def test_a_port_on_which_something_else_answers_is_told_in_one_line() -> None:
     with answering(lambda _asked: Reply()) as other:
         options = Options(store=other.url.replace("http:", "redis:"), precision=Precision.TICK)
         with pytest.raises(
-            HarnessError, match=r"^the store at redis://\S+ cannot be used: The address answers, but not"
+            HarnessError,
+            match=r"^the store at redis://\S+ cannot be used: The server at the store's address is not a Redis",
         ):
             Stack(options).__enter__()

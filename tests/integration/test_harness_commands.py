@@ -145,6 +145,40 @@ def test_invoke_takes_an_event_from_its_standard_input(state: Path) -> None:
     assert json.loads(answer.stdout)["statusCode"] == 200
 
 
+ADDS = """
+from duecourse import Client
+client = Client.from_env()
+client.add(kind="webhook", payload={"url": "http://localhost:1"}, delay="PT1H", id="mine")
+print(client.why("mine").waits.what, client.query(url="http://localhost:1", interval="PT1H", until="a").status)
+"""
+
+
+def test_a_program_of_ones_own_runs_with_the_settings_of_the_stack_that_is_up(lit: Lit) -> None:
+    answer = run("run", "--state", str(lit.state), sys.executable, "-c", ADDS)
+    assert answer.stdout.split() == ["due", "processing"], answer.stderr
+    answer = run("run", "--state", str(lit.state), "env")
+    assert f"AWS_ENDPOINT_URL={lit.stack.line['aws']}\n" in answer.stdout
+    assert "DUECOURSE_RESULTS_TABLE=ResultsTable\n" in answer.stdout
+    answer = run("run", "--state", str(lit.state), "nowhere")
+    assert (answer.returncode, answer.stderr) == (2, "nowhere: no such command\n")
+    with urllib3.PoolManager() as http:
+        assert http.request("GET", f"{lit.stack.line['api']}/tasks/mine").json()["task"]["state"] == "scheduled"
+
+
+def test_without_a_stack_a_program_of_ones_own_is_not_run(tmp_path: Path) -> None:
+    answer = run("run", "--state", str(tmp_path), "env")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (2, "", "no stack is up: run make up\n")
+
+
+def test_another_python_than_the_folders_own_is_sent_there() -> None:
+    bare = (sys.executable, "-S", "-m", "local", "new", "report")  # -S: without what is installed
+    done = subprocess.run(bare, cwd=ROOT, env=BARE, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (
+        done.stderr == "python -m local needs this folder's own Python: make setup, then .venv/bin/python -m local …\n"
+    )
+
+
 def test_invoke_names_a_function_that_is_not_there(state: Path) -> None:
     answer = run("invoke", "nobody", "--state", str(state))
     assert answer.returncode == 2
@@ -156,7 +190,7 @@ def test_replay_shows_each_request_and_answer(state: Path) -> None:
     assert "enqueue_http/health.json → EnqueueHttpFunction" in answer.stdout
     assert '"store\\":\\"ok' in answer.stdout
     assert " ms" in answer.stdout
-    assert "4 events, 1 failed: 0 of them not meant to" in answer.stdout
+    assert "4 events, 1 failed, 0 of them unexpectedly" in answer.stdout
     assert answer.returncode == 0
 
 
@@ -190,10 +224,12 @@ def examples(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", [*examples("invoke"), *examples("replay")])
-def test_the_examples_of_help_do_what_they_say(line: str, state: Path) -> None:
-    command = line.replace("python -m", f"{sys.executable} -m") + f" --state {state}"
+def test_the_examples_of_help_do_what_they_say_and_leave_the_queues_of_the_stack_alone(line: str, lit: Lit) -> None:
+    command = line.replace("python -m", f"{sys.executable} -m") + f" --state {lit.state}"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=BARE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    queue = urllib3.request("GET", f"{lit.stack.line['api']}/queues/default").json().get("queue", {})
+    assert not queue.get("paused"), "one of the saved events pauses it"
 
 
 def test_every_file_that_help_names_is_there() -> None:
@@ -215,7 +251,7 @@ def test_every_file_that_help_names_is_there() -> None:
         (("up", "--tick", "0", "--precision", "linger"), "--tick 0"),
         (("show", "a", "--store", "nonsense"), "DUECOURSE_STORE"),
         (("reshard", "default", "8", "--wait", "soon"), "--wait"),
-        (("reshard", "default", "8", "--store", "leveldb:///a/folder"), "leveldb:///a/folder is one process's"),
+        (("reshard", "default", "8", "--store", "leveldb:///a/folder"), "leveldb:///a/folder has no shards to move"),
         (("show", "a", "--store", "redis://localhost:x"), "DUECOURSE_STORE"),
         (("show", "--queue", "a", "--store", "memory://"), "(the ledger at memory://)"),
     ],

@@ -1,6 +1,8 @@
 """A function's processes: how many are started at once, when they end, and when the stack stops meanwhile."""
 
 import asyncio
+import json
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -155,6 +157,79 @@ def test_a_process_that_has_worked_is_taken_before_one_that_was_started_for_noth
     asyncio.run(spare())
 
 
+class Gate:
+    """A file that an event of `app.counted` waits for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.event = Invocation(json.dumps({"until": str(path)}).encode())
+
+    def open(self) -> None:
+        self._path.touch()
+
+    def shut(self) -> None:
+        self._path.unlink()
+
+
+async def until(pool: Pool, count: int, payload: bytes) -> None:
+    """Until so many processes handle this event."""
+    async with asyncio.timeout(30):
+        while len([one for one in pool._workers if one._current and one._current.payload == payload]) < count:
+            await asyncio.sleep(0.001)
+
+
+def test_every_process_has_handled_its_first_event_before_it_meets_another(
+    function: Function, log: Log, tmp_path: Path
+) -> None:
+    counted, first, work = replace(function, handler="app.counted"), Gate(tmp_path / "first"), Gate(tmp_path / "work")
+    first.open()
+
+    async def spare() -> None:
+        surroundings = Surroundings(NOWHERE, NOWHERE, "memory://")
+        pool = Pool(replace(counted, concurrency=2), surroundings, log, Rules(), first=first.event.payload)
+        both = [asyncio.create_task(pool.invoke(work.event)) for _ in range(2)]
+        await until(pool, 2, work.event.payload)
+        work.open()
+        answers = [json.loads((await one).payload) for one in both]
+        assert sorted(answers) == [[pid, 2] for pid in pool.pids()]
+        await pool.close()
+
+    asyncio.run(spare())
+
+
+def test_an_event_takes_a_busy_process_that_is_free_before_the_next_is_warm(
+    function: Function, log: Log, tmp_path: Path
+) -> None:
+    counted, first, work = replace(function, handler="app.counted"), Gate(tmp_path / "first"), Gate(tmp_path / "work")
+
+    async def spare() -> None:
+        surroundings = Surroundings(NOWHERE, NOWHERE, "memory://")
+        pool = Pool(replace(counted, concurrency=2), surroundings, log, Rules(), first=first.event.payload)
+        first.open()
+        await pool.warm()
+        [warm] = pool.pids()
+        first.shut()
+        both = [asyncio.create_task(pool.invoke(work.event)) for _ in range(2)]
+        await until(pool, 1, first.event.payload)
+        work.open()
+        assert [json.loads((await one).payload) for one in both] == [[warm, 2], [warm, 3]]
+        await pool.close()
+
+    asyncio.run(spare())
+
+
+def test_a_process_that_dies_of_its_first_event_has_not_started(function: Function, log: Log) -> None:
+    async def die() -> None:
+        surroundings = Surroundings(NOWHERE, NOWHERE, "memory://")
+        pool = Pool(replace(function, handler="app.slow", timeout=1), surroundings, log, Rules(), first=b"{}")
+        answer = await pool.invoke(Invocation(b"{}"))
+        assert b"Sandbox.Timedout" in answer.payload
+        assert pool.pids() == []
+        await pool.close()
+
+    asyncio.run(die())
+
+
 def test_whoever_waits_for_a_process_that_cannot_start_is_told(function: Function, log: Log) -> None:
     async def fail() -> None:
         scene = Scene(replace(function, handler="nowhere.handler", concurrency=2), log)
@@ -177,3 +252,74 @@ def test_what_waits_for_a_process_is_refused_when_the_stack_stops(function: Func
                 await waiting
 
     asyncio.run(stop())
+
+
+VERSION = "def handler(_event, _context):\n    return {}\n"
+
+
+def _at(folder: Path, version: int) -> None:
+    """The code of a version, its file's time moved on: a coarse clock of the file system may be slower than a test."""
+    file = folder / "app.py"
+    file.write_text(VERSION.format(version))
+    os.utime(file, ns=(version * 10**9,) * 2)
+
+
+@pytest.fixture
+def changing(function: Function, tmp_path: Path) -> Function:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    _at(folder, 1)
+    return replace(function, code=folder, handler="app.handler", concurrency=2)
+
+
+def test_an_invocation_after_a_change_of_the_code_runs_the_changed_code(changing: Function, log: Log) -> None:
+    async def change() -> None:
+        pool = Scene(changing, log, look_every=0.0).pool
+        answers = [await pool.invoke(Invocation(b"{}")) for _ in range(2)]
+        [before] = pool.pids()
+        _at(changing.code, 2)
+        answers += [await pool.invoke(Invocation(b"{}")) for _ in range(2)]
+        assert [int(answer.payload) for answer in answers] == [1, 1, 2, 2]
+        assert before not in pool.pids()
+        await pool.close()
+
+    asyncio.run(change())
+
+
+def test_a_process_that_worked_while_its_code_changed_ends_with_its_work(changing: Function, log: Log) -> None:
+    (changing.code / "app.py").write_text(
+        "def handler(event, _context):\n"
+        "    if event: open(event['begun'], 'w').close(); open(event['end']).read()\n"
+        "    return 1\n"
+    )
+
+    async def change(begun: Path, end: Path) -> None:
+        pool = Scene(changing, log, look_every=0.0).pool
+        os.mkfifo(begun)
+        os.mkfifo(end)
+        event = json.dumps({"begun": str(begun), "end": str(end)}).encode()
+        working = asyncio.create_task(pool.invoke(Invocation(event)))
+        await asyncio.to_thread(begun.read_text)
+        _at(changing.code, 2)
+        assert int((await pool.invoke(Invocation(b"{}"))).payload) == 2
+        await asyncio.to_thread(end.write_text, "")
+        assert int((await working).payload) == 1
+        assert len(pool.pids()) == 1
+        await pool.close()
+
+    asyncio.run(change(changing.code.parent / "begun", changing.code.parent / "end"))
+
+
+def test_what_python_writes_beside_the_code_is_no_change_of_it(changing: Function, log: Log) -> None:
+    async def compile_() -> None:
+        pool = Scene(changing, log, look_every=0.0).pool
+        await pool.warm()
+        before = pool.pids()
+        (changing.code / "__pycache__").mkdir(exist_ok=True)
+        (changing.code / "__pycache__" / "app.pyc").write_bytes(b"")
+        (changing.code / ".app.py.swp").write_bytes(b"")
+        await pool.invoke(Invocation(b"{}"))
+        assert pool.pids() == before
+        await pool.close()
+
+    asyncio.run(compile_())

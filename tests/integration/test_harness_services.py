@@ -37,6 +37,13 @@ def test_a_tick_can_be_had_at_once(tmp_path: Path) -> None:
         assert stack.stack.tick() == {"Ticking": 2}
 
 
+def test_a_target_that_names_no_function_here_is_told_at_the_start() -> None:
+    targets = {"report": "lambda:Reprt", "echo": "lambda:Echo", "mail": "sqs:Mails"}
+    with probes(environment={"DUECOURSE_TARGETS": json.dumps(targets)}) as stack:
+        [notice] = [one for one in stack.notices if "DUECOURSE_TARGETS" in one]
+    assert notice == "DUECOURSE_TARGETS.report: template.yaml has no function Reprt, so tasks of this kind will fail"
+
+
 def test_settings_in_the_hosts_environment_win_over_the_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUECOURSE_NAMESPACE", "mine")
     monkeypatch.setenv("DUECOURSE_LEASE", "PT5S")
@@ -213,7 +220,7 @@ def test_a_wrong_setting_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) 
 def test_aws_that_does_not_answer_is_named_and_nothing_else_is_told(aws: str) -> None:
     notices: list[str] = []
     options = Options(template=FOLDER / "destinations.yaml", aws=aws, tick=0)
-    with pytest.raises(HarnessError, match=f"AWS's services at {aws}"), Stack(options, notice=notices.append):
+    with pytest.raises(HarnessError, match=f"the AWS services at {aws}"), Stack(options, notice=notices.append):
         pass
     assert notices == []
 
@@ -233,8 +240,8 @@ def test_a_full_disk_stops_no_log(tmp_path: Path) -> None:
         ("leveldb:///nowhere/ledger", "leveldb:///nowhere/ledger: /nowhere is no folder"),
         ("redis://127.0.0.1:9/0", "does not answer"),
         ("redis://ada:hunter2@127.0.0.1:9/0", r"the store at redis://ada:\*\*\*@127.0.0.1:9/0 does not answer"),
-        ("redis://127.0.0.1:x/0", "a number up to 65535 as its port"),
-        ("redis://127.0.0.1:99999/0", "a number up to 65535 as its port"),
+        ("redis://127.0.0.1:x/0", "a port of at most 65535"),
+        ("redis://127.0.0.1:99999/0", "a port of at most 65535"),
     ],
 )
 def test_a_store_that_cannot_be_used_is_named(store: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,7 +214,7 @@ async def nobody(_event: Any) -> Answer:
 
 def test_a_brokers_url_that_cannot_be_read_is_refused_by_its_option() -> None:
     url = "amqps://user:s3cret@127.0.0.1/?ssl_options={'cafile': '/no/such/file'}"
-    with pytest.raises(HarnessError, match="--amqp or DUECOURSE_AMQP is no AMQP URL") as caught:
+    with pytest.raises(HarnessError, match="--amqp or DUECOURSE_AMQP is not an AMQP URL") as caught:
         RabbitMqFeed(Source(RABBITMQ, "arn", "q", 1, 0, False, 1), url, nobody, print)
     assert "s3cret" not in str(caught.value)
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,13 @@ from tests.support.wait import until
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probes]:
-    with threads(tmp_path_factory.mktemp("functions")) as running:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("functions")
+
+
+@pytest.fixture(scope="module")
+def stack(folder: Path) -> Iterator[Probes]:
+    with threads(folder) as running:
         yield running
 
 
@@ -41,7 +47,6 @@ def test_functions_share_one_environment_and_nothing_of_the_hosts_account(stack:
     assert seen["DUECOURSE_STORE"] == "memory://"
     assert seen["AWS_ENDPOINT_URL_LAMBDA"] == stack.stack.lambda_url
     assert seen["AWS_ACCESS_KEY_ID"] == "local"
-    assert seen["POWERTOOLS_METRICS_DISABLED"] == "true", "two invocations at a time would tell each other's"
 
 
 def test_each_function_has_the_modules_of_its_own_folder(stack: Probes) -> None:
@@ -98,3 +103,9 @@ def test_the_engine_and_the_bridge_invoke_without_a_detour(stack: Probes) -> Non
     with pytest.raises(InvocationRefused, match="Function not found"):
         wiring.invoker().send("Nobody", {})
     assert stack.stack.in_threads
+
+
+def test_code_that_has_changed_is_loaded_anew(stack: Probes, folder: Path) -> None:
+    assert stack.invoke("Other").payload["helper"] == "two"
+    (folder / "two" / "helper.py").write_text("NAME = 'three, and longer'")
+    until(lambda: stack.invoke("Other").payload["helper"] == "three, and longer")

@@ -87,7 +87,7 @@ def test_variables_that_contradict_each_other_are_refused_by_name(tmp_path: Path
 def test_two_such_stacks_do_not_fit_into_one_process(tmp_path: Path) -> None:
     with (
         threads(tmp_path) as stack,
-        pytest.raises(HarnessError, match="stop that one first"),
+        pytest.raises(HarnessError, match="stop that stack first"),
         probes(store="memory://"),
     ):
         pass

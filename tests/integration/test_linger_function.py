@@ -37,10 +37,11 @@ class Running(Context):
 @contextmanager
 def wired(server: RedisServer, kind: Callable[[Task], None], **settings: Any) -> Iterator[RedisStore]:
     """The functions' parts on this server, whose kind `noop` does what `kind` says."""
-    given = {"store": server.url, "namespace": "test", "tick_linger": LINGER_S, "margin": 1, "parallel": 4}
+    given = {"store": server.url, "namespace": "test", "margin_ms": 1_000, "parallel": 4}
+    linger_ms = {"tick_linger_ms": int(LINGER_S * 1_000)}
     with connect(server.url) as client:
         store = RedisStore(client, "test")
-        parts = Settings.model_validate(given | settings)
+        parts = Settings(**given | linger_ms | settings)
         with wired_with(settings=parts, store=store, results=None, kinds={"noop": kind}):
             yield store
 
@@ -66,7 +67,7 @@ def test_a_tick_that_lingers_serves_what_falls_due_and_measures_it(
     assert {"OldestOverdue", "Dead", "Claimed", "Reclaimed"} <= found.keys()
     assert {"Rings", "Lateness", "Done", "Retried"} <= lingered.keys()
     assert answer["done"] + lingered["Done"][0] == 2
-    assert lingered["Rings"][0] >= 1
+    assert lingered["Rings"] >= 1
 
 
 def test_what_it_found_is_measured_before_it_stays(
@@ -82,7 +83,7 @@ def test_what_it_found_is_measured_before_it_stays(
 
 
 def test_a_tick_that_is_not_told_to_linger_ends_at_once(redis_server: RedisServer) -> None:
-    with wired(redis_server, lambda _: None, tick_linger=0) as store:
+    with wired(redis_server, lambda _: None, tick_linger_ms=0) as store:
         store.add([NewTask("later", "noop", delay_ms=300)])
         began = time.monotonic()
         assert invoke("poll_tick", saved("poll_tick/rule"), Running(10))["claimed"] == 0
@@ -98,7 +99,7 @@ def test_a_tick_with_slow_work_of_its_own_serves_rings_meanwhile(redis_server: R
         if task.id == "slow":
             assert go_on.wait(10)
 
-    with wired(redis_server, kind, tick_linger=2) as store:
+    with wired(redis_server, kind, tick_linger_ms=2_000) as store:
         store.add([NewTask("slow", "noop")])
         thread = threading.Thread(target=invoke, args=("poll_tick", saved("poll_tick/rule"), Running(10)))
         thread.start()
@@ -144,7 +145,7 @@ def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(
 
     thread = threading.Thread(target=tick)
     durable = RedisServer(need(newest()), "--appendonly", "yes", "--appendfsync", "always")
-    with durable as server, wired(server, lambda task: ran.append(task.id), tick_linger=8) as store:
+    with durable as server, wired(server, lambda task: ran.append(task.id), tick_linger_ms=8_000) as store:
         store.add([NewTask("due", "noop", delay_ms=10)])
         if away == "as it comes":
             server.stop(signal.SIGKILL)
@@ -162,7 +163,7 @@ def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(
 def test_how_the_ledger_stands_is_seen_before_rings_are_served(redis_server: RedisServer) -> None:
     """They would clear what the alarm is to count."""
     context = Halting(10, passes=1)
-    with wired(redis_server, lambda _: None, tick_linger=0.2) as store, redis_server.client() as client:
+    with wired(redis_server, lambda _: None, tick_linger_ms=200) as store, redis_server.client() as client:
         store.add([NewTask("overdue", "noop")])
         client.config_resetstat()
         thread = threading.Thread(target=invoke, args=("poll_tick", saved("poll_tick/rule"), context))
@@ -176,7 +177,7 @@ def test_how_the_ledger_stands_is_seen_before_rings_are_served(redis_server: Red
 
 
 def test_a_ledger_without_bells_is_named() -> None:
-    settings = Settings(store="memory://", tick_linger=60)
+    settings = Settings(store="memory://", tick_linger_ms=60_000)
     with (
         wired_with(settings=settings, store=MemoryStore(), results=None),
         pytest.raises(InvalidSettings, match=r"DUECOURSE_STORE: .* no bells"),
@@ -185,11 +186,12 @@ def test_a_ledger_without_bells_is_named() -> None:
 
 
 def test_a_tick_that_lingers_warms_the_function_of_what_comes_next(redis_server: RedisServer) -> None:
-    service, settings = Lambda(), {"targets": {"report": "lambda:Report"}, "warm": 2, "warm_idle": 10, "tick_linger": 3}
-    given = {"store": redis_server.url, "namespace": "test", "margin": 1, "parallel": 4}
+    service, targets = Lambda(), {"report": "lambda:Report"}
+    given = {"store": redis_server.url, "namespace": "test", "margin_ms": 1_000, "parallel": 4, "targets": targets}
+    times = {"warm_ms": 2_000, "warm_idle_ms": 10_000, "tick_linger_ms": 3_000}
     with connect(redis_server.url) as client:
         store = RedisStore(client, "test")
-        parts = Settings.model_validate(given | settings)
+        parts = Settings(**given | times)
         with wired_with(settings=parts, store=store, results=None, kinds={}, invoker=service):
             store.add([NewTask("soon", "report", delay_ms=2_200), NewTask("next", "report", delay_ms=2_500)])
             invoke("poll_tick", saved("poll_tick/rule"), Running(10))

@@ -194,9 +194,9 @@ def test_a_connection_that_idled_is_replaced(
         ("amqp://127.0.0.1:9/", "Connection refused"),
         ("amqp://guest:s3cret@127.0.0.1:5672/", "ACCESS_REFUSED"),
         ("amqp://guest:guest@127.0.0.1:5672/no-such-host", "NOT_ALLOWED|vhost"),
-        ("amqp://127.0.0.1:x/", "no AMQP URL"),
-        ("amqps://guest:s3cret@127.0.0.1/?ssl_options=garbage here", "no AMQP URL"),
-        ("amqps://guest:s3cret@127.0.0.1/?ssl_options={'cafile': '/no/such/file'}", "no AMQP URL.*No such file"),
+        ("amqp://127.0.0.1:x/", "not an AMQP URL"),
+        ("amqps://guest:s3cret@127.0.0.1/?ssl_options=garbage here", "not an AMQP URL"),
+        ("amqps://guest:s3cret@127.0.0.1/?ssl_options={'cafile': '/no/such/file'}", "not an AMQP URL.*No such file"),
         ("amqps://guest:s3cret@127.0.0.1:5672/", "SSLError"),
     ],
 )

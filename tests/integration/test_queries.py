@@ -43,7 +43,7 @@ def store(redis_server: RedisServer) -> Iterator[RedisStore]:
     """The ledger that the functions' parts go by here."""
     with connect(redis_server.url) as client, closing(HttpOut(CROWD)) as http:
         store = RedisStore(client)
-        parts = Settings.model_validate({"query_parallel": LIMIT})
+        parts = Settings(query_parallel=LIMIT)
         with wired_with(settings=parts, store=store, results=None, http=http):
             yield store
 

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import redis
 
+from duecourse.adapters.redis_keys import keys_of
 from duecourse.adapters.redis_store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.queues import Rate
 from duecourse.domain.task import NewTask, OnDuplicate, Task
-from duecourse.ports.store import MAX_CLAIM, Move, Reply, Settled
+from duecourse.ports.store import MAX_CLAIM, Alone, Move, Reply, Settled
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, ending, lease_of, new
 from tests.support.reads import records_read
@@ -144,14 +145,35 @@ def test_no_script_reads_more_than_its_bytes(
     assert max(reads) * SIZE <= MOST + PIECE * SIZE
 
 
-def test_tasks_of_a_group_are_moved_in_one_step_whatever_they_weigh(
-    redis_server: RedisServer, redis_client: redis.Redis, clock: HandClock
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda store: store.move("default", [Move(id, delay_ms=1) for id in IDS], group="g"),
+        lambda store: store.cancel("default", IDS, group="g"),
+    ],
+    ids=["move", "cancel"],
+)
+def test_tasks_of_a_group_change_in_one_step_whatever_they_weigh(
+    redis_server: RedisServer, redis_client: redis.Redis, clock: HandClock, act: Callable[[RedisStore], list[Reply]]
 ) -> None:
     scene = Scene(redis_client, clock)
     scene.add(group="g")
     with records_read(redis_server) as reads:
-        scene.store.move("default", [Move(id, delay_ms=1) for id in IDS], group="g")
+        assert act(scene.store) == [Reply.OK] * COUNT
     assert reads[-1] == COUNT
+
+
+def test_a_group_is_added_in_one_step_whatever_stands_in_its_place(
+    redis_server: RedisServer, redis_client: redis.Redis, clock: HandClock
+) -> None:
+    scene = Scene(redis_client, clock)
+    scene.add(group="g")
+    scene.claim()
+    scene.end(Ending.DONE)
+    with records_read(redis_server) as reads:
+        added = scene.store.add([new(id, group="g") for id in IDS], alone=Alone("g", scene.claimed[-1].generation))
+    assert [one.reply for one in added] == [Reply.CREATED] * COUNT
+    assert len(reads) == 1
 
 
 def test_one_add_brings_no_more_than_its_bytes(
@@ -178,6 +200,28 @@ def test_the_log_of_a_rate_grows_with_its_window_and_not_with_what_is_claimed(
     store.add([new("last")])
     assert len(store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks) == 1
     assert redis_client.zcard(log) == 1
+
+
+def test_a_rates_log_of_an_older_version_is_forgotten_in_bounded_steps(
+    redis_client: redis.Redis, clock: HandClock
+) -> None:
+    store = RedisStore(redis_client, travel=clock)
+    store.configure("default", {"rate": Rate(100_000, 1_000)})
+    store.add([new("a"), new("b")])
+    keys = keys_of("duecourse", SHARD)
+    redis_client.zadd(keys.log, {f"old-{n}:1": clock.at for n in range(9_000)})
+    redis_client.hset(keys.meta, "logged", 9_000)
+    clock.advance(1_000)
+    assert len(store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks) == 1
+    assert redis_client.zcard(keys.log) == 7_000 + 1
+
+
+def test_a_group_of_any_size_is_paged(redis_client: redis.Redis, clock: HandClock) -> None:
+    store, ids = RedisStore(redis_client, travel=clock), [f"t{n:04}" for n in range(8_200)]
+    for first in range(0, len(ids), 1_000):
+        store.add([new(id, group="g", delay_ms=1) for id in ids[first : first + 1_000]])
+    page = store.page("default", Wanted(group="g"), None, 100)
+    assert [task.id for task in page.tasks] == ids[:100]
 
 
 def test_claims_of_a_thousandth_of_a_rates_window_leave_it_when_the_newest_does(

@@ -1,17 +1,22 @@
 """Shards without tasks or settings are forgotten, and come back with the next task: nothing added meanwhile is lost."""
 
+from typing import Any
+
 import pytest
 import redis
 
-from duecourse.adapters.redis_keys import keys_of
+from duecourse.adapters.redis_keys import keys_of, leaving_key
+from duecourse.adapters.redis_queues import configure
 from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis_verbs import Verbs
+from duecourse.domain.outcomes import Ending
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.store import FORGET_MS, Reply
 from duecourse.ports.upkeep import Swept
 from tests.support.clock import HandClock
-from tests.support.ledger import new
+from tests.support.ledger import ending, new
 
 HOST = Shard("query:api.example.com")
 TERMS = {"retention_ms": 0, "dead_retention_ms": 0}
@@ -50,7 +55,7 @@ def test_a_shard_that_has_been_empty_for_long_is_forgotten_but_for_its_fence(
     store: RedisStore, redis_client: redis.Redis, clock: HandClock
 ) -> None:
     store.configure(HOST.queue, {"max_running": 4}, default=True)
-    first = be_used(store)
+    first = max(be_used(store) for _ in range(5))
     clock.advance(FORGET_MS - 1)
     sweep(store)
     assert store.shards() == [HOST]
@@ -91,6 +96,37 @@ def test_a_queue_that_somebody_set_stays(store: RedisStore, clock: HandClock, ch
     assert store.settings(HOST.queue).max_running == 4, "what is set stays, and so does an earlier default"
 
 
+@pytest.mark.parametrize("state", ["scheduled", "leased", "done", "dead"])
+def test_a_shard_with_a_task_in_whatever_state_stays(store: RedisStore, clock: HandClock, state: str) -> None:
+    store.add([new("a", queue=HOST.queue, delay_ms=9 * FORGET_MS if state == "scheduled" else 0)])
+    for task in store.claim(HOST, 1, lease_ms=9 * FORGET_MS).tasks:
+        if state != "leased":
+            store.settle(HOST, [ending(task, Ending.DONE if state == "done" else Ending.DROP)])
+    for _ in range(3):
+        store.sweep(HOST, retention_ms=9 * FORGET_MS)
+        clock.advance(FORGET_MS)
+    store.sweep(HOST, retention_ms=9 * FORGET_MS)
+    assert store.shards() == [HOST]
+
+
+class Overtaken(Verbs):
+    """What a queue is set with, while another forgets it: just before its script."""
+
+    def change(self, verb: str, shard: Shard, *args: Any, **kwargs: Any) -> Any:
+        self.record.forget(shard, lambda: bool(self.run("leave", shard, (), (FORGET_MS,), again=True)[2]))
+        assert self.record.all() == []
+        return super().change(verb, shard, *args, **kwargs)
+
+
+def test_a_queue_that_is_set_while_it_is_forgotten_is_on_record(
+    store: RedisStore, redis_client: redis.Redis, clock: HandClock
+) -> None:
+    be_used(store)
+    clock.advance(FORGET_MS)
+    configure(Overtaken(redis_client, "duecourse", Sharding(), clock), HOST.queue, {"paused": True}, default=False)
+    assert (store.shards(), store.settings(HOST.queue).paused) == ([HOST], True)
+
+
 def test_a_queue_of_several_shards_stays(redis_client: redis.Redis, clock: HandClock) -> None:
     store = RedisStore(redis_client, travel=clock, sharding=Sharding({"default": 2}))
     ids = [f"t{n}" for n in range(20)]
@@ -125,6 +161,7 @@ def test_a_task_that_is_added_while_its_shard_is_forgotten_is_on_record(
     store.at = at
     sweep(store)
     assert store.shards() == [HOST]
+    assert not redis_client.exists(leaving_key("duecourse"))
     assert [task.id for task in store.claim(HOST, 10, lease_ms=1_000).tasks] == ["b"]
 
 

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -173,6 +174,17 @@ def test_an_add_puts_a_queue_on_record_again_that_a_failover_made_unknown(redis_
         assert client.smembers(shards_key("duecourse")) == {b"default/0/1"}
 
 
+def test_a_process_looks_the_record_up_again_once_it_has_trusted_it_for_long(redis_client: redis.Redis) -> None:
+    store = RedisStore(redis_client)
+    store.add([new("a")])
+    redis_client.delete(shards_key("duecourse"))
+    store.add([new("b")])
+    assert redis_client.smembers(shards_key("duecourse")) == set(), "a look-up for each add would cost as much again"
+    store._record._see(SHARD, for_s=0)
+    store.add([new("c")])
+    assert redis_client.smembers(shards_key("duecourse")) == {b"default/0/1"}
+
+
 @pytest.mark.parametrize("shards", [1, 4])
 def test_a_batch_that_fills_the_store_says_which_of_it_were_added(redis_server: RedisServer, shards: int) -> None:
     tasks = [new(f"t-{n}", payload=f'"{"x" * 2_000}"', delay_ms=LATER_MS) for n in range(MAX_ADD)]
@@ -228,16 +240,23 @@ def test_whatever_a_caller_is_told_of_waits_for_replicas(redis_server: RedisServ
 
 @pytest.mark.parametrize("version", REDIS)
 def test_a_move_that_is_sent_again_waits_for_what_the_first_wrote(version: str) -> None:
+    binary, port = need(version), free_port()
     with (
-        RedisServer(need(version)) as server,
+        RedisServer(binary, "--port", str(port), "--repl-diskless-sync-delay", "0") as server,
+        RedisServer(binary, "--replicaof", "127.0.0.1", str(port)) as replica,
         LossyProxy(server.socket) as proxy,
         connect(proxy.url) as client,
         connect(server.url) as direct,
+        replica.client() as copy,
+        ExitStack() as ending,
     ):
         load_scripts(direct)
         RedisStore(direct).add([new("a", delay_ms=LATER_MS)])
+        until(lambda: copy.info("replication")["master_link_status"] == "up")
         careful = RedisStore(client, wait=1)
         standing(careful)
+        ending.callback(replica.process.send_signal, signal.SIGCONT)
+        replica.process.send_signal(signal.SIGSTOP)  # it is there, and has what nobody wrote
         proxy.lose_next_reply()
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
             careful.move("default", [Move("a")])

@@ -29,7 +29,11 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "bad_query_id": (
         [],
         422,
-        {"errors": [{"field": "id", "problem": "must be a query's id, as POST /queries answers it: q-…@<host>"}]},
+        {
+            "errors": [
+                {"field": "id", "problem": "must be the id of a query, as in the answer of POST /queries: q-…@<host>"}
+            ]
+        },
     ),
     "bad_replay_dead": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "list_tasks": (["add_webhook"], 200, {"next_cursor": None}),
@@ -53,7 +57,7 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "bad_json": ([], 400, {"type": "urn:duecourse:problem:malformed-body"}),
     "bad_key": ([], 400, {"type": "urn:duecourse:problem:malformed-key"}),
     "bad_kind": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
-    "bad_past_start": ([], 422, {"errors": [{"field": "starts_at", "problem": "must be ahead"}]}),
+    "bad_past_start": ([], 422, {"errors": [{"field": "starts_at", "problem": "must be in the future"}]}),
     "bad_preview_template": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_reminder_recipients": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_reminder_template": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
@@ -385,7 +389,7 @@ def test_what_was_added_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     for case in ("add_webhook", "add_webhook", "add_reminder", "add_reminder"):
         replay(case)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "_aws" in line]
-    assert [line["Added"] for line in lines] == [[1.0], [0.0], [4.0], [0.0]]
+    assert [line["Added"] for line in lines] == [1, 0, 4, 0]
 
 
 def test_force_must_be_yes_or_no() -> None:

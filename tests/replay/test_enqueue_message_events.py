@@ -97,7 +97,7 @@ def test_a_message_with_an_id_of_its_own_is_kept_while_its_task_is_live(store: M
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"kind": "unheard-of", "payload": {}}, "kind: nothing here runs unheard-of"),
+        ({"kind": "unheard-of", "payload": {}}, "kind: no target here runs unheard-of"),
         ({"id": "dead", "kind": "webhook", "payload": {"url": "https://h/"}}, "The task is dead"),
         ({"id": "a b", "kind": "webhook", "payload": {"url": "https://h/"}}, "id: must be 1 to 128"),
     ],
@@ -140,7 +140,7 @@ def test_a_body_that_is_not_text_is_refused_alone(store: MemoryStore) -> None:
 def test_another_services_event_is_refused() -> None:
     with pytest.raises(errors.InvalidInput):
         invoke("enqueue_message", saved("enqueue_message/bad_shape"))
-    with pytest.raises(errors.InvalidInput, match="must be SQS's"):
+    with pytest.raises(errors.InvalidInput, match="must be an event of SQS"):
         invoke("enqueue_message", {"source": "duecourse"})
 
 

@@ -112,7 +112,7 @@ def test_what_is_wrong_in_a_list_is_named() -> None:
     for cursor in ("", "ü", "~", urlsafe_b64encode(b"nowhere:1:a").decode(), urlsafe_b64encode(b"due:x:a").decode()):
         query = {"cursor": cursor}
         assert wrong("list_tasks", queryStringParameters=query) == {
-            "cursor": "must be the next_cursor of a page, as it was"
+            "cursor": "must be the next_cursor of an earlier page, unchanged"
         }
 
 
@@ -121,7 +121,7 @@ def test_a_cursor_of_another_state_is_refused(store: MemoryStore) -> None:
     cursor = page(limit="1", state="scheduled")["next_cursor"]
     query = {"cursor": cursor, "state": "dead"}
     assert wrong("list_tasks", queryStringParameters=query) == {
-        "cursor": "is of a page of another state: begin without it"
+        "cursor": "belongs to a page of another state: start without a cursor"
     }
 
 

@@ -281,7 +281,7 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
     configure(settings=Settings(), store=Forgetful(), results=None)
     first = keyed("POST", "/tasks", WEBHOOK)
     assert first.status == 201
-    assert "could not be kept" in caplog.text
+    assert "could not be stored" in caplog.text
     clock.advance(REMAINING_MS + GRACE_MS)
     again = keyed("POST", "/tasks", WEBHOOK)
     assert (again.status, again.body["task"]) == (200, first.body["task"])

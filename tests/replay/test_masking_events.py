@@ -106,7 +106,8 @@ def test_a_query_that_fails_tells_nothing_of_them() -> None:
 def test_a_reminder_is_shown_without_them_and_written_out_as_it_is_read() -> None:
     hook = {"name": "Ada", "webhook": "https://user:HIDDEN@hooks.example.com/in?key=HIDDEN"}
     more = {"recipients": [hook], "data": {"password": "HIDDEN", "link": "https://meet.example.com/?pwd=HIDDEN"}}
-    body = MEETING | more | {"message": "Join https://meet.example.com/?pwd=HIDDEN"}
+    link = "Join https://meet.example.com/?pwd=HIDDEN"
+    body = MEETING | more | {"subject": link, "message": link, "html": link}
     assert ask("POST", "/reminders", body).status == 201
     shown = seen("/reminders/standup", "/tasks?queue=reminders")
     assert "HIDDEN" not in shown

@@ -12,6 +12,7 @@ from duecourse.domain.history import Door
 from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import NewTask, Shard
 from duecourse.settings import Settings
+from duecourse.wire.watches import read_watches
 from tests.support.clock import START
 from tests.support.engine import Lambda
 from tests.support.functions import cases, invoke, saved
@@ -108,7 +109,7 @@ def test_what_a_ring_found_tells_by_which_door(store: MemoryStore, case: str, do
 @pytest.fixture
 def watching(store: MemoryStore) -> Iterator[Shard]:
     """The functions watch, and their queue is paused, so that what they add is to be seen."""
-    with wired_with(settings=Settings.model_validate({"watch": [WATCH]}), store=store, results=None):
+    with wired_with(settings=Settings(watch=read_watches([WATCH])), store=store, results=None):
         store.configure("default", {"paused": True})
         yield Shard()
 
@@ -144,7 +145,7 @@ def test_what_nothing_here_watches_is_left_out_and_told(
 def targets(store: MemoryStore) -> Iterator[Lambda]:
     """The functions hand two kinds over, one of them to a function that is away."""
     service = Lambda()
-    given = Settings.model_validate({"targets": {"report": "lambda:Report", "bill": "lambda:Bill"}})
+    given = Settings(targets={"report": "lambda:Report", "bill": "lambda:Bill"})
     with wired_with(settings=given, store=store, results=None, invoker=service):
         yield service
 

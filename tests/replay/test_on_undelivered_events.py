@@ -61,6 +61,16 @@ def test_a_function_that_cannot_start_is_the_error_of_the_attempt(store: MemoryS
     assert standing(store).attempt == 2
 
 
+def test_what_is_retried_waits_by_its_own_backoff(store: MemoryStore) -> None:
+    event = saved("on_undelivered/cannot_start")
+    [record] = event["Records"]
+    body = record["body"].replace("0000000000080011223344556677", hand_over(store).token)
+    assert '"jitter": true' in body
+    record["body"] = body.replace('"jitter": true', '"jitter": false')
+    invoke("on_undelivered", event)
+    assert standing(store).due_at == store.now() + 1_000
+
+
 def test_the_last_attempt_dies_of_it(store: MemoryStore, clock: HandClock) -> None:
     for _ in range(3):
         assert replay("cannot_start", hand_over(store).token) == []

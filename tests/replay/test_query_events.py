@@ -64,7 +64,7 @@ def test_what_is_there_at_once_is_answered_at_once_and_told_again(
     assert task is not None
     assert task.status is Status.DONE
     measured = [json.loads(line)["Added"] for line in capsys.readouterr().out.splitlines() if "_aws" in line]
-    assert measured == [[1.0], [0.0]]
+    assert measured == [1, 0]
 
 
 @answering(READY, READY)
@@ -215,5 +215,5 @@ def test_a_query_s_queue_is_for_queries_alone() -> None:
     assert told["statusCode"] == 422
     [error] = json.loads(told["body"])["errors"]
     assert (error["field"], error["problem"]) == (
-        "queue", "query:… holds what POST /queries makes: choose another queue"
+        "queue", "query:… is reserved for POST /queries: choose another queue"
     )  # fmt: skip

@@ -152,7 +152,7 @@ def test_what_was_saved_is_the_next_runs_state(store: MemoryStore, clock: HandCl
 def test_every_wrong_field_of_a_settle_is_named() -> None:
     assert wrong("bad_settle", token="none").keys() == {"token", "outcome", "after"}
     assert wrong("bad_settle_fields").keys() == {"reason", "after"}
-    assert wrong("settle_drop", reason="") == {"reason": "is required: why the task never will work"}
+    assert wrong("settle_drop", reason="") == {"reason": "is required: the reason why the task can never succeed"}
     assert wrong("settle_again", at="2100-01-01T00:00:00Z").keys() == {"after", "at"}
     assert wrong("settle_done", colour="green") == {"colour": "is not a known field"}
     for time in ("soon", "PT0.5S", "P2D", -1):

@@ -1,6 +1,6 @@
 """What each emulator of AWS can do of what this project needs: each cell is a claim, which a test makes it prove.
 
-(A schedule that is said not to fire is not waited for.)
+(A schedule that is said not to fire is not waited for, nor a record of a failure that is said not to come.)
 """
 
 from typing import NamedTuple
@@ -26,6 +26,8 @@ class Emulator(NamedTuple):
     """SES has its second version, which CloudFormation's EmailIdentity stands on."""
     errors: bool
     """A function's error carries its class as errorType."""
+    destinations: bool
+    """The record of an asynchronous invocation that failed comes to the failure destination, and to who reads there."""
     here: bool
     """Its functions reach servers on this machine's loopback, which the demo's stories play on."""
     mails: str
@@ -34,10 +36,10 @@ class Emulator(NamedTuple):
 TABLE = {
     row.name: row
     for row in (
-        Emulator("localstack", True, True, False, False, True, False, True, True, "/_aws/ses"),
-        Emulator("moto", False, False, False, True, False, True, False, False, "/moto-api/data.json"),
-        Emulator("ministack", True, True, True, True, True, True, False, True, "/_ministack/ses/messages"),
-        Emulator("aws", True, True, True, True, True, True, True, False, ""),
+        Emulator("localstack", True, True, False, False, True, False, True, True, True, "/_aws/ses"),
+        Emulator("moto", False, False, False, True, False, True, False, False, False, "/moto-api/data.json"),
+        Emulator("ministack", True, True, True, True, True, True, False, False, True, "/_ministack/ses/messages"),
+        Emulator("aws", True, True, True, True, True, True, True, True, False, ""),
     )
 }
 """`localstack` is the community edition 4.9.2 with an executor of ours; it proves nothing about its own containers."""
@@ -54,7 +56,7 @@ def emulator_at(endpoint: str | None) -> Emulator:
     """Which emulator answers at the endpoint; none at all is AWS itself."""
     if not endpoint:
         return TABLE["aws"]
-    with urllib3.PoolManager(retries=False, timeout=5) as http:
+    with urllib3.PoolManager(retries=False, timeout=30) as http:
         for name, path in SIGNS.items():
             if http.request("GET", endpoint + path).status == 200:
                 return TABLE[name]

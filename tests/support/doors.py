@@ -14,7 +14,7 @@ from duecourse.domain.watch import Expired, Watch
 from duecourse.engine.crew import Crew
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.engine.watches import Watches
-from duecourse.wire.rings import Rings, show_drained
+from duecourse.wire.rings import read_rings, show_drained
 from tests.support.answering import Asked, Reply
 from tests.support.bridges import NAMESPACE, Served
 from tests.support.drainer import drainer_of
@@ -44,8 +44,8 @@ class Doors:
         assert function == "on_expired"
         with self._lock:
             self.invoked_at.append(time.monotonic())
-        told = Rings.model_validate_json(json.dumps(event))
-        rang, expired = told.heard(NAMESPACE), [one.plain() for one in told.expired]
+        told = read_rings(json.loads(json.dumps(event)))
+        rang, expired = told.heard(NAMESPACE), told.expired
         noted = self._watches.note(expired)
         self.heard += expired
         assert (rang.strangers, noted.strangers) == ([], [])

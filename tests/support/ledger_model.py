@@ -119,7 +119,8 @@ class Model:
         self._stop_waking()
         if self.paused:
             return leased, died, 0
-        self._make_due_again(min(limit, most - self._out()))
+        room = most - self._out() if most else limit * self.wake
+        self._make_due_again(min(limit, room))
         for id in self._due():
             row = self.rows[id]
             if len(leased) == limit:
@@ -129,6 +130,7 @@ class Model:
                 row.status, row.ended = S.DEAD, self.now
                 died += 1
             elif most and row.asked.kind == HANDED and self._out() >= most:
+                self.waiting.discard((row.due, row.aside, id))
                 row.aside, self.most = self.now + 900_000, most
                 self.waiting.add((row.due, row.aside, id))
             elif leased and tight:
@@ -176,11 +178,13 @@ class Model:
         self.wake = self.wake and self._has_room()
 
     def _make_due_again(self, count: int) -> None:
-        for one in sorted(self.waiting)[: max(0, count)]:
+        for one in sorted(self.waiting):
+            if count <= 0:
+                break
             self.waiting.remove(one)
             row = self.rows.get(one[2])
             if row and row.status == S.SCHEDULED and row.aside == one[1]:
-                row.aside = 0
+                row.aside, count = 0, count - 1
 
     def settle(self, s: Settlement, token: int) -> Settled:
         row = self.rows.get(s.id)

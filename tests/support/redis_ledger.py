@@ -6,6 +6,7 @@ from duecourse.adapters.embedded.client import EmbeddedRedis
 from duecourse.adapters.record import unpack
 from duecourse.adapters.redis_connect import Client
 from duecourse.adapters.redis_keys import Keys, keys_of
+from duecourse.domain.follow_up import is_follow_up
 from duecourse.domain.task import Shard, Status, Task
 
 DEFAULT = Shard()
@@ -22,7 +23,8 @@ def check(client: Client, shard: Shard = DEFAULT, namespace: str = "duecourse") 
     for sid, task in tasks.items():
         assert [name for name, members in places.items() if sid in members] == [_place(task)], sid
         if task.status == Status.SCHEDULED:
-            assert places[_place(task)][sid] in (task.due_at, aside.get(sid))
+            at = places[_place(task)][sid]
+            assert at in (task.due_at, aside.get(sid)) or (at < task.due_at and is_follow_up(sid))
     assert Counter(sid for members in places.values() for sid in members) == Counter(list(tasks))
     _check_handed_over(client, keys, list(tasks.values()))
     _check_successors(records)
@@ -51,14 +53,21 @@ def _members(client: Client, keys: Keys, name: str) -> dict[str, int]:
 
 def _aside(client: Client, keys: Keys) -> dict[str, int]:
     """What is put aside, or was, and until when; the last word on each counts."""
-    members = [member.decode().split("\0", 2) for member in client.zrange(keys.waiting, 0, -1)]
+    members = [member.decode().split("\0", 2) for member in client.zrangebylex(keys.waiting, b"[\1", b"+")]
     return {sid: int(instants[13:]) for _, instants, sid in members}
 
 
 def _check_handed_over(client: Client, keys: Keys, tasks: list[Task]) -> None:
-    """How many each target has that it did not begin."""
-    meta = {name.decode(): int(told) for name, told in client.hgetall(keys.meta).items() if name.startswith(b"out:")}
-    assert meta == Counter(f"out:{task.target}" for task in tasks if task.target)
+    """How many each target has that it did not begin, and which; how many it may have, while tasks wait for that."""
+    index = client.zrangebylex(keys.waiting, b"-", b"(\1")
+    assert set(index) == {f"\0{task.tenant}/{task.id}\0{task.target}".encode() for task in tasks if task.target}
+    meta = {name.decode(): told for name, told in client.hgetall(keys.meta).items()}
+    out = {name: int(told) for name, told in meta.items() if name.startswith("out:")}
+    assert out == Counter(f"out:{task.target}" for task in tasks if task.target)
+    waiting = {
+        f"most:{member.decode().partition(chr(0))[0]}" for member in client.zrangebylex(keys.waiting, b"[\1", b"+")
+    }
+    assert {name for name in meta if name.startswith("most:")} == waiting
 
 
 def _check_successors(records: dict[str, bytes]) -> None:

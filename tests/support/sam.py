@@ -75,8 +75,8 @@ def _bridge() -> str:
 def in_container(variables: Path) -> list[str]:
     """Options by which a container finds this machine as HOST; SAM_LOCAL_OPTIONS adds more (an image, say)."""
     own = os.environ.get("SAM_LOCAL_OPTIONS", "").split()
-    architecture = f"Architecture={MACHINES[platform.machine()]}"
-    found = ["--parameter-overrides", architecture, "--add-host", f"{HOST}:host-gateway"]
+    parameters = [f"Architecture={MACHINES[platform.machine()]}", "Precision=tick"]  # as the harness: no tick lingers
+    found = ["--parameter-overrides", *parameters, "--add-host", f"{HOST}:host-gateway"]
     return ["--env-vars", str(variables), *found, *own]
 
 
@@ -118,7 +118,7 @@ def emulated(function: Function, environment: Mapping[str, str]) -> Iterator[str
     ) as process:
         try:
             until(lambda: _listens(port), seconds=15)
-            yield f"http://127.0.0.1:{port}/2015-03-31/functions/function/invocations"
+            yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
 
@@ -126,9 +126,22 @@ def emulated(function: Function, environment: Mapping[str, str]) -> Iterator[str
 @contextmanager
 def start_api(variables: Path) -> Iterator[str]:
     """The URL of `sam local start-api`."""
+    with _served("start-api", "EAGER", variables) as url:
+        yield url
+
+
+@contextmanager
+def start_lambda(variables: Path) -> Iterator[str]:
+    """The URL of `sam local start-lambda`, which keeps a container for each function that was invoked."""
+    with _served("start-lambda", "LAZY", variables) as url:
+        yield url
+
+
+@contextmanager
+def _served(command: str, warm: str, variables: Path) -> Iterator[str]:
     port = free_port(0, "")
-    command = [SAM, "local", "start-api", "--port", str(port), "--warm-containers", "EAGER", *in_container(variables)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    words = [SAM, "local", command, "--port", str(port), "--warm-containers", warm, *in_container(variables)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             until(lambda: _listens(port), seconds=120, every=0.5)
             yield f"http://127.0.0.1:{port}"
@@ -144,7 +157,7 @@ def _listens(port: int) -> bool:
             return False
 
 
-def ask(url: str, event: Any) -> Any:
-    """What the emulator answers to an event."""
-    with urllib3.PoolManager(retries=False, timeout=30) as http:
-        return http.request("POST", url, json=event).json()
+def ask(url: str, event: Any, function: str = "function") -> Any:
+    """What the function at an emulator of Lambda answers to an event."""
+    with urllib3.PoolManager(retries=False, timeout=60) as http:
+        return http.request("POST", f"{url}/2015-03-31/functions/{function}/invocations", json=event).json()

@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "bridge": {"ports", "domain", "errors"},
     "bridge.__main__": {"bridge", "ledgers", "adapters", "settings", "ports", "domain", "errors"},
     "parts": set(),
+    "measures": {"domain"},
     "wiring": {
         "parts",
         "ledgers",
@@ -45,9 +46,9 @@ MAY_IMPORT = {
     "client": {"client_reminders", "wiring", "engine", "wire", "ports", "domain"},
     "client_reminders": {"engine", "wire", "domain"},
     "handler": {"wiring", "wire", "ports", "domain", "errors"},
-    "routes": {"wiring", "wire", "ports", "domain", "errors", "version"},
+    "routes": {"wiring", "measures", "wire", "ports", "domain", "errors", "version"},
     "version": {"client", "handler", "domain"},
-    "functions": {"lingering", "routes", "wiring", "wire", "ports", "domain", "errors", "version"},
+    "functions": {"lingering", "routes", "wiring", "measures", "wire", "ports", "domain", "errors", "version"},
 }
 """Which parts of the package each part may import, itself aside. `version` is the package's own front, `duecourse`."""
 
@@ -80,7 +81,16 @@ CATCH_ALLS = {
 }
 """Where any exception at all is stopped: around a handler and a piece of a drain; where a thread hands over its own."""
 
-LIGHT = ("duecourse", "duecourse.wire.invocation", "duecourse.wire.messages")
+LIGHT = (
+    "duecourse",
+    "duecourse.handler",
+    "duecourse.settings",
+    "duecourse.wire.invocation",
+    "duecourse.wire.messages",
+    "duecourse.wire.rings",
+    "duecourse.wire.schedule",
+    "duecourse.wiring",
+)
 LIGHT_PARTS = ("errors", "domain", "ports", "kinds", "engine", "adapters", "bridge")
 HEAVY = ("boto3", "botocore", "pika", "plyvel", "pydantic", "aws_lambda_powertools")
 
@@ -207,6 +217,12 @@ def test_importing_a_function_opens_nothing_reads_no_setting_and_leaves_what_is_
     answer = imported(["app"], path=str(folder))
     assert_quiet(answer)
     assert {"boto3", "jinja2", "zoneinfo._zoneinfo"}.isdisjoint(answer["loaded"])
+
+
+@pytest.mark.parametrize("name", ["on_expired", "poll_tick", "on_undelivered", "send_reminder"])
+def test_a_function_that_takes_no_requests_starts_without_pydantic(name: str) -> None:
+    loaded = {module.split(".")[0] for module in imported(["app"], path=str(ROOT / "functions" / name))["loaded"]}
+    assert loaded.isdisjoint({"pydantic", "pydantic_core"})
 
 
 def test_what_is_heavy_stays_off_the_paths_that_do_not_need_it() -> None:

@@ -104,7 +104,7 @@ def test_what_is_refused_comes_again_until_it_is_taken(caplog: pytest.LogCapture
         until(lambda: len(function.calls) == 4)
         assert (relay.refused, relay.lost) == (3, 0)
     assert [call[0] for call in function.calls] == [function.calls[0][0]] * 4, "the same expiry, at the same instant"
-    told = [record.levelno for record in caplog.records if "refuses watched keys" in record.getMessage()]
+    told = [record.levelno for record in caplog.records if "rejects watched keys" in record.getMessage()]
     assert told == [logging.ERROR]
 
 

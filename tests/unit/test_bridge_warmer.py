@@ -7,7 +7,7 @@ import pytest
 from duecourse.bridge.rings import Warming, warm_event
 from duecourse.bridge.warmer import BATCH, Warmer
 from duecourse.errors import InvocationRefused
-from duecourse.wire.rings import MAX_WARM, WarmUp
+from duecourse.wire.rings import MAX_WARM, read_warm_up
 from tests.support.clock import HandClock
 
 BELL, OTHER = "test:{default/0}:bell", "test:{default/1}:bell"
@@ -116,7 +116,7 @@ def test_one_event_is_for_so_many_bells_as_its_function_takes(
     warmer.look()
     assert [len(bells) for bells in warmed.events] == [BATCH, 1]
     assert BATCH == MAX_WARM
-    WarmUp.model_validate(warm_event(warmed.events[0]))
+    assert read_warm_up(warm_event(warmed.events[0])) == warmed.events[0]
 
 
 def test_a_refusal_is_told_and_not_tried_again(

@@ -98,7 +98,7 @@ def test_a_payload_has_the_bound_that_a_request_has(client: Client) -> None:
 
 def test_a_kind_that_nothing_runs_is_refused(client: Client) -> None:
     with pytest.raises(
-        errors.InvalidInput, match=r"nothing here runs strange; known kinds: .*report.* DUECOURSE_TARGETS"
+        errors.InvalidInput, match=r"no target here runs strange; known kinds: .*report.* DUECOURSE_TARGETS"
     ):
         client.add(kind="strange", payload={})
 
@@ -304,7 +304,7 @@ def test_a_query_is_checked_asked_and_found_again(store: MemoryStore) -> None:
             Client.from_env().get_query(seen.id)
         with pytest.raises(errors.InvalidInput, match="interval: must be between"):
             client.query(url="https://api.example.com/a", interval=0, until="ready")
-        with pytest.raises(errors.InvalidInput, match="id: must be a query's id"):
+        with pytest.raises(errors.InvalidInput, match="id: must be the id of a query"):
             client.get_query("a")
     task = store.get(seen.queue, seen.id, "team")
     assert task is not None

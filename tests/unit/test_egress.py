@@ -11,7 +11,7 @@ import pytest
 from urllib3.util.connection import HAS_IPV6
 
 from duecourse.adapters.egress import allowed, check_place
-from duecourse.adapters.http_out import HttpOut
+from duecourse.adapters.http_out import HttpOut, _Connection
 from duecourse.errors import CallFailed, InvalidInput
 from duecourse.ports.http import HttpRequest
 from tests.support.answering import Reply, answering
@@ -119,6 +119,23 @@ def test_the_functions_own_runtime_is_known_by_its_address(
         with pytest.raises(refusal(host)):
             http.call(request(f"http://{host}:{port}/2018-06-01/runtime/invocation/next"))
         assert (asked, dialled) == ([], [])
+
+
+@pytest.mark.parametrize("host", ["192.0.2.7", "::ffff:192.0.2.7", "::ffff:c000:207", "64:ff9b::c000:207"])
+def test_a_runtime_that_is_not_on_loopback_is_known_in_every_form(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", "192.0.2.7:9001")
+    with pytest.raises(InvalidInput):
+        check_place(host, 9001)
+    check_place(host, 9002)
+
+
+def test_a_connection_that_leads_elsewhere_is_closed_before_anything_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = server.getsockname()
+        monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", f"127.0.0.1:{place[1]}")
+        with pytest.raises(InvalidInput):
+            _Connection("192.0.2.1")._checked(socket.create_connection(place))
+        assert _first_bytes(server) == b""
 
 
 @pytest.mark.parametrize("runtime", ["127.0.0.1:1", "nobody.invalid:PORT", "192.0.2.1:PORT", "", "PORT"])

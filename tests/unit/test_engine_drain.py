@@ -14,7 +14,7 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry, Settlement
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.drain import Drained
-from duecourse.errors import InvocationRefused, StoreUnavailable
+from duecourse.errors import InvocationRefused, StoreMisused, StoreUnavailable
 from duecourse.ports.store import Claim, Move, Settled
 from tests.support.clock import START, HandClock
 from tests.support.engine import MARGIN_MS, Engine, Lambda, Table, ample, engine
@@ -44,6 +44,7 @@ class Tide(MemoryStore):
         super().__init__(clock)
         self.away = False
         self.dead: Shard | None = None
+        self.why: type[StoreUnavailable | StoreMisused] = StoreUnavailable
         self.refused = 0
         self.claims = self.handed_out = 0
 
@@ -65,7 +66,7 @@ class Tide(MemoryStore):
     def _answer(self, shard: Shard) -> None:
         if self.away or shard == self.dead:
             self.refused += 1
-            raise StoreUnavailable
+            raise StoreUnavailable if self.away else self.why
 
 
 class Countdown:
@@ -208,17 +209,17 @@ def test_what_waits_behind_a_slow_task_is_given_back_for_others_to_work(store: T
     assert (works.begun, other.begun) == (["a", "slow"], ["u"])
 
 
-def test_no_more_is_claimed_ahead_than_twice_what_can_run(store: Tide) -> None:
+def test_no_more_is_claimed_ahead_than_eight_times_what_can_run(store: Tide) -> None:
     ahead: list[int] = []
 
     def look(_task: Task) -> None:
         ahead.append(store.handed_out - len(ahead))
-        assert store.stats(SHARD).leased <= 6 + 6, "as many again have finished, and their ends are being written"
+        assert store.stats(SHARD).leased <= 24 + 24, "as many again have finished, and their ends are being written"
 
     fill(store, *(f"t-{n:03}" for n in range(200)))
     with engine(store, look, size=3) as run:
         assert run.drainer.drain([SHARD], ample).done == 200
-    assert 3 < max(ahead) <= 6
+    assert 3 < max(ahead) <= 24
 
 
 def test_tasks_that_end_their_thread_do_not_stop_a_drain(store: Tide) -> None:
@@ -414,16 +415,44 @@ def test_a_store_that_is_away_is_asked_for_no_more_until_it_takes_an_end(store: 
     assert refused == 1
 
 
-def test_a_shard_that_does_not_answer_holds_up_no_other_and_is_told_in_the_end(store: Tide) -> None:
-    works = Works()
+@pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])
+def test_a_shard_that_does_not_answer_holds_up_no_other_and_is_told_in_the_end(
+    store: Tide, why: type[StoreUnavailable | StoreMisused]
+) -> None:
+    works, store.why = Works(), why
     for queue in ("a", "b", "c"):
         fill(store, *(f"{queue}-{n}" for n in range(5)), queue=queue)
     store.dead = Shard("b")
-    with engine(store, works, size=2) as run, pytest.raises(StoreUnavailable):
+    with engine(store, works, size=2) as run, pytest.raises(why):
         run.drainer.drain([Shard("b"), Shard("a"), Shard("c")], ample)
     assert sorted(works.begun) == [f"{queue}-{n}" for queue in ("a", "c") for n in range(5)]
     assert [store.stats(Shard(queue))[:3] for queue in ("a", "b", "c")] == [(0, 0, 5), (5, 0, 0), (0, 0, 5)]
     assert store.refused == 1, "it is asked once"
+
+
+def test_a_shard_that_is_left_out_is_asked_no_more_however_long_the_others_take(store: Tide) -> None:
+    works = Works()
+    fill(store, "slow", queue="a")
+    store.dead = Shard("b")
+    with engine(store, works) as run, draining(run, shards=[Shard("a"), Shard("b")]) as drain:
+        until(lambda: store.claims > 4)
+        works.gate.set()
+        with pytest.raises(StoreUnavailable):
+            drain.result()
+    assert store.refused == 1
+
+
+def test_a_shard_of_another_count_whose_tasks_run_stops_no_other(store: Tide) -> None:
+    works = Works()
+    fill(store, "slow-0", "slow-1", queue="a")
+    fill(store, *(f"t-{n}" for n in range(9)), queue="b")
+    with engine(store, works, size=2) as run, draining(run, shards=[Shard("a"), Shard("b")]) as drain:
+        until(lambda: len(works.begun) == 2)
+        store.dead, store.why = Shard("a"), StoreMisused
+        works.gate.set()
+        with pytest.raises(StoreMisused):
+            drain.result()
+    assert store.stats(Shard("b")).done == 9
 
 
 def test_a_shard_that_goes_while_its_tasks_run_is_offered_their_ends_beside_the_work_of_others(store: Tide) -> None:

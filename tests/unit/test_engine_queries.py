@@ -387,6 +387,17 @@ def test_a_host_s_limit_is_set_once_and_an_operator_s_stays(store: MemoryStore, 
     assert store.settings(QUEUE).max_running is None
 
 
+def test_a_host_s_limit_is_set_anew_once_its_queue_may_have_been_forgotten(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duecourse.engine.queries.MET_S", 0)
+    queries, _ = asking(store, None, BUSY, parallel=2)
+    ask(queries)
+    store.configure(QUEUE, {"max_running": None})
+    ask(queries, other(8))
+    assert store.settings(QUEUE).max_running == 2
+
+
 def test_a_process_that_has_met_many_hosts_forgets_them(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duecourse.engine.queries.MET", 1)
     queries, _ = asking(store, None, BUSY, parallel=2)

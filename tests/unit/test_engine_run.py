@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from duecourse.domain.history import DETAIL_LENGTH
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Retry, Settlement
 from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, RetryPolicy, Task
 from duecourse.engine.run import Kind, Runner, put_off
+from duecourse.errors import CallFailed
 from duecourse.ports.results import Results
 from tests.support.clock import START
 from tests.support.engine import Table
@@ -33,6 +35,18 @@ def raising(error: BaseException) -> Settlement:
         raise error
 
     return run(kind)
+
+
+def test_what_a_handler_raises_is_logged_with_its_place_and_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    raising(KeyError("month"))
+    (record,) = caplog.records
+    assert re.fullmatch(r"task t-1 raised at test_engine_run\.py, line \d+", record.getMessage())
+    assert "raise error" in (record.exc_text or "")
+
+
+def test_a_call_that_failed_is_no_fault_of_the_code_and_has_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    assert raising(CallFailed("no answer")).detail.endswith("no answer")
+    assert not caplog.records
 
 
 def test_a_settlement_is_under_the_tasks_own_token() -> None:

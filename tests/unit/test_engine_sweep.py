@@ -9,6 +9,7 @@ import pytest
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Door
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.run import Kind
 from duecourse.engine.sweep import AT_A_TIME, Retention, Sweeper, Ticked
@@ -149,6 +150,11 @@ class Noting(MemoryStore):
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock)
         self.swept: list[Shard] = []
+        self.looked_at: list[Shard] = []
+
+    def stats(self, shard: Shard) -> Stats:
+        self.looked_at.append(shard)
+        return super().stats(shard)
 
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
         self.swept.append(shard)
@@ -161,8 +167,9 @@ def test_a_tick_looks_at_its_time_for_each_few_shards_and_takes_them_in_turn(clo
     clock.advance(30_000)
     with engine(store, lambda _task: None) as run:
         sweeper = Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS)
-        found = sweeper.survey(ample)
         assert len(sweeper.survey(lambda: 0).shards) == 4 * AT_A_TIME, "what was not looked at may have work"
+        assert store.looked_at == []
+        found = sweeper.survey(ample)
         for _ in range(50):
             sweeper.tick(found, lambda: MARGIN_MS)
     assert 50 * AT_A_TIME <= len(store.swept) < 50 * len(found.shards), "a step in any case, some beside the drain"

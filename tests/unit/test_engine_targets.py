@@ -89,7 +89,7 @@ def test_what_is_refused_is_given_back_for_a_while(caplog: pytest.LogCaptureFixt
     delays = {end.delay_ms for end in ends}
     assert len(delays) > 10  # what was refused together does not come back together
     assert 0 <= min(delays) < max(delays) <= 1_000
-    assert "lambda:ReportFunction did not take them: no such function" in caplog.text
+    assert "lambda:ReportFunction did not accept them: no such function" in caplog.text
 
 
 def test_what_is_refused_again_and_again_is_given_back_for_longer() -> None:
@@ -105,7 +105,7 @@ def test_what_a_broker_confirms_is_done_and_the_rest_is_given_back(caplog: pytes
     assert [end.ending for end in ends] == [Ending.DONE, Ending.RELEASE, Ending.DONE]
     assert [end.token for end in ends] == [task.token for task in given]
     assert list(broker.queues["bills"]) == [given[0].idempotency_key, given[2].idempotency_key]
-    assert "task bill-1 waits, for sqs:bills did not confirm it: no room" in caplog.text
+    assert "task bill-1 waits because sqs:bills did not confirm it: no room" in caplog.text
 
 
 def test_what_no_broker_takes_is_given_back_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
@@ -113,7 +113,7 @@ def test_what_no_broker_takes_is_given_back_for_a_while(caplog: pytest.LogCaptur
     ends = targets.hand_over("sqs:bills", [task._replace(run=5) for task in tasks(40, "bill")])
     assert {end.ending for end in ends} == {Ending.RELEASE}
     assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
-    assert "sqs:bills did not take them: away" in caplog.text
+    assert "sqs:bills did not accept them: away" in caplog.text
 
 
 def test_a_message_is_the_event_for_one_task_with_its_fence_in_place_of_a_lease() -> None:
@@ -166,7 +166,7 @@ def test_what_was_confirmed_and_could_not_be_settled_is_sent_again_under_the_sam
 @pytest.mark.parametrize(
     ("invoker", "broker", "kind", "why"),
     [
-        (Lambda(InvocationRefused("throttled")), Broker(), "report", f"{REPORT} did not take it: throttled"),
+        (Lambda(InvocationRefused("throttled")), Broker(), "report", f"{REPORT} did not accept it: throttled"),
         (Lambda(), Broker({"bill-0:7": "nack"}), "bill", "sqs:bills did not confirm it: nack"),
     ],
 )

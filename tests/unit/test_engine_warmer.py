@@ -83,7 +83,7 @@ def test_without_functions_nothing_is_looked_at() -> None:
 def test_a_hand_over_goes_on_where_it_cannot_be_noted(service: Lambda, caplog: pytest.LogCaptureFixture) -> None:
     Noting(service, Away(), IDLE_MS).send("Bill", NO_TASKS)
     assert service.sent == [("Bill", NO_TASKS)]
-    assert "that Bill is in use could not be noted" in caplog.text
+    assert "use of function Bill could not be recorded" in caplog.text
 
 
 def test_functions_in_use_are_noted_seldom(store: MemoryStore, service: Lambda) -> None:

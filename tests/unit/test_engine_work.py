@@ -17,7 +17,7 @@ from duecourse.ports.store import Begun, Delivery, Lease, Settled
 from duecourse.wire.invocation import decode_tasks, tasks_event
 from tests.support.clock import START, HandClock
 from tests.support.engine import engine
-from tests.support.ledger import SHARD, claim, ending, new, standing
+from tests.support.ledger import SHARD, claim, ending, lease_of, new, standing
 from tests.support.wait import until
 
 
@@ -57,6 +57,23 @@ class Counting(MemoryStore):
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
         self.extended.append((len(leases), lease_ms))
         return super().extend(shard, leases, lease_ms, at_least=at_least)
+
+
+class Unheard(MemoryStore):
+    """A store whose answer to the second begin is lost."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.lost = threading.Event()
+        self._begins = 0
+
+    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
+        begun = super().begin(shard, deliveries, lease_ms, nonces)
+        self._begins += 1
+        if self._begins == 2:
+            self.lost.set()
+            raise StoreUnavailable
+        return begun
 
 
 def work(
@@ -174,6 +191,18 @@ def test_a_lease_is_kept_alive_in_steps_while_its_handler_runs_up_to_the_functio
     assert max(ms for _, ms in store.extended) <= 60
 
 
+def test_a_lease_that_its_handler_made_longer_is_not_cut_short(clock: HandClock) -> None:
+    store, ends = Counting(clock), []
+
+    def kind(task: Task) -> None:
+        ends.extend(store.extend(SHARD, [lease_of(task)], 600_000))
+        until(lambda: len(store.extended) >= 3 or None)
+        ends.append(standing(store).lease_expires_at)
+
+    work(store, kind, handed(store, "a"), 900_000, step_ms=60)
+    assert ends == [clock.at + 600_000] * 2
+
+
 def test_a_lease_is_never_extended_past_its_function(clock: HandClock) -> None:
     store = Counting(clock)
     left = iter([900_000])
@@ -219,6 +248,17 @@ def test_a_store_that_is_away_while_others_run_is_asked_again(clock: HandClock) 
             store.away = False
 
     assert work(store, kind, handed(store, "a", "b", "c"), size=2)["done"] == 3
+
+
+def test_what_was_begun_by_a_call_whose_answer_was_lost_is_run_all_the_same(clock: HandClock) -> None:
+    store = Unheard(clock)
+
+    def kind(task: Task) -> None:
+        if task.id == "b":
+            store.lost.wait()
+
+    counts = work(store, kind, handed(store, "a", "b", "c"), size=2)
+    assert (counts["done"], counts["stale"]) == (3, 0)
 
 
 def test_a_task_that_was_settled_without_a_begin_is_not_run(store: MemoryStore) -> None:

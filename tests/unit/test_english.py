@@ -64,7 +64,7 @@ def test_code_links_and_urls_are_words() -> None:
 
 def test_texts_come_from_every_place() -> None:
     places = {text.place.split()[0].split("/")[0] for text in texts()}
-    assert {"openapi", "settings", "error", "help", "template", "README.md", "layers", "local"} <= places
+    assert {"openapi", "settings", "error", "help", "template", "README.md", "docs", "layers", "local"} <= places
 
 
 def test_a_message_is_read_where_an_error_is_made() -> None:

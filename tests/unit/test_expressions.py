@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jmespath.exceptions import JMESPathError
 
 from duecourse.domain.expression import MAX_DEPTH, MAX_LENGTH
+from duecourse.kinds import expressions
 from duecourse.kinds.expressions import (
     MAX_CPU_S,
     DoesNotFit,
@@ -78,6 +79,19 @@ def test_the_searches_of_one_answer_share_their_steps_and_time() -> None:
     assert search.find("length([?@])") == 150_000
     with pytest.raises(TooMuchWork):
         search.find("length([?@])")
+
+
+def test_the_clock_stops_what_its_steps_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "MAX_CPU_S", 0.01)
+    with pytest.raises(TooMuchWork, match=r"0\.01 s"):
+        Search([1] * 150_000).find("length([?@])")
+
+
+def test_the_searches_of_one_answer_share_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "MAX_CPU_S", 0.05)
+    search = Search([1] * 1_000)
+    with pytest.raises(TooMuchWork, match=r"0\.05 s"):
+        [search.find("length([?@])") for _ in range(100)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.lease import GRACE_MS
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Status
-from duecourse.errors import InvalidInput
+from duecourse.errors import InvalidInput, StoreUnavailable
 from duecourse.parts import configure
 from duecourse.settings import Settings
 from duecourse.wire.invocation import tasks_event
@@ -69,6 +69,21 @@ def test_the_same_event_again_settles_nothing(store: MemoryStore) -> None:
 
 def test_the_function_keeps_its_name_and_words() -> None:
     assert (handler.__name__, handler.__doc__) == ("handler", "Do as the payload says.")
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_an_event_without_tasks_has_the_ledger_opened(clock: HandClock, away: bool) -> None:
+    asked: list[str] = []
+
+    class Asked(MemoryStore):
+        def ping(self) -> None:
+            asked.append("ping")
+            if away:
+                raise StoreUnavailable
+
+    with wired_with(settings=Settings(), store=Asked(clock)):
+        answer = handler(tasks_event([]), Context())
+    assert (set(answer.values()), asked) == ({0}, ["ping"])
 
 
 @pytest.mark.parametrize("strange", [{}, {"source": "aws.events"}, [], None, {"source": "duecourse", "version": "2"}])

@@ -73,8 +73,8 @@ def test_of_an_sqs_batch_exactly_what_failed_is_delivered_again(caplog: pytest.L
     given = [body(do, id=do) for do in ("done", "raise", "nothing", "retry", "drop")]
     answer = handler(sqs_event(*given), Context())
     assert sorted(map(str, failures(answer))) == ["m-1", "m-3"]
-    assert "message m-1 is to be delivered again: LookupError: no such customer" in caplog.text
-    assert "task drop, which a broker delivered, is dropped: no use" in caplog.text
+    assert "message m-1 will be delivered again: LookupError: no such customer" in caplog.text
+    assert "task drop, delivered by a broker, is dropped: no use" in caplog.text
 
 
 def test_a_batch_that_worked_names_no_failure() -> None:
@@ -134,7 +134,7 @@ def test_again_of_a_task_whose_id_is_dead_has_the_message_delivered_again(
 ) -> None:
     settle(store, claim_one(store, "t-1"), Ending.DROP)
     assert failures(handler(sqs_event(body("again")), Context())) == ["m-0"]
-    assert "the ledger did not take it back: The task is dead" in caplog.text
+    assert "the ledger did not accept it back: The task is dead" in caplog.text
 
 
 def test_again_while_the_ledger_is_away_has_the_message_delivered_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -145,7 +145,7 @@ def test_again_while_the_ledger_is_away_has_the_message_delivered_again(caplog: 
     wiring.crew().close()
     configure(settings=Settings(), store=Away(), results=None)
     assert failures(handler(sqs_event(body("again")), Context())) == ["m-0"]
-    assert "the ledger did not take it back: The store does not answer." in caplog.text
+    assert "the ledger did not accept it back: The store does not answer." in caplog.text
 
 
 def test_again_leaves_a_new_task_of_the_same_id_as_it_stands(store: MemoryStore) -> None:

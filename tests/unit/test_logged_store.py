@@ -84,7 +84,7 @@ def test_what_changed_nothing_is_not_told_as_a_change(told: Store, capsys: pytes
     told.settle(SHARD, [ending(task, Ending.RELEASE)])
     assert said(capsys) == []
     told.settle(SHARD, [ending(task, Ending.DONE)])
-    assert said(capsys) == ["a stale: its lease had ended: another worker may have it"]
+    assert said(capsys) == ["a stale: its lease had ended: another worker may have the task"]
 
 
 def test_many_at_once_are_counted(told: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duecourse.domain.history import cut_detail
+from duecourse.domain.history import Door, Run, cut_detail
 from duecourse.domain.masking import MASK, is_secret, masked, masked_error, masked_text
-from duecourse.wire.tasks import show_payload
+from duecourse.domain.queues import HeldBack
+from duecourse.domain.timeline import Why, timeline, waiting
+from duecourse.wire.tasks import show_payload, show_task
+from duecourse.wire.why import show_why
+from tests.support.clock import START
 from tests.support.kinds import leased
 
 
@@ -31,6 +35,9 @@ from tests.support.kinds import leased
         ),
         ("client_secret=abc&grant_type=x&password=", "client_secret=•••&grant_type=x&password="),
         ("a=b&c=d", "a=b&c=d"),
+        ("https://h.example/a;jsessionid=x;v=2/b;c", "https://h.example/a;jsessionid=•••;v=•••/b;c"),
+        ('{"password": "a \\"b", "n": 1}', '{"password": "•••", "n": 1}'),
+        ('{"api_key":17,"token":null,"note":"no token"}', '{"api_key":•••,"token":null,"note":"no token"}'),
         ("tokens are = secret things", "tokens are = secret things"),
         ("", ""),
     ],
@@ -44,9 +51,11 @@ def test_an_address_is_shown_without_what_opens_it(text: str, shown: str) -> Non
     ("text", "shown"),
     [
         ("401 for url: https://a:b@c.example/?k=v", "401 for url: https://•••@c.example/?k=•••"),
-        ("{'Authorization': 'Bearer abc.def'}", "{'Authorization': 'Bearer •••'}"),
+        ("{'Authorization': 'Bearer abc.def'}", "{'Authorization': '•••'}"),
         ("authorization: Basic Zm9vOmJhcg==", "authorization: Basic •••"),
         ("bearer abc is wrong", "bearer ••• is wrong"),
+        ("answered 401: {'X-Api-Key': 'abc', 'host': 'h'}", "answered 401: {'X-Api-Key': '•••', 'host': 'h'}"),
+        ('answered 400: {"client_secret": "cut off he', 'answered 400: {"client_secret": "•••"'),
         ("no connection (Connection refused)", "no connection (Connection refused)"),
     ],
 )
@@ -58,6 +67,7 @@ def test_an_error_is_kept_without_credentials(text: str, shown: str) -> None:
 HEADERS = [
     "Authorization", "proxy-authorization", "Cookie", "SET-COOKIE", "x-api-key", "X-Amz-Security-Token", "X-Auth",
     "X-Hub-Signature-256", "Api-Secret", "PRIVATE-TOKEN", "x-password", "AWS-Credentials", "Ocp-Apim-Subscription-Key",
+    "X-CSRF", "X-XSRF", "X-JWT", "x-sig", "X-HMAC",
 ]  # fmt: skip
 
 
@@ -69,11 +79,11 @@ def test_a_header_that_opens_something_is_masked_by_its_name(name: str) -> None:
 
 SECRET = [
     "token", "API_KEY", "x-api-key", "apiKey", "accessToken", "client_secret", "Password", "passwordHash", "auth",
-    "private_key", "JWT", "cookies",
+    "private_key", "JWT", "cookies", "sig", "connection_string", "otp",
 ]  # fmt: skip
 PLAIN = [
     "key", "author", "authority", "idempotency_key", "public_key", "monkey", "keyword", "secretary", "tokenizer",
-    "order", "session", "passing",
+    "order", "session", "passing", "signal", "connection", "design",
 ]  # fmt: skip
 
 
@@ -101,7 +111,8 @@ def test_a_payload_that_nests_too_deep_is_shown_whole_or_not_at_all(inside: str,
     "text",
     ["://" * 80_000, "=" * 250_000, "a=&" * 80_000 + "token", "https://h/?" + "&" * 250_000, "https://" + "@" * 250_000,
      "authorization:" + " " * 250_000, "bearer" + " " * 250_000, "https://" + "#=" * 120_000,
-     "authorization:" + "a " * 99_999],
+     "authorization:" + "a " * 99_999, '"token' * 40_000, "'token':" + " " * 250_000, '"token":"' + "\\" * 250_000,
+     '"token":' * 30_000, "https://h/" + ";" * 250_000],
 )  # fmt: skip
 def test_no_text_takes_long(text: str) -> None:
     began = time.thread_time()
@@ -126,3 +137,13 @@ def test_no_credential_is_shown_wherever_it_is(plain: dict[str, Any], host: str,
     assert "HIDDEN" not in text
     assert host in text
     assert masked(plain) == plain or any(is_secret(word) for word in json.dumps(plain).split('"'))
+
+
+def test_an_error_that_an_older_version_kept_is_shown_without_credentials() -> None:
+    run = Run(1, 8, START, START + 10, "retry", "401 for https://a:HIDDEN@b.example/?c=HIDDEN", Door.RING)
+    task = leased("report", {})._replace(log=(run,), run=1)
+    assert "HIDDEN" in task.error
+    view, why = show_task(task), show_why(Why(task, timeline(task), waiting(task, HeldBack(None))))
+    errors = [view["error"], view["history"][0]["detail"], *(one["error"] for one in why["timeline"] if "error" in one)]
+    assert errors == ["401 for https://•••@b.example/?c=•••"] * 3
+    assert "HIDDEN" not in str(why)

@@ -86,18 +86,18 @@ def test_the_saved_event_is_the_engines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "complaint"),
     [
-        ("Report", "a", "NAME: 'Report' is not fit"),
-        ("../up", "a", "is not fit"),
-        ("7up", "a", "is not fit"),
-        ("a__b", "a", "is not fit"),
-        ("class", "a", "is not fit"),
-        ("x" * 41, "a", "is not fit"),
-        ("", "a", "is not fit"),
-        ("send_reminder", "a", "NAME: functions/send_reminder is there already"),
+        ("Report", "a", "NAME: 'Report' must be up to"),
+        ("../up", "a", "must be up to"),
+        ("7up", "a", "must be up to"),
+        ("a__b", "a", "must be up to"),
+        ("class", "a", "must be up to"),
+        ("x" * 41, "a", "must be up to"),
+        ("", "a", "must be up to"),
+        ("send_reminder", "a", "NAME: functions/send_reminder already exists"),
         ("made_here", "no spaces", "KIND: 'no spaces' must be 1 to 64 characters"),
         ("made_here", 'a"b', "must be 1 to 64 characters"),
-        ("made_here", "poll", "KIND: poll is worked already"),
-        ("made_here", "reminder", "KIND: reminder is worked already"),
+        ("made_here", "poll", "KIND: poll already has a target"),
+        ("made_here", "reminder", "KIND: reminder already has a target"),
     ],
 )
 def test_what_is_taken_or_not_fit_is_refused_and_nothing_is_written(
@@ -113,14 +113,14 @@ def test_what_is_taken_or_not_fit_is_refused_and_nothing_is_written(
 def test_a_kind_or_a_resource_that_is_there_is_refused(tmp_path: Path) -> None:
     copy_project(tmp_path)
     write(tmp_path, New("made_here", "made.here"))
-    with pytest.raises(HarnessError, match="is worked already"):
+    with pytest.raises(HarnessError, match="already has a target"):
         write(tmp_path, New("second", "made.here"))
     (tmp_path / "functions/made_here/app.py").unlink()
     for folder in ("functions", "events"):
         for path in (tmp_path / folder / "made_here").glob("*"):
             path.unlink()
         (tmp_path / folder / "made_here").rmdir()
-    with pytest.raises(HarnessError, match="has a MadeHereFunction already"):
+    with pytest.raises(HarnessError, match="already has a MadeHereFunction"):
         write(tmp_path, New("made_here", "other"))
 
 

@@ -20,6 +20,7 @@ def record(**fields: object) -> str:
         "REPORT RequestId: 8b\tDuration: 4.69 ms\tMemory Size: 512 MB\tStatus: error\tError Type: StoreUnavailable\t",
         record(_aws={"Timestamp": 1, "CloudWatchMetrics": []}, service="duecourse", Added=[1.0]),
         record(level="DEBUG", message="a detail", logger="x"),
+        "LAMBDA_WARNING: Unhandled exception. The most likely cause is an issue in the function code. However, …",
         "",
     ],
 )
@@ -34,6 +35,9 @@ def test_what_only_fills_a_file_is_not_printed(line: str) -> None:
         (record(level="INFO", message="hello", logger="root"), Line("F  hello", "INFO")),
         (record(level="ERROR", message="no", exception_name="KeyError"), Line("F  no (KeyError)", "ERROR")),
         (record(level="ERROR", errorMessage="no", errorType="KeyError"), Line("F  no (KeyError)", "ERROR")),
+        (record(level="ERROR", message="no", problem="kind: is required"), Line("F  no: kind: is required", "ERROR")),
+        (record(level="WARNING", message="no", error="G: it timed out"), Line("F  no: G: it timed out", "WARNING")),
+        (record(level="WARNING", message="no", error={"at": 1}), Line("F  no", "WARNING")),
         (record(mine=1), Line('F  {"mine": 1}')),
         ("{not json", Line("F  {not json")),
         ("[1]", Line("F  [1]")),

@@ -4,7 +4,7 @@ import pytest
 
 from duecourse.domain.address import shown
 from duecourse.errors import InvalidSettings
-from duecourse.settings import Settings, parse
+from duecourse.settings import Settings, parse, variables
 from local import settings_page
 
 
@@ -133,7 +133,7 @@ def test_shards_that_are_not_by_queue_are_refused(shards: str) -> None:
 @pytest.mark.parametrize(
     ("store", "told"),
     [
-        ("redis-cluster://a:7000,b:port", "as its port"),
+        ("redis-cluster://a:7000,b:port", "a port of at most"),
         ("redis-cluster://a:7000/3", "one database"),
         ("redis-cluster://", "<host>"),
         ("redis+sentinel://a:26379", "<service>"),
@@ -148,15 +148,15 @@ def test_shards_that_are_not_by_queue_are_refused(shards: str) -> None:
         ("redis://", "<host>"),
         ("redis://:p/ss@h", "in a password / is %2F"),
         ("redis://ada:p#ss@h", "in a password / is %2F"),
-        ("redis://h?decode_responses=true", "there are: db"),
-        ("redis://h?db=x", "there are: db"),
-        ("redis://h?ssl_cert_reqs=none", "there are: db"),
+        ("redis://h?decode_responses=true", "known options: db"),
+        ("redis://h?db=x", "known options: db"),
+        ("redis://h?ssl_cert_reqs=none", "known options: db"),
         ("rediss://h?ssl_cert_reqs=maybe", "ssl_cert_reqs"),
-        ("redis+sentinel://a/main?password=x", "there are: none"),
+        ("redis+sentinel://a/main?password=x", "known options: none"),
         ("unix://", "/<path>"),
         ("memory://a", "must be memory://"),
         ("redis://[gg]/0", "IPv6 address in brackets"),
-        ("redis-cluster://a,[::1]:x", "as its port"),
+        ("redis-cluster://a,[::1]:x", "a port of at most"),
         ("redis-cluster://[127.0.0.1]:7000", "IPv6 address in brackets"),
         ("redis://ada:p[s]s@h", "[ is %5B, ] is %5D"),
         ("redis://ada:p\u2100s@h", "written with escapes"),
@@ -230,7 +230,7 @@ def test_a_namespace_is_told_what_it_may_be() -> None:
 
 
 def test_every_setting_says_what_it_is_for() -> None:
-    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+    assert [one.name for one in variables() if not one.description] == []
 
 
 @pytest.mark.parametrize(
@@ -243,6 +243,53 @@ def test_every_setting_says_what_it_is_for() -> None:
 )
 def test_what_is_wrong_is_told_in_the_words_of_the_setting(name: str, value: str, told: str) -> None:
     assert told in wrong(**{name: value})[f"DUECOURSE_{name}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("PARALLEL", "many", "must be a valid integer, unable to parse string as an integer"),
+        ("PARALLEL", "5.", "must be a valid integer, unable to parse string as an integer"),
+        ("PARALLEL", "5.5", "must be a valid integer, unable to parse string as an integer"),
+        ("PARALLEL", "0", "must be greater than or equal to 1"),
+        ("PARALLEL", "257", "must be less than or equal to 256"),
+        ("EVENTS", "no", "must be 'on' or 'off'"),
+        ("TENANT_HEADER", "x y", "must be 1 to 64 characters of A-Z a-z 0-9 -"),
+        ("TARGETS", "[]", "must be a JSON object"),
+        ("WATCH", "{}", "must be a valid list"),
+        ("TYPO", "1", "is not a known field"),
+    ],
+)
+def test_a_wrong_value_is_told_what_it_must_be(name: str, value: str, told: str) -> None:
+    assert wrong(**{name: value}) == {f"DUECOURSE_{name}": told}
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        ("1.5", "must be a valid integer, got a number with a fractional part"),
+        ("NaN", "must be a finite number"),
+        ("1e400", "must be a finite number"),
+        ("null", "must be a valid integer"),
+    ],
+)
+def test_a_count_of_shards_is_a_whole_number(count: str, told: str) -> None:
+    assert wrong(SHARDS=f'{{"default": {count}}}') == {"DUECOURSE_SHARDS.default": told}
+
+
+@pytest.mark.parametrize("value", [" 7 ", "+7", "7.0", "0_7"])
+def test_a_number_may_be_written_in_several_ways(value: str) -> None:
+    assert parse({"DUECOURSE_PARALLEL": value}).parallel == 7
+
+
+def test_settings_that_contradict_each_other_are_named_all_at_once() -> None:
+    watch = '[{"pattern": "a", "kind": "r", "window": "PT2H"}, {"pattern": "a", "kind": "r"}]'
+    assert wrong(WATCH=watch, RETENTION="PT1H", WARM="PT5M", DEAD_TARGET="amqp:dead").keys() == {
+        "DUECOURSE_AMQP",
+        "DUECOURSE_WARM",
+        "DUECOURSE_WATCH.0.window",
+        "DUECOURSE_WATCH.1.pattern",
+    }
 
 
 def test_a_target_that_is_no_text_is_named_by_its_kind() -> None:
@@ -267,7 +314,7 @@ def test_a_dead_target_is_as_any_target_but_inline() -> None:
     assert parse({}).dead_target == ""
     assert list(wrong(DEAD_TARGET="inline")) == list(wrong(DEAD_TARGET="Alert")) == ["DUECOURSE_DEAD_TARGET"]
     assert wrong(DEAD_TARGET="amqp:dead") == {
-        "DUECOURSE_AMQP": "is required, for DUECOURSE_DEAD_TARGET names an amqp:<queue>"
+        "DUECOURSE_AMQP": "is required because DUECOURSE_DEAD_TARGET names an amqp:<queue>"
     }
 
 
@@ -282,8 +329,7 @@ def test_a_queue_of_queries_may_have_a_shard_for_each_call_at_a_time() -> None:
 
 def test_the_page_of_settings_is_up_to_date() -> None:
     assert settings_page.PAGE.read_text() == settings_page.page(), "run: make reference"
-    names = {(field.alias or name).upper() for name, field in Settings.model_fields.items()}
-    assert {name for name in names if f"| `DUECOURSE_{name}` |" not in settings_page.page()} == set()
+    assert [one.name for one in variables() if f"| `{one.name}` |" not in settings_page.page()] == []
 
 
 def test_warming_is_ten_seconds_ahead_and_off_by_an_empty_value() -> None:

@@ -15,7 +15,7 @@ from duecourse.domain.spoken import moment, span
         (1_000, "1 second"), (1_500, "1.5 seconds"), (60_000, "1 minute"), (300_000, "5 minutes"),
         (5_400_000, "1 hour 30 minutes"), (86_400_000, "1 day"), (93_784_000, "1 day 2 hours 3 minutes 4 seconds"),
         (14 * 86_400_000, "14 days"), (0, "0 seconds"), (1, "1 millisecond"),
-        (999, "999 milliseconds"), (1_001, "1.001 seconds"),
+        (999, "999 milliseconds"), (1_001, "1.001 seconds"), (2_912_120 * 86_400_000, "2912120 days"),
     ],
 )  # fmt: skip
 def test_a_span_is_said_in_its_largest_units(ms: int, said: str) -> None:

@@ -5,9 +5,15 @@ import re
 
 import pytest
 
-from duecourse.bridge.figures import NAMESPACE, UNITS
-from duecourse.settings import PREFIX, Settings, parse
+from duecourse.bridge import Stats
+from duecourse.bridge.figures import figures
+from duecourse.domain.figures import NAMESPACE
+from duecourse.settings import PREFIX, parse, variables
 from tests.support.described import TEMPLATE, environment, properties, template
+
+IDLE = Stats(0, 0, 0, 0.0, None)
+TOLD = json.loads(figures(IDLE, IDLE, service="", at=0)).keys() - {"_aws", "service"}
+"""The metrics of the bridge."""
 
 
 @pytest.mark.parametrize(
@@ -20,7 +26,7 @@ def test_an_alarm_watches_what_the_tick_measures(name: str, metric: str, thresho
         threshold,
         "GreaterThanThreshold",
     )
-    assert alarm["Namespace"] == environment("PollTickFunction")["POWERTOOLS_METRICS_NAMESPACE"]
+    assert alarm["Namespace"] == NAMESPACE
     service = environment("PollTickFunction")["POWERTOOLS_SERVICE_NAME"]
     assert alarm["Dimensions"] == [{"Name": "service", "Value": service}]
     assert f'"{metric}"' in (TEMPLATE.parent / "functions/poll_tick/app.py").read_text()
@@ -83,7 +89,7 @@ def test_the_bridge_stands_only_where_it_is_asked_for_and_has_an_image() -> None
 def test_the_bridges_container_is_given_settings_a_secret_and_nothing_to_write_to() -> None:
     (container,) = properties("BridgeTask")["ContainerDefinitions"]
     named = {variable["Name"] for variable in container["Environment"]}
-    known = {PREFIX + (field.alias or key).upper() for key, field in Settings.model_fields.items()}
+    known = {one.name for one in variables()}
     assert {name for name in named if name.startswith(PREFIX)} <= known
     assert {"Name": "DUECOURSE_LEASE", "Value": {"Ref": "Lease"}} in container["Environment"], "how long it waits"
     assert [secret["Name"] for secret in container["Secrets"]] == ["DUECOURSE_STORE"]
@@ -110,7 +116,7 @@ def test_a_new_bridge_rings_before_the_old_one_stops() -> None:
 
 def test_an_alarm_goes_when_the_bridge_tells_nothing_of_itself() -> None:
     alarm = properties("BridgeAlarm")
-    assert alarm["MetricName"] in UNITS
+    assert alarm["MetricName"] in TOLD
     assert (alarm["Namespace"], alarm["Statistic"], alarm["TreatMissingData"]) == (
         NAMESPACE,
         "SampleCount",
@@ -124,7 +130,7 @@ def test_an_alarm_goes_when_the_bridge_tells_nothing_of_itself() -> None:
 def test_an_alarm_goes_where_keys_are_watched_and_one_was_lost() -> None:
     alarm = properties("KeysLostAlarm")
     assert (alarm["Namespace"], alarm["MetricName"]) == (NAMESPACE, "KeysLost")
-    assert alarm["MetricName"] in UNITS, "the bridge tells it"
+    assert alarm["MetricName"] in TOLD, "the bridge tells it"
     assert f'"{alarm["MetricName"]}"' in (TEMPLATE.parent / "functions/poll_tick/app.py").read_text(), "a tick too"
     assert (alarm["Statistic"], alarm["Threshold"], alarm["ComparisonOperator"]) == ("Sum", 0, "GreaterThanThreshold")
     assert (alarm["Period"], alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (60, 1, "notBreaching")
@@ -138,7 +144,7 @@ def test_an_alarm_goes_where_keys_are_watched_and_one_was_lost() -> None:
 
 def test_a_metric_of_the_bridges_own_means_nothing_else_elsewhere() -> None:
     told = "".join(path.read_text() for path in (TEMPLATE.parent / "functions").glob("*/app.py"))
-    alike = {name for name in UNITS if f'"{name}"' in told}
+    alike = {name for name in TOLD if f'"{name}"' in told}
     assert alike == {"Rings", "Lateness", "Keys", "KeysLost"}, "what a lingering tick tells too"
 
 
@@ -148,4 +154,4 @@ def test_the_dashboard_shows_metrics_that_something_tells() -> None:
     assert shown == {"OldestOverdue", "Lateness", "Added", "Done", "Retried", "Dead"}
     told = "".join(path.read_text() for path in (TEMPLATE.parent / "functions").glob("*/app.py"))
     assert all(f'"{name}"' in told for name in shown)
-    assert "Lateness" in UNITS
+    assert "Lateness" in TOLD

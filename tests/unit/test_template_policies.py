@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from duecourse.domain.times import format_duration, parse_duration
-from duecourse.settings import PREFIX, Settings, parse
+from duecourse.settings import PREFIX, Settings, parse, variables
 from duecourse.wire.kinds import MAX_TIMEOUT_MS
 from tests.support.described import TEMPLATE, actions, environment, properties, resource_of, statements, template
 
@@ -236,8 +236,8 @@ def test_lambda_repeats_nothing_of_its_own_accord() -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_variable_given_to_a_function_is_a_setting(name: str) -> None:
-    known = {field.alias or key for key, field in Settings.model_fields.items()}
-    given = {key.removeprefix(PREFIX).lower() for key in environment(name) if key.startswith(PREFIX)}
+    known = {one.name for one in variables()}
+    given = {key for key in environment(name) if key.startswith(PREFIX)}
     assert given <= known
 
 

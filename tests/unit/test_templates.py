@@ -100,18 +100,18 @@ def test_html_alone_has_its_text_made_of_it_and_text_alone_stays_alone() -> None
         ("{% if false %}\n{{ nope }}{% endif %}", "line 2: nope is not known"),
         ("{{ data.none.x }}", "line 1: x is not known of NoneType"),
         ("{% for x in data.none %}{% endfor %}", "line 1: a loop needs a list"),
-        ("{{ data.items }}", "line 1: a list cannot be written out: name a part of it, or use |join(', ') or |tojson"),
-        ("{{ data }}", "line 1: an object cannot be written out"),
+        ("{{ data.items }}", "line 1: a list cannot be rendered as text: name a part of it"),
+        ("{{ data }}", "line 1: an object cannot be rendered as text"),
         ("a\n{% if x %}", "line 2: Unexpected end of template"),
         ("{{ }", "line 1: "),
         ("{{ data.room|shout }}", "line 1: there is no filter shout; there are: abs, capitalize"),
         ("{{ data.room is loud }}", "line 1: there is no test loud"),
         ("\n{{ 1 / 0 }}", "line 2: division by zero"),
         ("{{ 1e999 }}", "line 1: the number is too large"),
-        (r"{{ '\ud800' }}", "line 1: half a character"),
+        (r"{{ '\ud800' }}", "line 1: an unpaired surrogate"),
         ("{{ data.room|truncate(1) }}", "line 1: expected length >= 3, got 1"),
         ("{{ []|first }}", "line 1: No first item, sequence was empty."),
-        ("{{ 'a' * 3 }}", "line 1: * is for numbers: put texts together with ~"),
+        ("{{ 'a' * 3 }}", "line 1: * works on numbers: join texts with ~"),
     ],
 )  # fmt: skip
 def test_a_broken_template_is_told_by_line_with_the_fix(template: str, why: str) -> None:
@@ -224,7 +224,7 @@ def test_a_constant_is_not_worked_out_before_the_message_is() -> None:
 
 
 def test_a_template_is_not_even_read_once_the_time_is_over() -> None:
-    with pytest.raises(BrokenTemplate, match="writing it takes too long"):
+    with pytest.raises(BrokenTemplate, match="rendering takes too long"):
         Renderer().render("{{ " * 10, {}, time.monotonic())
 
 
@@ -264,7 +264,7 @@ def test_work_that_each_step_allows_ends_with_the_time_for_it() -> None:
     template = "{% for x in range(1000) %}{% for y in range(9) %}{{ x * y }}{% endfor %}{% endfor %}"
     renderer = Renderer()
     assert renderer.render(template, {}, time.monotonic() + 60)
-    with pytest.raises(BrokenTemplate, match="writing it takes too long"):
+    with pytest.raises(BrokenTemplate, match="rendering takes too long"):
         renderer.render(template, {}, time.monotonic())
 
 

@@ -105,14 +105,14 @@ def test_what_was_folded_is_told_with_its_number() -> None:
         (
             {"due_at": START},
             Hold.MAX_RUNNING,
-            ("max_running", "It has been due for 0 seconds; as many tasks of its queue run as may (max_running).", 0),
+            ("max_running", "It has been due for 0 seconds; its queue runs as many tasks as max_running allows.", 0),
         ),
         (
             {"due_at": START},
             Hold.TENANT_MAX_RUNNING,
             (
                 "tenant_max_running",
-                "It has been due for 0 seconds; as many tasks of its tenant run as may (tenant_max_running).",
+                "It has been due for 0 seconds; its tenant runs as many tasks as tenant_max_running allows.",
                 0,
             ),
         ),
@@ -121,7 +121,7 @@ def test_what_was_folded_is_told_with_its_number() -> None:
             Hold.RATE,
             (
                 "rate",
-                "It has been due for 0 seconds; as many tasks of its queue were claimed as may be by its rate, "
+                "It has been due for 0 seconds; its queue has claimed as many tasks as its rate allows, "
                 "until 2026-09-21T14:13:21.000Z.",
                 START + 1_000,
             ),
@@ -129,12 +129,12 @@ def test_what_was_folded_is_told_with_its_number() -> None:
         (
             {"due_at": START},
             None,
-            ("claim", "It has been due for 0 seconds, and waits to be claimed: by a ring, or by the next tick.", 0),
+            ("claim", "It has been due for 0 seconds, and waits for a claim, by a ring or by the next tick.", 0),
         ),
         (
             {"status": Status.LEASED, "lease_expires_at": START},
             None,
-            ("lease", "Its lease has lapsed: the next claim or tick takes it back.", START),
+            ("lease", "Its lease has lapsed: the next claim or tick takes the task back.", START),
         ),
         ({"status": Status.DEAD}, None, ("nothing", "It is dead: replay or delete it.", 0)),
     ],
@@ -149,17 +149,17 @@ def test_a_delivery_that_nobody_began_says_so_with_how_often() -> None:
     lapsed = Run(1, 8, START, START + 120_000, "undelivered", detail, Door.RING, 3, times=3)
     [_, given_back] = timeline(task(log=(lapsed,)))
     assert (given_back.event, given_back.times) == ("undelivered", 3)
-    assert given_back.text == f"Given back unbegun after 2 minutes, no attempt spent, 3 times in a row: {detail}."
+    assert given_back.text == f"Given back after 2 minutes, not begun, no attempt spent, 3 times in a row: {detail}."
 
 
 def test_what_was_handed_over_waits_to_be_begun() -> None:
     given = task(status=Status.LEASED, target="lambda:report", lease_expires_at=START + 60_000, claimed_at=START)
     waits = waiting(given, HeldBack(now=START))
     assert (waits.what, waits.until) == ("lease", START + 60_000)
-    assert "handed over to lambda:report, which has yet to begin it" in waits.text
+    assert "handed over to lambda:report, which has not begun it yet" in waits.text
 
 
 def test_a_task_that_waits_for_room_at_its_target_says_so() -> None:
     waits = waiting(task(due_at=START), HeldBack(Hold.TARGET, now=START + 5_000))
     assert waits.what == "target"
-    assert "its target has as many tasks as it may that it has not begun" in waits.text
+    assert "its target has as many tasks to begin as DUECOURSE_OUTSTANDING allows" in waits.text

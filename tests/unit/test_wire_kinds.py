@@ -77,7 +77,7 @@ def test_a_header_that_is_not_a_callers_to_give_is_refused_by_its_name(name: str
     assert fields("poll", POLL | {"headers": headers}) == {"payload.headers"}
     with pytest.raises(InvalidInput) as refused:
         read(AddTask, {"kind": "webhook", "payload": HOOK | {"headers": headers}})
-    problem = f"must not hold {name}, which duecourse or the connection sets: leave it out"
+    problem = f"must not contain {name}, which duecourse or the connection sets: leave it out"
     assert refused.value.problems == [("payload.headers", problem)]
     with pytest.raises(InvalidInput):
         read(AskQuery, POLL | {"headers": headers})
@@ -101,10 +101,10 @@ def test_an_expression_that_does_not_compile_is_refused(field: str, expression: 
 @pytest.mark.parametrize(
     ("expression", "problem"),
     [
-        ("lenght(rows) == `2`", "must call functions that JMESPath has: lenght is none"),
-        ("rows[?a].{n: map(&nope(@), b[])[0]}", "must call functions that JMESPath has: nope is none"),
-        ("sort(a, b)", "must give sort as many arguments as it takes: 1, not 2"),
-        ("a || merge()", "must give merge as many arguments as it takes: at least 1, not 0"),
+        ("lenght(rows) == `2`", "must call functions of JMESPath only: lenght is unknown"),
+        ("rows[?a].{n: map(&nope(@), b[])[0]}", "must call functions of JMESPath only: nope is unknown"),
+        ("sort(a, b)", "must call sort with 1 argument, not 2"),
+        ("a || merge()", "must call merge with at least 1 argument, not 0"),
     ],
 )
 def test_an_expression_that_could_judge_no_answer_is_refused(expression: str, problem: str) -> None:

@@ -29,7 +29,7 @@ from duecourse.wire.usual import read_task, read_tasks
 
 
 class AddFields(TypedDict, total=False):
-    """What POST /tasks has besides kind and payload; each may be left out."""
+    """Optional fields of POST /tasks."""
 
     id: str
     queue: str
@@ -43,28 +43,28 @@ class AddFields(TypedDict, total=False):
 
 
 class Listed(NamedTuple):
-    """Some tasks, and the cursor of the next page; None after the last."""
+    """One page of tasks, and the cursor of the next page; None after the last."""
 
     tasks: Sequence[Task]
     next_cursor: str | None
 
 
 class TaskFields(AddFields):
-    """A task of many, as POST /tasks takes it."""
+    """One task for `add_many`, in the form of POST /tasks."""
 
     kind: Required[str]
     payload: Required[Json]
 
 
 class RateFields(TypedDict):
-    """`count` tasks in each `per`."""
+    """Rate: `count` tasks in each `per`."""
 
     count: int
     per: Span
 
 
 class QueueFields(TypedDict, total=False):
-    """What PATCH /queues/{queue} has; what is left out stays, None goes back to the default."""
+    """Fields of PATCH /queues/{queue}: given ones change, None restores the default, others stay."""
 
     paused: bool | None
     max_running: int | None
@@ -76,7 +76,7 @@ class QueueFields(TypedDict, total=False):
 
 
 class QueryFields(TypedDict, total=False):
-    """What POST /queries has besides url, interval and until."""
+    """Optional fields of POST /queries."""
 
     method: str
     headers: dict[str, str]
@@ -88,16 +88,16 @@ class QueryFields(TypedDict, total=False):
 
 
 BY = "client"
-"""By which of the product's doors a task came, as its log says."""
+"""Source of tasks added here, as `why` shows it."""
 QUERY_MS = 30_000
-"""How long a query from Python may take: its call gets 26 s of it, more than any call may ask for."""
+"""Time for a query from Python: 26 s of it are for the call, more than any call may ask for."""
 
 
 class Client:
-    """The verbs on one tenant's tasks, as HTTP has them, on queues and queries; `reminders` has those on its reminders.
+    """Tasks and queries of one tenant, and queues, with the verbs of the HTTP API; `reminders` has those on reminders.
 
-    Each raises InvalidInput (naming every wrong field), one of the NotFound, a Conflict, or StoreUnavailable; what
-    shows a task or a query also ResultsUnavailable.
+    Each verb raises InvalidInput (naming every wrong field), TaskNotFound and the like, a Conflict, or
+    StoreUnavailable. Verbs that show a task or a query also raise ResultsUnavailable.
     """
 
     def __init__(self, tasks: Tasks, reminders: Reminders, queues: Queues, queries: Queries, tenant: str) -> None:
@@ -109,28 +109,29 @@ class Client:
 
     @classmethod
     def from_env(cls, tenant: str = DEFAULT_TENANT) -> Self:
-        """A client on the ledger that the environment's DUECOURSE_ settings name.
+        """Make a client for the ledger that the environment's DUECOURSE_ settings name.
 
-        It sees `tenant`'s tasks and no other's. Raises InvalidSettings, and InvalidInput for what is no tenant's name.
+        The client sees the tasks of `tenant` only. Raises InvalidSettings, and InvalidInput for a wrong `tenant`.
         """
         return cls(wiring.tasks(), wiring.reminders(), wiring.queues(), wiring.queries(), tenant)
 
     def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> Taken:
-        """Schedule a task; `fields` are those of POST /tasks, where times may be datetime and timedelta too.
+        """Schedule a task; `fields` are those of POST /tasks, and times may be datetime and timedelta too.
 
-        Without an id, one is made: adding twice makes two tasks.
+        An omitted id is generated, so two calls add two tasks.
         """
         return self._tasks.add(read_task({"kind": kind, "payload": payload, **fields}, self._tenant, BY))
 
     def add_many(self, tasks: Sequence[TaskFields]) -> list[Item]:
-        """Schedule up to 1,000 tasks at once, all of them well-formed or none.
+        """Schedule up to 1,000 tasks at once; a wrong field rejects all of them.
 
-        The answer to each, in order: Taken, or the error that `add` would have raised for the state of what has its id.
+        Returns for each task, in order, a Taken, or the Conflict that `add` would have raised. Raises PartlyAdded if
+        the store took only a part.
         """
         return self._tasks.add_many(read_tasks({"tasks": tasks}, self._tenant, BY))
 
     def get(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
-        """One task as it stands."""
+        """Return one task."""
         key = _key(id, queue)
         return self._tasks.get(key.queue, key.id, self._tenant)
 
@@ -143,19 +144,19 @@ class Client:
         delay: Span | None = None,
         force: bool = False,
     ) -> Task:
-        """Give a task a new due time: an instant, or a delay from now; `force` takes a running one from its worker."""
+        """Give a task a new due time: an instant, or a delay from now. `force` takes a running task from its worker."""
         wanted = {"due_at": due_at, "delay": delay, "force": force}
         key, move = read_both(TaskKey, {"id": id, "queue": queue}, MoveTask, wanted)
         asked = Move(key.id, move.due_at, move.delay or 0, force=move.force)
         return self._tasks.move(key.queue, asked, self._tenant)
 
     def cancel(self, id: str, queue: str = DEFAULT_QUEUE, *, force: bool = False) -> None:
-        """Cancel a scheduled task (with `force` a running one too), or delete a dead one."""
+        """Cancel a scheduled task, with `force` a running one too; or delete a dead one."""
         asked = read(CancelTask, {"id": id, "queue": queue, "force": force})
         self._tasks.cancel(asked.queue, asked.id, force=asked.force, tenant=self._tenant)
 
     def replay(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
-        """Schedule a dead task for now, with all its attempts, and as long until it is given up as it had at first."""
+        """Schedule a dead task for now, with all its attempts; its deadline is as far away as it was at first."""
         key = _key(id, queue)
         return self._tasks.replay(key.queue, key.id, self._tenant)
 
@@ -168,16 +169,16 @@ class Client:
         kind: str | None = None,
         dry_run: bool = False,
     ) -> Replayed:
-        """Schedule a queue's dead tasks again, at most `limit` (up to 1,000), oldest first; a dry run only says which.
+        """Schedule a queue's dead tasks again, oldest first, at most `limit` (up to 1,000); a dry run only lists them.
 
-        They are due now, or with `rate` spread evenly: `count` of them in each `per`.
+        All are due now, or with `rate` spread evenly: `count` tasks in each `per`.
         """
         wanted = {"limit": limit, "rate": rate, "kind": kind, "dry_run": dry_run}
         key, asked = read_both(QueueKey, {"queue": queue}, ReplayDead, wanted)
         return self._tasks.replay_dead(key.queue, asked.replay(), self._tenant)
 
     def why(self, id: str, queue: str = DEFAULT_QUEUE) -> Why:
-        """What happened to a task, in order, and what it waits for."""
+        """Return what happened to a task, oldest first, and what it waits for."""
         key = _key(id, queue)
         return self._tasks.why(key.queue, key.id, self._tenant)
 
@@ -191,32 +192,32 @@ class Client:
         cursor: str | None = None,
         limit: int = DEFAULT_PAGE,
     ) -> Listed:
-        """Some of a queue's tasks, by state and time, and the cursor with which the next call goes on."""
+        """Return one page of a queue's tasks, by state and time, and the cursor for the next call."""
         fields = {"queue": queue, "state": state, "kind": kind, "group": group, "cursor": cursor, "limit": limit}
         asked = read(ListTasks, fields)
         page = self._tasks.page(asked.queue, asked.wanted(), asked.place(), asked.limit, self._tenant)
         return Listed(page.tasks, page.next and encode_cursor(page.next))
 
     def list_queues(self) -> Sequence[QueueStanding]:
-        """All queues, as they are set and in numbers, by name."""
+        """Return all queues, by name, with their settings and numbers of tasks."""
         return self._queues.every()
 
     def get_queue(self, queue: str) -> QueueStanding:
-        """One queue, as it is set and in numbers."""
+        """Return one queue, with its settings and numbers of tasks."""
         return self._queues.get(read(QueueKey, {"queue": queue}).queue)
 
     def set_queue(self, queue: str, **fields: Unpack[QueueFields]) -> QueueStanding:
-        """Set a queue anew, which may have no tasks yet: what is given changes."""
+        """Change the given settings of a queue, which need not have a task yet."""
         key, asked = read_both(QueueKey, {"queue": queue}, SetQueue, fields)
         return self._queues.configure(key.queue, asked.changes())
 
     def query(self, *, url: str, interval: Span, until: str, **fields: Unpack[QueryFields]) -> QueryStanding:
-        """Ask a slow API now, and on until it has answered; `status` says how the query stands."""
+        """Ask a slow API now, and keep asking until it answers; see `status`."""
         asked = read(AskQuery, {"url": url, "interval": interval, "until": until, **fields}).query()
         return self._queries.ask(asked, lambda: QUERY_MS, self._tenant).standing
 
     def get_query(self, id: str) -> QueryStanding:
-        """A query as it stands: its answer, or what is known while it is asked."""
+        """Return a query: its answer, or the newest known data."""
         return self._queries.get(read(QueryKey, {"id": id}).id, self._tenant)
 
 

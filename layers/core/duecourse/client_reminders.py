@@ -13,7 +13,7 @@ from duecourse.wire.reminders import AddReminder, CancelReminder, MoveReminder, 
 
 
 class ReminderFields(TypedDict, total=False):
-    """What POST /reminders has, where times may be datetime and timedelta too."""
+    """Fields of POST /reminders; times may be datetime and timedelta too."""
 
     id: str
     subject: Required[str]
@@ -27,10 +27,10 @@ class ReminderFields(TypedDict, total=False):
 
 
 class ReminderClient:
-    """The verbs on one tenant's reminders, as HTTP has them.
+    """Reminders of one tenant, with the verbs of the HTTP API.
 
-    Each raises InvalidInput (naming every wrong field), TaskNotFound, a Conflict, or StoreUnavailable; what writes
-    messages raises TemplatesMissing where Jinja2 is not there (`duecourse[templates]`).
+    Each verb raises InvalidInput (naming every wrong field), TaskNotFound, a Conflict, or StoreUnavailable. Verbs that
+    render messages raise TemplatesMissing without Jinja2 (`duecourse[templates]`).
     """
 
     def __init__(self, reminders: Reminders, tenant: str) -> None:
@@ -38,28 +38,28 @@ class ReminderClient:
         self._tenant = tenant
 
     def add(self, **fields: Unpack[ReminderFields]) -> Made:
-        """Schedule a reminder's messages, each written out beforehand."""
+        """Render all messages of a reminder, then schedule them."""
         return self._reminders.add(read(AddReminder, fields).reminder(), self._tenant)
 
     def preview(self, **fields: Unpack[ReminderFields]) -> list[Shown]:
-        """Write each message out as its recipient would read it, and send none."""
+        """Render each message as its recipient would read it, and send none."""
         return self._reminders.preview(read(AddReminder, fields).reminder())
 
     def preview_standing(self, id: str) -> list[Shown]:
-        """The same of a reminder that stands."""
+        """Render the messages of an existing reminder, and send none."""
         return self._reminders.preview_standing(_id(id), self._tenant)
 
     def get(self, id: str) -> Standing:
-        """A reminder as it stands."""
+        """Return a reminder and its tasks."""
         return self._reminders.get(_id(id), self._tenant)
 
     def move(self, id: str, *, starts_at: datetime | str) -> Moved:
-        """Give a reminder a new start, and each of its messages, written out beforehand, its time before that."""
+        """Render the pending messages for a new start, then move each to its lead time before that."""
         key, asked = read_both(ReminderKey, {"id": id}, MoveReminder, {"starts_at": starts_at})
         return self._reminders.move(key.id, asked.starts_at, self._tenant)
 
     def cancel(self, id: str, *, force: bool = False) -> None:
-        """Cancel what is pending of a reminder; with `force` what is being sent too."""
+        """Cancel the pending messages of a reminder; with `force`, also those being sent."""
         asked = read(CancelReminder, {"id": id, "force": force})
         self._reminders.cancel(asked.id, force=asked.force, tenant=self._tenant)
 

@@ -1,4 +1,4 @@
-"""One tree of everything this product refuses; a docstring is the error's message."""
+"""Errors of this product, as one tree; the docstring of a class is its message."""
 
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
@@ -22,9 +22,9 @@ class DuecourseError(Exception):
 
 
 MAX_ERRORS = 100
-"""How many wrong fields are told: an answer must not be many times its request's size."""
+"""Maximum number of wrong fields in an error: an answer must not be many times its request's size."""
 MAX_FIELD = 200
-"""How much of a wrong field's name is told, for the same reason."""
+"""Maximum length of a wrong field's name in an error, for the same reason."""
 
 
 def bounded(found: Sequence[FieldError]) -> list[FieldError]:
@@ -124,7 +124,7 @@ class TaskDead(Conflict):
 
 
 class PastDeadline(Conflict):
-    """The new due time is not before the task's `deadline`: it would die without a run. Choose an earlier `due_at`."""
+    """The new due time is not before the task's `deadline`, so the task would never run. Choose an earlier `due_at`."""
 
     code = "past-deadline"
     reason = "past_deadline"
@@ -177,7 +177,7 @@ class StoreFull(StoreUnavailable):
 
 
 class Part(NamedTuple):
-    """One task of a batch that was cut off, and whether the store has it; where it has not, send it again."""
+    """One task of a batch that was cut off; if the store has not `added` it, send it again."""
 
     id: str
     added: bool

@@ -1,4 +1,4 @@
-"""What a function of one's own works tasks with: the decorator, a checkpoint, more time."""
+"""Public parts for functions of your own: the decorator `task_handler`, `save` and `extend`."""
 
 import logging
 from collections.abc import Callable
@@ -22,12 +22,14 @@ log = logging.getLogger("duecourse.handler")
 def task_handler(function: Callable[[Task], Outcome | None]) -> Callable[[Json, Any], dict[str, Json]]:
     """Make `function` a Lambda handler for tasks, from the engine (`lambda:`) and from queues (`sqs:`, `amqp:`) alike.
 
-    The function gets one Task and returns Done, Again, Retry or Drop; None is Done, an exception a Retry. The tasks of
-    one invocation run beside each other. Of the engine's, each is begun here, its lease is kept alive up to the
-    function's timeout and settled at its end: the handler answers how many ended how. `task.remaining` tells the
-    seconds that are left. Of a queue's, it answers which messages failed (ReportBatchItemFailures), or raises
-    MessagesFailed where the broker is RabbitMQ. Raises InvalidInput for any other event. Log records of a task, by
-    whichever logger, carry its id as `duecourse_task`.
+    The function gets one Task and returns Done, Again, Retry or Drop; None counts as Done, an exception as Retry. The
+    tasks of one invocation run at the same time, on threads. `task.remaining` is the number of seconds left. Log
+    records of a task carry its id as `duecourse_task`.
+
+    A task from the engine is begun here. Its lease is extended up to the function's timeout, and settled with the
+    outcome; the handler answers the number of tasks for each effect. For messages of a queue, the handler answers
+    those that failed (ReportBatchItemFailures); for RabbitMQ it raises MessagesFailed. Raises InvalidInput for any
+    other event.
     """
 
     @wraps(function)
@@ -44,7 +46,7 @@ def task_handler(function: Callable[[Task], Outcome | None]) -> Callable[[Json, 
 
 
 def _get_ready() -> None:
-    """Open the ledger: an event without tasks comes some seconds before one with some, so that this one is quick."""
+    """Open the ledger: an event without tasks warms the function some seconds before one with tasks."""
     with suppress(StoreUnavailable):
         wiring.store().ping()
 
@@ -61,14 +63,14 @@ def _receive(function: Callable[[Task], Outcome | None], batch: Batch, left_ms: 
             tasks[message.name] = task._replace(run=deliveries, attempt=deliveries, left_ms=left_ms)
     failed |= wiring.receiver(function).work(tasks)
     for name, problem in failed.items():
-        log.error("message %s is to be delivered again: %s", name, problem)
+        log.error("message %s will be delivered again: %s", name, problem)
     return answer(batch, failed)
 
 
 def save(task: Task, state: Json) -> None:
     """Keep a checkpoint (JSON, at most 4 KiB): the task's next run finds it in `task.state`.
 
-    Raises LeaseLost where the task has gone to another worker: stop then, for its work is no longer this one's.
+    Raises LeaseLost if another worker has the task: stop the work then.
     """
     store = wiring.store()
     if not store.save(store.shard_of(task.queue, task.id, task.group), _lease(task), dump_state(state)):
@@ -76,10 +78,10 @@ def save(task: Task, state: Json) -> None:
 
 
 def extend(task: Task, time: Span) -> None:
-    """Let the lease end `time` from now or later, never later than a little after its function's timeout.
+    """Extend the lease to `time` from now, at most to shortly after the function's timeout; a later end stays.
 
-    While a handler runs, its lease is kept alive by itself; this is for work that lets no other thread run for as long
-    as half a minute. Raises LeaseLost where the task has gone to another worker.
+    The lease is extended by itself while a handler runs. Call this only before work that blocks all other threads for
+    half a minute or more. Raises LeaseLost if another worker has the task.
     """
     store, lease_ms = wiring.store(), parse_duration(time)
     if task.left_ms is not None:

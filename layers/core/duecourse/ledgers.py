@@ -1,8 +1,8 @@
-"""Where the ledger is: the store and the bells that a URL names."""
+"""Store and bells of the ledger that a URL names."""
 
 from duecourse.domain.address import WITHOUT_BELLS, split
 from duecourse.domain.shards import Sharding
-from duecourse.domain.watch import Pattern, Watchlist
+from duecourse.domain.watch import Watchlist
 from duecourse.errors import FieldError, InvalidSettings
 from duecourse.ports.bells import Bells
 from duecourse.ports.store import Store
@@ -46,7 +46,7 @@ def open_bells(given: Settings) -> Bells:
     from duecourse.adapters.redis_connect import is_cluster
 
     events = given.events == "on"
-    watched = Watchlist([Pattern(one.pattern) for one in given.watch])
+    watched = Watchlist([one.pattern for one in given.watch])
     if is_cluster(given.store):
         from duecourse.adapters.redis_cluster_bells import ClusterBells
 

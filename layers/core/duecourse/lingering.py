@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | None]":
-    """What serves rings in this invocation for as long as the settings say; None where they say not at all.
+    """Part that serves rings in this invocation for the set time; None if the tick does not linger.
 
     Raises InvalidSettings where the ledger has no bells.
     """
@@ -39,7 +39,7 @@ def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | 
 
 @part
 def _warming() -> "Warming | None":
-    """How functions are warmed; kept by the process, so that each tick knows what rang in those before it."""
+    """Warming of functions; kept by the process, so that each tick knows what rang in those before it."""
     from duecourse.bridge.rings import Warming
 
     given = wiring.settings()

@@ -1,4 +1,4 @@
-"""Where the parts are put together."""
+"""Construction of the parts from the settings."""
 
 import os
 import random
@@ -41,12 +41,12 @@ from duecourse.ports.writer import Letter, Writer
 from duecourse.settings import Settings
 
 ACCEPTED_WITHIN_MS = 5_000
-"""How long an event may take to be accepted: well within the margin in which a drain ends what it has begun."""
+"""Timeout of an invocation's acceptance: well within the margin in which a drain finishes."""
 
 
 @part
 def settings() -> Settings:
-    """What the environment says."""
+    """Settings of the environment."""
     return environment.parse(os.environ)
 
 
@@ -58,7 +58,7 @@ def store() -> Store:
 
 @part
 def results() -> Results | None:
-    """Where results outlive their tasks, if anywhere."""
+    """Results table, if there is one."""
     if not settings().results_table:
         return None
     if not find_spec("boto3"):
@@ -88,7 +88,7 @@ def brokers() -> dict[str, Publisher]:
 
 @part
 def senders() -> dict[str, Sender]:
-    """What takes messages to people, by channel."""
+    """Senders of messages to people, by channel."""
     from duecourse.adapters.ses_sender import SesSender
     from duecourse.adapters.sns_sender import SnsSender
 
@@ -97,7 +97,7 @@ def senders() -> dict[str, Sender]:
 
 @part
 def writer() -> Writer:
-    """What writes reminders out. Raises TemplatesMissing."""
+    """Renderer of reminders. Raises TemplatesMissing."""
     try:
         from duecourse.adapters.templates.writer import TemplateWriter
     except ModuleNotFoundError as error:
@@ -112,7 +112,7 @@ def write(letters: Iterable[Letter]) -> list[Message]:
 
 @part
 def http() -> HttpCaller:
-    """What calls other people's APIs."""
+    """Handler of polls."""
     from duecourse.adapters.http_out import HttpOut
 
     return HttpOut(settings().parallel)
@@ -120,7 +120,7 @@ def http() -> HttpCaller:
 
 @part
 def reminder_kind() -> Kind:
-    """What a reminder does."""
+    """Handler of reminders."""
     from duecourse.kinds.reminder import ReminderKind
 
     return ReminderKind(senders(), webhook_kind(), write, store().now)
@@ -128,7 +128,7 @@ def reminder_kind() -> Kind:
 
 @part
 def webhook_kind() -> Kind:
-    """What a webhook does."""
+    """Handler of webhooks."""
     from duecourse.kinds.webhook import Webhook
 
     return Webhook(http(), settings().http_timeout_ms)
@@ -149,7 +149,7 @@ def kinds() -> dict[str, Kind]:
 
 @part
 def follow_ups() -> FollowUps:
-    """What tells of ended tasks."""
+    """Completion notifications."""
     from duecourse.wire.tasks import show_task
 
     return FollowUps(tasks(), lambda task: {**show_task(task)})
@@ -167,13 +167,13 @@ def crew() -> Crew:
 
 
 def runner(kind_of: Callable[[str], Kind | None]) -> Runner:
-    """What runs tasks of the kinds that `kind_of` knows; the ledger is opened only where a result wants its time."""
+    """Runner for the kinds that `kind_of` knows; the ledger is opened only if a result needs its time."""
     return Runner(kind_of, results(), lambda: store().now(), random.Random())
 
 
 @part
 def drainer() -> Drainer:
-    """What works shards whose bells rang."""
+    """Drainer of shards whose bells rang."""
     handed = settings().targets | ({DEAD: settings().dead_target} if settings().dead_target else {})
     handing = Handing(settings().outstanding, settings().delivery_lease_ms)
     targets = Targets(handed, noting(), brokers(), told, handing)
@@ -188,7 +188,7 @@ def noting() -> Invoker:
 
 @part
 def warmer() -> Warmer:
-    """What warms functions before they are needed: those that no bell is to wait for come due half as late again."""
+    """Warmer of functions before they are needed."""
     given = settings()
     within_ms = given.warm_ms + given.warm_ms // 2
     return Warmer(store().warmth(), invoker(), given.targets, within_ms=within_ms, idle_ms=given.warm_idle_ms)
@@ -196,30 +196,30 @@ def warmer() -> Warmer:
 
 @part
 def watches() -> Watches:
-    """What makes tasks of watched keys. Raises InvalidSettings where nothing here runs them."""
+    """Maker of tasks from watched keys. Raises InvalidSettings for a kind without a target."""
     given = settings()
     known = known_kinds(given)
     strangers = [i for i, one in enumerate(given.watch) if one.kind not in known]
     if strangers:
-        problem = f"nothing here runs it; known kinds: {', '.join(sorted(known))}"
+        problem = f"no target here runs it; known kinds: {', '.join(sorted(known))}"
         raise InvalidSettings([FieldError(f"DUECOURSE_WATCH.{i}.kind", problem) for i in strangers])
-    return Watches(store(), given.namespace, [one.watch() for one in given.watch])
+    return Watches(store(), given.namespace, given.watch)
 
 
 @part
 def sweeper() -> Sweeper:
-    """What a tick does."""
+    """Sweeper of a tick."""
     retention = Retention(settings().retention_ms, settings().dead_retention_ms)
     return Sweeper(store(), drainer(), retention, settings().margin_ms)
 
 
 def worker(kind: Kind) -> Worker:
-    """What works the tasks that were handed to this function, all of its one kind."""
+    """Worker of the tasks that were handed to this function, all of its one kind."""
     return Worker(store(), runner(lambda _name: kind), crew())
 
 
 def receiver(kind: Kind) -> Receiver:
-    """What works the tasks that a broker delivered to this function, all of its one kind."""
+    """Receiver of the tasks that a broker delivered to this function, all of its one kind."""
     return Receiver(runner(lambda _name: kind), crew(), store)
 
 
@@ -237,7 +237,7 @@ def known_kinds(given: Settings) -> set[str]:
 
 @part
 def requests() -> Requests:
-    """What is done with requests that carry an Idempotency-Key."""
+    """Requests with an Idempotency-Key."""
     return Requests(store().repeats())
 
 
@@ -267,7 +267,7 @@ def leases() -> Leases:
 
 @part
 def failures() -> Failures:
-    """What is done with Lambda's records of invocations that failed."""
+    """Handler of Lambda's records of failed invocations."""
     return Failures(store(), random.Random())
 
 

@@ -38,7 +38,7 @@ class AmqpPublisher:
         Raises PublishRefused where there is no connection or nothing could be sent.
         """
         if not self._url:
-            raise PublishRefused("there is no broker's address: set DUECOURSE_AMQP")
+            raise PublishRefused("no broker is configured: set DUECOURSE_AMQP")
         if not self._turn.acquire(timeout=self._within_s):
             raise PublishRefused("the connection to the broker is busy")
         try:

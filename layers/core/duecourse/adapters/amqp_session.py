@@ -41,7 +41,7 @@ class AmqpSession:
             SyntaxError,
             OSError,
         ) as error:  # pika reads ssl_options as Python, and its files
-            raise PublishRefused(f"DUECOURSE_AMQP is no AMQP URL: {error}") from error
+            raise PublishRefused(f"DUECOURSE_AMQP is not an AMQP URL: {error}") from error
         parameters.heartbeat = HEARTBEAT_S
         # A little before our own patience ends: then pika takes a half-open socket down by itself.
         parameters.socket_timeout = parameters.stack_timeout = max(0.8 * (until - time.monotonic()), 0.1)

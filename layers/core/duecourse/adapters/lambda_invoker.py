@@ -35,7 +35,7 @@ class LambdaInvoker:
         try:
             _ = self._calls
         except BotoCoreError as error:
-            raise InvocationRefused(f"there is no client of Lambda: {error}") from error
+            raise InvocationRefused(f"no Lambda client can be created: {error}") from error
 
     def invoke(self, function: str, event: Json) -> Json:
         """Run `function` and wait for its answer. Raises InvocationRefused, also where the function itself failed."""

@@ -118,8 +118,12 @@ def _added(task: NewTask, reply: Reply) -> Happened:
     name, when = _name(task.queue, task.id, task.tenant), _when(task.due_at, task.delay_ms)
     if reply is Reply.CREATED:
         return Happened(name, "added", f"{task.kind}, {when}")
-    told = {Reply.KEPT: "its id stands already, and stays as it is", Reply.REPLACED: when, Reply.DEBOUNCED: when}
-    return Happened(name, reply.value, told.get(reply, "refused"))
+    told = {
+        Reply.KEPT: "its id exists already, and the task stays as it is",
+        Reply.REPLACED: when,
+        Reply.DEBOUNCED: when,
+    }
+    return Happened(name, reply.value, told.get(reply, "rejected"))
 
 
 def _claimed(task: Task) -> Happened:
@@ -137,7 +141,7 @@ def _settled(shard: Shard, end: Settlement, became: Settled) -> Happened:
         Settled.RETRIED: f"{end.detail}; next attempt {_when(end.due_at, end.delay_ms)}",
         Settled.DEAD: end.detail,
         Settled.RELEASED: end.detail,
-        Settled.STALE: "its lease had ended: another worker may have it",
+        Settled.STALE: "its lease had ended: another worker may have the task",
     }
     words = {Settled.AGAIN: "not yet", Settled.RETRIED: "failed", Settled.RELEASED: "given back"}
     return Happened(_name(shard.queue, end.id, end.tenant), words.get(became, became.value), told[became])

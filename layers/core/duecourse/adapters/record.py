@@ -117,7 +117,7 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
         by_size, kind_size, group_size, notify_size, payload_size,
     ) = HEAD.unpack_from(data)  # fmt: skip
     if version != VERSION:
-        raise ValueError(f"a record of version {version}, and this reads {VERSION}")
+        raise ValueError(f"the record has version {version}, and this code reads version {VERSION}")
     status_at, status, target, delivery = len(data) - 1, data[-1], "", ""
     if status in BEHIND:
         run, token, claimed_high, claimed, door, _ = BEGUN.unpack_from(data, len(data) - BEGUN.size)

@@ -1,9 +1,9 @@
 """Adds on Redis: those of many threads in one script, great ones in pieces."""
 
-import secrets
+import os
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from duecourse.adapters import redis_wire as wire
 from duecourse.adapters.record import NO_ORIGIN, origin_of
@@ -90,14 +90,14 @@ class Adds:
                     packed.append(_packed(piece))
                 yield packed[place]
 
-        answers = self._verbs.add_ahead(shard, lambda: (_request(one, echo) for one in each())) if ahead else None
+        def read(place: int, answer: Any) -> list[Added]:
+            return wire.added([one.task for one in packed[place]], answer)
+
+        answers = self._verbs.add_ahead(shard, lambda: (_request(one, echo) for one in each()), read) if ahead else None
         if answers is None:
             return [one for piece in each() for one in self._add_piece(shard, echo, piece)]
-        return [
-            one
-            for piece, answer in zip(packed, answers, strict=True)
-            for one in self._finished(shard, echo, piece, wire.added([each.task for each in piece], answer))
-        ]
+        rows = zip(packed, answers, strict=True)
+        return [one for piece, added in rows for one in self._finished(shard, echo, piece, added)]
 
     def _finished(self, shard: Shard, echo: bool, piece: list[_Packed], added: list[Added]) -> list[Added]:
         """What was added of a piece, and the rest of it, where the bounds of one script did not allow all."""
@@ -134,5 +134,5 @@ def _twice(tasks: Sequence[NewTask]) -> bool:
 
 
 def _packed(tasks: Sequence[NewTask]) -> list[_Packed]:
-    nonce = secrets.token_bytes(6)
+    nonce = os.urandom(6)
     return [_Packed(task, wire.new_task(task, nonce + place.to_bytes(2))) for place, task in enumerate(tasks)]

@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -33,18 +33,20 @@ class QuickPool(ConnectionPool):
     def get_connection(self, *command: Any, **options: Any) -> Any:
         """A connection that is open and has nothing to say."""
         if self.pid == os.getpid():  # else it is reset
-            with suppress(IndexError):
+            try:
                 connection = self._at_hand.pop()
-                if _quiet(connection):
-                    return connection
-                connection.disconnect()
-                super().release(connection)
+            except IndexError:
+                return super().get_connection(*command, **options)
+            if _quiet(connection):
+                return connection
+            connection.disconnect()
+            super().release(connection)
         return super().get_connection(*command, **options)
 
     def release(self, connection: Any) -> None:
         """Take a connection back."""
         ours = connection.pid == self.pid == os.getpid() and connection not in self._at_hand
-        if ours and len(self._at_hand) < MOST_AT_HAND and _fit(connection):
+        if ours and len(self._at_hand) < MOST_AT_HAND:
             self._at_hand.append(connection)
         else:
             super().release(connection)
@@ -102,31 +104,26 @@ def execute(client: Any, *command: Argument) -> Any:
         pool.release(connection)
 
 
-def execute_ahead(client: Any, commands: Iterable[Sequence[Argument]]) -> list[Any]:
-    """What a plain client's server answers to each command: while it works on one, the next is made and sent.
+def execute_ahead(client: Any, commands: Iterable[Sequence[Argument]]) -> Iterator[Any]:
+    """What a plain client's server answers to each command, refusals (ResponseError) among them.
 
-    Raises what it answered to the first that it refused, when all have been sent.
+    While it works on one, the answer to the one before is taken, and the next is made and sent.
     """
     connection = client.connection_pool.get_connection()
-    answers: list[Any] = []
     try:
-        sent = 0
+        sent = False
         for command in commands:
             connection.send_packed_command((pack_command(command),))  # type: ignore[arg-type]
-            sent += 1
-            if sent > 1:
-                answers.append(_answer(connection))
+            if sent:
+                yield _answer(connection)
+            sent = True
         if sent:
-            answers.append(_answer(connection))
+            yield _answer(connection)
     except BaseException:
         connection.disconnect()
         raise
     finally:
         client.connection_pool.release(connection)
-    refused = next((answer for answer in answers if isinstance(answer, ResponseError)), None)
-    if refused:
-        raise refused
-    return answers
 
 
 def _answer(connection: Any) -> Any:

@@ -66,17 +66,17 @@ class Reshard:
         Raises StoreMisused, with the queue open as it was, where leases last longer, or tasks would meet in one shard.
         """
         if not self._was:
-            self._tell(f"nothing was ever added to {self._queue}: DUECOURSE_SHARDS is all it needs")
+            self._tell(f"nothing was ever added to {self._queue}: setting DUECOURSE_SHARDS is enough")
             return 0
         if self._was == self._to:
             self._tidy()
-            self._tell(f"{self._queue} has {self._to} shards already")
+            self._tell(f"{self._queue} already has {self._to} shards")
             return 0
         self._check_limits()
         self._pause(patience_s)
         self._close()
         total = self._check()
-        self._tell(f"moved {sum(map(self._empty, self._shards))} of {total} tasks; the others are where they belong")
+        self._tell(f"moved {sum(map(self._empty, self._shards))} of {total} tasks; the others stay in their shard")
         for shard in reversed(self._shards):  # the first tells that this is under way: it comes last
             self._reopen(shard, self._to, self._closed)
         self._put_on_record()

@@ -62,6 +62,9 @@ _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_erro
 Request: TypeAlias = tuple[Sequence[str], Sequence[Argument]]
 """What a verb is asked: the tenants whose keys it declares, its own arguments."""
 
+Read: TypeAlias = Callable[[int, Any], Any]
+"""Makes something of a script's answer to the request at a place."""
+
 
 class Script(NamedTuple):
     """One verb's script, by its SHA-1 as EVALSHA wants it."""
@@ -104,7 +107,7 @@ def translate(error: Exception) -> DuecourseError:
     if isinstance(error, (*AWAY, *ELSEWHERE, ReadOnlyError, ClusterError)) or CODE.search(str(error)):
         return StoreUnavailable(f"The store does not answer: {error}")
     if isinstance(error, InvalidResponse):
-        return StoreMisused(f"The address answers, but not as a Redis does: {error}")
+        return StoreMisused(f"The server at the store's address is not a Redis: {error}")
     return StoreMisused(f"The store rejected the command: {error}")
 
 
@@ -153,12 +156,12 @@ class Scripts:
         return len(declared), (*declared, clock, keys.head, count, *arguments)
 
     def run_ahead(
-        self, verb: str, keys: Keys, requests: Callable[[], Iterable[Request]], *, count: int
+        self, verb: str, keys: Keys, requests: Callable[[], Iterable[Request]], read: Read, *, count: int
     ) -> list[Any] | None:
-        """The script's answers to several requests, of which the next is made and sent while the server does one.
+        """What `read` makes of the script's answers to several requests: while the server does one, it reads the one
+        before, and the next is made and sent.
 
-        What may not be sent again must not come this way. None where they are to be sent one by one: the server is not
-        known beforehand, or has refused one, which is then told of that one.
+        What may not be sent again must not come this way. None where the server is not known beforehand.
         """
         if self.travel or not is_plain(self.client):
             return None
@@ -168,11 +171,9 @@ class Scripts:
             declared = (*keys.fixed, *map(keys.due, tenants))
             return ("EVALSHA", sha, len(declared), *declared, "", keys.head, count, *arguments)
 
-        def send() -> list[Any] | None:
-            try:
-                return execute_ahead(self.client, (command(*request) for request in requests()))
-            except redis.ResponseError:
-                return None
+        def send() -> list[Any]:
+            answers = execute_ahead(self.client, (command(*request) for request in requests()))
+            return [read(place, answer) for place, answer in enumerate(answers)]
 
         return self.call(send, again=True)
 
@@ -243,5 +244,7 @@ class Scripts:
         pipe.wait(replicas, WAIT_MS)
         answer, got = pipe.execute()
         if int(got) < replicas:
-            raise StoreUnavailable(f"{got} of {replicas} replicas have it: it may be done, send it again")
+            raise StoreUnavailable(
+                f"{got} of {replicas} replicas have the change: it may have been made, send it again"
+            )
         return answer

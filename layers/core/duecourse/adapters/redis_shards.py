@@ -61,7 +61,7 @@ class ShardsOnRecord:
         meta = keys_of(self._namespace, shard).meta
         told: Any = self._scripts.call(lambda: self._scripts.client.hget(meta, "shards"), again=True)
         self.compare(shard.queue, told)
-        raise StoreUnavailable(f"The shards of queue {shard.queue} have just been changed: ask again")
+        raise StoreUnavailable(f"The shards of queue {shard.queue} have just been changed: try again")
 
     def register(self, shard: Shard) -> None:
         """Put a shard on record, and have as many replicas know as must.

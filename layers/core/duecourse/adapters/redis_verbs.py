@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from duecourse.adapters.record import stored_id
 from duecourse.adapters.redis_connect import Client, node_of
 from duecourse.adapters.redis_keys import Keys, keys_of, shards_key
-from duecourse.adapters.redis_scripts import RESHARDED, UNREGISTERED, Request, Scripts
+from duecourse.adapters.redis_scripts import RESHARDED, UNREGISTERED, Read, Request, Scripts
 from duecourse.adapters.redis_shards import ShardsOnRecord
 from duecourse.adapters.redis_wire import Argument
 from duecourse.domain.shards import Sharding, scatter
@@ -85,12 +85,19 @@ class Verbs:
         """What the verb's script answers, once as many replicas have it as must: for what a caller is told of."""
         return self.run(verb, shard, tenants, arguments, again=again, replicas=self.wait)
 
-    def add_ahead(self, shard: Shard, requests: Callable[[], Iterable[Request]]) -> list[Any] | None:
-        """What add.lua answers to several requests; None where they are to be sent one by one, by `add`."""
+    def add_ahead(self, shard: Shard, requests: Callable[[], Iterable[Request]], read: Read) -> list[Any] | None:
+        """What `read` makes of add.lua's lists for several requests.
+
+        None where they are to be sent one by one, by `add`, which tells why one was refused.
+        """
         keys = self.keys(shard)
         self.record.keep(shard)
-        answers = self.scripts.run_ahead("add", keys, requests, count=self.sharding.count(shard.queue))
-        return answers if answers and all(isinstance(answer, list) for answer in answers) else None
+
+        def listed(place: int, answer: Any) -> Any:
+            return read(place, answer) if isinstance(answer, list) else None
+
+        answers = self.scripts.run_ahead("add", keys, requests, listed, count=self.sharding.count(shard.queue))
+        return None if answers is None or None in answers else answers
 
     def wherever(self, queue: str, ids: Sequence[str], tenant: str, group: str, act: Act) -> list[Reply]:
         """What `act` answers for tasks of a group, or each wherever it is: not in its id's shard, it is looked for."""

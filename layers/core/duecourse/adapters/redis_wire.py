@@ -153,7 +153,10 @@ def added(tasks: Sequence[NewTask], answer: Any) -> list[Added]:
     if not records:
         return [Added(task.id, REPLIES[code]) for task, code in zip(tasks, codes, strict=True)]
     rows = zip(tasks, codes, records, strict=True)
-    return [Added(task.id, REPLIES[code], _record(task, data)) for task, code, data in rows]
+    return [
+        Added(task.id, REPLIES[code], readable(task.queue, stored_id(task.tenant, task.id), data) if data else None)
+        for task, code, data in rows
+    ]
 
 
 def leased(queue: str, flat: Sequence[bytes], expires_at: int) -> list[Task]:
@@ -189,12 +192,8 @@ def readable(queue: str, sid: str, data: bytes, expires_at: int = 0) -> Task | N
     try:
         return unpack(queue, sid, data, expires_at)
     except UNREADABLE:
-        log.exception("task %s in %s waits, for its record cannot be read", sid, queue)
+        log.exception("task %s in queue %s waits because its record cannot be read", sid, queue)
         return None
-
-
-def _record(task: NewTask, data: bytes) -> Task | None:
-    return readable(task.queue, stored_id(task.tenant, task.id), data) if data else None
 
 
 def _mode(task: NewTask) -> str:

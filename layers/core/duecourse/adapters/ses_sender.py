@@ -31,7 +31,7 @@ class SesSender:
     def send(self, message: Message) -> str:
         """Send one message and return SES's id for it. Raises SendRefused, SendFailed."""
         if not self._mail_from:
-            raise SendFailed("there is no sender's address: set DUECOURSE_MAIL_FROM")
+            raise SendFailed("no sender address is configured: set DUECOURSE_MAIL_FROM")
         with sending("SES", REFUSALS):
             return self._send(message)
 

@@ -55,16 +55,16 @@ class SharedCalls(Generic[I, A]):
         """
         if self._pid != os.getpid():
             self._begin_anew()  # in a forked child the threads that were calling are not there
-        part: _Part[I, A] = _Part(item, size)
         with self._lock:
             waiting = self._waiting.get(key)
             if waiting is None:
                 self._waiting[key] = deque()
-                part.party = [part]
             else:
+                part: _Part[I, A] = _Part(item, size)
                 waiting.append(part)
-        if not part.party:
-            self._wait(key, part)
+        if waiting is None:
+            return self._alone(key, item, call)
+        self._wait(key, part)
         if part.party:
             self._lead(key, part.party, call)
         return self._answer(part, call)
@@ -95,6 +95,13 @@ class SharedCalls(Generic[I, A]):
         if ours:
             self._pass_on(key)
 
+    def _alone(self, key: Hashable, item: I, call: Callable[[Sequence[I]], Sequence[A]]) -> A:
+        try:
+            [answer] = call([item])
+        finally:  # after an interruption too: those who wait must not wait for good
+            self._pass_on(key)
+        return answer
+
     def _lead(self, key: Hashable, party: list[_Part[I, A]], call: Callable[[Sequence[I]], Sequence[A]]) -> None:
         try:
             for part, answer in zip(party, call([part.item for part in party]), strict=True):
@@ -102,7 +109,7 @@ class SharedCalls(Generic[I, A]):
         except DuecourseError as error:
             for part in party:
                 part.error = error
-        finally:  # after an interruption too: those who wait must not wait for good
+        finally:
             self._pass_on(key)  # first: the next call goes out while ours take their answers
             for part in party[1:]:
                 part.woken.release()

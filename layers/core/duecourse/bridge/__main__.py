@@ -15,6 +15,7 @@ from duecourse.bridge.bridge import SWITCH_S
 from duecourse.bridge.figures import figures
 from duecourse.bridge.rings import Warming, invoking, warming
 from duecourse.domain.address import split
+from duecourse.domain.figures import NAMESPACE, SERVICE
 from duecourse.errors import FieldError, InvalidSettings, InvocationRefused
 from duecourse.ledgers import open_bells
 from duecourse.ports.invoker import Invoker
@@ -22,29 +23,29 @@ from duecourse.settings import Settings, parse
 
 REPORT_S = 60.0
 HEED_S = 1.0
-"""How long to wait at a time: a signal that comes just before a wait is heeded when it ends."""
+"""Length of one wait: a signal just before a wait is heeded when the wait ends."""
 HELP = "Turn the bells of a duecourse ledger into invocations of its on_expired function, until SIGTERM or Ctrl-C."
 EPILOG = """\
 environment:
-  DUECOURSE_STORE                redis://127.0.0.1:6379/0 by default; a cluster or a Sentinel too
-  DUECOURSE_NAMESPACE            duecourse by default
-  DUECOURSE_ON_EXPIRED_FUNCTION  the function to invoke, on_expired by default
-  DUECOURSE_BRIDGE_IN_FLIGHT     how many invocations at a time, 4 by default
-  DUECOURSE_LEASE                the functions' own: an invocation that has not answered by then is begun anew
-  DUECOURSE_EVENTS               off: no notifications are read, set or subscribed to; on by default
-  DUECOURSE_WARM                 time before a bell at which idle functions are warmed, PT10S by default; empty: off
-  DUECOURSE_WARM_IDLE            time without rings after which they count as idle, PT5M by default
-  DUECOURSE_WATCH                keys of other programs whose expiry is passed on; none by default
-  POWERTOOLS_SERVICE_NAME        what its metrics are told for, as the functions' are: duecourse by default
-  AWS_ENDPOINT_URL_LAMBDA        where the functions are, if not on AWS
+  DUECOURSE_STORE                URL of a Redis, a cluster or a Sentinel; default redis://127.0.0.1:6379/0
+  DUECOURSE_NAMESPACE            prefix of every key; default duecourse
+  DUECOURSE_ON_EXPIRED_FUNCTION  name of the function to invoke; default on_expired
+  DUECOURSE_BRIDGE_IN_FLIGHT     maximum number of concurrent invocations; default 4
+  DUECOURSE_LEASE                the functions' value: an invocation without an answer by then is repeated
+  DUECOURSE_EVENTS               off: key event notifications are not read, set or subscribed to; default on
+  DUECOURSE_WARM                 time before a bell at which idle functions are warmed; empty: off; default PT10S
+  DUECOURSE_WARM_IDLE            time without rings after which functions count as idle; default PT5M
+  DUECOURSE_WATCH                keys of other programs whose expiry becomes a task, as JSON; default none
+  POWERTOOLS_SERVICE_NAME        service name in the metrics, as for the functions; default duecourse
+  AWS_ENDPOINT_URL_LAMBDA        URL of Lambda's API, if the functions are not on AWS
   and AWS's usual region and credentials
 
 examples:
   DUECOURSE_STORE=redis://cache.internal:6379/1 python -m duecourse.bridge
   AWS_ENDPOINT_URL_LAMBDA=http://127.0.0.1:3001 python -m duecourse.bridge
 
-"bridge ready" on standard output tells that what rang before it came has been passed on. There, too, is a line of
-metrics each minute, in CloudWatch's embedded format. Several bridges may run.
+"bridge ready" on standard output means that earlier rings have been passed on. Each minute a line of metrics
+follows, in CloudWatch's embedded format. Several bridges may run at the same time.
 """
 
 
@@ -87,7 +88,7 @@ class _Reporter:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._told = Stats(0, 0, 0, 0.0, None)
-        self._service = os.environ.get("POWERTOOLS_SERVICE_NAME", "duecourse")
+        self._service = os.environ.get(SERVICE, NAMESPACE)
 
     def report(self) -> None:
         stats = self._bridge.report()

@@ -22,11 +22,11 @@ log = logging.getLogger("duecourse.bridge")
 BEAT_S = 10.0
 PATIENCE_S = 5.0
 SWITCH_S = 0.0005
-"""How long a busy thread may keep the timer from the interpreter: Python's own 5 ms would be seen as lateness."""
+"""Time for which a busy thread may keep the timer from the interpreter: Python's own 5 ms would show as lateness."""
 
 
 class Stats(NamedTuple):
-    """What a bridge did since its start: rings heard, invocations begun, those refused; and how late its timer rang.
+    """Figures of a bridge since its start: rings heard, invocations begun, those rejected; and its timer's lateness.
 
     `latest_ms` is the timer's worst lateness since the last report. `events` tells whether key events are heard;
     `keys` is how many watched keys were heard to expire, `lost` how many of them came to nothing; `warmed` how many
@@ -113,7 +113,7 @@ class Bridge:
         return finished
 
     def stats(self) -> Stats:
-        """What it did so far."""
+        """Figures so far."""
         rings, keys = self._dispatcher, self._relay
         invocations, refused = rings.invocations + keys.invocations, rings.refused + keys.refused
         warmed, late = self._warmer.sent if self._warmer else 0, self._timer.latest_ms
@@ -123,7 +123,7 @@ class Bridge:
         """Log `stats` and answer them, and measure the lateness afresh."""
         stats = self.stats()
         self._timer.latest_ms = 0.0
-        log.info("%d rings, %d invocations, %d refused; timer at most %.1f ms late", *stats[:4])
+        log.info("%d rings, %d invocations, %d rejected; timer at most %.1f ms late", *stats[:4])
         if self._bells.watches:
             log.info("%d watched keys heard to expire, %d of them lost", stats.keys, stats.lost)
         return stats

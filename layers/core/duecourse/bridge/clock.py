@@ -7,7 +7,7 @@ STEP_MS = 50.0
 
 
 class ServerClock:
-    """What time it is at the server, as far as its answers prove."""
+    """Time at the server, as far as its answers prove it."""
 
     def __init__(self) -> None:
         self._ahead: float | None = None

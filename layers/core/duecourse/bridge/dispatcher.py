@@ -19,7 +19,7 @@ BATCH = 100
 PER_BELL = 2
 """The most invocations under way for one bell."""
 JOIN_S = 0.02
-"""How long the first one has the bell for itself: then what it is busy with may be slow, and what rang is late."""
+"""Time for which the first invocation has the bell for itself: after that its work may be slow, and the ring late."""
 FIRST_HOLD_S = 0.2
 LONGEST_HOLD_S = 5.0
 
@@ -111,7 +111,7 @@ class Dispatcher:
         return []
 
     def _pause_s(self, now: float) -> float | None:
-        """How long there is nothing to do but by a change; None for as long as there is none."""
+        """Seconds until the next scheduled work, or None to wait until notified."""
         if self._ready:
             return self._not_before - now
         return max(0.0, self._later[0][0] - now) if self._later else None
@@ -153,7 +153,7 @@ class Dispatcher:
             if _is_behind(answer):
                 self._add(rings)
         if recovered:
-            log.warning("the function takes invocations again")
+            log.warning("the function accepts invocations again")
 
     def _on_refusal(self, rings: list[Ring], error: InvocationRefused) -> None:
         with self._changed:
@@ -165,7 +165,7 @@ class Dispatcher:
                 self._hold(ring)
             self._hold_all(rings)
         if first:
-            log.error("the function refuses invocations; its rings are held back and tried again: %s", error)
+            log.error("the function rejects invocations; its rings wait and are tried again: %s", error)
 
     def _hold(self, ring: Ring) -> None:
         """Full jitter, as for tasks: bridges and shards that were refused together do not come back together."""
@@ -183,10 +183,10 @@ class Dispatcher:
 
 
 def hold_s(refusals: int) -> float:
-    """How long to leave alone what was refused so many times in a row."""
+    """Pause after so many rejections in a row."""
     return random.uniform(0, min(FIRST_HOLD_S * 2.0 ** min(refusals - 1, 10), LONGEST_HOLD_S))
 
 
 def _is_behind(answer: Json) -> bool:
-    """Whether there is more to do at once. Backlog that nothing could be claimed of waits for the bell's deadman."""
+    """True if there is more to do at once. A backlog of which nothing could be claimed waits for the bell's deadman."""
     return isinstance(answer, dict) and bool(answer.get("backlog")) and bool(answer.get("claimed"))

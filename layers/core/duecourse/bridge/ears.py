@@ -32,7 +32,7 @@ class Ears:
         self.error: StoreUnavailable | None = None
 
     def covers(self, bells: Sequence[str]) -> bool:
-        """Whether the heads of all these bells can be heard."""
+        """True if the heads of all these bells can be heard."""
         return self._subscription.covers(bells)
 
     def start(self) -> None:
@@ -45,7 +45,7 @@ class Ears:
         self._thread.join()
 
     def heard_canary(self) -> bool:
-        """Whether the canary's event was heard before its head. Raises StoreUnavailable where not even that was.
+        """True if the canary's event was heard before its head. Raises StoreUnavailable if neither was heard.
 
         Both come over the subscription, in this order: a head alone proves that it lives and that events are off.
         """

@@ -1,28 +1,11 @@
-"""The bridge's figures in CloudWatch's embedded metric format: one line of a log becomes metrics.
-
-Source: AWS, "Specification: Embedded metric format". The namespace and the dimension are the functions' own.
-"""
-
-import json
+"""The bridge's figures: metrics of the namespace and the dimension that the functions' own have."""
 
 from duecourse.bridge.bridge import Stats
-
-NAMESPACE = "duecourse"
-UNITS = {
-    "Rings": "Count",
-    "Invocations": "Count",
-    "Refused": "Count",
-    "Lateness": "Milliseconds",
-    "Keys": "Count",
-    "KeysLost": "Count",
-    "Warmed": "Count",
-}
+from duecourse.domain.figures import embedded
 
 
 def figures(now: Stats, before: Stats, *, service: str, at: int) -> str:
-    """What happened between two looks at a bridge, as one line without its end; `at` is epoch milliseconds."""
-    metrics = [{"Name": name, "Unit": unit} for name, unit in UNITS.items()]
-    directive = {"Namespace": NAMESPACE, "Dimensions": [["service"]], "Metrics": metrics}
+    """Figures between two looks at a bridge, as one line without its end; `at` is epoch milliseconds."""
     values = {
         "Rings": now.rings - before.rings,
         "Invocations": now.invocations - before.invocations,
@@ -32,4 +15,4 @@ def figures(now: Stats, before: Stats, *, service: str, at: int) -> str:
         "KeysLost": now.lost - before.lost,
         "Warmed": now.warmed - before.warmed,
     }
-    return json.dumps({"_aws": {"Timestamp": at, "CloudWatchMetrics": [directive]}, "service": service, **values})
+    return embedded(values, service=service, at=at)

@@ -38,7 +38,7 @@ class Keeper:
         self._lost_why = ""
         self._failures = 0
         self.events: bool | None = None if bells.events else False
-        """Whether key events are heard; None before that is known, False from the start where they are not wanted."""
+        """True while key events are heard; None before that is known, False if they are not wanted."""
 
     def run(self) -> None:
         """Keep sessions going until stopped."""
@@ -89,15 +89,15 @@ class Keeper:
         shards = self._bells.known()
         self._timer.look(shards, ring_missing=False)
         if not ears.covers(shards):
-            raise StoreUnavailable("there are new shards, and this server takes no pattern to subscribe to them")
+            raise StoreUnavailable("new shards need a new subscription, because this server rejects patterns")
 
     def _hears(self, ears: Ears) -> bool | None:
-        """Whether events are heard; None where the server took no canary, so that nothing is proved."""
+        """True if events are heard; None if the server took no canary, so that nothing is proved."""
         hung = self._bells.try_canary()
         return ears.heard_canary() if hung or ears.heard_canary() else None
 
     def _enable_events(self, *, were_on: bool = False) -> str:
-        """Turn on what is missing of the notifications; returns why that was refused, "" where it was not."""
+        """Turn on the missing notification flags; returns the reason of a rejection, or ""."""
         if not self._bells.events:
             return ""
         try:
@@ -105,9 +105,9 @@ class Keeper:
         except EventsRefused as error:
             return str(error)
         if added and were_on:
-            log.warning("notifications were turned off by someone: %r was missing and is set again", added)
+            log.warning("key event notifications were turned off: %r was missing and is set again", added)
         elif added:
-            log.info("notifications: added %r to what the server had", added)
+            log.info("key event notifications: added %r to the server's flags", added)
         return ""
 
     def _judge(self, heard: bool | None, refusal: str) -> None:
@@ -115,14 +115,14 @@ class Keeper:
             return
         if not heard:
             log.warning(
-                "EVENTS OFF: no key events are heard (%s). The bridge's own timer keeps rings to the millisecond; "
-                "only a bell that vanishes unseen waits for the next beat (%g s). To have both, set "
+                "EVENTS OFF: no key events are heard (%s). The bridge's own timer still rings to the millisecond; "
+                "only a bell that another program deletes waits for the next check (%g s). To turn key events on, set "
                 "notify-keyspace-events to Exe at the server.",
-                refusal or "the flags are set, yet the canary was silent",
+                refusal or "the flags are set, but the test key's event did not arrive",
                 self._beat_s,
             )
             if self._bells.watches:
-                log.error("WATCHED KEYS ARE NOT HEARD: their expiry is told by key events alone, and comes to nothing")
+                log.error("WATCHED KEYS ARE NOT HEARD: without key events, their expiry adds no task")
         elif self.events is False:
             log.warning("events on: key events are heard again")
         self.events = heard

@@ -20,7 +20,7 @@ from duecourse.ports.bells import Bells
 log = logging.getLogger("duecourse.bridge")
 
 Remaining = Callable[[], int]
-"""How many milliseconds this invocation still has."""
+"""Milliseconds that this invocation still has."""
 Drain = Callable[[Mapping[str, Door], Remaining], Json]
 """Works the shards of these bells, each found by a door, and answers what `on_expired` does.
 
@@ -32,14 +32,14 @@ Note = Callable[[Sequence[Expired]], int]
 
 COUNTED = ("claimed", "done", "again", "retried", "dead", "released", "stale")
 LOOK_S = 1.0
-"""How often it is looked at what time is left: what is suspended comes back to another time."""
+"""Time between two looks at the time left, which may have jumped while the process was suspended."""
 RETURN_MS = 1_000
-"""What is kept back of the time for the way out."""
+"""Time kept for the way out."""
 SHORT_MS = 3_000
-"""How much shorter than wanted it may be unsaid: what a slow start costs."""
+"""Shortfall that is not logged: the cost of a slow start."""
 SHORTENED = (
-    "DUECOURSE_TICK_LINGER is %.0f s, and this function's time less DUECOURSE_MARGIN is %.0f s: it stays no longer, "
-    "and nobody rings until the next tick. Raise the function's timeout, or lower one of the two"
+    "DUECOURSE_TICK_LINGER is %.0f s, but the function's time less DUECOURSE_MARGIN is %.0f s: the tick lingers no "
+    "longer, and nothing rings until the next tick. Raise the function's timeout, or lower one of the two settings"
 )
 
 
@@ -77,7 +77,7 @@ class Linger:
         self._bridge = Bridge(bells, self._serve, in_flight=in_flight, warming=warming)
         self._counting = threading.Lock()
         self.counts: Counter[str] = Counter()
-        """What all its drains did, in tasks, and how many it `added` for watched keys."""
+        """Numbers of tasks by what all drains did with them, and those `added` for watched keys."""
 
     def __enter__(self) -> Self:
         self._switch_s = sys.getswitchinterval()
@@ -93,7 +93,7 @@ class Linger:
             self._leave()
 
     def stats(self) -> Stats:
-        """What its bridge heard and did."""
+        """Figures of the bridge within."""
         return self._bridge.stats()
 
     def _stay(self) -> None:
@@ -106,7 +106,10 @@ class Linger:
         self._over.set()
         patience_s = max(0, self._remaining_ms() - RETURN_MS) / 1000
         if not self._bridge.stop(patience_s):
-            log.error("a lingering tick left work behind that did not end in %.1f s: its lease lapses", patience_s)
+            log.error(
+                "a lingering tick ended before its work did, after %.1f s: the leases of that work will lapse",
+                patience_s,
+            )
         sys.setswitchinterval(self._switch_s)
 
     def _left_ms(self) -> int:

@@ -21,9 +21,9 @@ BOUND = 20_000
 """The most keys that are kept, those under way among them: some ten megabytes."""
 WORKERS = 2
 SURE_MS = 300.0
-"""How long a message can have lain unread where nothing held its reader up."""
+"""Longest time for which a message lies unread while nothing delays its reader."""
 TELL_S = 10.0
-"""How often it is said, at most, that keys are lost."""
+"""Shortest time between two log lines about lost keys."""
 
 
 class Relay:
@@ -65,7 +65,7 @@ class Relay:
             if len(expiry.key) > MAX_KEY_BYTES:
                 self._lose(1, f"its name is over {MAX_KEY_BYTES} bytes: {show(expiry.key[:80])}...")
             elif len(self._waiting) + self._under_way >= BOUND:
-                self._lose(1, f"{BOUND} wait already for the function to take them")
+                self._lose(1, f"{BOUND} others already wait for the function")
             else:
                 self._waiting.append(Expired(expiry.key, self._channel, int(since), int(heard_at)))
                 self._changed.notify()
@@ -100,7 +100,7 @@ class Relay:
                 self._under_way -= len(keys)
                 recovered, self._in_a_row, self._not_before = self._in_a_row > 0, 0, 0.0
             if recovered:
-                log.warning("the function takes watched keys again")
+                log.warning("the function accepts watched keys again")
 
     def _take(self) -> list[Expired]:
         with self._changed:
@@ -115,7 +115,7 @@ class Relay:
         return self._end is not None and (not self._waiting or time.monotonic() >= self._end)
 
     def _pause_s(self, now: float) -> float | None:
-        """How long there is nothing to do but by a change; None for as long as there is none."""
+        """Seconds until the next scheduled work, or None to wait until notified."""
         until = self._not_before if self._waiting else None
         ends = [instant for instant in (until, self._end) if instant is not None]
         return max(0.0, min(ends) - now) if ends else None
@@ -138,10 +138,10 @@ class Relay:
             first = self._in_a_row == 1
             self._changed.notify_all()
         if first:
-            log.error("the function refuses watched keys; they are held back and tried again: %s", error)
+            log.error("the function rejects watched keys; they wait and are tried again: %s", error)
 
     def _lose(self, count: int, why: str) -> None:
         self.lost += count
         if time.monotonic() >= self._tell_at:
             self._tell_at = time.monotonic() + TELL_S
-            log.error("LOST: %d watched keys expired and come to nothing, %d so far: %s", count, self.lost, why)
+            log.error("LOST: %d watched keys expired and add no task, %d so far: %s", count, self.lost, why)

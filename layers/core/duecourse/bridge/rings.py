@@ -39,7 +39,7 @@ May raise InvocationRefused or StoreUnavailable.
 
 @dataclass(frozen=True, slots=True)
 class Warming:
-    """How functions are warmed: by what, how long before a bell, and how long a spell without its rings is (ms).
+    """Warming of functions: the call, its lead before a bell, and the length of an idle spell (ms).
 
     `last` is when each bell rang or was warmed for (the server's epoch ms): one that is kept outlives a bridge.
     """
@@ -66,7 +66,7 @@ def warm_event(bells: Sequence[str]) -> dict[str, Any]:
 
 
 def event(rings: Sequence[Ring], expired: Sequence[Expired] = ()) -> dict[str, Any]:
-    """What `on_expired` is invoked with."""
+    """Event for `on_expired`."""
     told = {"source": "duecourse.bridge", "version": "1", "rings": [ring._asdict() for ring in rings]}
     return {**told, "expired": [_show(one) for one in expired]} if expired else told
 

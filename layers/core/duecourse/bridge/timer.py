@@ -21,7 +21,7 @@ log = logging.getLogger("duecourse.bridge")
 AFTER_MS = 1.0
 """At its deadline's own millisecond a key still exists."""
 SLACK_MS = 0.5
-"""How far the believed time may lag behind the server's."""
+"""Longest lag of the believed time behind the server's."""
 LOOK = 200
 """The most bells looked at in one round trip."""
 LONGEST_ASK_MS = 100.0
@@ -31,7 +31,7 @@ CLOCK_SAMPLES = 5
 
 
 class Timer:
-    """When every bell goes; rings for those that went. Its verbs may be called from any thread."""
+    """Timer of all bells, which rings for those whose time is over. Any thread may call its verbs."""
 
     def __init__(self, bells: Bells, clock: ServerClock, ring: Callable[[list[Ring]], None]) -> None:
         self._bells = bells

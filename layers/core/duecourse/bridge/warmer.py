@@ -13,7 +13,7 @@ from duecourse.errors import InvocationRefused, StoreUnavailable
 log = logging.getLogger("duecourse.bridge")
 
 LOOK_S = 1.0
-"""How often it looks for bells at the most."""
+"""Shortest time between two looks for bells."""
 LEAST_MS = 1_000.0
 """A bell that goes sooner is not warmed for: the ring would meet the warming, and begin a second process."""
 TOGETHER = 1.5

@@ -19,7 +19,7 @@ MAX_PORT = 65_535
 
 
 class Form(NamedTuple):
-    """How the URLs of a scheme are written, without options; the same for a reader; the options, each a pattern."""
+    """Form of a scheme's URLs: a pattern without options, the same for a reader, and the options' patterns."""
 
     pattern: str
     told: str
@@ -103,7 +103,7 @@ def check_servers(url: str) -> str:
     except ValueError:
         right = False
     if not right:
-        raise ValueError(f"must have a number up to {MAX_PORT} as its port, an IPv6 address in brackets ({ESCAPED})")
+        raise ValueError(f"must have a port of at most {MAX_PORT}, and an IPv6 address in brackets ({ESCAPED})")
     # Libraries look for the brackets of an address before they look for the @ of a login, and fold letters first.
     parts = split(url)
     login = parts.login or ""
@@ -137,7 +137,7 @@ def _check_options(form: Form, query: str) -> None:
     for name, value in parse_qsl(query, keep_blank_values=True):
         if not re.fullmatch(form.options.get(name, "(?!)"), value):
             known = ", ".join(form.options) or "none"
-            raise ValueError(f"has an option that it cannot have, or a wrong value of one; there are: {known}")
+            raise ValueError(f"has an unknown option, or an option with a wrong value; known options: {known}")
 
 
 def shown(url: str) -> str:

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt."""
+"""Delay before the next attempt."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What a caller may not say in a request of ours: headers that frame it, name its host, or vouch for who sends it."""
+"""Headers that a caller may not set in a request of ours: they frame it, name its host, or vouch for its sender."""
 
 import re
 
@@ -8,7 +8,7 @@ RESERVED = (
 )  # fmt: skip
 """Headers of the connection: another value would break the request, or smuggle a second one past a proxy."""
 MARKS = "webhook-"
-"""How the headers begin by which a receiver knows that a webhook comes from here, and is no repetition."""
+"""Beginning of the headers that prove to a receiver that a webhook comes from here and is no repetition."""
 
 
 def _in_any_case(name: str) -> str:
@@ -20,5 +20,5 @@ RESERVED_PATTERN = f"^(?:(?:{'|'.join(map(_in_any_case, RESERVED))})$|{_in_any_c
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a header of this name is not a caller's to give."""
+    """True if a caller may not set a header of this name."""
     return bool(re.search(RESERVED_PATTERN, name))

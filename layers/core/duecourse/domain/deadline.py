@@ -1,4 +1,4 @@
-"""When a deadline counts from that was given as a duration."""
+"""Start of a deadline that was given as a duration."""
 
 from duecourse.domain.history import ORIGINS, Change, Deed, Run
 from duecourse.domain.task import Task

@@ -1,4 +1,4 @@
-"""Where an address leads: what it embeds, and whether that is for the machine's own use, as its metadata service is."""
+"""Destination of an address: what it embeds, and a check for the machine's own services, such as metadata."""
 
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
@@ -21,12 +21,12 @@ def forms(address: str) -> set[Address]:
 
 
 def is_own(address: str) -> bool:
-    """Whether an address, in whatever form, is for the machine's own use."""
+    """True if an address, in any form, is for the machine's own use."""
     return any(form in network for form in forms(address) for network in OWN if form.version == network.version)
 
 
 def is_here(form: Address) -> bool:
-    """Whether a form of an address is this very machine: a loopback address, or none (which connects to loopback)."""
+    """True if a form of an address is this machine: a loopback address, or none (which connects to loopback)."""
     return form.is_loopback or form.is_unspecified
 
 

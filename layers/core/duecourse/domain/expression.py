@@ -4,20 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_LENGTH = 1_000
-"""In characters."""
+"""Maximum length, in characters."""
 MAX_DEPTH = 100
-"""How deep a parsed expression may nest: applying it takes a few levels of Python's own stack for each of these."""
+"""Maximum depth of a parsed expression: each level takes a few levels of Python's own stack."""
 
 
 def problem_of_text(expression: str) -> str:
-    """Why an expression is not even parsed, "" where it may be."""
+    """Reason why an expression is not even parsed, or ""."""
     if len(expression) > MAX_LENGTH:
         return f"is {len(expression):,} characters long: at most {MAX_LENGTH:,} are taken"
     return ""
 
 
 def problem_of_tree(tree: Mapping[str, Any]) -> str:
-    """Why a parsed expression is not applied, "" where it may be."""
+    """Reason why a parsed expression is not applied, or ""."""
     waiting = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()

@@ -1,4 +1,4 @@
-"""What follows the end of a task: a task of its own, in the same shard, that tells of it.
+"""Completion notifications: each is a task in the ended task's shard, which reports the end.
 
 Its id names the ended task, its generation and its last run; the `~` in it keeps it apart from any id that a user can
 give. It is added by the very step that ends the task, and is of the ended task's group for the sake of its shard alone.
@@ -10,18 +10,18 @@ from duecourse.domain.history import Run
 from duecourse.domain.task import MARK, Json, NewTask, RetryPolicy, Status, Task, dump_json
 
 ENDED = "task.ended"
-"""The kind that tells a URL."""
+"""Kind that notifies a URL."""
 DEAD = "task.dead"
-"""The kind that tells of a death."""
+"""Kind that reports a death."""
 RESERVED = "task."
-"""How no kind of a user's begins."""
+"""Beginning of reserved kinds, which no user's kind has."""
 BY = "duecourse"
 POLICY = RetryPolicy(max_attempts=16, backoff_ms=2_000)
 """At most five hours of trying, with full jitter half of that."""
 
 
 class Ended(NamedTuple):
-    """Which end of which task is told of, as the follow-up's payload keeps it; `at` in epoch ms."""
+    """Reference to the ended task and its end, as the notification's payload keeps it; `at` in epoch ms."""
 
     id: str
     generation: int
@@ -33,14 +33,14 @@ class Ended(NamedTuple):
 
 
 class Notify(NamedTuple):
-    """Who is told, a URL or a kind, and what is told besides: `payload`. A record keeps both in one text."""
+    """Receiver of a notification, a URL or a kind, and what it includes: `payload`. A record keeps both in one text."""
 
     address: str
     include: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, text: str) -> "Notify":
-        """What a record keeps; neither a URL nor a kind's name holds a space."""
+        """Read the text of a record; neither a URL nor a kind's name has a space."""
         address, *include = text.split(" ")
         return cls(address, tuple(include))
 
@@ -50,17 +50,17 @@ class Notify(NamedTuple):
 
 
 def is_follow_up(id: str) -> bool:
-    """Whether the task tells of another's end."""
+    """True if the task is a completion notification."""
     return MARK in id
 
 
 def is_url(notify: str) -> bool:
-    """Whether a URL is told, rather than a kind's target."""
+    """True if the receiver is a URL, False for a kind's target."""
     return "://" in notify
 
 
 def follow_ups(task: Task, now: int, *, deaths: bool) -> list[NewTask]:
-    """The tasks that tell of this one's end, due at once; `deaths` where those are told of in any case."""
+    """Completion notifications of this task, due at once; with `deaths`, also one for each death."""
     if is_follow_up(task.id):
         return []
     told = []
@@ -72,7 +72,7 @@ def follow_ups(task: Task, now: int, *, deaths: bool) -> list[NewTask]:
 
 
 def ended_of(payload: Json) -> Ended | None:
-    """What a follow-up's payload refers to; None where it is no such payload."""
+    """Reference in a notification's payload; None for any other payload."""
     return Ended(**payload["ended"]) if isinstance(payload, dict) and payload.keys() == {"ended"} else None
 
 

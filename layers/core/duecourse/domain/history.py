@@ -1,4 +1,4 @@
-"""What a task remembers of itself: its finished runs, and what callers did to it."""
+"""History of a task: its finished runs, and what callers did to it."""
 
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
@@ -6,19 +6,19 @@ from typing import NamedTuple, TypeAlias
 from duecourse.domain.masking import masked_error
 
 LOG_LENGTH = 20
-"""How many of its newest entries a task remembers."""
+"""Maximum number of entries that a task remembers, the newest."""
 LOG_BYTES = 6_000
-"""How many packed bytes of them it keeps at most: long errors make it remember fewer."""
+"""Maximum size of the packed entries, in bytes: long errors leave room for fewer."""
 DETAIL_LENGTH = 400
-"""How many bytes of an error or a reason an entry keeps."""
+"""Maximum length of an entry's error or reason, in bytes."""
 MAX_LOOKED_AT = 20_000
-"""How many characters of a text are looked through for the part that is kept."""
+"""Number of characters that are searched for credentials before a text is cut."""
 BY_LENGTH = 32
-"""How many bytes the name of a caller's door may have."""
+"""Maximum length of a source's name, in bytes."""
 
 
 class Door(StrEnum):
-    """How a due task was found: a key event rang, the bridge's timer rang, a tick looked, or one who asked took it."""
+    """Trigger of a claim: a key event, the bridge's timer, a tick, or a request that took the task itself."""
 
     RING = "ring"
     TIMER = "timer"
@@ -27,7 +27,7 @@ class Door(StrEnum):
 
 
 class Deed(StrEnum):
-    """What a caller did. The add or replacement that the record itself came of is not in the log, those before are."""
+    """Action of a caller. The log has earlier adds and replacements, but not the one that made the record."""
 
     ADDED = "added"
     REPLACED = "replaced"
@@ -38,7 +38,7 @@ class Deed(StrEnum):
 
 
 ORIGINS = frozenset({Deed.ADDED, Deed.REPLACED})
-"""What a record comes of. In a log it ends the life of one before: what follows is what its successor did."""
+"""Actions that make a record. In a log, one ends an earlier life of the id: later entries are its successor's."""
 
 
 class Run(NamedTuple):
@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a caller did, by which of the product's doors it came, and the due time before and after it.
+    """Action of a caller, its source, and the due time before and after it.
 
     `times` is over 1 where debounces that followed each other are told as one.
     """
@@ -78,12 +78,12 @@ Entry: TypeAlias = Run | Change
 
 
 def cut_detail(text: str) -> str:
-    """As much of an error or a reason as an entry keeps, without credentials, cut between characters."""
+    """Cut an error or a reason to what an entry keeps, between characters and without credentials."""
     return _cut(masked_error(text[:MAX_LOOKED_AT]), DETAIL_LENGTH) if text else text
 
 
 def cut_by(text: str) -> str:
-    """As much of a caller's door as a record keeps."""
+    """Cut a source's name to what a record keeps."""
     return _cut(text, BY_LENGTH)
 
 

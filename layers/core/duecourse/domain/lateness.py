@@ -1,14 +1,14 @@
-"""How late tasks were claimed, as counts in buckets that grow with the lateness: such histograms can be added up."""
+"""Lateness of claims, as counts in buckets that grow with the lateness: such histograms can be added up."""
 
 from collections.abc import Iterable, Mapping
 from math import frexp
 
 SLOT_MS = 300_000
-"""How long one slot of the histogram lasts; older ones are overwritten."""
+"""Length of one slot of the histogram; older slots are overwritten."""
 SLOTS = 13
-"""How many there are: the last hour, and the slot under way."""
+"""Number of slots: those of the last hour, and the current one."""
 PARTS = 8
-"""How many buckets each doubling of the lateness has: a bucket's ends are 12 % apart, below 16 ms it is exact."""
+"""Number of buckets for each doubling of the lateness: a bucket spans 12 %, and below 16 ms it is exact."""
 
 
 def bucket_of(late_ms: int) -> int:

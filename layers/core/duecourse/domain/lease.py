@@ -1,11 +1,11 @@
-"""How long the lease of a task lasts that a function works: never much longer than that function."""
+"""Length of the lease of a task that a function works: never much longer than that function."""
 
 STEP_MS = 30_000
-"""How long a lease lasts that is kept alive: a function that dies without a word keeps its tasks no longer."""
+"""Length of a lease that is extended: a function that dies keeps its tasks no longer than this."""
 STEPS = 3
-"""How often a lease is extended within its own length."""
+"""Number of extensions within a lease's length."""
 GRACE_MS = 5_000
-"""How long a lease outlasts its function: Lambda's record of what happened comes first, then the lease lapses."""
+"""Time by which a lease outlasts its function: Lambda's record of the failure comes first, then the lapse."""
 
 
 def longest_lease(remaining_ms: int) -> int:

@@ -7,14 +7,14 @@ from duecourse.errors import DuecourseError
 
 
 class Taken(NamedTuple):
-    """What an add did: the task as it stands now, and whether this add made it."""
+    """Result of an add: the task, and `created`, True if this add made it."""
 
     task: Task
     created: bool
 
 
 Item: TypeAlias = Taken | DuecourseError
-"""What became of one task of many: it stands, or why it was refused."""
+"""Result for one task of many: the task, or the error that rejected it."""
 
 
 class Order(NamedTuple):

@@ -1,4 +1,4 @@
-"""How a run ends: the values that a handler returns, and the settlement that the ledger takes."""
+"""Outcomes of a run: the values that a handler returns, and the settlement that the ledger takes."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,9 +20,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Not yet: run again `after` a while or `at` an instant; no attempt is spent. `state` None leaves it as it is.
+    """Not yet: run the task again `after` a duration or `at` an instant; no attempt is spent.
 
-    The next run begins 100 ms later at the earliest, so that a handler cannot spin.
+    The next run begins 100 ms later at the earliest, so that a handler cannot spin. It finds `state` (JSON, at most
+    4 KiB) in `task.state`; None keeps the state that the task had.
     """
 
     after: Span | None = None
@@ -32,7 +33,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """It failed and may work later: an attempt is spent. `after` None means the task's own backoff."""
+    """The run failed and may succeed later: an attempt is spent. Without `after`, the task's own backoff applies."""
 
     after: Span | None = None
     state: Json = None
@@ -41,7 +42,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """It failed and never will work: the task goes to the dead, with the reason."""
+    """The run failed for good: the task is dead, with the reason."""
 
     reason: str
 
@@ -50,7 +51,7 @@ Outcome: TypeAlias = Done | Again | Retry | Drop
 
 
 class Ending(StrEnum):
-    """What a settlement asks for."""
+    """Endings that a settlement can ask for."""
 
     DONE = "done"
     AGAIN = "again"
@@ -58,7 +59,7 @@ class Ending(StrEnum):
     DROP = "drop"
     RELEASE = "release"
     FAILED = "failed"
-    """A retry that Lambda's own record of a failed invocation asks for, by the delivery's token too."""
+    """Retry after Lambda's record of a failed invocation; the delivery's token is valid for it too."""
     UNDELIVERED = "undelivered"
     """The event of a hand-over will never arrive: the task goes back as after a lapse. Stale once it is begun."""
 

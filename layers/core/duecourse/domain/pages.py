@@ -1,4 +1,4 @@
-"""How a queue's tasks are told in pages: what is wanted, the order, and a place in it."""
+"""Pages of a queue's tasks: the filter, the order, and a place in it."""
 
 from typing import NamedTuple
 
@@ -17,14 +17,14 @@ id."""
 
 
 class Wanted(NamedTuple):
-    """Which tasks are told: of one state, kind, group; None and "" for all."""
+    """Filter: tasks of one state, kind and group; None and "" for all."""
 
     status: Status | None = None
     kind: str = ""
     group: str = ""
 
     def fits(self, task: Task) -> bool:
-        """Whether this is one of them. A follow-up is of no group."""
+        """True if the task passes the filter. A completion notification is of no group."""
         named = self.kind in {"", task.kind} and self.group in {"", task.member_of}
         return named and self.status in {None, task.status}
 
@@ -34,7 +34,7 @@ class Wanted(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a page begins: after the task `id` of that instant; "" is before all of it."""
+    """Start of a page: after the task `id` of that instant; "" is before all of them."""
 
     section: str
     at: int = 0

@@ -1,4 +1,4 @@
-"""What a query is: whose answer is asked for, under which id, and in which queue its one task waits."""
+"""Query: the request whose answer is wanted, its id, and the queue in which its one task waits."""
 
 import json
 import re
@@ -14,21 +14,21 @@ from duecourse.domain.times import DAY_MS
 
 KIND = "poll"
 QUEUE_PREFIX = "query:"
-"""How the name of every upstream host's queue begins, and of no other."""
+"""Beginning of the name of each host's queue, and of no other."""
 HOST = r"[a-z0-9._:-]{1,58}"
-"""What is left of a queue's name after that."""
+"""Pattern of the host in a queue's name: what that name leaves room for."""
 ID_PATTERN = rf"^q-[0-9a-f]{{32}}@{HOST}$"
 IDENTITY = ("url", "method", "headers", "body", "until", "failed_when", "result")
-"""What makes two queries one: how often and how patiently it is asked does not."""
+"""Fields that make two queries the same; interval, timeout and age do not."""
 DEADLINE_MS = DAY_MS
-"""How long a query is asked before it is given up."""
+"""Time after which a query is given up."""
 HEAD_START_MS = 1_000
-"""How long a new query is the request's that made it, before anybody who claims may have it."""
+"""Time for which a new query belongs to the request that made it, before any drain may claim it."""
 KNOWN = "known"
-"""Where a query's task carries what was known before it, where no database does."""
+"""Field in which a query's task carries the earlier answer, if no database has it."""
 
 _NUMBER = re.compile(r"[0-9a-fx.]*[0-9][0-9a-fx.]*")
-"""What may be an IPv4 address: all of its spellings, `127.1` and `0x7f000001` among them."""
+"""Pattern of anything that may be an IPv4 address, such as `127.1` and `0x7f000001`."""
 _STANDARD_PORT = {"http": 80, "https": 443}
 
 

@@ -1,4 +1,4 @@
-"""How a queue is set, and which part of its limits each of its shards gets."""
+"""Settings of a queue, and the part of its limits that each of its shards gets."""
 
 from enum import StrEnum
 from typing import NamedTuple, TypedDict
@@ -18,7 +18,7 @@ class Rate(NamedTuple):
 
 
 class QueueSettings(NamedTuple):
-    """How a queue is set; None where it has no limit, or goes by the caller's default.
+    """Settings of a queue; None where there is no limit, or the caller's default applies.
 
     `max_running` tasks are leased at a time, `tenant_max_running` of one tenant. A drain claims first from what has the
     higher `priority`. `retention_ms` is how long a finished task is kept, `lease_ms` how long a claimed one is leased.
@@ -50,12 +50,12 @@ class Stats(NamedTuple):
 
     @property
     def overdue_ms(self) -> int:
-        """How long its oldest due task waits, whatever holds that back."""
+        """Time for which the oldest due task has waited, throttled or not."""
         return max(0, self.now - self.oldest_due_at) if self.oldest_due_at else 0
 
 
 class Hold(StrEnum):
-    """What can hold due tasks back: a pause, or a limit that is reached, of the queue or of a task's target."""
+    """Reason why due tasks are throttled: a pause, or a limit of the queue or of a task's target that is reached."""
 
     PAUSE = "pause"
     MAX_RUNNING = "max_running"
@@ -65,7 +65,7 @@ class Hold(StrEnum):
 
 
 class HeldBack(NamedTuple):
-    """What holds due tasks back at `now`, None for nothing; `until` when, 0 where nobody knows."""
+    """Reason why due tasks are throttled at `now`, or None; `until` is the end, 0 if unknown."""
 
     by: Hold | None = None
     until: int = 0
@@ -99,7 +99,7 @@ class QueueStanding(NamedTuple):
 
 
 class QueueChanges(TypedDict, total=False):
-    """What is to be set anew: the fields of QueueSettings, None for its default."""
+    """Changes: fields of QueueSettings, None for the default."""
 
     paused: bool | None
     max_running: int | None

@@ -1,4 +1,4 @@
-"""What a reminder is: a start, how long before it to remind, and whom; and the tasks that it comes down to."""
+"""Reminder: a start, lead times and recipients; and the tasks that it becomes."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -13,7 +13,7 @@ UTC = "UTC"
 
 
 class Channel(StrEnum):
-    """By which way a message goes; a recipient's field of that name holds the address."""
+    """Channel of a message; a recipient's field of that name holds the address."""
 
     EMAIL = "email"
     PHONE = "phone"
@@ -21,7 +21,7 @@ class Channel(StrEnum):
 
 
 class Recipient(NamedTuple):
-    """Who is reminded, by one channel.
+    """Recipient of one message, by one channel.
 
     `address` is an e-mail address, a phone number (E.164) or a URL; `time_zone` an IANA name, for the hours told.
     """
@@ -75,7 +75,7 @@ class Reminder(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What an add did: whether it made anything, and each task's id and due time (epoch ms)."""
+    """Result of an add: `created`, and each task's id and due time (epoch ms)."""
 
     created: bool
     tasks: list[tuple[str, int]]
@@ -90,7 +90,7 @@ class MovedTask(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What a move did: the tasks moved, the ids that were leased, and the ids sent for the old start."""
+    """Result of a move: the tasks moved, the ids that were leased, and the ids sent for the old start."""
 
     id: str
     starts_at: int
@@ -120,7 +120,7 @@ class Standing(NamedTuple):
 
 
 def due(starts_at: int, lead_ms: int, now: int) -> int:
-    """When the message `lead_ms` before the start goes out: at once where that has passed."""
+    """Due time of the message `lead_ms` before the start: now, if that has passed."""
     return max(starts_at - lead_ms, now)
 
 

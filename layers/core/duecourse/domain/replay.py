@@ -9,11 +9,11 @@ from duecourse.domain.task import DEADLINES_MS, Task
 MAX_REPLAY = 1_000
 """The most tasks of one replay."""
 MAX_LOOKS = 100
-"""How many pages are looked through for them at most."""
+"""Maximum number of pages that are searched."""
 
 
 class Replay(NamedTuple):
-    """What is asked for: the oldest `limit`, of one kind or all, `at_a_time` in each `per_ms` (0: all at once)."""
+    """Request: the oldest `limit`, of one kind or all, `at_a_time` in each `per_ms` (0: all at once)."""
 
     limit: int
     kind: str = ""
@@ -22,19 +22,19 @@ class Replay(NamedTuple):
     dry_run: bool = False
 
     def delay_ms(self, index: int) -> int:
-        """How long after now the task of that number is due: evenly spread."""
+        """Delay of the task of that number, evenly spread."""
         return index * self.per_ms // self.at_a_time
 
 
 class Replayed(NamedTuple):
-    """Which tasks, each with the instant it is due (epoch ms), and whether there may be more."""
+    """Result: the tasks, each with its due time (epoch ms), and `more` if others may remain."""
 
     tasks: list[tuple[str, int]]
     more: bool
 
 
 def deadline_ms(task: Task) -> int:
-    """How long after it is due again a dead task is given up: as long as it had before, 0 for never.
+    """Time from the new due time to the deadline of a dead task: as long as before, 0 for none.
 
     What it had is counted from its newest replay that its log tells of, else from when it was added. A query's is
     always the same, and one that had none, or none that lay ahead, has its kind's.

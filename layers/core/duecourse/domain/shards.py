@@ -1,4 +1,4 @@
-"""Which shard of its queue a task is in."""
+"""Shard of a task within its queue."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -12,7 +12,7 @@ MAX_SHARDS = 256
 
 
 class Sharding:
-    """How many shards each queue has: those in `counts` as many as they say, all others one.
+    """Number of shards of each queue: that in `counts`, or one.
 
     A task's shard is the CRC-32 (zlib's) of its group in UTF-8, else of its id, modulo the count: what is moved and
     cancelled together is in one. An id is unique within its shard: a group's ids must not be used outside it.
@@ -22,7 +22,7 @@ class Sharding:
         self._counts = dict(counts or {})
 
     def count(self, queue: str) -> int:
-        """How many shards a queue has."""
+        """Number of shards of a queue."""
         return self._counts.get(queue, 1)
 
     def of(self, queue: str, id: str, group: str = "") -> Shard:

@@ -1,4 +1,4 @@
-"""How long an SMS may be, and how many parts it is sent (and paid) as."""
+"""Length of an SMS, and the number of parts in which it is sent and billed."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ _GSM_TWO = frozenset("^{}\\[~]|€")
 
 
 def parts_of(text: str) -> int:
-    """How many messages `text` is: 160 GSM characters in one or 153 in each of several, 70 and 67 with any other.
+    """Number of parts of `text`: 160 GSM characters in one or 153 in each of several, 70 and 67 with any other.
 
     What takes two places stands in one part whole.
     """

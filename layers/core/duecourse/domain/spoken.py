@@ -53,4 +53,5 @@ def span(ms: int) -> str:
 
 
 def _counted(count: float, unit: str) -> str:
-    return f"{count:g} {unit}" + ("" if count == 1 else "s")
+    number = f"{count:g}" if isinstance(count, float) else str(count)
+    return f"{number} {unit}" + ("" if count == 1 else "s")

@@ -1,4 +1,4 @@
-"""What happened to a task and what it waits for, in order and in words: a pure reading of its record."""
+"""Timeline of a task and its current wait, in words: a pure reading of its record."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -35,7 +35,7 @@ class Happened(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """What a task waits for: `due`, `claim`, what holds its queue back (a `Hold`), `lease` or `nothing`.
+    """Wait of a task: `due`, `claim`, the reason of a throttled task (a `Hold`), `lease` or `nothing`.
 
     Until when, 0 where that is not known.
     """
@@ -90,18 +90,20 @@ def _first_due(rest: tuple[Entry, ...], due_at: int) -> int:
 
 
 def waiting(task: Task, held: HeldBack) -> Waiting:
-    """What the task waits for, where that is what holds due ones of its tenant back."""
+    """Current wait of the task, given why due tasks of its tenant are throttled."""
     now = held.now
     if task.status is Status.SCHEDULED:
         return _until_claimed(task, held)
     if task.status is not Status.LEASED:
         return Waiting("nothing", ENDS[task.status])
     if task.lease_expires_at <= now:
-        return Waiting("lease", "Its lease has lapsed: the next claim or tick takes it back.", task.lease_expires_at)
+        return Waiting(
+            "lease", "Its lease has lapsed: the next claim or tick takes the task back.", task.lease_expires_at
+        )
     until = format_instant(task.lease_expires_at)
-    text = f"It is being worked, under a lease until {until}."
+    text = f"It is running, under a lease until {until}."
     if task.target:
-        text = f"It was handed over to {task.target}, which has yet to begin it; at {until} it is given back."
+        text = f"It was handed over to {task.target}, which has not begun it yet; at {until} it goes back."
     return Waiting("lease", text, task.lease_expires_at)
 
 
@@ -114,10 +116,10 @@ ENDS = {
 
 HELD = {
     Hold.PAUSE: "its queue is paused",
-    Hold.MAX_RUNNING: "as many tasks of its queue run as may (max_running)",
-    Hold.TENANT_MAX_RUNNING: "as many tasks of its tenant run as may (tenant_max_running)",
-    Hold.RATE: "as many tasks of its queue were claimed as may be by its rate",
-    Hold.TARGET: "its target has as many tasks as it may that it has not begun (DUECOURSE_OUTSTANDING)",
+    Hold.MAX_RUNNING: "its queue runs as many tasks as max_running allows",
+    Hold.TENANT_MAX_RUNNING: "its tenant runs as many tasks as tenant_max_running allows",
+    Hold.RATE: "its queue has claimed as many tasks as its rate allows",
+    Hold.TARGET: "its target has as many tasks to begin as DUECOURSE_OUTSTANDING allows",
 }
 
 
@@ -129,7 +131,7 @@ def _until_claimed(task: Task, held: HeldBack) -> Waiting:
     if held.by:
         until = f", until {format_instant(held.until)}" if held.until else ""
         return Waiting(held.by, f"{since}; {HELD[held.by]}{until}.", held.until)
-    return Waiting("claim", f"{since}, and waits to be claimed: by a ring, or by the next tick.")
+    return Waiting("claim", f"{since}, and waits for a claim, by a ring or by the next tick.")
 
 
 def _told(entry: Entry) -> Iterator[Happened]:
@@ -161,10 +163,10 @@ OUTCOMES = {
     "done": "Done{after}",
     "again": "Not yet{after}: to run again",
     "retry": "Failed{after}, an attempt spent",
-    "drop": "Dropped{after}, for it never will work",
+    "drop": "Dropped{after}, failed for good",
     "release": "Given back{after}, no attempt spent",
     "lapsed": "Its lease lapsed unsettled{after}, an attempt spent",
-    "undelivered": "Given back unbegun{after}, no attempt spent",
+    "undelivered": "Given back{after}, not begun, no attempt spent",
     "taken": "Its lease was taken by force{after}",
     "expired": "Past its deadline before it was claimed",
 }

@@ -10,7 +10,7 @@ from duecourse.domain.task import DEFAULT_QUEUE, Apart, Json, NewTask, dump_json
 
 PART = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 MAX_KEY_BYTES = 1_024
-"""How long a watched key's name may be: it goes into an invocation and into a payload."""
+"""Maximum length of a watched key's name: it goes into an invocation and into a payload."""
 BY = "watch"
 
 
@@ -27,7 +27,7 @@ class Expired(NamedTuple):
 
 
 class Pattern:
-    """What keys are called: text with named parts in braces (`send_message-{user}-{type}`), `{{` and `}}` for braces.
+    """Pattern of key names: text with named parts in braces (`send_message-{user}-{type}`), `{{` and `}}` for braces.
 
     No part is empty. Each is as short as what follows it allows; the last one takes the rest. Raises ValueError.
     """
@@ -60,7 +60,7 @@ class Pattern:
 
 
 class Watchlist:
-    """Which keys are watched, asked for every key of anyone's that expires."""
+    """List of watched patterns, asked for every key that expires."""
 
     def __init__(self, patterns: Sequence[Pattern] = ()) -> None:
         self._patterns = tuple(patterns)
@@ -70,12 +70,12 @@ class Watchlist:
         return len(self._patterns)
 
     def has(self, key: bytes) -> bool:
-        """Whether a key is watched. One that begins otherwise costs a comparison."""
+        """True if a key is watched. A key with another beginning costs one comparison."""
         return key.startswith(self._prefixes) and any(p.match(key) is not None for p in self._patterns)
 
 
 class Watch(NamedTuple):
-    """What comes of the expiry of a key that is called as `pattern` says.
+    """Task that the expiry of a key matching `pattern` adds.
 
     A task of `kind` in `queue`, with `payload` and the name's parts; the same key within `window_ms` counts once.
     """
@@ -125,7 +125,7 @@ def _parse(text: str) -> tuple[list[str], list[str]]:
     try:
         pieces = list(Formatter().parse(text))
     except ValueError:
-        raise ValueError("has a brace without its other one: double it ({{ or }}) to mean the brace itself") from None
+        raise ValueError("has an unpaired brace: write {{ or }} for the brace itself") from None
     for literal, name, form, conversion in pieces:
         literals[-1] += literal
         if name is None:
@@ -140,8 +140,8 @@ def _parse(text: str) -> tuple[list[str], list[str]]:
 
 def _check(names: Sequence[str], literals: Sequence[str]) -> None:
     if not literals[0]:
-        raise ValueError("must begin with text: a pattern that begins with a part would look at every key there is")
+        raise ValueError("must begin with text: a pattern that begins with a part would be tried on every key")
     if not all(literals[1:-1]):
-        raise ValueError("must have text between its parts, else nobody can tell where one ends")
+        raise ValueError("must have text between its parts, to show where one ends")
     if len(set(names)) < len(names):
-        raise ValueError("names a part twice")
+        raise ValueError("names a part twice: give each part its own name")

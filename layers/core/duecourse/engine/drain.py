@@ -22,11 +22,11 @@ log = logging.getLogger("duecourse.drain")
 
 NO_DOORS: Mapping[Shard, Door] = MappingProxyType({})
 LOOKS = 10
-"""How many shards it looks at each time, on average: with more of them it looks less often."""
+"""Average number of shards of one look: with more of them, a drain looks less often."""
 
 
 class Drained(NamedTuple):
-    """What a drain did, in tasks; `stale` leases were lost before they were settled.
+    """Figures of a drain, in tasks; `stale` leases were lost before they were settled.
 
     `backlog` is what is due still, at least; a shard that time did not suffice to look at counts as one.
     """
@@ -43,7 +43,7 @@ class Drained(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How long a lease lasts, and how much time a drain leaves its function to finish what runs."""
+    """Length of a lease, and the time that a drain leaves its function to finish running tasks."""
 
     lease_ms: int
     margin_ms: int
@@ -126,14 +126,14 @@ class _Flow:
         self._closing = False
 
     def goes_on(self) -> bool:
-        """Whether there is more to do."""
+        """True if there is more to do."""
         if self._pieces.in_flight or (self._ended and not self._closing):
             return True
         return bool(self._waiting and not (self._away or self._closing))
 
     @property
     def away(self) -> StoreUnavailable | StoreMisused | None:
-        """Why the store, or a shard, is left out."""
+        """Error because of which the store, or a shard, is left out."""
         return self._away or next(iter(self._left_out.values()), None)
 
     def gather(self) -> None:
@@ -171,7 +171,7 @@ class _Flow:
         self._pieces.take_back()
 
     def drained(self) -> Drained:
-        """What the drain did."""
+        """Figures of the drain."""
         counts, last = self._counts, self._last.values()
         unseen = len(self._shards) - len(last)
         return Drained(

@@ -1,4 +1,4 @@
-"""What becomes of tasks whose invocation failed: Lambda's own record of it is the error of their attempt."""
+"""Tasks whose invocation failed: Lambda's own record of it is the error of their attempt."""
 
 import random
 

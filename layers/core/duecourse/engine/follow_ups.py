@@ -1,4 +1,4 @@
-"""What a follow-up tells: the ended task as it stands, in place of the reference that it carries."""
+"""Content of a completion notification: the ended task, in place of the reference that it carries."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,10 +10,10 @@ from duecourse.engine.tasks import Tasks
 from duecourse.errors import TaskNotFound
 
 MAX_BYTES = 200_000
-"""What is told at most: an asynchronous invocation takes 256 KiB."""
+"""Maximum size of a notification: an asynchronous invocation takes 256 KiB."""
 PAYLOAD = "payload"
 LONG = (PAYLOAD, "result", "history")
-"""What is left out, in turn, of what would be longer."""
+"""Fields that a longer notification omits, in turn."""
 
 
 class FollowUps:

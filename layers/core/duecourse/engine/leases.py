@@ -1,4 +1,4 @@
-"""What a worker outside does to its lease: settle it, extend it, save a checkpoint under it."""
+"""Verbs of an outside worker on its lease: settle it, extend it, save a checkpoint under it."""
 
 import secrets
 from hashlib import sha256

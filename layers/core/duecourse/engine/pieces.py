@@ -1,4 +1,4 @@
-"""What a drain has claimed and not settled: in pieces, each in want of a slot, worked by a crew's threads."""
+"""In-flight work of one drain, split into pieces that a thread pool runs."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,7 +13,10 @@ from duecourse.engine.run import Runner, release
 from duecourse.engine.targets import Targets
 
 LOOK_AGAIN_S = 0.1
-"""How often a drain that waits for slow tasks looks whether others have come due, and gives back those behind them."""
+"""Time after which a drain that waits for slow tasks looks for due ones, and gives back those behind the slow."""
+
+SHORT, QUICK = 2, 8
+"""How many slots a thread has while tasks are short, and where more of them finish at once than there are threads."""
 
 
 class Piece(NamedTuple):
@@ -28,7 +31,7 @@ Finished = list[tuple[Piece, list[Settlement]]]
 
 
 class Pieces:
-    """The pieces of one drain; there are as many slots as threads, and twice as many while tasks are short."""
+    """The pieces of one drain; there are as many slots as threads, and more while tasks are short."""
 
     def __init__(self, runner: Runner, targets: Targets, crew: Crew) -> None:
         self._runner, self._targets, self._crew = runner, targets, crew
@@ -39,12 +42,12 @@ class Pieces:
 
     @property
     def free(self) -> int:
-        """How many slots are free."""
+        """Number of free slots."""
         return self._slots - self.in_flight
 
     @property
     def are_enough(self) -> bool:
-        """Whether every thread has one."""
+        """True if every thread has a piece."""
         return self.in_flight >= min(self._slots, self._crew.size)
 
     def begin(self, shard: Shard, tasks: Sequence[Task]) -> None:
@@ -61,7 +64,9 @@ class Pieces:
         """
         finished = self._finished(wait)
         if finished:
-            self._slots = min(self._slots + len(finished), 2 * self._crew.size)
+            # What finishes faster than it is claimed is claimed in greater batches: a claim costs as much for few.
+            each = QUICK if len(finished) > self._crew.size else SHORT
+            self._slots = min(self._slots + len(finished), each * self._crew.size)
         elif self.in_flight:
             finished = self._give_way()
         return finished

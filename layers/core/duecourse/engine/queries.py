@@ -1,4 +1,4 @@
-"""What callers ask of slow APIs: each query is one task, called at once where it may be, and polled on until done."""
+"""Queries to slow APIs: each is one task, called at once if allowed, and polled until done."""
 
 import time
 from collections.abc import Callable
@@ -13,17 +13,17 @@ from duecourse.ports.results import PATIENCE_MS, Result, Results
 from duecourse.ports.store import FORGET_MS, Alone, Move, Store
 
 SETTLE_MS = 1_000
-"""What the ledger needs of a request's time after its call."""
+"""Time that the ledger needs after a request's call."""
 RESERVE_MS = 2 * PATIENCE_MS + SETTLE_MS
-"""What is left of a request's time when its call must have ended: for keeping the answer, settling, and a last look."""
+"""Time that a request keeps after its call: for storing the answer, settling, and a last look."""
 GRACE_MS = 1_000
-"""By how much a request's lease outlasts the request."""
+"""Time by which a request's lease outlasts the request."""
 REMOVED = "it was removed meanwhile"
-"""Why a query failed whose task was deleted, or forgotten, before its request could look at it again."""
+"""Error of a query whose task was deleted, or forgotten, before its request could look at it again."""
 MET = 1_000
-"""How many queues a process remembers to have set."""
+"""Maximum number of queues that a process remembers to have set."""
 MET_S = FORGET_MS / 1000 / 2
-"""For how long it remembers that."""
+"""Time for which a process remembers that."""
 
 
 class Asked(NamedTuple):
@@ -148,7 +148,7 @@ class Queries:
 
 
 def _standing(task: Task, known: Known | None) -> QueryStanding:
-    """How a query stands whose task is not done."""
+    """Status of a query whose task is not done."""
     match task.status:
         case Status.SCHEDULED | Status.LEASED:
             return QueryStanding(task.id, task.queue, QueryStatus.PROCESSING, known, _error(task), task.due_at)

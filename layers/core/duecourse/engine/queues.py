@@ -1,4 +1,4 @@
-"""What operators do with queues: look at them, set them."""
+"""Verbs of operators on queues: show them, set them."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from duecourse.ports.store import Store
 log = logging.getLogger("duecourse.queues")
 
 MOST = 200
-"""How many shards are asked for at a time."""
+"""Number of shards that are read at a time."""
 
 
 class Queues:

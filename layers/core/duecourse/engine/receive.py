@@ -40,16 +40,16 @@ class Receiver:
         outbox.put((name, self._end(task, self._runner.run(task))))
 
     def _end(self, task: Task, settlement: Settlement) -> str:
-        """Why the message is to come again, "" where it is not."""
+        """Reason why the message must be delivered again, or ""."""
         match settlement.ending:
             case Ending.DONE:
                 return ""
             case Ending.DROP:
-                log.error("task %s, which a broker delivered, is dropped: %s", task.id, settlement.detail)
+                log.error("task %s, delivered by a broker, is dropped: %s", task.id, settlement.detail)
                 return ""
             case Ending.AGAIN:
                 return self._give_back(task, settlement)
-        return settlement.detail or "its result could not be kept"
+        return settlement.detail or "the result could not be stored"
 
     def _give_back(self, task: Task, settlement: Settlement) -> str:
         """Have the ledger keep the task until it is due again. Where its id has been given anew, that task stands."""
@@ -57,7 +57,7 @@ class Receiver:
             [added] = self._store().add([_anew(task, settlement)])
             require(added.reply)
         except DuecourseError as error:
-            return f"the ledger did not take it back: {error}"
+            return f"the ledger did not accept it back: {error}"
         return ""
 
 

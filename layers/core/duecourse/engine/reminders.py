@@ -1,4 +1,4 @@
-"""What callers do to reminders: one group of tasks, added, moved and cancelled together."""
+"""Verbs of callers on reminders: each is a group of tasks, added, moved and cancelled together."""
 
 import json
 
@@ -127,7 +127,7 @@ class Reminders:
     def _now_before(self, starts_at: int) -> int:
         now = self._store.now()
         if starts_at <= now:
-            raise InvalidInput([FieldError("starts_at", "must be ahead")])
+            raise InvalidInput([FieldError("starts_at", "must be in the future")])
         return now
 
     def _group(self, id: str, tenant: str) -> list[Task]:

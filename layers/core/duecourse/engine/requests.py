@@ -24,7 +24,7 @@ class Requests:
         self._repeats = repeats
 
     def once(self, sent: Sent, lock_ms: int, do: Do, told: Told) -> bytes:
-        """What `do` answers, or answered when this request was sent before.
+        """Answer of `do`, or the stored answer if this request was sent before.
 
         It has `lock_ms` for it; raises what it raises, and KeyReused, KeyInUse, StoreUnavailable. What InvalidInput
         refuses was never begun: the key is free again.
@@ -57,6 +57,6 @@ class Requests:
     def _end(self, end: Callable[[], bool]) -> None:
         try:
             if not end():
-                log.warning("a request took longer than it had, and its key went to another")
+                log.warning("a request outlived its time limit, and another request has taken its Idempotency-Key")
         except StoreUnavailable:  # what was done is done, and told; its key is free when its time is over
-            log.warning("what a request was answered could not be kept", exc_info=True)
+            log.warning("the answer to a request with an Idempotency-Key could not be stored", exc_info=True)

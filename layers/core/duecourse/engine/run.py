@@ -4,6 +4,7 @@ import logging
 import random
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 from duecourse.domain import backoff
@@ -13,19 +14,19 @@ from duecourse.domain.query import KIND as POLL
 from duecourse.domain.task import MAX_RESULT_BYTES, Json, RetryPolicy, Task, dump_json, dump_state
 from duecourse.domain.times import parse_duration, parse_instant
 from duecourse.engine.task_log import about
-from duecourse.errors import ResultsUnavailable
+from duecourse.errors import CallFailed, ResultsUnavailable
 from duecourse.ports.results import Results
 
 log = logging.getLogger("duecourse.engine")
 
 Kind: TypeAlias = Callable[[Task], Outcome | None]
-"""What a task's work is; None is Done."""
+"""Handler of a task; None is Done."""
 
 AWAY = RetryPolicy(backoff_ms=1_000, max_backoff_ms=30_000)
 """How long a task waits for what was away, its attempt unspent: by its run, for that is what counts up."""
 
 SOONEST_MS = 100
-"""How soon after an Again a task runs at the earliest."""
+"""Shortest delay after an Again."""
 
 
 class Runner:
@@ -54,6 +55,7 @@ class Runner:
         try:
             return self.settlement(task, kind(task))
         except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too: all is a Retry
+            _log(task, error)
             return self._retry(task, Retry(error=_told(error)))
 
     def settlement(self, task: Task, outcome: Outcome | None) -> Settlement:
@@ -89,8 +91,8 @@ class Runner:
         try:
             results.put(task, result, self._now())
         except ResultsUnavailable as error:
-            log.warning("task %s waits, for its result could not be kept: %s", task.id, error)
-            return put_off(task, self._rng, f"its result could not be kept: {error}")
+            log.warning("task %s waits because its result could not be stored: %s", task.id, error)
+            return put_off(task, self._rng, f"the result could not be stored: {error}")
         return _end(task, Ending.DONE)
 
     def _again(self, task: Task, again: Again) -> Settlement:
@@ -128,6 +130,15 @@ def put_off(task: Task, rng: random.Random, why: str) -> Settlement:
     given_back = last.times if isinstance(last, Run) and last.outcome == Ending.RELEASE else 0
     times = max(task.run, given_back + 1)  # a delivery that is given back was no run
     return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, times, rng), detail=cut_detail(why))
+
+
+def _log(task: Task, error: BaseException) -> None:
+    """The traceback, for whoever has to mend the code; the ledger keeps the error's last line only."""
+    if isinstance(error, CallFailed):
+        return
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    place = f"{Path(frame.f_code.co_filename).name}, line {line}"
+    log.warning("task %s raised at %s", task.id, place, exc_info=error)
 
 
 def _told(error: BaseException) -> str:

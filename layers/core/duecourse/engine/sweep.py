@@ -20,7 +20,7 @@ from duecourse.ports.upkeep import Swept
 log = logging.getLogger("duecourse.sweep")
 
 AT_A_TIME = 50
-"""How many shards are asked in one go: between two such, the time is looked at."""
+"""Number of shards read at once; the time left is checked in between."""
 SOON_MS = 60_000
 """A drain looks at shards with something to do within this time: until the next tick."""
 REST = 3
@@ -30,7 +30,7 @@ Away = StoreUnavailable | StoreMisused
 
 
 class Survey(NamedTuple):
-    """How the ledger stands when a tick comes; `oldest_overdue_ms` is how late the longest waiting task is then.
+    """State of the ledger at the start of a tick; `oldest_overdue_ms` is the lateness of the longest waiting task.
 
     `away` is why some shards are not among `shards`: a cluster's whose primary has gone, or those of a queue of another
     number of shards than the settings say; `left_out` is how many.
@@ -44,7 +44,7 @@ class Survey(NamedTuple):
 
 
 class Ticked(NamedTuple):
-    """What a tick found and did; `left_out` shards did not answer, for the reason `away`."""
+    """Figures of a tick; `left_out` shards did not answer, for the reason `away`."""
 
     shards: int
     oldest_overdue_ms: int
@@ -62,7 +62,7 @@ class Ticked(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """How long the ledger keeps tasks after they finished, and after they died."""
+    """Time for which the ledger keeps finished tasks, and dead ones."""
 
     done_ms: int
     dead_ms: int | None = None
@@ -162,7 +162,7 @@ class _Upkeep:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is a shard to sweep."""
+        """True if there is a shard to sweep."""
         return bool(self._waiting)
 
     def go_round(self, has_time: Callable[[], bool]) -> None:

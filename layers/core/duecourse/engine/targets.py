@@ -1,4 +1,4 @@
-"""Where a kind's work is done: here, in a function that settles by itself, or by whoever reads a broker's queue."""
+"""Targets of kinds: this process, a function that settles by itself, or a broker's queue."""
 
 import logging
 import random
@@ -24,16 +24,16 @@ LAMBDA = "lambda"
 MAX_TASKS = 10
 """The most tasks of one invocation: its function has one timeout for them all."""
 MAX_BYTES = 240_000
-"""What fits into an asynchronous invocation (256 KiB), less the event around the tasks."""
+"""Size of the tasks in an asynchronous invocation (256 KiB), less the event around them."""
 ENVELOPE_BYTES = 1_000
-"""What a task takes besides its payload and state: the longest names, the policy, the lease."""
+"""Size of a task besides its payload and state: the longest names, the policy, the lease."""
 Told: TypeAlias = Callable[[Task], Task]
 """A task as its target gets it. May raise StoreUnavailable or ResultsUnavailable."""
 NO_BROKERS: Mapping[str, Publisher] = MappingProxyType({})
 
 
 class Handing(NamedTuple):
-    """How many tasks of a shard a function may have that it has not begun, and for how long they are its own."""
+    """Maximum number of a shard's deliveries at one function, and the time to begin them."""
 
     most: int
     lease_ms: int
@@ -68,7 +68,7 @@ class Targets:
         self._rng = random.Random()
         functions = [(kind, target) for kind, target in self._targets.items() if target.startswith(f"{LAMBDA}:")]
         self.deliveries: Deliveries = {kind: Delivery(target, *handing) for kind, target in functions}
-        """What a claim leases for delivery alone: the tasks of functions, which begin them."""
+        """Kinds that a claim leases for delivery: those of functions, which begin their tasks."""
 
     def of(self, task: Task) -> str:
         """The target that the task is handed to (`lambda:<function>`, `sqs:<queue>` …), "" where it is worked here."""
@@ -92,8 +92,10 @@ class Targets:
             try:
                 ready.append(self._told(task))
             except (StoreUnavailable, ResultsUnavailable) as error:
-                log.warning("task %s waits, for what it tells of cannot be read: %s", task.id, error)
-                ends.append(put_off(task, self._rng, f"what it tells of cannot be read: {error}"))
+                log.warning(
+                    "completion notification %s waits because the ended task cannot be read: %s", task.id, error
+                )
+                ends.append(put_off(task, self._rng, f"the ended task cannot be read: {error}"))
         return ends + [end for batch in _cut(ready) for end in self._hand_over(target, batch)]
 
     def _hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
@@ -106,13 +108,13 @@ class Targets:
             problems = self._brokers[scheme].publish(name, messages)
             return [self._end(task, target, problem) for task, problem in zip(tasks, problems, strict=True)]
         except Exception as error:  # noqa: BLE001 one piece of a drain, whose other tasks go on
-            log.warning("%d tasks wait, for %s did not take them: %s", len(tasks), target, error)
-            return [put_off(task, self._rng, f"{target} did not take it: {error}") for task in tasks]
+            log.warning("%d tasks wait because %s did not accept them: %s", len(tasks), target, error)
+            return [put_off(task, self._rng, f"{target} did not accept it: {error}") for task in tasks]
 
     def _end(self, task: Task, target: str, problem: str) -> Settlement:
         if not problem:
             return handed_over(task)
-        log.warning("task %s waits, for %s did not confirm it: %s", task.id, target, problem)
+        log.warning("task %s waits because %s did not confirm it: %s", task.id, target, problem)
         return put_off(task, self._rng, f"{target} did not confirm it: {problem}")
 
 

@@ -1,4 +1,4 @@
-"""What callers do to tasks: add, look at, move, cancel, replay."""
+"""Verbs of callers on tasks: add, show, move, cancel, replay."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -50,13 +50,13 @@ def require(reply: Reply) -> None:
 
 
 def add_all(store: Store, tasks: Sequence[NewTask]) -> list[Reply]:
-    """What became of each of however many tasks, added as many at a time as a store takes."""
+    """Results of any number of tasks, added as many at a time as a store takes."""
     batches = (tasks[first : first + MAX_ADD] for first in range(0, len(tasks), MAX_ADD))
     return [added.reply for batch in batches for added in store.add(batch)]
 
 
 Named: TypeAlias = Callable[[int, str], str]
-"""What a wrong field of the task at an index is called."""
+"""Name of a wrong field of the task at an index."""
 
 
 def in_a_list(index: int, field: str) -> str:
@@ -65,7 +65,7 @@ def in_a_list(index: int, field: str) -> str:
 
 
 class Filled(NamedTuple):
-    """What became of orders: how many tasks were added, and why some were refused, by the orders' keys."""
+    """Results of orders: the number of added tasks, and the errors of rejected ones, by the orders' keys."""
 
     added: int
     refused: dict[str, str]
@@ -186,7 +186,7 @@ class Tasks:
         return self._store.page(queue, wanted, after, limit, tenant)
 
     def why(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Why:
-        """What happened to a task, and what it waits for. Raises TaskNotFound."""
+        """History and current wait of a task. Raises TaskNotFound."""
         task = self._store.get(queue, id, tenant)
         if task is None:
             raise TaskNotFound
@@ -237,14 +237,14 @@ class Tasks:
         if task.kind not in self._kinds:
             known = ", ".join(sorted(self._kinds))
             raise InvalidInput(
-                [FieldError("kind", f"nothing here runs {task.kind}; known kinds: {known}. {OWN_KINDS}")]
+                [FieldError("kind", f"no target here runs {task.kind}; known kinds: {known}. {OWN_KINDS}")]
             )
         if task.deadline_at is None and task.deadline_ms is None:
             deadline_ms = DEADLINES_MS.get(task.kind)
             ready = deadline_ms is None and task.by == self._by
             return task if ready else task._replace(by=self._by, deadline_ms=deadline_ms)
         if _ends_before_due(task, now):
-            raise InvalidInput([FieldError("deadline", "must be after the task is due")])
+            raise InvalidInput([FieldError("deadline", "must be after the due time")])
         return task._replace(by=self._by)
 
 

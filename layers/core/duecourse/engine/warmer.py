@@ -15,7 +15,7 @@ log = logging.getLogger("duecourse.engine")
 
 LAMBDA = "lambda:"
 NOTES = 5
-"""How often within an idle spell's length a function that is in use is noted."""
+"""Number of notes about a function in use within the length of an idle spell."""
 
 
 class Warmer:
@@ -104,4 +104,4 @@ class Noting:
         try:
             self._warmth.idle([function], self._idle_ms)
         except StoreUnavailable as error:
-            log.warning("that %s is in use could not be noted: %s", function, error)
+            log.warning("use of function %s could not be recorded: %s", function, error)

@@ -10,7 +10,7 @@ from duecourse.ports.store import Reply, Store
 
 
 class Noted(NamedTuple):
-    """What came of expiries: how many new tasks, and the keys that nothing here watches."""
+    """Results of expiries: the number of new tasks, and the keys that no pattern matches."""
 
     added: int
     strangers: list[bytes]

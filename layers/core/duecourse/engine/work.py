@@ -3,7 +3,7 @@
 import logging
 import secrets
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -59,6 +59,8 @@ class _Shift:
         self._unsettled: list[tuple[Shard, Settlement]] = []
         self._away: StoreUnavailable | None = None
         self._counts = dict.fromkeys(map(str, Settled), 0)
+        # Kept, for an answer may be lost: the same nonce again begins what it began before.
+        self._nonces: defaultdict[str, bytes] = defaultdict(partial(secrets.token_bytes, 8))
         self._began = False
         self._extend_at = self._next_step()
 
@@ -100,12 +102,10 @@ class _Shift:
             ends = self._store.extend(shard, list(map(_lease, leased)), lease_ms)
             mine += [task._replace(lease_expires_at=end) for task, end in zip(leased, ends, strict=True) if end]
         if handed:
-            nonces = [secrets.token_bytes(8) for _ in handed]
+            nonces = [self._nonces[task.token] for task in handed]
             begun = self._store.begin(shard, list(map(_lease, handed)), lease_ms, nonces)
             mine += [
-                task._replace(
-                    token=one.token, run=one.run, lease_expires_at=one.expires_at, target="", delivery=task.token
-                )
+                task._replace(token=one.token, run=one.run, lease_expires_at=one.expires_at, target="")
                 for task, one in zip(handed, begun, strict=True)
                 if one.token
             ]
@@ -144,7 +144,9 @@ class _Shift:
             try:
                 self._store.extend(shard, list(map(_lease, tasks)), self._lease_ms(), at_least=True)
             except StoreUnavailable as error:
-                log.warning("%d leases in %s were not extended, it is tried again: %s", len(tasks), shard, error)
+                log.warning(
+                    "%d leases in shard %s were not extended and will be tried again: %s", len(tasks), shard, error
+                )
 
     def _settle(self) -> None:
         """Settle what is not yet, until the store is away: then it is tried again with the next one that finishes."""

@@ -1,1 +1,1 @@
-"""What the built-in kinds do: each is built with what it needs and turns a leased task into an outcome."""
+"""Built-in kinds: each is built with what it needs and turns a leased task into an outcome."""

@@ -1,4 +1,4 @@
-"""What the kinds that call the web share: the request out of a payload, and the answer in words."""
+"""Shared parts of kinds that call the web: the request from a payload, and the answer in words."""
 
 from collections.abc import Mapping
 from datetime import UTC
@@ -65,7 +65,7 @@ def _body(body: Json, text_as_is: bool) -> tuple[dict[str, str], bytes | None]:
 
 
 def retry_after(answer: HttpAnswer, called_at: int) -> int | None:
-    """How many milliseconds the answer's `Retry-After` asks for, at most a day; None without one that makes sense.
+    """Milliseconds that the answer's `Retry-After` asks for, at most a day; None without a valid one.
 
     A date is counted from the answer's own `Date`, so that the two clocks need not agree, else from `called_at`
     (RFC 9110, 10.2.3).

@@ -20,7 +20,7 @@ MAX_STEPS = 500_000
 MAX_CPU_S = 1.0
 """Seconds of the processor's time for the same, of this thread alone: what others do meanwhile is not counted."""
 MAX_MADE = 8 * 1024 * 1024
-"""How much all that one search makes may weigh, in bytes: a character is one, and whatever has a place PLACE more."""
+"""Maximum size of all values that one search makes, in bytes: a character is one, each value PLACE more."""
 PLACE = 8
 BETWEEN_LOOKS = 256
 """Steps between two looks at the clock."""
@@ -68,7 +68,7 @@ class Search:
         self._interpreter = _Bounded()
 
     def find(self, expression: str) -> Json:
-        """What the expression finds. Raises WrongExpression, TooMuchWork or DoesNotFit."""
+        """Result of the expression. Raises WrongExpression, TooMuchWork or DoesNotFit."""
         self._interpreter.begin()
         try:
             return self._interpreter.visit(compiled(expression).parsed, self._answer)
@@ -172,7 +172,7 @@ class _Bounded(TreeInterpreter):
         return made
 
     def _same(self, one: Json, other: Json) -> bool:
-        """Whether two values are equal, as JSON has it; each pair that is compared is a step."""
+        """True if two values are equal as JSON; each compared pair is a step."""
         waiting = [iter(((one, other),))]
         while waiting:
             pair = next(waiting[-1], None)

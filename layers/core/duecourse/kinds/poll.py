@@ -18,7 +18,7 @@ HOPELESS = frozenset({400, 401, 403, 405, 406, 410, 411, 413, 414, 415, 422, 451
 
 
 class Plan(NamedTuple):
-    """What one poll asks, and how its answer is judged: `until`, `failed_when` and `result` are JMESPath."""
+    """Plan of a poll: the request, and the JMESPath of `until`, `failed_when` and `result`."""
 
     request: HttpRequest
     interval_ms: int
@@ -148,7 +148,7 @@ def _decide(plan: Plan, answer: HttpAnswer, found: Json, wait: int | None) -> Ou
 
 
 def is_true(value: Json) -> bool:
-    """What JMESPath calls true: anything but false, null, and an empty text, list or object. 0 is true."""
+    """True as JMESPath has it: anything except false, null, and an empty text, list or object. 0 is true."""
     return value is not None and value is not False and value not in ("", [], {})
 
 

@@ -53,7 +53,7 @@ class ReminderKind:
 
 
 def posted(task: Task, message: Message) -> dict[str, object]:
-    """What a webhook is sent of a reminder."""
+    """Body of a reminder's webhook."""
     payload = task.payload
     body = {
         "type": "reminder",

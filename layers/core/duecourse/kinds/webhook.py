@@ -7,7 +7,7 @@ from duecourse.kinds.calls import describe, retry_after, seconds, to_request
 from duecourse.ports.http import HttpAnswer, HttpCaller, HttpRequest
 
 ANSWER_BYTES = 4_096
-"""How much of an answer is read: enough for an error's text."""
+"""Maximum size of an answer that is read: enough for an error's text."""
 
 
 class Webhook:

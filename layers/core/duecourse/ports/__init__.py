@@ -1,1 +1,1 @@
-"""What the engine and the bridge need of the world: one contract a file; the implementations stand in `adapters`."""
+"""Contracts that the engine and the bridge need, one a file; the implementations are in `adapters`."""

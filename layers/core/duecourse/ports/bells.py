@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 
 class What(StrEnum):
-    """What can be heard of a bell: it went, the server dropped it for room, or it was re-hung or taken down."""
+    """Events of a bell: it expired, the server evicted it, or it was re-hung or taken down."""
 
     EXPIRED = "expired"
     EVICTED = "evicted"
@@ -46,7 +46,7 @@ class Subscription(Protocol):
         """The next sound, or a watched key's expiry, or None after `timeout` seconds without one."""
 
     def covers(self, bells: Sequence[str]) -> bool:
-        """Whether the heads of all these bells can be heard."""
+        """True if the heads of all these bells can be heard."""
 
     def close(self) -> None:
         """End the subscription."""
@@ -61,14 +61,14 @@ class Bells(Protocol):
 
     @property
     def events(self) -> bool:
-        """Whether key events are wanted; where not, heads are all that is heard, and no flag is asked for or set."""
+        """True if key events are wanted; otherwise only heads are heard, and no flag is read or set."""
 
     @property
     def watches(self) -> bool:
-        """Whether there are keys of others whose expiry is to be heard; by key events alone they are."""
+        """True if keys of other programs are watched; only key events announce their expiry."""
 
     def channel(self, what: What) -> str:
-        """Where EXPIRED and EVICTED are heard, as rings name it."""
+        """Name of the channel of EXPIRED and EVICTED, as in rings."""
 
     def check_primary(self) -> None:
         """Return if the server is a primary, or does not say what it is."""
@@ -83,7 +83,7 @@ class Bells(Protocol):
         """The bell of every shard that was ever added to, hung or not."""
 
     def look(self, bells: Sequence[str]) -> View:
-        """When these bells will go. One whose time is over is gone after this, and heard as EXPIRED."""
+        """Times at which these bells expire. A bell whose time is over expires now, and is heard as EXPIRED."""
 
     def try_canary(self) -> bool:
         """Hang the canary, touch it when it has gone, then say its HEAD.

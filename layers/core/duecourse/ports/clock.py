@@ -1,4 +1,4 @@
-"""What time it is, for the stores that have no server to ask."""
+"""Time for the stores that have no server to ask."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""How an address on the web is called."""
+"""Contract of calls to addresses on the web."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
@@ -29,7 +29,7 @@ class HttpRequest(NamedTuple):
 
 
 class HttpAnswer(NamedTuple):
-    """What came back; names of headers are in lower case. `whole` is False where the body was longer than asked for."""
+    """Answer; names of headers are in lower case. `whole` is False if the body was longer than requested."""
 
     status: int
     headers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""How a function is invoked."""
+"""Contract of invocations of functions."""
 
 from typing import Protocol
 

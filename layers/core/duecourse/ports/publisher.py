@@ -1,4 +1,4 @@
-"""How a due task reaches a broker, which then owns it."""
+"""Contract of publishing due tasks to a broker, which then owns them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol

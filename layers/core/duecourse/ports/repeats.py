@@ -1,4 +1,4 @@
-"""What is remembered of requests that carry an Idempotency-Key, so that one sent twice is done once."""
+"""Records of requests with an Idempotency-Key, so that a request sent twice is done once."""
 
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -6,28 +6,28 @@ from typing import NamedTuple, Protocol
 from duecourse.domain.times import DAY_MS
 
 KEPT_MS = DAY_MS
-"""How long a request is remembered, from when it was first begun."""
+"""Time for which a request is remembered, from its first begin."""
 PRUNE = 500
-"""How many requests one step forgets."""
+"""Number of requests that one step forgets."""
 
 
 class Standing(StrEnum):
-    """How a request stands that is to be begun."""
+    """State of a request before this begin."""
 
     FRESH = "fresh"
     """Nobody began it: it is the caller's."""
     AGAIN = "again"
-    """It was begun and not ended, by one that failed or is gone: it is the caller's, who may find it done."""
+    """Another process began the request and failed: the caller has it now, and may find it done."""
     UNDER_WAY = "under_way"
     """Another has it now."""
     ENDED = "ended"
-    """It was answered."""
+    """The request was answered."""
     OTHER = "other"
-    """Its key stands for another request."""
+    """The key belongs to another request."""
 
 
 class Claimed(NamedTuple):
-    """How a request stands: its answer where it has ended, how long (ms) another has it where it is under way.
+    """State of a request: its answer if it has ended; the time (ms) that another process still has it if it runs.
 
     `begun_at` is when it was first begun (epoch ms), where it was and is the caller's now.
     """

@@ -1,15 +1,15 @@
-"""Where results outlive their tasks."""
+"""Contract of the table in which results outlive their tasks."""
 
 from typing import NamedTuple, Protocol
 
 from duecourse.domain.task import Json, Task
 
 PATIENCE_MS = 5_000
-"""How long either verb takes at most, however the database hangs: whoever must answer in time reckons with it."""
+"""Maximum time of either verb, even if the database hangs; queries subtract it from their time."""
 
 
 class Result(NamedTuple):
-    """What a task's newest finished run left: its value, the fence it was written under, and when (epoch ms)."""
+    """Result of a task's newest finished run: its value, the fence it was written under, and the time (epoch ms)."""
 
     value: Json
     fence: int

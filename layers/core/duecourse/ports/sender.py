@@ -1,10 +1,10 @@
-"""How a message reaches a person, by one channel."""
+"""Contract of sending a message to a person, by one channel."""
 
 from typing import NamedTuple, Protocol
 
 
 class Message(NamedTuple):
-    """What one person is told: a subject of one line, a text, and the same as HTML ("" for none).
+    """Message to one person: a subject of one line, a text, and the same as HTML ("" for none).
 
     `to` is an address of the channel; a channel leaves out what it cannot carry.
     """

@@ -1,11 +1,11 @@
 """The ledger's contract: every verb that changes a task, and what it answers.
 
-Every verb is one atomic step on one shard; what it answers has happened, what it refuses has changed nothing. A great
-add may be several such steps: cut off, and asked for again, it adds nothing twice.
-Time is the store's own. A task that ends, done or dead, is followed in the same step by the tasks that tell of it
-(domain/follow_up.py): of its own `notify`, and of any death where the store was made with `deaths`. Each verb raises
-StoreUnavailable where the store does not answer, StoreMisused where a queue has another number of shards than the store
-was told, and ValueError for more things at a time than it takes.
+Every verb is one atomic step on one shard: an answer has happened, and a rejected request has changed nothing. A great
+add may be several such steps; repeated after an interruption, it adds nothing twice.
+Time is the store's own. The step that ends a task, done or dead, also adds its completion notifications
+(domain/follow_up.py): for its own `notify`, and for any death if the store was made with `deaths`.
+Each verb raises StoreUnavailable if the store does not answer, StoreMisused if a queue has another number of shards
+than the store was given, and ValueError for more tasks at a time than the verb takes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from duecourse.ports.warmth import Warmth
 MAX_ADD = 1_000
 """The most tasks one add takes to one shard."""
 FORGET_MS = 600_000
-"""How long a shard has neither tasks nor settings of a user's before it may be forgotten."""
+"""Time without tasks and without a user's settings after which a shard may be forgotten."""
 MAX_CLAIM = 500
 """The most tasks one claim hands out, and one settle takes."""
 
@@ -37,7 +37,7 @@ def check_count(count: int, most: int, least: int = 0) -> None:
 
 
 class Reply(StrEnum):
-    """What a verb did with one task; those after OK are refusals."""
+    """Effect of a verb on one task; those after OK are rejections."""
 
     CREATED = "created"
     KEPT = "kept"
@@ -54,7 +54,7 @@ class Reply(StrEnum):
 
 
 class Settled(StrEnum):
-    """What became of one settled lease."""
+    """Effect of a settlement on one lease."""
 
     DONE = "done"
     AGAIN = "again"
@@ -106,14 +106,14 @@ class Delivery(NamedTuple):
 
 
 Deliveries = Mapping[str, Delivery]
-"""By kind: what is claimed of these is handed over, under a lease of delivery that its target is to begin."""
+"""Deliveries by kind: a claimed task of such a kind is handed over, under a delivery that its target begins."""
 NO_DELIVERIES: Deliveries = MappingProxyType({})
 MOST_UNDELIVERED = 20
-"""How many deliveries in a row come to nothing before the task is dead."""
+"""Number of deliveries in a row that are not begun, after which the task is dead."""
 FIRST_DELAY_MS, LONGEST_DELAY_MS = 1_000, 300_000
-"""When a task whose delivery came to nothing is due again: twice as late each time."""
+"""Delay after a delivery that was not begun: the first, doubled each time up to the longest."""
 PUT_ASIDE_MS = 900_000
-"""When a claim looks again at a task that was put aside, should nothing make it due before."""
+"""Time after which a claim looks again at a task that was put aside, unless something makes it due before."""
 
 
 class Begun(NamedTuple):
@@ -136,10 +136,10 @@ class Move(NamedTuple):
     """A new due time for one task: `due_at` where given, else `delay_ms` from the server's now.
 
     `state` replaces the saved state where given (JSON text). `force` takes a leased task from its worker;
-    `revive` schedules a done one again, as a new generation. `by` says by which of the product's doors it came.
-    A deadline that was given as a duration moves along; one that was given as an instant stays, and what would be due
-    no sooner is answered PAST_DEADLINE and not moved. What waits to replace a task that is taken by force takes its
-    place at once, and is what is moved.
+    `revive` schedules a done one again, as a new generation. `by` is the source of the request.
+    A deadline that was given as a duration moves along. One that was given as an instant stays: a task that would not
+    be due before it is answered PAST_DEADLINE and not moved. If a replacement waits for a task that is taken by force,
+    the replacement takes its place at once and is moved.
     """
 
     id: str
@@ -155,10 +155,10 @@ class Store(Protocol):
     """The ledger."""
 
     def repeats(self) -> Repeats:
-        """What is remembered of requests sent twice, beside the tasks and by the same clock."""
+        """Records of requests with an Idempotency-Key, kept with the tasks and by the same clock."""
 
     def warmth(self) -> Warmth:
-        """What comes due soon, and which functions were invoked lately, by the same clock."""
+        """Kinds that come due soon, and functions that were invoked lately, by the same clock."""
 
     def ping(self) -> None:
         """Return if the store answers."""
@@ -170,19 +170,19 @@ class Store(Protocol):
         """Every shard that was ever added to, or whose queue was ever set."""
 
     def shard_of(self, queue: str, id: str, group: str = "") -> Shard:
-        """The shard that a task of this group, or of none, is in: leases are settled there."""
+        """Shard of a task of this group, or of none: its leases are settled there."""
 
     def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
-        """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already.
+        """Schedule tasks, at most MAX_ADD to a shard; `on_duplicate` of each decides if its id exists already.
 
-        Each shard's are one step, a great many several. A step is done or not; where the store fails between two of
-        them, PartlyAdded says which tasks it has.
-        One that is not as far `apart` from its group's as it says is answered KEPT, without a record.
-        With `alone`, where all are one tenant's and of its group: all of them in one step, or none and an empty answer.
+        Each shard's tasks are one step, a great many are several. A step is done or not; if the store fails between two
+        steps, PartlyAdded names the tasks that it has.
+        A task that is not as far `apart` from its group's others as it asks is answered KEPT, without a record.
+        With `alone`, all tasks are of one tenant and its group: all are added in one step, or none (an empty answer).
         """
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
-        """One task as it stands, in whichever shard."""
+        """One task, in any shard of its queue."""
 
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
         """The tasks of a group, by id."""
@@ -200,26 +200,26 @@ class Store(Protocol):
         """Lease at most `limit` due tasks as the queue's limits allow, and no more than `max_bytes` after the first.
 
         Leases that have lapsed are taken back first, each at the cost of an attempt. Tenants take turns. A queue's own
-        `lease_ms` goes before the one given. `door` is how they were found.
+        `lease_ms` goes before the one given. `door` is the trigger of the claim.
 
-        What is of a kind in `deliveries` gets a lease of delivery, and `target`: a limit counts it as running. It is
-        begun (`begin`), or settled without that, by its token; one that lapses first spends no attempt, and is due
-        again later each time, dead after MOST_UNDELIVERED in a row. What its target has no room for is put aside until
-        it has, and holds up nothing behind it.
+        A task of a kind in `deliveries` gets the lease of a delivery, and `target`; limits count it as running. Its
+        token begins it (`begin`), or settles it directly. A delivery that lapses first spends no attempt: the task is
+        due again, later each time, and dead after MOST_UNDELIVERED in a row. A task whose target has no room is put
+        aside until there is room, and delays no other task.
         """
 
     def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
         """Begin tasks that were handed over, at most MAX_CLAIM: each delivery becomes the lease of its run.
 
-        Its new token ends in its one of `nonces` (8 bytes each): the same delivery and nonce again is answered as
-        before, another worker is not. One past its deadline dies instead.
+        The new token ends in the delivery's nonce (8 bytes each). The same delivery and nonce again get the same
+        answer; another worker does not. A task past its deadline is dead instead.
         """
 
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
         """Lease one scheduled task now, due or not; None where it is not scheduled, or a limit does not allow it.
 
-        As in a claim, lapsed leases are taken back first and a queue's own `lease_ms` goes before. Without its `group`
-        a task is found in its id's shard alone. Its log says Door.TAKE.
+        Lapsed leases are taken back first and a queue's own `lease_ms` goes before, as in a claim. Without its `group`,
+        a task is found in its id's shard only. The task's log has the trigger Door.TAKE.
         """
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -228,17 +228,17 @@ class Store(Protocol):
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
         """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost.
 
-        With `at_least`, one that ends later stays as it is. A delivery that is not begun may be extended, and saved
-        under, too.
+        A lease that ends later stays so with `at_least`. A delivery that is not begun may be extended too, and may
+        save a state.
         """
 
     def save(self, shard: Shard, lease: Lease, state: str) -> bool:
         """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""
 
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
-        """Give tasks new due times, those of one shard in one step: with `group`, whose tasks they are, all.
+        """Give tasks new due times, those of one shard in one step; with the tasks' common `group`, all in one.
 
-        Without it, a task that is not in its id's shard is looked for in the queue's others.
+        Otherwise, a task that is not in its id's shard is searched in the queue's other shards.
         """
 
     def cancel(
@@ -251,10 +251,10 @@ class Store(Protocol):
         group: str = "",
         by: str = "",
     ) -> list[Reply]:
-        """Cancel scheduled tasks and delete dead ones; in which steps, as `move`.
+        """Cancel scheduled tasks and delete dead ones, in the same steps as `move`.
 
-        With `force` a leased task is taken from its worker and cancelled, and what waits to replace it with it: that
-        is then the task that stands there, cancelled.
+        Also take a leased task from its worker with `force`, and cancel it together with a waiting replacement; the
+        record is then that of the replacement.
         """
 
     def replay(
@@ -280,26 +280,26 @@ class Store(Protocol):
         """
 
     def configure(self, queue: str, changes: QueueChanges, *, default: bool = False) -> None:
-        """Set a queue anew: what is given changes, from the next claim on; a step a shard, to be repeated if it fails.
+        """Change the given settings of a queue, from the next claim on: one step a shard; repeat it after a failure.
 
-        Paused, it hands nothing out, and what is leased goes on. Of each limit each shard gets its part. A limit counts
-        what is leased already; a rate, what was claimed since it was set. Raises InvalidInput where a limit is lower
-        than the number of shards. As a `default` it sets only what is not set, and the queue may be forgotten with it,
-        not sooner than FORGET_MS later.
+        A paused queue hands out no task, and leased tasks continue. Each shard gets its part of each limit. A limit
+        counts tasks that are leased already; a rate counts claims since it was set. Raises InvalidInput if a limit is
+        lower than the number of shards. A `default` changes only settings that are not set, and the queue may still be
+        forgotten, FORGET_MS later at the earliest.
         """
 
     def settings(self, queue: str) -> QueueSettings:
-        """How a queue is set, as a whole."""
+        """Settings of a queue, as a whole."""
 
     def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
-        """How each of some queues is set, as a whole."""
+        """Settings of each of some queues, as a whole."""
 
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step.
 
-        A queue's own `retention_ms` goes before the one given. The dead are kept where `dead_retention_ms` is
-        None; else they are forgotten so long after their death, and no sooner than so long after the first such sweep.
-        A shard without tasks or settings may be forgotten as a whole.
+        A queue's own `retention_ms` goes before the one given. Dead tasks are kept if `dead_retention_ms` is None.
+        Otherwise they are forgotten that long after their death, and that long after the first such sweep at the
+        earliest. A shard without tasks or settings may be forgotten as a whole.
         """
 
     def sweep_all(
@@ -314,7 +314,7 @@ class Store(Protocol):
         """Many shards in numbers, or why one's are not known."""
 
     def lateness_of(self, shards: Sequence[Shard]) -> list[dict[int, int]]:
-        """How late each shard's tasks of the last hour were when claimed, in the buckets of domain.lateness."""
+        """Lateness of each shard's claims in the last hour, in the buckets of domain.lateness."""
 
     def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> HeldBack:
-        """What holds a tenant's due tasks in a shard, or this one of them, back from being claimed now."""
+        """Reason why a tenant's due tasks in a shard, or this one of them, cannot be claimed now."""

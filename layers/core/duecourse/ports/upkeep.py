@@ -1,4 +1,4 @@
-"""What the upkeep of many shards answers: what was done in one, or why nothing was."""
+"""Results of the upkeep of many shards: for each, what was done, or why nothing was."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -10,7 +10,7 @@ Away = StoreUnavailable | StoreMisused
 
 
 def answered(ask: Callable[[], T]) -> T | Away:
-    """What `ask` answers, or why it does not: for one of many shards, where the others go on."""
+    """Answer of `ask`, or the error as a value: for one of many shards, while the others continue."""
     try:
         return ask()
     except (StoreUnavailable, StoreMisused) as error:
@@ -18,7 +18,7 @@ def answered(ask: Callable[[], T]) -> T | Away:
 
 
 class Swept(NamedTuple):
-    """What one sweep did: leases that had lapsed, tasks dead by it, ended tasks forgotten; `more` if bounded."""
+    """Figures of one sweep: lapsed leases, tasks dead by it, ended tasks forgotten; `more` if bounded."""
 
     reclaimed: int
     died: int

@@ -10,7 +10,7 @@ class Warmth(Protocol):
     """The future and the recent past of one ledger; every verb is one bounded look and raises StoreUnavailable."""
 
     def coming(self, shard: Shard, within_ms: int) -> list[str]:
-        """Kinds of the first tasks that come due within `within_ms`; tasks that a limit holds back are left out.
+        """Kinds of the first tasks that come due within `within_ms`; throttled tasks are left out.
 
         Raises StoreMisused where the shard's queue has another number of shards than the settings say.
         """

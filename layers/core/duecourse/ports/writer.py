@@ -1,4 +1,4 @@
-"""How a reminder's templates become what each of its recipients reads."""
+"""Contract of rendering a reminder's templates for each recipient."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
@@ -15,7 +15,7 @@ class Letter(NamedTuple):
 
 
 class Writer(Protocol):
-    """What writes messages."""
+    """Writer of messages."""
 
     def __call__(self, letters: Iterable[Letter], /) -> list[Message]:
         """Each letter as its recipient reads it, in order, within bounds of work, size and time.

@@ -45,7 +45,7 @@ class Api(APIGatewayHttpResolver):
 
 
 def _words(route: Route) -> Operation:
-    """What a route's function says of it by its name and its docstring."""
+    """Operation id and summary of a route, from its function's name and docstring."""
     head, *rest = route.func.__name__.split("_")
     first, _, more = (route.func.__doc__ or "").strip().partition("\n")
     return {

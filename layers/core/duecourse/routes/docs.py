@@ -19,7 +19,7 @@ POLICY = (
 )
 """Swagger UI sets styles on its elements as it goes; its scripts are the page's own, named by their hashes."""
 ITSELF = 'currentUrl.pathname + "?format=json"'
-"""Where Powertools' page has the document; here that has a route of its own, beside the page's."""
+"""Path at which Powertools' page expects the document, which has a route of its own here."""
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 

@@ -14,7 +14,7 @@ from duecourse.routes.parts import refusal, tenant
 from duecourse.wire import problems
 
 GRACE_MS = 1_000
-"""How long after its function's time is over a request that nobody ended may be begun again."""
+"""Time after the end of its function after which an unfinished request may be begun again."""
 
 
 def idempotent(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:

@@ -1,21 +1,20 @@
-"""What the routes share: where an id and a queue stand in a request, whose it is, answers that are not a plain 200."""
+"""Shared parts of routes: the fields for an id and a queue, the tenant, and answers other than a plain 200."""
 
 import json
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
-from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.event_handler import ApiGatewayResolver, Response
 from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
-from aws_lambda_powertools.metrics import MetricUnit
 from pydantic import BeforeValidator
 
 from duecourse import wiring
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.errors import DuecourseError
+from duecourse.measures import measure
 from duecourse.routes import request
 from duecourse.wire.fields import AnyTaskId, Flag, Name
 from duecourse.wire.problems import CONTENT_TYPE, Problem
@@ -36,10 +35,8 @@ Force = Annotated[
 ]
 
 REFUSES = "refuses"
-"""Where a route's function keeps what it refuses with."""
+"""Attribute in which a route's function keeps its errors."""
 F = TypeVar("F", bound=Callable[..., Any])
-
-metrics = Metrics(namespace="duecourse")
 
 
 def refuses(*kinds: type[DuecourseError]) -> Callable[[F], F]:
@@ -53,7 +50,7 @@ def refuses(*kinds: type[DuecourseError]) -> Callable[[F], F]:
 
 
 def tenant() -> str:
-    """Whose this request is. Raises InvalidInput where its header names nobody."""
+    """Tenant of this request. Raises InvalidInput if its header has no valid tenant."""
     return request.tenant(wiring.settings().tenant_header)
 
 
@@ -80,6 +77,5 @@ def refusal(problem: Problem) -> Response[Any]:
 
 
 def count_added(tasks: int) -> None:
-    """Count tasks taken, in the log's embedded metric format."""
-    metrics.add_metric("Added", MetricUnit.Count, tasks)
-    metrics.flush_metrics()
+    """Count tasks taken."""
+    measure({"Added": tasks})

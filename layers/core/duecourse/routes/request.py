@@ -26,7 +26,7 @@ _since: ContextVar[int] = ContextVar("since", default=0)
 
 @contextmanager
 def serving(event: Mapping[str, Any], tenant_of: Callable[[], str], remaining: Callable[[], int]) -> Iterator[None]:
-    """Within it, what this module answers is of this event (HTTP API, payload format 2.0).
+    """Context in which this module answers for this event (HTTP API, payload format 2.0).
 
     Ids that the request leaves to be made come of its tenant and key, so that it makes the same tasks each time it is
     sent. A ContextVar, for a harness may serve several at once in one process.
@@ -42,7 +42,7 @@ def serving(event: Mapping[str, Any], tenant_of: Callable[[], str], remaining: C
 
 @contextmanager
 def begun(since: int) -> Iterator[None]:
-    """Within it, `since` answers that."""
+    """Context in which `since` has this value."""
     before = _since.set(since)
     try:
         yield
@@ -56,12 +56,12 @@ def since() -> int:
 
 
 def remaining_ms() -> int:
-    """How many milliseconds the function may take still."""
+    """Milliseconds that the function may still take."""
     return _remaining.get()()
 
 
 def tenant(header: str) -> str:
-    """Whose the request is: as this header says, where there is one. Raises InvalidInput where it names nobody."""
+    """Tenant of the request, from this header if there is one. Raises InvalidInput for an invalid tenant."""
     named = _header(header) if header else None
     if named is None:
         return DEFAULT_TENANT

@@ -21,7 +21,7 @@ from duecourse.wire.usual import AskedBatch, AskedTask
 from duecourse.wire.why import WhyAnswer, show_why
 
 BODY_BYTES = {"/tasks/batch": MAX_BATCH_BYTES}
-"""Where a body may be larger than elsewhere."""
+"""Routes whose body may be larger than elsewhere, with the limit."""
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 

@@ -15,7 +15,7 @@ from duecourse.wire.tasks import EXAMPLE, AddTask
 
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 6 * 1024 * 1024
-"""What Lambda takes of one request, the event around it included."""
+"""Maximum size of a request at Lambda, the event around it included."""
 
 
 class AddBatch(Strict):
@@ -63,7 +63,7 @@ class BatchAnswer(TypedDict):
 
 
 def show_batch(ids: Sequence[str], items: Sequence[Item]) -> BatchAnswer:
-    """What became of the tasks of these ids."""
+    """Results for the tasks of these ids."""
     return {"tasks": [_show(id, item) for id, item in zip(ids, items, strict=True)]}
 
 

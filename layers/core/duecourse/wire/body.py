@@ -30,7 +30,7 @@ def parse_body(text: str, most: int = MAX_BODY_BYTES) -> dict[str, Any]:
 
 
 class _Unfit(ValueError):
-    """What Python takes for JSON and nobody else does."""
+    """A constant that Python accepts as JSON, and no other parser does."""
 
 
 def _refuse_constant(name: str) -> None:

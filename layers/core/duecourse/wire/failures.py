@@ -41,7 +41,7 @@ def _name(arn: str) -> str:
 
 
 def _reason(record: Mapping[str, Any]) -> str:
-    """What the function answered: an error's type and message, where it has them."""
+    """Error's type and message in the function's answer, if it has them."""
     answer = record.get("responsePayload")
     if not isinstance(answer, Mapping):
         return ""

@@ -57,9 +57,9 @@ DEADLINE_SCHEMA = {
     "examples": ["PT24H", "2026-03-29T01:30:00Z"],
 }
 DATED = re.compile(r"\d{4}-")
-"""How an instant begins, and no duration does."""
+"""Beginning of an instant, which no duration has."""
 MAX_STRANGERS = 20
-"""How many unknown fields of an object are named one by one."""
+"""Maximum number of an object's unknown fields that are named one by one."""
 PLACES = frozenset({"body", "path", "query"})
 
 WORDING = {
@@ -75,9 +75,9 @@ WORDING = {
     "string_pattern_mismatch": "must be 1 to {most} characters of A-Z a-z 0-9 . _ : @ -",
 }
 SHOULD = re.compile(r"^(Input|String|List|Dictionary) should ")
-"""How pydantic speaks of a field."""
+"""Words of pydantic about a field."""
 LONGEST = re.compile(r"\{1,(\d+)\}")
-"""How long a name may be, in its pattern."""
+"""Maximum length of a name, in its pattern."""
 
 
 class Deadline(NamedTuple):
@@ -88,7 +88,7 @@ class Deadline(NamedTuple):
 
 
 def parse_deadline(value: Any) -> Deadline:
-    """When a task is given up. Raises ValueError with a text fit for a user."""
+    """Read a deadline. Raises ValueError with a text for users."""
     if isinstance(value, datetime) or (isinstance(value, str) and DATED.match(value)):
         return Deadline(at=parse_instant(value))
     try:
@@ -139,7 +139,7 @@ class written_as(NamedTuple):  # noqa: N801 - stands beside a type, as a word
 
 
 def json_of(max_bytes: int) -> AfterValidator:
-    """What JSON can carry, in at most so many bytes of text."""
+    """Value that JSON can carry, in at most so many bytes of text."""
 
     def check(value: Any) -> Any:
         if deeper_than(MAX_DEPTH, value):
@@ -194,7 +194,7 @@ class Strict(BaseModel):
     def _not_flooded(cls, value: Any) -> Any:
         # Each unknown field is an error of its own: half a million of them would take a function's whole time.
         if isinstance(value, dict) and len(value) > len(cls.model_fields) + MAX_STRANGERS:
-            raise ValueError(f"has {len(value)} fields, and {len(cls.model_fields)} are known")
+            raise ValueError(f"has {len(value)} fields; only {len(cls.model_fields)} are known")
         return value
 
 

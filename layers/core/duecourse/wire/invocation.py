@@ -29,9 +29,9 @@ SOURCE = "duecourse"
 VERSION = "1"
 TEXT, TABLE = str, Mapping
 TARGET = "lambda"
-"""Whom a task was handed to, as that one itself knows it."""
+"""Receiver of a delivery, as the receiver itself knows it."""
 MAX_NUMBER = 2**53
-"""What every JSON library carries exactly: instants, fences and generations stay far below."""
+"""Largest integer that every JSON library carries exactly: instants, fences and generations stay far below."""
 POLICY: dict[str, tuple[tuple[type, ...], float, float]] = {
     "max_attempts": ((int,), 1, 1_000),
     "backoff_ms": ((int,), 0, MAX_DURATION_MS),
@@ -39,7 +39,7 @@ POLICY: dict[str, tuple[tuple[type, ...], float, float]] = {
     "max_backoff_ms": ((int,), 0, MAX_DURATION_MS),
     "jitter": ((bool,), False, True),
 }
-"""What a policy may hold: types, the least and the most."""
+"""Fields of a policy: types, lower and upper bounds."""
 
 
 def tasks_event(tasks: Iterable[Task]) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""What a caller in Python names: whose tasks, and which."""
+"""Keys that a caller in Python gives: the tenant and the task."""
 
 from pydantic import StrictBool
 
@@ -7,19 +7,19 @@ from duecourse.wire.fields import AnyTaskId, Name, Strict
 
 
 class TenantKey(Strict):
-    """Whose tasks a caller in Python means."""
+    """Tenant of a caller in Python."""
 
     tenant: Name
 
 
 class TaskKey(Strict):
-    """What names one task: one of a user's, or a follow-up."""
+    """Key of one task: a user's, or a completion notification."""
 
     id: AnyTaskId
     queue: Name = DEFAULT_QUEUE
 
 
 class CancelTask(TaskKey):
-    """What a caller in Python names to cancel a task."""
+    """Key of a task to cancel, from Python."""
 
     force: StrictBool = False

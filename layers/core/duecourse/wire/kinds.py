@@ -1,4 +1,4 @@
-"""What the payloads of the built-in kinds must look like when they are enqueued; running them needs none of this."""
+"""Models of the built-in kinds' payloads, checked at an add; running them needs none of this."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError(f"{name[:50]!r} is not a header name")
         if is_reserved(name):
-            raise ValueError(f"must not hold {name[:50]}, which duecourse or the connection sets: leave it out")
+            raise ValueError(f"must not contain {name[:50]}, which duecourse or the connection sets: leave it out")
         # HTTP carries Latin-1; a line break would begin a header of somebody else's making.
         if _CONTROL.search(text) or len(text) > MAX_HEADER or not text.isascii():
             raise ValueError(f"{name} must be printable ASCII of at most {MAX_HEADER} characters")
@@ -78,15 +78,15 @@ def _check_calls(parsed: Mapping[str, Any]) -> None:
 
 def _check_call(name: str, count: int, signature: Sequence[dict[str, Any]] | None) -> None:
     if signature is None:
-        raise ValueError(f"must call functions that JMESPath has: {name} is none")
+        raise ValueError(f"must call functions of JMESPath only: {name} is unknown")
     more = signature[-1].get("variadic", False)
     if count < len(signature) or (count > len(signature) and not more):
-        takes = f"{'at least ' if more else ''}{len(signature)}"
-        raise ValueError(f"must give {name} as many arguments as it takes: {takes}, not {count}")
+        takes = f"{'at least ' if more else ''}{len(signature)} argument{'' if len(signature) == 1 else 's'}"
+        raise ValueError(f"must call {name} with {takes}, not {count}")
 
 
 URL_SCHEMA = {"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[^\x00-\x20\x7f\\/?#][^\x00-\x20\x7f\\]*$"}
-"""What every such URL is, as far as a pattern tells."""
+"""Pattern of every such URL, as far as a pattern can check it."""
 Url = Annotated[StrictStr, Field(max_length=MAX_URL, json_schema_extra=URL_SCHEMA), AfterValidator(_url)]
 HEADERS_SCHEMA = {
     "propertyNames": {"pattern": f"^{_HEADER_NAME.pattern}$", "not": {"pattern": RESERVED_PATTERN}},

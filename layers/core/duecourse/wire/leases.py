@@ -15,14 +15,14 @@ from duecourse.wire.fields import Duration, Instant, Strict, Told, between, give
 TOKEN = re.compile(r"[0-9a-f]{28}")
 TOKEN_EXAMPLE = "0000000000070011223344556677"  # noqa: S105 - of a lease, and made up
 MAX_TEXT = 10_000
-"""How long an error or a reason may be as sent; a task's history keeps the first 400 bytes."""
+"""Maximum length of an error or a reason as sent; a task's history keeps the first 400 bytes."""
 
 
 Token = Annotated[
     StrictStr,
     written_as(TOKEN, "must be the task's lease.token"),
     Field(
-        description="Token of the lease: `lease.token` of the task in the event, or `token` of what `begin` answered.",
+        description="Token of the lease: `lease.token` of the task in the event, or `token` in the answer of `begin`.",
         examples=[TOKEN_EXAMPLE],
     ),
 ]
@@ -41,7 +41,7 @@ MORE: dict[OutcomeName, dict[str, Any]] = {
     "again": {"not": given("after", "at")},
     "drop": {"required": ["reason"], "properties": {"reason": {"minLength": 1}}},
 }
-"""What its schema says of an outcome's fields besides."""
+"""Schema of the fields of each outcome."""
 
 
 def _with_its_own(outcome: OutcomeName) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _with_its_own(outcome: OutcomeName) -> dict[str, Any]:
 
 
 class BeginTask(Strict):
-    """POST /tasks/{id}/begin: start the run of a task that was handed over."""
+    """Body of `POST /tasks/{id}/begin`: the delivery of a task that was handed over."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"token": TOKEN_EXAMPLE, "for": "PT30S"}]})
 
@@ -97,7 +97,7 @@ class SettleTask(Strict):
         if strangers:
             raise refuse_fields(f"does not belong to the outcome {self.outcome}", *sorted(strangers))
         if self.outcome == "drop" and not self.reason:
-            raise refuse_fields("is required: why the task never will work", "reason")
+            raise refuse_fields("is required: the reason why the task can never succeed", "reason")
         if self.after is not None and self.at is not None:
             raise refuse_fields("give after or at, not both", "after", "at")
         return self
@@ -137,7 +137,7 @@ class SaveState(Strict):
 
 
 class BeginAnswer(TypedDict):
-    """The lease of the run, by which the task is extended, saved and settled from now on."""
+    """Lease of the run: extend, save and settle the task with its token from now on."""
 
     token: Annotated[str, Field(description="Token of the run's lease.", examples=[TOKEN_EXAMPLE])]
     expires_at: Annotated[Told, Field(description="End of the lease, unless it is extended.")]

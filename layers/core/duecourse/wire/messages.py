@@ -1,4 +1,4 @@
-"""What brokers bring to a function, read without pydantic: SQS's event, and Amazon MQ's for RabbitMQ."""
+"""Events of brokers, read without pydantic: SQS's, and Amazon MQ's for RabbitMQ."""
 
 import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -46,7 +46,7 @@ def read_each(event: Json, read: Callable[[Received], T]) -> Read[T]:
     """
     batch = read_batch(event)
     if batch is None:
-        raise InvalidInput([FieldError("event", "must be SQS's, or Amazon MQ's for RabbitMQ")])
+        raise InvalidInput([FieldError("event", "must be an event of SQS, or of Amazon MQ for RabbitMQ")])
     content, problems = {}, {}
     for message in batch.messages:
         try:
@@ -68,12 +68,12 @@ def read_batch(event: Json) -> Batch | None:
             found = [_of_rabbitmq(f"{queue}[{n}]", each) for queue, all in queues for n, each in enumerate(all)]
             return Batch(found, partial=False)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InvalidInput([FieldError("event", f"is not a broker's: {error!r}")]) from None
+        raise InvalidInput([FieldError("event", f"is not a valid event of SQS or Amazon MQ: {error!r}")]) from None
     return None
 
 
 def answer(batch: Batch, failed: Collection[str]) -> dict[str, Json]:
-    """What the function answers so that the messages named in `failed` are delivered again, and the rest are not.
+    """Answer after which the messages named in `failed` are delivered again, and the others are not.
 
     RabbitMQ's event knows no such answer: raises MessagesFailed, after which the whole batch is delivered again.
     """

@@ -1,4 +1,4 @@
-"""Who is told of a task's end, as a request says it."""
+"""Receiver of a completion notification, in requests and answers."""
 
 from typing import Annotated, Literal, NotRequired, Self
 
@@ -63,7 +63,7 @@ class NotifyView(TypedDict):
 
 
 def show_notify(text: str) -> NotifyView:
-    """Who is told, as a request says it."""
+    """Receiver of a completion notification in the words of the HTTP API."""
     notify = Notify.of(text)
     view: NotifyView = {"url": masked_text(notify.address)} if is_url(text) else {"target": notify.address}
     if notify.include:

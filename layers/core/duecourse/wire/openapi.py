@@ -1,4 +1,4 @@
-"""What an OpenAPI document of this API has besides its routes: problems, headers, examples, how requests are signed."""
+"""Parts of the OpenAPI document beside the routes: problems, headers, examples, signing."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -123,7 +123,7 @@ def _tell(status: str, answer: dict[str, Any], schemas: dict[str, Any]) -> None:
 
 
 def _refused(path: str, method: str, operation: Operation) -> Iterator[list[Refusal]]:
-    """What a route may refuse with, by status: those of its state as it says, or all; the rest by what it takes."""
+    """Errors of a route by status: those that it declares, or all of its state's; the rest from its parameters."""
     likely = {404} if "{" in path else set()
     likely |= {409} if method in CHANGING else set()
     told = {kind for kind in every(DuecourseError) if problems.status_of(kind) in likely}

@@ -35,7 +35,7 @@ def decode_cursor(text: str) -> Place:
     except ValueError:
         found = None
     if not found or found[1] not in SECTIONS:
-        raise ValueError("must be the next_cursor of a page, as it was")
+        raise ValueError("must be the next_cursor of an earlier page, unchanged")
     return Place(found[1], int(found[2]), found[3])
 
 
@@ -56,15 +56,15 @@ class ListTasks(Strict):
     @model_validator(mode="after")
     def _goes_on_with_the_same(self) -> Self:
         if self.cursor and decode_cursor(self.cursor).section not in self.wanted().sections():
-            raise InvalidInput([FieldError("cursor", "is of a page of another state: begin without it")])
+            raise InvalidInput([FieldError("cursor", "belongs to a page of another state: start without a cursor")])
         return self
 
     def wanted(self) -> Wanted:
-        """Which tasks."""
+        """Filter of the tasks."""
         return Wanted(self.state, self.kind or "", self.group or "")
 
     def place(self) -> Place | None:
-        """Where the page begins."""
+        """Start of the page."""
         return decode_cursor(self.cursor) if self.cursor else None
 
 

@@ -1,4 +1,4 @@
-"""Refusals as problem documents (RFC 9457): one table from the error tree to HTTP."""
+"""Errors as problem documents (RFC 9457): one table from the error tree to HTTP."""
 
 from binascii import Error as Base64Error
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ class Internal(DuecourseError):
 
 
 class Problem(NamedTuple):
-    """A refusal: the HTTP status, the document, and headers beside the content type."""
+    """Problem: the HTTP status, the document, and headers beside the content type."""
 
     status: int
     document: dict[str, Any]
@@ -76,12 +76,12 @@ RETRY_AFTER: dict[str, str | list[str]] = {"Retry-After": "1"}
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a body of this content type is taken."""
+    """True if a body of this content type is accepted."""
     return content_type.partition(";")[0].strip().lower() == "application/json"
 
 
 def describe(error: Exception) -> Problem:
-    """The problem document of an error; one that the table does not know is a 500 that tells nothing of itself."""
+    """Problem document of an error; an error that the table does not know is a 500 without details."""
     status = status_of(type(error))
     shown = _shown(error, status)
     document = {
@@ -95,7 +95,7 @@ def describe(error: Exception) -> Problem:
 
 
 def status_of(kind: type[BaseException]) -> int:
-    """With which HTTP status an error is told."""
+    """HTTP status of an error."""
     return next((STATUS[cls] for cls in kind.__mro__ if cls in STATUS), 500)
 
 

@@ -39,7 +39,7 @@ PROCESSING: Json = {
 ID_SCHEMA = {"type": "string", "pattern": ID_PATTERN, "maxLength": 93, "examples": [QUERY_ID]}
 QueryId = Annotated[
     StrictStr,
-    written_as(re.compile(ID_PATTERN), "must be a query's id, as POST /queries answers it: q-…@<host>"),
+    written_as(re.compile(ID_PATTERN), "must be the id of a query, as in the answer of POST /queries: q-…@<host>"),
     WithJsonSchema(ID_SCHEMA),
 ]
 

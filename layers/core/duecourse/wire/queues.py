@@ -54,7 +54,7 @@ class SetQueue(Strict):
     )
 
     def changes(self) -> QueueChanges:
-        """What was given, in the domain's words."""
+        """Given fields, in the domain's words."""
         rate = self.rate and queues.Rate(self.rate.count, self.rate.per)
         values = {
             "paused": self.paused,

@@ -8,7 +8,7 @@ from duecourse.domain.times import DAY_MS
 from duecourse.wire.fields import Duration, Strict, between
 
 MAX_COUNT = 1_000_000
-"""Above it a limit is none."""
+"""Upper bound of a limit."""
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT, strict=True)]
 
 

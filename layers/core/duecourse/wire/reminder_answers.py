@@ -13,7 +13,7 @@ from duecourse.domain.times import format_duration, format_instant
 from duecourse.wire.fields import Told
 
 MAX_SHOWN = 2_000_000
-"""How many characters of messages one preview shows: a function answers at most 6 MB."""
+"""Maximum number of characters that one preview shows: a function answers at most 6 MB."""
 
 
 class TaskDue(TypedDict):
@@ -91,9 +91,9 @@ class MessageView(TaskDue):
 
     remind_before: Annotated[str, Field(description="Lead time before the start.", examples=["PT300S"])]
     recipient: Annotated[RecipientView, Field(description="Recipient of the message.")]
-    subject: Annotated[str, Field(description="Subject, written out.", examples=["Stand-up"])]
-    text: Annotated[str, Field(description="Text, written out.", examples=["Stand-up begins soon."])]
-    html: NotRequired[Annotated[str, Field(description="HTML part, written out.")]]
+    subject: Annotated[str, Field(description="Rendered subject.", examples=["Stand-up"])]
+    text: Annotated[str, Field(description="Rendered text.", examples=["Stand-up begins soon."])]
+    html: NotRequired[Annotated[str, Field(description="Rendered HTML part.")]]
     sms_parts: NotRequired[
         Annotated[int, Field(description="Number of parts in which the SMS is sent and billed.", examples=[1])]
     ]
@@ -113,7 +113,7 @@ def show_added(id: str, tasks: list[tuple[str, int]]) -> AddReminderAnswer:
 
 
 def show_moved(moved: Moved) -> MoveReminderAnswer:
-    """What a move did."""
+    """Result of a move."""
     return {
         "id": moved.id,
         "starts_at": format_instant(moved.starts_at),

@@ -31,7 +31,7 @@ MIN_LEAD_MS = 1_000
 """A message that is due as the meeting begins would come too late, and is not sent."""
 MAX_DATA_BYTES = 16 * 1024
 MAX_BYTES = 16 * 1024 * 1024
-"""What all tasks of one reminder may hold: each has the templates and the data, and all are added in one step."""
+"""Maximum size of all tasks of one reminder: each has the templates and the data, and all are added in one step."""
 
 
 def _start(value: int) -> int:
@@ -125,7 +125,7 @@ class AddReminder(Strict):
         examples=["standup"],
     )
     subject: SubjectTemplate = Field(
-        description="Template of the subject: one line, at most 200 characters when written out. Other "
+        description="Template of the subject: one line, at most 200 characters when rendered. Other "
         "templates read it as `subject`.",
         examples=["Stand-up in {{ lead }}"],
     )
@@ -204,7 +204,7 @@ class ReminderKey(Strict):
 
 
 class CancelReminder(ReminderKey):
-    """What a caller in Python names to cancel a reminder."""
+    """Key of a reminder to cancel, from Python."""
 
     force: StrictBool = False
 

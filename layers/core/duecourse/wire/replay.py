@@ -54,6 +54,6 @@ class ReplayedAnswer(TypedDict):
 
 
 def show_replayed(replayed: Replayed, *, dry_run: bool) -> ReplayedAnswer:
-    """What a replay did."""
+    """Result of a replay."""
     tasks: list[ReplayedTask] = [{"id": id, "due_at": format_instant(at)} for id, at in replayed.tasks]
     return {"replayed": len(tasks), "dry_run": dry_run, "more": replayed.more, "tasks": tasks}

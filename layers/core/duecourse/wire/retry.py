@@ -1,4 +1,4 @@
-"""How a failing task is tried again, as requests say it."""
+"""Retry policy of a task, as in requests."""
 
 from typing import Annotated, Self
 

@@ -3,107 +3,107 @@
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
-
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from typing_extensions import TypedDict
+from typing import NamedTuple, TypedDict
 
 from duecourse.domain.history import Door
-from duecourse.domain.task import Shard
+from duecourse.domain.task import Json, Shard
 from duecourse.domain.watch import MAX_KEY_BYTES, Expired
+from duecourse.wire.tables import Table
 
+SOURCE, VERSION = ("duecourse.bridge",), ("1",)
+DOORS = tuple(Door)
 MAX_WARM = 100
 """The most bells of one event that warms."""
 MAX_BELL_CHARS = 256
-LAST_AT = 10**13 - 1
-"""The last instant that has thirteen digits, in the year 2286."""
-
-
-class Ring(BaseModel):
-    """One key that expired: on which channel it was heard, when (epoch ms), and by which door."""
-
-    model_config = ConfigDict(frozen=True)
-
-    key: str
-    channel: str
-    heard_at: int
-    door: Door = Door.RING
-
-
-def _decoded(text: Any) -> Any:
-    try:
-        return b64decode(text, validate=True)
-    except (ValueError, TypeError):
-        raise ValueError("must be Base64") from None
-
-
-def _utf_8(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("has half a character: send text that is not UTF-8 in base64") from None
-    return text
-
-
-class ExpiredKey(BaseModel):
-    """One watched key that expired, in the server's epoch ms: heard when, and `since` when it may have been.
-
-    `base64` is its exact name where that is no UTF-8; `key` is then to be looked at.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    key: Annotated[str, Field(max_length=4 * MAX_KEY_BYTES), AfterValidator(_utf_8)]
-    base64: Annotated[bytes, Field(max_length=MAX_KEY_BYTES), BeforeValidator(_decoded)] | None = None
-    channel: str
-    since: int | None = Field(None, ge=0, le=LAST_AT)
-    heard_at: int = Field(ge=0, le=LAST_AT)
-
-    def plain(self) -> Expired:
-        """As the engine takes it."""
-        name = self.key.encode() if self.base64 is None else self.base64
-        since = self.heard_at if self.since is None else min(self.since, self.heard_at)
-        return Expired(name, self.channel, since, self.heard_at)
-
-
-class Rings(BaseModel):
-    """What the bridge invokes `on_expired` with."""
-
-    model_config = ConfigDict(frozen=True)
-
-    source: Literal["duecourse.bridge"]
-    version: Literal["1"]
-    rings: list[Ring]
-    expired: list[ExpiredKey] = Field(default_factory=list)
-
-    def heard(self, namespace: str) -> "Heard":
-        """The shards of `namespace` whose bells rang, each once, in the order of their first ring; and the rest."""
-        return shards_of({ring.key: ring.door for ring in self.rings}, namespace)
-
-
-class WarmUp(BaseModel):
-    """Another event of the bridge: bells, by their keys, that ring soon after an idle spell.
-
-    Without bells it warms the function alone that takes it.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    source: Literal["duecourse.bridge"]
-    version: Literal["1"]
-    warm: Annotated[list[Annotated[str, Field(max_length=MAX_BELL_CHARS)]], Field(max_length=MAX_WARM)]
 
 
 class Heard(NamedTuple):
-    """What rang: shards, the keys that are no bells of ours, and by which door each shard's bell was found."""
+    """Rings: shards, keys that are not our bells, and the trigger of each shard's ring."""
 
     shards: list[Shard]
     strangers: list[str]
     doors: dict[Shard, Door]
 
 
+class Rings(NamedTuple):
+    """What the bridge invokes `on_expired` with: bells that rang, by their keys, and watched keys that expired."""
+
+    bells: Mapping[str, Door]
+    expired: list[Expired]
+
+    def heard(self, namespace: str) -> Heard:
+        """The shards of `namespace` whose bells rang, each once, in the order of their first ring; and the rest."""
+        return shards_of(self.bells, namespace)
+
+
+def read_rings(event: Json) -> Rings:
+    """The bridge's event. Raises InvalidInput, naming every wrong field.
+
+    A ring is a key, the channel on which it was heard, when (epoch ms), and by which door.
+    """
+    table = Table(event)
+    table.one_of("source", SOURCE)
+    table.one_of("version", VERSION)
+    bells = {ring.text("key"): _door(ring) for ring in table.tables("rings")}
+    expired = [_expired(one) for one in table.tables("expired")] if table.has("expired") else []
+    table.end()
+    return Rings(bells, expired)
+
+
+def _door(ring: Table) -> Door:
+    ring.text("channel")
+    ring.instant("heard_at")
+    return Door(ring.one_of("door", DOORS) or Door.RING) if ring.has("door") else Door.RING
+
+
+def _expired(one: Table) -> Expired:
+    """One watched key that expired, in the server's epoch ms: heard when, and `since` when it may have been.
+
+    `base64` is its exact name where that is no UTF-8; `key` is then to be looked at.
+    """
+    heard_at, name = one.instant("heard_at"), _utf_8(one)
+    since = min(one.instant("since"), heard_at) if one.has("since") else heard_at
+    return Expired(_exact(one) if one.has("base64") else name, one.text("channel"), since, heard_at)
+
+
+def _utf_8(one: Table) -> bytes:
+    try:
+        return one.text("key", 4 * MAX_KEY_BYTES).encode()
+    except UnicodeEncodeError:
+        one.note("key", "has half a character: send text that is not UTF-8 in base64")
+        return b""
+
+
+def _exact(one: Table) -> bytes:
+    try:
+        name = b64decode(one.text("base64"), validate=True)
+    except ValueError:
+        one.note("base64", "must be Base64")
+        return b""
+    if len(name) > MAX_KEY_BYTES:
+        one.note("base64", f"must have at most {MAX_KEY_BYTES} bytes")
+    return name
+
+
+def read_warm_up(event: Json) -> list[str]:
+    """Another event of the bridge: bells, by their keys, that ring soon after an idle spell.
+
+    Without bells it warms the function alone that takes it. Raises InvalidInput, naming every wrong field.
+    """
+    table = Table(event)
+    table.one_of("source", SOURCE)
+    table.one_of("version", VERSION)
+    bells = table.each("warm", MAX_WARM)
+    for at, bell in enumerate(bells):
+        if not isinstance(bell, str) or len(bell) > MAX_BELL_CHARS:
+            table.note(f"warm.{at}", f"must be text, at most {MAX_BELL_CHARS} characters")
+    table.only("source", "version", "warm")
+    table.end()
+    return bells
+
+
 class RingsAnswer(TypedDict):
-    """What came of it: `added` tasks of watched keys, and what one drain did.
+    """Result: `added` tasks of watched keys, and the figures of one drain.
 
     `backlog` is what is still due, at least, `bell_at` the earliest bell (epoch ms, 0 for none).
     """

@@ -1,16 +1,17 @@
 """The scheduled event that makes a tick, as EventBridge rules and EventBridge Scheduler send it."""
 
-from typing import Literal
+from duecourse.domain.task import Json
+from duecourse.wire.tables import Table
 
-from pydantic import BaseModel, ConfigDict, Field
 
+def check_tick(event: Json) -> None:
+    """Raise InvalidInput, naming every wrong field, where the event is no schedule's.
 
-class ScheduledEvent(BaseModel):
-    """Source: AWS, "Tutorial: Create an EventBridge scheduled rule" and "EventBridge Scheduler: templated targets"."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    source: Literal["aws.events", "aws.scheduler"]
-    detail_type: Literal["Scheduled Event"] = Field(alias="detail-type")
-    time: str
+    Source: AWS, "Tutorial: Create an EventBridge scheduled rule" and "EventBridge Scheduler: templated targets".
+    """
+    table = Table(event)
+    table.text("id")
+    table.one_of("source", ("aws.events", "aws.scheduler"))
+    table.one_of("detail-type", ("Scheduled Event",))
+    table.text("time")
+    table.end()

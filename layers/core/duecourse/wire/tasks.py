@@ -179,7 +179,7 @@ class TaskView(TypedDict):
     state: Annotated[Status, Field(description="State of the task.")]
     due_at: Annotated[Told, Field(description="Due time of the current or next run.")]
     run: Annotated[
-        int, Field(description="Number of runs so far; a delivery that came to nothing is none.", examples=[0])
+        int, Field(description="Number of runs so far; a delivery that was not begun does not count.", examples=[0])
     ]
     attempt: Annotated[
         int, Field(description="Current attempt: 1 plus the failures since the last `Again`.", examples=[1])

@@ -50,7 +50,7 @@ HTTP = "http"
 
 
 class Unusual(ValueError):
-    """What the model is to judge."""
+    """A case that the model must judge."""
 
 
 def read_task(fields: Any, tenant: str = DEFAULT_TENANT, by: str = "") -> NewTask:
@@ -116,7 +116,7 @@ def _usual(fields: Any, tenant: str, by: str) -> NewTask:
 
 
 class _Constants(NamedTuple):
-    """What the model says of tasks that do not say it themselves."""
+    """Defaults of the model."""
 
     names: frozenset[str]
     queue: str

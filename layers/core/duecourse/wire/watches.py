@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, RootModel, StrictStr, ValidationInfo, field_validator
 
-from duecourse.domain.task import DEFAULT_QUEUE
+from duecourse.domain.task import DEFAULT_QUEUE, Json
 from duecourse.domain.times import DAY_MS
 from duecourse.domain.watch import Pattern, Watch
-from duecourse.wire.fields import Duration, JsonObject, OpenKind, OpenQueue, Strict, between, refuse_fields
+from duecourse.wire.fields import Duration, JsonObject, OpenKind, OpenQueue, Strict, between, read, refuse_fields
 from duecourse.wire.kinds import check_payload
 
 MAX_PATTERN = 512
@@ -44,10 +44,21 @@ class WatchSetting(Strict):
     @classmethod
     def _fits_its_kind(cls, payload: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if "key" in payload:
-            raise refuse_fields("is where the parts of the key's name go: call yours otherwise", "key")
+            raise refuse_fields("is reserved for the parts of the key's name: rename this field", "key")
         check_payload(info.data.get("kind", ""), payload)
         return payload
 
     def watch(self) -> Watch:
         """As the engine takes it."""
         return Watch(Pattern(self.pattern), self.kind, self.payload, self.window_ms, self.queue)
+
+
+class _Watches(RootModel[list[WatchSetting]]):
+    """All that is watched."""
+
+
+def read_watches(entries: Json) -> tuple[Watch, ...]:
+    """The entries as the engine takes them. Raises InvalidInput, naming every wrong field, ValueError for no list."""
+    if not isinstance(entries, list):
+        raise ValueError("must be a valid list")  # noqa: TRY004 - a wrong value, to its reader
+    return tuple(one.watch() for one in read(_Watches, entries).root)

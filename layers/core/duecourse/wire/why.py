@@ -48,7 +48,13 @@ WaitsView = TypedDict(
                 examples=["due"],
             ),
         ],
-        "text": Annotated[str, Field(description="The same, as a sentence.", examples=["it is not due yet"])],
+        "text": Annotated[
+            str,
+            Field(
+                description="The same, as a sentence.",
+                examples=["It is due in 10 minutes, at 2026-11-21T09:30:00.000Z."],
+            ),
+        ],
         "until": NotRequired[Annotated[Told, Field(description="End of the wait; absent if unknown.")]],
     },
 )

@@ -1,8 +1,7 @@
 """A keyspace in a folder of this machine, by LevelDB: each change is one write, on disk before it is answered.
 
 Keys are a letter (`h` a hash, `s` a sorted set), the length of the key (2 bytes), the key and the field or member;
-values are a hash's, or a score as text. All of it is read when the folder is opened: LevelDB keeps it, and looks nothing
-up.
+values are a hash's, or a score as text. All of it is read when the folder is opened, and nothing is looked up later.
 """
 
 import fcntl

@@ -41,6 +41,7 @@ local function discard(sid)
   local tenant = tenant_of(sid)
   if call('ZREM', LEASED, sid) == 1 then
     count_running(tenant, -1)
+    free_lost_place(sid)
   end
   call('ZREM', DEAD, sid)
   call('ZREM', DONE, sid)

@@ -36,12 +36,12 @@ local function take_turns()
   local before, newer = #handed, {}
   local runs, gone, broken, aside, to, used, cut =
     choose(turns, sids, handed, late, bytes, max_bytes, BURY - useless, newer)
-  local times = due_times(newer)
+  local times, stood = due_times(newer, 1), due_times(aside, 3)
   bytes, useless, passed = used, useless + leave_due(turns, sids) - #newer, passed + #newer
   pass_over(newer, times, skipped)
   bar(turns)
   put_off(broken)
-  put_aside(aside)
+  put_aside(aside, stood)
   waits = waits + #aside / 3
   for _, sid in ipairs(broken) do
     unread[#unread + 1] = sid

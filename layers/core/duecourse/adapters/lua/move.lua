@@ -99,7 +99,7 @@ local function move(sid, at, r, due, deadline)
   if ARGV[at + 2] ~= '' then
     set_state(r, string.sub(ARGV[at + 2], 2))
   end
-  call('ZADD', DUE[tenant_of(sid)], text_of(r.due), sid)
+  call('ZADD', DUE[tenant_of(sid)], due_score(sid, r.due), sid)
   call('HSET', TASKS, sid, close(r))
   changed, fresh = true, fresh or r.due <= NOW
   return 0

@@ -16,7 +16,7 @@ local function replay(sid, r, due, life)
   r.status, r.attempt, r.deadline, r.due = SCHEDULED, 1, life > 0 and due + life or 0, due
   r.flags = bit.bor(r.flags, COUNTS)
   call('ZREM', DEAD, sid)
-  call('ZADD', DUE[tenant_of(sid)], due, sid)
+  call('ZADD', DUE[tenant_of(sid)], due_score(sid, due), sid)
   call('HSET', TASKS, sid, close(r))
   changed, fresh = true, fresh or due <= NOW
   return 0

@@ -96,7 +96,7 @@ local function place(sid, r)
     push(died, NOW_TEXT, sid)
   else
     scheduled[tenant] = scheduled[tenant] or {}
-    push(scheduled[tenant], text_of(r.due), sid)
+    push(scheduled[tenant], due_score(sid, r.due), sid)
     fresh = fresh or r.due <= NOW
   end
   running[tenant] = (running[tenant] or 0) - 1
@@ -116,9 +116,11 @@ local function settle(sid, r, token, ending, due, text)
     return settled_before(r, token, ending)
   end
   ending = ending == FAILED and RETRY_ or ending
-  if r.target and ending ~= RELEASED and ending ~= UNDELIVERED then
-    free_place(r) -- its worker did not say that it began, and this is its run
-    r.target = nil
+  if r.target then
+    free_place(sid, r.target)
+    if ending ~= RELEASED and ending ~= UNDELIVERED then
+      r.target = nil -- its worker did not say that it began, and this is its run
+    end
   end
   local reply = ENDINGS[ending](r, due, details(text))
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
@@ -132,8 +134,8 @@ local function settle(sid, r, token, ending, due, text)
 end
 
 -- The record with its end behind it, where a lease stands there and nobody is told of it: most ends are such, and a table
--- of the fields costs as much again. Nil for any other. None of these has a successor, for what adds one folds the lease
--- in; one that broke while it was leased is not seen, as in a claim.
+-- of the fields costs as much again. Nil for any other, and where a successor waits; one that broke while it was leased is
+-- not seen, as in a claim.
 local ENDED_NOW = pack('>I6', NOW) .. 'D'
 local NO_RESULT = '\0\0\0\0' .. ENDED_NOW
 local NOTIFY_FROM, NOTIFY_TO = 80, 81 -- its length
@@ -142,7 +144,7 @@ local byte, sub = string.byte, string.sub -- each look into a table costs, and m
 local function done_at_once(data, token, text)
   local letter = byte(data, -1)
   if (letter ~= BEGUN and letter ~= WORKED) or sub(data, TOKEN_FROM, TOKEN_TO) ~= token or byte(data) ~= VERSION
-    or sub(data, NOTIFY_FROM, NOTIFY_TO) ~= '\0\0' then
+    or byte(data, 2) % (2 * SUCCESSOR) >= SUCCESSOR or sub(data, NOTIFY_FROM, NOTIFY_TO) ~= '\0\0' then
     return nil
   elseif text == '' then
     return data .. NO_RESULT

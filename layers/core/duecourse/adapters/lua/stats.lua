@@ -14,7 +14,7 @@ local MOST_TARGETS = 64
 
 -- The first of each target's is its longest due.
 local function oldest_waiting()
-  local oldest, from = nil, '-'
+  local oldest, from = nil, '[\1' -- before it are deliveries, not what waits
   for _ = 1, MOST_TARGETS do
     local member = call('ZRANGEBYLEX', WAITING, from, '+', 'LIMIT', '0', '1')[1]
     if not member then

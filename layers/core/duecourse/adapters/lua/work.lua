@@ -18,6 +18,7 @@ call('ZREM', LEASED, '')
 local function bury(sid, r)
   local tenant = tenant_of(sid)
   remember(r, 69, 'past its deadline')
+  free_place(sid, r.target)
   end_delivery(r)
   r.status, r.last = DIED, 0
   call('ZREM', LEASED, sid)
@@ -34,7 +35,7 @@ local function bury(sid, r)
 end
 
 local function begin(sid, r, token, nonce)
-  free_place(r)
+  free_place(sid, r.target)
   r.target, r.delivery, r.fence, r.nonce, r.claimed = nil, token, next_fence(), nonce, NOW
   call('HSET', TASKS, sid, close(r))
 end

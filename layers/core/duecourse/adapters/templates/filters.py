@@ -35,7 +35,7 @@ def scalar(value: Any) -> Any:
         return str(value)  # raises, naming what is not known
     if isinstance(value, str | int | float | Moment):
         return value
-    raise Refused(f"{_kind(value)} cannot be written out: name a part of it, or use |join(', ') or |tojson")
+    raise Refused(f"{_kind(value)} cannot be rendered as text: name a part of it, or use |join(', ') or |tojson")
 
 
 def _kind(value: Any) -> str:

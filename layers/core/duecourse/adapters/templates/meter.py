@@ -44,7 +44,7 @@ class Meter:
     def look(self) -> None:
         """Look at the clock. Raises Refused."""
         if time.monotonic() > self._until:
-            raise Refused("writing it takes too long")
+            raise Refused("rendering takes too long")
 
 
 _current: ContextVar[Meter] = ContextVar("meter")

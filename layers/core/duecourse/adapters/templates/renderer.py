@@ -82,7 +82,7 @@ def _sendable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Refused("half a character, which no message can carry") from None
+        raise Refused("an unpaired surrogate, which no message can carry") from None
     return text
 
 

@@ -62,7 +62,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             if isinstance(operand, Undefined):
                 str(operand)  # raises, naming what is not known
             if not isinstance(operand, int | float):
-                raise Refused(f"{operator} is for numbers: put texts together with ~")
+                raise Refused(f"{operator} works on numbers: join texts with ~")
             if abs(operand) > MAX_NUMBER:
                 raise Refused("the number is too large")
         return super().call_binop(context, operator, left, right)

@@ -12,9 +12,10 @@ import threading
 import time
 from queue import Empty
 
+from localstack.services.lambda_.invocation.executor_endpoint import StatusErrorException
 from localstack.services.lambda_.invocation.lambda_models import FunctionVersion, InvocationResult
 from localstack.services.lambda_.invocation.plugins import RuntimeExecutorPlugin
-from localstack.services.lambda_.invocation.runtime_executor import LambdaRuntimeException, RuntimeExecutor
+from localstack.services.lambda_.invocation.runtime_executor import RuntimeExecutor
 
 from duecourse_localstack.runtime_api import Asked, RuntimeApi, Told
 
@@ -42,12 +43,12 @@ class ProcessExecutor(RuntimeExecutor):
         self._log: list[bytes] = []
 
     def start(self, env_vars: dict[str, str]) -> None:
-        """Start the process. Raises LambdaRuntimeException where it does not ask for work in time."""
+        """Start the process. Raises StatusErrorException, the function's own error, where it does not ask for work."""
         self._env = {name: str(value) for name, value in env_vars.items()}
         told = self._spawn()
         if not told.ready:
             self.stop()
-            raise LambdaRuntimeException(told.body.decode())
+            raise StatusErrorException("the function cannot start", payload=told.body)
 
     def _spawn(self) -> Told:
         code = self.function_version.config.code.get_unzipped_code_location()

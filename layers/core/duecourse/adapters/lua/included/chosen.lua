@@ -86,16 +86,17 @@ function bury(sid, r)
   call('HSET', TASKS, sid, close(r))
 end
 
--- What a later version wrote stays where it stands, and is passed over: answers its due times, before it is left.
-function due_times(newer)
+-- When tasks stand due, before they are left: each `step`th of a list is a stored id.
+function due_times(list, step)
   local times = {}
-  for i, sid in ipairs(newer) do
-    times[i] = call('ZSCORE', DUE[tenant_of(sid)], sid)
+  for i = 1, #list, step do
+    times[#times + 1] = call('ZSCORE', DUE[tenant_of(list[i])], list[i])
   end
   return times
 end
 
--- Puts it back there; `skipped` counts it, tenant -> how many stand before what is not looked at yet.
+-- What a later version wrote stays where it stood, and is passed over; `skipped` counts it, tenant -> how many stand before
+-- what is not looked at yet.
 function pass_over(newer, times, skipped)
   for i, sid in ipairs(newer) do
     local tenant = tenant_of(sid)
@@ -122,7 +123,8 @@ function lease(runs, to, handed, n, nonces, lease_end)
     n = n + 2
     local target, nonce = to[i], sub(nonces, 4 * n - 7, 4 * n)
     if target then
-      handed[n] = handed[n] .. deliver(target) .. pack(LEASE_FRONT, runs[i] + 1, fence + i) .. nonce .. delivery_end
+      local before = deliver(handed[n - 1], target)
+      handed[n] = handed[n] .. before .. pack(LEASE_FRONT, runs[i] + 1, fence + i) .. nonce .. delivery_end
       later[n] = text_of(NOW + target.ms)
     else
       handed[n] = handed[n] .. pack(LEASE_FRONT, runs[i] + 1, fence + i) .. nonce .. lease_end

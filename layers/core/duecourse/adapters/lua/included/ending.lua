@@ -79,7 +79,7 @@ function follow(told)
       new = true
     end
     if new then
-      call('ZADD', DUE[tenant], NOW, sid)
+      call('ZADD', DUE[tenant], due_score(sid, NOW), sid)
       rehead(tenant)
       followed = true
     end
@@ -123,6 +123,9 @@ function reclaim(limit, want, most)
 
   local function take_back(sid, tenant, r, ended)
     r.last = 0
+    if r.target then
+      free_place(sid, r.target)
+    end
     local successor = has_successor(r) and succeed(sid, r)
     if successor then
       if r.target then
@@ -145,7 +148,7 @@ function reclaim(limit, want, most)
       end
     end
     if r.status == SCHEDULED then
-      call('ZADD', DUE[tenant], r.due, sid)
+      call('ZADD', DUE[tenant], due_score(sid, r.due), sid)
     end
     call('HSET', TASKS, sid, close(r))
     rehead(tenant)
@@ -166,10 +169,13 @@ function reclaim(limit, want, most)
         call('ZADD', LEASED, NOW + PUT_OFF, sid)
       else
         count_running(tenant, -1)
+        if not r then
+          free_lost_place(sid)
+        end
       end
       if r then
         take_back(sid, tenant, r, tonumber(lapsed[i + 1]))
-      elseif data and not is_foreign(data) then -- it can be neither run nor ended: it lies with the dead, and holds no place
+      elseif data and not is_foreign(data) then -- it can be neither run nor ended: it lies with the dead
         died = died + 1
         call('ZADD', DEAD, NOW, sid)
       end

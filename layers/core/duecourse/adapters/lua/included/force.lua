@@ -13,6 +13,7 @@ function take_away(sid, r)
   count_running(tenant_of(sid), -1)
   remember(r, TAKEN, '')
   if r.target then
+    free_place(sid, r.target)
     end_delivery(r)
   end
   r.last = 0

@@ -21,5 +21,5 @@ function fresh_record(came, due, created, generation, deadline, rest)
 end
 
 function group_member(sid, group)
-  return tenant_of(sid) .. '/' .. group .. '\0' .. sid
+  return string.match(sid, '^[^/]*') .. '/' .. group .. '\0' .. sid
 end

@@ -8,7 +8,9 @@
 
 local PUT_ASIDE = 900000 -- ms until it is looked at again, should nothing make it due before
 local MOST_TARGETS = 64 -- as stats.lua
+local LOOKED_AT = 500 -- of those that wait, for each target
 local WOKEN_AT_ONCE = 64 -- fewer than the tenants that one claim declares, for each may be another's
+local delivered = {} -- what names the places that this claim gives
 local targets, by_kind, any = {}, {}, false -- name -> what is known of it; kind -> the same
 
 -- Reads what is handed over, from ARGV `at` on.
@@ -26,33 +28,72 @@ function handed_kinds(at)
   end
 end
 
+local function waiting_member(target, due, aside, sid)
+  return string.format('%s\0%013d%013d\0', target, due, aside) .. sid
+end
+
+-- One that waits becomes due again, unless it is put aside no more. Answers whether it did.
+local function make_due(target, member, tenant)
+  local rest = string.sub(member, #target + 2)
+  local due, aside, sid = string.sub(rest, 1, 13), string.sub(rest, 14, 26), string.sub(rest, 28)
+  call('ZREM', WAITING, member)
+  if tonumber(call('ZSCORE', DUE[tenant], sid) or nil) ~= tonumber(aside) then
+    return false
+  end
+  call('ZADD', DUE[tenant], due_score(sid, tonumber(due)), sid)
+  rehead(tenant)
+  return true
+end
+
 -- The longest due of those that wait for a target become due again, as many as it has room for; one that is no longer put
--- aside is forgotten there. Tenants that it could not serve it adds to `want`.
+-- aside is forgotten there, and takes nobody's place. Tenants that it could not serve it adds to `want`.
 local function wake(target, limit, want)
-  for _, member in ipairs(waiting_for(target.name, text_of(math.min(target.free, limit, WOKEN_AT_ONCE)))) do
-    local rest = string.sub(member, #target.name + 2)
-    local due, aside, sid = string.sub(rest, 1, 13), string.sub(rest, 14, 26), string.sub(rest, 28)
-    local tenant = tenant_of(sid)
-    if not DUE[tenant] then
-      want[#want + 1] = tenant
-    else
-      call('ZREM', WAITING, member)
-      if tonumber(call('ZSCORE', DUE[tenant], sid) or nil) == tonumber(aside) then
-        call('ZADD', DUE[tenant], due, sid)
-        rehead(tenant)
+  local left, looked, members = math.min(target.free, limit, WOKEN_AT_ONCE), 0, nil
+  repeat
+    members = waiting_for(target.name, text_of(left))
+    for _, member in ipairs(members) do
+      local tenant = tenant_of(string.sub(member, #target.name + 29))
+      if not DUE[tenant] then
+        want[#want + 1] = tenant
+      elseif make_due(target.name, member, tenant) then
+        left = left - 1
       end
     end
-  end
-  if not waiting_for(target.name, '1')[1] then
+    looked = looked + #members
+  until left <= 0 or #members == 0 or #want > 0 or looked >= LOOKED_AT
+  if #members == 0 or not waiting_for(target.name, '1')[1] then
     call('HDEL', META, 'most:' .. target.name)
     target.waited = nil
   end
 end
 
+-- The targets that tasks wait for.
+local function waited_for()
+  local names, from = {}, '[\1' -- before it are deliveries, not what waits
+  for i = 1, MOST_TARGETS do
+    local member = call('ZRANGEBYLEX', WAITING, from, '+', 'LIMIT', '0', '1')[1]
+    if not member then
+      break
+    end
+    names[i] = string.match(member, '^%Z*')
+    from = '(' .. names[i] .. '\1'
+  end
+  return names
+end
+
+-- What waits for a target that this claim hands nothing to becomes due too: its kind has another target by now, or none.
 function wake_waiting(limit, want)
+  if limit <= 0 then
+    return
+  end
   for _, target in pairs(targets) do
-    if target.waited and target.free > 0 and limit > 0 then
+    if target.waited and target.free > 0 then
       wake(target, limit, want)
+    end
+  end
+  for _, name in ipairs(WAKE and waited_for() or {}) do
+    if not targets[name] then
+      wake({ name = name, free = limit }, limit, want)
     end
   end
 end
@@ -67,13 +108,18 @@ function target_of(data)
   return by_kind[string.sub(data, from, from + kind - 1)]
 end
 
--- Due tasks that their target has no room for, {stored id, due, target...}, are due later, and wait.
-function put_aside(aside)
+-- Due tasks that their target has no room for, {stored id, due, target...}, are due later, and wait. `times` are when they
+-- stood due: later than that where they wait already.
+function put_aside(aside, times)
   local at = NOW + PUT_ASIDE
   for i = 1, #aside, 3 do
     local sid, due, target = aside[i], aside[i + 1], aside[i + 2]
+    local before = tonumber(times[(i + 2) / 3])
+    if before ~= due then
+      call('ZREM', WAITING, waiting_member(target.name, due, before, sid))
+    end
     call('ZADD', DUE[tenant_of(sid)], text_of(at), sid)
-    call('ZADD', WAITING, '0', string.format('%s\0%013d%013d\0', target.name, due, at) .. sid)
+    call('ZADD', WAITING, '0', waiting_member(target.name, due, at, sid))
     if target.waited ~= text_of(target.most) then
       target.waited = text_of(target.most)
       call('HSET', META, 'most:' .. target.name, target.waited)
@@ -82,12 +128,14 @@ function put_aside(aside)
 end
 
 -- What stands before a lease of delivery.
-function deliver(target)
+function deliver(sid, target)
   target.lent = target.lent + 1
+  push(delivered, '0', place_of(sid, target.name))
   return target.name .. string.char(#target.name)
 end
 
 function count_deliveries()
+  in_pieces('ZADD', WAITING, delivered)
   for name, target in pairs(targets) do
     if target.lent > 0 then
       call('HINCRBY', META, 'out:' .. name, target.lent)
@@ -100,18 +148,11 @@ function stop_waking()
   if not WAKE then
     return
   end
-  local from = '-'
-  for _ = 1, MOST_TARGETS do
-    local member = call('ZRANGEBYLEX', WAITING, from, '+', 'LIMIT', '0', '1')[1]
-    if not member then
-      break
-    end
-    local name = string.match(member, '^%Z*')
+  for _, name in ipairs(waited_for()) do
     local known = call('HMGET', META, 'out:' .. name, 'most:' .. name)
     if known[2] and has_room(tonumber(known[2]), tonumber(known[1] or 0)) then
       return
     end
-    from = '(' .. name .. '\1'
   end
   call('HDEL', META, 'wake')
   WAKE = nil

@@ -68,9 +68,8 @@ function count_all_running(changes)
   return running
 end
 
--- The end of a delivery that nobody began: the run that it was to be is none, and its place is free again.
+-- The end of a delivery that nobody began: the run that it was to be is none.
 function end_delivery(r)
-  free_place(r)
   r.run, r.target = r.run - 1, nil
 end
 

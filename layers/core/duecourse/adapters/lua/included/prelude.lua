@@ -20,8 +20,9 @@
 --         11 log    zset, "<first fence>:<how many>" of each claim within the rate's window -> claimed_at
 --         12 late   hash, "<slot>:<bucket>" -> how many were claimed that late (domain/lateness.py)
 --         13 waiting zset, all scores 0, "<target>\0<due, 13 digits><until when it is put aside, 13 digits>\0<stored id>" of
---                   due tasks whose target has as many as it may that it has not begun
---         14...     due:<tenant> zset, stored id -> due_at, of each tenant that the verb is about
+--                   due tasks whose target has as many as it may that it has not begun; and "\0<stored id>\0<target>" of
+--                   those that it has not begun, for a record that is cut off does not tell whose place it has
+--         14...     due:<tenant> zset, stored id -> due_at (of a follow-up, `due_score`), of each tenant that the verb is about
 -- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 how many shards the queue has
 --         then the verb's own
 -- RETURNS a negative number alone: -8 the shard is not registered, -9 an override where the clock does not travel,
@@ -29,8 +30,8 @@
 
 --exports TASKS HEADS RING LEASED DONE DEAD GROUPS META PARKED LOG LATE call COUNT FIRST DUE TENANT PAUSED LEAVING MAX_RUNNING
 --exports TENANT_MAX RATE PER LOGGED read_meta NOW text_of NOW_TEXT tenant_of next_fence rehead last_turn in_pieces
---exports push instant full opens_at WAS_FULL woken WAITING WAKE free_place waiting_for has_room give_places earliest
---exports bell_hung hang
+--exports push instant full opens_at WAS_FULL woken WAITING WAKE place_of free_place free_lost_place waiting_for has_room
+--exports give_places earliest bell_hung hang
 
 TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 DEAD, GROUPS, META = KEYS[6], KEYS[7], KEYS[8]
@@ -182,11 +183,26 @@ woken = false -- whether a tenant was that waited for a place of its own
 
 -- Hand-overs. --------------------------------------------------------------------------------------------------------
 
-local freed = {} -- target -> how many places its tasks have left
+local freed, left = {}, {} -- target -> how many places its tasks have left, and what named those in the index
 local TENTH = 10 -- of the places: so many must be free before it rings for what waits, so that few hand-overs take many
 
-function free_place(r)
-  freed[r.target] = (freed[r.target] or 0) + 1
+-- What names a delivery's place in the index, before all that waits there.
+function place_of(sid, target)
+  return '\0' .. sid .. '\0' .. target
+end
+
+function free_place(sid, target)
+  freed[target] = (freed[target] or 0) + 1
+  left[#left + 1] = place_of(sid, target)
+end
+
+-- The same for a leased task whose record cannot be read, where it has such a place.
+function free_lost_place(sid)
+  local from = place_of(sid, '')
+  local member = call('ZRANGEBYLEX', WAITING, '[' .. from, '(\0' .. sid .. '\1', 'LIMIT', '0', '1')[1]
+  if member then
+    free_place(sid, string.sub(member, #from + 1))
+  end
 end
 
 -- What waits for a place at a target, the longest due first.
@@ -200,6 +216,7 @@ end
 
 -- Counts the places that are free again. It follows a script's first write.
 function give_places()
+  in_pieces('ZREM', WAITING, left)
   for target, count in pairs(freed) do
     local out = call('HINCRBY', META, 'out:' .. target, -count)
     if out <= 0 then
@@ -211,7 +228,7 @@ function give_places()
       WAKE, woken = '1', true
     end
   end
-  freed = {}
+  freed, left = {}, {}
 end
 
 -- The bell. ----------------------------------------------------------------------------------------------------------

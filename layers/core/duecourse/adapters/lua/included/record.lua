@@ -7,7 +7,7 @@
 --exports is_foreign is_newer
 --exports BYTES weight piece BEGUN HANDED WORKED UNDELIVERED TOKEN_FROM TOKEN_TO DONE_ RELEASED SUCCESSOR SMALLEST PUT_OFF
 --exports LENGTHS ends_of split join take_last times_in_a_row grown remember open close has_successor group_of is_follow_up
---exports join_group leave_group
+--exports due_score join_group leave_group
 
 -- Redis serves nobody while a script runs: one that has read records of so many bytes stops where it may. `weight` is what
 -- it has read, as far as that was opened; a script that reads without opening adds to it.
@@ -225,6 +225,17 @@ end
 -- A follow-up tells of another task's end: it is of that one's group for the sake of its shard alone.
 function is_follow_up(sid)
   return string.find(sid, '~', 1, true)
+end
+
+-- Where a scheduled task stands among what its tenant has due. A follow-up that is due already comes before all that is
+-- none, beside those that wait: the end that it tells of is over, and a backlog may take hours.
+function due_score(sid, due)
+  if due > NOW or not is_follow_up(sid) then
+    return text_of(due)
+  end
+  local first = call('ZRANGE', DUE[tenant_of(sid)], '0', '0', 'WITHSCORES')
+  local at = math.min(tonumber(first[2]) or due, due)
+  return text_of(at < due and is_follow_up(first[1]) and at or math.max(at - 1, 0))
 end
 
 function join_group(sid, rest)
