@@ -84,7 +84,8 @@ def test_the_time_is_asked_for_once_however_many_have_a_deadline() -> None:
         assert ask("POST", "/tasks/batch", {"tasks": [task] * tasks}).status == 200
         return clock.asked - before
 
-    assert asked(1) == asked(100)
+    asked(1)  # which puts the queue on record
+    assert asked(2) == asked(100)
 
 
 def test_a_batch_may_be_six_megabytes_and_each_payload_what_it_may_elsewhere(store: MemoryStore) -> None:

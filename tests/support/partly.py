@@ -1,5 +1,7 @@
 """A store in memory that does not answer for one of its shards, as a cluster whose primary has gone."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from duecourse.adapters.embedded.store import MemoryStore
@@ -7,10 +9,23 @@ from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.store import Claim
-from duecourse.ports.upkeep import Swept
+from duecourse.ports.upkeep import Away, Swept, answered
 
 
-class Partly(MemoryStore):
+class OneByOne(MemoryStore):
+    """A store that asks each of many shards by itself."""
+
+    def stats_of(self, shards: Sequence[Shard]) -> list[Stats | Away]:
+        return [answered(partial(self.stats, shard)) for shard in shards]
+
+    def sweep_all(
+        self, shards: Sequence[Shard], *, retention_ms: int, dead_retention_ms: int | None = None
+    ) -> list[Swept | Away]:
+        sweep = partial(self.sweep, retention_ms=retention_ms, dead_retention_ms=dead_retention_ms)
+        return [answered(partial(sweep, shard)) for shard in shards]
+
+
+class Partly(OneByOne):
     """Its queue `dead` does not answer, for which `why` is told; with `away` none does."""
 
     away = False

@@ -62,6 +62,7 @@ MAY_USE = {
         "urllib3",
         "boto3",
         "botocore",
+        "lupa",
         "plyvel",
         "sortedcontainers",
         "pika",
@@ -92,7 +93,7 @@ LIGHT = (
     "duecourse.wiring",
 )
 LIGHT_PARTS = ("errors", "domain", "ports", "kinds", "engine", "adapters", "bridge")
-HEAVY = ("boto3", "botocore", "pika", "plyvel", "pydantic", "aws_lambda_powertools")
+HEAVY = ("boto3", "botocore", "lupa", "pika", "plyvel", "pydantic", "aws_lambda_powertools")
 
 
 def part_of(module: str) -> str:
@@ -152,7 +153,7 @@ def test_every_failure_is_stopped_in_few_places() -> None:
     assert found == Counter(CATCH_ALLS)
 
 
-@pytest.mark.parametrize("script", sorted(LAYER.rglob("*.lua")), ids=lambda path: path.name)
+@pytest.mark.parametrize("script", sorted(LAYER.rglob("lua/**/*.lua")), ids=lambda path: path.name)
 def test_a_script_begins_with_what_it_is_given_and_what_it_answers(script: os.PathLike[str]) -> None:
     text = LAYER.joinpath(script).read_text()
     header = re.match(r"(--.*\n)+", text)

@@ -19,7 +19,7 @@ from duecourse.ports.upkeep import Swept
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine
 from tests.support.ledger import LEASE_MS, add, claim, claim_one, new, settle, standing
-from tests.support.partly import Partly
+from tests.support.partly import OneByOne, Partly
 from tests.support.wait import until
 
 RETENTION_MS = 86_400_000
@@ -144,7 +144,7 @@ def test_what_is_finished_is_forgotten_while_a_drain_is_busy(clock: HandClock) -
     assert (ticked.pruned, ticked.done) == (3_000, 1)
 
 
-class Noting(MemoryStore):
+class Noting(OneByOne):
     """A store that notes what is swept."""
 
     def __init__(self, clock: HandClock) -> None:
