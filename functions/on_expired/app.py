@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from duecourse import wiring
+from duecourse.domain.history import cut_detail
 from duecourse.domain.watch import show
 from duecourse.measures import measure
 from duecourse.wire.rings import RingsAnswer, WarmAnswer, read_rings, read_warm_up, shards_behind, show_drained
@@ -19,7 +20,7 @@ def handler(event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
     rang = told.heard(wiring.settings().namespace)
     noted = wiring.watches().note(told.expired)
     if rang.strangers:
-        log.warning("ignored keys that are not bells of this stack", extra={"keys": rang.strangers})
+        log.warning("ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rang.strangers)]})
     if noted.strangers:
         log.warning(
             "ignored keys that match no pattern of DUECOURSE_WATCH",
@@ -42,7 +43,9 @@ def warm(event: dict[str, Any]) -> WarmAnswer:
     """Be ready for a ring, and have the functions be so that its tasks will be handed to."""
     rings = shards_behind(read_warm_up(event), wiring.settings().namespace)
     if rings.strangers:
-        log.warning("ignored keys that are not bells of this stack", extra={"keys": rings.strangers})
+        log.warning(
+            "ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rings.strangers)]}
+        )
     wiring.store().ping()
     wiring.drainer()
     warmed = wiring.warmer().warm(rings.shards)

@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from duecourse import wiring
+from duecourse.domain.history import cut_detail
 from duecourse.measures import measure
 from duecourse.wire.failures import read_failure
 from duecourse.wire.messages import answer, read_each
@@ -19,9 +20,9 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     reported = read_each(event, read_failure)
     retried = 0
     for name, failure in reported.content.items():
-        counts = wiring.failures().settle(failure)
+        counts, error = wiring.failures().settle(failure), cut_detail(failure.error)
         retried += counts["retried"] + counts["dead"] + counts["released"]
-        log.warning("an invocation failed", extra={"message_id": name, "error": failure.error, "tasks": counts})
+        log.warning("an invocation failed", extra={"message_id": name, "error": error, "tasks": counts})
     for name, problem in reported.problems.items():
         log.error("a record cannot be read", extra={"message_id": name, "problem": problem})
     measure({"Undelivered": retried})

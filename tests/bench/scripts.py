@@ -80,7 +80,7 @@ def _many(store: RedisStore) -> None:
         store.held_back(MANY, tenant)
         store.cancel(MANY.queue, [task.id for task in waiting], tenant=tenant)
     store.stats(MANY)
-    store.lateness(MANY)
+    store.lateness_of([MANY])
 
 
 def _large(store: RedisStore) -> None:

@@ -286,7 +286,7 @@ def test_show_names_the_ledger_in_which_there_is_no_such_task(tmp_path: Path) ->
     folder = f"leveldb://{tmp_path}/ledger"
     shown = run("show", "r1", "--store", folder, "--state", str(tmp_path / "none"))
     assert shown.returncode == 1
-    assert shown.stderr.startswith(f"no task r1 in queue default, tenant -, of the ledger at {folder} (namespace duec")
+    assert shown.stderr.startswith(f"no task r1 in queue default, tenant -, in the ledger at {folder} (namespace duec")
     assert "--store" in shown.stderr
 
 

@@ -1,12 +1,14 @@
 """One run: what becomes of everything that a handler may return or raise."""
 
 import asyncio
+import json
 import random
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from awslambdaric.lambda_runtime_log_utils import JsonFormatter
 
 from duecourse.domain.history import DETAIL_LENGTH
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Retry, Settlement
@@ -42,6 +44,15 @@ def test_what_a_handler_raises_is_logged_with_its_place_and_traceback(caplog: py
     (record,) = caplog.records
     assert re.fullmatch(r"task t-1 raised at test_engine_run\.py, line \d+", record.getMessage())
     assert "raise error" in (record.exc_text or "")
+
+
+def test_what_a_handler_raises_is_logged_so_that_lambda_can_write_it_and_without_credentials(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    raising(OSError("\ud800 https://me:pass@example.com"))
+    (record,) = caplog.records
+    written = json.loads(JsonFormatter().format(record).encode())
+    assert (written["errorType"], written["errorMessage"]) == ("OSError", "? https://•••@example.com")
 
 
 def test_a_call_that_failed_is_no_fault_of_the_code_and_has_no_traceback(caplog: pytest.LogCaptureFixture) -> None:

@@ -117,6 +117,12 @@ def loaded_by(made: str) -> set[str]:
     return set(done.stdout.split())
 
 
+def test_uses_of_functions_are_noted_only_where_idle_ones_are_warmed(store: MemoryStore) -> None:
+    assert wiring.noting() is not wiring.invoker()
+    configure(settings=Settings(warm_ms=0), store=store)
+    assert wiring.noting() is wiring.invoker()
+
+
 def test_both_doors_lead_to_the_same_engine(store: MemoryStore) -> None:
     store.add([new("a", kind="nobodys"), new("b", kind="nobodys", queue="other")])
     assert wiring.drainer().drain([SHARD], ample).dead == 1

@@ -138,7 +138,14 @@ def _log(task: Task, error: BaseException) -> None:
         return
     *_, (frame, line) = traceback.walk_tb(error.__traceback__)
     place = f"{Path(frame.f_code.co_filename).name}, line {line}"
-    log.warning("task %s raised at %s", task.id, place, exc_info=error)
+    shown = _shown(error)
+    log.warning("task %s raised at %s", task.id, place, exc_info=(type(shown), shown, error.__traceback__))
+
+
+def _shown(error: BaseException) -> Exception:
+    """Replace an error for the log: of the same name, without credentials, in a text that any log can write."""
+    _, _, text = _told(error).partition(": ")
+    return type(type(error).__name__, (Exception,), {})(cut_detail(text))
 
 
 def _told(error: BaseException) -> str:
