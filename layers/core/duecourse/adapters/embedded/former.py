@@ -138,6 +138,7 @@ class _Reader:
         self._add(keys, b"running:" + _tenant(sid))
         if task.target:
             self._add(keys, b"out:" + task.target.encode())
+            self._space.rank(keys.waiting.encode(), b"\0%b\0%b" % (sid, task.target.encode()), 0.0)
 
     def _set(self, keys: Keys, field: bytes, value: int) -> None:
         self._space.write(keys.meta.encode(), field, b"%d" % value)

@@ -1,0 +1,73 @@
+"""Folders that earlier versions wrote: read once, rewritten, and worked on."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import plyvel  # type: ignore[import-untyped]
+import pytest
+
+from duecourse.adapters.embedded.leveldb import LAYOUT, LAYOUT_KEY, LevelDisk
+from duecourse.adapters.embedded.store import EmbeddedStore
+from duecourse.domain.pages import Wanted
+from duecourse.domain.queues import Rate
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import Shard, Task
+from duecourse.ports.repeats import Claimed, Sent, Standing
+from tests.support import redis_ledger
+from tests.support.clock import HandClock
+
+FOLDERS = Path(__file__).parent / "fixtures" / "ledgers"
+SHARD = Shard()
+
+
+def told(task: Task) -> list[Any]:
+    return [
+        *(task.id, task.tenant, task.group, str(task.status), task.payload_json, task.due_at, task.run, task.attempt),
+        *(task.token, task.lease_expires_at, task.result_json, len(task.log)),
+    ]
+
+
+def shown(store: EmbeddedStore, clock: HandClock) -> dict[str, Any]:
+    """What the folder's own version showed of it when it was written."""
+    tasks = {tenant: store.page("default", Wanted(), None, 100, tenant).tasks for tenant in "ab"}
+    return {
+        "at": clock.at,
+        "tasks": {tenant: list(map(told, found)) for tenant, found in tasks.items()},
+        "many": list(map(told, store.page("many", Wanted(), None, 100).tasks)),
+        "stats": list(store.stats(SHARD)[:6]),
+        "group": [task.id for task in store.group("default", "g", "a")],
+        "shards": [str(shard) for shard in store.shards()],
+    }
+
+
+@pytest.mark.parametrize("version", ["743e568", "2026-11-22"])
+def test_a_folder_of_a_former_layout_is_read_once_and_has_all_that_it_had(tmp_path: Path, version: str) -> None:
+    before = json.loads((FOLDERS / f"{version}.json").read_text())
+    folder, clock = tmp_path / "ledger", HandClock(before["at"])
+    shutil.copytree(FOLDERS / version, folder)
+    for _ in range(2):
+        store = EmbeddedStore(clock, Sharding({"many": 2}), disk=LevelDisk(str(folder)))
+        assert shown(store, clock) == before
+        redis_ledger.check(store.client, SHARD)
+        assert store.settings("default")[:3] == (False, 50, Rate(100, 60_000))
+        assert store.repeats().begin(Sent("-", "key", b"f" * 32), b"p" * 8, 1_000) == Claimed(Standing.ENDED, b"answer")
+        store.close()
+    with plyvel.DB(str(folder)) as written:
+        assert written.get(LAYOUT_KEY) == LAYOUT
+
+
+@pytest.mark.parametrize("version", ["743e568", "2026-11-22"])
+def test_what_was_leased_and_due_in_it_is_worked_on(tmp_path: Path, version: str) -> None:
+    before = json.loads((FOLDERS / f"{version}.json").read_text())
+    folder, clock = tmp_path / "ledger", HandClock(before["at"])
+    shutil.copytree(FOLDERS / version, folder)
+    store = EmbeddedStore(clock, Sharding({"many": 2}), disk=LevelDisk(str(folder)))
+    fence = max(int(task[8][:12], 16) for tasks in before["tasks"].values() for task in tasks if task[8])
+    clock.advance(60_000)
+    claimed = store.claim(SHARD, 100, lease_ms=60_000).tasks
+    assert len(claimed) + store.stats(SHARD).leased >= before["stats"][0]
+    assert min(int(task.token[:12], 16) for task in claimed) > fence, "fences go on where they were"
+    redis_ledger.check(store.client, SHARD)
+    store.close()
