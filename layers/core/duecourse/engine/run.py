@@ -145,7 +145,8 @@ def _log(task: Task, error: BaseException) -> None:
 def _shown(error: BaseException) -> Exception:
     """Replace an error for the log: of the same name, without credentials, in a text that any log can write."""
     _, _, text = _told(error).partition(": ")
-    return type(type(error).__name__, (Exception,), {})(cut_detail(text))
+    named: type[Exception] = type(type(error).__name__, (Exception,), {})
+    return named(cut_detail(text))
 
 
 def _told(error: BaseException) -> str:
