@@ -1,7 +1,7 @@
 """The commands of Redis that the store and its scripts use, on a keyspace in this process.
 
 Each takes its arguments as bytes and answers as Redis does (https://redis.io/docs/latest/commands/): whole numbers,
-bytes, None, or a list of them. Time is the clock's.
+bytes, None, or a list of them. No key expires.
 """
 
 import fnmatch
@@ -14,8 +14,6 @@ from duecourse.ports.clock import Clock
 Reply: TypeAlias = "int | bytes | list[Reply] | None"
 Command: TypeAlias = Callable[..., Reply]
 
-VALUE, UNTIL = b"value", b"until"
-"""A string's fields: it is kept as a hash."""
 WITHSCORES, LIMIT, MATCH = b"WITHSCORES", b"LIMIT", b"MATCH"
 LOWEST, BEYOND = b"", b"\xff" * 1024
 """Before and after every member, for none of the ledger's begins so, or is empty."""
@@ -139,18 +137,10 @@ class Commands:
     def smembers(self, key: bytes) -> Reply:
         return list(self._space.set(key).scores)
 
-    # Strings, keys and the rest
+    # Keys and the rest
 
-    def get(self, key: bytes) -> Reply:
-        fields = self._space.hash(key)
-        expired = int(fields.get(UNTIL, b"0")) and int(fields[UNTIL]) < self._clock.now()
-        return None if expired else fields.get(VALUE)
-
-    def set(self, key: bytes, value: bytes, option: bytes, until: bytes) -> Reply:
-        if option != b"PXAT":
-            raise ValueError(f"SET with {option.decode()}")
-        self.hset(key, VALUE, value, UNTIL, until)
-        return b"OK"
+    def get(self, _key: bytes) -> Reply:
+        return None  # the one string of a ledger is a bell that expires, and here none hangs so
 
     def del_(self, *keys: bytes) -> Reply:
         return sum(map(self._space.delete, keys))

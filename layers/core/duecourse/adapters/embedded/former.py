@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Iterable
 from struct import Struct
 
-from duecourse.adapters.embedded.commands import UNTIL, VALUE
 from duecourse.adapters.embedded.keyspace import Keyspace
 from duecourse.adapters.record import unpack
 from duecourse.adapters.redis_keys import Keys, functions_key, keys_of, requests_keys, shards_key
@@ -61,9 +60,7 @@ class _Reader:
         _, keys, _ = _split(rest)
         fence, bell_at = NUMBERS.unpack(value)
         self._set(keys, b"fence", fence)
-        if bell_at:
-            for field in (VALUE, UNTIL):
-                self._space.write(keys.bell.encode(), field, b"%d" % bell_at)
+        self._set(keys, b"bell_at", bell_at)
 
     def read_dead_swept(self, rest: bytes, value: bytes) -> None:
         self._set(_split(rest)[1], b"dead_swept", int.from_bytes(value))

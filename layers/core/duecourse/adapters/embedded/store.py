@@ -29,16 +29,18 @@ class EmbeddedStore(RedisStore):
         disk: Disk | None = None,
     ) -> None:
         """Raises StoreMisused where a queue has another number of shards on the disk, which is closed then."""
-        self._server = Server(clock or SystemClock(), disk)
+        clock = clock or SystemClock()
+        self._server = Server(clock, disk)
         self._listeners = Listeners()
         self._server.heard = self._on_head
         self.client = EmbeddedRedis(self._server)
-        super().__init__(self.client, sharding=sharding, deaths=deaths)
+        # Time is this process's: each script is told it, and hangs its bell in the shard's meta, where none expires.
+        super().__init__(self.client, sharding=sharding, travel=clock, deaths=deaths)
         self._check_counts(sharding or Sharding())
 
     def bell_at(self, shard: Shard) -> int:
         """When a shard's bell goes, 0 where none hangs; its time may be past."""
-        value = self.client.hget(keys_of(self._namespace, shard).bell, "value")
+        value = self.client.hget(keys_of(self._namespace, shard).meta, "bell_at")
         return int(value or 0)
 
     def listen(self, heard: Heard) -> Callable[[], None]:
