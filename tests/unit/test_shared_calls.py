@@ -173,8 +173,7 @@ def test_one_that_goes_when_it_is_its_turn_leaves_it_to_the_next(callers: Caller
     part.woken.release()  # as if it were woken by something else
     callers.shared._step_out("k", part)
     server.let_go(3)
-    assert first.result(10) == 2
-    assert third.result(10) == 6
+    assert [one.result(10) for one in (first, second, third)] == [2, 4, 6]
     assert sorted(server.calls) == [[1], [2], [3]]
     assert second.result(10) == 4  # one that is interrupted does not get this far
 
