@@ -1,4 +1,4 @@
-"""Which addresses a call may go to: not where a function's own secrets are."""
+"""Addresses that calls may reach: none that holds a function's own secrets."""
 
 import os
 import socket

@@ -52,7 +52,7 @@ class EmbeddedBells:
         self._end_listening = store.listen(self._on_head)
 
     def channel(self, what: What) -> str:
-        """What rings are said to be heard on."""
+        """Name of the channel that a ring reports."""
         return f"{self._namespace}:{what}"
 
     def check_primary(self) -> None:
@@ -73,7 +73,7 @@ class EmbeddedBells:
         return [self._bell_of(shard) for shard in self._store.shards()]
 
     def look(self, bells: Sequence[str]) -> View:
-        """When these bells will go, by the ledger's word; one whose time is over is gone, and told so once."""
+        """Times of these bells in the ledger; a bell whose time is over is absent, and its expiry is heard once."""
         now = self._store.now()
         return View(now, [self._look(bell, now) for bell in bells])
 

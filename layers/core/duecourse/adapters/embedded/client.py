@@ -1,4 +1,4 @@
-"""redis-py's client of the server in this process: its commands go no further than a call."""
+"""redis-py's client, whose commands are calls of the server in this process."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class EmbeddedRedis(redis.Redis):
         self._server = server
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
-        """What the server answers, as redis-py shows it. Raises as Server.run."""
+        """Answer of the server, in the types of redis-py. Raises as Server.run."""
         reply = self._server.run(command)
         options.pop("keys", None)  # which is redis-py's own, for its cache
         shown = self.response_callbacks.get(command[0])  # type: ignore[no-untyped-call]
@@ -35,12 +35,12 @@ class EmbeddedRedis(redis.Redis):
 
 
 class EmbeddedPipeline(Pipeline):
-    """Commands that are run one after the other, when all are given."""
+    """Commands that run in order when `execute` is called."""
 
     of: EmbeddedRedis
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """The answers, in place of one the error that it raised where that is not to be raised."""
+        """Answers in order; with `raise_on_error` False, a ResponseError takes the place of its answer."""
         commands, self.command_stack = self.command_stack, []
         return [self._answer(command, options, raise_on_error) for command, options in commands]
 

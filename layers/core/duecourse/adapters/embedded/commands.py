@@ -16,9 +16,9 @@ Command: TypeAlias = Callable[..., Reply]
 
 WITHSCORES, LIMIT, MATCH = b"WITHSCORES", b"LIMIT", b"MATCH"
 LOWEST, BEYOND = b"", b"\xff" * 1024
-"""Before and after every member, for none of the ledger's begins so, or is empty."""
+"""Names before and after every member of a ledger's set."""
 Span: TypeAlias = tuple[int, int]
-"""From which rank on, and before which."""
+"""The first rank, and the rank after the last."""
 
 
 def number(value: float) -> bytes:
@@ -185,7 +185,7 @@ def _by_score(found: SortedSet, least: bytes, most: bytes) -> Span:
 
 
 def _before(found: SortedSet, bound: bytes, inside: bytes) -> int:
-    """How many are before a bound; `inside` says on which side of it those that are at it are."""
+    """Number of members before a bound; `inside` LOWEST excludes members at the bound, BEYOND includes them."""
     if bound.startswith(b"("):
         return found.order.bisect_left((float(bound[1:]), BEYOND if inside == LOWEST else LOWEST))
     return found.order.bisect_left((float(bound), inside))

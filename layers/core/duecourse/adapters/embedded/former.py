@@ -22,7 +22,7 @@ ENDS = {Status.DONE: "done", Status.CANCELLED: "done", Status.DEAD: "dead"}
 
 
 def read(items: Iterable[tuple[bytes, bytes]], space: Keyspace) -> None:
-    """Write what the items say into an empty keyspace."""
+    """Write the content of the items into an empty keyspace."""
     reader = _Reader(space)
     for name, value in items:
         part, _, rest = name.partition(b"\0")

@@ -1,4 +1,4 @@
-"""The hashes and sorted sets that the scripts work on, as Redis has them; what a script wrote can be taken back."""
+"""Hashes and sorted sets, as in Redis; writes of a script that failed can be undone."""
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -11,7 +11,7 @@ SET: Kind = "set"
 
 
 class Place(NamedTuple):
-    """Where one value is: the kind of its key, the key, and the field or member."""
+    """Place of one value: the kind of its key, the key, and the field or member."""
 
     kind: Kind
     key: bytes
@@ -47,7 +47,7 @@ NO_MEMBERS = SortedSet()
 
 
 class Keyspace:
-    """Keys and their values; an empty key is none. Writes are kept until `keep`, or taken back by `undo`."""
+    """Keys and their values; a key without fields or members is absent. `undo` reverts all writes since `keep`."""
 
     def __init__(self) -> None:
         self._hashes: dict[bytes, dict[bytes, bytes]] = {}
@@ -89,15 +89,15 @@ class Keyspace:
         return bool(fields or members)
 
     def written(self) -> dict[Place, bytes | float | None]:
-        """What was written since the last `keep` or `undo`: each place with its value now, None where it is removed."""
+        """Places written since the last `keep` or `undo`, each with its present value, None if it is removed."""
         return {place: self._value(place) for place in self._before}
 
     def keep(self) -> None:
-        """Take back no more of what was written."""
+        """Accept the writes: `undo` no longer reverts them."""
         self._before.clear()
 
     def undo(self) -> None:
-        """Take back what was written."""
+        """Revert the writes since the last `keep`."""
         for (kind, key, field), old in self._before.items():
             if kind == HASH:
                 self._put_field(key, field, old)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Who is told of the bells that a store in this process hangs."""
+"""Listeners to the bells that a store in this process hangs."""
 
 from collections.abc import Callable
 from threading import Lock
@@ -6,11 +6,11 @@ from threading import Lock
 from duecourse.domain.task import Shard
 
 Heard = Callable[[Shard, int], None]
-"""What is told when a shard's bell goes from now on (0: none hangs); it must neither wait nor raise nor ask back."""
+"""Receiver of a shard and the new time of its bell (0: none); it must not wait, raise or call the store."""
 
 
 class Listeners:
-    """Those who listen to one store."""
+    """Listeners to one store."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -28,6 +28,6 @@ class Listeners:
         return end
 
     def tell(self, shard: Shard, bell_at: int) -> None:
-        """Tell everyone."""
+        """Call every listener."""
         for heard in self._heard:
             heard(shard, bell_at)

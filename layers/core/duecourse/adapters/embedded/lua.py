@@ -5,7 +5,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from duecourse.adapters.embedded.commands import Command, Commands, Reply, number
+from duecourse.adapters.embedded.commands import Commands, Reply, number
 from duecourse.errors import StoreMisused
 
 
@@ -23,30 +23,26 @@ class Lua:
         self._runtime = lua.LuaRuntime(encoding=None, register_eval=False, register_builtins=False)
         self._commands = commands
         self._scripts: dict[str, Any] = {}
-        self._fault: Exception | None = None
         self._set_up()
 
     def load(self, sha: str, text: bytes) -> None:
-        """Take a script. Raises ScriptFailed where it is no Lua."""
+        """Compile a script. Raises ScriptFailed if its text is not Lua."""
         try:
             self._scripts[sha] = self._runtime.compile(text)
         except self._failure as error:
             raise ScriptFailed(str(error)) from error
 
     def has(self, sha: str) -> bool:
-        """Whether a script of this SHA-1 was taken."""
+        """Presence of a script with this SHA-1."""
         return sha in self._scripts
 
     def run(self, sha: str, keys: Sequence[bytes], arguments: Sequence[bytes]) -> Reply:
-        """What a script answers. Raises ScriptFailed, or what a command of it raised."""
+        """Answer of a script. Raises ScriptFailed, or the error of a command that the script called."""
         scope = self._runtime.globals()
         scope[b"KEYS"], scope[b"ARGV"] = self._runtime.table_from(keys), self._runtime.table_from(arguments)
-        self._fault = None
         try:
             return self._reply(self._scripts[sha]())
         except self._failure as error:
-            if self._fault:
-                raise self._fault from error
             raise ScriptFailed(str(error)) from error
 
     def _set_up(self) -> None:
@@ -57,19 +53,14 @@ class Lua:
         scope[b"redis"] = table({b"call": self._call})
 
     def _call(self, name: bytes, *arguments: Any) -> Any:
-        """A command that a script calls; its fault goes past Lua, which would make a text of it."""
-        command: Command = self._commands[name]
-        try:
-            reply = command(*(one if type(one) is bytes else number(one) for one in arguments))
-        except Exception as fault:
-            self._fault = fault
-            raise
+        """Run a command for a script; lupa raises its error as it is where the script was started."""
+        reply = self._commands[name](*(one if type(one) is bytes else number(one) for one in arguments))
         if type(reply) is list:
             return self._runtime.table_from([False if one is None else one for one in reply])
         return False if reply is None else reply
 
     def _reply(self, value: Any) -> Reply:
-        """A value of Lua as Redis answers it: a fraction is cut off, true is 1, false and nil are none."""
+        """Value of Lua in the form of a Redis answer: fractions are cut off, true is 1, false and nil are None."""
         if self._type(value) == "table":
             return [self._reply(one) for one in value.values()]
         if isinstance(value, (bool, float, int)):

@@ -1,4 +1,4 @@
-"""A Redis of one process: commands and scripts, one at a time, each done as a whole or not at all."""
+"""Redis commands and scripts in this process: one at a time, each done as a whole or not at all."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ SCRIPTS = (b"EVAL", b"EVALSHA")
 
 
 class Disk(Protocol):
-    """Where the keyspace outlives the process."""
+    """Storage from which a keyspace is read again after the process ends."""
 
     def load(self, space: Keyspace) -> None:
         """Fill an empty keyspace."""
@@ -29,11 +29,11 @@ class Disk(Protocol):
         """Write all of these or nothing; None removes. Raises StoreUnavailable."""
 
     def close(self) -> None:
-        """Give up what is held open."""
+        """Close the storage."""
 
 
 class Server:
-    """The commands on one keyspace; `heard` is told of each message on a channel, by whoever holds the lock."""
+    """Commands on one keyspace; `heard` receives each published message, on the thread that published it."""
 
     def __init__(self, clock: Clock, disk: Disk | None = None) -> None:
         """Raises as `disk.load`."""
@@ -49,9 +49,9 @@ class Server:
             self._space.keep()
 
     def run(self, command: Sequence[Argument]) -> Reply:
-        """What one command, or script, answers.
+        """Answer of one command or script.
 
-        Raises ResponseError, or what the disk raises: then nothing was done.
+        Raises ResponseError, or the error of the disk; then nothing has changed.
         """
         name, *arguments = map(_encoded, command)
         with self._lock:
@@ -70,7 +70,7 @@ class Server:
         return reply
 
     def close(self) -> None:
-        """Close what it is kept in."""
+        """Close the disk."""
         if self._disk:
             self._disk.close()
 
