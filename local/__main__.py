@@ -10,7 +10,7 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 if importlib.util.find_spec("typer") is None:
     sys.exit("python -m local needs this folder's own Python: make setup, then .venv/bin/python -m local …")
 
-from local.cli import app  # noqa: E402
+from .cli.app import app  # noqa: E402
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)

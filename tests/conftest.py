@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.redis_scripts import connect
-from local.rabbitmq import RabbitMq
+from duecourse.adapters.redis.scripts import connect
+from local.cli.rabbitmq import RabbitMq
 from tests.support.clock import HandClock
 from tests.support.rabbitmq import need_server
 from tests.support.redis_cluster import ClusterServers

@@ -12,9 +12,9 @@ from duecourse.routes import docs, health, leases, queries, queues, reminders, r
 from duecourse.routes.api import Api
 from duecourse.routes.idempotency import idempotent
 from duecourse.routes.parts import of_json, owned, refusal, tenant
-from duecourse.wire import problems
-from duecourse.wire.body import MAX_BODY_BYTES, parse_body
-from duecourse.wire.fields import field_errors
+from duecourse.wire.http import problems
+from duecourse.wire.http.body import MAX_BODY_BYTES, parse_body
+from duecourse.wire.http.fields import field_errors
 
 
 def read_body(text: str) -> dict[str, Any]:

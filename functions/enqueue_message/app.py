@@ -5,8 +5,8 @@ from typing import Any
 
 from duecourse import wiring
 from duecourse.measures import measure
-from duecourse.wire.intake import read_order
-from duecourse.wire.messages import answer, read_each
+from duecourse.wire.events.intake import read_order
+from duecourse.wire.events.messages import answer, read_each
 
 log = logging.getLogger("duecourse.enqueue_message")
 

@@ -7,7 +7,7 @@ from duecourse import wiring
 from duecourse.domain.history import cut_detail
 from duecourse.domain.watch import show
 from duecourse.measures import measure
-from duecourse.wire.rings import RingsAnswer, WarmAnswer, read_rings, read_warm_up, shards_behind, show_drained
+from duecourse.wire.events.rings import RingsAnswer, WarmAnswer, read_rings, read_warm_up, shards_behind, show_drained
 
 log = logging.getLogger("duecourse.on_expired")
 

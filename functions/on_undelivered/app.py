@@ -6,8 +6,8 @@ from typing import Any
 from duecourse import wiring
 from duecourse.domain.history import cut_detail
 from duecourse.measures import measure
-from duecourse.wire.failures import read_failure
-from duecourse.wire.messages import answer, read_each
+from duecourse.wire.events.failures import read_failure
+from duecourse.wire.events.messages import answer, read_each
 
 log = logging.getLogger("duecourse.on_undelivered")
 

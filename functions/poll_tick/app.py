@@ -7,7 +7,7 @@ from duecourse import wiring
 from duecourse.errors import StoreUnavailable
 from duecourse.lingering import linger
 from duecourse.measures import measure
-from duecourse.wire.schedule import check_tick
+from duecourse.wire.events.schedule import check_tick
 
 log = logging.getLogger("duecourse.poll_tick")
 

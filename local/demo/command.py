@@ -9,16 +9,16 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from local.console import err, out, problems_told
-from local.demo import stories
-from local.demo.others import Others
-from local.demo.stage import Lateness, Stage, StoryFailed
-from local.environment import host_settings
-from local.options import PARAMETERS, Options, Precision
-from local.redis_server import given_store
-from local.stack import Stack
-from local.threads import SCHEMES
-from local.up import SHOWN
+from ..cli.console import err, out, problems_told
+from ..cli.up import SHOWN
+from ..process.environment import host_settings
+from ..stack.options import PARAMETERS, Options, Precision
+from ..stack.redis_server import given_store
+from ..stack.stack import Stack
+from ..threads import SCHEMES
+from . import stories
+from .others import Others
+from .stage import Lateness, Stage, StoryFailed
 
 TICK_S = 5
 STARTING = "starting the store, the AWS emulator, the functions, and the bridge or tick …"

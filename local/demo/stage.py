@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import urllib3
 
-from local.aws_emulator import SENT
-from local.demo.others import Others
-from local.stack import Stack
+from ..aws.emulator import SENT
+from ..stack.stack import Stack
+from .others import Others
 
 T = TypeVar("T")
 PATIENCE_S = 25.0

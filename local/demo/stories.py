@@ -5,8 +5,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from duecourse.adapters.redis_scripts import connect
-from local.demo.stage import Stage, check, until
+from duecourse.adapters.redis.scripts import connect
+
+from .stage import Stage, check, until
 
 LEAD_S = 5
 """Five minutes in the demo's time: a minute is a second there."""

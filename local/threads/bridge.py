@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from duecourse.bridge import Bridge
-from local.bridge import READY_WITHIN
+
+from ..stack.bridge import READY_WITHIN
 
 
 class ThreadBridge:

@@ -13,22 +13,23 @@ from awslambdaric.lambda_runtime_log_utils import JsonFormatter  # type: ignore[
 from duecourse import ledgers, settings
 from duecourse.adapters.embedded.bells import EmbeddedBells
 from duecourse.adapters.embedded.store import EmbeddedStore
-from duecourse.adapters.http_out import HttpOut
+from duecourse.adapters.http.caller import HttpOut
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import invoking
 from duecourse.engine.crew import Crew
 from duecourse.errors import DuecourseError
 from duecourse.parts import configure
-from local.environment import Surroundings
-from local.functions import Functions
-from local.logs import Logs
-from local.model import Function
-from local.problems import HarnessError
-from local.threads.bridge import ThreadBridge
-from local.threads.invoker import DirectInvoker
-from local.threads.pool import ThreadPool
-from local.threads.surroundings import environment, united
-from local.threads.voices import VOICES
+
+from ..aws.functions import Functions
+from ..process.environment import Surroundings
+from ..stack.logs import Logs
+from ..stack.problems import HarnessError
+from ..template.model import Function
+from .bridge import ThreadBridge
+from .invoker import DirectInvoker
+from .pool import ThreadPool
+from .surroundings import environment, united
+from .voices import VOICES
 
 SWITCH_S = 0.0005
 """How long a busy thread may keep the bridge's timer from the interpreter."""

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from duecourse.domain.task import Json, dump_json
 from duecourse.errors import InvocationRefused
-from local.functions import Functions
-from local.invocation import Invocation, Refused
+
+from ..aws.functions import Functions
+from ..aws.invocation import Invocation, Refused
 
 T = TypeVar("T")
 

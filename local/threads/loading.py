@@ -9,7 +9,7 @@ from threading import Lock
 from types import ModuleType
 from typing import Any
 
-from local.model import Function
+from ..template.model import Function
 
 Handler = Callable[[Any, Any], Any]
 _loading = Lock()

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import psutil
 
 from duecourse.engine.crew import Crew
-from local.account import arn
-from local.code import Code
-from local.invocation import (
+
+from ..aws.account import arn
+from ..aws.invocation import (
     MAX_SYNC_BYTES,
     UNHANDLED,
     Answer,
@@ -30,10 +30,11 @@ from local.invocation import (
     throttled,
     timed_out,
 )
-from local.logs import Log
-from local.model import Function
-from local.threads.loading import Handler, load
-from local.threads.voices import VOICES
+from ..process.code import Code
+from ..stack.logs import Log
+from ..template.model import Function
+from .loading import Handler, load
+from .voices import VOICES
 
 T = TypeVar("T")
 NOT_YET = "-"

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from local.environment import Surroundings
-from local.model import Function
-from local.problems import HarnessError
+from ..process.environment import Surroundings
+from ..stack.problems import HarnessError
+from ..template.model import Function
 
 
 def united(described: Iterable[Function], surroundings: Surroundings) -> dict[str, str]:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import psutil
 
-from duecourse.adapters.lambda_invoker import LambdaInvoker
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import NewTask
-from duecourse.wire.invocation import tasks_event
-from local.account import CREDENTIALS
-from local.stack import Stack
+from duecourse.wire.events.invocation import tasks_event
+from local.aws.account import CREDENTIALS
+from local.stack.stack import Stack
 from tests.bench.figures import Figure
 from tests.bench.server import BenchServer
 from tests.support.probe import FUNCTION, Line, Probe

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import redis
 
 from duecourse import wiring
-from duecourse.adapters.redis_bells import RedisBells
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.bells import RedisBells
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import invoking
 from duecourse.domain.outcomes import Done
@@ -24,7 +24,7 @@ from duecourse.lingering import linger
 from duecourse.parts import configure
 from duecourse.ports.store import MAX_ADD
 from duecourse.settings import Settings
-from duecourse.wire.rings import read_rings
+from duecourse.wire.events.rings import read_rings
 from tests.bench.figures import Figure, lateness
 from tests.bench.server import BenchServer
 from tests.support.wait import until

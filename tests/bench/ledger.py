@@ -7,8 +7,8 @@ from functools import cache, partial
 
 import redis
 
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Done, Ending, Settlement
 from duecourse.domain.queues import Rate
 from duecourse.domain.task import DEFAULT_QUEUE, NewTask, Shard, Task, new_id

@@ -6,8 +6,8 @@ from typing import Any
 
 import redis
 
-from duecourse.adapters.redis_scripts import connect, load
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.scripts import connect, load
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import Wanted
 from duecourse.domain.queues import Rate
@@ -110,7 +110,7 @@ def _end(task: Task, number: int) -> Settlement:
 
 def _worst(client: redis.Redis) -> dict[str, float]:
     """The longest run of each script in milliseconds, the slowest first."""
-    folder = files("duecourse.adapters") / "lua"
+    folder = files("duecourse.adapters.redis") / "lua"
     names = {load(path.name[:-4]).sha: path.name for path in folder.iterdir() if path.name.endswith(".lua")}
     entries: Any = client.slowlog_get(1_000_000)
     worst: dict[str, float] = {}

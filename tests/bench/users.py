@@ -13,9 +13,9 @@ import urllib3
 from duecourse.client import Client, TaskFields
 from duecourse.parts import configure
 from duecourse.settings import Settings
-from duecourse.wire.batch import MAX_BATCH
-from local.options import Options, Precision
-from local.stack import Stack
+from duecourse.wire.http.batch import MAX_BATCH
+from local.stack.options import Options, Precision
+from local.stack.stack import Stack
 from tests.bench.figures import Figure, in_turn, lateness, per_second
 from tests.bench.ledger import PAYLOAD, ROUNDS
 from tests.bench.server import BenchServer

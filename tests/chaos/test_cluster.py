@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
-from duecourse.adapters.redis_connect import node_of
-from duecourse.adapters.redis_keys import keys_of, shards_key
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.connect import node_of
+from duecourse.adapters.redis.keys import keys_of, shards_key
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, Shard, Task
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.errors import InvocationRefused, StoreUnavailable
 from duecourse.ports.store import Reply
-from duecourse.wire.rings import read_rings, show_drained
+from duecourse.wire.events.rings import read_rings, show_drained
 from tests.support import redis_ledger
 from tests.support.bridges import NAMESPACE, bridging
 from tests.support.engine import Engine, ample, engine

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import redis
 
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status
 from tests.support.drainer import NAMESPACE, at_the_gate, children, ran
 from tests.support.ledger import lease_of, standing

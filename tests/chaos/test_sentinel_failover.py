@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis_connect import open_client
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.connect import open_client
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreUnavailable
 from tests.support.bridges import NAMESPACE, Recorder, bridging

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from duecourse.adapters.embedded.store import EmbeddedStore as MemoryStore
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.ports.store import Store
 from tests.support import redis_ledger

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import RetryPolicy, Shard, Status
@@ -25,7 +25,7 @@ from tests.support.redis_server import REDIS, RedisServer, need
 from tests.support.wait import until
 
 BELL = "duecourse:{default/0}:bell"
-SCRIPTS = list(Path(str(files("duecourse.adapters") / "lua")).rglob("*.lua"))
+SCRIPTS = list(Path(str(files("duecourse.adapters.redis") / "lua")).rglob("*.lua"))
 FORBIDDEN = {"SETEX", "PSETEX", "GETEX", "EX", "PX", "EXAT", "PERSIST", "RESTORE", "EXISTS", "TTL", "PTTL"}
 DEADMAN_MS = 1_000
 

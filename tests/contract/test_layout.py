@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.record import FRONT, VERSION, unpack
-from duecourse.adapters.record_log import HEAD, pack_entry
-from duecourse.adapters.redis_keys import keys_of
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.keys import keys_of
+from duecourse.adapters.redis.record import FRONT, VERSION, unpack
+from duecourse.adapters.redis.record_log import HEAD, pack_entry
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.history import Change, Deed, Entry
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, Task

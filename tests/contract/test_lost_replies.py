@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.history import Change
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Apart, OnDuplicate, RetryPolicy, Status, Task

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.adapters.redis_scripts import connect
+from duecourse.adapters.redis.scripts import connect
 from duecourse.ports.repeats import KEPT_MS, PRUNE, Claimed, Sent, Standing
 from duecourse.ports.store import Store
 from tests.support.clock import HandClock

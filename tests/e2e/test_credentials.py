@@ -6,8 +6,8 @@ from typing import Any
 
 import urllib3
 
-from local.options import Options
-from local.stack import Stack
+from local.stack.options import Options
+from local.stack.stack import Stack
 from tests.support.answering import Asked, Reply, answering
 from tests.support.api import Api
 from tests.support.wait import until

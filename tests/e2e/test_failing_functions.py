@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import urllib3
 
-from local.options import PARAMETERS, Options
-from local.stack import Stack
+from local.stack.options import PARAMETERS, Options
+from local.stack.stack import Stack
 from tests.support.api import Api
 from tests.support.project import add_resource, copy_project
 from tests.support.wait import until

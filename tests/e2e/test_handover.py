@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import pytest
 import urllib3
 
-from duecourse.wire.invocation import decode_message
-from local.aws_emulator import SENT
-from local.options import PARAMETERS, Options
-from local.sockets import LOOPBACK, free_port
-from local.stack import Stack
+from duecourse.wire.events.invocation import decode_message
+from local.aws.emulator import SENT
+from local.stack.options import PARAMETERS, Options
+from local.stack.sockets import LOOPBACK, free_port
+from local.stack.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.api import Api
 from tests.support.proxy import Proxy

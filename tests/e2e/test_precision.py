@@ -8,8 +8,8 @@ import sys
 import pytest
 import urllib3
 
-from local.options import Options, Precision
-from local.stack import Stack
+from local.stack.options import Options, Precision
+from local.stack.stack import Stack
 from tests.support.answering import answering
 from tests.support.api import Api
 from tests.support.project import ROOT

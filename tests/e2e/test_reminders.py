@@ -7,7 +7,7 @@ from typing import Any
 
 import urllib3
 
-from local.aws_emulator import SENT
+from local.aws.emulator import SENT
 from tests.support.answering import Asked, Reply, answering
 from tests.support.api import Api
 from tests.support.commands import run, up

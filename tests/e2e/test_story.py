@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 import urllib3
 
-from local.options import Options
-from local.stack import Stack
+from local.stack.options import Options
+from local.stack.stack import Stack
 from tests.e2e.test_stack import Api
 from tests.support.answering import Asked, Reply, answering
 from tests.support.wait import until

@@ -10,8 +10,8 @@ import psutil
 import pytest
 import urllib3
 
-from local.options import Precision
-from local.stack import Stack
+from local.stack.options import Precision
+from local.stack.stack import Stack
 from tests.support.api import Api
 from tests.support.probe import FUNCTION, Line, Probe
 from tests.support.wait import until

@@ -9,10 +9,10 @@ from typing import Any
 import redis
 import urllib3
 
-from duecourse.adapters.redis_keys import keys_of
+from duecourse.adapters.redis.keys import keys_of
 from duecourse.domain.task import Shard
-from local.options import PARAMETERS, Options, Precision
-from local.stack import Stack
+from local.stack.options import PARAMETERS, Options, Precision
+from local.stack.stack import Stack
 from tests.support.answering import Reply, Server, answering
 from tests.support.project import copy_project
 from tests.support.wait import until

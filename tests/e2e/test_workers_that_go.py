@@ -10,8 +10,8 @@ import psutil
 import pytest
 import urllib3
 
-from local.options import Options, Precision
-from local.stack import Stack
+from local.stack.options import Options, Precision
+from local.stack.stack import Stack
 from tests.support.answering import Server
 from tests.support.api import Api
 from tests.support.slow_receiver import SHORT_LEASE, outcomes, slow_at_first

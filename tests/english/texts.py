@@ -11,10 +11,10 @@ import typer.main
 
 from duecourse.errors import DuecourseError
 from duecourse.settings import variables
-from duecourse.wire.openapi import every
-from duecourse.wire.watches import WatchSetting
-from local.cli import app
-from local.reference import document
+from duecourse.wire.http.openapi import every
+from duecourse.wire.settings.watches import WatchSetting
+from local.cli.app import app
+from local.reference.api import document
 from tests.english import messages
 from tests.english.rules import DESCRIBING, NAMING, TELLING, Rule, plain
 from tests.support.pages import DOCS, pages, prose

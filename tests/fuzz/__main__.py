@@ -10,10 +10,10 @@ from typing import Any
 
 import urllib3
 
-from duecourse.wire.fields import INSTANT_SCHEMA
-from duecourse.wire.queries import EXAMPLE
-from local.options import Options, Precision
-from local.stack import Stack
+from duecourse.wire.http.fields import INSTANT_SCHEMA
+from duecourse.wire.http.queries import EXAMPLE
+from local.stack.options import Options, Precision
+from local.stack.stack import Stack
 from tests.fuzz import scene
 
 ROOT = Path(__file__).resolve().parents[2]

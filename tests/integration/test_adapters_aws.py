@@ -14,8 +14,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.session import get_session
 from moto import mock_aws
 
-from duecourse.adapters.dynamodb_results import DynamoDbResults
-from duecourse.adapters.lambda_invoker import LambdaInvoker
+from duecourse.adapters.aws.dynamodb_results import DynamoDbResults
+from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
 from duecourse.domain.task import Task
 from duecourse.errors import InvocationRefused, ResultsUnavailable
 from duecourse.ports.results import PATIENCE_MS, Result

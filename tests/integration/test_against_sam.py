@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from local.environment import Surroundings
-from local.model import Function
-from local.options import Options, Precision
-from local.stack import Stack
+from local.process.environment import Surroundings
+from local.stack.options import Options, Precision
+from local.stack.stack import Stack
+from local.template.model import Function
 from tests.support.functions import cases, saved
 from tests.support.project import ROOT
 from tests.support.sam import (

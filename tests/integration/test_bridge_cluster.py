@@ -7,7 +7,7 @@ import pytest
 from redis.cluster import RedisCluster
 from redis.crc import key_slot
 
-from duecourse.adapters.redis_cluster_bells import ClusterBells
+from duecourse.adapters.redis.cluster_bells import ClusterBells
 from tests.support.bridges import NAMESPACE, Bellman, Recorder, bridging
 from tests.support.redis_cluster import ClusterServers
 from tests.support.wait import until

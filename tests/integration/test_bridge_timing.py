@@ -5,8 +5,8 @@ from itertools import count, pairwise
 
 import pytest
 
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Json, NewTask, Shard
 from duecourse.errors import InvocationRefused
 from tests.support.bridges import NAMESPACE, Bellman, Recorder, bellman, bridging

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from local import built
+from local.cli import built
 from tests.support.project import ROOT
 
 HERE = built.MACHINES[platform.machine()]

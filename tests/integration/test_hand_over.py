@@ -9,8 +9,8 @@ from queue import SimpleQueue
 import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import MAX_PAGE, Place, Wanted
 from duecourse.domain.task import Json, RetryPolicy, Status, Task
@@ -19,7 +19,7 @@ from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.targets import Handing, Targets
 from duecourse.engine.work import Worker
 from duecourse.ports.store import MAX_ADD, Store
-from duecourse.wire.invocation import decode_tasks
+from duecourse.wire.events.invocation import decode_tasks
 from tests.support.engine import ample, engine
 from tests.support.ledger import SHARD, new
 from tests.support.redis_server import RedisServer, need, newest

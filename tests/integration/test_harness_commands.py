@@ -19,7 +19,7 @@ import urllib3
 
 from duecourse.domain.task import NewTask
 from duecourse.ports.store import Move
-from local.cli import app
+from local.cli.app import app
 from tests.support.answering import Reply, answering
 from tests.support.commands import BARE, FREE_PORTS, Up, gone, run, up
 from tests.support.level_store import level_store

@@ -6,12 +6,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from local.environment import Surroundings
-from local.identity import Addresses
-from local.logs import Logs
-from local.pool import Pool
-from local.template import Template
-from local.worker import Rules
+from local.process.environment import Surroundings
+from local.process.pool import Pool
+from local.process.worker import Rules
+from local.stack.logs import Logs
+from local.template.identity import Addresses
+from local.template.reader import Template
 from tests.support.harness import FOLDER, NOWHERE
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import psutil
 import pytest
 
-from local.environment import Surroundings
-from local.identity import Addresses
-from local.invocation import Answer, Invocation, Refused
-from local.logs import Log
-from local.model import Function
-from local.pool import Pool, Starts
-from local.template import Template
-from local.worker import Rules
+from local.aws.invocation import Answer, Invocation, Refused
+from local.process.environment import Surroundings
+from local.process.pool import Pool, Starts
+from local.process.worker import Rules
+from local.stack.logs import Log
+from local.template.identity import Addresses
+from local.template.model import Function
+from local.template.reader import Template
 from tests.support.harness import FOLDER, NOWHERE
 
 TURNS = 12

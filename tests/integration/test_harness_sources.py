@@ -13,13 +13,13 @@ import pika
 import pytest
 from pika.exceptions import UnroutableError
 
-from local.invocation import Answer
-from local.options import Precision
-from local.problems import HarnessError
-from local.rabbitmq import RabbitMq
-from local.sources.described import RABBITMQ, Source
-from local.sources.events import failed_items
-from local.sources.rabbitmq import RabbitMqFeed
+from local.aws.invocation import Answer
+from local.aws.sources.described import RABBITMQ, Source
+from local.aws.sources.events import failed_items
+from local.aws.sources.rabbitmq import RabbitMqFeed
+from local.cli.rabbitmq import RabbitMq
+from local.stack.options import Precision
+from local.stack.problems import HarnessError
 from tests.support.harness import Probes, probes
 from tests.support.project import ROOT
 from tests.support.rabbitmq import Rabbit, need, rabbit

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 import urllib3
 
-from local.account import REGION
-from local.options import Options
-from local.runtime_api import RuntimeConnection
-from local.stack import Stack
+from local.aws.account import REGION
+from local.process.runtime_api import RuntimeConnection
+from local.stack.options import Options
+from local.stack.stack import Stack
 
 EVIL = "http://evil.example"
 TASK = {"id": "planted", "kind": "webhook", "delay": 3600, "payload": {"url": "http://169.254.169.254/"}}

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from duecourse import ledgers, wiring
 from duecourse.errors import StoreInUse
-from local.problems import HarnessError
+from local.stack.problems import HarnessError
 from local.threads.pool import GRACE_S
 from tests.support.harness import probes
 from tests.support.threads import function, threads, variables

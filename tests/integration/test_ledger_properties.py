@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.history import Door, Entry, Run
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Apart, NewTask, OnDuplicate, RetryPolicy, Task

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueSettings, Rate, changed
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Task

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import DEFAULT_QUEUE, NewTask, Shard, Status, Task
 from tests.support.drainer import NAMESPACE
 from tests.support.lingering import MARGIN_MS, countdown, lingering

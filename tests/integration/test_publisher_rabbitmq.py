@@ -17,8 +17,8 @@ import pika
 import psutil
 import pytest
 
-from duecourse.adapters import amqp_publisher
-from duecourse.adapters.amqp_publisher import AmqpPublisher
+from duecourse.adapters.amqp import publisher as amqp_publisher
+from duecourse.adapters.amqp.publisher import AmqpPublisher
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Done
 from duecourse.domain.task import Status
@@ -26,7 +26,7 @@ from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.targets import Targets
 from duecourse.errors import PublishRefused
 from duecourse.ports.publisher import Message
-from local.rabbitmq import RabbitMq, executable
+from local.cli.rabbitmq import RabbitMq, executable
 from tests.support.answering import misbehaving
 from tests.support.clock import HandClock
 from tests.support.commands import gone

@@ -9,13 +9,13 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
-from duecourse.adapters import sqs_publisher
-from duecourse.adapters.sqs_publisher import MAX_BATCH_BYTES, SqsPublisher
+from duecourse.adapters.aws import sqs_publisher
+from duecourse.adapters.aws.sqs_publisher import MAX_BATCH_BYTES, SqsPublisher
 from duecourse.domain.outcomes import Ending
 from duecourse.engine.targets import Targets
 from duecourse.errors import PublishRefused
 from duecourse.ports.publisher import Message
-from duecourse.wire.invocation import decode_message
+from duecourse.wire.events.invocation import decode_message
 from tests.support.engine import Lambda
 from tests.support.kinds import leased
 

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from duecourse import Client, wiring
-from duecourse.adapters.http_out import HttpOut
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.http.caller import HttpOut
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.query import QueryStatus
 from duecourse.domain.task import Shard
 from duecourse.settings import Settings

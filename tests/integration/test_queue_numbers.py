@@ -5,7 +5,7 @@ import time
 import pytest
 import redis
 
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.engine.queues import Queues
 from duecourse.errors import StoreMisused

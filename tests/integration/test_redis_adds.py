@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from duecourse.adapters.redis_adds import PIECE_AHEAD
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.adds import PIECE_AHEAD
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, OnDuplicate
 from duecourse.errors import InvalidInput, StoreMisused, StoreUnavailable

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis_keys import keys_of
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.keys import keys_of
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.queues import Rate

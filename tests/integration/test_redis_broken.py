@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.record import BEGUN, OVER, VERSION
-from duecourse.adapters.redis_keys import keys_of
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.keys import keys_of
+from duecourse.adapters.redis.record import BEGUN, OVER, VERSION
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Status, Task
 from duecourse.domain.times import DAY_MS

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis_keys import keys_of, leaving_key
-from duecourse.adapters.redis_queues import configure
-from duecourse.adapters.redis_store import RedisStore
-from duecourse.adapters.redis_verbs import Verbs
+from duecourse.adapters.redis.keys import keys_of, leaving_key
+from duecourse.adapters.redis.queues import configure
+from duecourse.adapters.redis.store import RedisStore
+from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard

@@ -2,8 +2,8 @@
 
 import redis
 
-from duecourse.adapters.redis_keys import keys_of
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.keys import keys_of
+from duecourse.adapters.redis.store import RedisStore
 from tests.support.ledger import SHARD, claim, new
 from tests.support.redis_ledger import check
 

@@ -6,9 +6,9 @@ from importlib.resources import files
 import pytest
 import redis
 
-from duecourse.adapters.redis_scripts import EXPORTS, load
+from duecourse.adapters.redis.scripts import EXPORTS, load
 
-LUA = files("duecourse.adapters") / "lua"
+LUA = files("duecourse.adapters.redis") / "lua"
 VERBS = sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if path.name.endswith(".lua"))
 INCLUDED = sorted(path.name for path in (LUA / "included").iterdir())
 ROOM = 15

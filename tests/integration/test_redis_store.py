@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis_keys import FIXED, keys_of, shards_key
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
-from duecourse.adapters.redis_wire import Argument
+from duecourse.adapters.redis.keys import FIXED, keys_of, shards_key
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
+from duecourse.adapters.redis.wire import Argument
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Place, Wanted
 from duecourse.domain.queues import Rate

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters import redis_wire as wire
-from duecourse.adapters.redis_keys import FIXED, Keys, keys_of
-from duecourse.adapters.redis_scripts import Scripts, connect, load
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis import wire
+from duecourse.adapters.redis.keys import FIXED, Keys, keys_of
+from duecourse.adapters.redis.scripts import Scripts, connect, load
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueChanges
 from duecourse.domain.task import DEFAULT_TENANT, NewTask

@@ -3,9 +3,9 @@
 import pytest
 import redis
 
-from duecourse.adapters.redis_connect import Client
-from duecourse.adapters.redis_reshard import Reshard
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.reshard import Reshard
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.shards import Sharding

@@ -10,9 +10,9 @@ import re
 import pytest
 import redis
 
-from duecourse.adapters import redis_wire
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis import wire as redis_wire
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain import follow_up
 from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending, Settlement

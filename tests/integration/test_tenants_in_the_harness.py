@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import urllib3
 
-from local.options import Options, Precision
-from local.stack import Stack
+from local.stack.options import Options, Precision
+from local.stack.stack import Stack
 
 TENANTS, EACH = 8, 25
 

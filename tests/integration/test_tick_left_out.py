@@ -3,8 +3,8 @@
 import pytest
 import redis
 
-from duecourse.adapters.redis_keys import keys_of
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.keys import keys_of
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Shard
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.errors import StoreMisused, StoreUnavailable

@@ -10,7 +10,7 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Status
 from duecourse.parts import configure
 from duecourse.settings import Settings
-from duecourse.wire.batch import MAX_BATCH, MAX_BATCH_BYTES
+from duecourse.wire.http.batch import MAX_BATCH, MAX_BATCH_BYTES
 from tests.support.clock import HandClock
 from tests.support.ledger import bring, standing
 from tests.support.requests import WEBHOOK, ask, wrong

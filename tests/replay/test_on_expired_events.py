@@ -12,7 +12,7 @@ from duecourse.domain.history import Door
 from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import NewTask, Shard
 from duecourse.settings import Settings
-from duecourse.wire.watches import read_watches
+from duecourse.wire.settings.watches import read_watches
 from tests.support.clock import START
 from tests.support.engine import Lambda
 from tests.support.functions import cases, invoke, saved

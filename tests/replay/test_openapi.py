@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from duecourse.errors import DuecourseError
-from duecourse.wire import problems
-from duecourse.wire.openapi import every, refusals
+from duecourse.wire.http import problems
+from duecourse.wire.http.openapi import every, refusals
 from tests.support.functions import load
 from tests.support.requests import ask
 from tests.support.source import ROOT
@@ -195,7 +195,7 @@ def test_the_page_has_all_it_needs_and_lets_nothing_else_in() -> None:
 def test_a_function_starts_without_any_of_it() -> None:
     loaded = set(imported(["app"], path=str(ROOT / "functions/enqueue_http"))["loaded"])
     assert "duecourse.routes.docs" in loaded
-    assert loaded.isdisjoint({"duecourse.wire.openapi", "aws_lambda_powertools.event_handler.openapi.swagger_ui"})
+    assert loaded.isdisjoint({"duecourse.wire.http.openapi", "aws_lambda_powertools.event_handler.openapi.swagger_ui"})
 
 
 def test_the_document_is_made_at_its_first_use_and_the_same_afterwards() -> None:

@@ -7,13 +7,13 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
 from duecourse.errors import InvalidInput
-from duecourse.wire.fields import read
-from duecourse.wire.kinds import WebhookPayload
-from duecourse.wire.leases import ExtendLease, SettleTask
-from duecourse.wire.notify import NotifyDone
-from duecourse.wire.queries import AskQuery
-from duecourse.wire.reminders import Person
-from duecourse.wire.tasks import AddTask, MoveTask
+from duecourse.wire.http.fields import read
+from duecourse.wire.http.kinds import WebhookPayload
+from duecourse.wire.http.leases import ExtendLease, SettleTask
+from duecourse.wire.http.notify import NotifyDone
+from duecourse.wire.http.queries import AskQuery
+from duecourse.wire.http.reminders import Person
+from duecourse.wire.http.tasks import AddTask, MoveTask
 from tests.support.requests import POLL, WEBHOOK, ask
 
 AT = "2100-01-04T09:30:00Z"

@@ -10,7 +10,7 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Status
 from duecourse.parts import configure
 from duecourse.settings import Settings
-from local.environment import TENANTS
+from local.process.environment import TENANTS
 from tests.support.kinds import Web, answer
 from tests.support.ledger import LEASE_MS
 from tests.support.requests import MEETING, WEBHOOK, Answer, ask, wrong

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from duecourse.adapters.redis_bells import RedisBells
-from duecourse.adapters.redis_cluster_bells import ClusterBells
-from duecourse.adapters.redis_connect import Client, is_cluster
+from duecourse.adapters.redis.bells import RedisBells
+from duecourse.adapters.redis.cluster_bells import ClusterBells
+from duecourse.adapters.redis.connect import Client, is_cluster
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import Warming, invoking
 from duecourse.domain.watch import Pattern, Watchlist

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import cfn_flip  # type: ignore[import-untyped]
 
-from local.intrinsics import Resolver
+from local.template.intrinsics import Resolver
 from tests.support.capabilities import Emulator
 from tests.support.project import ROOT
 from tests.support.wait import until

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Task
 from duecourse.domain.watch import Expired, Watch
 from duecourse.engine.crew import Crew
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.engine.watches import Watches
-from duecourse.wire.rings import read_rings, show_drained
+from duecourse.wire.events.rings import read_rings, show_drained
 from tests.support.answering import Asked, Reply
 from tests.support.bridges import NAMESPACE, Served
 from tests.support.drainer import drainer_of

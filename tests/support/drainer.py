@@ -16,8 +16,8 @@ from typing import Any
 
 import redis
 
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Task
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits

@@ -2,8 +2,17 @@
 
 from typing import NamedTuple
 
-from duecourse.adapters.record import FRONT, NO_ORIGIN, STATUSES, VERSION, pack_behind, pack_rest, pack_token, unpack
-from duecourse.adapters.record_log import DOOR_CODES, pack_entry
+from duecourse.adapters.redis.record import (
+    FRONT,
+    NO_ORIGIN,
+    STATUSES,
+    VERSION,
+    pack_behind,
+    pack_rest,
+    pack_token,
+    unpack,
+)
+from duecourse.adapters.redis.record_log import DOOR_CODES, pack_entry
 from duecourse.domain.task import NewTask, Status, Task
 
 SUCCESSOR = 2

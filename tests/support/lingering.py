@@ -4,15 +4,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from duecourse.adapters.redis_bells import RedisBells
-from duecourse.adapters.redis_scripts import connect
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.bells import RedisBells
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.bridge.linger import Linger
 from duecourse.domain.watch import Watch, Watchlist
 from duecourse.engine.crew import Crew
 from duecourse.engine.run import Kind
 from duecourse.engine.watches import Watches
-from duecourse.wire.rings import shards_of
+from duecourse.wire.events.rings import shards_of
 from tests.support.drainer import NAMESPACE, drainer_of
 from tests.support.redis_server import RedisServer
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from duecourse.adapters.redis_connect import Client
-from duecourse.adapters.redis_scripts import load
+from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.scripts import load
 from tests.support.proxy import Link, Proxy, shut
 
 
@@ -68,7 +68,7 @@ class LossyProxy(Proxy):
 
 def load_scripts(client: Client) -> None:
     """Have the server know all scripts: else the reply that is lost is that it does not know one."""
-    for script in Path(str(files("duecourse.adapters") / "lua")).glob("*.lua"):
+    for script in Path(str(files("duecourse.adapters.redis") / "lua")).glob("*.lua"):
         client.script_load(load(script.stem).text)
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pika
 
-from local.problems import HarnessError
-from local.rabbitmq import executable
+from local.cli.rabbitmq import executable
+from local.stack.problems import HarnessError
 from tests.support.missing import missing
 
 URL = "amqp://guest:guest@127.0.0.1:5672/"

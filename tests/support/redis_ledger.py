@@ -3,9 +3,9 @@
 from collections import Counter
 
 from duecourse.adapters.embedded.client import EmbeddedRedis
-from duecourse.adapters.record import unpack
-from duecourse.adapters.redis_connect import Client
-from duecourse.adapters.redis_keys import Keys, keys_of
+from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.keys import Keys, keys_of
+from duecourse.adapters.redis.record import unpack
 from duecourse.domain.follow_up import is_follow_up
 from duecourse.domain.task import Shard, Status, Task
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import redis
 
-from local.redis_binaries import Binary, candidates, version_of
-from local.sockets import LOOPBACK, free_port
+from local.stack.redis_binaries import Binary, candidates, version_of
+from local.stack.sockets import LOOPBACK, free_port
 from tests.support.missing import missing
 from tests.support.project import ROOT
 from tests.support.wait import until

@@ -4,17 +4,17 @@ import asyncio
 import json
 from typing import Any
 
+from local.aws.invocation import Answer, Invocation
 from local.demo.stage import Mail, Stage
-from local.invocation import Answer, Invocation
-from local.options import Options
-from local.services import Services
-from local.stack import Stack
+from local.stack.options import Options
+from local.stack.services import Services
+from local.stack.stack import Stack
 from tests.support.capabilities import Emulator
 from tests.support.deploy import Deployment
 
 
 class RemoteFunctions:
-    """Stands for local.functions.Functions; `names` are the deployed functions' by logical id."""
+    """Stands for local.aws.functions.Functions; `names` are the deployed functions' by logical id."""
 
     def __init__(self, client: Any, names: Any) -> None:
         self._client = client

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import urllib3
 
-from local.model import Function
-from local.sockets import LOOPBACK, free_port
+from local.stack.sockets import LOOPBACK, free_port
+from local.template.model import Function
 from tests.support.project import ROOT
 from tests.support.redis_server import RedisServer, need, newest
 from tests.support.wait import until

@@ -49,7 +49,15 @@ class Source:
             if isinstance(node, ast.Import):
                 yield from (Import(name.name, node.lineno) for name in node.names)
             elif isinstance(node, ast.ImportFrom):
-                yield from (Import(_target(node.module or "", name.name), node.lineno) for name in node.names)
+                module = self._whole(node)
+                yield from (Import(_target(module, name.name), node.lineno) for name in node.names)
+
+    def _whole(self, node: ast.ImportFrom) -> str:
+        """The dotted name of a module that may be given as seen from this one."""
+        if not node.level:
+            return node.module or ""
+        inside = self.module.split(".") + ["__init__"] * (self.path.name == "__init__.py")
+        return ".".join([*inside[: -node.level], *filter(None, [node.module])])
 
     @property
     def functions(self) -> Iterator[Definition]:

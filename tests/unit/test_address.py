@@ -31,7 +31,7 @@ def test_the_parts_of_a_url_are_as_they_are_written_there() -> None:
 def test_no_module_that_knows_a_stores_url_has_it_split_by_pythons_parser() -> None:
     # On 3.11.2 it refuses a list of hosts with an IPv6 address in it, which 3.11.7 takes.
     package = ROOT / "layers/core/duecourse"
-    knowing = ["settings.py", "ledgers.py", "domain/address.py", "adapters/redis_connect.py", "bridge/__main__.py"]
+    knowing = ["settings.py", "ledgers.py", "domain/address.py", "adapters/redis/connect.py", "bridge/__main__.py"]
     for name in knowing:
         imported = {
             alias.name

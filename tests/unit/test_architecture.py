@@ -77,7 +77,7 @@ MAY_USE = {
 CATCH_ALLS = {
     "layers/core/duecourse/engine/run.py": 1,
     "layers/core/duecourse/engine/targets.py": 1,
-    "local/stack.py": 1,
+    "local/stack/stack.py": 1,
     "local/threads/pool.py": 1,
 }
 """Where any exception at all is stopped: around a handler and a piece of a drain; where a thread hands over its own."""
@@ -86,10 +86,10 @@ LIGHT = (
     "duecourse",
     "duecourse.handler",
     "duecourse.settings",
-    "duecourse.wire.invocation",
-    "duecourse.wire.messages",
-    "duecourse.wire.rings",
-    "duecourse.wire.schedule",
+    "duecourse.wire.events.invocation",
+    "duecourse.wire.events.messages",
+    "duecourse.wire.events.rings",
+    "duecourse.wire.events.schedule",
     "duecourse.wiring",
 )
 LIGHT_PARTS = ("errors", "domain", "ports", "kinds", "engine", "adapters", "bridge")

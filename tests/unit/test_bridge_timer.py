@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from duecourse.adapters.redis_bells import missing_flags
+from duecourse.adapters.redis.bells import missing_flags
 from duecourse.bridge.clock import ServerClock
 from duecourse.bridge.ears import Ears
 from duecourse.bridge.rings import Ring

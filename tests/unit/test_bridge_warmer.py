@@ -7,7 +7,7 @@ import pytest
 from duecourse.bridge.rings import Warming, warm_event
 from duecourse.bridge.warmer import BATCH, Warmer
 from duecourse.errors import InvocationRefused
-from duecourse.wire.rings import MAX_WARM, read_warm_up
+from duecourse.wire.events.rings import MAX_WARM, read_warm_up
 from tests.support.clock import HandClock
 
 BELL, OTHER = "test:{default/0}:bell", "test:{default/1}:bell"

@@ -10,7 +10,7 @@ from duecourse import Client, client_reminders, errors
 from duecourse import client as client_module
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.settings import Settings
-from duecourse.wire.queries import QUERY_ID
+from duecourse.wire.http.queries import QUERY_ID
 from tests.support.kinds import Ready
 from tests.support.ledger import bring
 from tests.support.requests import MEETING, POLL

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from urllib3.util.connection import HAS_IPV6
 
-from duecourse.adapters.egress import allowed, check_place
-from duecourse.adapters.http_out import HttpOut, _Connection
+from duecourse.adapters.http.caller import HttpOut, _Connection
+from duecourse.adapters.http.egress import allowed, check_place
 from duecourse.errors import CallFailed, InvalidInput
 from duecourse.ports.http import HttpRequest
 from tests.support.answering import Reply, answering

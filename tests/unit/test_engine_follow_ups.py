@@ -14,8 +14,8 @@ from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, OnDuplica
 from duecourse.errors import InvalidInput, ResultsUnavailable
 from duecourse.parts import configure
 from duecourse.settings import Settings
-from duecourse.wire.invocation import decode_tasks
-from duecourse.wire.tasks import show_task
+from duecourse.wire.events.invocation import decode_tasks
+from duecourse.wire.http.tasks import show_task
 from tests.support.answering import Reply, answering
 from tests.support.clock import HandClock
 from tests.support.engine import Broker, Lambda, Table, ample

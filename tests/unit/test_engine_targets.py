@@ -15,7 +15,7 @@ from duecourse.engine.targets import MAX_BYTES, Handing, Targets
 from duecourse.errors import InvocationRefused, PublishRefused, StoreUnavailable
 from duecourse.ports.publisher import Message
 from duecourse.ports.store import Delivery, Settled
-from duecourse.wire.invocation import message_body, tasks_event
+from duecourse.wire.events.invocation import message_body, tasks_event
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, Broker, Lambda, ample, engine
 from tests.support.kinds import leased

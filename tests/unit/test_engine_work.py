@@ -14,7 +14,7 @@ from duecourse.engine.run import Kind
 from duecourse.engine.work import Worker
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import Begun, Delivery, Lease, Settled
-from duecourse.wire.invocation import decode_tasks, tasks_event
+from duecourse.wire.events.invocation import decode_tasks, tasks_event
 from tests.support.clock import START, HandClock
 from tests.support.engine import engine
 from tests.support.ledger import SHARD, claim, ending, lease_of, new, standing

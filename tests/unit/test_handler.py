@@ -14,7 +14,7 @@ from duecourse.domain.task import Status
 from duecourse.errors import InvalidInput, StoreUnavailable
 from duecourse.parts import configure
 from duecourse.settings import Settings
-from duecourse.wire.invocation import tasks_event
+from duecourse.wire.events.invocation import tasks_event
 from tests.support.clock import HandClock
 from tests.support.engine import Table
 from tests.support.functions import Context

@@ -13,7 +13,7 @@ from duecourse.domain.task import RetryPolicy, Status
 from duecourse.errors import InvalidInput, MessagesFailed, StoreUnavailable
 from duecourse.parts import configure
 from duecourse.settings import Settings
-from duecourse.wire.invocation import decode_message, message_body
+from duecourse.wire.events.invocation import decode_message, message_body
 from tests.support.brokers import rabbitmq_event, sqs_event
 from tests.support.clock import START
 from tests.support.engine import Table

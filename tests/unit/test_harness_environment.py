@@ -3,11 +3,11 @@
 import pytest
 
 from duecourse.settings import parse
-from local.environment import Surroundings
-from local.identity import Addresses
-from local.model import Function
-from local.options import PARAMETERS, TEMPLATE
-from local.template import Template
+from local.process.environment import Surroundings
+from local.stack.options import PARAMETERS, TEMPLATE
+from local.template.identity import Addresses
+from local.template.model import Function
+from local.template.reader import Template
 from local.threads.surroundings import united
 
 OWN = '{"report": "lambda:ReportFunction", "poll": "lambda:Poll"}'

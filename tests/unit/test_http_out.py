@@ -18,8 +18,8 @@ from cryptography.x509.oid import NameOID
 from urllib3.exceptions import ConnectTimeoutError
 
 from duecourse import __version__
-from duecourse.adapters import http_out
-from duecourse.adapters.http_out import HttpOut, reached
+from duecourse.adapters.http import caller as http_out
+from duecourse.adapters.http.caller import HttpOut, reached
 from duecourse.errors import CallFailed, CallTimedOut, InvalidInput
 from duecourse.ports.http import HttpRequest
 from tests.support.answering import Asked, Reply, answering, misbehaving

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from duecourse.adapters.http_out import HttpOut
+from duecourse.adapters.http.caller import HttpOut
 from duecourse.domain.outcomes import Done, Drop, Outcome, Retry, Span
 from duecourse.domain.task import Json
 from duecourse.errors import CallFailed

@@ -12,7 +12,7 @@ import pytest
 from duecourse import ledgers
 from duecourse.adapters.embedded.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelDisk
 from duecourse.adapters.embedded.store import EmbeddedStore
-from duecourse.adapters.record import VERSION
+from duecourse.adapters.redis.record import VERSION
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Status

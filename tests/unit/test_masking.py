@@ -12,8 +12,8 @@ from duecourse.domain.history import Door, Run, cut_detail
 from duecourse.domain.masking import MASK, is_secret, masked, masked_error, masked_text
 from duecourse.domain.queues import HeldBack
 from duecourse.domain.timeline import Why, timeline, waiting
-from duecourse.wire.tasks import show_payload, show_task
-from duecourse.wire.why import show_why
+from duecourse.wire.http.tasks import show_payload, show_task
+from duecourse.wire.http.why import show_why
 from tests.support.clock import START
 from tests.support.kinds import leased
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.adapters.dynamodb_results import ATTEMPTS, BACKOFF_MS, CONNECT_MS, READ_MS
+from duecourse.adapters.aws.dynamodb_results import ATTEMPTS, BACKOFF_MS, CONNECT_MS, READ_MS
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Done
 from duecourse.domain.query import QueryStatus

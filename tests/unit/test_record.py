@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duecourse.adapters import record_log
-from duecourse.adapters.record import BEGUN, FRONT, HEAD, OVER, UNREADABLE, pack_rest, pack_token, unpack
+from duecourse.adapters.redis import record_log
+from duecourse.adapters.redis.record import BEGUN, FRONT, HEAD, OVER, UNREADABLE, pack_rest, pack_token, unpack
 from duecourse.domain.history import Door, Run, cut_by
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, NewTask, RetryPolicy, Status, dump_json
 from duecourse.errors import InvalidInput

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import duecourse
-from local.reference import REFERENCE, document, reference
+from local.reference.api import REFERENCE, document, reference
 from tests.support.pages import pages
 
 PAGES = "\n".join(page.read_text() for page in pages() if page != REFERENCE)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from duecourse.settings import parse
-from duecourse.wire.invocation import decode_tasks
-from local.identity import Addresses
-from local.options import PARAMETERS
-from local.problems import HarnessError
-from local.scaffold import MAX_NAME, New, write
-from local.template import Template
+from duecourse.wire.events.invocation import decode_tasks
+from local.cli.scaffold import MAX_NAME, New, write
+from local.stack.options import PARAMETERS
+from local.stack.problems import HarnessError
+from local.template.identity import Addresses
+from local.template.reader import Template
 from tests.support.project import copy_project
 
 NOWHERE = Addresses("http://api", "http://aws", "redis://store")

@@ -5,7 +5,7 @@ import pytest
 from duecourse.domain.address import shown
 from duecourse.errors import InvalidSettings
 from duecourse.settings import Settings, parse, variables
-from local import settings_page
+from local.reference import settings as settings_page
 
 
 def wrong(**variables: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from duecourse.adapters.shared_calls import SharedCalls
+from duecourse.adapters.redis.shared_calls import SharedCalls
 from duecourse.errors import StoreFull, StoreMisused, StoreUnavailable
 from tests.support.wait import until
 
@@ -159,7 +159,7 @@ def test_a_call_that_fails_lets_those_behind_it_go(callers: Callers, server: Ser
 def test_one_that_has_waited_long_enough_calls_by_itself(
     callers: Callers, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duecourse.adapters.shared_calls.PATIENCE_S", 0.05)
+    monkeypatch.setattr("duecourse.adapters.redis.shared_calls.PATIENCE_S", 0.05)
     futures = callers.bring(1, 2)
     until(lambda: server.calls == [[1], [2]])
     server.let_go(2)

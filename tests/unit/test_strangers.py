@@ -1,6 +1,6 @@
 """Requests that the local stack answers, by what they say of themselves."""
 
-from local.strangers import Asked, Doorman
+from local.stack.strangers import Asked, Doorman
 
 
 def refused(*hosts: str) -> int:

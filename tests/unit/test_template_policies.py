@@ -9,7 +9,7 @@ import pytest
 
 from duecourse.domain.times import format_duration, parse_duration
 from duecourse.settings import PREFIX, Settings, parse, variables
-from duecourse.wire.kinds import MAX_TIMEOUT_MS
+from duecourse.wire.http.kinds import MAX_TIMEOUT_MS
 from tests.support.described import TEMPLATE, actions, environment, properties, resource_of, statements, template
 
 FUNCTIONS = (

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from local.identity import Addresses
-from local.model import AsyncPolicy, Route
-from local.options import PARAMETERS, TEMPLATE
-from local.problems import TemplateError
-from local.resources import MAKERS
-from local.sources.described import mapped, source_of
-from local.template import Template
+from local.aws.resources import MAKERS
+from local.aws.sources.described import mapped, source_of
+from local.stack.options import PARAMETERS, TEMPLATE
+from local.stack.problems import TemplateError
+from local.template.identity import Addresses
+from local.template.model import AsyncPolicy, Route
+from local.template.reader import Template
 
 ADDRESSES = Addresses("http://api", "http://aws", "redis://store")
 BASE = """

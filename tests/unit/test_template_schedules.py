@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from local.cadence import parse_cadence
-from local.model import Schedule, schedule_of
-from local.problems import TemplateError
-from local.schedules import event_of
+from local.aws.cadence import parse_cadence
+from local.aws.schedules import event_of
+from local.stack.problems import TemplateError
+from local.template.model import Schedule, schedule_of
 from tests.support.project import ROOT
 
 AT = datetime(2026, 3, 28, 22, 15, 30, tzinfo=UTC)

@@ -10,9 +10,9 @@ from duecourse.domain.history import Door
 from duecourse.domain.task import RetryPolicy, Shard
 from duecourse.domain.watch import Expired
 from duecourse.errors import InvalidInput
-from duecourse.wire.invocation import decode_tasks, tasks_event
-from duecourse.wire.rings import read_rings
-from duecourse.wire.schedule import check_tick
+from duecourse.wire.events.invocation import decode_tasks, tasks_event
+from duecourse.wire.events.rings import read_rings
+from duecourse.wire.events.schedule import check_tick
 from tests.support.kinds import leased
 
 

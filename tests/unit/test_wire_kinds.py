@@ -4,9 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from duecourse.errors import InvalidInput
-from duecourse.wire.fields import field_errors, read
-from duecourse.wire.queries import AskQuery
-from duecourse.wire.tasks import AddTask
+from duecourse.wire.http.fields import field_errors, read
+from duecourse.wire.http.queries import AskQuery
+from duecourse.wire.http.tasks import AddTask
 
 POLL = {"url": "https://api.example.com/x", "interval": "PT10S", "until": "status == 'done'"}
 HOOK = {"url": "http://hooks.example.com:8080/x?y=1", "body": [1]}

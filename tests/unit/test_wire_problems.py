@@ -6,8 +6,8 @@ import pytest
 
 from duecourse import errors
 from duecourse.errors import DuecourseError, FieldError
-from duecourse.wire import problems
-from duecourse.wire.problems import describe
+from duecourse.wire.http import problems
+from duecourse.wire.http.problems import describe
 
 
 def offspring(base: type[DuecourseError]) -> set[type[DuecourseError]]:

@@ -4,9 +4,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from duecourse.domain.reminder import UTC, Channel, Recipient, Shown
-from duecourse.wire.fields import field_errors
-from duecourse.wire.reminder_answers import show_preview
-from duecourse.wire.reminders import AddReminder, PreviewReminder, ReminderKey
+from duecourse.wire.http.fields import field_errors
+from duecourse.wire.http.reminder_answers import show_preview
+from duecourse.wire.http.reminders import AddReminder, PreviewReminder, ReminderKey
 
 STANDUP = {
     "id": "standup",

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from duecourse.adapters.record import pack_rest
+from duecourse.adapters.redis.record import pack_rest
 from duecourse.domain.history import Run
 from duecourse.domain.task import ID_PATTERN, OnDuplicate, RetryPolicy, Status
 from duecourse.errors import InvalidInput
-from duecourse.wire.batch import AddBatch
-from duecourse.wire.body import parse_body
-from duecourse.wire.fields import field_errors
-from duecourse.wire.problems import BodyTooLarge, MalformedBody
-from duecourse.wire.tasks import AddTask, MoveTask, show_task
+from duecourse.wire.http.batch import AddBatch
+from duecourse.wire.http.body import parse_body
+from duecourse.wire.http.fields import field_errors
+from duecourse.wire.http.problems import BodyTooLarge, MalformedBody
+from duecourse.wire.http.tasks import AddTask, MoveTask, show_task
 from tests.support.clock import START
 from tests.support.kinds import leased
 

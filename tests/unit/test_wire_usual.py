@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from duecourse.domain.task import MAX_DEPTH, MAX_PAYLOAD_BYTES, NewTask, OnDuplicate, ids_from
 from duecourse.errors import InvalidInput
-from duecourse.wire.batch import MAX_BATCH, AddBatch
-from duecourse.wire.fields import read
-from duecourse.wire.tasks import AddTask
-from duecourse.wire.usual import READ, read_task, read_tasks, usual
+from duecourse.wire.http.batch import MAX_BATCH, AddBatch
+from duecourse.wire.http.fields import read
+from duecourse.wire.http.tasks import AddTask
+from duecourse.wire.http.usual import READ, read_task, read_tasks, usual
 
 WEBHOOK = {"url": "https://hooks.example.com/orders", "body": {"order": 7}}
 POLL = {"url": "https://api.example.com/exports/42", "interval": "PT30S", "until": "state == 'done'"}

@@ -11,9 +11,9 @@ from threading import Barrier, BrokenBarrierError
 import pytest
 
 from duecourse import ledgers, wiring
+from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.lambda_invoker import LambdaInvoker
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.reminder import Channel
 from duecourse.domain.task import Task
 from duecourse.errors import InvalidSettings

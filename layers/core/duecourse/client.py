@@ -18,14 +18,14 @@ from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.tasks import Tasks
 from duecourse.ports.store import Move
-from duecourse.wire.fields import read, read_both
-from duecourse.wire.keys import CancelTask, TaskKey, TenantKey
-from duecourse.wire.pages import DEFAULT_PAGE, ListTasks, encode_cursor
-from duecourse.wire.queries import AskQuery, QueryKey
-from duecourse.wire.queues import QueueKey, SetQueue
-from duecourse.wire.replay import ReplayDead
-from duecourse.wire.tasks import MoveTask
-from duecourse.wire.usual import read_task, read_tasks
+from duecourse.wire.http.fields import read, read_both
+from duecourse.wire.http.keys import CancelTask, TaskKey, TenantKey
+from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, encode_cursor
+from duecourse.wire.http.queries import AskQuery, QueryKey
+from duecourse.wire.http.queues import QueueKey, SetQueue
+from duecourse.wire.http.replay import ReplayDead
+from duecourse.wire.http.tasks import MoveTask
+from duecourse.wire.http.usual import read_task, read_tasks
 
 
 class AddFields(TypedDict, total=False):

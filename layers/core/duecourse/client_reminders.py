@@ -8,8 +8,8 @@ from duecourse.domain.outcomes import Span
 from duecourse.domain.reminder import Made, Moved, Shown, Standing
 from duecourse.domain.task import Json
 from duecourse.engine.reminders import Reminders
-from duecourse.wire.fields import read, read_both
-from duecourse.wire.reminders import AddReminder, CancelReminder, MoveReminder, ReminderKey
+from duecourse.wire.http.fields import read, read_both
+from duecourse.wire.http.reminders import AddReminder, CancelReminder, MoveReminder, ReminderKey
 
 
 class ReminderFields(TypedDict, total=False):

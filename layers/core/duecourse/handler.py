@@ -13,8 +13,8 @@ from duecourse.domain.task import Json, Task, dump_state
 from duecourse.domain.times import parse_duration
 from duecourse.errors import InvalidInput, LeaseLost, StoreUnavailable
 from duecourse.ports.store import Lease
-from duecourse.wire.invocation import decode_message, decode_tasks
-from duecourse.wire.messages import Batch, answer, read_batch
+from duecourse.wire.events.invocation import decode_message, decode_tasks
+from duecourse.wire.events.messages import Batch, answer, read_batch
 
 log = logging.getLogger("duecourse.handler")
 

@@ -22,8 +22,8 @@ def open_store(given: Settings) -> Store:
 
         disk = LevelDisk(given.store.removeprefix("leveldb://"))
         return EmbeddedStore(sharding=sharding, deaths=deaths, disk=disk)
-    from duecourse.adapters.redis_scripts import connect
-    from duecourse.adapters.redis_store import RedisStore
+    from duecourse.adapters.redis.scripts import connect
+    from duecourse.adapters.redis.store import RedisStore
 
     return RedisStore(connect(given.store), given.namespace, sharding=sharding, wait=given.wait, deaths=deaths)
 
@@ -43,14 +43,14 @@ def open_bells(given: Settings) -> Bells:
     if scheme in WITHOUT_BELLS:
         problem = f"must be a Redis: a ledger at {scheme}:// has no bells, so there are no rings to serve"
         raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])
-    from duecourse.adapters.redis_connect import is_cluster
+    from duecourse.adapters.redis.connect import is_cluster
 
     events = given.events == "on"
     watched = Watchlist([one.pattern for one in given.watch])
     if is_cluster(given.store):
-        from duecourse.adapters.redis_cluster_bells import ClusterBells
+        from duecourse.adapters.redis.cluster_bells import ClusterBells
 
         return ClusterBells(given.store, given.namespace, events=events, watched=watched)
-    from duecourse.adapters.redis_bells import RedisBells
+    from duecourse.adapters.redis.bells import RedisBells
 
     return RedisBells.from_url(given.store, given.namespace, events=events, watched=watched)

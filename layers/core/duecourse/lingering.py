@@ -8,7 +8,7 @@ from duecourse import wiring
 from duecourse.engine.drain import Drained
 from duecourse.ledgers import open_bells
 from duecourse.parts import part
-from duecourse.wire.rings import Heard, shards_behind, shards_of
+from duecourse.wire.events.rings import Heard, shards_behind, shards_of
 
 if TYPE_CHECKING:
     from duecourse.bridge.linger import Linger

@@ -19,7 +19,7 @@ from duecourse.domain.task import Json
 from duecourse.domain.times import DAY_MS
 from duecourse.domain.watch import Watch
 from duecourse.errors import FieldError, InvalidInput, InvalidSettings, bounded
-from duecourse.wire.variables import (
+from duecourse.wire.settings.variables import (
     duration,
     json_such_as,
     number,
@@ -86,7 +86,7 @@ def _broker(url: str) -> str:
 
 
 def _watches(entries: Json) -> Sequence[Watch]:
-    from duecourse.wire.watches import read_watches
+    from duecourse.wire.settings.watches import read_watches
 
     return read_watches(entries)
 

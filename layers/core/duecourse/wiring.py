@@ -64,7 +64,7 @@ def results() -> Results | None:
     if not find_spec("boto3"):
         problem = "needs boto3, which is not installed here: pip install 'duecourse[aws]'"
         raise InvalidSettings([FieldError("DUECOURSE_RESULTS_TABLE", problem)])
-    from duecourse.adapters.dynamodb_results import DynamoDbResults
+    from duecourse.adapters.aws.dynamodb_results import DynamoDbResults
 
     return DynamoDbResults(settings().results_table, settings().results_retention_ms)
 
@@ -72,7 +72,7 @@ def results() -> Results | None:
 @part
 def invoker() -> Invoker:
     """The functions' service."""
-    from duecourse.adapters.lambda_invoker import LambdaInvoker
+    from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
 
     return LambdaInvoker(ACCEPTED_WITHIN_MS)
 
@@ -80,8 +80,8 @@ def invoker() -> Invoker:
 @part
 def brokers() -> dict[str, Publisher]:
     """The brokers that tasks are handed to, by the word before a target's colon."""
-    from duecourse.adapters.amqp_publisher import AmqpPublisher
-    from duecourse.adapters.sqs_publisher import SqsPublisher
+    from duecourse.adapters.amqp.publisher import AmqpPublisher
+    from duecourse.adapters.aws.sqs_publisher import SqsPublisher
 
     return {"sqs": SqsPublisher(), "amqp": AmqpPublisher(settings().amqp)}
 
@@ -89,8 +89,8 @@ def brokers() -> dict[str, Publisher]:
 @part
 def senders() -> dict[str, Sender]:
     """Senders of messages to people, by channel."""
-    from duecourse.adapters.ses_sender import SesSender
-    from duecourse.adapters.sns_sender import SnsSender
+    from duecourse.adapters.aws.ses_sender import SesSender
+    from duecourse.adapters.aws.sns_sender import SnsSender
 
     return {Channel.EMAIL: SesSender(settings().mail_from), Channel.PHONE: SnsSender(settings().sms_from)}
 
@@ -113,7 +113,7 @@ def write(letters: Iterable[Letter]) -> list[Message]:
 @part
 def http() -> HttpCaller:
     """Handler of polls."""
-    from duecourse.adapters.http_out import HttpOut
+    from duecourse.adapters.http.caller import HttpOut
 
     return HttpOut(settings().parallel)
 
@@ -150,7 +150,7 @@ def kinds() -> dict[str, Kind]:
 @part
 def follow_ups() -> FollowUps:
     """Completion notifications."""
-    from duecourse.wire.tasks import show_task
+    from duecourse.wire.http.tasks import show_task
 
     return FollowUps(tasks(), lambda task: {**show_task(task)})
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from local.sockets import LOOPBACK, free_port
+from local.stack.sockets import LOOPBACK, free_port
 
 ROOT = Path(__file__).parents[3]
 VENV = ROOT / ".venv-localstack"

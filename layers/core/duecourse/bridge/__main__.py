@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from duecourse.adapters.lambda_invoker import LambdaInvoker
+from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
 from duecourse.bridge import Bridge, Stats
 from duecourse.bridge.bridge import SWITCH_S
 from duecourse.bridge.figures import figures

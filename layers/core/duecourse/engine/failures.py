@@ -8,7 +8,7 @@ from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.shards import by_shard
 from duecourse.domain.task import Task
 from duecourse.ports.store import Settled, Store
-from duecourse.wire.failures import Failure
+from duecourse.wire.events.failures import Failure
 
 
 class Failures:

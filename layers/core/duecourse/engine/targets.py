@@ -15,7 +15,7 @@ from duecourse.errors import ResultsUnavailable, StoreUnavailable
 from duecourse.ports.invoker import Invoker
 from duecourse.ports.publisher import Message, Publisher
 from duecourse.ports.store import Deliveries, Delivery
-from duecourse.wire.invocation import message_body, tasks_event
+from duecourse.wire.events.invocation import message_body, tasks_event
 
 log = logging.getLogger("duecourse.engine")
 

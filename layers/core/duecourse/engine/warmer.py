@@ -9,7 +9,7 @@ from duecourse.domain.task import Json, Shard
 from duecourse.errors import InvocationRefused, StoreMisused, StoreUnavailable
 from duecourse.ports.invoker import Invoker
 from duecourse.ports.warmth import Warmth
-from duecourse.wire.invocation import tasks_event
+from duecourse.wire.events.invocation import tasks_event
 
 log = logging.getLogger("duecourse.engine")
 

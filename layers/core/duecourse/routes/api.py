@@ -27,7 +27,7 @@ class Api(APIGatewayHttpResolver):
     def document(self) -> dict[str, Any]:
         """The OpenAPI document, made at its first use: it takes a tenth of a second and is seldom asked for."""
         from duecourse import __version__
-        from duecourse.wire import openapi
+        from duecourse.wire.http import openapi
 
         made = json.loads(self.get_openapi_json_schema(title="duecourse", version=__version__, description=DESCRIPTION))
         for route in self.described:

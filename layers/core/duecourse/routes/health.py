@@ -8,8 +8,8 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from duecourse import wiring
 from duecourse.errors import StoreUnavailable
 from duecourse.routes.parts import answer
-from duecourse.wire import problems
-from duecourse.wire.health import Health
+from duecourse.wire.http import problems
+from duecourse.wire.http.health import Health
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 

@@ -11,7 +11,7 @@ from duecourse import wiring
 from duecourse.ports.repeats import Sent
 from duecourse.routes import request
 from duecourse.routes.parts import refusal, tenant
-from duecourse.wire import problems
+from duecourse.wire.http import problems
 
 GRACE_MS = 1_000
 """Time after the end of its function after which an unfinished request may be begun again."""

@@ -12,7 +12,15 @@ from duecourse.domain.times import format_instant
 from duecourse.errors import LeaseLost, TaskNotFound
 from duecourse.ports.store import Lease
 from duecourse.routes.parts import Id, Queue, refuses, tenant
-from duecourse.wire.leases import BeginAnswer, BeginTask, ExtendLease, LeaseAnswer, SaveState, SettleAnswer, SettleTask
+from duecourse.wire.http.leases import (
+    BeginAnswer,
+    BeginTask,
+    ExtendLease,
+    LeaseAnswer,
+    SaveState,
+    SettleAnswer,
+    SettleTask,
+)
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 

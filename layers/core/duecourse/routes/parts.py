@@ -16,8 +16,8 @@ from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.errors import DuecourseError
 from duecourse.measures import measure
 from duecourse.routes import request
-from duecourse.wire.fields import AnyTaskId, Flag, Name
-from duecourse.wire.problems import CONTENT_TYPE, Problem
+from duecourse.wire.http.fields import AnyTaskId, Flag, Name
+from duecourse.wire.http.problems import CONTENT_TYPE, Problem
 
 # No id holds a percent sign: what a gateway left encoded can be decoded without harm.
 Id = Annotated[AnyTaskId, BeforeValidator(unquote), Path(description="Id of the task.", examples=["order-7"])]

@@ -16,8 +16,8 @@ from duecourse.domain.query import QueryStatus
 from duecourse.errors import QueryFailed, QueryNotFound
 from duecourse.routes import request
 from duecourse.routes.parts import answer, count_added, refusal, refuses, tenant
-from duecourse.wire import problems
-from duecourse.wire.queries import ANSWERED, PROCESSING, AskQuery, QueryId, QueryView, show_query
+from duecourse.wire.http import problems
+from duecourse.wire.http.queries import ANSWERED, PROCESSING, AskQuery, QueryId, QueryView, show_query
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 

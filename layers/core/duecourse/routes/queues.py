@@ -8,8 +8,8 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from duecourse import wiring
 from duecourse.errors import QueueNotFound
 from duecourse.routes.parts import QueueInPath, refuses, tenant
-from duecourse.wire.queues import QueueAnswer, QueuesAnswer, SetQueue, show_queue
-from duecourse.wire.replay import ReplayDead, ReplayedAnswer, show_replayed
+from duecourse.wire.http.queues import QueueAnswer, QueuesAnswer, SetQueue, show_queue
+from duecourse.wire.http.replay import ReplayDead, ReplayedAnswer, show_replayed
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 

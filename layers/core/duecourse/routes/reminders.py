@@ -17,7 +17,7 @@ from duecourse.errors import (
     TaskScheduled,
 )
 from duecourse.routes.parts import Force, ReminderId, answer, count_added, refuses, tenant
-from duecourse.wire.reminder_answers import (
+from duecourse.wire.http.reminder_answers import (
     AddReminderAnswer,
     MoveReminderAnswer,
     PreviewAnswer,
@@ -27,7 +27,7 @@ from duecourse.wire.reminder_answers import (
     show_preview,
     show_reminder,
 )
-from duecourse.wire.reminders import AddReminder, MoveReminder, PreviewReminder, ReminderKey
+from duecourse.wire.http.reminders import AddReminder, MoveReminder, PreviewReminder, ReminderKey
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 

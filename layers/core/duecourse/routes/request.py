@@ -10,7 +10,7 @@ from typing import Any
 
 from duecourse.domain.task import DEFAULT_TENANT, NAME_PATTERN, ids_from
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.wire.problems import MalformedKey, UnsupportedBody, is_json
+from duecourse.wire.http.problems import MalformedKey, UnsupportedBody, is_json
 
 KEY_HEADER = "Idempotency-Key"
 KEY = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\]){1,255})"')

@@ -13,12 +13,12 @@ from duecourse.errors import PastDeadline, TaskCancelled, TaskDead, TaskDone, Ta
 from duecourse.ports.store import Move
 from duecourse.routes import request
 from duecourse.routes.parts import Force, Id, Queue, answer, count_added, refuses, tenant
-from duecourse.wire.batch import MAX_BATCH_BYTES, BatchAnswer, show_batch
-from duecourse.wire.fields import Name
-from duecourse.wire.pages import DEFAULT_PAGE, Cursor, ListTasks, PageAnswer, PageLimit, show_page
-from duecourse.wire.tasks import AddAnswer, MoveTask, TaskAnswer, show_task
-from duecourse.wire.usual import AskedBatch, AskedTask
-from duecourse.wire.why import WhyAnswer, show_why
+from duecourse.wire.http.batch import MAX_BATCH_BYTES, BatchAnswer, show_batch
+from duecourse.wire.http.fields import Name
+from duecourse.wire.http.pages import DEFAULT_PAGE, Cursor, ListTasks, PageAnswer, PageLimit, show_page
+from duecourse.wire.http.tasks import AddAnswer, MoveTask, TaskAnswer, show_task
+from duecourse.wire.http.usual import AskedBatch, AskedTask
+from duecourse.wire.http.why import WhyAnswer, show_why
 
 BODY_BYTES = {"/tasks/batch": MAX_BATCH_BYTES}
 """Routes whose body may be larger than elsewhere, with the limit."""

@@ -4,7 +4,7 @@ import queue
 from collections.abc import Callable, Sequence
 
 from duecourse.adapters.embedded.store import EmbeddedStore
-from duecourse.adapters.redis_keys import keys_of, new_canary
+from duecourse.adapters.redis.keys import keys_of, new_canary
 from duecourse.domain.task import Shard
 from duecourse.ports.bells import Sound, View, What
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from struct import Struct
 
 from duecourse.adapters.embedded.keyspace import Keyspace
-from duecourse.adapters.record import unpack
-from duecourse.adapters.redis_keys import Keys, functions_key, keys_of, requests_keys, shards_key
-from duecourse.adapters.redis_queues import as_fields
+from duecourse.adapters.redis.keys import Keys, functions_key, keys_of, requests_keys, shards_key
+from duecourse.adapters.redis.queues import as_fields
+from duecourse.adapters.redis.record import unpack
 from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.task import Shard, Status, Task
 

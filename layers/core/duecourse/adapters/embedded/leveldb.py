@@ -16,7 +16,7 @@ from typing import Any
 from duecourse.adapters.embedded import former
 from duecourse.adapters.embedded.commands import number
 from duecourse.adapters.embedded.keyspace import HASH, SET, Keyspace, Place
-from duecourse.adapters.record import VERSION
+from duecourse.adapters.redis.record import VERSION
 from duecourse.errors import StoreInUse, StoreMisused, StoreUnavailable
 
 SCHEME = "leveldb://"

@@ -7,8 +7,8 @@ from duecourse.adapters.embedded.client import EmbeddedRedis
 from duecourse.adapters.embedded.clock import SystemClock
 from duecourse.adapters.embedded.listeners import Heard, Listeners
 from duecourse.adapters.embedded.server import Disk, Server
-from duecourse.adapters.redis_keys import keys_of
-from duecourse.adapters.redis_store import RedisStore
+from duecourse.adapters.redis.keys import keys_of
+from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused

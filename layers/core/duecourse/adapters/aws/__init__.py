@@ -1,0 +1,1 @@
+"""Services of AWS: invocations, queues, messages to people, results."""

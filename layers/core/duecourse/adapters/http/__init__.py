@@ -1,0 +1,1 @@
+"""Calls to the web, and the addresses that they may reach."""

@@ -1,0 +1,119 @@
+"""Clients of one Redis, of a Sentinel's primary and of a cluster, by a store's URL."""
+
+from typing import Any, TypeAlias, cast
+from urllib.parse import unquote
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode, RedisCluster
+from redis.connection import parse_url
+from redis.exceptions import RedisClusterException
+from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
+
+from duecourse.adapters.redis.lines import QuickPool
+from duecourse.domain.address import nodes_of, split
+from duecourse.errors import StoreUnavailable
+
+Client: TypeAlias = redis.Redis | RedisCluster
+
+CLUSTER = {"redis-cluster": "redis", "rediss-cluster": "rediss"}
+SENTINEL = "redis+sentinel"
+REDIS_PORT, SENTINEL_PORT = 6379, 26379
+ONCE = Retry(NoBackoff(), 0)
+"""No command is sent again by the client itself: what may be is decided in redis_scripts.py."""
+
+
+def open_client(url: str, **timeouts: float) -> Client:
+    """A client that sends each command once; of a cluster, one that has seen it.
+
+    A cluster's follows redirections, for what was redirected has not been done. Raises StoreUnavailable.
+    """
+    scheme = split(url).scheme
+    options: dict[str, Any] = {"protocol": 2, **timeouts}
+    if scheme != "unix":
+        options["socket_keepalive"] = True
+    if scheme in CLUSTER:
+        return _cluster(url, options)
+    if scheme == SENTINEL:
+        return _sentinel(url, options)
+    return redis.Redis.from_pool(QuickPool.from_url(url, retry=ONCE, **options))
+
+
+def is_cluster(url: str) -> bool:
+    """Whether a store's URL names a cluster."""
+    return split(url).scheme in CLUSTER
+
+
+def node_of(client: Client, key: str) -> redis.Redis:
+    """The client of the one server that `key` is on, as far as this client knows."""
+    if isinstance(client, redis.Redis):
+        return client
+    cluster: Any = client
+    return cast(redis.Redis, cluster.get_redis_connection(cluster.get_node_from_key(key)))
+
+
+def primaries_of(client: Client) -> dict[str, redis.Redis]:
+    """The client of each primary that is known, by its name; of one server that, by none."""
+    if isinstance(client, redis.Redis):
+        return {"": client}
+    cluster: Any = client
+    return {node.name: cluster.get_redis_connection(node) for node in cluster.get_primaries()}
+
+
+def servers(client: Client) -> list[redis.Redis]:
+    """A client of each server that `client` knows: of one, itself."""
+    if isinstance(client, redis.Redis):
+        return [client]
+    cluster: Any = client
+    return [node.redis_connection for node in cluster.get_nodes() if node.redis_connection]
+
+
+def drop_idle(client: Client) -> None:
+    """Close the connections that are not in use."""
+    for one in servers(client):
+        one.connection_pool.disconnect(inuse_connections=False)
+
+
+def learn(client: Client) -> None:
+    """Ask a cluster where its slots are. Raises what its nodes do, RedisClusterException where none answers."""
+    if isinstance(client, RedisCluster):
+        client.nodes_manager.initialize()
+
+
+def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
+    given = split(url)
+    (host, port), *others = nodes_of(url, REDIS_PORT)
+    user = "" if given.login is None else f"{given.login}@"
+    first = f"{CLUSTER[given.scheme]}://{user}{f'[{host}]' if ':' in host else host}:{port}/?{given.query}"
+    nodes = [ClusterNode(*other) for other in others]  # type: ignore[no-untyped-call]
+    try:
+        # Slots whose primary has gone are still somebody's: the others' shards go on meanwhile.
+        return RedisCluster.from_url(
+            first, startup_nodes=nodes, retry=ONCE, require_full_coverage=False, reinitialize_steps=1, **options
+        )
+    except (redis.RedisError, RedisClusterException) as error:
+        raise StoreUnavailable(f"The store does not answer: {error}") from error
+
+
+class ServicePool(SentinelConnectionPool):
+    """Connections to a service's primary, and to the sentinels that know which server that is."""
+
+    def disconnect(self, inuse_connections: bool = True) -> None:
+        """Close the connections, the sentinels' too."""
+        super().disconnect(inuse_connections)
+        for sentinel in self.sentinel_manager.sentinels:
+            sentinel.connection_pool.disconnect(inuse_connections)
+
+
+def _sentinel(url: str, options: dict[str, Any]) -> redis.Redis:
+    given = split(url)
+    service, _, db = given.path.strip("/").partition("/")
+    login: Any = parse_url(f"redis://{given.login or ''}@localhost")  # type: ignore[no-untyped-call]
+    names = {name: login[name] for name in ("username", "password") if login.get(name)}
+    sentinels = nodes_of(url, SENTINEL_PORT)
+    manager = Sentinel(sentinels, sentinel_kwargs={"retry": ONCE, **options}, retry=ONCE, **options)  # type: ignore[no-untyped-call]
+    primary = manager.master_for(  # type: ignore[no-untyped-call]
+        unquote(service), connection_pool_class=ServicePool, db=int(db or 0), **names
+    )
+    return cast(redis.Redis, primary)

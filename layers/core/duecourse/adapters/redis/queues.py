@@ -1,0 +1,181 @@
+"""What Redis knows of a queue beside its tasks: how it is set, and each shard in numbers."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from duecourse.adapters.redis.keys import Keys
+from duecourse.adapters.redis.many import Asked, ask
+from duecourse.adapters.redis.record import stored_id
+from duecourse.adapters.redis.scripts import Scripts
+from duecourse.adapters.redis.verbs import Verbs
+from duecourse.adapters.redis.wire import Argument
+from duecourse.domain.lateness import SLOT_MS, SLOTS
+from duecourse.domain.queues import (
+    DEFAULT_PRIORITY,
+    HeldBack,
+    Hold,
+    QueueChanges,
+    QueueSettings,
+    Rate,
+    Stats,
+    changed,
+    check_split,
+    share,
+)
+from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
+from duecourse.errors import StoreMisused, StoreUnavailable
+
+FIELDS = {
+    "paused": "paused",
+    "max_running": "max_running",
+    "rate_count": "rate",
+    "rate_per": "rate",
+    "tenant_max_running": "tenant_max_running",
+    "priority": "priority",
+    "retention": "retention_ms",
+    "lease": "lease_ms",
+}
+"""Where a shard's meta says how the whole queue is set: its field to the setting that it is of."""
+HOLDS = (None, Hold.PAUSE, Hold.MAX_RUNNING, Hold.TENANT_MAX_RUNNING, Hold.RATE, Hold.TARGET)
+"""What the numbers of held_back.lua mean."""
+
+
+def configure(verbs: Verbs, queue: str, changes: QueueChanges, default: bool) -> None:
+    """Set a queue anew, a step a shard. Raises InvalidInput where a limit is lower than the number of shards."""
+    shards = verbs.sharding.every(queue)
+    asked = changed(QueueSettings(), changes)
+    check_split(asked, len(shards))
+    told = as_fields(asked)
+    arguments = [part for field, name in FIELDS.items() if name in changes for part in (field, told[field])]
+    for shard in shards:
+        verbs.keys(shard)  # which says where the number of shards is wrong
+        verbs.record.register(shard)
+        verbs.change("configure", shard, [DEFAULT_TENANT], (int(default), *arguments), again=True)
+        verbs.record.register(shard)  # again, for it may have been about to be forgotten until now
+
+
+def settings(verbs: Verbs, queue: str) -> QueueSettings:
+    """How a queue is set, as a whole: each of its shards knows."""
+    return settings_in(verbs.scripts, verbs.keys(Shard(queue)))
+
+
+def settings_of(verbs: Verbs, queues: Sequence[str]) -> list[QueueSettings]:
+    """How queues are set, in one round trip a node."""
+    reads = [partial(_read_settings, verbs.keys(Shard(queue)).meta) for queue in queues]
+    return [_settings(found) for found in (verbs.scripts.read(*reads) if reads else [])]
+
+
+def _read_settings(meta: str, pipe: Any) -> None:
+    pipe.hmget(meta, *FIELDS)
+
+
+def settings_in(scripts: Scripts, keys: Keys) -> QueueSettings:
+    """How a queue is set, by one of its shards."""
+    [found] = scripts.read(lambda p: p.hmget(keys.meta, *FIELDS))
+    return _settings(found)
+
+
+def stats(verbs: Verbs, shard: Shard) -> Stats:
+    """The shard in numbers, in one round trip; in two where tenants are in the ring, whose heads are read then."""
+    count, every = _stats_arguments(verbs, shard)
+    return _stats_read(verbs, shard, verbs.scripts.evaluate("stats", count, every, again=True))
+
+
+def stats_of(verbs: Verbs, shards: Sequence[Shard]) -> list[Stats | StoreUnavailable | StoreMisused]:
+    """Many shards in numbers, a round trip a node; one more for each in whose ring tenants are."""
+    asked = Asked("stats", partial(_stats_arguments, verbs), partial(_stats_read, verbs), partial(stats, verbs))
+    return ask(verbs, shards, asked)
+
+
+def _stats_arguments(verbs: Verbs, shard: Shard) -> tuple[int, Sequence[Argument]]:
+    keys = verbs.keys(shard)
+    return len(keys.fixed), (*keys.fixed, "successors", "bell_at", *FIELDS)
+
+
+def _stats_read(verbs: Verbs, shard: Shard, answer: Any) -> Stats:
+    now, tasks, leased, done, dead, head, parked, ring, bell, fields, waiting = answer
+    successors, travelling, *found = fields
+    travel = verbs.scripts.travel
+    now = travel.now() if travel else now
+    scheduled = tasks - int(successors or 0) - leased - done - dead
+    aside = [waiting] if waiting else []
+    heads = _heads(verbs, verbs.keys(shard), ring)
+    oldest = min((int(at) for at in (*head[1:], *parked[1:], *aside, *heads)), default=0)
+    part = share(_settings(found), shard.number, verbs.sharding.count(shard.queue))
+    return Stats(scheduled, leased, done, dead, oldest, int(bell or travelling or 0), part, now)
+
+
+def lateness_of(verbs: Verbs, shards: Sequence[Shard], now: int) -> list[dict[int, int]]:
+    """How late the tasks of the last hour were when they were claimed: what stands in slots that are not over."""
+    keys = [verbs.keys(shard) for shard in shards]
+    reads = [read for one in keys for read in (partial(_read_late, one.late), partial(_read_slot, one.meta))]
+    found = verbs.scripts.read(*reads) if reads else []
+    return [_lateness(now, *pair) for pair in zip(found[::2], found[1::2], strict=True)]
+
+
+def _lateness(now: int, counts: Mapping[bytes, bytes], newest: bytes | None) -> dict[int, int]:
+    live = {slot % SLOTS for slot in range(now // SLOT_MS - SLOTS + 1, int(newest or 0) + 1)}
+    total: dict[int, int] = {}
+    for field, count in counts.items():
+        slot, bucket = map(int, field.split(b":"))
+        if slot in live:
+            total[bucket] = total.get(bucket, 0) + int(count)
+    return total
+
+
+def _read_late(late: str, pipe: Any) -> None:
+    pipe.hgetall(late)
+
+
+def _read_slot(meta: str, pipe: Any) -> None:
+    pipe.hget(meta, "late_slot")
+
+
+def held_back(verbs: Verbs, shard: Shard, tenant: str, task: Task | None) -> HeldBack:
+    """What holds a tenant's due tasks back, or this one of them."""
+    one = (stored_id(task.tenant, task.id), task.due_at) if task else ()
+    now, code, until = verbs.run("held_back", shard, [tenant], one, again=True)
+    return HeldBack(HOLDS[code], until, now)
+
+
+def _heads(verbs: Verbs, keys: Keys, ring: Sequence[bytes]) -> list[float]:
+    """When the earliest task of each tenant in the ring is due."""
+    answers = verbs.scripts.read(*(partial(_head, keys.due(tenant.decode())) for tenant in ring)) if ring else []
+    return [at for answer in answers for _, at in answer]
+
+
+def _head(due: str, pipe: Any) -> None:
+    pipe.zrange(due, 0, 0, withscores=True)
+
+
+def as_fields(asked: QueueSettings) -> dict[str, str | int]:
+    """The settings as meta keeps them, "" for none."""
+    rate = asked.rate
+    values = (
+        1 if asked.paused else None,
+        asked.max_running,
+        rate and rate.most,
+        rate and rate.per_ms,
+        asked.tenant_max_running,
+        None if asked.priority == DEFAULT_PRIORITY else asked.priority,
+        asked.retention_ms,
+        asked.lease_ms,
+    )
+    return {name: "" if value is None else value for name, value in zip(FIELDS, values, strict=True)}
+
+
+def _settings(found: Sequence[bytes | None]) -> QueueSettings:
+    """The settings as meta keeps them."""
+    _, max_running, count, per_ms, tenant_max, priority, retention, lease = (
+        int(value) if value and value.isdigit() else None for value in found
+    )
+    return QueueSettings(
+        paused=bool(found[0]),
+        max_running=max_running,
+        rate=Rate(count, per_ms) if count and per_ms else None,
+        tenant_max_running=tenant_max,
+        priority=DEFAULT_PRIORITY if priority is None else priority,
+        retention_ms=retention,
+        lease_ms=lease,
+    )

@@ -1,0 +1,205 @@
+"""How one task is packed into one string: the layout that the Lua scripts and the key-value store share.
+
+Version 4, big-endian, lengths in bytes. The front is what state changes rewrite; the rest is set by an add. All that
+has a length of its own comes after all lengths, so that one look at a fixed place finds each.
+
+    front  version 1, flags 1, last 1, entries in the log 1, door 1, run 4, attempt 2,
+           due_at 6, created_at 6, generation 6, deadline_at 6, claimed_at 6, token: fence 6 and nonce 8
+    rest   origin 8, jitter 1, max_attempts 2, backoff_ms 4, factor in hundredths 2, max_backoff_ms 4,
+           lengths of: by 1, kind 1, group 1, notify 2, payload 4; then by, kind, group, notify, payload
+           tail (may be empty): state length 2, state, result length 4, result, entries forgotten 2, then the log, whose
+           layout is record_log.py's
+    status 1
+
+A claim and a settle that is done write most of all, and what costs a script most is to make a long string: they leave a
+record as it is and add what happened behind it. Whatever else changes such a record folds that into it.
+
+    begun  run 4, token 14, claimed_at 6, door 1, "L": behind a record that is scheduled, a lease
+    handed target, its length 1, then as in `begun`, "V": a lease of delivery, which its target has yet to begin
+    worked the delivery's token 14, then as in `begun`, "W": the lease that its target began
+    over   result, its length 4, ended_at 6, "D": behind "L" or "W", its end
+
+The run of a delivery is the one that it is to be: if it comes to nothing, the run is not counted.
+
+`flags`: bit 1 a successor waits; bits 2 and 3 how the record came (0 created, 2 replaced, 3 debounced);
+bit 4 its deadline was given as a duration, and counts from when the task is due.
+`last` is the ending of the last settled lease, a small letter where the task died of it, so that a repeated settle gets
+the same answer; `origin` is 6 random bytes of the call that added the task and the task's place in it, so that a
+repeated add does. `door` is the last lease's.
+"""
+
+from functools import lru_cache
+from struct import Struct
+from struct import error as StructError  # noqa: N812
+
+from duecourse.adapters.redis.record_log import DOOR_CODES, DOORS, MOST_LATE_MS, grown, unpack_log
+from duecourse.domain.history import Entry, Run, cut_by
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import NewTask, RetryPolicy, Status, Task
+from duecourse.errors import FieldError, InvalidInput
+
+VERSION = 4
+FRONT = Struct(">BBBBBIH" + "HI" * 5 + "14s")
+RULES = Struct(">BHIHI")
+LENGTHS = "BBBHI"
+REST = Struct(f">8s{RULES.size}s{LENGTHS}")
+HEAD = Struct(f">BxxBBIH{'HI' * 5}14s8x{RULES.size}s{LENGTHS}")
+"""All of a record that has a fixed place and that a task shows, a token's and a policy's bytes as they are."""
+BEGUN = Struct(">I14sHIBB")
+OVER = Struct(">IHIB")
+
+STATUSES = {
+    ord("s"): Status.SCHEDULED,
+    ord("l"): Status.LEASED,
+    ord("d"): Status.DONE,
+    ord("x"): Status.DEAD,
+    ord("c"): Status.CANCELLED,
+}
+LETTER_SCHEDULED, LETTER_LEASED, LETTER_BEGUN, LETTER_OVER = map(ord, "slLD")
+LETTER_HANDED, LETTER_WORKED = map(ord, "VW")
+BEHIND = frozenset({LETTER_BEGUN, LETTER_HANDED, LETTER_WORKED})
+"""What a lease behind a record ends in."""
+ENDINGS = {
+    Ending.DONE: "D",
+    Ending.AGAIN: "A",
+    Ending.RETRY: "R",
+    Ending.DROP: "X",
+    Ending.RELEASE: "B",
+    Ending.FAILED: "F",
+    Ending.UNDELIVERED: "V",
+}
+"""The letters that `last` is kept in, and settle.lua is told."""
+NO_TOKEN = bytes(14)
+"""Of what was never leased; and, for no fence is 0, what no lease has."""
+NO_ORIGIN = bytes(8)
+"""Of what is never sent twice: to a store in the same process, or by a script."""
+UNREADABLE = (StructError, LookupError, ValueError)
+"""What `unpack` raises for a record that is broken, or that a later version made."""
+
+
+def stored_id(tenant: str, id: str) -> str:
+    """The id under which a task is kept: unique within its shard."""
+    return f"{tenant}/{id}"
+
+
+def pack_rest(task: NewTask, origin: bytes) -> bytes:
+    """The rest of a fresh record; `origin` has 8 bytes. Raises InvalidInput where a field does not fit."""
+    by, payload, state = cut_by(task.by).encode(), task.payload.encode(), task.state.encode()
+    kind, group, notify = task.kind.encode(), task.group.encode(), task.notify.encode()
+    try:
+        rules = pack_policy(task.retry)
+        head = REST.pack(origin, rules, len(by), len(kind), len(group), len(notify), len(payload))
+        tail = len(state).to_bytes(2) + state + bytes(6) if state else b""
+        return b"".join((head, by, kind, group, notify, payload, tail))
+    except (StructError, OverflowError) as error:
+        raise InvalidInput([FieldError("task", f"does not fit into a record: {error}")]) from error
+
+
+@lru_cache(maxsize=1024)
+def pack_policy(policy: RetryPolicy) -> bytes:
+    """A policy's bytes. Raises StructError where a number does not fit."""
+    factor = round(policy.factor * 100)
+    return RULES.pack(policy.jitter, policy.max_attempts, policy.backoff_ms, factor, policy.max_backoff_ms)
+
+
+def origin_of(data: bytes) -> bytes:
+    """The origin of a packed record, as `pack_rest` got it."""
+    return data[FRONT.size : FRONT.size + len(NO_ORIGIN)]
+
+
+def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task:
+    """The task in one record, and the end of its lease where the caller knows it."""
+    if data[-1] == LETTER_OVER:
+        return _unpack_over(queue, sid, data)
+    (
+        version, entries, door, run, attempt, due_high, due, created_high, created, generation_high, generation,
+        deadline_high, deadline, claimed_high, claimed, token, policy,
+        by_size, kind_size, group_size, notify_size, payload_size,
+    ) = HEAD.unpack_from(data)  # fmt: skip
+    if version != VERSION:
+        raise ValueError(f"the record has version {version}, and this code reads version {VERSION}")
+    status_at, status, target, delivery = len(data) - 1, data[-1], "", ""
+    if status in BEHIND:
+        run, token, claimed_high, claimed, door, _ = BEGUN.unpack_from(data, len(data) - BEGUN.size)
+        status_at -= BEGUN.size
+        if status != LETTER_BEGUN:
+            status_at, target, delivery = _handed(data, status, status_at + 1)
+        status = LETTER_LEASED
+        if data[status_at] != LETTER_SCHEDULED:
+            raise ValueError("a lease behind what is not scheduled")
+    tenant, _, id = sid.partition("/")
+    by_end = HEAD.size + by_size
+    kind_end = by_end + kind_size
+    group_end = kind_end + group_size
+    notify_end = group_end + notify_size
+    end = notify_end + payload_size
+    untailed = status_at == end and not entries
+    state, result, forgotten, log = ("", "", 0, ()) if untailed else _tail(data[:status_at], end, entries)
+    # Each task that is claimed passes here. Task() would first find out which of its fields were given, and what is
+    # empty costs as much to decode as what is not: a third of the whole.
+    return tuple.__new__(Task, (
+        id, queue, tenant, data[by_end:kind_end].decode(), data[kind_end:group_end].decode() if group_size else "",
+        STATUSES[status], data[notify_end:end].decode(), state, result,
+        due_high << 32 | due, created_high << 32 | created, deadline_high << 32 | deadline,
+        generation_high << 32 | generation, run, attempt, _unpack_policy(policy),
+        token.hex() if token != NO_TOKEN else "", claimed_high << 32 | claimed, log, lease_expires_at,
+        data[HEAD.size : by_end].decode(errors="replace") if by_size else "",
+        data[group_end:notify_end].decode() if notify_size else "", DOORS.get(door), forgotten, target, delivery, None,
+    ))  # fmt: skip
+
+
+def _handed(data: bytes, letter: int, end: int) -> tuple[int, str, str]:
+    """Where the status stands before what a hand-over wrote up to `end`, and its target or its token."""
+    if letter == LETTER_WORKED:
+        begin = end - len(NO_TOKEN)
+        return begin - 1, "", data[begin:end].hex()
+    begin = end - 1 - data[end - 1]
+    return begin - 1, data[begin : end - 1].decode(), ""
+
+
+def pack_behind(task: Task) -> bytes:
+    """What stands behind the record of a task that was handed over; nothing where it was not, or its lease is over."""
+    if task.status is not Status.LEASED or not (task.target or task.delivery):
+        return b""
+    target = task.target.encode()
+    front = target + bytes([len(target)]) if target else pack_token(task.delivery)
+    claimed, letter = task.claimed_at, LETTER_HANDED if target else LETTER_WORKED
+    halves, door = (claimed >> 32, claimed & 0xFFFFFFFF), DOOR_CODES[task.door]
+    return front + BEGUN.pack(task.run, pack_token(task.token), *halves, door, letter)
+
+
+def _unpack_over(queue: str, sid: str, data: bytes) -> Task:
+    size, high, low, _ = OVER.unpack_from(data, len(data) - OVER.size)
+    at = len(data) - OVER.size - size
+    begun = data[: max(0, at)]
+    if begun[-1] not in (LETTER_BEGUN, LETTER_WORKED):
+        raise ValueError("an end without a lease")
+    task = unpack(queue, sid, begun)
+    late = min(max(task.claimed_at - task.due_at, 0), MOST_LATE_MS)
+    run = Run(task.run, task.fence, task.claimed_at, high << 32 | low, "done", "", task.door, late)
+    log, forgotten = grown(task.log, task.forgotten, run)
+    result = data[at : -OVER.size].decode()
+    return task._replace(status=Status.DONE, result_json=result, log=log, forgotten=forgotten, delivery="")
+
+
+@lru_cache(maxsize=1024)
+def _unpack_policy(packed: bytes) -> RetryPolicy:
+    """Many tasks are retried alike: making a policy anew for each was a fifth of what reading one costs."""
+    jitter, max_attempts, backoff_ms, factor, max_backoff_ms = RULES.unpack(packed)
+    return RetryPolicy(max_attempts, backoff_ms, factor / 100, max_backoff_ms, bool(jitter))
+
+
+def pack_token(token: str) -> bytes:
+    """A token's bytes; NO_TOKEN for a text that cannot be one, which matches no lease."""
+    try:
+        packed = bytes.fromhex(token)
+    except ValueError:
+        return NO_TOKEN
+    return packed if len(packed) == len(NO_TOKEN) and packed.hex() == token else NO_TOKEN
+
+
+def _tail(data: bytes, at: int, count: int) -> tuple[str, str, int, tuple[Entry, ...]]:
+    state_end = at + 2 + int.from_bytes(data[at : at + 2])
+    result_end = state_end + 4 + int.from_bytes(data[state_end : state_end + 4])
+    state, result = data[at + 2 : state_end].decode(), data[state_end + 4 : result_end].decode()
+    return state, result, int.from_bytes(data[result_end : result_end + 2]), unpack_log(data, result_end + 2, count)

@@ -1,0 +1,60 @@
+"""What is remembered of requests, on Redis: one hash and one sorted set under a hash tag of their own, without TTL."""
+
+from typing import Any
+
+from duecourse.adapters.redis.keys import requests_keys
+from duecourse.adapters.redis.scripts import Scripts
+from duecourse.adapters.redis.wire import Argument
+from duecourse.ports.repeats import KEPT_MS, PRUNE, Claimed, Sent, Standing
+
+STANDINGS = {
+    0: Standing.FRESH,
+    1: Standing.AGAIN,
+    -1: Standing.UNDER_WAY,
+    -2: Standing.ENDED,
+    -3: Standing.OTHER,
+}
+
+
+class RedisRepeats:
+    """The requests that were begun (ports.repeats.Repeats), beside a ledger on the same client.
+
+    `wait` is how many replicas must have a request that is begun, and its answer.
+    """
+
+    def __init__(self, scripts: Scripts, namespace: str, wait: int = 0) -> None:
+        self._scripts = scripts
+        self._keys = requests_keys(namespace)
+        self._wait = wait
+
+    def begin(self, sent: Sent, owner: bytes, lock_ms: int) -> Claimed:
+        """See Repeats."""
+        arguments = (self._clock(), _field(sent), sent.fingerprint, owner, lock_ms, KEPT_MS)
+        code, answer, left_ms, begun_at = self._run("begin", *arguments, replicas=self._wait)
+        return Claimed(STANDINGS[code], answer, left_ms, begun_at)
+
+    def end(self, sent: Sent, owner: bytes, answer: bytes) -> bool:
+        """See Repeats."""
+        return bool(self._run("end", _field(sent), sent.fingerprint, owner, b"A" + answer, replicas=self._wait))
+
+    def release(self, sent: Sent, owner: bytes) -> bool:
+        """See Repeats."""
+        return bool(self._run("end", _field(sent), sent.fingerprint, owner, b"U"))
+
+    def forget(self, sent: Sent, owner: bytes) -> bool:
+        """See Repeats."""
+        return bool(self._run("end", _field(sent), sent.fingerprint, owner, b"X"))
+
+    def prune(self) -> int:
+        """See Repeats."""
+        return int(self._run("forget", self._clock(), KEPT_MS, PRUNE))
+
+    def _clock(self) -> str:
+        return str(self._scripts.travel.now()) if self._scripts.travel else ""
+
+    def _run(self, name: str, *arguments: Argument, replicas: int = 0) -> Any:
+        return self._scripts.evaluate(name, len(self._keys), (*self._keys, *arguments), again=True, replicas=replicas)
+
+
+def _field(sent: Sent) -> str:
+    return f"{sent.tenant}/{sent.key}"

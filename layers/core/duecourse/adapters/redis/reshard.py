@@ -1,0 +1,245 @@
+"""Giving a queue another number of shards: every task moves to the shard that is its own then, as it is.
+
+Nobody else may touch the queue meanwhile: its shards' meta says `<from>><to>#<who>`, which all scripts refuse but those
+of who wrote it. A task is put into its new shard before it is dropped from its old one, so that this may be killed at
+any point: what runs next writes itself as `who`, and puts again what was not dropped.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from duecourse.adapters.redis.connect import Client, node_of
+from duecourse.adapters.redis.keys import keys_of, leaving_key, shards_key
+from duecourse.adapters.redis.queues import as_fields, settings_in
+from duecourse.adapters.redis.scan import BATCH, Item, Scan
+from duecourse.adapters.redis.scripts import RESHARDED, Scripts
+from duecourse.adapters.redis.store import RedisStore
+from duecourse.adapters.redis.wire import MAX_PIECE_BYTES, tenants_of
+from duecourse.domain.batches import cut
+from duecourse.domain.queues import QueueSettings, check_split
+from duecourse.domain.shards import Sharding, by_shard
+from duecourse.domain.task import Shard
+from duecourse.errors import InvalidInput, StoreMisused
+
+LOOK_S = 0.1
+FOREVER_MS = 10**15
+SHOWN = 5
+
+
+class Reshard:
+    """One change of one queue; `tell` is given a line now and then, `deaths` is as for the store.
+
+    Raises StoreMisused and StoreUnavailable.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        queue: str,
+        to: int,
+        tell: Callable[[str], object],
+        *,
+        deaths: bool = False,
+    ) -> None:
+        self._deaths = deaths
+        self._client = client
+        self._namespace = namespace
+        self._queue = queue
+        self._to = to
+        self._tell = tell
+        self._scripts = Scripts(client, None)
+        self._scan = Scan(self._scripts, namespace, queue)
+        self._was = self._find_count()
+        self._closed = f"{self._was}>{to}#{secrets.token_hex(4)}"
+        self._shards = [Shard(queue, number) for number in range(max(self._was, to))]
+        self._future = Sharding({queue: to})
+        self._fence = 0
+        self._paused = False
+        self._claimed_at = 0
+
+    def run(self, patience_s: float) -> int:
+        """Move every task, waiting at most `patience_s` for leases to end; answers how many there are.
+
+        Raises StoreMisused, with the queue open as it was, where leases last longer, or tasks would meet in one shard.
+        """
+        if not self._was:
+            self._tell(f"nothing was ever added to {self._queue}: setting DUECOURSE_SHARDS is enough")
+            return 0
+        if self._was == self._to:
+            self._tidy()
+            self._tell(f"{self._queue} already has {self._to} shards")
+            return 0
+        self._check_limits()
+        self._pause(patience_s)
+        self._close()
+        total = self._check()
+        self._tell(f"moved {sum(map(self._empty, self._shards))} of {total} tasks; the others stay in their shard")
+        for shard in reversed(self._shards):  # the first tells that this is under way: it comes last
+            self._reopen(shard, self._to, self._closed)
+        self._put_on_record()
+        return total
+
+    def _find_count(self) -> int:
+        """How many shards the queue had before this, or before what was interrupted."""
+        told = self._told(Shard(self._queue))
+        was = told.partition(">")[0]
+        if ">" in told:
+            self._refuse_another(told, int(was))
+        return int(was) if was else max(self._counts_on_record(), default=0)
+
+    def _refuse_another(self, told: str, was: int) -> None:
+        """Raise StoreMisused where that is not what a change of this kind would have written."""
+        change = told.partition("#")[0]
+        if change != f"{was}>{self._to}":
+            raise StoreMisused(
+                f"a change of {self._queue} from {change.replace('>', ' to ')} shards was interrupted: "
+                f"run `python -m local reshard {self._queue} {change.partition('>')[2]}` first"
+            )
+
+    def _tidy(self) -> None:
+        """End what was given up while it waited for leases, or cut off before it was on record."""
+        for shard in self._shards:
+            if self._told(shard, "paused") == "reshard":
+                self._reopen(shard, self._to, self._told(shard) or str(self._to))
+        if self._counts_on_record() != {self._to}:
+            self._put_on_record()
+
+    def _check_limits(self) -> None:
+        """Raise StoreMisused where a limit cannot be divided by the new number of shards."""
+        try:
+            check_split(self._settings(), self._to)
+        except InvalidInput as error:
+            raise StoreMisused(f"{error}; raise it first: nothing is changed") from error
+
+    def _pause(self, patience_s: float) -> None:
+        until = time.monotonic() + patience_s
+        was = Sharding({self._queue: self._was})
+        store = RedisStore(self._client, self._namespace, sharding=was, deaths=self._deaths)
+        while leased := {shard: count for shard in self._shards if (count := self._close_one(shard, ""))}:
+            if time.monotonic() >= until:
+                held = sum(leased.values())
+                self._give_up(f"{held} tasks of {self._queue} are leased: let them settle, or give a longer --wait")
+            self._tell(f"paused; waiting for {sum(leased.values())} leases to end")
+            for shard in leased:
+                store.sweep(shard, retention_ms=FOREVER_MS)  # takes back those that have lapsed
+            time.sleep(LOOK_S)
+
+    def _close(self) -> None:
+        if any(self._close_one(shard, self._closed) for shard in self._shards):
+            self._give_up(f"somebody resumed {self._queue} meanwhile")
+
+    def _close_one(self, shard: Shard, value: str) -> int:
+        """How many leases there are; with none the shard is closed. Raises StoreMisused where it is another's."""
+        told = self._told(shard) or str(self._was)
+        if ">" in told:
+            self._refuse_another(told, self._was)
+        elif shard.number < self._was and int(told) not in {self._was, self._to}:
+            raise StoreMisused(f"{self._queue} has {told} shards since another reshard ended: run this again")
+        leased, fence, paused, claimed_at = self._run("close", shard, (), (value,), count=told)[2:]
+        self._fence = max(self._fence, fence)
+        self._paused = self._paused or bool(paused)
+        self._claimed_at = max(self._claimed_at, claimed_at)
+        return int(leased)
+
+    def _give_up(self, why: str) -> NoReturn:
+        """Open the shards as they were, unless tasks have moved already."""
+        if self._has_moved():
+            raise StoreMisused(f"{why}; {self._queue} stays closed until this is run again")
+        self._claimed_at = 0  # their logs are as they were
+        for shard in self._shards:
+            self._reopen(shard, self._was, self._told(shard) or str(self._was))
+        raise StoreMisused(f"{why}; nothing is changed")
+
+    def _reopen(self, shard: Shard, count: int, told: str) -> None:
+        """Open a shard; of one beyond the count its meta stays, so that whoever still counts on it is refused."""
+        settings = self._settings()._replace(paused=self._paused and shard.number < count)
+        fields = [part for pair in as_fields(settings).items() for part in pair]
+        self._run("reopen", shard, (), (count, self._fence, self._claimed_at, *fields), count=told)
+
+    def _settings(self) -> QueueSettings:
+        """How the queue is set, by its first shard, which is there before and after."""
+        return settings_in(self._scripts, keys_of(self._namespace, Shard(self._queue)))
+
+    def _has_moved(self) -> bool:
+        before = Sharding({self._queue: self._was})
+        return any(self._home(item, before) != item.shard for item in self._scan.every(self._shards))
+
+    def _check(self) -> int:
+        """How many tasks there are. Raises StoreMisused where two would meet under one id, or one cannot be read."""
+        # Hashes, for a queue may be large. The same record twice is one: HSCAN may repeat itself, and what was put may
+        # not have been dropped yet.
+        seen: dict[tuple[Shard, str], int] = {}
+        meet: list[str] = []
+        for item in self._scan.every(self._shards):
+            place, it = (self._home(item), item.sid), hash(item.data)
+            if seen.setdefault(place, it) != it:
+                meet.append(item.task.id)
+        for sid, problem in self._scan.unreadable.items():
+            self._give_up(f"the record of {sid} in {self._queue} cannot be read: {problem}")
+        if meet:
+            self._give_up(f"ids that are in several groups would meet in one shard: {', '.join(meet[:SHOWN])}")
+        return len(seen)
+
+    def _empty(self, shard: Shard) -> int:
+        """Move what belongs elsewhere out of one shard; answers how many."""
+        moved = 0
+        for items in self._scan.batches(shard):
+            going = [item for item in items if self._home(item) != shard]
+            # What is scanned may be more than was asked for.
+            for some in cut(going, _size, most=BATCH, max_bytes=MAX_PIECE_BYTES):
+                self._move(shard, some)
+                moved += len(some)
+                self._tell(f"{shard}: moved {moved} tasks")
+        return moved
+
+    def _move(self, shard: Shard, items: Sequence[Item]) -> None:
+        whens = self._scan.whens(shard, items)
+        for home, chosen in by_shard([self._home(item) for item in items]).items():
+            arguments = [part for i in chosen for part in (items[i].sid, whens[i], items[i].data)]
+            self._run("put", home, tenants_of(items[i].task for i in chosen), arguments)
+        self._run("drop", shard, tenants_of(item.task for item in items), [item.sid for item in items])
+
+    def _home(self, item: Item, sharding: Sharding | None = None) -> Shard:
+        return (sharding or self._future).of(self._queue, item.task.id, item.task.group)
+
+    def _put_on_record(self) -> None:
+        key = shards_key(self._namespace)
+
+        def send() -> None:
+            old = self._on_record()
+            with node_of(self._client, key).pipeline(transaction=True) as pipe:
+                if old:
+                    pipe.srem(key, *old)
+                pipe.delete(leaving_key(self._namespace))  # who is forgetting a shard lets it be
+                pipe.sadd(key, *(f"{shard}/{self._to}" for shard in self._future.every(self._queue)))
+                pipe.execute()
+
+        self._scripts.call(send, again=True)
+
+    def _on_record(self) -> list[str]:
+        members: Any = self._scripts.call(lambda: self._client.smembers(shards_key(self._namespace)), again=True)
+        return [name for member in members if (name := member.decode()).startswith(f"{self._queue}/")]
+
+    def _counts_on_record(self) -> set[int]:
+        return {int(member.rpartition("/")[2]) for member in self._on_record()}
+
+    def _told(self, shard: Shard, field: str = "shards") -> str:
+        meta = keys_of(self._namespace, shard).meta
+        told: Any = self._scripts.call(lambda: self._client.hget(meta, field), again=True)
+        return told.decode() if told else ""
+
+    def _run(
+        self, verb: str, shard: Shard, tenants: Sequence[str], arguments: Sequence[Any], *, count: str = ""
+    ) -> Any:
+        keys, count = keys_of(self._namespace, shard), count or self._closed
+        answer = self._scripts.run(verb, keys, tenants, arguments, count=count, again=True)
+        if answer == RESHARDED:
+            raise StoreMisused(f"another reshard of {self._queue} has begun: this one ends")
+        return answer
+
+
+def _size(item: Item) -> int:
+    return len(item.data)

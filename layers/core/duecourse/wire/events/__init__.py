@@ -1,0 +1,1 @@
+"""Events of functions, read without pydantic: a cold start reads one."""

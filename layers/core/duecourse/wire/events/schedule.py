@@ -1,0 +1,17 @@
+"""The scheduled event that makes a tick, as EventBridge rules and EventBridge Scheduler send it."""
+
+from duecourse.domain.task import Json
+from duecourse.wire.events.tables import Table
+
+
+def check_tick(event: Json) -> None:
+    """Raise InvalidInput, naming every wrong field, where the event is no schedule's.
+
+    Source: AWS, "Tutorial: Create an EventBridge scheduled rule" and "EventBridge Scheduler: templated targets".
+    """
+    table = Table(event)
+    table.text("id")
+    table.one_of("source", ("aws.events", "aws.scheduler"))
+    table.one_of("detail-type", ("Scheduled Event",))
+    table.text("time")
+    table.end()

@@ -1,0 +1,78 @@
+"""The request and answer of `/tasks/batch`."""
+
+from collections.abc import Sequence
+from typing import Annotated, NotRequired
+
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict
+
+from duecourse.domain.order import Item, Taken
+from duecourse.domain.task import DEFAULT_TENANT, NewTask
+from duecourse.domain.times import format_instant
+from duecourse.errors import Conflict
+from duecourse.wire.http.fields import Strict, Told
+from duecourse.wire.http.tasks import EXAMPLE, AddTask
+
+MAX_BATCH = 1_000
+MAX_BATCH_BYTES = 6 * 1024 * 1024
+"""Maximum size of a request at Lambda, the event around it included."""
+
+
+class AddBatch(Strict):
+    """Body of `POST /tasks/batch`: up to 1,000 tasks in at most 6 MiB."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"tasks": [EXAMPLE]}]})
+
+    tasks: Annotated[
+        list[AddTask],
+        Field(
+            min_length=1,
+            max_length=MAX_BATCH,
+            description="The tasks, each in the form of `POST /tasks`; at most 1,000.",
+        ),
+    ]
+
+    def new_tasks(self, tenant: str = DEFAULT_TENANT) -> list[NewTask]:
+        """The tasks asked for."""
+        return [task.task(tenant) for task in self.tasks]
+
+
+class BatchItem(TypedDict):
+    """Result for one task: added, already there, or rejected with its reason in `refused`."""
+
+    id: Annotated[str, Field(description="Id of the task.", examples=["order-7"])]
+    created: Annotated[
+        bool,
+        Field(
+            description="True if this request added the task; false if the id already existed or the "
+            "task was rejected.",
+            examples=[True],
+        ),
+    ]
+    due_at: NotRequired[Annotated[Told, Field(description="Due time; absent if the task was rejected.")]]
+    refused: NotRequired[
+        Annotated[str, Field(description="Reason of the rejection: the state of the task that has this id.")]
+    ]
+    detail: NotRequired[Annotated[str, Field(description="The rejection in words.")]]
+
+
+class BatchAnswer(TypedDict):
+    """Result for each task, in the order of the request."""
+
+    tasks: Annotated[list[BatchItem], Field(description="Result for each task, in the order of the request.")]
+
+
+def show_batch(ids: Sequence[str], items: Sequence[Item]) -> BatchAnswer:
+    """Results for the tasks of these ids."""
+    return {"tasks": [_show(id, item) for id, item in zip(ids, items, strict=True)]}
+
+
+def _show(id: str, item: Item) -> BatchItem:
+    if isinstance(item, Taken):
+        return {"id": id, "created": item.created, "due_at": format_instant(item.task.due_at)}
+    return {
+        "id": id,
+        "created": False,
+        "refused": item.reason if isinstance(item, Conflict) else "refused",
+        "detail": str(item),
+    }

@@ -1,0 +1,71 @@
+"""Receiver of a completion notification, in requests and answers."""
+
+from typing import Annotated, Literal, NotRequired, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import TypedDict
+
+from duecourse.domain.follow_up import Notify, is_url
+from duecourse.domain.masking import masked_text
+from duecourse.wire.http.fields import Name, Strict, given, refuse_fields
+from duecourse.wire.http.kinds import Url
+
+
+class NotifyDone(Strict):
+    """Receiver of the completion notification: a URL, or the target of a kind.
+
+    A task of its own delivers the notification, with retries.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [given("url"), given("target")]})
+
+    url: Url | None = Field(
+        None,
+        description="URL that receives a POST with `type`, `timestamp` and `data`, as in Standard Webhooks.",
+        examples=["https://example.com/hooks/tasks"],
+    )
+    target: Name | None = Field(
+        None,
+        description="Kind from DUECOURSE_TARGETS whose target receives a task with the payload `type`, "
+        "`timestamp` and `data`.",
+        examples=["audit"],
+    )
+    include: Annotated[list[Literal["payload"]], Field(max_length=1)] = Field(
+        default_factory=list,
+        description="Parts of the task to add to the notification: `payload`, with credentials shown as `•••`. The "
+        "notification always carries the rest, `result` and `history` included.",
+        examples=[["payload"]],
+    )
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if (self.url is None) == (self.target is None):
+            raise refuse_fields("give either url or target", "url", "target")
+        return self
+
+    def text(self) -> str:
+        """The same as a record keeps it."""
+        return Notify(self.url or self.target or "", tuple(self.include)).text()
+
+
+class NotifyView(TypedDict):
+    """Receiver of the completion notification, as it is shown."""
+
+    url: NotRequired[
+        Annotated[str, Field(description="URL that receives a POST; credentials in it are shown as `•••`.")]
+    ]
+    target: NotRequired[
+        Annotated[str, Field(description="Kind whose target receives the notification.", examples=["audit"])]
+    ]
+    include: NotRequired[
+        Annotated[list[str], Field(description="Parts of the task added to the notification.", examples=[["payload"]])]
+    ]
+
+
+def show_notify(text: str) -> NotifyView:
+    """Receiver of a completion notification in the words of the HTTP API."""
+    notify = Notify.of(text)
+    view: NotifyView = {"url": masked_text(notify.address)} if is_url(text) else {"target": notify.address}
+    if notify.include:
+        view["include"] = list(notify.include)
+    return view

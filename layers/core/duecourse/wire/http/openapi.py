@@ -1,0 +1,201 @@
+"""Parts of the OpenAPI document beside the routes: problems, headers, examples, signing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from duecourse import errors
+from duecourse.errors import DuecourseError
+from duecourse.wire.http import problems
+from duecourse.wire.http.examples import REF, Schema, example, reachable, replaced
+from duecourse.wire.http.fields import DEADLINE_SCHEMA, DURATION_SCHEMA, INSTANT_SCHEMA
+from duecourse.wire.http.kinds import PAYLOADS
+from duecourse.wire.http.queries import QUERY_ID
+
+Operation = dict[str, Any]
+Refusal = type[DuecourseError]
+JSON = "application/json"
+CHANGING = ("post", "patch", "put", "delete")
+SECURITY = {
+    "AWS_IAM": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "x-amazon-apigateway-authtype": "awsSigv4",
+        "description": "AWS Signature Version 4, service `execute-api`. The local stack needs no signature.",
+    }
+}
+SHAPES: dict[str, Schema] = {"Duration": DURATION_SCHEMA, "Instant": INSTANT_SCHEMA, "Deadline": DEADLINE_SCHEMA}
+"""Schemas that stand in many fields, and once in the document."""
+PARTS: dict[str, Schema] = {
+    "Duration": {**DURATION_SCHEMA, "description": "Seconds, or ISO 8601 without years and months."},
+    "Instant": {**INSTANT_SCHEMA, "description": "RFC 3339 with an offset."},
+    "Deadline": {**DEADLINE_SCHEMA, "description": "Instant, or duration from the due time."},
+}
+KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "Key of this request, 1 to 255 printable ASCII characters in double quotes, such as "
+    '`"8e03978e-40d5-43e8-bc93-6894a57f9324"`. Send a new key with each new request. For 24 hours duecourse does a '
+    "request once for each key, and repeats its answer.",
+    "schema": {
+        "type": "string",
+        "minLength": 3,
+        "maxLength": 512,
+        "pattern": '^"([ !#-\\[\\]-~]|\\\\["\\\\]){1,255}"$',
+    },
+}
+RETRY_AFTER = {
+    "Retry-After": {
+        "description": "Seconds to wait before the next request.",
+        "schema": {"type": "string", "pattern": "^[0-9]+$"},
+    }
+}
+PROBLEM = {
+    "type": "object",
+    "description": "Problem document (RFC 9457) of a rejected request.",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string", "description": "URN of the problem, one of those below."},
+        "title": {"type": "string", "description": "Meaning of the problem, the same each time."},
+        "status": {"type": "integer", "description": "Status of the answer."},
+        "detail": {"type": "string", "description": "Description of this occurrence."},
+        "reason": {"type": "string", "description": "State of the task that prevents the request; with 409 only."},
+        "task": {"type": "string", "description": "Id of the query and of its task; with 502 only."},
+        "queue": {"type": "string", "description": "Queue of that task; with 502 only."},
+        "errors": {
+            "type": "array",
+            "description": "Each wrong field; with 422 only.",
+            "items": {
+                "type": "object",
+                "required": ["field", "problem"],
+                "properties": {
+                    "field": {"type": "string", "description": "Dotted name of the field."},
+                    "problem": {"type": "string", "description": "Description of the error."},
+                },
+            },
+        },
+    },
+}
+EXAMPLES: dict[Refusal, DuecourseError] = {
+    errors.InvalidInput: errors.InvalidInput(
+        [errors.FieldError("delay", "must be seconds or an ISO 8601 duration such as PT5M")]
+    ),
+    errors.QueryFailed: errors.QueryFailed(
+        QUERY_ID, "query:api.example.com", "GET https://api.example.com/reports answered 403: no such key"
+    ),
+}
+
+
+def completed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document that Powertools makes of routes, with all that a caller wants to know of each."""
+    schemas = {**document["components"]["schemas"], **_payloads()}
+    schemas = {name: replaced(schema, SHAPES) for name, schema in schemas.items() if name not in PARTS}
+    schemas |= {**PARTS, "Problem": PROBLEM}
+    _tell_payloads(schemas)
+    paths = replaced(document["paths"], SHAPES)
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            _complete(path, method, operation, schemas)
+    kept = reachable(paths, schemas)
+    whole = {**document, "security": [{"AWS_IAM": []}], "paths": dict(sorted(paths.items()))}
+    return whole | {"components": {"schemas": kept, "securitySchemes": SECURITY}}
+
+
+def _complete(path: str, method: str, operation: Operation, schemas: dict[str, Any]) -> None:
+    if method in CHANGING:
+        operation["parameters"] = [*operation.get("parameters", []), KEY]
+    for media in operation.get("requestBody", {}).get("content", {}).values():
+        media["examples"] = {"request": {"value": example(media["schema"], schemas)}}
+    for status, answer in operation["responses"].items():
+        _tell(status, answer, schemas)
+    for kinds in _refused(path, method, operation):
+        operation["responses"].setdefault(str(problems.status_of(kinds[0])), _refusal(kinds))
+
+
+def _tell(status: str, answer: dict[str, Any], schemas: dict[str, Any]) -> None:
+    for media in answer.get("content", {}).values():
+        media.setdefault("examples", {"answer": {"value": example(media["schema"], schemas)}})
+        if answer["description"] == "Successful Response":
+            answer["description"] = schemas[media["schema"]["$ref"].removeprefix(REF)]["description"]
+    if status == "503":
+        answer["headers"] = RETRY_AFTER
+
+
+def _refused(path: str, method: str, operation: Operation) -> Iterator[list[Refusal]]:
+    """Errors of a route by status: those that it declares, or all of its state's; the rest from its parameters."""
+    likely = {404} if "{" in path else set()
+    likely |= {409} if method in CHANGING else set()
+    told = {kind for kind in every(DuecourseError) if problems.status_of(kind) in likely}
+    told = set(operation.pop("refuses", told))
+    told |= {problems.NoSuchRoute} if "{" in path else set()
+    told |= KEYED if method in CHANGING else set()
+    told |= OF_BODIES if "requestBody" in operation else set()
+    if operation.get("parameters") or "requestBody" in operation:
+        told |= {errors.InvalidInput}
+    for status in (400, 404, 409, 413, 415, 422, 500, 502, 503):
+        always = status in {500, 503}
+        kinds = [kind for kind in refusals(status) if always or kind in told]
+        if kinds:
+            yield kinds
+
+
+KEYED: set[Refusal] = {problems.MalformedKey, errors.KeyInUse, errors.KeyReused}
+OF_BODIES: set[Refusal] = {problems.MalformedBody, problems.BodyTooLarge, problems.UnsupportedBody}
+
+
+def _refusal(kinds: list[Refusal]) -> dict[str, Any]:
+    told = [problems.describe(EXAMPLES.get(kind) or kind()) for kind in kinds]
+    types = [problem.document["type"] for problem in told]
+    titles = dict.fromkeys(problem.document["title"] for problem in told)
+    return {
+        "description": " ".join(titles),
+        **({"headers": RETRY_AFTER} if any(problem.headers for problem in told) else {}),
+        "content": {
+            problems.CONTENT_TYPE: {
+                "schema": {
+                    "allOf": [
+                        {"$ref": f"{REF}Problem"},
+                        {"properties": {"type": {"enum": types}, "status": {"const": told[0].status}}},
+                    ]
+                },
+                "examples": {type.rpartition(":")[2]: {"value": told[at].document} for at, type in enumerate(types)},
+            }
+        },
+    }
+
+
+def refusals(status: int) -> list[Refusal]:
+    """The errors that are told by a status, each once."""
+    if status == 500:
+        return [problems.Internal]
+    return [kind for kind in every(DuecourseError) if kind not in ABSTRACT and problems.status_of(kind) == status]
+
+
+ABSTRACT = {errors.Conflict}
+"""Never raised by itself."""
+
+
+def every(kind: Refusal) -> Iterator[Refusal]:
+    """All of an error's kinds, each after what it is a kind of."""
+    for one in kind.__subclasses__():
+        if one.__module__.startswith("duecourse."):
+            yield one
+            yield from every(one)
+
+
+def _payloads() -> dict[str, Any]:
+    """The payloads of the kinds that are built in, as schemas."""
+    return {model.__name__: model.model_json_schema(ref_template=REF + "{model}") for model in PAYLOADS.values()}
+
+
+def _tell_payloads(schemas: dict[str, Any]) -> None:
+    task = schemas["AddTask"]
+    anything = task["properties"]["payload"]
+    known = {kind: {"$ref": f"{REF}{model.__name__}"} for kind, model in PAYLOADS.items()}
+    words = {word: anything.pop(word) for word in ("description",) if word in anything}
+    task["properties"]["payload"] = {**words, "anyOf": [*known.values(), anything]}
+    task["allOf"] = [
+        {"if": {"properties": {"kind": {"const": kind}}}, "then": {"properties": {"payload": payload}}}
+        for kind, payload in known.items()
+    ]

@@ -1,0 +1,181 @@
+"""The answers of `/reminders`."""
+
+from typing import Annotated, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from duecourse.domain import sms
+from duecourse.domain.masking import masked, masked_text
+from duecourse.domain.reminder import Channel, Moved, Recipient, Shown, Standing
+from duecourse.domain.task import Json, Status, Task
+from duecourse.domain.times import format_duration, format_instant
+from duecourse.wire.http.fields import Told
+
+MAX_SHOWN = 2_000_000
+"""Maximum number of characters that one preview shows: a function answers at most 6 MB."""
+
+
+class TaskDue(TypedDict):
+    """Task of a reminder, with its due time."""
+
+    id: Annotated[str, Field(description="Id of the task.", examples=["standup:300:0"])]
+    due_at: Annotated[Told, Field(description="Due time.")]
+
+
+class TaskMoved(TaskDue):
+    """Task that was moved, with its state before the move."""
+
+    was: Annotated[Status, Field(description="State before the move.")]
+
+
+class RecipientView(TypedDict):
+    """Recipient of one message, by one channel."""
+
+    name: Annotated[str, Field(description="Name of the recipient.", examples=["Ada"])]
+    email: NotRequired[Annotated[str, Field(description="E-mail address.", examples=["ada@example.com"])]]
+    phone: NotRequired[Annotated[str, Field(description="Phone number.", examples=["+436641234567"])]]
+    webhook: NotRequired[
+        Annotated[str, Field(description="URL of the webhook.", examples=["https://example.com/hooks/ada"])]
+    ]
+    time_zone: Annotated[
+        str, Field(description="IANA time zone of the hours in messages; default UTC.", examples=["UTC"])
+    ]
+
+
+class ReminderTaskView(TaskDue):
+    """Task of a reminder."""
+
+    state: Annotated[Status, Field(description="State of the task.")]
+    remind_before: Annotated[str, Field(description="Lead time before the start.", examples=["PT300S"])]
+    recipient: Annotated[RecipientView, Field(description="Recipient of the message.")]
+
+
+class AddReminderAnswer(TypedDict):
+    """Reminder that was added, with its tasks."""
+
+    id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
+    tasks: Annotated[
+        list[TaskDue], Field(description="Tasks of the reminder: one for each lead time, recipient and channel.")
+    ]
+
+
+class MoveReminderAnswer(TypedDict):
+    """Tasks that were moved; those in `leased` and `sent` were not."""
+
+    id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
+    starts_at: Annotated[Told, Field(description="New start of the meeting.")]
+    tasks: Annotated[list[TaskMoved], Field(description="Tasks that were moved.")]
+    leased: Annotated[
+        list[str], Field(description="Ids of tasks that were being sent and were not moved.", examples=[[]])
+    ]
+    sent: Annotated[
+        list[str], Field(description="Ids of tasks that were already sent for the old start.", examples=[[]])
+    ]
+
+
+class ReminderAnswer(TypedDict):
+    """Reminder, with its tasks."""
+
+    id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
+    subject: Annotated[str, Field(description="Template of the subject.", examples=["Stand-up"])]
+    starts_at: Annotated[Told, Field(description="Start of the meeting.")]
+    message: Annotated[str, Field(description="Template of the text.", examples=[""])]
+    html: Annotated[str, Field(description="Template of the HTML part.", examples=[""])]
+    data: Annotated[Json, Field(description="Data for the templates.", examples=[{}])]
+    tasks: Annotated[list[ReminderTaskView], Field(description="Tasks of the reminder.")]
+
+
+class MessageView(TaskDue):
+    """Message as its recipient reads it."""
+
+    remind_before: Annotated[str, Field(description="Lead time before the start.", examples=["PT300S"])]
+    recipient: Annotated[RecipientView, Field(description="Recipient of the message.")]
+    subject: Annotated[str, Field(description="Rendered subject.", examples=["Stand-up"])]
+    text: Annotated[str, Field(description="Rendered text.", examples=["Stand-up begins soon."])]
+    html: NotRequired[Annotated[str, Field(description="Rendered HTML part.")]]
+    sms_parts: NotRequired[
+        Annotated[int, Field(description="Number of parts in which the SMS is sent and billed.", examples=[1])]
+    ]
+
+
+class PreviewAnswer(TypedDict):
+    """Messages that the reminder would send. `left_out` counts those that do not fit in the answer."""
+
+    id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
+    messages: Annotated[list[MessageView], Field(description="Messages, as many as fit in one answer.")]
+    left_out: Annotated[int, Field(description="Number of messages that do not fit in the answer.", examples=[0])]
+
+
+def show_added(id: str, tasks: list[tuple[str, int]]) -> AddReminderAnswer:
+    """A reminder's tasks by id and due time (epoch ms)."""
+    return {"id": id, "tasks": [{"id": task_id, "due_at": format_instant(due)} for task_id, due in tasks]}
+
+
+def show_moved(moved: Moved) -> MoveReminderAnswer:
+    """Result of a move."""
+    return {
+        "id": moved.id,
+        "starts_at": format_instant(moved.starts_at),
+        "tasks": [{"id": t.id, "due_at": format_instant(t.due_at), "was": t.was} for t in moved.tasks],
+        "leased": moved.leased,
+        "sent": moved.sent,
+    }
+
+
+def show_reminder(standing: Standing) -> ReminderAnswer:
+    """A reminder and each of its tasks."""
+    first = standing.tasks[0].payload
+    return {
+        "id": standing.id,
+        "subject": masked_text(first["subject"]),
+        "starts_at": format_instant(standing.starts_at),
+        "message": masked_text(first["message"]),
+        "html": masked_text(first["html"]),
+        "data": masked(first["data"]),
+        "tasks": [_show_task(task) for task in standing.tasks],
+    }
+
+
+def _show_task(task: Task) -> ReminderTaskView:
+    payload = task.payload
+    return {
+        "id": task.id,
+        "due_at": format_instant(task.due_at),
+        "state": task.status,
+        "remind_before": format_duration(payload["lead_ms"]),
+        "recipient": _show_recipient(Recipient(**payload["recipient"])),
+    }
+
+
+def show_preview(id: str, shown: list[Shown]) -> PreviewAnswer:
+    """The messages of a reminder, the first of them that fit one answer."""
+    messages: list[MessageView] = []
+    room = MAX_SHOWN
+    for each in shown:
+        room -= len(each.subject) + len(each.text) + len(each.html)
+        if room < 0 and messages:
+            break
+        messages.append(_show_message(each))
+    return {"id": id, "messages": messages, "left_out": len(shown) - len(messages)}
+
+
+def _show_message(shown: Shown) -> MessageView:
+    view = MessageView(
+        id=shown.id,
+        due_at=format_instant(shown.due_at),
+        remind_before=format_duration(shown.lead_ms),
+        recipient=_show_recipient(shown.recipient),
+        subject=shown.subject,
+        text=shown.text,
+    )
+    if shown.html:
+        view["html"] = shown.html
+    if shown.recipient.channel == Channel.PHONE:
+        view["sms_parts"] = sms.parts_of(shown.text)
+    return view
+
+
+def _show_recipient(recipient: Recipient) -> RecipientView:
+    address = {str(recipient.channel): masked_text(recipient.address)}
+    return {"name": recipient.name, "time_zone": recipient.time_zone, **address}  # type: ignore[typeddict-item]

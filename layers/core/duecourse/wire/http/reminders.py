@@ -1,0 +1,228 @@
+"""The requests of `/reminders`."""
+
+import re
+from typing import Annotated, Any, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, model_validator
+
+from duecourse.domain.reminder import MAX_TASKS, UTC, Channel, Recipient, Reminder
+from duecourse.domain.task import Json, dump_json, new_id
+from duecourse.domain.times import MAX_DURATION_MS
+from duecourse.wire.http.fields import (
+    Duration,
+    Instant,
+    Name,
+    Strict,
+    between,
+    given,
+    json_of,
+    refuse_fields,
+    written_as,
+)
+from duecourse.wire.http.kinds import Url
+
+# What SES takes: no other letters before the @, and after it a name as DNS has them.
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_EMAIL = re.compile(rf"[!#-'*+./0-9=?A-Z^-~-]{{1,64}}@(?=.{{1,189}}$){_LABEL}(?:\.{_LABEL})*")
+_PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+EXAMPLE: dict[str, Json] = {
+    "id": "standup",
+    "subject": "Stand-up",
+    "starts_at": "2100-01-04T09:30:00Z",
+    "remind_before": ["PT5M"],
+    "recipients": [{"name": "Ada", "email": "ada@example.com"}],
+}
+MAX_START = 253_370_764_800_000
+"""The year 9999: its last hours are in no year at all in the time zones east of Greenwich."""
+MIN_LEAD_MS = 1_000
+"""A message that is due as the meeting begins would come too late, and is not sent."""
+MAX_DATA_BYTES = 16 * 1024
+MAX_BYTES = 16 * 1024 * 1024
+"""Maximum size of all tasks of one reminder: each has the templates and the data, and all are added in one step."""
+
+
+def _start(value: int) -> int:
+    if value >= MAX_START:
+        raise ValueError("must be before the year 9999")
+    return value
+
+
+def _one_line(value: str) -> str:
+    # It becomes a header of the message: a line break would begin another one.
+    if _CONTROL.search(value):
+        raise ValueError("must be one line")
+    return value
+
+
+def _time_zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError):  # what is not there, no name at all, a folder of zones
+        raise ValueError("must be the IANA name of a time zone, such as Europe/Vienna or UTC") from None
+    return value
+
+
+ONE_LINE = {"pattern": r"^[^\x00-\x1f\x7f]*$"}
+Line = Annotated[StrictStr, Field(max_length=200, json_schema_extra=ONE_LINE), AfterValidator(_one_line)]
+SubjectTemplate = Annotated[
+    StrictStr, Field(min_length=1, max_length=1_000, json_schema_extra=ONE_LINE), AfterValidator(_one_line)
+]
+Start = Annotated[Instant, AfterValidator(_start)]
+Lead = Annotated[Duration, between(MIN_LEAD_MS, MAX_DURATION_MS)]
+Email = Annotated[
+    StrictStr,
+    written_as(_EMAIL, "must be an e-mail address"),
+]
+Phone = Annotated[
+    StrictStr,
+    written_as(_PHONE, "must be a number in E.164 form: + and the country code, digits alone, such as +436641234567"),
+]
+TimeZone = Annotated[
+    StrictStr, Field(max_length=100, json_schema_extra={"format": "iana-time-zone"}), AfterValidator(_time_zone)
+]
+Data = Annotated[dict[str, Any], json_of(MAX_DATA_BYTES)]
+
+
+class Person(Strict):
+    """Recipient, with at least one channel: `email`, `phone` or `webhook`."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [given(channel) for channel in Channel]})
+
+    name: Line = Field(
+        "", description="Name of the recipient, which templates read as `recipient.name`.", examples=["Ada"]
+    )
+    email: Email | None = Field(None, description="E-mail address.", examples=["ada@example.com"])
+    phone: Phone | None = Field(
+        None, description="Phone number for an SMS, in E.164: + and the country code.", examples=["+436641234567"]
+    )
+    webhook: Url | None = Field(
+        None,
+        description="URL that receives a POST, as from a task of the kind `webhook`.",
+        examples=["https://example.com/hooks/meetings"],
+    )
+    time_zone: TimeZone | None = Field(
+        None, description="Time zone for this recipient; defaults to the reminder's.", examples=["Europe/Vienna"]
+    )
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if not self.channels():
+            raise ValueError("needs an email, a phone or a webhook")
+        return self
+
+    def channels(self) -> dict[Channel, str]:
+        """The addresses given, by channel."""
+        given = {Channel.EMAIL: self.email, Channel.PHONE: self.phone, Channel.WEBHOOK: self.webhook}
+        return {channel: address for channel, address in given.items() if address is not None}
+
+
+class AddReminder(Strict):
+    """Body of `POST /reminders`: one message to each channel of each recipient at each lead time.
+
+    Equal messages are sent once.
+
+    `subject`, `message` and `html` are Jinja2 templates.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+
+    id: Name = Field(
+        default_factory=new_id,
+        description="Id of the reminder, unique. Default: generated, as for a task.",
+        examples=["standup"],
+    )
+    subject: SubjectTemplate = Field(
+        description="Template of the subject: one line, at most 200 characters when rendered. Other "
+        "templates read it as `subject`.",
+        examples=["Stand-up in {{ lead }}"],
+    )
+    starts_at: Start = Field(description="Start of the meeting; must be in the future.")
+    remind_before: Annotated[list[Lead], Field(min_length=1, max_length=MAX_TASKS)] = Field(
+        description="Lead times before the start, at least PT1S each. Each sends one message to each channel of"
+        " each recipient; one that has passed sends at once.",
+        examples=[["P1D", "PT5M"]],
+    )
+    recipients: Annotated[list[Person], Field(min_length=1, max_length=MAX_TASKS)] = Field(
+        description=f"Recipients; the reminder may have at most {MAX_TASKS:,} messages in all."
+    )
+    message: Annotated[StrictStr, Field(max_length=10_000)] = Field(
+        "",
+        description="Template of the text. Default: the text of `html`, or a sentence with the subject and the start.",
+        examples=["{{ recipient.name }}, {{ subject }} is at {{ starts_at.time }}."],
+    )
+    html: Annotated[StrictStr, Field(max_length=50_000)] = Field(
+        "",
+        description="Template of the HTML part of an e-mail; inserted values are escaped. Default: the e-mail "
+        "is plain text.",
+        examples=["<p>{{ subject }} is at <b>{{ starts_at.time }}</b>.</p>"],
+    )
+    data: Data = Field(
+        default_factory=dict,
+        description="Data for the templates, which read it as `data`; at most 16 KiB of JSON.",
+        examples=[{"room": "4"}],
+    )
+    time_zone: TimeZone = Field(
+        UTC, description="IANA time zone of the hours in messages; default UTC.", examples=["Europe/Vienna"]
+    )
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> Self:
+        messages = len(self.remind_before) * sum(len(person.channels()) for person in self.recipients)
+        if messages > MAX_TASKS:
+            raise refuse_fields(f"at most {MAX_TASKS} messages in all", "remind_before", "recipients")
+        each = sum(len(text.encode()) for text in (self.subject, self.message, self.html, dump_json(self.data)))
+        if messages * each > MAX_BYTES:
+            total = f"{messages} messages of {each // 1024} KiB of templates and data"
+            raise refuse_fields(f"{total} are over 16 MiB: shorten those, or make several reminders", "recipients")
+        return self
+
+    def reminder(self) -> Reminder:
+        """The reminder asked for."""
+        people: dict[tuple[Channel, str], Recipient] = {}
+        for person in self.recipients:
+            zone = person.time_zone or self.time_zone
+            for channel, address in person.channels().items():
+                same = address.lower() if channel is Channel.EMAIL else address
+                people.setdefault((channel, same), Recipient(person.name, channel, address, zone))
+        return Reminder(
+            id=self.id,
+            subject=self.subject,
+            starts_at=self.starts_at,
+            leads_ms=tuple(dict.fromkeys(self.remind_before)),
+            recipients=tuple(people.values()),
+            message=self.message,
+            html=self.html,
+            data=self.data,
+        )
+
+
+class MoveReminder(Strict):
+    """Body of `PATCH /reminders/{id}`: a new start."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"starts_at": "2100-01-05T09:30:00Z"}]})
+
+    starts_at: Start = Field(description="New start of the meeting; must be in the future.")
+
+
+class ReminderKey(Strict):
+    """Id of a reminder."""
+
+    id: Name = Field(description="Id of an existing reminder.", examples=["standup"])
+
+
+class CancelReminder(ReminderKey):
+    """Key of a reminder to cancel, from Python."""
+
+    force: StrictBool = False
+
+
+def _by_id_or_whole(value: Any) -> Any:
+    by_id = isinstance(value, dict) and value.keys() == {"id"}
+    return (ReminderKey if by_id else AddReminder).model_validate(value)
+
+
+PreviewReminder = Annotated[AddReminder | ReminderKey, BeforeValidator(_by_id_or_whole)]
+"""The body of an add, or the id alone of a reminder that stands."""

@@ -1,0 +1,265 @@
+"""The requests and answers of `/tasks`."""
+
+import json
+from typing import Annotated, Any, NotRequired, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
+from typing_extensions import TypedDict
+
+from duecourse.domain.history import Run
+from duecourse.domain.masking import MASK, is_suspect, masked, masked_error
+from duecourse.domain.task import (
+    DEFAULT_QUEUE,
+    DEFAULT_TENANT,
+    MAX_DEPTH,
+    Json,
+    NewTask,
+    OnDuplicate,
+    Status,
+    Task,
+    deeper_than,
+    dump_json,
+    new_id,
+)
+from duecourse.domain.times import format_instant
+from duecourse.wire.http.fields import (
+    DeadlineField,
+    Duration,
+    Instant,
+    JsonObject,
+    OpenKind,
+    OpenQueue,
+    Strict,
+    TaskId,
+    Told,
+    given,
+    refuse_fields,
+)
+from duecourse.wire.http.kinds import check_payload
+from duecourse.wire.http.notify import NotifyDone, NotifyView, show_notify
+from duecourse.wire.http.retry import Retry
+
+EXAMPLE: dict[str, Json] = {
+    "id": "order-7",
+    "kind": "webhook",
+    "delay": "PT10M",
+    "payload": {"url": "https://hooks.example.com/orders", "body": {"order": 7}},
+}
+
+
+def _word(value: Any) -> Any:
+    # An enum writes out in full what it has not: of an object that nests deep, nobody can.
+    return value if isinstance(value, str) else None
+
+
+Mode = Annotated[OnDuplicate, BeforeValidator(_word)]
+
+
+class AddTask(Strict):
+    """Body of `POST /tasks`: the work, its due time and its retries.
+
+    Without `due_at` and `delay` the task is due at once.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE], "not": given("due_at", "delay")})
+
+    id: TaskId = Field(
+        default_factory=new_id,
+        description="Id of the task, unique within its queue. Default: derived from the Idempotency-Key, or "
+        "random without one.",
+        examples=["export-42"],
+    )
+    queue: OpenQueue = Field(
+        DEFAULT_QUEUE,
+        description="Queue of the task. `reminders` is reserved for `/reminders`, and `query:…` for `/queries`.",
+    )
+    kind: OpenKind = Field(
+        description="Kind of the task: `poll`, `webhook`, or a kind of your own from DUECOURSE_TARGETS.",
+        examples=["webhook"],
+    )
+    payload: JsonObject = Field(
+        description="Payload of the task: a JSON object of at most 256 KiB. `poll` and `webhook` define their "
+        "own fields."
+    )
+    due_at: Instant | None = Field(None, description="Due time. Default: now. Give `due_at` or `delay`, not both.")
+    delay: Duration | None = Field(
+        None, description="Delay from now to the due time. Give `due_at` or `delay`, not both."
+    )
+    retry: Retry = Field(default_factory=Retry, description="Attempts and backoff after failures.")
+    deadline: DeadlineField | None = Field(
+        None,
+        description="Time after which the task is dead: an instant, or a duration from the due time. Default: "
+        "PT24H for `poll`, none for other kinds.",
+    )
+    on_duplicate: Mode = Field(
+        OnDuplicate.KEEP,
+        description="Effect if the id already exists. `keep` the old task, `replace` it, `reject` this request,"
+        " or `debounce`: take the new content and postpone the due time.",
+    )
+    max_wait: Duration = Field(
+        "PT1H",
+        validate_default=True,
+        description="Upper bound for the delay by `debounce`, counted from the first add.",
+    )
+    notify_done: NotifyDone | None = Field(
+        None, description="Receiver of a completion notification when the task is done or dead."
+    )
+
+    @field_validator("payload")
+    @classmethod
+    def _fits_its_kind(cls, payload: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        check_payload(info.data.get("kind", ""), payload)
+        return payload
+
+    @model_validator(mode="after")
+    def _one_due_time(self) -> Self:
+        if self.due_at is not None and self.delay is not None:
+            raise refuse_fields("give due_at or delay, not both", "due_at", "delay")
+        return self
+
+    def task(self, tenant: str = DEFAULT_TENANT) -> NewTask:
+        """The task asked for."""
+        return NewTask(
+            id=self.id,
+            tenant=tenant,
+            kind=self.kind,
+            payload=dump_json(self.payload),
+            queue=self.queue,
+            due_at=self.due_at,
+            delay_ms=self.delay or 0,
+            deadline_at=self.deadline.at if self.deadline else None,
+            deadline_ms=self.deadline.after_ms if self.deadline else None,
+            retry=self.retry.policy(),
+            on_duplicate=self.on_duplicate,
+            max_wait_ms=self.max_wait,
+            notify=self.notify_done.text() if self.notify_done else "",
+        )
+
+
+class MoveTask(Strict):
+    """Body of `PATCH /tasks/{id}`: a new due time. `force` moves a running task too, whose worker loses the lease."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"delay": "PT1H"}], "oneOf": [given("due_at"), given("delay")]}
+    )
+
+    due_at: Instant | None = Field(None, description="New due time. Give `due_at` or `delay`.")
+    delay: Duration | None = Field(None, description="Delay from now to the new due time. Give `due_at` or `delay`.")
+    force: StrictBool = Field(False, description="Move a running task too: its worker loses the lease. Default: false.")
+
+    @model_validator(mode="after")
+    def _one_due_time(self) -> Self:
+        if (self.due_at is None) == (self.delay is None):
+            raise refuse_fields("give either due_at or delay", "due_at", "delay")
+        return self
+
+
+class RunView(TypedDict):
+    """One finished run."""
+
+    run: Annotated[int, Field(description="Number of the run, from 1.", examples=[1])]
+    outcome: Annotated[
+        str,
+        Field(
+            description="Outcome of the run: done, again, retry, drop, lapsed, taken (by force) or expired.",
+            examples=["done"],
+        ),
+    ]
+    claimed_at: Annotated[Told | None, Field(description="Time of the claim; null if the task was never claimed.")]
+    ended_at: Annotated[Told, Field(description="End of the run.")]
+    detail: NotRequired[Annotated[str, Field(description="Error or reason, its first 400 bytes.")]]
+
+
+class TaskView(TypedDict):
+    """Task, with `result` once it is done and `error` after a failed run."""
+
+    id: Annotated[str, Field(description="Id of the task.", examples=["order-7"])]
+    queue: Annotated[str, Field(description="Name of the queue.", examples=["default"])]
+    kind: Annotated[str, Field(description="Kind of the task.", examples=["webhook"])]
+    state: Annotated[Status, Field(description="State of the task.")]
+    due_at: Annotated[Told, Field(description="Due time of the current or next run.")]
+    run: Annotated[
+        int, Field(description="Number of runs so far; a delivery that was not begun does not count.", examples=[0])
+    ]
+    attempt: Annotated[
+        int, Field(description="Current attempt: 1 plus the failures since the last `Again`.", examples=[1])
+    ]
+    max_attempts: Annotated[
+        int, Field(description="Maximum attempts; a failure on the last one makes the task dead.", examples=[10])
+    ]
+    created_at: Annotated[Told, Field(description="Time of the add.")]
+    payload: Annotated[
+        Any,
+        Field(
+            description="Payload of the task. Headers and fields named as credentials are shown as `•••`. So are user, "
+            "password and query values of a URL.",
+            examples=[EXAMPLE["payload"]],
+        ),
+    ]
+    result: NotRequired[Annotated[Any, Field(description="Result; present once the task is done.")]]
+    error: NotRequired[Annotated[str, Field(description="Error of the newest failed run; a done task has none.")]]
+    notify_done: NotRequired[
+        Annotated[NotifyView, Field(description="Receiver of a completion notification when the task is done or dead.")]
+    ]
+    history: Annotated[list[RunView], Field(description="Newest runs, oldest first.", examples=[[]])]
+
+
+class TaskAnswer(TypedDict):
+    """One task."""
+
+    task: Annotated[TaskView, Field(description="The task.")]
+
+
+class AddAnswer(TaskAnswer):
+    """One task, and a flag that says whether this request added it."""
+
+    created: Annotated[
+        bool,
+        Field(description="True if this request added the task; false if the id already existed.", examples=[True]),
+    ]
+
+
+def show_task(task: Task) -> TaskView:
+    """A task in the words of the HTTP API."""
+    view = TaskView(
+        id=task.id,
+        queue=task.queue,
+        kind=task.kind,
+        state=task.status,
+        due_at=format_instant(task.due_at),
+        run=task.run,
+        attempt=task.attempt,
+        max_attempts=task.retry.max_attempts,
+        created_at=format_instant(task.created_at),
+        payload=show_payload(task),
+        history=[_show_run(run) for run in task.history],
+    )
+    if task.notify:
+        view["notify_done"] = show_notify(task.notify)
+    if task.result_json:
+        view["result"] = _shown(task.result_json)
+    if task.error:
+        view["error"] = masked_error(task.error)
+    return view
+
+
+def show_payload(task: Task) -> Any:
+    """A payload without a caller's credentials; one that nests too deep to be gone through, as text or not at all."""
+    value = task.payload
+    if deeper_than(MAX_DEPTH, value):
+        return MASK if is_suspect(task.payload_json) else task.payload_json
+    return masked(value)
+
+
+def _shown(text: str) -> Any:
+    # What came by another way than HTTP may nest too deep for the router's serializer: better as text than as a 500.
+    value = json.loads(text)
+    return text if deeper_than(MAX_DEPTH, value) else value
+
+
+def _show_run(run: Run) -> RunView:
+    claimed = format_instant(run.claimed_at) if run.claimed_at else None
+    view = RunView(run=run.run, outcome=run.outcome, claimed_at=claimed, ended_at=format_instant(run.ended_at))
+    if run.detail:
+        view["detail"] = masked_error(run.detail)
+    return view

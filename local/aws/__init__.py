@@ -1,0 +1,1 @@
+"""The services of AWS that functions use or are invoked by."""

@@ -1,0 +1,134 @@
+"""One invocation of a function: what goes in, what comes out, and the errors that Lambda itself answers."""
+
+import json
+import math
+import secrets
+import signal
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..stack.problems import HarnessError
+
+MB = 1024 * 1024
+MAX_SYNC_BYTES = 6 * MB
+MAX_ASYNC_BYTES = MB
+TAIL_BYTES = 4096
+"""How much of its log an invocation hands back."""
+UNHANDLED = "Unhandled"
+
+
+def _trace() -> str:
+    return f"Root=1-{int(time.time()):08x}-{secrets.token_hex(12)};Parent={secrets.token_hex(8)};Sampled=0"
+
+
+@dataclass
+class Invocation:
+    """A request to a function: JSON payload, client context as JSON text, and the log it leaves behind."""
+
+    payload: bytes
+    client_context: str = ""
+    trace: str = field(default_factory=_trace)
+    request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    log: bytearray = field(default_factory=bytearray)
+
+    def logged(self, chunk: bytes) -> None:
+        """Remember the end of the log."""
+        self.log += chunk
+        del self.log[:-TAIL_BYTES]
+
+
+class Answer(NamedTuple):
+    """What a function answered, or, with `error` set, how it failed: both as JSON text."""
+
+    payload: bytes
+    error: str | None = None
+
+
+class Refused(HarnessError):
+    """Lambda's own refusal: HTTP status, error type and message, as the service words them."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+
+
+class InitFailed(Exception):
+    """The function did not get as far as its first invocation; `answer` is what its caller gets."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.payload)
+        self.answer = answer
+
+
+def stopping() -> Refused:
+    """The stack takes no more."""
+    return Refused(500, "ServiceException", "The stack is stopping.")
+
+
+def throttled() -> Refused:
+    """The function runs as often as it may at a time."""
+    return Refused(429, "TooManyRequestsException", "Rate Exceeded.")
+
+
+def unhandled(kind: str, message: str) -> Answer:
+    """A failure that the service itself reports."""
+    return Answer(json.dumps({"errorType": kind, "errorMessage": message}).encode(), UNHANDLED)
+
+
+def exited(request_id: str, code: int) -> Answer:
+    """The function's process ended with `code` (negative: by that signal) in place of an answer."""
+    return unhandled("Runtime.ExitError", f"RequestId: {request_id} Error: {_reason(code)}")
+
+
+def _reason(code: int) -> str:
+    if code == 0:
+        return "Runtime exited without providing a reason"
+    how = f"exit status {code}" if code > 0 else f"signal: {(signal.strsignal(-code) or str(-code)).lower()}"
+    return f"Runtime exited with error: {how}"
+
+
+def timed_out(request_id: str, seconds: float) -> Answer:
+    """The function's time was up."""
+    return unhandled("Sandbox.Timedout", f"RequestId: {request_id} Error: Task timed out after {seconds:.2f} seconds")
+
+
+def oversized(length: int) -> Answer:
+    """The function's answer is larger than Lambda carries."""
+    text = f"Response payload size ({length} bytes) exceeded maximum allowed payload size ({MAX_SYNC_BYTES} bytes)."
+    return unhandled("Function.ResponseSizeTooLarge", text)
+
+
+def begun(invocation: Invocation) -> str:
+    """The line that begins an invocation's log."""
+    return f"START RequestId: {invocation.request_id} Version: $LATEST"
+
+
+def cut_off(invocation: Invocation, seconds: float) -> str:
+    """What the log of an invocation says whose time was up."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return f"{stamp} {invocation.request_id} Task timed out after {seconds:.2f} seconds\n"
+
+
+def report(
+    invocation: Invocation, answer: Answer, memory_mb: int, took_ms: float, peak: int, init_ms: float = 0
+) -> str:
+    """The lines that end an invocation's log; `peak` is the most memory in bytes, `init_ms` that of a cold start."""
+    init = f"Init Duration: {init_ms:.2f} ms\t" if init_ms else ""
+    status = f"Status: error\tError Type: {error_type(answer)}\t" if answer.error else ""
+    return (
+        f"END RequestId: {invocation.request_id}\n"
+        f"REPORT RequestId: {invocation.request_id}\tDuration: {took_ms:.2f} ms\t"
+        f"Billed Duration: {math.ceil(took_ms)} ms\tMemory Size: {memory_mb} MB\t"
+        f"Max Memory Used: {math.ceil(peak / MB)} MB\t{init}{status}"
+    )
+
+
+def error_type(answer: Answer) -> str:
+    """The `errorType` of a failure, for the REPORT line."""
+    try:
+        return str(json.loads(answer.payload).get("errorType", ""))
+    except (ValueError, AttributeError):
+        return ""

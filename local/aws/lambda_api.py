@@ -1,0 +1,73 @@
+"""Lambda's Invoke API over HTTP: what boto3 and the AWS CLI call, so they need an endpoint and nothing else."""
+
+import base64
+import json
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from .functions import Functions
+from .invocation import Invocation, Refused
+
+PATH = "/2015-03-31/functions/{name:path}/invocations"
+
+
+def lambda_api(functions: Functions) -> Starlette:
+    """The application that serves `functions`."""
+
+    async def invoke(request: Request) -> Response:
+        try:
+            return await _invoke(functions, request)
+        except Refused as refused:
+            return _refusal(refused)
+
+    return Starlette(routes=[Route(PATH, invoke, methods=["POST"])])
+
+
+async def _invoke(functions: Functions, request: Request) -> Response:
+    name, headers = request.path_params["name"], request.headers
+    functions.find(name)
+    invocation = Invocation(await request.body() or b"{}", _client_context(headers.get("x-amz-client-context", "")))
+    invocation.trace = headers.get("x-amzn-trace-id", invocation.trace)
+    kind = headers.get("x-amz-invocation-type", "RequestResponse")
+    if kind == "DryRun":
+        return _response(invocation, 204)
+    if kind == "Event":
+        functions.send(name, invocation)
+        return _response(invocation, 202)
+    answer = await functions.invoke(name, invocation)
+    response = _response(invocation, 200, answer.payload)
+    if answer.error:
+        response.headers["X-Amz-Function-Error"] = answer.error
+    if headers.get("x-amz-log-type") == "Tail":
+        response.headers["X-Amz-Log-Result"] = base64.b64encode(invocation.log).decode()
+    return response
+
+
+def _client_context(header: str) -> str:
+    """The context as ASCII JSON text, "" for none. Raises Refused."""
+    if not header:
+        return ""
+    try:
+        return json.dumps(json.loads(base64.b64decode(header, validate=True)))
+    except ValueError as error:
+        raise Refused(400, "InvalidRequestContentException", f"Client context must be base64 JSON: {error}") from None
+
+
+def _response(invocation: Invocation, status: int, body: bytes = b"") -> Response:
+    headers = {
+        "x-amzn-RequestId": invocation.request_id,
+        "X-Amzn-Trace-Id": invocation.trace,
+        "X-Amz-Executed-Version": "$LATEST",
+    }
+    return Response(body, status, headers, media_type="application/json")
+
+
+def _refusal(refused: Refused) -> Response:
+    body = {"Type": "User", "Message": str(refused), "message": str(refused)}
+    if refused.status == 429:
+        body["Reason"] = "ReservedFunctionConcurrentInvocationLimitExceeded"
+    headers = {"x-amzn-ErrorType": refused.kind}
+    return Response(json.dumps(body), refused.status, headers, media_type="application/json")

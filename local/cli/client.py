@@ -1,0 +1,89 @@
+"""What the short commands talk to: the stack that is up, or one of their own for the while."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NamedTuple
+from urllib.parse import quote
+
+import typer
+import urllib3
+
+from duecourse.errors import InvalidSettings
+from duecourse.settings import PREFIX, Settings, parse
+
+from ..stack import state
+from ..stack.options import PARAMETERS, TEMPLATE, Options, Precision
+from ..stack.problems import HarnessError
+from ..stack.stack import Stack
+from ..template.identity import Addresses
+from ..template.model import Function
+from ..template.reader import Template
+from ..threads import SCHEMES
+from . import console
+
+StateUsed = Annotated[
+    Path, typer.Option("--state", help="The state folder of the stack to use.", show_default=".duecourse")
+]
+StoreUsed = Annotated[
+    str | None,
+    typer.Option("--store", help="The store's URL.", show_default="that of the running stack, or DUECOURSE_STORE"),
+]
+
+
+class Invoked(NamedTuple):
+    """What an invoke brought: the payload as text, the function's error if any, how many milliseconds it took."""
+
+    payload: str
+    error: str | None
+    took_ms: float
+
+
+@contextmanager
+def lambda_service(folder: Path | None) -> Iterator[str]:
+    """The URL of Lambda's Invoke API: of the stack that uses the state folder, else of one started for this.
+
+    Without a folder it is one whose ledger goes with it.
+    """
+    found = folder and state.running(folder)
+    if found:
+        yield str(found["lambda"])
+        return
+    with Stack(Options(state=folder, precision=Precision.TICK, tick=0), notice=console.notice) as stack:
+        yield stack.lambda_url
+
+
+def ledger(store: str | None, folder: Path, **given: str | None) -> Settings:
+    """The settings of a ledger: at `store`, else of the stack that uses the state folder, else of this environment.
+
+    Raises HarnessError where they are wrong, or that stack has its ledger to itself.
+    """
+    up = state.running(folder) or {}
+    if not store and str(up.get("store", "")).startswith(SCHEMES):
+        raise HarnessError(f"{up['store']} is open in the running stack only: use GET {up['api']}/tasks/<id>")
+    given |= {"store": store or up.get("store")}
+    try:
+        return parse({**os.environ, **{PREFIX + name.upper(): value for name, value in given.items() if value}})
+    except InvalidSettings as error:
+        raise HarnessError(str(error)) from error
+
+
+def invoke(service: str, function: str, event: bytes) -> Invoked:
+    """Invoke a function and wait. Raises HarnessError where the service refuses."""
+    began = time.perf_counter()
+    path = f"{service}/2015-03-31/functions/{quote(function, safe='')}/invocations"
+    with urllib3.PoolManager(retries=False) as http:
+        response = http.request("POST", path, body=event)
+    took_ms = (time.perf_counter() - began) * 1000
+    text = response.data.decode()
+    if response.status != 200:
+        raise HarnessError(f"{function}: {response.status} {text}")
+    return Invoked(text, response.headers.get("X-Amz-Function-Error"), took_ms)
+
+
+def functions() -> dict[str, Function]:
+    """The template's functions by name, logical id and folder."""
+    described = Template(TEMPLATE, Addresses("", "", ""), PARAMETERS).functions
+    return {key: function for function in described for key in (function.code.name, function.logical_id, function.name)}

@@ -1,0 +1,76 @@
+"""`reshard`: give a queue another number of shards, its tasks with it."""
+
+from typing import Annotated
+
+import typer
+
+from duecourse.adapters.redis.reshard import Reshard
+from duecourse.adapters.redis.scripts import connect
+from duecourse.domain.shards import MAX_SHARDS
+from duecourse.domain.times import parse_duration
+from duecourse.errors import DuecourseError, StoreUnavailable
+from duecourse.settings import Settings
+
+from ..stack import state
+from ..stack.problems import HarnessError
+from ..threads import SCHEMES
+from . import client, console
+
+
+def _duration(text: str) -> str:
+    try:
+        parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return text
+
+
+def reshard(
+    queue: Annotated[str, typer.Argument(help="Name of the queue.")],
+    count: Annotated[int, typer.Argument(help="New number of shards.", min=1, max=MAX_SHARDS)],
+    store: client.StoreUsed = None,
+    namespace: Annotated[
+        str | None, typer.Option(help="Prefix of every key in Redis.", show_default="DUECOURSE_NAMESPACE, duecourse")
+    ] = None,
+    wait: Annotated[
+        str, typer.Option(help="Time to wait for running tasks before the first change.", callback=_duration)
+    ] = "PT60S",
+    folder: client.StateUsed = state.DEFAULT,
+) -> None:
+    """Change the number of shards of a queue, and move its tasks in all states.
+
+    The command pauses the queue, waits for its leases, closes the queue, moves the tasks and opens the queue again.
+    Adds to the queue are rejected meanwhile.
+
+    After an interruption, run the same command again; until then the queue stays closed. While the command still waits
+    for leases, the old count reopens the queue.
+
+    Then set DUECOURSE_SHARDS to the new count in every function and client.
+
+    Examples:
+
+        python -m local reshard default 8 --store redis-cluster://10.0.0.1:6379
+    """
+    with console.problems_told():
+        total = _reshard(queue, count, client.ledger(store, folder, namespace=namespace), wait)
+    console.out.print(
+        f"{queue} has {count} shards now, {total} tasks in them" if total else f"{queue}: nothing to move"
+    )
+
+
+def _reshard(queue: str, count: int, settings: Settings, wait: str) -> int:
+    if settings.store.startswith(SCHEMES):
+        raise HarnessError(f"{settings.store} has no shards to move: only a queue on Redis can be resharded")
+    try:
+        with connect(settings.store) as redis:
+            deaths = bool(settings.dead_target)
+            change = Reshard(redis, settings.namespace, queue, count, _tell, deaths=deaths)
+            return change.run(parse_duration(wait) / 1000)
+    except StoreUnavailable as error:
+        raise HarnessError(f"{error}\nRun the same command again to continue") from error
+    except DuecourseError as error:
+        raise HarnessError(str(error)) from error
+
+
+def _tell(line: str) -> None:
+    console.out.print(line)

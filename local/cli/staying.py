@@ -1,0 +1,43 @@
+"""How a command stays until Ctrl-C, and ends in good order."""
+
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from . import console
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def until_stopped() -> Iterator[None]:
+    """Be interrupted by the first Ctrl-C, SIGTERM or closed terminal, exit code 0; problems are told."""
+    for number in STOPS:
+        signal.signal(number, _interrupt)
+    try:
+        with console.problems_told():
+            yield
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def stay() -> NoReturn:
+    """Wait for the interruption."""
+    # signal.pause() would sleep through a signal that came just before it, or that another thread was given.
+    ears, mouth = socket.socketpair()
+    mouth.setblocking(False)
+    signal.set_wakeup_fd(mouth.fileno())
+    while True:
+        ears.recv(1)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Once is enough: the stop that this begins is not to be interrupted in turn."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

@@ -1,0 +1,1 @@
+"""Functions as processes under AWS's own runtime clients."""

@@ -1,0 +1,97 @@
+"""What a function's process finds around it: its environment variables and its search path."""
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..aws.account import ACCOUNT, CREDENTIALS
+from ..template.model import Function
+from .runtimes import is_python
+
+STAND_IN = Path(__file__).with_name("standin")
+PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
+"""All that a child sees of the host's environment, besides the settings of the product itself."""
+SETTINGS = "DUECOURSE_"
+TARGETS = "DUECOURSE_TARGETS"
+TENANTS = {"DUECOURSE_TENANT_HEADER": "X-Tenant"}
+"""On a laptop a request may say whose it is; the template sets no such thing: deployed, the header is ignored."""
+
+
+def host_settings() -> dict[str, str]:
+    """The product's own settings in the host's environment: they win over the template's."""
+    return {name: value for name, value in os.environ.items() if name.startswith(SETTINGS)}
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all functions share: where the services are, and variables that win over the template's."""
+
+    aws: str
+    lambda_url: str
+    store: str
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    pure_python: bool = False
+    """Use the stand-in for the runtime client's native part even where that is there."""
+
+    def base(self) -> dict[str, str]:
+        """What every child of the harness finds, the bridge too."""
+        return {
+            **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
+            **CREDENTIALS,
+            "LANG": "C.UTF-8",
+            "AWS_ENDPOINT_URL": self.aws,
+            "AWS_ENDPOINT_URL_LAMBDA": self.lambda_url,
+        }
+
+    def settings(self, function: Function) -> dict[str, str]:
+        """The template's variables for `function`, as overridden here; targets given here join the template's."""
+        given = {**TENANTS, **function.environment, **self.overrides, "DUECOURSE_STORE": self.store}
+        own, added = function.environment.get(TARGETS), self.overrides.get(TARGETS)
+        return given if own is None or added is None else given | {TARGETS: _joined(own, added)}
+
+    def of(self, function: Function, runtime_api: str) -> dict[str, str]:
+        """The environment of one process of `function`, with the variables that Lambda sets."""
+        return {
+            **self.base(),
+            "TZ": ":UTC",
+            **({"PYTHONPATH": os.pathsep.join(map(str, self._path(function)))} if is_python(function) else {}),
+            "_HANDLER": function.handler,
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_{function.runtime}",
+            "AWS_LAMBDA_FUNCTION_NAME": function.name,
+            "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_LAMBDA_LOG_GROUP_NAME": function.log_group,
+            "AWS_LAMBDA_LOG_STREAM_NAME": f"local/[$LATEST]{runtime_api}",
+            "AWS_LAMBDA_RUNTIME_API": runtime_api,
+            "AWS_ACCOUNT_ID": ACCOUNT,
+            "LAMBDA_TASK_ROOT": str(function.code),
+            "LAMBDA_RUNTIME_DIR": str(Path(sys.executable).parent),
+            **self.settings(function),
+        }
+
+    def of_bridge(self, function: Function) -> dict[str, str]:
+        """The environment of the bridge, whose rings invoke `function`: the same settings and code."""
+        return {
+            **self.base(),
+            **self.settings(function),
+            "DUECOURSE_ON_EXPIRED_FUNCTION": function.name,
+            "PYTHONPATH": os.pathsep.join(map(str, function.layers)),
+        }
+
+    def _path(self, function: Function) -> list[Path]:
+        missing = importlib.util.find_spec("runtime_client") is None
+        stand_in = [STAND_IN] if self.pure_python or missing else []
+        return [*stand_in, function.code, *function.layers]
+
+
+def _joined(own: str, added: str) -> str:
+    """Targets of the template and those given beside it; none for a function that hands nothing on.
+
+    Without the template's, reminders would be worked inline, by functions that have nothing to send them with.
+    """
+    return json.dumps(json.loads(own) | json.loads(added)) if own and added else own

@@ -1,0 +1,1 @@
+"""The pages of the reference that are written from the code."""

@@ -1,0 +1,1 @@
+"""The running stack: its parts, their order, their options."""

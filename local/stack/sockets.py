@@ -1,0 +1,34 @@
+"""Listening sockets on the loopback address, and what to say where a port is taken."""
+
+import socket
+
+from .problems import HarnessError
+
+LOOPBACK = "127.0.0.1"
+MAX_PORT = 65_535
+
+
+def listen(port: int, option: str) -> socket.socket:
+    """A listening socket; port 0 picks a free one. Raises HarnessError, naming the option that changes the port."""
+    # named as TCP, for asyncio switches Nagle's algorithm off only then, and an answer would take 44 ms with it
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((LOOPBACK, port))
+        sock.listen()  # at once: with SO_REUSEADDR a second socket could be bound to a port that nobody listens on yet
+    except OSError as error:
+        sock.close()
+        raise HarnessError(f"port {port} cannot be used ({error.strerror}): choose another with {option}") from None
+    return sock
+
+
+def url_of(sock: socket.socket) -> str:
+    """Where a socket answers."""
+    return f"http://{LOOPBACK}:{sock.getsockname()[1]}"
+
+
+def free_port(port: int, option: str) -> int:
+    """`port`, or a free one for 0, for a child that binds it by itself. Raises HarnessError."""
+    with listen(port, option) as sock:
+        found: int = sock.getsockname()[1]
+        return found

@@ -1,0 +1,137 @@
+"""The whole stack as a context manager: for the commands, the demo and tests; its event loop runs in a thread."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from localstack_client.session import Session  # type: ignore[import-untyped]
+
+from ..aws import emulator as aws_emulator
+from ..aws.invocation import Answer, Invocation
+from ..threads import SCHEMES
+from .options import Options
+from .services import Services
+
+T = TypeVar("T")
+
+
+def _quiet(*_: str) -> None:
+    """Nobody wants to know."""
+
+
+class Stack:
+    """Everything that `up` starts, running from `with` to its end.
+
+    `say(service, address)` hears what is ready, `notice(text)` what goes wrong later. Raises HarnessError at the
+    start where something cannot be had.
+    """
+
+    def __init__(
+        self,
+        options: Options | None = None,
+        *,
+        say: Callable[[str, str], None] = _quiet,
+        notice: Callable[[str], None] = _quiet,
+    ) -> None:
+        self._services = Services(options or Options(), say, notice)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="local-stack")
+        self._started: Future[None] = Future()
+        self._looping = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._started.result()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    @property
+    def api(self) -> str:
+        """The HTTP API's URL."""
+        return self._services.api
+
+    @property
+    def lambda_url(self) -> str:
+        """Where Lambda's Invoke API answers."""
+        return self._services.lambda_url
+
+    @property
+    def aws(self) -> str:
+        """Where AWS's other services answer."""
+        return self._services.aws
+
+    @property
+    def store(self) -> str:
+        """The store's URL."""
+        return self._services.store
+
+    @property
+    def in_threads(self) -> bool:
+        """Whether the functions are threads of this process, and with them the bridge."""
+        return self.store.startswith(SCHEMES)
+
+    def session(self) -> Session:
+        """A boto3-like session: `session().client("sesv2")` calls the emulator."""
+        return aws_emulator.session(self.aws)
+
+    def addresses(self) -> dict[str, Any]:
+        """What `up --json` prints."""
+        return self._services.addresses()
+
+    def pids(self) -> dict[str, Any]:
+        """The processes: `bridge`, `redis`, and `functions` by name."""
+        found: dict[str, Any] = self.addresses()["pids"]
+        return found
+
+    def invoke(self, function: str, event: Any) -> Answer:
+        """Run a function and wait for its answer. Raises Refused."""
+        invocation = Invocation(json.dumps(event).encode())
+        return self._wait_for(self._services.functions.invoke(function, invocation))
+
+    def tick(self) -> dict[str, Any]:
+        """Every schedule's event, now: what each function answered, by its name."""
+        return self._wait_for(self._services.schedules.now())
+
+    def kill_bridge(self) -> None:
+        """End the bridge at once, as SIGKILL does; where it has no process of its own, it is stopped."""
+        if self._services.bridge is not None:
+            self._services.bridge.kill()
+
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _run(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        self._looping.set()
+        async with AsyncExitStack() as parts:
+            starting = asyncio.create_task(self._services.start(parts))
+            ending = asyncio.create_task(self._end.wait())
+            await asyncio.wait((starting, ending), return_when=asyncio.FIRST_COMPLETED)
+            starting.cancel()
+            try:
+                await starting
+                self._started.set_result(None)
+                await ending
+            except asyncio.CancelledError as cancelled:
+                self._started.set_exception(InterruptedError(str(cancelled)))
+            except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for the start
+                self._started.set_exception(error)
+            ending.cancel()
+
+    def _stop(self) -> None:
+        self._looping.wait()
+        with suppress(RuntimeError):  # it has ended already
+            self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()

@@ -1,0 +1,125 @@
+"""What a template describes, as typed values."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..aws.cadence import Cadence, parse_cadence
+from ..aws.sources.described import Source
+from .intrinsics import Value
+
+
+@dataclass(frozen=True)
+class Route:
+    """What an HTTP API sends to a function: `GET /tasks/{id}`; method ANY and path `$default` are the catch-alls."""
+
+    method: str
+    path: str
+
+    @property
+    def key(self) -> str:
+        """The route key, as events carry it."""
+        return self.path if self.path == "$default" else f"{self.method} {self.path}"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When a function is invoked by itself; `input` is the event in place of the default one."""
+
+    name: str
+    cadence: Cadence
+    scheduler: bool
+    input: str | None
+
+
+@dataclass(frozen=True)
+class AsyncPolicy:
+    """What becomes of an asynchronous invocation that fails; destinations are ARNs."""
+
+    retries: int = 2
+    max_age_s: float = 21_600
+    on_success: str | None = None
+    on_failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function as the template describes it; memory in MB, timeout in seconds."""
+
+    logical_id: str
+    name: str
+    code: Path
+    handler: str
+    runtime: str
+    memory_mb: int
+    timeout: float
+    concurrency: int
+    environment: Mapping[str, str]
+    layers: tuple[Path, ...]
+    routes: tuple[Route, ...]
+    schedules: tuple[Schedule, ...]
+    async_policy: AsyncPolicy
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def log_group(self) -> str:
+        """Where its log would be on AWS: as its LoggingConfig says, else Lambda's own."""
+        return self.environment.get("AWS_LAMBDA_LOG_GROUP_NAME", f"/aws/lambda/{self.name}")
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Something else that the template declares, its properties resolved."""
+
+    logical_id: str
+    kind: str
+    name: str
+    properties: Mapping[str, Value]
+
+
+def logging_variables(config: Mapping[str, str]) -> dict[str, str]:
+    """What Lambda tells a function of its LoggingConfig."""
+    named = {
+        "AWS_LAMBDA_LOG_FORMAT": "LogFormat",
+        "AWS_LAMBDA_LOG_LEVEL": "ApplicationLogLevel",
+        "AWS_LAMBDA_LOG_GROUP_NAME": "LogGroup",
+    }
+    return {variable: config[name] for variable, name in named.items() if name in config}
+
+
+def text_of(value: Value) -> str:
+    """An environment variable's value."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def route_of(event: Mapping[str, Value]) -> Route:
+    """The route of an HttpApi event."""
+    properties = event.get("Properties") or {}
+    return Route(properties.get("Method", "ANY").upper(), properties.get("Path", "$default"))
+
+
+def schedule_of(name: str, event: Mapping[str, Value]) -> Schedule | None:
+    """The schedule of an event, None where it has none or is disabled."""
+    properties = event.get("Properties") or {}
+    expression = {"Schedule": "Schedule", "ScheduleV2": "ScheduleExpression"}.get(event["Type"])
+    if expression is None or properties.get("Enabled") is False or properties.get("State") == "DISABLED":
+        return None
+    given = properties.get("Input")
+    return Schedule(
+        name=properties.get("Name", name),
+        cadence=parse_cadence(properties[expression], properties.get("ScheduleExpressionTimezone", "UTC")),
+        scheduler=event["Type"] == "ScheduleV2",
+        input=given if given is None or isinstance(given, str) else json.dumps(given),
+    )
+
+
+def async_policy_of(config: Mapping[str, Value]) -> AsyncPolicy:
+    """What an EventInvokeConfig says."""
+    destinations = config.get("DestinationConfig", {})
+    return AsyncPolicy(
+        retries=int(config.get("MaximumRetryAttempts", AsyncPolicy.retries)),
+        max_age_s=float(config.get("MaximumEventAgeInSeconds", AsyncPolicy.max_age_s)),
+        on_success=destinations.get("OnSuccess", {}).get("Destination"),
+        on_failure=destinations.get("OnFailure", {}).get("Destination"),
+    )
