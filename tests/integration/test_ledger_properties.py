@@ -22,6 +22,7 @@ from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Apart, NewTask, OnDuplicate, RetryPolicy, Task
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.store import Delivery, Lease, Move, Store
+from duecourse.ports.upkeep import Outlook
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD
@@ -298,6 +299,13 @@ class LedgerMachine(RuleBasedStateMachine):
     def every_number_is_true(self) -> None:
         for store in self.stores:
             assert store.stats(SHARD) == self.model.stats()
+            [outlook] = store.outlook_of([SHARD])
+            assert isinstance(outlook, Outlook)
+            assert outlook.dead == self.model.stats().dead
+            next_at = self.model.next_at()
+            assert (0 < outlook.next_at <= next_at) if next_at else outlook.next_at == 0
+            if not self.model.waiting and next_at > self.model.now:
+                assert outlook.next_at == next_at
             for group in ("g", "h"):
                 assert [task.id for task in store.group(QUEUE, group)] == self.model.group(group)
 

@@ -19,7 +19,8 @@ from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.queues import DEFAULT_PRIORITY, HeldBack, QueueChanges, QueueSettings, Stats
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.repeats import Repeats
-from duecourse.ports.upkeep import Away, Swept
+from duecourse.ports.rounds import Rounds
+from duecourse.ports.upkeep import Away, Outlook, Swept
 from duecourse.ports.warmth import Warmth
 
 MAX_ADD = 1_000
@@ -293,6 +294,12 @@ class Store(Protocol):
 
     def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
         """Settings of each of some queues, as a whole."""
+
+    def rounds(self) -> Rounds:
+        """Instants at which the parts of the shards were last swept, kept with the tasks."""
+
+    def outlook_of(self, shards: Sequence[Shard]) -> list[Outlook | Away]:
+        """What many shards have to do next, or why one's is not known: a few reads a shard, and no change."""
 
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step.

@@ -17,6 +17,17 @@ def answered(ask: Callable[[], T]) -> T | Away:
         return error
 
 
+class Outlook(NamedTuple):
+    """The next instant at which a shard has something to do, 0 for none: a task comes due, or a lease ends.
+
+    The instant is past where due tasks wait, whatever they wait for. `dead` is the number of dead tasks.
+    """
+
+    next_at: int
+    dead: int
+    now: int
+
+
 class Swept(NamedTuple):
     """Figures of one sweep: lapsed leases, tasks dead by it, ended tasks forgotten; `more` if bounded."""
 

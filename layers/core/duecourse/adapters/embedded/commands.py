@@ -145,6 +145,9 @@ class Commands:
     def del_(self, *keys: bytes) -> Reply:
         return sum(map(self._space.delete, keys))
 
+    def exists(self, *keys: bytes) -> Reply:
+        return sum(bool(self._space.hash(key) or self._space.set(key).scores) for key in keys)
+
     def scan(self, _cursor: bytes, *options: bytes) -> Reply:
         pattern = options[options.index(MATCH) + 1] if MATCH in options else b"*"
         keys: list[Reply] = [*fnmatch.filter(self._space.keys(), pattern)]
