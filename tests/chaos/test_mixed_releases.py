@@ -1,5 +1,6 @@
 """The first release and this tree on one Redis, as they are while a deployment rolls: nothing is lost."""
 
+import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -101,6 +102,15 @@ def states(api: Api, ids: Sequence[str]) -> set[str]:
     return {(api.task(id) or {}).get("state", "unknown") for id in ids}
 
 
+def kill_all(bridges: Sequence["subprocess.Popen[str]"], working: Sequence[Release]) -> None:
+    """End what rings and what works outright."""
+    for bridge in bridges:
+        bridge.kill()
+    for functions in working:
+        kill(functions, "OnExpiredFunction")
+        kill(functions, "ownFunction")
+
+
 def play(
     server: RedisServer,
     releases: Releases,
@@ -122,11 +132,7 @@ def play(
         bridges = [running.enter_context(bridge()) for bridge in begin]
         asked = [threads.submit(callers.ask, kind) for callers in asking for kind in kinds]
         until(lambda: len(receiver.runs) > COUNT, seconds=LONG_S)  # there was no tick yet: these were bells
-        for bridge in bridges:
-            bridge.kill()
-        for _, functions in pairs:
-            kill(functions, "OnExpiredFunction")
-            kill(functions, "ownFunction")
+        kill_all(bridges, [functions for _, functions in pairs])
         for bridge in begin:
             running.enter_context(bridge())
         for future in asked:
