@@ -4,7 +4,9 @@ import pytest
 
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard
-from duecourse.ports.store import Delivery, Move, Store
+from duecourse.ports.leases import Delivery
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move
 from duecourse.ports.upkeep import Outlook
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, bring, claim, new, settle
@@ -56,6 +58,12 @@ def test_a_task_that_waits_for_room_at_its_target_is_something_to_do(store: Stor
     store.add([new(id, kind="report") for id in "ab"])
     store.claim(SHARD, 10, lease_ms=HOUR_MS, deliveries=deliveries)
     assert 0 < outlook(store).next_at <= clock.at
+
+
+def test_a_delivery_is_told_by_its_end(store: Store, clock: HandClock) -> None:
+    store.add([new(kind="report")])
+    store.claim(SHARD, 10, lease_ms=1, deliveries={"report": Delivery("lambda:report", 1, HOUR_MS)})
+    assert outlook(store).next_at == clock.at + HOUR_MS
 
 
 def test_the_dead_are_counted(store: Store) -> None:

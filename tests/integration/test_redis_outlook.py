@@ -11,7 +11,6 @@ from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.errors import StoreMisused, StoreUnavailable
 from tests.support.engine import MARGIN_MS, ample, engine
 from tests.support.ledger import new
-from tests.support.redis_server import RedisServer
 
 
 @pytest.mark.parametrize(("told", "why"), [("1>4#somebody", StoreUnavailable), ("4", StoreMisused)])
@@ -29,9 +28,7 @@ def test_a_shard_of_another_count_is_told_beside_the_others(
         assert not isinstance(c, Exception)
 
 
-def test_a_tick_whose_round_cannot_be_noted_sweeps_it_again(
-    redis_server: RedisServer, redis_client: redis.Redis
-) -> None:
+def test_a_tick_whose_round_cannot_be_noted_sweeps_it_again(redis_client: redis.Redis) -> None:
     store = RedisStore(redis_client)
     store.add([new(queue=f"q{n}", delay_ms=3_600_000) for n in range(AT_A_TIME + 1)])
     redis_client.config_set("maxmemory", 1)

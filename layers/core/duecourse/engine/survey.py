@@ -6,8 +6,8 @@ from zlib import crc32
 
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.store import Store
-from duecourse.ports.upkeep import Away, Outlook
+from duecourse.ports.ledger import Away
+from duecourse.ports.upkeep import Outlook, Upkeep
 
 T = TypeVar("T")
 HasTime = Callable[[], bool]
@@ -44,7 +44,7 @@ class Survey(NamedTuple):
     left_out: int
 
 
-def take(store: Store, has_time: HasTime) -> Survey:
+def take(store: Upkeep, has_time: HasTime) -> Survey:
     """See what there is, and change nothing. Raises StoreUnavailable where the whole store is away.
 
     Shards that time does not suffice to look at are among the busy ones.
@@ -86,7 +86,7 @@ def pieces(shards: Sequence[Shard], size: int = AT_A_TIME) -> Iterator[Sequence[
     return (shards[first : first + size] for first in range(0, len(shards), size))
 
 
-def _due_parts(store: Store, now: int) -> frozenset[int]:
+def _due_parts(store: Upkeep, now: int) -> frozenset[int]:
     """The part that was swept longest ago, and every part that the next tick would sweep too late."""
     swept_at = store.rounds().swept_at()
     ages = {part: now - swept_at.get(part, 0) for part in range(PARTS)}

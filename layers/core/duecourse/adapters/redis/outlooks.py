@@ -9,7 +9,8 @@ from duecourse.adapters.redis.scripts import RESHARDED
 from duecourse.adapters.redis.verbs import Verbs
 from duecourse.adapters.redis.wire import Argument
 from duecourse.domain.task import Shard
-from duecourse.ports.upkeep import Away, Outlook
+from duecourse.ports.ledger import Away
+from duecourse.ports.upkeep import Outlook
 
 
 def outlook_of(verbs: Verbs, shards: Sequence[Shard]) -> list[Outlook | Away]:
