@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from duecourse.bridge.clock import ServerClock
 from duecourse.bridge.dispatcher import Dispatcher
@@ -15,6 +15,7 @@ from duecourse.bridge.timer import Timer
 from duecourse.bridge.warmer import Warmer
 from duecourse.domain.task import Json
 from duecourse.domain.watch import Expired
+from duecourse.metrics import BridgeLine
 from duecourse.ports.bells import Bells, What
 
 log = logging.getLogger("duecourse.bridge")
@@ -41,6 +42,18 @@ class Stats(NamedTuple):
     keys: int = 0
     lost: int = 0
     warmed: int = 0
+
+    def since(self, before: Self) -> BridgeLine:
+        """Metrics of the time between two looks at one bridge."""
+        return BridgeLine(
+            Rings=self.rings - before.rings,
+            Invocations=self.invocations - before.invocations,
+            Refused=self.refused - before.refused,
+            Lateness=round(self.latest_ms, 1),
+            Keys=self.keys - before.keys,
+            KeysLost=self.lost - before.lost,
+            Warmed=self.warmed - before.warmed,
+        )
 
 
 class Bridge:
