@@ -1,7 +1,7 @@
 -- When one shard next has something to do, in the fewest reads: a tick asks every shard, and most have nothing. It writes
 -- nothing.
 --
--- KEYS    as in included/prelude.lua, without the due sets
+-- KEYS    as in modules/shard.lua, without the due sets
 -- ARGV    1 how many shards the queue has
 -- RETURNS {now, the instant at which a task comes due or a lease ends (nil for none, 1 where due tasks wait), how many are
 --         dead}, or a negative number: -10 the queue has another number of shards
