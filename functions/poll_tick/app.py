@@ -3,16 +3,18 @@
 import logging
 from typing import Any
 
-from duecourse import wiring
 from duecourse.errors import StoreUnavailable
 from duecourse.lingering import linger
 from duecourse.measures import measure
+from duecourse.process import Handler
 from duecourse.wire.events.schedule import check_tick
+from duecourse.wiring import App
 
 log = logging.getLogger("duecourse.poll_tick")
 
 
-def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
+@Handler
+def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, int]:
     """Sweep every shard and drain what the rings missed; then, if so set, stay and serve the rings.
 
     Where some shards are away, the others are served, and then it fails.
@@ -20,12 +22,12 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
     check_tick(event)
     remaining_ms = context.get_remaining_time_in_millis
     try:
-        found = wiring.sweeper().survey(remaining_ms)
+        found = app.sweeper.survey(remaining_ms)
     except StoreUnavailable:
-        with linger(remaining_ms):  # whose rings are served once it is back
+        with linger(app, remaining_ms):  # whose rings are served once it is back
             raise
-    with linger(remaining_ms) as lingering:
-        ticked = wiring.sweeper().tick(found, remaining_ms)
+    with linger(app, remaining_ms) as lingering:
+        ticked = app.sweeper.tick(found, remaining_ms)
         measure(
             {
                 "OldestOverdue": ticked.oldest_overdue_ms,

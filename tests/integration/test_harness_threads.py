@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from duecourse import wiring
 from duecourse.errors import InvocationRefused
+from duecourse.process import PROCESS
 from tests.support.harness import Probes
 from tests.support.threads import FUNCTIONS, threads
 from tests.support.wait import until
@@ -96,12 +96,12 @@ def test_a_handler_that_takes_too_long_is_answered_for_and_keeps_its_place_until
 
 
 def test_the_engine_and_the_bridge_invoke_without_a_detour(stack: Probes) -> None:
-    assert wiring.invoker().invoke("Echo", {"a": 1})["event"] == {"a": 1}
+    assert PROCESS.app().invoker.invoke("Echo", {"a": 1})["event"] == {"a": 1}
     for function, problem in (("Raising", "KeyError"), ("Nobody", "Function not found")):
         with pytest.raises(InvocationRefused, match=problem):
-            wiring.invoker().invoke(function, {})
+            PROCESS.app().invoker.invoke(function, {})
     with pytest.raises(InvocationRefused, match="Function not found"):
-        wiring.invoker().send("Nobody", {})
+        PROCESS.app().invoker.send("Nobody", {})
     assert stack.stack.in_threads
 
 

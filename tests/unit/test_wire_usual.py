@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duecourse.domain.task import MAX_DEPTH, MAX_PAYLOAD_BYTES, NewTask, OnDuplicate, ids_from
+from duecourse.domain.task import MAX_DEPTH, MAX_PAYLOAD_BYTES, NewTask, OnDuplicate
 from duecourse.errors import InvalidInput
 from duecourse.wire.http.batch import MAX_BATCH, AddBatch
 from duecourse.wire.http.fields import read
@@ -124,15 +124,15 @@ def test_whatever_is_taken_is_what_the_model_makes(fields: Any) -> None:
 @given(st.lists(st.sampled_from(list(USUAL.values())) | FIELDS, max_size=4))
 def test_a_batch_is_read_as_the_model_reads_it_and_refused_in_the_same_words(tasks: list[Any]) -> None:
     def answer(read_it: Any) -> Any:
-        with ids_from("the same"):
-            try:
-                return read_it()
-            except InvalidInput as error:
-                return error.problems
+        try:
+            return [task._replace(id="") if task.id not in ids else task for task in read_it()]
+        except InvalidInput as error:
+            return error.problems
 
+    ids = {fields["id"] for fields in tasks if isinstance(fields.get("id"), str)}
     assert answer(lambda: read_tasks({"tasks": tasks})) == answer(lambda: read(AddBatch, {"tasks": tasks}).new_tasks())
     for fields in tasks:
-        assert answer(lambda: read_task(fields)) == answer(lambda: read(AddTask, fields).task())  # noqa: B023
+        assert answer(lambda: [read_task(fields)]) == answer(lambda: [read(AddTask, fields).task()])  # noqa: B023
 
 
 @pytest.mark.parametrize(
