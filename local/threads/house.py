@@ -1,4 +1,4 @@
-"""What functions that are threads share: the one open store, the environment, the wiring, the standard output."""
+"""Functions that are threads of one process: the one open store, the environment, the standard output."""
 
 import logging
 import sys
