@@ -40,7 +40,7 @@ def unspeakable(event, context):
 
 @Handler
 def of_app(app, event, context):
-    return {"targets": app.settings.targets, "parallel": app.settings.parallel, "app": id(app)}
+    return {"helper": helper.NAME, "targets": app.settings.targets, "parallel": app.settings.parallel, "app": id(app)}
 
 @task_handler
 def saving(task):
