@@ -5,7 +5,7 @@ from typing import Any
 
 from duecourse.domain.history import cut_detail
 from duecourse.domain.watch import show
-from duecourse.measures import measure
+from duecourse.metrics import RungLine, WarmLine, measure
 from duecourse.process import Handler
 from duecourse.wire.events.rings import RingsAnswer, WarmAnswer, read_rings, read_warm_up, shards_behind, show_drained
 from duecourse.wiring import App
@@ -30,13 +30,13 @@ def handler(app: App, event: dict[str, Any], context: Any) -> RingsAnswer | Warm
         )
     drained = app.drainer.drain(rang.shards, context.get_remaining_time_in_millis, rang.doors)
     measure(
-        {
-            "Added": noted.added,
-            "Claimed": drained.claimed,
-            "Done": drained.done,
-            "Retried": drained.retried,
-            "Dead": drained.dead,
-        }
+        RungLine(
+            Added=noted.added,
+            Claimed=drained.claimed,
+            Done=drained.done,
+            Retried=drained.retried,
+            Dead=drained.dead,
+        )
     )
     return show_drained(drained._asdict(), noted.added)
 
@@ -50,5 +50,5 @@ def warm(app: App, event: dict[str, Any]) -> WarmAnswer:
         )
     app.get_ready()
     warmed = app.warmer.warm(rings.shards)
-    measure({"FunctionsWarmed": len(warmed)})
+    measure(WarmLine(FunctionsWarmed=len(warmed)))
     return {"warmed": warmed}

@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from duecourse.domain.history import cut_detail
-from duecourse.measures import measure
+from duecourse.metrics import UndeliveredLine, measure
 from duecourse.process import Handler
 from duecourse.wire.events.failures import read_failure
 from duecourse.wire.events.messages import answer, read_each
@@ -27,5 +27,5 @@ def handler(app: App, event: dict[str, Any], _context: Any) -> dict[str, Any]:
         log.warning("an invocation failed", extra={"message_id": name, "error": error, "tasks": counts})
     for name, problem in reported.problems.items():
         log.error("a record cannot be read", extra={"message_id": name, "problem": problem})
-    measure({"Undelivered": retried})
+    measure(UndeliveredLine(Undelivered=retried))
     return answer(reported.batch, reported.problems)

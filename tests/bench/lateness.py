@@ -19,8 +19,8 @@ from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
-from duecourse.lingering import linger
-from duecourse.ports.store import MAX_ADD
+from duecourse.lingering import start_linger
+from duecourse.ports.tasks import MAX_ADD
 from duecourse.settings import Settings
 from duecourse.wire.events.rings import read_rings
 from duecourse.wiring import App, Parts
@@ -148,8 +148,10 @@ def _tick(app: App) -> None:
         return int((end - time.monotonic()) * 1000)
 
     found = app.sweeper.survey(lambda: 900_000)
-    with linger(app, remaining_ms):
-        app.sweeper.tick(found, remaining_ms)
+    linger = start_linger(app, remaining_ms)
+    app.sweeper.tick(found, remaining_ms)
+    linger.stay_until_over()
+    linger.stop()
 
 
 def _probes(queues: Sequence[str]) -> list[NewTask]:

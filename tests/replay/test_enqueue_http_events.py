@@ -9,7 +9,7 @@ from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Shard, Status
 from duecourse.domain.times import format_instant
-from duecourse.ports.store import Move
+from duecourse.ports.tasks import Move
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import LEASE_MS, bring, claim_one, new
 from tests.support.requests import WEBHOOK, ask, replay, wrong

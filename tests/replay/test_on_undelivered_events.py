@@ -5,7 +5,7 @@ import pytest
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.errors import InvalidInput, StoreUnavailable
-from duecourse.ports.store import Delivery
+from duecourse.ports.leases import Delivery
 from tests.support.clock import HandClock
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import lease_of, new

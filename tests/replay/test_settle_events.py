@@ -10,7 +10,7 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, Shard, Status, Task
 from duecourse.domain.times import format_instant
-from duecourse.ports.store import Delivery
+from duecourse.ports.leases import Delivery
 from tests.support.clock import HandClock
 from tests.support.engine import Table
 from tests.support.functions import invoke, saved

@@ -10,10 +10,11 @@ import pytest
 import duecourse
 from duecourse import Client, errors
 from duecourse.adapters.embedded.store import MemoryStore
+from duecourse.client import QueueFields
 from duecourse.domain.order import Taken
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.query import Known, QueryStatus
-from duecourse.domain.queues import QueueSettings, Rate
+from duecourse.domain.queues import SETTINGS, QueueSettings, Rate
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, RetryPolicy, Status
 from duecourse.engine.tasks import _hint_at_the_table
 from duecourse.settings import Settings
@@ -277,10 +278,14 @@ def test_a_queue_is_set_and_shown_as_over_http(client: Client, store: MemoryStor
         client.get_queue("slow")
     shown = client.set_queue("slow", max_running=3, rate={"count": 5, "per": timedelta(seconds=2)}, lease=90)
     expected = QueueSettings(max_running=3, rate=Rate(5, 2_000), lease_ms=90_000)
-    assert shown.settings == expected == store.settings("slow")
+    assert shown.settings == expected == store.settings_of(["slow"])[0]
     client.set_queue("slow", max_running=None)
     assert client.get_queue("slow").settings == expected._replace(max_running=None)
     assert [queue.name for queue in client.list_queues()] == ["slow"]
+
+
+def test_each_setting_of_a_queue_can_be_named() -> None:
+    assert sorted(QueueFields.__annotations__) == sorted(one.name for one in SETTINGS)
 
 
 def test_a_wrong_setting_of_a_queue_is_named(client: Client, store: MemoryStore) -> None:

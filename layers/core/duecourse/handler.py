@@ -13,7 +13,8 @@ from duecourse.domain.task import Json, Task, dump_state
 from duecourse.domain.times import parse_duration
 from duecourse.engine.receive import Receiver
 from duecourse.errors import InvalidInput, LeaseLost, StoreUnavailable
-from duecourse.ports.store import Lease, Store
+from duecourse.ports.leases import Lease
+from duecourse.ports.store import Store
 from duecourse.process import PROCESS, Handler
 from duecourse.wire.events.invocation import decode_message, decode_tasks
 from duecourse.wire.events.messages import Batch, answer, read_batch

@@ -1,7 +1,6 @@
 """A tick that stays and serves rings itself: the bridge's code, with this process's drain at its end."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from duecourse.domain.history import Door
@@ -13,21 +12,20 @@ if TYPE_CHECKING:
     from duecourse.bridge.linger import Linger
 
 
-def linger(app: App, remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | None]":
-    """Part that serves rings in this invocation for the set time; None if the tick does not linger.
+def start_linger(app: App, remaining_ms: Callable[[], int]) -> "Linger":
+    """Part that serves rings in this invocation, from now on for the set time.
 
     Raises InvalidSettings where the ledger has no bells.
     """
-    given = app.settings
-    if not given.tick_linger_ms:
-        return nullcontext()
     from duecourse.bridge.linger import Linger
+
+    given = app.settings
 
     def drain(bells: Mapping[str, Door], left_ms: Callable[[], int]) -> dict[str, int]:
         heard = shards_of(bells, given.namespace)
         return app.drainer.drain(heard.shards, left_ms, heard.doors)._asdict()
 
-    return Linger(
+    linger = Linger(
         open_bells(given),
         drain,
         lambda expired: app.watches.note(expired).added,
@@ -37,3 +35,5 @@ def linger(app: App, remaining_ms: Callable[[], int]) -> "AbstractContextManager
         in_flight=given.bridge_in_flight,
         warming=app.warming,
     )
+    linger.start()
+    return linger

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator
 
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.errors import DuecourseError
-from duecourse.measures import measure
+from duecourse.metrics import AddedLine, measure
 from duecourse.routes import request
 from duecourse.wire.http.fields import AnyTaskId, Flag, Name
 from duecourse.wire.http.problems import CONTENT_TYPE, Problem
@@ -72,4 +72,4 @@ def refusal(problem: Problem) -> Response[Any]:
 
 def count_added(tasks: int) -> None:
     """Count tasks taken."""
-    measure({"Added": tasks})
+    measure(AddedLine(Added=tasks))

@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from duecourse.domain.order import Taken
 from duecourse.domain.task import DEFAULT_QUEUE, Status
 from duecourse.errors import PastDeadline, TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
-from duecourse.ports.store import Move
+from duecourse.ports.tasks import Move
 from duecourse.routes.parts import Force, Id, Queue, answer, count_added, refuses
 from duecourse.routes.request import app, served, tenant
 from duecourse.wire.http.batch import MAX_BATCH_BYTES, BatchAnswer, show_batch
