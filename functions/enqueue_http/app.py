@@ -23,7 +23,7 @@ def read_body(text: str) -> dict[str, Any]:
 
 
 app = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
-app.use([of_json, owned, idempotent])
+app.use([of_json, owned, app.check_parameters, idempotent])
 log = logging.getLogger("duecourse.enqueue_http")
 
 for part in (tasks, leases, reminders, queues, queries, health):
