@@ -305,8 +305,9 @@ class LedgerMachine(RuleBasedStateMachine):
             assert isinstance(outlook, Outlook)
             assert outlook.dead == self.model.stats().dead
             next_at = self.model.next_at()
-            assert (0 < outlook.next_at <= next_at) if next_at else outlook.next_at == 0
-            if not self.model.waiting and next_at > self.model.now:
+            if self.model.waiting or 0 < next_at <= self.model.now:
+                assert 0 < outlook.next_at <= self.model.now
+            else:
                 assert outlook.next_at == next_at
             for group in ("g", "h"):
                 assert [task.id for task in store.group(QUEUE, group)] == self.model.group(group)
