@@ -9,9 +9,11 @@ import redis
 from duecourse.adapters.redis.group_spots import MEMBERS
 from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.store import RedisStore
+from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.queues import Rate
+from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, OnDuplicate, Task
 from duecourse.ports.leases import MAX_CLAIM, Settled
 from duecourse.ports.tasks import Alone, Move, Reply
@@ -231,6 +233,16 @@ def test_a_group_of_any_size_is_paged_without_reading_any_other_task(
         rest = store.page("default", Wanted(group="g"), page.next, 100)
     assert [task.id for task in page.tasks + rest.tasks] == ids[:-201:-1]
     assert sum(reads) <= 2 * (100 + PIECE)
+
+
+def test_a_task_of_a_group_that_moved_since_its_place_was_read_is_left_to_a_later_page(
+    redis_client: redis.Redis, clock: HandClock
+) -> None:
+    RedisStore(redis_client, travel=clock).add([new(id, group="g", due_at=clock.at + 5) for id in "ab"])
+    verbs = Verbs(redis_client, "duecourse", Sharding(), clock)
+    named = ("-/a", clock.at + 5, "-/b", clock.at + 4, "-/c", clock.at + 5)
+    answer = verbs.run("page", SHARD, ["-"], ("due", 0, "", 100, "", "", "g", *named), again=True)
+    assert answer[2][::3] == [b"-/a"]
 
 
 def test_every_task_of_a_large_group_is_on_one_page(redis_client: redis.Redis, clock: HandClock) -> None:
