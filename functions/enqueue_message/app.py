@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from duecourse import wiring
-from duecourse.measures import measure
+from duecourse.metrics import IntakeLine, measure
 from duecourse.wire.events.intake import read_order
 from duecourse.wire.events.messages import answer, read_each
 
@@ -18,5 +18,5 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     refused = {**orders.problems, **filled.refused}
     for name, problem in refused.items():
         log.error("a message was rejected", extra={"message_id": name, "problem": problem})
-    measure({"Added": filled.added, "MessagesRefused": len(refused)})
+    measure(IntakeLine(Added=filled.added, MessagesRefused=len(refused)))
     return answer(orders.batch, refused)
