@@ -22,7 +22,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-left_open.watch()
+def pytest_sessionstart() -> None:
+    """By now pytest has its own hook in place, to which ours adds."""
+    left_open.watch()
 
 
 @pytest.fixture(scope="session")
