@@ -118,6 +118,7 @@ class Stats(NamedTuple):
     """A shard in numbers; `oldest_due_at` is the earliest scheduled due time and `bell_at` the bell's, 0 for none.
 
     `done` counts the cancelled too. `settings` is how the queue is set, with this shard's part of its limits.
+    Where more than a thousand tenants take turns, `oldest_due_at` is that of a thousand of them.
     """
 
     scheduled: int
