@@ -299,7 +299,7 @@ def test_a_wrong_setting_of_a_queue_is_named(client: Client, store: MemoryStore)
 
 def test_a_query_is_checked_asked_and_found_again(store: MemoryStore) -> None:
     web = Web(answer(200, {"ready": True, "rows": 3}))
-    with wired_with(settings=Settings(), store=store, results=None, http=web):
+    with wired_with(store=store, http=web):
         client = Client.from_env(tenant="team")
         seen = client.query(
             url="https://api.example.com/a", interval=timedelta(seconds=5), until="ready", result="rows"
