@@ -31,12 +31,13 @@ MAY_IMPORT = {
     "ledgers": {"adapters", "ports", "domain", "settings", "errors"},
     "bridge": {"ports", "domain", "metrics", "errors"},
     "bridge.__main__": {"bridge", "ledgers", "adapters", "settings", "metrics", "ports", "domain", "errors"},
-    "parts": set(),
+    "lazy": set(),
     "metrics": set(),
     "wiring": {
-        "parts",
+        "lazy",
         "ledgers",
         "adapters",
+        "bridge",
         "engine",
         "kinds",
         "wire",
@@ -45,13 +46,27 @@ MAY_IMPORT = {
         "settings",
         "errors",
     },
-    "lingering": {"wiring", "bridge", "ledgers", "engine", "wire", "parts"},
-    "client": {"client_reminders", "wiring", "engine", "wire", "ports", "domain"},
+    "process": {"wiring", "settings", "domain"},
+    "lingering": {"wiring", "bridge", "ledgers", "wire", "domain"},
+    "client": {"client_reminders", "process", "engine", "wire", "ports", "domain"},
     "client_reminders": {"engine", "wire", "domain"},
-    "handler": {"wiring", "wire", "ports", "domain", "errors"},
+    "handler": {"process", "wiring", "engine", "wire", "ports", "domain", "errors"},
     "routes": {"wiring", "metrics", "wire", "ports", "domain", "errors", "version"},
     "version": {"client", "handler", "domain"},
-    "functions": {"lingering", "routes", "wiring", "engine", "metrics", "wire", "ports", "domain", "errors", "version"},
+    "functions": {
+        "lingering",
+        "routes",
+        "engine",
+        "handler",
+        "process",
+        "wiring",
+        "metrics",
+        "wire",
+        "ports",
+        "domain",
+        "errors",
+        "version",
+    },
 }
 """Which parts of the package each part may import, itself aside. `version` is the package's own front, `duecourse`."""
 
@@ -168,7 +183,7 @@ def test_a_port_asks_for_few_methods_those_that_it_takes_over_among_them(port: t
     assert len(own) <= 12, sorted(own)
 
 
-@pytest.mark.parametrize("script", sorted(LAYER.rglob("lua/**/*.lua")), ids=lambda path: path.name)
+@pytest.mark.parametrize("script", sorted(LAYER.rglob("lua/*.lua")), ids=lambda path: path.name)
 def test_a_script_begins_with_what_it_is_given_and_what_it_answers(script: os.PathLike[str]) -> None:
     text = LAYER.joinpath(script).read_text()
     header = re.match(r"(--.*\n)+", text)
@@ -176,6 +191,11 @@ def test_a_script_begins_with_what_it_is_given_and_what_it_answers(script: os.Pa
     places = [header[0].find(f"\n-- {word}") for word in ("KEYS", "ARGV", "RETURNS")]
     assert -1 not in places, header[0]
     assert all(earlier < later for earlier, later in pairwise(places))
+
+
+@pytest.mark.parametrize("module", sorted(LAYER.rglob("lua/modules/*.lua")), ids=lambda path: path.name)
+def test_a_module_of_scripts_begins_with_one_sentence(module: os.PathLike[str]) -> None:
+    assert re.match(r"-- [A-Z]", LAYER.joinpath(module).read_text())
 
 
 @pytest.mark.parametrize("folder", sorted((ROOT / "functions").glob("*/")), ids=lambda path: path.name)
