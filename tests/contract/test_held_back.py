@@ -28,7 +28,7 @@ def test_what_holds_a_tenants_tasks_back(store: Store, clock: HandClock, hold: H
     assert store.held_back(SHARD, "t") == HeldBack(hold, until, clock.at)
     other = store.held_back(SHARD, "other").by
     assert other is (None if hold is Hold.TENANT_MAX_RUNNING else hold)
-    store.configure("default", dict.fromkeys(LIMITS[hold]))  # type: ignore[arg-type]
+    store.configure("default", dict.fromkeys(LIMITS[hold]))
     assert store.held_back(SHARD, "t") == HeldBack(now=clock.at)
 
 
