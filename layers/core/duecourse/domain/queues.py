@@ -146,6 +146,16 @@ class Hold(StrEnum):
     TARGET = "target"
 
 
+HELD: dict[Hold, str] = {
+    Hold.PAUSE: "its queue is paused",
+    Hold.MAX_RUNNING: "its queue runs as many tasks as max_running allows",
+    Hold.TENANT_MAX_RUNNING: "its tenant runs as many tasks as tenant_max_running allows",
+    Hold.RATE: "its queue has claimed as many tasks as its rate allows",
+    Hold.TARGET: "its target has as many tasks to begin as DUECOURSE_OUTSTANDING allows",
+}
+"""Each reason as a part of a sentence on a task."""
+
+
 class HeldBack(NamedTuple):
     """Reason why due tasks are throttled at `now`, or None; `until` is the end, 0 if unknown."""
 
