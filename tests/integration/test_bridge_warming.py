@@ -41,9 +41,9 @@ def test_a_bell_after_an_idle_spell_is_warmed_for_and_then_rung(
     with bridging(server, service, warming=terms, events=events) as bridge:
         bell = bells.shard("default/0")
         at = bells.hang(bell, 2_600)
-        until(lambda: service.rung, seconds=10)
+        until(lambda: service.rung)
         bells.hang(bell, 1_500)
-        until(lambda: len(service.rung) == 2, seconds=10)
+        until(lambda: len(service.rung) == 2)
         [(when, warmed)] = service.warmed
         assert warmed == [bell]
         assert at - AHEAD_MS - 5 <= when <= at - 1_000

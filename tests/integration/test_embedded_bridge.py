@@ -56,7 +56,7 @@ def bridging(store: EmbeddedStore, invoker: Recorder, beat_s: float = 10.0) -> I
     bridge = Bridge(EmbeddedBells(store, "test"), Invoked(invoker, "on_expired"), beat_s=beat_s)
     bridge.start()
     try:
-        assert bridge.wait_ready(10)
+        assert bridge.wait_ready(30)
         yield bridge
         assert not bridge.wait_ended(0), "one of the bridge's threads died"
     finally:

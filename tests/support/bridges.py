@@ -113,7 +113,7 @@ def bridging(
     bridge.start()
     try:
         if ready:
-            assert bridge.wait_ready(10)
+            assert bridge.wait_ready(30)
         yield bridge
         assert not bridge.wait_ended(0), "one of the bridge's threads died"
     finally:
