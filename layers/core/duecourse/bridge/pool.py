@@ -92,12 +92,12 @@ class Pool(Generic[T]):
                 now = time.monotonic()
                 if taken := self._lanes.take(now):
                     self.invocations += 1
-                    # While something waits, a thread that is idle knows for how long: this one no longer does.
-                    if self._lanes.waiting or self._end < inf:
-                        self._changed.notify()
+                    if self._lanes.waiting:
+                        self._changed.notify()  # while something waits, an idle thread is to know for how long
                     return taken
                 pause_s = min(self._lanes.next_at(), self._end) - now
                 self._changed.wait(None if pause_s == inf else max(0.0, pause_s))
+            self._changed.notify_all()  # there is nothing for the others to wait for either
         return {}
 
     def _is_over(self) -> bool:
