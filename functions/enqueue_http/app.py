@@ -26,7 +26,7 @@ def read_body(text: str) -> dict[str, Any]:
 
 
 api = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
-api.use([of_json, owned, idempotent])
+api.use([of_json, owned, api.check_parameters, idempotent])
 log = logging.getLogger("duecourse.enqueue_http")
 
 for part in (tasks, leases, reminders, queues, queries, health):

@@ -25,11 +25,12 @@ from local.cli.app import app
 from tests.support.answering import Reply, answering
 from tests.support.commands import BARE, FREE_PORTS, Up, gone, run, up
 from tests.support.level_store import level_store
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.project import ROOT
 from tests.support.wait import until
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", in_turn(signal.SIGINT, signal.SIGTERM))
 def test_up_prints_one_line_when_all_is_ready_and_stops_cleanly_when_told_to(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -47,7 +48,9 @@ def test_up_prints_one_line_when_all_is_ready_and_stops_cleanly_when_told_to(
     assert gone(children)
 
 
-@pytest.mark.parametrize("store", [(), ("--store", "memory://")], ids=["processes", "threads"])
+@pytest.mark.parametrize(
+    "store", [(), pytest.param(("--store", "memory://"), marks=MATRIX)], ids=["processes", "threads"]
+)
 def test_up_in_a_terminal_prints_a_line_for_each_event_of_a_task_and_no_record(
     tmp_path: Path, store: tuple[str, ...]
 ) -> None:
@@ -63,7 +66,7 @@ def test_up_in_a_terminal_prints_a_line_for_each_event_of_a_task_and_no_record(
         assert addresses["docs"] == f"{addresses['api']}/docs"
         task = {"id": "r1", "kind": "webhook", "payload": {"url": receiver.url}}
         assert urllib3.request("POST", f"{addresses['api']}/tasks", json=task).status == 201
-        until(lambda: "r1 done" in (tmp_path / "err").read_text(), seconds=30)
+        until(lambda: "r1 done" in (tmp_path / "err").read_text())
         process.send_signal(signal.SIGINT)
         assert (process.wait(timeout=30), process.stdout.read()) == (0, "")
     told = [re.sub(r"^[\d:]{8}  ", "", line) for line in (tmp_path / "err").read_text().splitlines()]
@@ -92,7 +95,7 @@ def test_children_die_with_a_killed_up_and_the_next_one_goes_on_with_its_data(tm
         until(lambda: b"kept-by-the-file" in b"".join(f.read_bytes() for f in (tmp_path / "state").rglob("*.aof")))
         children = stack.children
         stack.process.kill()
-        until(lambda: gone(children), seconds=30)
+        until(lambda: gone(children))
     with up(tmp_path / "state", "--precision", "tick") as stack, redis.Redis.from_url(stack.line["store"]) as client:
         assert stack.line["pids"]["bridge"] is None
         assert client.get("a") == b"kept-by-the-file"
@@ -129,7 +132,7 @@ def state(lit: Lit) -> Path:
 
 def test_a_dead_bridge_is_told_and_the_rest_goes_on(lit: Lit) -> None:
     os.kill(lit.stack.line["pids"]["bridge"], signal.SIGKILL)
-    until(lambda: "THE BRIDGE IS DEAD" in lit.state.with_suffix(".err").read_text(), seconds=30)
+    until(lambda: "THE BRIDGE IS DEAD" in lit.state.with_suffix(".err").read_text())
     with urllib3.PoolManager() as http:
         assert http.request("GET", f"{lit.stack.line['api']}/health").status == 200
 

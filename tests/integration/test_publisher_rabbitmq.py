@@ -33,6 +33,7 @@ from tests.support.commands import gone
 from tests.support.deaf_proxy import DeafProxy
 from tests.support.engine import MARGIN_MS, Lambda, ample, engine
 from tests.support.ledger import SHARD, new, standing
+from tests.support.matrix import MATRIX
 from tests.support.project import ROOT
 from tests.support.rabbitmq import Rabbit, need, need_server, rabbit
 from tests.support.tls import certificate, tls_front
@@ -298,20 +299,21 @@ def test_what_was_confirmed_outlives_the_broker(rabbitmq: RabbitMq) -> None:
         with pytest.raises(PublishRefused):
             publisher.publish(queue, messages(1, "lost"))
         rabbitmq.start()
-        assert until(lambda: published(publisher, queue), seconds=20, every=0.1) == [""]
+        assert until(lambda: published(publisher, queue), every=0.1) == [""]
         assert publisher.publish(queue, messages(20, how.name)) == [""] * 20
     publisher.close()
     with pika.BlockingConnection(pika.URLParameters(rabbitmq.url)) as connection:
         assert connection.channel().queue_declare(queue, passive=True).method.message_count == 62
 
 
+@MATRIX
 def test_a_broker_that_is_short_of_memory_is_said_so_and_what_waits_is_taken_afterwards(rabbitmq: RabbitMq) -> None:
     publisher = AmqpPublisher(rabbitmq.url, within_s=2.0)
     assert publisher.publish("short", messages(1)) == [""]
     with memory_alarm(rabbitmq):
-        found = until(lambda: [p for p in publisher.publish("short", messages(1)) if p], seconds=20)
+        found = until(lambda: [p for p in publisher.publish("short", messages(1)) if p])
         assert found == ["the broker did not answer in time: it takes no messages, for it is low on memory"]
-    assert until(lambda: published(publisher, "short"), seconds=20) == [""]
+    assert until(lambda: published(publisher, "short")) == [""]
     publisher.close()
 
 
@@ -329,6 +331,7 @@ def control(server: RabbitMq, *words: str) -> None:
     subprocess.run(command, env=server._environment(), check=True, capture_output=True)
 
 
+@MATRIX
 def test_a_process_that_was_frozen_while_its_connection_died_publishes_on_a_new_one(rabbitmq: RabbitMq) -> None:
     with child(PUBLISHER, rabbitmq.url, "frozen") as publisher:
         assert publisher.ask("a:1") == "['']"
@@ -348,13 +351,14 @@ def published(publisher: AmqpPublisher, queue: str) -> list[str]:
         return []
 
 
+@MATRIX
 def test_the_command_ends_in_order_though_it_is_told_to_again_and_again(tmp_path: Path) -> None:
     need_server()
     command = [sys.executable, "-m", "local", "rabbitmq", "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, text=True, stdout=PIPE) as up:
         assert up.stdout
         port = up.stdout.readline().rsplit(":", 1)[1].strip("/\n")
-        until(lambda: up.send_signal(signal.SIGINT) or up.poll() is not None, seconds=30, every=0.1)
+        until(lambda: up.send_signal(signal.SIGINT) or up.poll() is not None, every=0.1)
         assert up.returncode == 0
     assert list(tmp_path.iterdir()) == []
     assert running_with(port) == []
@@ -364,6 +368,7 @@ def running_with(port: str) -> list[psutil.Process]:
     return [p for p in psutil.process_iter(["cmdline"]) if port in " ".join(p.info["cmdline"] or ())]
 
 
+@MATRIX
 def test_a_broker_of_ones_own_does_not_outlive_a_harness_that_is_killed() -> None:
     need_server()
     command = [sys.executable, "-m", "local", "rabbitmq", "--port", "0"]

@@ -92,7 +92,7 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "show_unknown_queue": ([], 404, {"type": "urn:duecourse:problem:queue-not-found"}),
     "show_query": (["ask_query"], 200, {"status": "processing", "queue": "query:127.0.0.1:9"}),
     "show_unknown_query": ([], 404, {"type": "urn:duecourse:problem:query-not-found"}),
-    "show_unknown": ([], 404, {"type": "urn:duecourse:problem:task-not-found"}),
+    "show_unknown": ([], 404, NOT_FOUND | {"detail": "Queue default has no task nobody."}),
 }
 
 

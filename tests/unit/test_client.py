@@ -201,8 +201,9 @@ def test_why_tells_who_did_what(client: Client) -> None:
         ("cancelled", "client"),
     ]
     assert why.waits.what == "nothing"
-    with pytest.raises(errors.TaskNotFound):
+    with pytest.raises(errors.TaskNotFound, match=r"^Queue default has no task b\.$") as absent:
         client.why("b")
+    assert (absent.value.id, absent.value.queue, absent.value.tenant) == ("b", "default", "-")
 
 
 def test_tasks_are_listed_page_by_page(client: Client) -> None:

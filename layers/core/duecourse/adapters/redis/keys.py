@@ -23,7 +23,7 @@ FIXED = (
     "late",
     "waiting",
 )
-"""The keys every script declares, in the order of `lua/included/prelude.lua`."""
+"""The keys every script declares, in the order of `lua/modules/shard.lua`."""
 CANARY = "canary/b"
 """How a canary's shard begins: none is called so, for its number is one."""
 
@@ -70,6 +70,11 @@ def shards_key(namespace: str) -> str:
 def leaving_key(namespace: str) -> str:
     """The set of the same of those that are being forgotten: on one node with it."""
     return f"{{{shards_key(namespace)}}}:leaving"
+
+
+def rounds_key(namespace: str) -> str:
+    """The hash of parts of the shards, each with when it was last swept: on one node with the set."""
+    return f"{{{shards_key(namespace)}}}:swept"
 
 
 def tasks_pattern(namespace: str) -> str:
