@@ -36,7 +36,10 @@ def _torn(name: str, found: Mapping[str, list[str]]) -> str:
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """This process's environment with `variables`, and without the host's own of AWS; as it was, at the end."""
+    """This process's environment with `variables`, and without the host's own of AWS; as it was, at the end.
+
+    For users' code and boto3, which read `os.environ`: a process has one. A handler of duecourse's is given an App.
+    """
     before = dict(os.environ)
     for name in before:
         if name.startswith("AWS_"):
