@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -18,6 +18,9 @@ from .options import Options
 from .services import Services
 
 T = TypeVar("T")
+
+NOTICED_S = 0.2
+"""Time within which a signal is noticed while the stack starts."""
 
 
 def _quiet(*_: str) -> None:
@@ -44,8 +47,11 @@ class Stack:
         self._looping = threading.Event()
 
     def __enter__(self) -> Self:
-        self._thread.start()
         try:
+            self._thread.start()
+            # In steps: a signal that the kernel gives to another thread does not wake this one, which handles it.
+            while not wait([self._started], NOTICED_S).done:
+                pass
             self._started.result()
         except BaseException:
             self._stop()
@@ -131,6 +137,8 @@ class Stack:
             ending.cancel()
 
     def _stop(self) -> None:
+        if self._thread.ident is None:
+            return
         self._looping.wait()
         with suppress(RuntimeError):  # it has ended already
             self._loop.call_soon_threadsafe(self._end.set)
