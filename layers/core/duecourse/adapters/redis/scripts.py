@@ -22,7 +22,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from duecourse.adapters.redis.bundle import Bundle, Modules, Source
+from duecourse.adapters.redis.bundle import Bundle, Modules
 from duecourse.adapters.redis.connect import Client, drop_idle, learn, node_of, open_client
 from duecourse.adapters.redis.keys import Keys
 from duecourse.adapters.redis.lines import execute, execute_ahead, is_plain
@@ -76,7 +76,7 @@ def connect(url: str) -> Client:
 
 def bundle(verb: str) -> Bundle:
     """A verb, with what it needs of the modules."""
-    return Bundle(Source(verb, (LUA / f"{verb}.lua").read_text()), MODULES)
+    return Bundle(MODULES.source(verb, (LUA / f"{verb}.lua").read_text()), MODULES)
 
 
 @cache
