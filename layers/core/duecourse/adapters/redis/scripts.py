@@ -86,6 +86,13 @@ def load(verb: str) -> Script:
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
 
 
+@cache
+def resident(sha: str) -> str | None:
+    """The text of a verb's script for a process that keeps it (Bundle.resident), by the SHA-1 of the other."""
+    verbs = {load(path.name[:-4]).sha: path.name[:-4] for path in LUA.iterdir() if path.name.endswith(".lua")}
+    return bundle(verbs[sha]).resident() if sha in verbs else None
+
+
 def translate(error: Exception) -> DuecourseError:
     """What one of Redis's errors means here."""
     if _is(error, OutOfMemoryError, "OOM"):
