@@ -161,7 +161,7 @@ class LedgerMachine(RuleBasedStateMachine):
             expected = [task for id in leased if (task := self.model.task(id))]
             shown = [names.translate(task, own) for task, own in zip(claim.tasks, expected, strict=True)]
             assert shown == expected
-            assert claim[1:5] == (died, backlog, bell_at, self.clock.at)
+            assert (claim.died, claim.backlog, claim.bell_at, claim.now) == (died, backlog, bell_at, self.clock.at)
         if not lost:
             self.hands[caller] += [(id, self.model.rows[id].token) for id in leased]
 
