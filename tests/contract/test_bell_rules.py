@@ -76,7 +76,7 @@ def test_no_script_sets_a_time_to_live_but_by_set_pxat(script: Path) -> None:
     code = "\n".join(line.partition("--")[0] for line in script.read_text().splitlines())
     words = re.findall(r"'([A-Z]+)'", code)
     assert not [word for word in words if "EXPIRE" in word or word in FORBIDDEN]
-    assert words.count("PXAT") == (1 if script.name == "prelude.lua" else 0)
+    assert words.count("PXAT") == (1 if script.name == "bell.lua" else 0)
 
 
 def test_the_bell_is_the_one_key_with_a_time_to_live(store: RedisStore, redis_client: redis.Redis) -> None:

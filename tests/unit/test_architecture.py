@@ -168,7 +168,7 @@ def test_a_port_asks_for_few_methods_those_that_it_takes_over_among_them(port: t
     assert len(own) <= 12, sorted(own)
 
 
-@pytest.mark.parametrize("script", sorted(LAYER.rglob("lua/**/*.lua")), ids=lambda path: path.name)
+@pytest.mark.parametrize("script", sorted(LAYER.rglob("lua/*.lua")), ids=lambda path: path.name)
 def test_a_script_begins_with_what_it_is_given_and_what_it_answers(script: os.PathLike[str]) -> None:
     text = LAYER.joinpath(script).read_text()
     header = re.match(r"(--.*\n)+", text)
@@ -176,6 +176,11 @@ def test_a_script_begins_with_what_it_is_given_and_what_it_answers(script: os.Pa
     places = [header[0].find(f"\n-- {word}") for word in ("KEYS", "ARGV", "RETURNS")]
     assert -1 not in places, header[0]
     assert all(earlier < later for earlier, later in pairwise(places))
+
+
+@pytest.mark.parametrize("module", sorted(LAYER.rglob("lua/modules/*.lua")), ids=lambda path: path.name)
+def test_a_module_of_scripts_begins_with_one_sentence(module: os.PathLike[str]) -> None:
+    assert re.match(r"-- [A-Z]", LAYER.joinpath(module).read_text())
 
 
 @pytest.mark.parametrize("folder", sorted((ROOT / "functions").glob("*/")), ids=lambda path: path.name)
