@@ -5,12 +5,15 @@ beginning of a line has the module made before the file's own code, within a fun
 module's `begin` is run before the verb, after those of the modules that it requires; what it answers ends the script.
 
 A script makes its functions anew at each run: so it holds those alone that the verb needs, and constants of a module
-(`local NAME = 1`, `local NAME = 'text'`) are written out wherever they are used.
+(`local NAME = 1`, `local NAME = 'text'`) are written out wherever they are used. So is `fields.NAME`, which is of the
+record's layout (layout.py) and of no module.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from importlib.resources.abc import Traversable
+
+from duecourse.adapters.redis.layout import constants
 
 LITERAL = r"(?:-?\d+|'[^'\n]*')"
 COMMENT = re.compile(r"^ *--.*\n| +--.*$", re.MULTILINE)
@@ -18,13 +21,15 @@ REQUIRE = re.compile(r"^( *)(.*?)require '(\w+)'", re.MULTILINE)
 CONSTANTS = re.compile(rf"^local ([A-Z_]+(?:, [A-Z_]+)*) = ({LITERAL}(?:, {LITERAL})*)\n", re.MULTILINE)
 FUNCTION = re.compile(r"^(?:local function |function \w+\.)(\w+)\(.*?^end\n", re.MULTILINE | re.DOTALL)
 EXPORT = re.compile(r"^  (\w+) = \1,\n", re.MULTILINE)
+FIELD = re.compile(r"\bfields\.(\w+)")
+FIELDS = constants()
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 WORD = re.compile(rf"'(?:\\.|[^'\\\n])*'|(?<!\w)(?<!(?<!\.)\.){NAME.pattern}")
 """A name that is no field of what is no name, or a text in quotes."""
 
 
 class BadModule(Exception):
-    """A module is missing, requires itself, or is made too late to begin."""
+    """A module is missing, requires itself, is made too late to begin, or speaks of a field that no record has."""
 
 
 class Source:
@@ -32,7 +37,7 @@ class Source:
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
-        text = COMMENT.sub("", text)
+        text = FIELD.sub(self._field, COMMENT.sub("", text))
         required = REQUIRE.findall(text)
         self.first = [module for indent, _, module in required if not indent]
         """The modules that it is made of."""
@@ -51,6 +56,11 @@ class Source:
         self.names = {*self._names(FUNCTION.sub("", code), own), f"{name}.begin"}
         """The names that the rest of it speaks of."""
         self.begins = "begin" in self.functions
+
+    def _field(self, found: re.Match[str]) -> str:
+        if found[1] not in FIELDS:
+            raise BadModule(f"{self.name} speaks of {found[0]}, which no record has")
+        return FIELDS[found[1]]
 
     def without_others(self, names: set[str]) -> str:
         """Its code without the functions that are not among these names."""

@@ -72,6 +72,11 @@ def leaving_key(namespace: str) -> str:
     return f"{{{shards_key(namespace)}}}:leaving"
 
 
+def ledger_key(namespace: str) -> str:
+    """The hash of the whole ledger: in `layout` the version that new shards have; on one node with those two."""
+    return f"{namespace}:{{{shards_key(namespace)}}}:ledger"
+
+
 def tasks_pattern(namespace: str) -> str:
     """What the keys match that hold the tasks of shards, as Redis takes patterns; a key of another's may too."""
     return f"{namespace}:{{*}}:tasks"

@@ -4,8 +4,9 @@
 -- ARGV    those of shard (of tenants the one), then: section (due, leased, done, dead), at and id of the place, limit,
 --         status (its letter in a record, "" for any), kind ("" for any), group ("" for any)
 -- RETURNS {now, how far it looked: at, id ("" before all of that instant), or nothing where that is all,
---         {stored id, at, record...}}
+--         {stored id, at, record, its payload where that stands apart...}}
 
+local bodies = require 'bodies'
 local record = require 'record'
 local shard = require 'shard'
 local values = require 'values'
@@ -74,10 +75,13 @@ local function take(sid, score, data)
   local r = mine and record.open(data)
   shard.weight = shard.weight + (mine and 0 or #(data or ''))
   if r and fits(sid, r) then
-    found[#found + 1] = sid
-    values.push(found, score, data)
+    local field = bodies.of(sid, data)
+    local payload = field and call('HGET', shard.TASKS, field) or ''
+    shard.weight = shard.weight + #payload
+    values.push(found, sid, score)
+    values.push(found, data, payload)
   end
-  return #found < 3 * limit and shard.weight < MOST
+  return #found < 4 * limit and shard.weight < MOST
 end
 
 -- What of a group stands in the section after the place, in order, {stored id, at...}: by the group's index, which is

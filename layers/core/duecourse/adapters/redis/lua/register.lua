@@ -1,12 +1,18 @@
 -- Puts a shard on record, unless its queue stands there with another number of shards.
 --
 -- KEYS    1 <namespace>:shards, a set of "<queue>/<number>/<count>"   2 the set of those that are leaving it
+--         3 hash: layout, the version of records that new shards have (adapters/redis/layout.py)
 -- ARGV    1 queue   2 the shard's number   3 how many shards the queue has   4 1 to write it though it stands there
---         already: who waits for replicas waits for what its own connection wrote
--- RETURNS 0, or how many the queue has on record
+--         already: who waits for replicas waits for what its own connection wrote   5 the newest version of records
+-- RETURNS the version of records that new shards have, below 0; or how many shards the queue has on record
+--
+-- The first shard of a ledger is of the newest version, and so are all that follow it. A ledger of before has shards and
+-- tells no version: then new ones are of the oldest, which whoever added to it until now can read.
 
+local OLDEST = 4
 local queue = ARGV[1] .. '/' -- which no queue's name has in it
-for _, member in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+local members = redis.call('SMEMBERS', KEYS[1])
+for _, member in ipairs(members) do
   if string.sub(member, 1, #queue) == queue then
     local count = string.match(member, '%d+$')
     if count ~= ARGV[3] then
@@ -19,7 +25,10 @@ if ARGV[4] == '1' then
   redis.call('SREM', KEYS[1], member)
 end
 redis.call('SREM', KEYS[2], member) -- so that whoever is forgetting it lets it be
+if #members == 0 then
+  redis.call('HSET', KEYS[3], 'layout', ARGV[5])
+end
 if redis.call('SISMEMBER', KEYS[1], member) == 0 then -- a write, even of what is there, is refused where memory is short
   redis.call('SADD', KEYS[1], member)
 end
-return 0
+return -(redis.call('HGET', KEYS[3], 'layout') or OLDEST)
