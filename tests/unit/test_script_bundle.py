@@ -135,8 +135,7 @@ def test_constants_are_written_out_and_nothing_is_made_of_them(folder: Folder, f
     )
     verb = (
         "local layout = require 'layout'\nlocal OWN = 4\nlocal t = { {} }\nt[1].OWN = 'OWN'\n"
-        "return { layout.SIZE, layout.FORMAT, layout.LETTER, OWN, t[1].OWN, "
-        "..OWN }\n"
+        "return { layout.SIZE, layout.FORMAT, layout.LETTER, OWN, t[1].OWN, ''..OWN }\n"
     )
     assert folder.run(verb, form) == [-9, ">I4", 65, 4, "OWN", "4"]
     text = getattr(folder.bundle(verb), form)()
