@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.matrix import in_turn
 from tests.support.project import ROOT
 
 MACHINES = {"arm64": 183, "x86_64": 62}
@@ -40,7 +41,7 @@ def make(*words: str, where: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["make", *words, f"PYTHON={PYTHON}"], cwd=where, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module", params=MACHINES)
+@pytest.fixture(scope="module", params=in_turn(*MACHINES))
 def architecture(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
