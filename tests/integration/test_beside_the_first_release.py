@@ -11,7 +11,8 @@ from duecourse.adapters.redis.upgrade import Upgrade
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, Status, Task
 from duecourse.errors import StoreMisused
-from duecourse.ports.store import Delivery, Move
+from duecourse.ports.leases import Delivery
+from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
 from tests.support.earlier_store import Earlier
 from tests.support.ledger import LEASE_MS, SHARD, lease_of, new, settle, standing

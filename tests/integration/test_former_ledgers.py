@@ -14,7 +14,7 @@ from duecourse.ports.tasks import Move, Reply
 from tests.support import redis_ledger
 from tests.support.former import VERSIONS, Former, former_ledger, told
 from tests.support.ledger_model import ADD
-from tests.support.redis_server import REDIS
+from tests.support.redis_server import SERVERS
 
 SHARD = Shard()
 LEASE_MS = 30_000
@@ -26,7 +26,7 @@ def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=REDIS, ids=lambda binary: f"redis-{binary}")
+@pytest.fixture(params=SERVERS, ids=lambda binary: f"redis-{binary}")
 def former(request: pytest.FixtureRequest, version: str) -> Iterator[Former]:
     """The ledger on a server of its own, whose keys agree with one another afterwards."""
     with former_ledger(version, request.param) as ledger:

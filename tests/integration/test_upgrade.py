@@ -14,10 +14,11 @@ from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, Shard, Status, Task
 from duecourse.errors import StoreMisused
-from duecourse.ports.store import Delivery, Lease, Move, Settled
+from duecourse.ports.leases import Delivery, Lease, Settled
+from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
 from tests.support.former import VERSIONS, Former, former_ledger, told
-from tests.support.redis_server import REDIS
+from tests.support.redis_server import REDIS, SERVERS
 
 SHARD = Shard()
 KEYS = keys_of("duecourse", SHARD)
@@ -27,7 +28,7 @@ LARGE = '"' + "0123456789abcdef" * 1_250 + '"'
 GIVEN = {"handed": Delivery("lambda:handed", 10, LEASE_MS)}
 
 
-@pytest.fixture(params=REDIS, ids=lambda binary: f"redis-{binary}")
+@pytest.fixture(params=SERVERS, ids=lambda binary: f"redis-{binary}")
 def former(request: pytest.FixtureRequest) -> Iterator[Former]:
     """The ledger of 0.1.0 on a server of its own, whose keys agree with one another afterwards."""
     with former_ledger(VERSIONS[0], request.param) as ledger:
