@@ -31,7 +31,7 @@ def upgrade(
     Deploy this version to every function, bridge and client first: earlier versions cannot read what is written after
     the upgrade. The command watches for them, and changes nothing if it sees one.
 
-    Without this command, each shard upgrades itself after an hour without such a caller.
+    Each shard also upgrades itself, after an hour without such a caller.
 
     The queues stay open. After an interruption, or to check, run the same command again.
 

@@ -145,7 +145,7 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: b
 
 def _apart(sid: str, data: bytes, body: bytes | None) -> bytes:
     if not body:
-        raise LookupError(f"its payload, which stands apart in {body_field(sid, data)}, is not there")
+        raise LookupError(f"the payload in {body_field(sid, data)} is missing")
     return body
 
 

@@ -68,7 +68,7 @@ class Upgrade:
         if busy:
             shown = ", ".join(map(str, busy[:SHOWN])) + (" …" if len(busy) > SHOWN else "")
             raise StoreMisused(
-                f"A caller of an earlier version adds or claims tasks in {shown}: deploy this version to every "
+                f"A caller of an earlier version adds or claims tasks in {shown}. Deploy this version to every "
                 "function, bridge and client, then run the same command again"
             )
 
