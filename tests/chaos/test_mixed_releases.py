@@ -21,7 +21,7 @@ from tests.support.wait import until
 pytestmark = MATRIX
 COUNT = 4
 LONG_S = 120.0
-SETTINGS = {"LEASE": "PT3S", "ON_EXPIRED_FUNCTION": "OnExpiredFunction"}
+SETTINGS = {"LEASE": "PT10S", "ON_EXPIRED_FUNCTION": "OnExpiredFunction"}
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_a_function_with_the_old_layer_settles_what_new_functions_hand_it(
         return task["state"] == "done" or "error" in task
 
     until(ended, seconds=LONG_S, every=0.1)
-    assert (receiver.runs["t"], states(releases.new.api, ["t"])) == (1, {"done"})
+    assert (receiver.runs["t"], states(releases.new.api, ["t"])) == (1, {"done"}), releases.new.api.task("t")
 
 
 @pytest.mark.usefixtures("server")

@@ -66,7 +66,7 @@ def pieces(items: Sequence[T], weigh: Callable[[T], int], most: int = MAX_PIECE)
 
 def weight(task: NewTask) -> int:
     """How many bytes a task brings, but for a few."""
-    return len(task.payload)
+    return len(task.payload) + len(task.state)
 
 
 def result_weight(end: Settlement) -> int:
