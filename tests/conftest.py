@@ -16,6 +16,7 @@ from tests.support.clock import HandClock
 from tests.support.rabbitmq import need_server
 from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_server import SERVERS, RedisServer, need
+from tests.support.wired import Wire, wired_with
 
 # A suite that was started in the background has Ctrl-C ignored, and would hand that on to the processes it stops by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -90,3 +91,10 @@ def clock() -> HandClock:
 def store(clock: HandClock) -> MemoryStore:
     """A ledger for tests that do not care which, on the clock that moves by hand."""
     return MemoryStore(clock)
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    """An App in place of the one before, as often as the test asks, until its end."""
+    with ExitStack() as opened:
+        yield lambda settings=None, **parts: opened.enter_context(wired_with(settings, **parts))

@@ -3,22 +3,24 @@
 import logging
 from typing import Any
 
-from duecourse import wiring
 from duecourse.domain.history import cut_detail
 from duecourse.domain.watch import show
 from duecourse.metrics import RungLine, WarmLine, measure
+from duecourse.process import Handler
 from duecourse.wire.events.rings import RingsAnswer, WarmAnswer, read_rings, read_warm_up, shards_behind, show_drained
+from duecourse.wiring import App
 
 log = logging.getLogger("duecourse.on_expired")
 
 
-def handler(event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
+@Handler
+def handler(app: App, event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
     """Make tasks of watched keys that expired, and drain the shards whose bells rang; or warm what will do so."""
     if isinstance(event, dict) and "warm" in event:
-        return warm(event)
+        return warm(app, event)
     told = read_rings(event)
-    rang = told.heard(wiring.settings().namespace)
-    noted = wiring.watches().note(told.expired)
+    rang = told.heard(app.settings.namespace)
+    noted = app.watches.note(told.expired)
     if rang.strangers:
         log.warning("ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rang.strangers)]})
     if noted.strangers:
@@ -26,7 +28,7 @@ def handler(event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
             "ignored keys that match no pattern of DUECOURSE_WATCH",
             extra={"keys": [show(key) for key in noted.strangers]},
         )
-    drained = wiring.drainer().drain(rang.shards, context.get_remaining_time_in_millis, rang.doors)
+    drained = app.drainer.drain(rang.shards, context.get_remaining_time_in_millis, rang.doors)
     measure(
         RungLine(
             Added=noted.added,
@@ -39,15 +41,14 @@ def handler(event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
     return show_drained(drained._asdict(), noted.added)
 
 
-def warm(event: dict[str, Any]) -> WarmAnswer:
+def warm(app: App, event: dict[str, Any]) -> WarmAnswer:
     """Be ready for a ring, and have the functions be so that its tasks will be handed to."""
-    rings = shards_behind(read_warm_up(event), wiring.settings().namespace)
+    rings = shards_behind(read_warm_up(event), app.settings.namespace)
     if rings.strangers:
         log.warning(
             "ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rings.strangers)]}
         )
-    wiring.store().ping()
-    wiring.drainer()
-    warmed = wiring.warmer().warm(rings.shards)
+    app.get_ready()
+    warmed = app.warmer.warm(rings.shards)
     measure(WarmLine(FunctionsWarmed=len(warmed)))
     return {"warmed": warmed}

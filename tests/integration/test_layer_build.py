@@ -27,11 +27,11 @@ HttpOut(1).call(HttpRequest("GET", "http://bücher.invalid/", {}, None, 2_000, 1
 """
 WRITES = """
 import zoneinfo; zoneinfo.reset_tzpath([])
-from duecourse import wiring
+from duecourse.process import PROCESS
 from duecourse.ports.writer import Letter
 to = {"name": "Ada", "channel": "phone", "address": "+43", "time_zone": "Europe/Vienna"}
 payload = {"reminder": "a", "subject": "s", "message": "{{ starts_at }}", "html": "", "data": {}, "recipient": to}
-print(wiring.write([Letter({**payload, "lead_ms": 1000}, 1774747800000)])[0].text)
+print(PROCESS.app().write([Letter({**payload, "lead_ms": 1000}, 1774747800000)])[0].text)
 """
 
 pytestmark = pytest.mark.skipif(PYTHON is None, reason="the layer is compiled by python3.11, and there is none")

@@ -14,12 +14,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from duecourse import Client, wiring
+from duecourse import Client
 from duecourse.adapters.http.caller import HttpOut
 from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.query import QueryStatus
 from duecourse.domain.task import Shard
+from duecourse.process import PROCESS
 from duecourse.settings import Settings
 from tests.support.answering import Asked, Reply, answering
 from tests.support.engine import ample
@@ -44,7 +45,7 @@ def store(redis_server: RedisServer) -> Iterator[RedisStore]:
     with connect(redis_server.url) as client, closing(HttpOut(CROWD)) as http:
         store = RedisStore(client)
         parts = Settings(query_parallel=LIMIT)
-        with wired_with(settings=parts, store=store, results=None, http=http):
+        with wired_with(settings=parts, store=store, http=http):
             yield store
 
 
@@ -63,7 +64,7 @@ class Slow:
             self.peak = max(self.peak, self._inside)
             if self._inside >= LIMIT:
                 self._full.set()
-        self._full.wait(10)
+        self._full.wait(30)
         time.sleep(0.02)  # it is slow, so that one more would be met in it
         with self._lock:
             self._inside -= 1
@@ -75,13 +76,13 @@ def queue_at(url: str) -> str:
 
 
 def drain(queue: str) -> None:
-    wiring.drainer().drain([Shard(queue)], ample)
+    PROCESS.app().drainer.drain([Shard(queue)], ample)
 
 
 def test_a_crowd_with_the_same_query_is_one_call(store: RedisStore) -> None:
     with slow_at_first() as (api, server), ThreadPoolExecutor(CROWD) as crowd:
         asked = [crowd.submit(Client.from_env().query, url=server.url, **ALWAYS) for _ in range(CROWD)]
-        assert api.asked.wait(10)
+        assert api.asked.wait(30)
         until(lambda: sum(one.done() for one in asked) == CROWD - 1)
         api.go_on.set()
         told = Counter(one.result().status for one in asked)
@@ -116,7 +117,7 @@ def test_a_request_killed_at_its_call_leaves_the_query_to_be_polled_on(
             [sys.executable, "-c", ASK, server.url], env={**os.environ, "DUECOURSE_STORE": redis_server.url}
         )
         try:
-            assert api.asked.wait(20)
+            assert api.asked.wait(30)
         finally:
             process.kill()
             process.wait()

@@ -6,29 +6,35 @@
 --         already: who waits for replicas waits for what its own connection wrote   5 the newest version of records
 -- RETURNS the version of records that new shards have, below 0; or how many shards the queue has on record
 --
--- The first shard of a ledger is of the newest version, and so are all that follow it. A ledger of before has shards and
--- tells no version: then new ones are of the oldest, which whoever added to it until now can read.
+-- The first shard of a ledger is of the newest version, and so are all that follow it. A ledger of before has shards
+-- and tells no version: then new ones are of the oldest, which whoever added to it until now can read.
 
-local OLDEST = 4
-local queue = ARGV[1] .. '/' -- which no queue's name has in it
-local members = redis.call('SMEMBERS', KEYS[1])
-for _, member in ipairs(members) do
-  if string.sub(member, 1, #queue) == queue then
-    local count = string.match(member, '%d+$')
+local queue = ARGV[1] .. '/' -- which no queue's name has in it, nor anything that means more in a pattern
+local member = queue .. ARGV[2] .. '/' .. ARGV[3]
+local is_there = redis.call('SISMEMBER', KEYS[1], member) == 1
+local is_first = redis.call('SCARD', KEYS[1]) == 0
+
+-- The server looks for the queue's others: to hand out all queues' would take it ten times as long.
+local cursor = not is_there and '0'
+while cursor do
+  local found = redis.call('SSCAN', KEYS[1], cursor, 'MATCH', queue .. '*', 'COUNT', '1000')
+  for _, other in ipairs(found[2]) do
+    local count = string.match(other, '%d+$')
     if count ~= ARGV[3] then
       return tonumber(count)
     end
   end
+  cursor = found[1] ~= '0' and found[1]
 end
-local member = queue .. ARGV[2] .. '/' .. ARGV[3]
+
 if ARGV[4] == '1' then
   redis.call('SREM', KEYS[1], member)
 end
 redis.call('SREM', KEYS[2], member) -- so that whoever is forgetting it lets it be
-if #members == 0 then
+if is_first then
   redis.call('HSET', KEYS[3], 'layout', ARGV[5])
 end
-if redis.call('SISMEMBER', KEYS[1], member) == 0 then -- a write, even of what is there, is refused where memory is short
+if not is_there or ARGV[4] == '1' then -- a write, even of what is there, is refused where memory is short
   redis.call('SADD', KEYS[1], member)
 end
-return -(redis.call('HGET', KEYS[3], 'layout') or OLDEST)
+return -(redis.call('HGET', KEYS[3], 'layout') or fields.OLDEST)
