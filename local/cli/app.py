@@ -13,6 +13,7 @@ from .run import AS_GIVEN, run
 from .sent import sent
 from .show import show
 from .up import up
+from .upgrade import upgrade
 
 app = typer.Typer(
     help="Run the stack of template.yaml on this machine: functions, HTTP API, schedules, bridge, Redis, AWS services.",
@@ -20,6 +21,6 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for command in (up, invoke, replay, show, sent, new, reshard, built, demo, rabbitmq):
+for command in (up, invoke, replay, show, sent, new, reshard, upgrade, built, demo, rabbitmq):
     app.command()(command)
 app.command(context_settings=AS_GIVEN)(run)

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import typer
 import urllib3
 
+from duecourse.domain.times import parse_duration
 from duecourse.errors import InvalidSettings
 from duecourse.settings import PREFIX, Settings, parse
 
@@ -31,6 +32,15 @@ StoreUsed = Annotated[
     str | None,
     typer.Option("--store", help="The store's URL.", show_default="that of the running stack, or DUECOURSE_STORE"),
 ]
+
+
+def duration(text: str) -> str:
+    """The option's text, if it is a duration. Raises typer.BadParameter."""
+    try:
+        parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return text
 
 
 class Invoked(NamedTuple):

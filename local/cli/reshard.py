@@ -17,14 +17,6 @@ from ..threads import SCHEMES
 from . import client, console
 
 
-def _duration(text: str) -> str:
-    try:
-        parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    return text
-
-
 def reshard(
     queue: Annotated[str, typer.Argument(help="Name of the queue.")],
     count: Annotated[int, typer.Argument(help="New number of shards.", min=1, max=MAX_SHARDS)],
@@ -33,7 +25,7 @@ def reshard(
         str | None, typer.Option(help="Prefix of every key in Redis.", show_default="DUECOURSE_NAMESPACE, duecourse")
     ] = None,
     wait: Annotated[
-        str, typer.Option(help="Time to wait for running tasks before the first change.", callback=_duration)
+        str, typer.Option(help="Time to wait for running tasks before the first change.", callback=client.duration)
     ] = "PT60S",
     folder: client.StateUsed = state.DEFAULT,
 ) -> None:

@@ -7,7 +7,8 @@ import pytest
 import redis
 
 from duecourse.adapters.redis.keys import keys_of
-from duecourse.adapters.redis.record import FRONT, VERSION, unpack
+from duecourse.adapters.redis.layout import INSIDE, NEWEST
+from duecourse.adapters.redis.record import FRONT, unpack
 from duecourse.adapters.redis.record_log import HEAD, pack_entry
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.history import Change, Deed, Entry
@@ -18,6 +19,9 @@ from tests.support.held import Held, decode, encode
 from tests.support.ledger import SHARD, add, claim, claim_one, lease_of, settle, standing
 
 ORIGIN_AT = FRONT.size
+SMALL = '{"é": 1}'
+LARGEST_INSIDE = '"' + "x" * (INSIDE - 2) + '"'
+APART = '"' + "x" * (INSIDE - 1) + '"'
 MARK = 9
 """What a move's entry has behind its caller, bytes."""
 OVER = ["moved", "replaced", "debounced", "succeeded", "replayed", "cancelled", "full"]
@@ -38,9 +42,9 @@ def store(redis_client: redis.Redis) -> RedisStore:
     return RedisStore(redis_client)
 
 
-def bring(store: RedisStore, step: str) -> None:
+def bring(store: RedisStore, step: str, payload: str) -> None:
     """One task brought so far, with all the fields that a task may have."""
-    fields = {"payload": '{"é": 1}', "group": "g", "deadline_ms": 60_000, "state": '{"n": 0}', "by": "ich"}
+    fields = {"payload": payload, "group": "g", "deadline_ms": 60_000, "state": '{"n": 0}', "by": "ich"}
     if step in {"added", *OVER}:
         add(store, delay_ms=9, notify="http://a.example/é", **fields)
         do_more(store, step, fields)
@@ -97,14 +101,19 @@ def without_marks(written: bytearray, log: Sequence[Entry]) -> bytearray:
     return written
 
 
+@pytest.mark.parametrize("payload", [SMALL, LARGEST_INSIDE, APART], ids=["small", "largest inside", "apart"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_record_that_the_scripts_wrote_is_what_python_would_write(
-    store: RedisStore, redis_client: redis.Redis, step: str
+    store: RedisStore, redis_client: redis.Redis, step: str, payload: str
 ) -> None:
-    bring(store, step)
-    written = bytearray(redis_client.hget(keys_of("duecourse", SHARD).tasks, "-/a") or b"")
-    assert written[0] == VERSION == 4
-    read = decode("default", "-/a", bytes(written))
+    bring(store, step, payload)
+    fields = redis_client.hgetall(keys_of("duecourse", SHARD).tasks)
+    written = bytearray(fields.pop(b"-/a"))
+    bodies = [body for name, body in fields.items() if b"=" in name]
+    assert written[0] == NEWEST == 5
+    assert bodies == ([APART.encode()] if payload == APART else []), "one, and none that is left over"
+    read = decode("default", "-/a", bytes(written), *bodies)
+    assert read.task.payload_json == payload
     again = bytearray(encode(read))
     written = without_marks(written, read.task.log)
     for data in (written, again):  # what tells a re-sent add is Redis's alone

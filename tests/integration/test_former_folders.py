@@ -10,6 +10,8 @@ import pytest
 
 from duecourse.adapters.embedded.leveldb import LAYOUT, LAYOUT_KEY, LevelDisk
 from duecourse.adapters.embedded.store import EmbeddedStore
+from duecourse.adapters.redis.keys import keys_of
+from duecourse.adapters.redis.layout import NEWEST
 from duecourse.domain.pages import Wanted
 from duecourse.domain.queues import Rate
 from duecourse.domain.shards import Sharding
@@ -20,6 +22,8 @@ from tests.support.clock import HandClock
 
 FOLDERS = Path(__file__).parent / "fixtures" / "ledgers"
 SHARD = Shard()
+VERSIONS = ["743e568", "2026-11-22", "be6de37"]
+"""The trees that wrote them: 0.1.0, and on the way to the next one by the second ledger and by that of now."""
 
 
 def told(task: Task) -> list[Any]:
@@ -42,7 +46,7 @@ def shown(store: EmbeddedStore, clock: HandClock) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("version", ["743e568", "2026-11-22"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_folder_of_a_former_layout_is_read_once_and_has_all_that_it_had(tmp_path: Path, version: str) -> None:
     before = json.loads((FOLDERS / f"{version}.json").read_text())
     folder, clock = tmp_path / "ledger", HandClock(before["at"])
@@ -55,10 +59,26 @@ def test_a_folder_of_a_former_layout_is_read_once_and_has_all_that_it_had(tmp_pa
         assert store.repeats().begin(Sent("-", "key", b"f" * 32), b"p" * 8, 1_000) == Claimed(Standing.ENDED, b"answer")
         store.close()
     with plyvel.DB(str(folder)) as written:
-        assert written.get(LAYOUT_KEY) == LAYOUT
+        assert written.get(LAYOUT_KEY) == LAYOUT == b"duecourse keyspace 5"
 
 
-@pytest.mark.parametrize("version", ["743e568", "2026-11-22"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_sweeps_rewrite_its_records_in_the_newest_version(tmp_path: Path, version: str) -> None:
+    before = json.loads((FOLDERS / f"{version}.json").read_text())
+    folder, clock = tmp_path / "ledger", HandClock(before["at"])
+    shutil.copytree(FOLDERS / version, folder)
+    store = EmbeddedStore(clock, Sharding({"many": 2}), disk=LevelDisk(str(folder)))
+    for shard in store.shards():
+        while store.sweep(shard, retention_ms=10**12).more:
+            pass
+        records = store.client.hgetall(keys_of("duecourse", shard).tasks)
+        assert {data[0] for data in records.values()} <= {NEWEST}
+    assert shown(store, clock)["group"] == before["group"]
+    redis_ledger.check(store.client, SHARD)
+    store.close()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_what_was_leased_and_due_in_it_is_worked_on(tmp_path: Path, version: str) -> None:
     before = json.loads((FOLDERS / f"{version}.json").read_text())
     folder, clock = tmp_path / "ledger", HandClock(before["at"])

@@ -1,81 +1,37 @@
 """Ledgers that earlier versions wrote to Redis, as RDB files: read, worked on, rewritten."""
 
-import json
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-import redis
 
-from duecourse.adapters.redis.scripts import connect
-from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.follow_up import is_follow_up
-from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status, Task
 from duecourse.ports.leases import Lease, Settled
 from duecourse.ports.tasks import Move, Reply
 from tests.support import redis_ledger
-from tests.support.clock import HandClock
+from tests.support.former import VERSIONS, Former, former_ledger, told
 from tests.support.ledger_model import ADD
-from tests.support.redis_server import SERVERS, RedisServer, need
+from tests.support.redis_server import SERVERS
 
-LEDGERS = Path(__file__).parent / "fixtures" / "ledgers"
 SHARD = Shard()
 LEASE_MS = 30_000
 
 
-class Former(NamedTuple):
-    """A ledger of an earlier version, and how that version showed it when it was written."""
-
-    store: RedisStore
-    client: redis.Redis
-    clock: HandClock
-    shown: dict[str, Any]
-
-    def get(self, id: str) -> Task:
-        task = self.store.get("default", id, self.shown["tasks"][id]["tenant"])
-        assert task
-        return task
-
-    def every(self, *statuses: Status) -> list[Task]:
-        """The tasks that had one of these, as they stand."""
-        return [self.get(id) for id, told in self.shown["tasks"].items() if told["status"] in statuses]
-
-
-@pytest.fixture(params=["743e568", "be6de37"])
+@pytest.fixture(params=VERSIONS)
 def version(request: pytest.FixtureRequest) -> str:
-    """The versions that the ledgers are of."""
+    """The trees that wrote the ledgers."""
     return str(request.param)
 
 
 @pytest.fixture(params=SERVERS, ids=lambda binary: f"redis-{binary}")
 def former(request: pytest.FixtureRequest, version: str) -> Iterator[Former]:
-    """The ledger on a server of its own."""
-    shown = json.loads((LEDGERS / f"{version}.rdb.json").read_text())
-    clock, server = HandClock(shown["at"]), RedisServer(need(request.param))
-    shutil.copy(LEDGERS / f"{version}.rdb", server.folder / "dump.rdb")
-    with server, connect(server.url) as client:
-        yield Former(RedisStore(client, travel=clock, deaths=True), client, clock, shown)
-        redis_ledger.check(client, SHARD)
-
-
-def told(task: Task) -> dict[str, Any]:
-    """The task in the words of the file beside the ledger."""
-    as_is = [
-        *("tenant", "group", "kind", "due_at", "created_at", "deadline_at", "generation", "run", "attempt", "token"),
-        *("lease_expires_at", "by", "notify", "target", "forgotten"),
-    ]
-    return {name: getattr(task, name) for name in as_is} | {
-        "status": str(task.status),
-        "payload": len(task.payload_json),
-        "state": task.state_json,
-        "result": task.result_json,
-        "log": [entry.outcome if isinstance(entry, Run) else str(entry.deed) for entry in task.log],
-    }
+    """The ledger on a server of its own, whose keys agree with one another afterwards."""
+    with former_ledger(version, request.param) as ledger:
+        yield ledger
+        redis_ledger.check(ledger.client, SHARD)
 
 
 def settle(former: Former, task: Task, how: Ending, **fields: Any) -> Settled:

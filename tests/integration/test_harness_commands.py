@@ -260,6 +260,8 @@ def test_every_file_that_help_names_is_there() -> None:
         (("show", "a", "--store", "nonsense"), "DUECOURSE_STORE"),
         (("reshard", "default", "8", "--wait", "soon"), "--wait"),
         (("reshard", "default", "8", "--store", "leveldb:///a/folder"), "leveldb:///a/folder has no shards to move"),
+        (("upgrade", "--watch", "soon"), "--watch"),
+        (("upgrade", "--store", "leveldb:///a/folder"), "leveldb:///a/folder upgrades itself when it is opened"),
         (("show", "a", "--store", "redis://localhost:x"), "DUECOURSE_STORE"),
         (("show", "--queue", "a", "--store", "memory://"), "(the ledger at memory://)"),
     ],

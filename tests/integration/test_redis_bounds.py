@@ -22,7 +22,7 @@ from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, ending, lease_of, ne
 from tests.support.reads import records_read
 from tests.support.redis_server import RedisServer
 
-SIZE = 64 * 1024
+SIZE = 62 * 1024
 COUNT = 120
 IDS = [f"t{n:03}" for n in range(COUNT)]
 MOST = 2_000_000
@@ -32,7 +32,7 @@ PIECE = 32
 
 
 class Scene:
-    """A ledger with COUNT tasks of SIZE, each payload nearly 8 MB together."""
+    """A ledger with COUNT tasks, each with a saved state of SIZE in its record, nearly 8 MB together."""
 
     def __init__(self, client: redis.Redis, clock: HandClock) -> None:
         self.clock = clock
@@ -56,7 +56,7 @@ class Scene:
         return self.store.settle(SHARD, [ending(task, how) for task in self.claimed])
 
     def _new(self, id: str, **fields: Any) -> NewTask:
-        return new(id, payload=f'"{"x" * SIZE}"', **fields)
+        return new(id, state=f'"{"x" * SIZE}"', **fields)
 
 
 def scheduled(scene: Scene) -> None:

@@ -7,7 +7,8 @@ import pytest
 import redis
 
 from duecourse.adapters.redis.keys import keys_of
-from duecourse.adapters.redis.record import BEGUN, OVER, VERSION
+from duecourse.adapters.redis.layout import NEWEST, OLDEST
+from duecourse.adapters.redis.record import BEGUN, OVER
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Status, Task
@@ -37,8 +38,8 @@ def spoil(client: redis.Redis, how: str, sid: str = "-/bad") -> None:
         "cut off": data[:-1],
         "cut within": data[:-2] + data[-1:],
         "empty": b"",
-        "earlier version": bytes([VERSION - 1]) + data[1:],
-        "later version": bytes([VERSION + 1]) + data[1:],
+        "earlier version": bytes([OLDEST - 1]) + data[1:],
+        "later version": bytes([NEWEST + 1]) + data[1:],
         "many ends": data + 30_000 * (bytes(10) + b"D"),
         "many leases": data + 15_000 * (bytes(25) + b"L"),
     }[how]
@@ -292,16 +293,28 @@ def test_a_claim_reads_each_record_once(
 
 def test_upkeep_stops_after_some_bytes_and_says_that_there_is_more(store: RedisStore) -> None:
     for n in range(60):
-        store.add([new(f"t{n:02}", payload='"' + 250_000 * "x" + '"')])
+        store.add([new(f"t{n:02}", state='"' + 62_000 * "x" + '"')])
     tasks = claim_all(store, 3_000)
     until(lambda: store.now() > tasks[-1].lease_expires_at)
-    first, *others = [store.sweep(SHARD, retention_ms=0) for _ in range(16)]
-    assert (len(tasks), first.reclaimed, first.more) == (60, 4, True)
-    assert (sum(step.reclaimed for step in others), others[-1].more) == (56, False)
+    first, *others = [store.sweep(SHARD, retention_ms=0) for _ in range(4)]
+    assert (len(tasks), first.reclaimed, first.more) == (60, 17, True)
+    assert (sum(step.reclaimed for step in others), others[-1].more) == (43, False)
     tasks = claim_all(store, LEASE_MS)
     store.settle(SHARD, [ending(task, Ending.DONE) for task in tasks])
-    pruned = [(step.pruned, step.more) for step in (store.sweep(SHARD, retention_ms=-1) for _ in range(8))]
-    assert pruned == [(8, True)] * 7 + [(4, False)]
+    pruned = [(step.pruned, step.more) for step in (store.sweep(SHARD, retention_ms=-1) for _ in range(2))]
+    assert pruned == [(36, True), (24, False)]
+
+
+def test_upkeep_reads_no_payload_that_stands_apart(store: RedisStore) -> None:
+    for n in range(60):
+        store.add([new(f"t{n:02}", payload='"' + 250_000 * "x" + '"')])
+    tasks = claim_all(store, 1_000)
+    until(lambda: store.now() > tasks[-1].lease_expires_at)
+    swept = store.sweep(SHARD, retention_ms=0)
+    assert (swept.reclaimed, swept.more) == (60, False)
+    store.settle(SHARD, [ending(task, Ending.DONE) for task in claim_all(store, LEASE_MS)])
+    swept = store.sweep(SHARD, retention_ms=-1)
+    assert (swept.pruned, swept.more) == (60, False)
 
 
 def claim_all(store: RedisStore, lease_ms: int) -> list[Task]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis.keys import FIXED, keys_of, shards_key
+from duecourse.adapters.redis.keys import FIXED, keys_of, ledger_key, shards_key
 from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.adapters.redis.wire import Argument
@@ -307,6 +307,7 @@ def test_a_tenant_whose_tasks_have_all_ended_leaves_nothing_behind(
         "duecourse:shards",
         keys_of("duecourse", SHARD).late,
         keys_of("duecourse", SHARD).meta,
+        ledger_key("duecourse"),
     ]
     assert running(redis_client) == []
 
@@ -422,13 +423,14 @@ def test_every_key_a_script_touches_is_declared_and_all_are_of_one_node(
         elif words[0].upper() == "EVALSHA":
             scripts += 1
             declared = set(words[3 : 3 + int(words[2])])
-            # The record of shards, and beside it, in its slot, what is leaving that.
-            of_record = declared <= {"duecourse:shards", "{duecourse:shards}:leaving"}
+            # The record of shards, and beside it, in its slot, what is leaving that and what tells of the whole ledger.
+            of_record = declared <= {"duecourse:shards", "{duecourse:shards}:leaving", ledger_key("duecourse")}
             assert of_record or all(key.startswith(prefix) for key in declared)
     assert scripts > 15
     assert touched >= {prefix + name for name in FIXED} | {"duecourse:shards"}
     assert {key.decode() for key in redis_client.scan_iter() if not key.decode().startswith(prefix)} == {
-        "duecourse:shards"
+        "duecourse:shards",
+        ledger_key("duecourse"),
     }
 
 

@@ -2,11 +2,12 @@
 
 from typing import NamedTuple
 
+from duecourse.adapters.redis.layout import APART, NEWEST
 from duecourse.adapters.redis.record import (
     FRONT,
     NO_ORIGIN,
     STATUSES,
-    VERSION,
+    body_field,
     pack_behind,
     pack_rest,
     pack_token,
@@ -18,6 +19,8 @@ from duecourse.domain.task import NewTask, Status, Task
 SUCCESSOR = 2
 CAME = 4
 COUNTS = 16
+SIZE_AT = 8 + 13 + 9
+"""Where the payload's size ends in the rest of a record: behind its origin, its policy and the other lengths."""
 STATUS_CODES = {status: code for code, status in STATUSES.items()}
 
 
@@ -25,6 +28,7 @@ class Held(NamedTuple):
     """A task, `last` as in record.py, whether a successor waits for its lease to end, and how the record came there.
 
     `came` is 0 where it was created, 2 replaced, 3 debounced. `counts` says that its deadline was given as a duration.
+    `body` is the field of its payload where that stands apart.
     """
 
     task: Task
@@ -32,6 +36,7 @@ class Held(NamedTuple):
     successor: bool = False
     came: int = 0
     counts: bool = False
+    body: str = ""
 
 
 def encode(held: Held) -> bytes:
@@ -40,20 +45,25 @@ def encode(held: Held) -> bytes:
     halves = _halves(task.due_at, task.created_at, task.generation, task.deadline_at, task.claimed_at)
     behind = pack_behind(task)
     status = STATUS_CODES[Status.SCHEDULED if behind else task.status]
-    flags = held.successor * SUCCESSOR + held.came * CAME + held.counts * COUNTS
+    flags = held.successor * SUCCESSOR + held.came * CAME + held.counts * COUNTS + bool(held.body) * APART
     door, token = DOOR_CODES[task.door], pack_token(task.token)
-    front = FRONT.pack(VERSION, flags, held.last, len(task.log), door, task.run, task.attempt, *halves, token)
+    front = FRONT.pack(NEWEST, flags, held.last, len(task.log), door, task.run, task.attempt, *halves, token)
     body = NewTask(
         task.id, task.kind, task.payload_json, group=task.group, retry=task.retry, by=task.by, notify=task.notify
     )
-    return front + pack_rest(body, NO_ORIGIN) + _tail(task) + bytes([status]) + behind
+    rest = pack_rest(body, NO_ORIGIN)
+    if held.body:
+        payload = task.payload_json.encode()
+        reference = int(held.body.rpartition("=")[2]).to_bytes(6) + len(payload).to_bytes(4)
+        rest = rest[: SIZE_AT - 4] + len(reference).to_bytes(4) + rest[SIZE_AT : -len(payload)] + reference
+    return front + rest + _tail(task) + bytes([status]) + behind
 
 
-def decode(queue: str, sid: str, data: bytes) -> Held:
-    """What `encode` made."""
-    return Held(
-        unpack(queue, sid, data), data[2], bool(data[1] & SUCCESSOR), data[1] // CAME % 4, bool(data[1] & COUNTS)
-    )
+def decode(queue: str, sid: str, data: bytes, payload: bytes | None = None) -> Held:
+    """What `encode` made; `payload` is the one that stands apart."""
+    task, flags = unpack(queue, sid, data, body=payload), data[1]
+    came, counts = flags // CAME % 4, bool(flags & COUNTS)
+    return Held(task, data[2], bool(flags & SUCCESSOR), came, counts, body_field(sid, data) or "")
 
 
 def _tail(task: Task) -> bytes:

@@ -5,7 +5,8 @@ from collections import Counter
 from duecourse.adapters.embedded.client import EmbeddedRedis
 from duecourse.adapters.redis.connect import Client
 from duecourse.adapters.redis.keys import Keys, keys_of
-from duecourse.adapters.redis.record import unpack
+from duecourse.adapters.redis.layout import INSIDE
+from duecourse.adapters.redis.record import body_field, unpack
 from duecourse.domain.follow_up import is_follow_up
 from duecourse.domain.task import Shard, Status, Task
 
@@ -15,8 +16,11 @@ DEFAULT = Shard()
 def check(client: Client, shard: Shard = DEFAULT, namespace: str = "duecourse") -> int:
     """Fail where the keys contradict each other; answers the fence counter."""
     keys = keys_of(namespace, shard)
-    records = {key.decode(): data for key, data in client.hgetall(keys.tasks).items()}
-    tasks = {sid: unpack("default", sid, data) for sid, data in records.items() if not sid.endswith("+")}
+    fields = {key.decode(): data for key, data in client.hgetall(keys.tasks).items()}
+    records = {sid: data for sid, data in fields.items() if "=" not in sid}
+    _check_bodies(client, keys, fields, records)
+    every = {sid: _task(sid, data, fields) for sid, data in records.items()}
+    tasks = {sid: task for sid, task in every.items() if not sid.endswith("+")}
     tenants = {task.tenant for task in tasks.values()}
     places = {name: _members(client, keys, name) for name in ("leased", "done", "dead", *map("due:{}".format, tenants))}
     aside = _aside(client, keys)
@@ -28,7 +32,7 @@ def check(client: Client, shard: Shard = DEFAULT, namespace: str = "duecourse") 
     assert Counter(sid for members in places.values() for sid in members) == Counter(list(tasks))
     _check_handed_over(client, keys, list(tasks.values()))
     _check_successors(records)
-    _check_groups(client, keys, records)
+    _check_groups(client, keys, every)
     for tenant in tenants:
         _check_head(client, keys, tenant, places[f"due:{tenant}"])
         running = int(client.hget(keys.meta, f"running:{tenant}") or 0)
@@ -78,9 +82,23 @@ def _check_successors(records: dict[str, bytes]) -> None:
     assert all(records[sid][-1] in b"lVW" for sid in told)
 
 
-def _check_groups(client: Client, keys: Keys, records: dict[str, bytes]) -> None:
+def _task(sid: str, data: bytes, fields: dict[str, bytes]) -> Task:
+    field = body_field(sid.removesuffix("+"), data)
+    return unpack("default", sid, data, body=fields[field] if field else None)
+
+
+def _check_bodies(client: Client, keys: Keys, fields: dict[str, bytes], records: dict[str, bytes]) -> None:
+    """Each payload that stands apart is of one record, which tells its size; they are counted."""
+    told = {body_field(sid.removesuffix("+"), data): data for sid, data in records.items()}
+    bodies = {name: len(body) for name, body in fields.items() if "=" in name}
+    assert set(bodies) == set(told) - {None}
+    assert all(size > INSIDE for size in bodies.values())
+    assert int(client.hget(keys.meta, "bodies") or 0) == len(bodies)
+
+
+def _check_groups(client: Client, keys: Keys, tasks: dict[str, Task]) -> None:
     """A task is a member of its own group and of its successor's, and of no other."""
-    standing = [(sid.removesuffix("+"), unpack("default", sid, data)) for sid, data in records.items()]
+    standing = [(sid.removesuffix("+"), task) for sid, task in tasks.items()]
     expected = {f"{task.tenant}/{task.group}\0{sid}".encode() for sid, task in standing if task.member_of}
     assert set(client.zrange(keys.groups, 0, -1)) == expected
 

@@ -33,7 +33,7 @@ FUNCTION = """
         Variables:
           DUECOURSE_TARGETS: ""
 """
-LEASE = {"DUECOURSE_LEASE": "PT3S", "DUECOURSE_NAMESPACE": NAMESPACE}
+LEASE = {"DUECOURSE_LEASE": "PT10S", "DUECOURSE_NAMESPACE": NAMESPACE}
 
 
 class Release(NamedTuple):
@@ -105,7 +105,7 @@ def both_releases(server: Served, folder: Path) -> Iterator[Releases]:
         (folder / project).mkdir()
     templates = unpack_release(FIRST, folder / "old"), copy_project(folder / "new")
     layers = [layer_of(template.parent) for template in templates]
-    deliveries = {"DUECOURSE_DELIVERY_LEASE": "PT3S"}
+    deliveries = {"DUECOURSE_DELIVERY_LEASE": "PT10S"}
     with ExitStack() as running:
         http = running.enter_context(urllib3.PoolManager(retries=False, timeout=30, maxsize=10))
         made = []

@@ -12,7 +12,7 @@ import pytest
 from duecourse import ledgers
 from duecourse.adapters.embedded.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelDisk
 from duecourse.adapters.embedded.store import EmbeddedStore
-from duecourse.adapters.redis.record import VERSION
+from duecourse.adapters.redis.layout import NEWEST, OLDEST
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Status
@@ -130,16 +130,16 @@ def test_a_later_layout_is_refused_by_its_name(tmp_path: Path) -> None:
     with plyvel.DB(str(tmp_path / "later"), create_if_missing=True) as later:
         later.put(LAYOUT_KEY, b"duecourse 99")
     with pytest.raises(
-        StoreMisused, match=rf"'duecourse 99', and this version reads 'duecourse keyspace {VERSION}': use the version"
+        StoreMisused, match=rf"'duecourse 99', and this version reads 'duecourse keyspace {NEWEST}': use the version"
     ):
         LevelDisk(str(tmp_path / "later"))
 
 
 def test_a_folder_whose_records_are_of_another_version_is_refused(tmp_path: Path) -> None:
     with plyvel.DB(str(tmp_path / "early"), create_if_missing=True) as early:
-        early.put(LAYOUT_KEY, b"duecourse %d" % (VERSION - 1))
+        early.put(LAYOUT_KEY, b"duecourse %d" % (OLDEST - 1))
     with pytest.raises(
-        StoreMisused, match=f"'duecourse {VERSION - 1}', and this version reads 'duecourse keyspace {VERSION}'"
+        StoreMisused, match=f"'duecourse {OLDEST - 1}', and this version reads 'duecourse keyspace {NEWEST}'"
     ):
         LevelDisk(str(tmp_path / "early"))
 

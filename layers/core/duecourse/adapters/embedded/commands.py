@@ -14,7 +14,7 @@ from duecourse.ports.clock import Clock
 Reply: TypeAlias = "int | bytes | list[Reply] | None"
 Command: TypeAlias = Callable[..., Reply]
 
-WITHSCORES, LIMIT, MATCH = b"WITHSCORES", b"LIMIT", b"MATCH"
+WITHSCORES, LIMIT, MATCH, COUNT = b"WITHSCORES", b"LIMIT", b"MATCH", b"COUNT"
 LOWEST, BEYOND = b"", b"\xff" * 1024
 """Names before and after every member of a ledger's set."""
 Span: TypeAlias = tuple[int, int]
@@ -33,6 +33,7 @@ class Commands:
         self._space = keyspace
         self._clock = clock
         self._publish = publish
+        self._scans: dict[bytes, list[bytes]] = {}
         self._by_name: dict[bytes, Command] = {
             name.strip("_").upper().encode(): getattr(self, name) for name in dir(self) if not name.startswith("_")
         }
@@ -60,6 +61,19 @@ class Commands:
 
     def hexists(self, key: bytes, field: bytes) -> Reply:
         return int(field in self._space.hash(key))
+
+    def hscan(self, key: bytes, cursor: bytes, *options: bytes) -> Reply:
+        at, count = int(cursor), int(options[options.index(COUNT) + 1])
+        if not at or key not in self._scans:  # a cursor of an earlier process begins anew
+            at, self._scans[key] = 0, list(self._space.hash(key))
+        fields, found = self._scans[key], self._space.hash(key)
+        rows: list[Reply] = [
+            part for field in fields[at : at + count] if field in found for part in (field, found[field])
+        ]
+        if at + count < len(fields):
+            return [b"%d" % (at + count), rows]
+        del self._scans[key]
+        return [b"0", rows]
 
     def hset(self, key: bytes, *items: bytes) -> Reply:
         return sum(not self._space.write(key, *item) for item in zip(items[::2], items[1::2], strict=True))
@@ -139,6 +153,9 @@ class Commands:
 
     def smembers(self, key: bytes) -> Reply:
         return list(self._space.set(key).scores)
+
+    def scard(self, key: bytes) -> Reply:
+        return self.zcard(key)
 
     def sscan(self, key: bytes, _cursor: bytes, *options: bytes) -> Reply:
         return _scanned(self._space.set(key).scores, options)

@@ -1,7 +1,7 @@
-"""A folder as versions up to 0.1 wrote it, read once: an ordered map with indexes of its own.
+"""Folders of earlier versions, read once.
 
-Its keys are `<part> NUL <rest>`, the rest of most `<queue>/<number> NUL ...`; instants in them are 8 bytes. What its
-other parts say follows from these.
+Up to 0.1 a folder was an ordered map with indexes of its own. Its keys are `<part> NUL <rest>`, the rest of most
+`<queue>/<number> NUL ...`; instants in them are 8 bytes. What its other parts say follows from these.
 """
 
 import json
@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterable
 from struct import Struct
 
 from duecourse.adapters.embedded.keyspace import Keyspace
-from duecourse.adapters.redis.keys import Keys, functions_key, keys_of, requests_keys, shards_key
+from duecourse.adapters.redis.keys import Keys, functions_key, keys_of, ledger_key, requests_keys, shards_key
+from duecourse.adapters.redis.layout import NEWEST
 from duecourse.adapters.redis.queues import as_fields
 from duecourse.adapters.redis.record import unpack
 from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.task import Shard, Status, Task
 
 LAYOUT = b"duecourse 4"
+LAYOUTS = (LAYOUT, b"duecourse keyspace 4")
+"""That one, and the keyspace of now with records of version 4."""
 NAMESPACE = "duecourse"
 SETTINGS = ("paused", "max_running", "rate", "tenant_max_running", "priority", "retention_ms", "lease_ms")
 """Settings of a queue in the order in which these folders have their values."""
@@ -32,6 +35,14 @@ def read(items: Iterable[tuple[bytes, bytes]], space: Keyspace) -> None:
         if act:
             act(rest, value)
     reader.end()
+
+
+def raise_records(space: Keyspace) -> None:
+    """Have records written in the newest version, and sweeps rewrite the others: nobody else has the folder."""
+    for meta in [key for key in [*space.keys()] if key.endswith(b":meta")]:
+        space.write(meta, b"layout", b"%d" % NEWEST)
+        space.write(meta, b"rewrite", b"0")
+    space.write(ledger_key(NAMESPACE).encode(), b"layout", b"%d" % NEWEST)
 
 
 class _Reader:

@@ -16,11 +16,11 @@ from typing import Any
 from duecourse.adapters.embedded import former
 from duecourse.adapters.embedded.commands import number
 from duecourse.adapters.embedded.keyspace import HASH, SET, Keyspace, Place
-from duecourse.adapters.redis.record import VERSION
+from duecourse.adapters.redis.layout import NEWEST
 from duecourse.errors import StoreInUse, StoreMisused, StoreUnavailable
 
 SCHEME = "leveldb://"
-LAYOUT = b"duecourse keyspace %d" % VERSION
+LAYOUT = b"duecourse keyspace %d" % NEWEST
 """What the keys and values mean, by the version of the records among them."""
 LAYOUT_KEY = b"\0layout"
 LETTERS = {HASH: b"h", SET: b"s"}
@@ -51,8 +51,10 @@ class LevelDisk:
 
     def load(self, space: Keyspace) -> None:
         """Fill an empty keyspace; a folder of an earlier layout is rewritten. Raises StoreUnavailable."""
-        if self._layout() == former.LAYOUT:
+        layout = self._layout()
+        if layout == former.LAYOUT:
             former.read(self._items(), space)
+            former.raise_records(space)
             self._rewrite(space.written())
             return
         for name, value in self._items():
@@ -61,6 +63,10 @@ class LevelDisk:
                 space.write(key, field, value)
             else:
                 space.rank(key, field, float(value))
+        if layout != LAYOUT:
+            space.keep()
+            former.raise_records(space)
+            self._apply({LAYOUT_KEY: LAYOUT} | {_name(place): _value(new) for place, new in space.written().items()})
 
     def check(self) -> None:
         """Return if the folder is open. Raises StoreUnavailable."""
@@ -136,7 +142,7 @@ class LevelDisk:
 
     def _check_layout(self) -> None:
         found = self._layout()
-        if found in (LAYOUT, former.LAYOUT):
+        if found in (LAYOUT, *former.LAYOUTS):
             return
         if found is not None:
             raise _misused(

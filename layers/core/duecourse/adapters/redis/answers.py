@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 class Claimed(NamedTuple):
     """Answer of claim.lua; `flat` are stored ids and records in turn.
 
-    `want` and `following` are tenants that the next claim declares.
+    `bodies` are payloads that stand apart, each behind the place of its record among those. `want` and `following` are
+    tenants that the next claim declares.
     """
 
     now: int
@@ -20,16 +21,18 @@ class Claimed(NamedTuple):
     held: int
     following: list[bytes]
     aside: int
+    bodies: list[Any]
 
 
 class Taken(NamedTuple):
-    """Answer of take.lua; `record` is empty where the task was not taken."""
+    """Answer of take.lua; `record` is empty where the task was not taken, `body` where it has its payload."""
 
     now: int
     bell_at: int
     want: list[bytes]
     record: bytes
     lease_ms: int
+    body: bytes
 
 
 class Changed(NamedTuple):

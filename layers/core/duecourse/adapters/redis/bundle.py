@@ -5,13 +5,16 @@ beginning of a line has the module made before the file's own code, within a fun
 module's `begin` is run before the verb, after those of the modules that it requires; what it answers ends the script.
 
 A script makes its functions anew at each run: so it holds those alone that the verb needs, and constants
-(`local NAME = 1`, `local NAME = 'text'`) are written out wherever they are used.
+(`local NAME = 1`, `local NAME = 'text'`) are written out wherever they are used. So is `fields.NAME`, which is of the
+record's layout (layout.py) and of no module.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
+
+from duecourse.adapters.redis.layout import constants
 
 COMMENT = re.compile(r"^ *--.*\n| +--.*$", re.MULTILINE)
 REQUIRE = re.compile(r"require '(\w+)'")
@@ -24,11 +27,13 @@ GIVEN = re.compile(r"^  ([A-Z_]+) = \1,\n", re.MULTILINE)
 FUNCTION_OR_GIVEN = re.compile(
     r"^(?:local function |function \w+\.)(\w+)\((?:.*\n)*?end\n|^  (\w+) = \2,\n", re.MULTILINE
 )
+FIELD = re.compile(r"\bfields\.(\w+)")
+FIELDS = constants()
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 
 class BadModule(Exception):
-    """A module is missing, requires itself, or is made too late to begin."""
+    """A module is missing, requires itself, is made too late to begin, or speaks of a field that no record has."""
 
 
 class Piece(NamedTuple):
@@ -89,7 +94,7 @@ class Modules:
 
     def source(self, name: str, text: str, above: tuple[str, ...] = ()) -> Source:
         """A file that requires modules; `above` are those that require it. Raises BadModule."""
-        text = COMMENT.sub("", text)
+        text = FIELD.sub(lambda found: _field(name, found[1]), COMMENT.sub("", text))
         return Source(name, text, [self.read(one, above) for one in FIRST.findall(text)], LATER.findall(text))
 
     def read(self, name: str, above: tuple[str, ...] = ()) -> Source:
@@ -153,6 +158,12 @@ class Bundle:
             raise BadModule(f"{name} is made too late to begin: require it at the beginning of a line")
         made = "\n".join(self._made(one, [*scope, *more]) for one in more)
         return f"(function()\n{made}\nreturn made_{name} end)()"
+
+
+def _field(module: str, name: str) -> str:
+    if name not in FIELDS:
+        raise BadModule(f"{module} speaks of fields.{name}, which no record has")
+    return FIELDS[name]
 
 
 def _constants(text: str) -> dict[str, str]:

@@ -72,6 +72,11 @@ def leaving_key(namespace: str) -> str:
     return f"{{{shards_key(namespace)}}}:leaving"
 
 
+def ledger_key(namespace: str) -> str:
+    """The hash of the whole ledger: in `layout` the version that new shards have; on one node with those two."""
+    return f"{namespace}:{{{shards_key(namespace)}}}:ledger"
+
+
 def rounds_key(namespace: str) -> str:
     """The hash of parts of the shards, each with when it was last swept: on one node with the set."""
     return f"{{{shards_key(namespace)}}}:swept"

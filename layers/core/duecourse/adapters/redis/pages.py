@@ -52,8 +52,8 @@ def _arguments(wanted: Wanted, place: Place, limit: int) -> tuple[Argument, ...]
 def _found(queue: str, answer: Any) -> Found:
     _, reached, flat = answer
     tasks = []
-    for sid, at, data in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
-        task = readable(queue, sid.decode(), data, int(at))
+    for sid, at, data, body in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
+        task = readable(queue, sid.decode(), data, int(at), body)
         if task:
             held = task if task.status == "leased" else task._replace(lease_expires_at=0)
             tasks.append(((int(at), task.id), held))

@@ -80,15 +80,15 @@ def stats_of(verbs: Verbs, shards: Sequence[Shard]) -> list[Stats | Away]:
 
 def _stats_arguments(verbs: Verbs, shard: Shard) -> tuple[int, Sequence[Argument]]:
     keys = verbs.keys(shard)
-    return len(keys.fixed), (*keys.fixed, "successors", "bell_at", *FIELDS)
+    return len(keys.fixed), (*keys.fixed, "successors", "bodies", "bell_at", *FIELDS)
 
 
 def _stats_read(verbs: Verbs, shard: Shard, answer: Any) -> Stats:
     now, tasks, leased, done, dead, head, parked, ring, bell, fields, waiting = answer
-    successors, travelling, *found = fields
+    successors, bodies, travelling, *found = fields
     travel = verbs.scripts.travel
     now = travel.now() if travel else now
-    scheduled = tasks - int(successors or 0) - leased - done - dead
+    scheduled = tasks - int(successors or 0) - int(bodies or 0) - leased - done - dead
     aside = [waiting] if waiting else []
     heads = _heads(verbs, verbs.keys(shard), ring)
     oldest = min((int(at) for at in (*head[1:], *parked[1:], *aside, *heads)), default=0)

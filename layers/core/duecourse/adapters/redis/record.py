@@ -1,62 +1,42 @@
-"""How one task is packed into one string: the layout that the Lua scripts and the key-value store share.
-
-Version 4, big-endian, lengths in bytes. The front is what state changes rewrite; the rest is set by an add. All that
-has a length of its own comes after all lengths, so that one look at a fixed place finds each.
-
-    front  version 1, flags 1, last 1, entries in the log 1, door 1, run 4, attempt 2,
-           due_at 6, created_at 6, generation 6, deadline_at 6, claimed_at 6, token: fence 6 and nonce 8
-    rest   origin 8, jitter 1, max_attempts 2, backoff_ms 4, factor in hundredths 2, max_backoff_ms 4,
-           lengths of: by 1, kind 1, group 1, notify 2, payload 4; then by, kind, group, notify, payload
-           tail (may be empty): state length 2, state, result length 4, result, entries forgotten 2, then the log, whose
-           layout is record_log.py's
-    status 1
-
-A claim and a settle that is done write most of all, and what costs a script most is to make a long string: they leave a
-record as it is and add what happened behind it. Whatever else changes such a record folds that into it.
-
-    begun  run 4, token 14, claimed_at 6, door 1, "L": behind a record that is scheduled, a lease
-    handed target, its length 1, then as in `begun`, "V": a lease of delivery, which its target has yet to begin
-    worked the delivery's token 14, then as in `begun`, "W": the lease that its target began
-    over   result, its length 4, ended_at 6, "D": behind "L" or "W", its end
-
-The run of a delivery is the one that it is to be: if it comes to nothing, the run is not counted.
-
-`flags`: bit 1 a successor waits; bits 2 and 3 how the record came (0 created, 2 replaced, 3 debounced);
-bit 4 its deadline was given as a duration, and counts from when the task is due.
-`last` is the ending of the last settled lease, a small letter where the task died of it, so that a repeated settle gets
-the same answer; `origin` is 6 random bytes of the call that added the task and the task's place in it, so that a
-repeated add does. `door` is the last lease's.
-"""
+"""How one task is packed into one string, by the description in layout.py."""
 
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 
+from duecourse.adapters.redis import layout
 from duecourse.adapters.redis.record_log import DOOR_CODES, DOORS, MOST_LATE_MS, grown, unpack_log
 from duecourse.domain.history import Entry, Run, cut_by
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, RetryPolicy, Status, Task
 from duecourse.errors import FieldError, InvalidInput
 
-VERSION = 4
-FRONT = Struct(">BBBBBIH" + "HI" * 5 + "14s")
-RULES = Struct(">BHIHI")
-LENGTHS = "BBBHI"
-REST = Struct(f">8s{RULES.size}s{LENGTHS}")
-HEAD = Struct(f">BxxBBIH{'HI' * 5}14s8x{RULES.size}s{LENGTHS}")
+FRONT = Struct(">" + layout.FRONT.python)
+RULES = Struct(">" + layout.POLICY.python)
+REST = Struct(f">{layout.ORIGIN.size}s{RULES.size}s{layout.LENGTHS.python}")
+HEAD = Struct(f"{FRONT.format}{layout.ORIGIN.size}x{RULES.size}s{layout.LENGTHS.python}")
 """All of a record that has a fixed place and that a task shows, a token's and a policy's bytes as they are."""
-BEGUN = Struct(">I14sHIBB")
-OVER = Struct(">IHIB")
+LENGTHS = Struct(">" + layout.LENGTHS.python)
+LENGTHS_AT = HEAD.size - LENGTHS.size
+BEGUN = Struct(">" + layout.BEGUN.python)
+OVER = Struct(">" + layout.OVER.python)
+BODY = Struct(">" + layout.BODY.python)
+VERSIONS = range(layout.OLDEST, layout.NEWEST + 1)
+"""The versions of records that are read."""
 
 STATUSES = {
-    ord("s"): Status.SCHEDULED,
-    ord("l"): Status.LEASED,
-    ord("d"): Status.DONE,
-    ord("x"): Status.DEAD,
-    ord("c"): Status.CANCELLED,
+    ord(layout.LETTERS[name]): status
+    for name, status in {
+        "SCHEDULED": Status.SCHEDULED,
+        "LEASE": Status.LEASED,
+        "FINISHED": Status.DONE,
+        "DIED": Status.DEAD,
+        "CANCELLED": Status.CANCELLED,
+    }.items()
 }
-LETTER_SCHEDULED, LETTER_LEASED, LETTER_BEGUN, LETTER_OVER = map(ord, "slLD")
-LETTER_HANDED, LETTER_WORKED = map(ord, "VW")
+LETTER_SCHEDULED, LETTER_BEGUN, LETTER_HANDED, LETTER_WORKED, LETTER_OVER, LETTER_LEASED = (
+    ord(layout.LETTERS[name]) for name in ("SCHEDULED", "BEGUN", "HANDED", "WORKED", "OVER", "LEASE")
+)
 BEHIND = frozenset({LETTER_BEGUN, LETTER_HANDED, LETTER_WORKED})
 """What a lease behind a record ends in."""
 ENDINGS = {
@@ -69,12 +49,12 @@ ENDINGS = {
     Ending.UNDELIVERED: "V",
 }
 """The letters that `last` is kept in, and settle.lua is told."""
-NO_TOKEN = bytes(14)
+NO_TOKEN = bytes(layout.TOKEN.size)
 """Of what was never leased; and, for no fence is 0, what no lease has."""
-NO_ORIGIN = bytes(8)
+NO_ORIGIN = bytes(layout.ORIGIN.size)
 """Of what is never sent twice: to a store in the same process, or by a script."""
 UNREADABLE = (StructError, LookupError, ValueError)
-"""What `unpack` raises for a record that is broken, or that a later version made."""
+"""What `unpack` raises for a record that is broken or that a later version made, or whose payload is not there."""
 
 
 def stored_id(tenant: str, id: str) -> str:
@@ -107,17 +87,31 @@ def origin_of(data: bytes) -> bytes:
     return data[FRONT.size : FRONT.size + len(NO_ORIGIN)]
 
 
-def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task:
-    """The task in one record, and the end of its lease where the caller knows it."""
+def body_field(sid: str, data: bytes) -> str | None:
+    """The field of the tasks' hash that has a record's payload; None where the record has it, or cannot be read."""
+    if len(data) <= HEAD.size or not data[1] & layout.APART:
+        return None
+    at = HEAD.size + sum(LENGTHS.unpack_from(data, LENGTHS_AT)[:-1])
+    if len(data) < at + BODY.size:
+        return None
+    high, low, _ = BODY.unpack_from(data, at)
+    return f"{sid}={high << 32 | low}"
+
+
+def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: bytes | None = None) -> Task:
+    """The task in one record, and the end of its lease where the caller knows it.
+
+    `body` is its payload where that stands apart. Raises one of UNREADABLE.
+    """
     if data[-1] == LETTER_OVER:
-        return _unpack_over(queue, sid, data)
+        return _unpack_over(queue, sid, data, body)
     (
-        version, entries, door, run, attempt, due_high, due, created_high, created, generation_high, generation,
-        deadline_high, deadline, claimed_high, claimed, token, policy,
+        version, flags, _, entries, door, run, attempt, due_high, due, created_high, created,
+        generation_high, generation, deadline_high, deadline, claimed_high, claimed, token, policy,
         by_size, kind_size, group_size, notify_size, payload_size,
     ) = HEAD.unpack_from(data)  # fmt: skip
-    if version != VERSION:
-        raise ValueError(f"the record has version {version}, and this code reads version {VERSION}")
+    if version not in VERSIONS:
+        raise ValueError(f"the record has version {version}, and this code reads {layout.OLDEST} to {layout.NEWEST}")
     status_at, status, target, delivery = len(data) - 1, data[-1], "", ""
     if status in BEHIND:
         run, token, claimed_high, claimed, door, _ = BEGUN.unpack_from(data, len(data) - BEGUN.size)
@@ -135,17 +129,24 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0) -> Task
     end = notify_end + payload_size
     untailed = status_at == end and not entries
     state, result, forgotten, log = ("", "", 0, ()) if untailed else _tail(data[:status_at], end, entries)
+    payload = data[notify_end:end] if flags < layout.APART else _apart(sid, data, body)
     # Each task that is claimed passes here. Task() would first find out which of its fields were given, and what is
     # empty costs as much to decode as what is not: a third of the whole.
     return tuple.__new__(Task, (
         id, queue, tenant, data[by_end:kind_end].decode(), data[kind_end:group_end].decode() if group_size else "",
-        STATUSES[status], data[notify_end:end].decode(), state, result,
+        STATUSES[status], payload.decode(), state, result,
         due_high << 32 | due, created_high << 32 | created, deadline_high << 32 | deadline,
         generation_high << 32 | generation, run, attempt, _unpack_policy(policy),
         token.hex() if token != NO_TOKEN else "", claimed_high << 32 | claimed, log, lease_expires_at,
         data[HEAD.size : by_end].decode(errors="replace") if by_size else "",
         data[group_end:notify_end].decode() if notify_size else "", DOORS.get(door), forgotten, target, delivery, None,
     ))  # fmt: skip
+
+
+def _apart(sid: str, data: bytes, body: bytes | None) -> bytes:
+    if not body:
+        raise LookupError(f"the payload in {body_field(sid, data)} is missing")
+    return body
 
 
 def _handed(data: bytes, letter: int, end: int) -> tuple[int, str, str]:
@@ -168,13 +169,13 @@ def pack_behind(task: Task) -> bytes:
     return front + BEGUN.pack(task.run, pack_token(task.token), *halves, door, letter)
 
 
-def _unpack_over(queue: str, sid: str, data: bytes) -> Task:
+def _unpack_over(queue: str, sid: str, data: bytes, body: bytes | None) -> Task:
     size, high, low, _ = OVER.unpack_from(data, len(data) - OVER.size)
     at = len(data) - OVER.size - size
     begun = data[: max(0, at)]
     if begun[-1] not in (LETTER_BEGUN, LETTER_WORKED):
         raise ValueError("an end without a lease")
-    task = unpack(queue, sid, begun)
+    task = unpack(queue, sid, begun, 0, body)
     late = min(max(task.claimed_at - task.due_at, 0), MOST_LATE_MS)
     run = Run(task.run, task.fence, task.claimed_at, high << 32 | low, "done", "", task.door, late)
     log, forgotten = grown(task.log, task.forgotten, run)

@@ -1,38 +1,16 @@
-"""How a task's log is packed, entry after entry, oldest first, at the end of its record.
-
-entry   letter 1, at 6 (when the run ended, or the caller did it), times 1, length 2, then as many bytes:
-run     run 4, fence 6, claimed_at 6, door 1, late_ms 4, detail
-change  due_before 6, due_at 6, by; of a move then NUL and 8 bytes that are that move's alone, by which it is known
-        where it is sent again
-"""
+"""How a task's log is packed at the end of its record, oldest entry first, by the description in layout.py."""
 
 from struct import Struct
 
+from duecourse.adapters.redis import layout
 from duecourse.domain.history import LOG_BYTES, LOG_LENGTH, Change, Deed, Door, Entry, Run
 
-HEAD = Struct(">BHIBH")
-RUN = Struct(">IHIHIBI")
-CHANGE = Struct(">HIHI")
+HEAD = Struct(">" + layout.ENTRY.python)
+RUN = Struct(">" + layout.RUN.python)
+CHANGE = Struct(">" + layout.CHANGE.python)
 
-OUTCOMES = {
-    ord("D"): "done",
-    ord("A"): "again",
-    ord("R"): "retry",
-    ord("X"): "drop",
-    ord("B"): "release",
-    ord("L"): "lapsed",
-    ord("V"): "undelivered",
-    ord("T"): "taken",
-    ord("E"): "expired",
-}
-DEEDS = {
-    ord("N"): Deed.ADDED,
-    ord("U"): Deed.REPLACED,
-    ord("O"): Deed.DEBOUNCED,
-    ord("M"): Deed.MOVED,
-    ord("P"): Deed.REPLAYED,
-    ord("K"): Deed.CANCELLED,
-}
+OUTCOMES = {ord(letter): name.lower() for name, letter in layout.OUTCOMES.items()}
+DEEDS = {ord(letter): Deed[name] for name, letter in layout.DEEDS.items()}
 DOORS = {ord("r"): Door.RING, ord("t"): Door.TIMER, ord("k"): Door.TICK, ord("a"): Door.TAKE}
 OUTCOME_CODES = {outcome: code for code, outcome in OUTCOMES.items()}
 DEED_CODES = {deed: code for code, deed in DEEDS.items()}

@@ -156,7 +156,8 @@ class Reshard:
     def _reopen(self, shard: Shard, count: int, told: str) -> None:
         """Open a shard; of one beyond the count its meta stays, so that whoever still counts on it is refused."""
         settings = self._settings()._replace(paused=self._paused and shard.number < count)
-        fields = [part for pair in as_fields(settings).items() for part in pair]
+        version = self._told(shard, "layout") or self._told(Shard(self._queue), "layout")
+        fields = [part for pair in (as_fields(settings) | {"layout": version}).items() for part in pair]
         self._run("reopen", shard, (), (count, self._fence, self._claimed_at, *fields), count=told)
 
     def _settings(self) -> QueueSettings:
@@ -198,7 +199,7 @@ class Reshard:
     def _move(self, shard: Shard, items: Sequence[Item]) -> None:
         whens = self._scan.whens(shard, items)
         for home, chosen in by_shard([self._home(item) for item in items]).items():
-            arguments = [part for i in chosen for part in (items[i].sid, whens[i], items[i].data)]
+            arguments = [part for i in chosen for part in (items[i].sid, whens[i], items[i].data, items[i].body)]
             self._run("put", home, tenants_of(items[i].task for i in chosen), arguments)
         self._run("drop", shard, tenants_of(item.task for item in items), [item.sid for item in items])
 
@@ -242,4 +243,4 @@ class Reshard:
 
 
 def _size(item: Item) -> int:
-    return len(item.data)
+    return len(item.data) + len(item.body)

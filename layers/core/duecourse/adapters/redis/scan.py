@@ -5,11 +5,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from duecourse.adapters.redis.keys import keys_of
-from duecourse.adapters.redis.record import UNREADABLE, unpack
+from duecourse.adapters.redis.record import UNREADABLE, body_field, unpack
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.adapters.redis.wire import MAX_PIECE_BYTES
 from duecourse.domain.task import Shard, Status, Task
 
+APART = "="
+"""What the name of a payload's own field has in it, and no stored id."""
 BATCH = 200
 """Most tasks that are asked for at a time."""
 FIRST = 8
@@ -23,6 +25,8 @@ class Item(NamedTuple):
     sid: str
     data: bytes
     task: Task
+    body: bytes = b""
+    """Its payload where that stands apart from its record."""
 
 
 class Scan:
@@ -46,7 +50,7 @@ class Scan:
             cursor, found = self._scripts.call(
                 partial(self._scripts.client.hscan, tasks, cursor, count=count), again=True
             )
-            yield list(self._readable(shard, found))
+            yield list(self._readable(shard, {name.decode(): data for name, data in found.items()}))
             if not cursor:
                 return
             count = _next_count(found)
@@ -60,13 +64,24 @@ class Scan:
             for item, ended, died in zip(items, done, dead, strict=True)
         ]
 
-    def _readable(self, shard: Shard, found: Mapping[bytes, bytes]) -> Iterator[Item]:
-        for name, data in found.items():
-            sid = name.decode()
+    def _readable(self, shard: Shard, found: Mapping[str, bytes]) -> Iterator[Item]:
+        records = {name: data for name, data in found.items() if APART not in name}
+        bodies = self._bodies(shard, records)
+        for sid, data in records.items():
+            body = bodies.get(sid)
             try:
-                yield Item(shard, sid, data, unpack(self._queue, sid, data))
+                yield Item(shard, sid, data, unpack(self._queue, sid, data, body=body), body or b"")
             except UNREADABLE as error:
                 self.unreadable[sid] = str(error)
+
+    def _bodies(self, shard: Shard, records: Mapping[str, bytes]) -> dict[str, bytes]:
+        """The payloads that stand apart and are there, by stored id: a scan tells each at another time."""
+        fields = {sid: field for sid, data in records.items() if (field := body_field(sid, data))}
+        if not fields:
+            return {}
+        tasks = keys_of(self._namespace, shard).tasks
+        [found] = self._scripts.read(lambda p: p.hmget(tasks, list(fields.values())))
+        return {sid: body for sid, body in zip(fields, found, strict=True) if body is not None}
 
 
 def _next_count(found: Mapping[bytes, bytes]) -> int:

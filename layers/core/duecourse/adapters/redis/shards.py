@@ -5,7 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from duecourse.adapters.redis.keys import keys_of, leaving_key, shards_key
+from duecourse.adapters.redis.keys import keys_of, leaving_key, ledger_key, shards_key
+from duecourse.adapters.redis.layout import NEWEST
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
@@ -29,7 +30,7 @@ class ShardsOnRecord:
         self._scripts = scripts
         self._namespace = namespace
         self._sharding = sharding
-        self._keys = (shards_key(namespace), leaving_key(namespace))
+        self._keys = (shards_key(namespace), leaving_key(namespace), ledger_key(namespace))
         self._wait = wait
         self._known: set[str] = set()
         self._counts: dict[str, set[int]] = {}
@@ -63,13 +64,14 @@ class ShardsOnRecord:
         self.compare(shard.queue, told)
         raise StoreUnavailable(f"The shards of queue {shard.queue} have just been changed: try again")
 
-    def register(self, shard: Shard) -> None:
-        """Put a shard on record, and have as many replicas know as must.
+    def register(self, shard: Shard) -> int:
+        """Put a shard on record, and have as many replicas know as must; answers which version its records have if new.
 
         Raises StoreMisused where its queue has another number of shards, StoreUnavailable where too few replicas know.
         """
-        self._register(shard, self._wait)
+        version = self._register(shard, self._wait)
         self._see(shard)
+        return version
 
     def keep(self, shard: Shard) -> None:
         """Put a shard that is to have tasks on record again should it not be there, looked up now and then.
@@ -98,12 +100,13 @@ class ShardsOnRecord:
                 self._register(shard, 0)
             self._met[shard] = time.monotonic() + KEPT_S
 
-    def _register(self, shard: Shard, replicas: int) -> None:
+    def _register(self, shard: Shard, replicas: int) -> int:
         count = self._sharding.count(shard.queue)
-        arguments = (*self._keys, shard.queue, shard.number, count, int(bool(replicas)))
-        on_record = self._scripts.evaluate("register", 2, arguments, again=True, replicas=replicas)
-        if on_record:
-            self._compare(shard.queue, str(on_record))
+        arguments = (*self._keys, shard.queue, shard.number, count, int(bool(replicas)), NEWEST)
+        answer = int(self._scripts.evaluate("register", len(self._keys), arguments, again=True, replicas=replicas))
+        if answer > 0:
+            self._compare(shard.queue, str(answer))
+        return -answer
 
     def _is_there(self, shard: Shard) -> bool:
         key, member = shards_key(self._namespace), f"{shard}/{self._sharding.count(shard.queue)}"
@@ -124,7 +127,7 @@ class ShardsOnRecord:
         leaving, member = self._keys[1], f"{shard}/{self._sharding.count(shard.queue)}"
         self._scripts.call(lambda: self._scripts.client.sadd(leaving, member), again=True)
         if leave():
-            self._scripts.evaluate("unregister", 2, (*self._keys, member), again=True)
+            self._scripts.evaluate("unregister", 2, (*self._keys[:2], member), again=True)
         else:
             self._scripts.call(lambda: self._scripts.client.srem(leaving, member), again=True)
 

@@ -123,7 +123,7 @@ class RedisStore:
             got = Claimed(*self._verbs.run("claim", shard, met, (*self._ending, *arguments), again=False))
             claim = wire.claimed(claim, got, shard.queue, deliveries)
             self._verbs.meet(shard, got.want + got.following)
-            taken += sum(map(len, got.flat[1::2]))
+            taken += sum(map(len, (*got.flat[1::2], *got.bodies[1::2])))
             if not got.want or len(claim.tasks) >= limit or taken >= max_bytes:
                 break
         if claim.tasks:
@@ -138,7 +138,7 @@ class RedisStore:
             arguments = (*self._ending, sid, lease_ms, secrets.token_bytes(8), wire.door(Door.TAKE))
             got = Taken(*self._verbs.run("take", shard, tenants, arguments, again=False))
             if got.record:
-                return wire.readable(queue, sid, got.record, got.now + got.lease_ms)
+                return wire.readable(queue, sid, got.record, got.now + got.lease_ms, got.body)
             if not got.want:
                 return None
             self._verbs.meet(shard, got.want)

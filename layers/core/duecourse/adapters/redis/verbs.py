@@ -69,13 +69,12 @@ class Verbs:
         return keys
 
     def add(self, shard: Shard, tenants: Sequence[str], arguments: list[Argument]) -> Any:
-        """What add.lua answers, once the shard is on record: the first argument tells the script so."""
+        """What add.lua answers, once the shard is on record: then the first argument is the version of its records."""
         self.keys(shard)  # which says where the number of shards is wrong
         self.record.keep(shard)
         answer = self.change("add", shard, tenants, arguments, again=True)
         if answer == UNREGISTERED:
-            self.record.register(shard)
-            arguments[0] = 1
+            arguments[0] = self.record.register(shard)
             answer = self.change("add", shard, tenants, arguments, again=True)
         return answer
 

@@ -66,7 +66,7 @@ def pieces(items: Sequence[T], weigh: Callable[[T], int], most: int = MAX_PIECE)
 
 def weight(task: NewTask) -> int:
     """How many bytes a task brings, but for a few."""
-    return len(task.payload)
+    return len(task.payload) + len(task.state)
 
 
 def result_weight(end: Settlement) -> int:
@@ -151,24 +151,33 @@ def replies(answer: Any) -> list[Reply]:
 
 def added(tasks: Sequence[NewTask], answer: Any) -> list[Added]:
     """The answer of add.lua for the tasks that it looked at, with the records where it echoes them."""
-    _, _, codes, records = answer
+    _, _, codes, records, bodies = answer
     tasks = tasks[: len(codes)]
     if not records:
         return [Added(task.id, REPLIES[code]) for task, code in zip(tasks, codes, strict=True)]
-    rows = zip(tasks, codes, records, strict=True)
-    return [
-        Added(task.id, REPLIES[code], readable(task.queue, stored_id(task.tenant, task.id), data) if data else None)
-        for task, code, data in rows
-    ]
+    apart = by_place(bodies)
+
+    def echoed(place: int, task: NewTask, data: bytes) -> Task | None:
+        return readable(task.queue, stored_id(task.tenant, task.id), data, body=apart.get(place)) if data else None
+
+    rows = enumerate(zip(tasks, codes, records, strict=True), 1)
+    return [Added(task.id, REPLIES[code], echoed(place, task, data)) for place, (task, code, data) in rows]
 
 
-def leased(queue: str, flat: Sequence[bytes], expires_at: int) -> list[Task]:
+def by_place(bodies: Sequence[Any]) -> dict[int, bytes]:
+    """Payloads that stand apart, as scripts answer them: the place of each record among the others, and its payload."""
+    return dict(zip(bodies[::2], bodies[1::2], strict=True))
+
+
+def leased(queue: str, flat: Sequence[bytes], bodies: Sequence[Any], expires_at: int) -> list[Task]:
     """The tasks that claim.lua hands out: stored ids and records in turn; one that cannot be read is only told."""
     pairs = list(zip(map(bytes.decode, flat[::2]), flat[1::2], strict=True))
+    apart = by_place(bodies)
     try:
-        return [unpack(queue, sid, data, expires_at) for sid, data in pairs]
+        return [unpack(queue, sid, data, expires_at, apart.get(n)) for n, (sid, data) in enumerate(pairs, 1)]
     except UNREADABLE:
-        return [task for sid, data in pairs if (task := readable(queue, sid, data, expires_at))]
+        tasks = (readable(queue, sid, data, expires_at, apart.get(n)) for n, (sid, data) in enumerate(pairs, 1))
+        return [task for task in tasks if task]
 
 
 def deliveries(given: Deliveries) -> list[Argument]:
@@ -179,7 +188,7 @@ def deliveries(given: Deliveries) -> list[Argument]:
 def claimed(before: Claim, got: Claimed, queue: str, given: Deliveries) -> Claim:
     """A claim of several rounds, with what claim.lua answered of the newest."""
     return Claim(
-        tasks=before.tasks + _handed(leased(queue, got.flat, got.now + got.lease_ms), got.now, given),
+        tasks=before.tasks + _handed(leased(queue, got.flat, got.bodies, got.now + got.lease_ms), got.now, given),
         died=before.died + got.died,
         backlog=got.backlog,
         bell_at=got.bell_at,
@@ -203,10 +212,10 @@ def begun(got: Worked) -> list[Begun]:
     return [Begun(token.hex(), run, got.expires_at if token else 0) for token, run in pairs]
 
 
-def readable(queue: str, sid: str, data: bytes, expires_at: int = 0) -> Task | None:
+def readable(queue: str, sid: str, data: bytes, expires_at: int = 0, body: bytes | None = None) -> Task | None:
     """The task in a record; None, and told in the log, where it cannot be read."""
     try:
-        return unpack(queue, sid, data, expires_at)
+        return unpack(queue, sid, data, expires_at, body)
     except UNREADABLE:
         log.exception("task %s in queue %s waits because its record cannot be read", sid, queue)
         return None

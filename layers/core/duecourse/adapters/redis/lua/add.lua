@@ -1,20 +1,20 @@
 -- Schedules tasks, each as its mode says where its id stands already.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard, then: registered (1 once the caller has put the shard on record), echo (1 to answer the
---         records), alone ("" or "<tenant>/<group>"), since (a generation), then for each task: stored id, mode (k
---         keep, r replace, j reject, d debounce, or a<stored id>\0<stored id>: apart from what its group has between
---         those, which is kept), due ("+ms" from now, or epoch ms), deadline ("" none, "+ms" from due, or
---         epoch ms), max_wait ms, group, rest of the record
--- RETURNS {now, bell_at, {reply...}, {record...} where echo}; a reply is 1 created, 2 kept, 3 replaced, 4 debounced,
---         -2 scheduled, -3 leased, -6 dead, -11 it would be pushed past its deadline; -7 alone, and nothing is added,
---         where a task of the group `alone` is live or newer than `since`. There are fewer replies than tasks where so
---         much stands in their places that its bytes ran out: the others are not added
+-- ARGV    those of shard, then: registered (0; once the caller has put the shard on record, the version that its
+--         records have if it is new), echo (1 to answer the records), alone ("" or "<tenant>/<group>"), since (a
+--         generation), then for each task: stored id, mode (k keep, r replace, j reject, d debounce, or
+--         a<stored id>\0<stored id>: apart from what its group has between those, which is kept), due ("+ms" from now,
+--         or epoch ms), deadline ("" none, "+ms" from due, or epoch ms), max_wait ms, group, rest of the record
+-- RETURNS {now, bell_at, {reply...}, {record...} where echo, {place, payload...} of those that have theirs apart}; a
+--         reply is 1 created, 2 kept, 3 replaced, 4 debounced, -2 scheduled, -3 leased, -6 dead, -11 it would be pushed
+--         past its deadline; -7 alone, and nothing is added, where a task of the group `alone` is live or newer than
+--         `since`. There are fewer replies than tasks where so much stands in their places that its bytes ran out: the
+--         others are not added
 
 local usual = require 'usual' -- tried first, and most often that is all
 local batch = require 'batch'
 local bell = require 'bell'
-local layout = require 'layout'
 local shard = require 'shard'
 local tenants = require 'tenants'
 
@@ -38,7 +38,7 @@ if alone ~= '' then
   local since = tonumber(ARGV[shard.FIRST + 3])
   for _, member in ipairs(call('ZRANGEBYLEX', shard.GROUPS, '[' .. alone .. '\0', '(' .. alone .. '\1')) do
     local r = read(call('HGET', shard.TASKS, string.match(member, '%z(.*)$')))
-    if r and (r.status == layout.SCHEDULED or r.status == layout.LEASE or r.generation > since) then
+    if r and (r.status == fields.SCHEDULED or r.status == fields.LEASE or r.generation > since) then
       return -7
     end
   end
@@ -67,15 +67,20 @@ end
 -- A shard that never drew a fence is not on record yet, and one that is leaving may not be: its tasks would not be
 -- found.
 local fence = batch.draw_fences(count)
-if shard.LEAVING and ARGV[shard.FIRST] ~= '1' then
+local registered = ARGV[shard.FIRST] ~= '0'
+if shard.LEAVING and not registered then
   return -8
 elseif shard.LEAVING then
   call('HDEL', shard.META, 'leaving')
-elseif fence == 0 and ARGV[shard.FIRST] ~= '1' then
-  call('HDEL', shard.META, 'fence')
+elseif fence == 0 and not registered then
+  call('HDEL', shard.META, 'fence', 'drawn')
   return -8
-elseif fence == 0 and shard.COUNT ~= '1' then
-  call('HSET', shard.META, 'shards', shard.COUNT)
+elseif fence == 0 then
+  shard.LAYOUT = tonumber(ARGV[shard.FIRST])
+  call('HSET', shard.META, 'layout', ARGV[shard.FIRST])
+  if shard.COUNT ~= '1' then
+    call('HSET', shard.META, 'shards', shard.COUNT)
+  end
 end
 
 local seen = {}
@@ -125,4 +130,4 @@ if not bell_at then
   end
   bell_at = bell.hang(fresh)
 end
-return { shard.NOW, bell_at, replies, echo and records or {} }
+return { shard.NOW, bell_at, replies, echo and records or {}, echo and batch.bodies_of(sids, records) or {} }

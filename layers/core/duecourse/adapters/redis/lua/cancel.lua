@@ -6,6 +6,7 @@
 --         are fewer than tasks where its bytes ran out before the last, and it is not one step
 
 local bell = require 'bell'
+local bodies = require 'bodies'
 local force = require 'force'
 local history = require 'history'
 local layout = require 'layout'
@@ -18,25 +19,26 @@ local tenants = require 'tenants'
 local call = redis.call
 
 local whole, forced, by = ARGV[shard.FIRST] == '1', ARGV[shard.FIRST + 1] == '1', ARGV[shard.FIRST + 2]
-local REFUSALS = { [layout.LEASE] = -3, [layout.FINISHED] = -4, [layout.CANCELLED] = -5 }
+local REFUSALS = { [fields.LEASE] = -3, [fields.FINISHED] = -4, [fields.CANCELLED] = -5 }
 local replies, changed = {}, false
 
 local function forget(sid, r)
   call('ZREM', shard.DEAD, sid)
   call('HDEL', shard.TASKS, sid)
   record.leave_group(sid, r.rest)
+  record.drop_body(sid, r)
   return 0
 end
 
 local function cancel(sid, r)
   local tenant = tenants.tenant_of(sid)
-  if r.status == layout.LEASE then
+  if r.status == fields.LEASE then
     r = force.take_away(sid, r) -- which makes of what waits to replace it the task that is cancelled
   else
     call('ZREM', shard.DUE[tenant], sid)
   end
-  history.note(r, history.CANCELLED_, by, r.due, 0)
-  r.status, r.claimed, r.fence, r.nonce, r.last, r.door = layout.CANCELLED, 0, 0, layout.NO_NONCE, 0, 0
+  history.note(r, fields.DID_CANCELLED, by, r.due, 0)
+  r.status, r.claimed, r.fence, r.nonce, r.last, r.door = fields.CANCELLED, 0, 0, layout.NO_NONCE, 0, 0
   call('ZADD', shard.DONE, shard.NOW, sid)
   call('HSET', shard.TASKS, sid, record.close(r))
   changed = true
@@ -44,7 +46,7 @@ local function cancel(sid, r)
 end
 
 -- What cannot be read is deleted wherever it stands: where it is dead, or by force.
-local function discard(sid)
+local function discard(sid, data)
   if not (forced or call('ZSCORE', shard.DEAD, sid)) then
     return -1
   end
@@ -57,6 +59,7 @@ local function discard(sid)
   call('ZREM', shard.DONE, sid)
   call('ZREM', shard.DUE[tenant], sid)
   call('HDEL', shard.TASKS, sid)
+  bodies.drop({ (bodies.of(sid, data)) })
   changed = true
   return 0
 end
@@ -65,10 +68,10 @@ local function answer(sid)
   local data = call('HGET', shard.TASKS, sid)
   local r = record.open(data)
   if not r then
-    return data and not record.is_foreign(data) and discard(sid) or -1
-  elseif r.status == layout.DIED then
+    return data and not record.is_foreign(data) and discard(sid, data) or -1
+  elseif r.status == fields.DIED then
     return forget(sid, r)
-  elseif r.status == layout.SCHEDULED or (r.status == layout.LEASE and forced) then
+  elseif r.status == fields.SCHEDULED or (r.status == fields.LEASE and forced) then
     return cancel(sid, r)
   end
   return REFUSALS[r.status]

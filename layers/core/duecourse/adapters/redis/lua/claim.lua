@@ -7,7 +7,8 @@
 --         have unbegun, lease ms of delivery
 -- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}, lease
 --         ms, priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...} or
---         {}, how many were put aside}; the record is "" of a task that is put off, for it cannot be read
+--         {}, how many were put aside, {place of a record among those, its payload where that stands apart...}}; the
+--         record is "" of a task that is put off, for it cannot be read
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
@@ -31,6 +32,7 @@ local useless = 0 -- how many were due and are not leased
 local want, bytes, taken = {}, tonumber(ARGV[shard.FIRST + 3]), 0
 local skipped, passed, PASS = {}, 0, 2000 -- tenant -> how many records of a later version it has first; all of them
 local handed, unread, late = {}, {}, {} -- {stored id, record...}, {stored id...}, due time -> how many
+local payloads = {} -- that stand apart: {place among the pairs of `handed`, payload...}
 call('ZREM', shard.LEASED, '') -- its first write in any case
 local _, died = endings.reclaim(handout.RECLAIM, want, handout.RECLAIM_BYTES)
 -- With tenants to declare it is asked again, and takes back the rest first.
@@ -38,7 +40,8 @@ local limit = #want == 0 and handout.room(tonumber(ARGV[shard.FIRST])) or 0
 
 local waits = 0 -- how many their targets have no room for
 places.give_places()
-handover.handed_kinds(shard.FIRST + 6)
+-- Before version 5 a task is handed over under a lease like any other.
+handover.handed_kinds(shard.LAYOUT < 5 and #ARGV + 1 or shard.FIRST + 6)
 handover.wake_waiting(limit, want)
 
 -- Answers whether another round may have more.
@@ -47,7 +50,7 @@ local function take_turns()
   local turns, sids = rounds.gather(limit - taken, want, skipped)
   local before, newer = #handed, {}
   local runs, gone, broken, aside, to, used, cut =
-    choice.choose(turns, sids, handed, late, bytes, max_bytes, BURY - useless, newer)
+    choice.choose(turns, sids, handed, payloads, late, bytes, max_bytes, BURY - useless, newer)
   local times, stood = choice.due_times(newer, 1), choice.due_times(aside, 3)
   bytes, useless, passed = used, useless + rounds.leave_due(turns, sids) - #newer, passed + #newer
   choice.pass_over(newer, times, skipped)
@@ -81,4 +84,4 @@ end
 for _, sid in ipairs(unread) do
   values.push(handed, sid, '')
 end
-return { shard.NOW, at, died, left, want, handed, lease_ms, shard.PRIORITY, held and 1 or 0, front, waits }
+return { shard.NOW, at, died, left, want, handed, lease_ms, shard.PRIORITY, held and 1 or 0, front, waits, payloads }

@@ -19,6 +19,7 @@ for at = shard.FIRST, #ARGV do
   local r = record.open(call('HGET', shard.TASKS, sid))
   if r then
     record.leave_group(sid, r.rest)
+    record.drop_body(sid, r)
   end
   call('HDEL', shard.TASKS, sid)
 end

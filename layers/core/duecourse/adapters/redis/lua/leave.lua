@@ -13,11 +13,13 @@ local shard = require 'shard'
 
 local call = redis.call
 
+local KEPT = { fence = true, clock = true, bell_at = true, layout = true }
+
 if idleness.idle_ms() < tonumber(ARGV[shard.FIRST]) then
   return { shard.NOW, bell.hang(false), 0 }
 end
 for _, field in ipairs(call('HKEYS', shard.META)) do
-  if field ~= 'fence' and field ~= 'clock' and field ~= 'bell_at' then
+  if not KEPT[field] then
     call('HDEL', shard.META, field)
   end
 end

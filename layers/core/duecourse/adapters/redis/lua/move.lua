@@ -21,9 +21,9 @@ local call = redis.call
 local unpack_struct = struct.unpack
 
 local ITEM = 7
-local REFUSALS = { [layout.LEASE] = -3, [layout.FINISHED] = -4, [layout.CANCELLED] = -5, [layout.DIED] = -6 }
+local REFUSALS = { [fields.LEASE] = -3, [fields.FINISHED] = -4, [fields.CANCELLED] = -5, [fields.DIED] = -6 }
 local PAST_DEADLINE = -11
-local OF_CALLERS = { [history.DEBOUNCED_] = true, [history.MOVED] = true, [history.REPLAYED] = true }
+local OF_CALLERS = { [fields.DID_DEBOUNCED] = true, [fields.DID_MOVED] = true, [fields.DID_REPLAYED] = true }
 local replies, changed, fresh = {}, false, false
 
 -- A task that ran and is moved is a new generation, with all its attempts.
@@ -33,8 +33,8 @@ local function begin_anew(r)
 end
 
 local function allowed(r, at)
-  return r.status == layout.SCHEDULED or (r.status == layout.LEASE and ARGV[at + 3] == '1')
-    or (r.status == layout.FINISHED and ARGV[at + 4] == '1')
+  return r.status == fields.SCHEDULED or (r.status == fields.LEASE and ARGV[at + 3] == '1')
+    or (r.status == fields.FINISHED and ARGV[at + 4] == '1')
 end
 
 -- Goes through a record's log, oldest first, with what `see` makes of each entry: letter, body. Stops where that is
@@ -43,11 +43,11 @@ local function look_through(r, see)
   local _, _, _, log = record.split(r.rest)
   local at = 3
   while at <= #log do
-    local length = unpack_struct('>I2', log, at + 8)
-    if see(string.byte(log, at), string.sub(log, at + 10, at + 9 + length)) then
+    local length = unpack_struct('>I2', log, at + fields.ENTRY_LENGTH)
+    if see(string.byte(log, at), string.sub(log, at + fields.ENTRY_SIZE, at + fields.ENTRY_SIZE + length - 1)) then
       return true
     end
-    at = at + 10 + length
+    at = at + fields.ENTRY_SIZE + length
   end
   return false
 end
@@ -56,7 +56,7 @@ end
 local function moved_before(r, at)
   local mine = '\0' .. ARGV[at + 6]
   return look_through(r, function(letter, body)
-    return letter == history.MOVED and string.sub(body, -#mine) == mine
+    return letter == fields.DID_MOVED and string.sub(body, -#mine) == mine
   end)
 end
 
@@ -65,12 +65,13 @@ end
 local function counted_from(r)
   local due
   look_through(r, function(letter, body)
-    if letter == history.ADDED or letter == history.REPLACED_ then
+    if letter == fields.DID_ADDED or letter == fields.DID_REPLACED then
       due = nil -- of what stood here before this one
     elseif OF_CALLERS[letter] then
-      due = unpack_struct('>I6', body, 7)
+      local _, wanted = unpack_struct(fields.CHANGE_FORMAT, body)
+      due = wanted
     elseif not due then
-      local claimed, _, late = unpack_struct('>I6BI4', body, 11)
+      local _, _, claimed, _, late = unpack_struct(fields.RUN_FORMAT, body)
       due = claimed > 0 and claimed - late or nil
     end
   end)
@@ -81,7 +82,7 @@ end
 -- would be dead before it could run.
 local function deadline_when(r, due)
   local deadline = r.deadline
-  if deadline > 0 and bit.band(r.flags, layout.COUNTS) ~= 0 then
+  if deadline > 0 and bit.band(r.flags, fields.COUNTS) ~= 0 then
     deadline = due + deadline - counted_from(r)
   end
   return (deadline == 0 or deadline > math.max(due, shard.NOW)) and deadline or nil
@@ -89,9 +90,9 @@ end
 
 -- Takes a task out of where it stands; answers what stands there then.
 local function leave(sid, r)
-  if r.status == layout.LEASE then
+  if r.status == fields.LEASE then
     return force.take_away(sid, r)
-  elseif r.status == layout.FINISHED then
+  elseif r.status == fields.FINISHED then
     call('ZREM', shard.DONE, sid)
     local body, state, _, log = record.split(r.rest)
     r.rest = record.join(body, state, '', log)
@@ -100,13 +101,13 @@ local function leave(sid, r)
 end
 
 local function move(sid, at, r, due, deadline)
-  local stays = r.status == layout.SCHEDULED and r.run == 0 and r.due == due -- which is told once
+  local stays = r.status == fields.SCHEDULED and r.run == 0 and r.due == due -- which is told once
   r = leave(sid, r)
   if r.run > 0 then
     begin_anew(r)
   end
-  history.note(r, history.MOVED, ARGV[at + 5] .. '\0' .. ARGV[at + 6], r.due, due, nil, stays)
-  r.status, r.due, r.deadline = layout.SCHEDULED, due, deadline
+  history.note(r, fields.DID_MOVED, ARGV[at + 5] .. '\0' .. ARGV[at + 6], r.due, due, nil, stays)
+  r.status, r.due, r.deadline = fields.SCHEDULED, due, deadline
   if ARGV[at + 2] ~= '' then
     history.set_state(r, string.sub(ARGV[at + 2], 2))
   end

@@ -5,8 +5,9 @@
 --         status (its letter in a record, "" for any), kind ("" for any), group ("" for any); of a group, the tasks that
 --         are looked at: stored id and at of each, in order
 -- RETURNS {now, how far it looked: at, id ("" before all of that instant), or nothing where that is all,
---         {stored id, at, record...}}
+--         {stored id, at, record, its payload where that stands apart...}}
 
+local bodies = require 'bodies'
 local record = require 'record'
 local shard = require 'shard'
 local values = require 'values'
@@ -75,10 +76,13 @@ local function take(sid, score, data)
   local r = mine and record.open(data)
   shard.weight = shard.weight + (mine and 0 or #(data or ''))
   if r and fits(sid, r) then
-    found[#found + 1] = sid
-    values.push(found, score, data)
+    local field = bodies.of(sid, data)
+    local payload = field and call('HGET', shard.TASKS, field) or ''
+    shard.weight = shard.weight + #payload
+    values.push(found, sid, score)
+    values.push(found, data, payload)
   end
-  return #found < 3 * limit and shard.weight < MOST
+  return #found < 4 * limit and shard.weight < MOST
 end
 
 -- Of the tasks that the caller names, those that stand where it saw them, {stored id, at...}.

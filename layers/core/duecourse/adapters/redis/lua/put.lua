@@ -1,22 +1,29 @@
 -- Takes in tasks of another shard, as they are; one that is here already is overwritten with itself.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard, then for each task: stored id, when (due, or when it ended), packed record
+-- ARGV    those of shard, then for each task: stored id, when (due, or when it ended), packed record, its payload where
+--         that stands apart
 -- RETURNS {now, bell_at}
 
 local bell = require 'bell'
-local layout = require 'layout'
+local bodies = require 'bodies'
 local record = require 'record'
 local shard = require 'shard'
 local tenants = require 'tenants'
+local versions = require 'versions'
 
 local call = redis.call
 
-local PLACES = { [layout.FINISHED] = shard.DONE, [layout.CANCELLED] = shard.DONE, [layout.DIED] = shard.DEAD }
+local PLACES = { [fields.FINISHED] = shard.DONE, [fields.CANCELLED] = shard.DONE, [fields.DIED] = shard.DEAD }
 
-for at = shard.FIRST, #ARGV, 3 do
-  local sid, r = ARGV[at], record.open(ARGV[at + 2])
-  call('HSET', shard.TASKS, sid, ARGV[at + 2])
+for at = shard.FIRST, #ARGV, 4 do
+  local sid, data = ARGV[at], ARGV[at + 2]
+  local r, field = record.open(data), bodies.of(sid, data)
+  versions.meet(string.byte(data))
+  call('HSET', shard.TASKS, sid, data)
+  if field then
+    bodies.count(call('HSET', shard.TASKS, field, ARGV[at + 3]))
+  end
   call('ZADD', PLACES[r.status] or shard.DUE[tenants.tenant_of(sid)], ARGV[at + 1], sid)
   record.join_group(sid, r.rest)
 end

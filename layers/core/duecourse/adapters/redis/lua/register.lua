@@ -1,13 +1,18 @@
 -- Puts a shard on record, unless its queue stands there with another number of shards.
 --
 -- KEYS    1 <namespace>:shards, a set of "<queue>/<number>/<count>"   2 the set of those that are leaving it
+--         3 hash: layout, the version of records that new shards have (adapters/redis/layout.py)
 -- ARGV    1 queue   2 the shard's number   3 how many shards the queue has   4 1 to write it though it stands there
---         already: who waits for replicas waits for what its own connection wrote
--- RETURNS 0, or how many the queue has on record
+--         already: who waits for replicas waits for what its own connection wrote   5 the newest version of records
+-- RETURNS the version of records that new shards have, below 0; or how many shards the queue has on record
+--
+-- The first shard of a ledger is of the newest version, and so are all that follow it. A ledger of before has shards
+-- and tells no version: then new ones are of the oldest, which whoever added to it until now can read.
 
 local queue = ARGV[1] .. '/' -- which no queue's name has in it, nor anything that means more in a pattern
 local member = queue .. ARGV[2] .. '/' .. ARGV[3]
 local is_there = redis.call('SISMEMBER', KEYS[1], member) == 1
+local is_first = redis.call('SCARD', KEYS[1]) == 0
 
 -- The server looks for the queue's others: to hand out all queues' would take it ten times as long.
 local cursor = not is_there and '0'
@@ -26,7 +31,10 @@ if ARGV[4] == '1' then
   redis.call('SREM', KEYS[1], member)
 end
 redis.call('SREM', KEYS[2], member) -- so that whoever is forgetting it lets it be
+if is_first then
+  redis.call('HSET', KEYS[3], 'layout', ARGV[5])
+end
 if not is_there or ARGV[4] == '1' then -- a write, even of what is there, is refused where memory is short
   redis.call('SADD', KEYS[1], member)
 end
-return 0
+return -(redis.call('HGET', KEYS[3], 'layout') or fields.OLDEST)

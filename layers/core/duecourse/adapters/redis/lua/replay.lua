@@ -8,20 +8,19 @@
 
 local bell = require 'bell'
 local history = require 'history'
-local layout = require 'layout'
 local record = require 'record'
 local shard = require 'shard'
 local tenants = require 'tenants'
 
 local call = redis.call
 
-local REFUSALS = { [layout.SCHEDULED] = -2, [layout.LEASE] = -3, [layout.FINISHED] = -4, [layout.CANCELLED] = -5 }
+local REFUSALS = { [fields.SCHEDULED] = -2, [fields.LEASE] = -3, [fields.FINISHED] = -4, [fields.CANCELLED] = -5 }
 local replies, changed, fresh = {}, false, false
 
 local function replay(sid, r, due, life)
-  history.note(r, history.REPLAYED, ARGV[shard.FIRST], r.due, due)
-  r.status, r.attempt, r.deadline, r.due = layout.SCHEDULED, 1, life > 0 and due + life or 0, due
-  r.flags = bit.bor(r.flags, layout.COUNTS)
+  history.note(r, fields.DID_REPLAYED, ARGV[shard.FIRST], r.due, due)
+  r.status, r.attempt, r.deadline, r.due = fields.SCHEDULED, 1, life > 0 and due + life or 0, due
+  r.flags = bit.bor(r.flags, fields.COUNTS)
   call('ZREM', shard.DEAD, sid)
   call('ZADD', shard.DUE[tenants.tenant_of(sid)], record.due_score(sid, due), sid)
   call('HSET', shard.TASKS, sid, record.close(r))
@@ -36,7 +35,7 @@ for at = shard.FIRST + 1, #ARGV, 3 do
   local r = record.open(call('HGET', shard.TASKS, ARGV[at]))
   if not r then
     replies[#replies + 1] = -1
-  elseif r.status == layout.DIED then
+  elseif r.status == fields.DIED then
     replies[#replies + 1] = replay(ARGV[at], r, shard.NOW + tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]))
   else
     replies[#replies + 1] = REFUSALS[r.status]

@@ -15,7 +15,6 @@
 local bell = require 'bell'
 local endings = require 'endings'
 local history = require 'history'
-local layout = require 'layout'
 local leases = require 'leases'
 local places = require 'places'
 local record = require 'record'
@@ -30,9 +29,10 @@ local SIZE, HEAD = 23, '>c14BBI6B'
 local KEPT = 65535 -- the length of a state that stays as it is
 local HEADS_OF_ALL = ARGV[shard.FIRST]
 local count = #HEADS_OF_ALL / SIZE
-local AGAIN_, RETRY_, DROP_, FAILED = 65, 82, 88, 70
+local AGAIN_, RETRY_, DROP_, FAILED = fields.RAN_AGAIN, fields.RAN_RETRY, fields.RAN_DROP, 70
 local REPLIES = {
-  [record.DONE_] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [record.RELEASED] = 5, [record.UNDELIVERED] = 5,
+  [fields.RAN_DONE] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [fields.RAN_RELEASE] = 5,
+  [fields.RAN_UNDELIVERED] = 5,
 }
 local STALE, DEAD_ = 0, 4
 local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
@@ -56,19 +56,19 @@ end
 
 -- What an ending does to the record; answers the reply.
 local ENDINGS = {
-  [record.DONE_] = function(r, _, _, _, result)
-    record.remember(r, record.DONE_, '', nil, result)
-    r.status = layout.FINISHED
+  [fields.RAN_DONE] = function(r, _, _, _, result)
+    record.remember(r, fields.RAN_DONE, '', nil, result)
+    r.status = fields.FINISHED
     return 1
   end,
   [AGAIN_] = function(r, due, state)
     if leases.expired(r) then
       record.remember(r, AGAIN_, 'past its deadline', state)
-      r.status = layout.DIED
+      r.status = fields.DIED
       return DEAD_
     end
     record.remember(r, AGAIN_, '', state)
-    r.status, r.attempt, r.due = layout.SCHEDULED, 1, due
+    r.status, r.attempt, r.due = fields.SCHEDULED, 1, due
     return 2
   end,
   [RETRY_] = function(r, due, state, detail)
@@ -77,18 +77,18 @@ local ENDINGS = {
   end,
   [DROP_] = function(r, _, _, detail)
     record.remember(r, DROP_, detail)
-    r.status = layout.DIED
+    r.status = fields.DIED
     return DEAD_
   end,
-  [record.UNDELIVERED] = function(r, _, _, detail)
+  [fields.RAN_UNDELIVERED] = function(r, _, _, detail)
     return endings.undelivered(r, detail) and 5 or DEAD_
   end,
-  [record.RELEASED] = function(r, due, _, detail)
-    record.remember(r, record.RELEASED, detail)
+  [fields.RAN_RELEASE] = function(r, due, _, detail)
+    record.remember(r, fields.RAN_RELEASE, detail)
     if r.target then
       leases.end_delivery(r)
     end
-    r.status, r.due = layout.SCHEDULED, due
+    r.status, r.due = fields.SCHEDULED, due
     return 5
   end,
 }
@@ -105,9 +105,9 @@ end
 
 local function place(sid, r)
   local tenant = tenants.tenant_of(sid)
-  if r.status == layout.FINISHED then
+  if r.status == fields.FINISHED then
     values.push(finished, shard.NOW_TEXT, sid)
-  elseif r.status == layout.DIED then
+  elseif r.status == fields.DIED then
     values.push(died, shard.NOW_TEXT, sid)
   else
     scheduled[tenant] = scheduled[tenant] or {}
@@ -120,10 +120,10 @@ end
 
 -- Whether this ending may end the lease that stands there under this token.
 local function may_end(r, token, ending)
-  if ending == FAILED and r.status == layout.LEASE and r.delivery == token then
+  if ending == FAILED and r.status == fields.LEASE and r.delivery == token then
     return true
   end
-  return leases.is_held(r, token) and (ending ~= record.UNDELIVERED or r.target)
+  return leases.is_held(r, token) and (ending ~= fields.RAN_UNDELIVERED or r.target)
 end
 
 local function settle(sid, r, token, ending, due, text)
@@ -133,14 +133,14 @@ local function settle(sid, r, token, ending, due, text)
   ending = ending == FAILED and RETRY_ or ending
   if r.target then
     places.free_place(sid, r.target)
-    if ending ~= record.RELEASED and ending ~= record.UNDELIVERED then
+    if ending ~= fields.RAN_RELEASE and ending ~= fields.RAN_UNDELIVERED then
       r.target = nil -- its worker did not say that it began, and this is its run
     end
   end
   local reply = ENDINGS[ending](r, due, details(text))
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
   ended[#ended + 1] = { sid, r }
-  if r.status ~= layout.SCHEDULED then
+  if r.status ~= fields.SCHEDULED then
     for _, one in ipairs(endings.tell_of(sid, r)) do
       told[#told + 1] = one
     end
@@ -153,14 +153,14 @@ end
 -- leased is not seen, as in a claim.
 local ENDED_NOW = pack('>I6', shard.NOW) .. 'D'
 local NO_RESULT = '\0\0\0\0' .. ENDED_NOW
-local NOTIFY_FROM, NOTIFY_TO = 80, 81 -- its length
 local byte, sub = string.byte, string.sub -- each look into a table costs, and most settles look four times
 
 local function done_at_once(data, token, text)
   local letter = byte(data, -1)
-  if (letter ~= record.BEGUN and letter ~= record.WORKED) or sub(data, record.TOKEN_FROM, record.TOKEN_TO) ~= token
-    or byte(data) ~= layout.VERSION or byte(data, 2) % (2 * record.SUCCESSOR) >= record.SUCCESSOR
-    or sub(data, NOTIFY_FROM, NOTIFY_TO) ~= '\0\0' then
+  local version, has_lease = byte(data), letter == fields.BEGUN or letter == fields.WORKED
+  if not has_lease or sub(data, fields.TOKEN_FROM, fields.TOKEN_TO) ~= token or version < fields.OLDEST
+    or version > fields.NEWEST or byte(data, 2) % (2 * fields.SUCCESSOR) >= fields.SUCCESSOR
+    or sub(data, fields.NOTIFY_FROM, fields.NOTIFY_TO) ~= '\0\0' then
     return nil
   elseif text == '' then
     return data .. NO_RESULT
@@ -187,7 +187,7 @@ for i = 1, count do
     text = ARGV[detailed]
   end
   local data = changed[sid] or standing[i - base] -- one may be there twice
-  local done = ending == record.DONE_ and data and not opened[sid] and done_at_once(data, token, text)
+  local done = ending == fields.RAN_DONE and data and not opened[sid] and done_at_once(data, token, text)
   if done then
     local tenant = tenants.tenant_of(sid)
     n, shard.weight = n + 2, shard.weight + #data

@@ -7,10 +7,12 @@
 --         KEYS...}, for how long it has had neither tasks nor settings (ms, -1 where it has)}
 
 local bell = require 'bell'
+local bodies = require 'bodies'
 local endings = require 'endings'
 local idleness = require 'idleness'
 local record = require 'record'
 local shard = require 'shard'
+local versions = require 'versions'
 
 local call = redis.call
 
@@ -26,14 +28,17 @@ local function prune(place, before)
   local pruned = 0
   while pruned < #sids and shard.weight < record.BYTES do
     local some = { unpack(sids, pruned + 1, math.min(pruned + record.piece(pruned), #sids)) }
+    local names = {}
     call('ZREM', place, unpack(some))
     for i, data in ipairs(call('HMGET', shard.TASKS, unpack(some))) do
       local r = record.open(data)
       if r then
         record.leave_group(some[i], r.rest)
+        names[#names + 1] = bodies.of(some[i], data)
       end
     end
     call('HDEL', shard.TASKS, unpack(some))
+    bodies.drop(names)
     pruned = pruned + #some
   end
   more = more or pruned == BOUND or pruned < #sids
@@ -55,4 +60,7 @@ end
 
 local pruned = prune(shard.DONE, shard.NOW - retention) + prune_dead()
 local idle = idleness.idle_ms()
+versions.watch()
+local _, left = versions.rewrite()
+more = more or left
 return { shard.NOW, bell.hang(false), reclaimed, died, pruned, more and 1 or 0, want, idle }

@@ -3,14 +3,15 @@
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard and endings, then: stored id, lease ms where the queue has none of its own, nonce (8 bytes),
 --         door (its letter in a record)
--- RETURNS {now, bell_at, {tenant whose due set was not among KEYS...}, record or "", lease ms}
+-- RETURNS {now, bell_at, {tenant whose due set was not among KEYS...}, record or "", lease ms, its payload where that
+--         stands apart}
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local bell = require 'bell'
+local bodies = require 'bodies'
 local endings = require 'endings'
 local handout = require 'handout'
-local layout = require 'layout'
 local leases = require 'leases'
 local record = require 'record'
 local shard = require 'shard'
@@ -39,9 +40,12 @@ local function take(data, run, due)
 end
 
 local data = call('HGET', shard.TASKS, sid)
-local r = record.open(data)
-local may_run = #want == 0 and r and r.status == layout.SCHEDULED and not leases.expired(r)
-if may_run and handout.room(1) > 0 and handout.tenant_room(tenant) > 0 then
+local r, payload = record.open(data), ''
+if r and r.flags >= fields.APART then
+  payload = call('HGET', shard.TASKS, (bodies.of(sid, data)))
+end
+local is_ready = #want == 0 and payload and r and r.status == fields.SCHEDULED and not leases.expired(r)
+if is_ready and handout.room(1) > 0 and handout.tenant_room(tenant) > 0 then
   take(data, r.run + 1, r.due)
 end
-return { shard.NOW, bell.hang(false), want, taken, lease_ms }
+return { shard.NOW, bell.hang(false), want, taken, lease_ms, payload or '' }

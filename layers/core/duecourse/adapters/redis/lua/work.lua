@@ -11,7 +11,6 @@
 local bell = require 'bell'
 local endings = require 'endings'
 local history = require 'history'
-local layout = require 'layout'
 local leases = require 'leases'
 local places = require 'places'
 local record = require 'record'
@@ -28,14 +27,14 @@ call('ZREM', shard.LEASED, '')
 -- It dies as one past its deadline that is claimed.
 local function bury(sid, r)
   local tenant = tenants.tenant_of(sid)
-  record.remember(r, 69, 'past its deadline')
+  record.remember(r, fields.RAN_EXPIRED, 'past its deadline')
   places.free_place(sid, r.target)
   leases.end_delivery(r)
-  r.status, r.last = layout.DIED, 0
+  r.status, r.last = fields.DIED, 0
   call('ZREM', shard.LEASED, sid)
   leases.count_running(tenant, -1)
   local told, after = endings.tell_of(sid, r), record.has_successor(r) and history.succeed(sid, r) or r
-  if after.status == layout.SCHEDULED then
+  if after.status == fields.SCHEDULED then
     call('ZADD', shard.DUE[tenant], after.due, sid)
   else
     call('ZADD', shard.DEAD, shard.NOW, sid)
@@ -64,7 +63,9 @@ for at = shard.FIRST + 1, #ARGV, 3 do
       begin(sid, r, token, nonce)
     end
   end
-  if r and r.status == layout.LEASE and r.delivery == token and r.nonce == nonce then
+  -- In a ledger of an earlier version it was handed over under a lease like any other: that is the worker's then.
+  local plain = shard.LAYOUT < 5 and r and not r.target and leases.is_held(r, token)
+  if plain or (r and r.status == fields.LEASE and r.delivery == token and r.nonce == nonce) then
     call('ZADD', shard.LEASED, ends_at, sid)
     values.push(answers, leases.token_of(r), r.run)
   else

@@ -2,10 +2,13 @@
 --
 -- ARGV    add.lua's
 
+local bodies = require 'bodies'
 local layout = require 'layout'
 local shard = require 'shard'
 local tenants = require 'tenants'
 local values = require 'values'
+
+local call = redis.call
 
 local CREATED = 1 -- the replies
 local KEPT = 2
@@ -16,13 +19,16 @@ local APART = 97 -- a, of a mode
 local fence -- of the task before
 local written, scheduled, grouped
 local soonest -- of each tenant
+local payloads -- those that stand apart, of the whole batch
+local apart -- how many of those are yet to be written
 
 local function empty()
-  written, scheduled, grouped = {}, {}, {}
+  written, scheduled, grouped, apart = {}, {}, {}, 0
 end
 
 local function begin()
   soonest = {}
+  payloads = {}
   empty()
 end
 
@@ -41,8 +47,13 @@ end
 -- keeps it.
 local function fresh(at, how, due, deadline, created)
   fence = fence + 1
-  local counts = string.byte(ARGV[at + 3], 1) == 43 and layout.COUNTS / 4 or 0
-  return layout.fresh_record(how + counts, due, created, fence, deadline, ARGV[at + 6])
+  local counts = string.byte(ARGV[at + 3], 1) == 43 and fields.COUNTS or 0
+  local rest, field, payload, flag = bodies.part(ARGV[at], ARGV[at + 6], fence)
+  if field then
+    payloads[field], apart = payload, apart + 1
+    values.push(written, field, payload)
+  end
+  return layout.fresh_record(shard.LAYOUT, how * fields.CAME + counts + flag, due, created, fence, deadline, rest)
 end
 
 -- Puts a scheduled task's record on the batch's list.
@@ -66,9 +77,22 @@ local function put(sid, at, due, data)
   return data
 end
 
+-- The payloads of records that are answered and have theirs apart: the place of each among them, and its payload.
+local function bodies_of(sids, records)
+  local found = {}
+  for i, data in pairs(records) do
+    local field = bodies.of(sids[i], data)
+    if field then
+      values.push(found, i, payloads[field] or call('HGET', shard.TASKS, field) or '')
+    end
+  end
+  return found
+end
+
 -- Answers when the first of each tenant is due that this call has scheduled.
 local function flush()
   values.in_pieces('HSET', shard.TASKS, written)
+  bodies.count(apart)
   for tenant, members in pairs(scheduled) do
     values.in_pieces('ZADD', shard.DUE[tenant], members)
   end
@@ -85,7 +109,7 @@ local function has_neighbour(at)
   end
   local group = ARGV[at + 5]
   local from, to = '[' .. layout.group_member(first, group), '[' .. layout.group_member(last, group)
-  return #redis.call('ZRANGEBYLEX', shard.GROUPS, from, to, 'LIMIT', 0, 1) > 0
+  return #call('ZRANGEBYLEX', shard.GROUPS, from, to, 'LIMIT', 0, 1) > 0
 end
 
 return {
@@ -101,4 +125,5 @@ return {
   put = put,
   flush = flush,
   has_neighbour = has_neighbour,
+  bodies_of = bodies_of,
 }

@@ -2,10 +2,10 @@
 --
 -- ARGV    those of shard and endings
 
+local bodies = require 'bodies'
 local endings = require 'endings'
 local handout = require 'handout'
 local handover = require 'handover'
-local layout = require 'layout'
 local record = require 'record'
 local shard = require 'shard'
 local tenants = require 'tenants'
@@ -14,9 +14,10 @@ local values = require 'values'
 local call = redis.call
 local pack, unpack_struct = struct.pack, struct.unpack
 
-local sub = string.sub
+local byte, char, sub = string.byte, string.char, string.sub
 -- A zset that is to hold more than a few is made an index first, as in rounds.lua.
 local FEW, LONG = 64, string.rep('-', 65)
+local MARKED_APART = fields.APART * 2 ^ 24 -- in the four bytes that begin with the flags
 local later -- the place of a record among those that are handed out -> the end of its delivery
 
 local function begin()
@@ -24,13 +25,14 @@ local function begin()
 end
 
 -- Looks at what was gathered, in pieces. What it chooses it puts behind `handed` as it stands, {stored id, record...},
--- and counts in `late`, due time -> how many; what a later version wrote it adds to `newer`. Answers the run of each,
--- {stored id, opened record...} of what is past its deadline, {stored id...} of what cannot be read, what its target
--- has no room for (as `put_aside` takes it), the target of each run that is handed over, the bytes of what is handed
--- out (`used` before), and whether they, what a script may read, or the `most` that it does not hand out are used up
--- before the end: one it always looks at. A record that is cut off it does not see, for all would pay for that: whoever
--- gets such a lease finds it, and it lapses.
-local function choose(turns, sids, handed, late, used, max_bytes, most, newer)
+-- and counts in `late`, due time -> how many; payloads that stand apart it puts into `payloads`, {place among the pairs
+-- of `handed`, payload...}; what a later version wrote it adds to `newer`. Answers the run of each, {stored id, opened
+-- record...} of what is past its deadline, {stored id...} of what cannot be read, what its target has no room for (as
+-- `put_aside` takes it), the target of each run that is handed over, the bytes of what is handed out (`used` before),
+-- and whether they, what a script may read, or the `most` that it does not hand out are used up before the end: one it
+-- always looks at. A record that is cut off it does not see, for all would pay for that: whoever gets such a lease finds
+-- it, and it lapses.
+local function choose(turns, sids, handed, payloads, late, used, max_bytes, most, newer)
   local runs, gone, broken, records, base, read_to = {}, {}, {}, nil, 0, 0
   local now, count, n = shard.NOW, 0, #handed
   local aside, to = {}, {}
@@ -43,14 +45,20 @@ local function choose(turns, sids, handed, late, used, max_bytes, most, newer)
       end
       local sid, data = sids[i], records[i - base]
       local size = data and #data or 0
-      local version, _, run, due, deadline
-      if size >= record.SMALLEST then
+      local version, marks, run, _, due, deadline
+      if size >= fields.SMALLEST then
         -- To skip a byte costs as much as to read six.
-        version, _, run, _, due, _, _, deadline = unpack_struct('>BI4I4I2I6I6I6I6', data)
+        version, marks, run, _, due, _, _, deadline = unpack_struct('>BI4I4I2I6I6I6I6', data)
       end
-      if version == layout.VERSION and (deadline == 0 or deadline > now) then
+      local known = version and version >= fields.OLDEST and version <= fields.NEWEST
+      if known and (deadline == 0 or deadline > now) then
         local target = handover.target_of(data)
         local waits = target and target.free <= 0
+        local field, more
+        if marks >= MARKED_APART then
+          field, more = bodies.of(sid, data)
+          size = size + (more or 0)
+        end
         if used > 0 and not waits and used + size > max_bytes then -- which ends the claim
           turn.begun, turn.seen = count - before, i - 1
           return runs, gone, broken, aside, to, used, true
@@ -60,17 +68,25 @@ local function choose(turns, sids, handed, late, used, max_bytes, most, newer)
           values.push(aside, sid, due)
           aside[#aside + 1] = target
         else
-          used, count, n = used + size, count + 1, n + 2
-          runs[count], handed[n - 1], handed[n] = run, sid, data
-          late[due] = (late[due] or 0) + 1
-          if target then
-            to[count], target.free = target, target.free - 1
+          local payload = field and call('HGET', shard.TASKS, field)
+          if payload or marks < MARKED_APART then
+            used, count, n = used + size, count + 1, n + 2
+            runs[count], handed[n - 1], handed[n] = run, sid, data
+            late[due] = (late[due] or 0) + 1
+            if target then
+              to[count], target.free = target, target.free - 1
+            end
+            if payload then
+              values.push(payloads, n / 2, payload)
+            end
+          else
+            broken[#broken + 1] = sid
           end
         end
       elseif data and record.is_newer(data) then
         newer[#newer + 1] = sid
       elseif data then
-        local r = version == layout.VERSION and record.open(data)
+        local r = known and record.open(data)
         if r then
           values.push(gone, sid, r)
         else
@@ -90,8 +106,8 @@ end
 -- It dies unclaimed: the history's entry has no lease, the record keeps its last one.
 local function bury(sid, r)
   local fence, claimed = r.fence, r.claimed
-  r.status, r.fence, r.claimed = layout.DIED, 0, 0
-  record.remember(r, 69, 'past its deadline')
+  r.status, r.fence, r.claimed = fields.DIED, 0, 0
+  record.remember(r, fields.RAN_EXPIRED, 'past its deadline')
   local told = endings.tell_of(sid, r)
   r.fence, r.claimed = fence, claimed
   endings.follow(told)
@@ -137,6 +153,9 @@ local function lease(runs, to, handed, n, nonces, lease_end)
     local target, nonce = to[i], sub(nonces, 4 * n - 7, 4 * n)
     if target then
       local before = handover.deliver(handed[n - 1], target)
+      if byte(handed[n]) < 5 then -- which knows no deliveries
+        handed[n] = char(shard.LAYOUT) .. sub(handed[n], 2)
+      end
       handed[n] = handed[n] .. before .. pack(handout.LEASE_FRONT, runs[i] + 1, fence + i) .. nonce .. delivery_end
       later[n] = values.text_of(shard.NOW + target.ms)
     else

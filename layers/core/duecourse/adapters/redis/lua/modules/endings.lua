@@ -31,7 +31,7 @@ local NOBODY = {}
 local function follow_up(sid, r, mark, kind, url)
   local id, group = string.match(sid, '/(.*)$'), record.group_of(r.rest)
   local state, detail = 'done', ''
-  if r.status == layout.DIED then
+  if r.status == fields.DIED then
     state, detail = 'dead', r.detail
   end
   local payload = '{"ended":{"id":' .. cjson.encode(id) .. ',"generation":' .. values.text_of(r.generation) .. ',"run":'
@@ -39,13 +39,13 @@ local function follow_up(sid, r, mark, kind, url)
     .. ',"error":' .. cjson.encode(detail) .. ',"url":' .. cjson.encode(url) .. '}}'
   group = group ~= '' and group or id
   return { sid .. '~' .. values.text_of(r.generation) .. '.' .. values.text_of(r.run) .. '~' .. mark, NO_ORIGIN .. policy
-    .. pack(record.LENGTHS, #BY, #kind, #group, 0, #payload) .. BY .. kind .. group .. payload }
+    .. pack(fields.LENGTHS_FORMAT, #BY, #kind, #group, 0, #payload) .. BY .. kind .. group .. payload }
 end
 
 -- The follow-ups of a task that is done or dead. It writes nothing.
 local function tell_of(sid, r)
   local _, _, group_end, notify_end = record.ends_of(r.rest)
-  local death = deaths and r.status == layout.DIED
+  local death = deaths and r.status == fields.DIED
   if (group_end == notify_end and not death) or record.is_follow_up(sid) then
     return NOBODY
   end
@@ -66,7 +66,7 @@ end
 -- again has the same run.
 local function has_told(sid)
   local r = record.open(call('HGET', shard.TASKS, sid))
-  if not r or r.status == layout.SCHEDULED or r.status == layout.LEASE then
+  if not r or r.status == fields.SCHEDULED or r.status == fields.LEASE then
     return false
   end
   call('ZREM', shard.DONE, sid)
@@ -83,7 +83,7 @@ local function follow(told)
   local fence = shard.next_fence(#told) - #told
   for i, pair in ipairs(told) do
     local sid, tenant = pair[1], tenants.tenant_of(pair[1])
-    local data = layout.fresh_record(0, shard.NOW, shard.NOW, fence + i, 0, pair[2])
+    local data = layout.fresh_record(shard.LAYOUT, 0, shard.NOW, shard.NOW, fence + i, 0, pair[2])
     local new = call('HSETNX', shard.TASKS, sid, data) == 1
     if not new and has_told(sid) then
       call('HSET', shard.TASKS, sid, data)
@@ -103,26 +103,24 @@ local MOST_UNDELIVERED, FIRST_DELAY, LONGEST_DELAY = 20, 1000, 300000 -- in a ro
 
 -- A delivery that was not begun is scheduled again, later each time, with all its attempts, or dead.
 local function undelivered(r, detail)
-  local times = record.times_in_a_row(r, record.UNDELIVERED) + 1
+  local times = record.times_in_a_row(r, fields.RAN_UNDELIVERED) + 1
   local dies = times >= MOST_UNDELIVERED
-  record.remember(r, record.UNDELIVERED, dies and 'undelivered: ' .. detail or detail)
+  record.remember(r, fields.RAN_UNDELIVERED, dies and 'undelivered: ' .. detail or detail)
   leases.end_delivery(r)
   if dies or leases.expired(r) then
-    r.status = layout.DIED
+    r.status = fields.DIED
     return false
   end
-  r.status, r.due = layout.SCHEDULED, shard.NOW + math.min(FIRST_DELAY * 2 ^ (times - 1), LONGEST_DELAY)
+  r.status, r.due = fields.SCHEDULED, shard.NOW + math.min(FIRST_DELAY * 2 ^ (times - 1), LONGEST_DELAY)
   return true
 end
 
 -- Lapsed leases. ------------------------------------------------------------------------------------------------------
 
-local LAPSED = 76 -- L, as it stands in the log
-
 -- When a task runs again whose lease lapsed: at once, which is from the lease's end on; where its run before lapsed
 -- too, once its policy's wait is over.
 local function due_after_lapse(r, ended)
-  return record.times_in_a_row(r, LAPSED) > 0 and shard.NOW + leases.backoff(r) or ended
+  return record.times_in_a_row(r, fields.RAN_LAPSED) > 0 and shard.NOW + leases.backoff(r) or ended
 end
 
 -- Takes back at most `limit` lapsed leases, and no more once their records weigh `most` bytes. Answers how many, how
@@ -149,7 +147,7 @@ local function reclaim(limit, want, most)
         lives = undelivered(r, 'handed over to ' .. r.target .. ', but the function did not begin it')
       else
         local due = due_after_lapse(r, ended)
-        record.remember(r, LAPSED, 'the lease lapsed')
+        record.remember(r, fields.RAN_LAPSED, 'the lease lapsed')
         lives = leases.retry_or_die(r, due)
       end
       if not lives then
@@ -158,7 +156,7 @@ local function reclaim(limit, want, most)
         follow(tell_of(sid, r))
       end
     end
-    if r.status == layout.SCHEDULED then
+    if r.status == fields.SCHEDULED then
       call('ZADD', shard.DUE[tenant], record.due_score(sid, r.due), sid)
     end
     call('HSET', shard.TASKS, sid, record.close(r))

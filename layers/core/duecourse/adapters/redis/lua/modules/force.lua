@@ -15,7 +15,7 @@ local call = redis.call
 local function take_away(sid, r)
   call('ZREM', shard.LEASED, sid)
   leases.count_running(tenants.tenant_of(sid), -1)
-  record.remember(r, history.TAKEN, '')
+  record.remember(r, fields.RAN_TAKEN, '')
   if r.target then
     places.free_place(sid, r.target)
     leases.end_delivery(r)

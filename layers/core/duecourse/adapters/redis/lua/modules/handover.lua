@@ -3,7 +3,6 @@
 -- ARGV    those of shard and endings, and as the verb says: kind, target, how many it may have unbegun, lease ms of
 --         delivery
 
-local layout = require 'layout'
 local places = require 'places'
 local record = require 'record'
 local shard = require 'shard'
@@ -111,8 +110,8 @@ local function target_of(data)
   if not any then
     return nil
   end
-  local by, kind = unpack_struct('>BB', data, layout.FRONT_SIZE + 22)
-  local from = layout.FRONT_SIZE + 31 + by
+  local by, kind = unpack_struct(fields.LENGTHS_FORMAT, data, fields.FRONT_SIZE + fields.LENGTHS_AT)
+  local from = fields.FRONT_SIZE + fields.REST_SIZE + 1 + by
   return by_kind[string.sub(data, from, from + kind - 1)]
 end
 

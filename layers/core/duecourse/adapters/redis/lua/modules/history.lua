@@ -6,14 +6,10 @@ local shard = require 'shard'
 local call = redis.call
 local pack, unpack_struct = struct.pack, struct.unpack
 
-local ADDED = 78 -- N
-local REPLACED_ = 85 -- U
-local DEBOUNCED_ = 79 -- O
-local MOVED = 77 -- M
-local REPLAYED = 80 -- P
-local CANCELLED_ = 75 -- K
-local TAKEN = 84 -- T
-local RUNS = { [68] = true, [65] = true, [82] = true, [88] = true } -- the endings that are answered again
+-- The endings that are answered again.
+local RUNS = {
+  [fields.RAN_DONE] = true, [fields.RAN_AGAIN] = true, [fields.RAN_RETRY] = true, [fields.RAN_DROP] = true,
+}
 
 local function set_state(r, state)
   local body, _, result, log = record.split(r.rest)
@@ -24,13 +20,13 @@ end
 local function note(r, deed, by, due_before, due, at, again)
   local body, state, result, log = record.split(r.rest)
   local times, last = 0, nil
-  if deed == DEBOUNCED_ or again then
+  if deed == fields.DID_DEBOUNCED or again then
     log, times, last = record.take_last(r, log, deed)
   end
   if times > 0 then
     due_before, times = unpack_struct('>I6', last), again and 0 or times
   end
-  local change = pack('>I6I6', due_before, due) .. by
+  local change = pack(fields.CHANGE_FORMAT, due_before, due) .. by
   r.rest = record.join(body, state, result, record.grown(r, log, deed, at or shard.NOW, math.min(times + 1, 255), change))
 end
 
@@ -39,16 +35,16 @@ local function remembered(r, fence)
   local _, _, _, log = record.split(r.rest)
   local at = 3
   while at <= #log do
-    local letter, length = string.byte(log, at), unpack_struct('>I2', log, at + 8)
-    if RUNS[letter] and unpack_struct('>I6', log, at + 14) == fence then
+    local letter, length = string.byte(log, at), unpack_struct('>I2', log, at + fields.ENTRY_LENGTH)
+    if RUNS[letter] and unpack_struct('>I6', log, at + fields.RUN_FENCE) == fence then
       return letter
     end
-    at = at + 10 + length
+    at = at + fields.ENTRY_SIZE + length
   end
 end
 
 local function by_of(rest)
-  return string.sub(rest, 31, (record.ends_of(rest)))
+  return string.sub(rest, fields.REST_SIZE + 1, (record.ends_of(rest)))
 end
 
 local function take_log(fresh, old)
@@ -60,17 +56,18 @@ end
 -- A fresh record goes on with the log of the one that it replaces, and what that one came of is noted there.
 local function inherit(fresh, old)
   take_log(fresh, old)
-  local came = math.floor(old.flags / 4) % 4 -- 0 created, 2 replaced, 3 debounced
-  note(fresh, came == 2 and REPLACED_ or ADDED, by_of(old.rest), 0, old.due, old.created)
+  local came = math.floor(old.flags / fields.CAME) % 4 -- 0 created, 2 replaced, 3 debounced
+  note(fresh, came == 2 and fields.DID_REPLACED or fields.DID_ADDED, by_of(old.rest), 0, old.due, old.created)
 end
 
 -- A debounced record goes on with the log too, and has come of what the old one came of.
 local function debounced(fresh, old, by)
   local theirs = by_of(old.rest)
-  fresh.rest = string.sub(fresh.rest, 1, 21) .. string.char(#theirs) .. string.sub(fresh.rest, 23, 30) .. theirs
+  fresh.rest = string.sub(fresh.rest, 1, fields.LENGTHS_AT - 1) .. string.char(#theirs)
+    .. string.sub(fresh.rest, fields.LENGTHS_AT + 1, fields.REST_SIZE) .. theirs
     .. string.sub(fresh.rest, record.ends_of(fresh.rest) + 1)
   take_log(fresh, old)
-  note(fresh, DEBOUNCED_, by, old.due, fresh.due)
+  note(fresh, fields.DID_DEBOUNCED, by, old.due, fresh.due)
 end
 
 -- Successors: what replaces a task that runs waits beside it until its lease ends. ------------------------------------
@@ -80,7 +77,7 @@ local function take_successor(sid, r)
   local s = record.open(call('HGET', shard.TASKS, sid .. '+'))
   call('HDEL', shard.TASKS, sid .. '+')
   call('HINCRBY', shard.META, 'successors', -1)
-  r.flags = r.flags - record.SUCCESSOR
+  r.flags = r.flags - fields.SUCCESSOR
   return s
 end
 
@@ -95,12 +92,16 @@ local function succeed(sid, r)
     record.leave_group(sid, r.rest)
   end
   inherit(s, r)
+  record.drop_body(sid, r)
   s.fence, s.nonce, s.last, s.door = r.fence, r.nonce, r.last, r.door
   return s
 end
 
 local function drop_successor(sid, r)
   local s = take_successor(sid, r)
+  if s then
+    record.drop_body(sid, s)
+  end
   if s and record.group_of(s.rest) ~= record.group_of(r.rest) then
     record.leave_group(sid, s.rest)
     record.join_group(sid, r.rest)
@@ -108,13 +109,6 @@ local function drop_successor(sid, r)
 end
 
 return {
-  ADDED = ADDED,
-  REPLACED_ = REPLACED_,
-  DEBOUNCED_ = DEBOUNCED_,
-  MOVED = MOVED,
-  REPLAYED = REPLAYED,
-  CANCELLED_ = CANCELLED_,
-  TAKEN = TAKEN,
   set_state = set_state,
   note = note,
   remembered = remembered,

@@ -17,10 +17,11 @@ local function is_set()
   return shard.MAX_RUNNING and not call('HGET', shard.META, 'defaulted')
 end
 
--- In ms; -1 where there is a task or a setting. It is counted from the first look that found neither, as long as no add
+-- In ms; -1 where there is a task or a setting, and where callers of an earlier version may add, who do not see that a
+-- shard is forgotten. It is counted from the first look that found neither, as long as no add
 -- draws a fence: then anew.
 local function idle_ms()
-  if call('HLEN', shard.TASKS) > 0 or is_set() then
+  if shard.LAYOUT < 5 or call('HLEN', shard.TASKS) > 0 or is_set() then
     return -1
   end
   local fence = call('HGET', shard.META, 'fence') or '0'

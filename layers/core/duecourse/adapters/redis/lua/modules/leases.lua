@@ -1,6 +1,5 @@
 -- What the scripts that know leases share: attempts, and how many of a tenant's tasks are leased.
 
-local layout = require 'layout'
 local shard = require 'shard'
 local values = require 'values'
 
@@ -8,7 +7,7 @@ local call = redis.call
 local pack, unpack_struct = struct.pack, struct.unpack
 
 local function spent(r)
-  return r.attempt >= unpack_struct('>I2', r.rest, 10)
+  return r.attempt >= unpack_struct('>I2', r.rest, fields.MAX_ATTEMPTS_AT)
 end
 
 local function token_of(r)
@@ -16,7 +15,7 @@ local function token_of(r)
 end
 
 local function is_held(r, token)
-  return r.status == layout.LEASE and token_of(r) == token
+  return r.status == fields.LEASE and token_of(r) == token
 end
 
 local function expired(r)
@@ -77,7 +76,7 @@ end
 -- How many ms a task waits after its attempt failed, by its own policy (domain/backoff.py): the random part is of its
 -- lease's token, for a script draws the same numbers each time.
 local function backoff(r)
-  local jitter, _, wait, factor, longest = unpack_struct('>BI2I4I2I4', r.rest, 9)
+  local jitter, _, wait, factor, longest = unpack_struct(fields.POLICY_FORMAT, r.rest, fields.POLICY_AT)
   longest = math.floor(math.min(wait * (factor / 100) ^ math.min(r.attempt - 1, 64), longest))
   if jitter == 0 then
     return longest
@@ -89,10 +88,10 @@ end
 -- Spends an attempt: the record is scheduled at `due`, or dead. Answers whether it lives.
 local function retry_or_die(r, due)
   if spent(r) or expired(r) then
-    r.status = layout.DIED
+    r.status = fields.DIED
     return false
   end
-  r.status, r.attempt, r.due = layout.SCHEDULED, r.attempt + 1, due
+  r.status, r.attempt, r.due = fields.SCHEDULED, r.attempt + 1, due
   return true
 end
 

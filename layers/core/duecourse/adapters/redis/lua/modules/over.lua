@@ -4,17 +4,17 @@
 
 local batch = require 'batch'
 local history = require 'history'
-local layout = require 'layout'
 local record = require 'record'
 local shard = require 'shard'
 
 local call, open = redis.call, record.open
 local unpack_struct = struct.unpack
 local PAST_DEADLINE = -11
-local REFUSALS = { [layout.SCHEDULED] = -2, [layout.LEASE] = -3, [layout.DIED] = -6 }
+local REFUSALS = { [fields.SCHEDULED] = -2, [fields.LEASE] = -3, [fields.DIED] = -6 }
 
 local function put_in_place(sid, at, old, due, data)
   record.leave_group(sid, old.rest)
+  record.drop_body(sid, old)
   call('ZREM', shard.DONE, sid)
   call('ZREM', shard.DEAD, sid)
   return batch.put(sid, at, due, data)
@@ -37,7 +37,7 @@ local function put_successor(sid, at, old)
   if record.has_successor(old) then
     history.drop_successor(sid, old)
   end
-  old.flags = old.flags + record.SUCCESSOR
+  old.flags = old.flags + fields.SUCCESSOR
   call('HINCRBY', shard.META, 'successors', 1)
   local data = batch.fresh(at, batch.REPLACED - 1, due, deadline, shard.NOW)
   call('HSET', shard.TASKS, sid, record.close(old), sid .. '+', data)
@@ -47,8 +47,9 @@ end
 
 -- Whether a record came of this task of this call, or of a later one with the same id in its batch.
 local function came_of(rest, mine)
-  return string.sub(rest, 1, 6) == string.sub(mine, 1, 6)
-    and unpack_struct('>I2', rest, 7) >= unpack_struct('>I2', mine, 7)
+  local call_of, place = unpack_struct(fields.ORIGIN_FORMAT, rest)
+  local mine_of, least = unpack_struct(fields.ORIGIN_FORMAT, mine)
+  return call_of == mine_of and place >= least
 end
 
 -- The answer to a call that is sent again because its reply was lost.
@@ -60,7 +61,7 @@ local function resent(sid, at, old, data)
     return batch.REPLACED, waiting
   end
   if came_of(old.rest, mine) then
-    return math.floor(old.flags / 4) % 4 + 1, data
+    return math.floor(old.flags / fields.CAME) % 4 + 1, data
   end
 end
 
@@ -88,14 +89,14 @@ local function add(sid, at, data, old)
   elseif string.byte(mode) == batch.APART then
     return batch.KEPT, data
   end
-  local live = old.status == layout.SCHEDULED or old.status == layout.LEASE
-  if old.status == layout.FINISHED or old.status == layout.CANCELLED then
+  local live = old.status == fields.SCHEDULED or old.status == fields.LEASE
+  if old.status == fields.FINISHED or old.status == fields.CANCELLED then
     return batch.CREATED, created_over(sid, at, old, batch.CREATED - 1)
   elseif mode == 'k' and live then
     return batch.KEPT, data
-  elseif mode == 'j' or (old.status == layout.DIED and mode ~= 'r') then
+  elseif mode == 'j' or (old.status == fields.DIED and mode ~= 'r') then
     return REFUSALS[old.status], ''
-  elseif old.status == layout.LEASE then
+  elseif old.status == fields.LEASE then
     return batch.REPLACED, put_successor(sid, at, old)
   elseif mode == 'd' then
     return debounce(sid, at, old)

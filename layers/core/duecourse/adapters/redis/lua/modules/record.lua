@@ -1,5 +1,6 @@
 -- What the scripts that read records share, after layout.lua: records opened and closed, their logs; groups.
 
+local bodies = require 'bodies'
 local layout = require 'layout'
 local shard = require 'shard'
 local tenants = require 'tenants'
@@ -20,30 +21,15 @@ local function piece(read)
   return shard.weight < read * 8192 and 32 or 4
 end
 
-local BEGUN_FORMAT, BEGUN_SIZE = '>I4I6c8I6B', 26
-local TOKEN_SIZE = 14
-local BEGUN = 76 -- L
-local HANDED = 86 -- V
-local WORKED = 87 -- W
-local TOKEN_FROM = -22 -- within that, from the record's end
-local TOKEN_TO = -9
-local OVER, OVER_FORMAT, OVER_SIZE = 68, '>I4I6', 11 -- D
-local DONE_ = 68 -- D, as they stand in the log
-local RELEASED = 66 -- B, as they stand in the log
-local UNDELIVERED = 86 -- V, as they stand in the log
-local SUCCESSOR = 2
-local SMALLEST = 86 -- bytes
 local PUT_OFF = 60000 -- how long what cannot be read is left alone
 local LOG_LENGTH, LOG_BYTES = 20, 6000 -- as domain/history.py
 local NOTHING_FORGOTTEN = '\0\0'
 local MOST_LATE = 4294967295 -- ms, what 4 bytes hold
 
-local LENGTHS = '>BBBI2I4' -- of by, kind, group, notify and payload
-
--- Where each of them ends in a rest.
+-- Where by, kind, group, notify and payload end in a rest.
 local function ends_of(rest)
-  local by, kind, group, notify, payload = unpack_struct(LENGTHS, rest, 22)
-  by = 30 + by
+  local by, kind, group, notify, payload = unpack_struct(fields.LENGTHS_FORMAT, rest, fields.LENGTHS_AT)
+  by = fields.REST_SIZE + by
   kind = by + kind
   group = kind + group
   notify = group + notify
@@ -58,7 +44,7 @@ local function is_whole(rest, entries)
     at = at + 6 + unpack_struct('>I4', rest, at + 1)
   end
   for _ = 1, entries do
-    at = at + 10 + unpack_struct('>I2', rest, at + 9)
+    at = at + fields.ENTRY_SIZE + unpack_struct('>I2', rest, at + 1 + fields.ENTRY_LENGTH)
   end
   return #rest == at
 end
@@ -87,22 +73,23 @@ end
 local function take_last(r, log, letter)
   local at, last = 3, nil
   while at <= #log do
-    last, at = at, at + 10 + unpack_struct('>I2', log, at + 8)
+    last, at = at, at + fields.ENTRY_SIZE + unpack_struct('>I2', log, at + fields.ENTRY_LENGTH)
   end
   if not last or string.byte(log, last) ~= letter then
     return log, 0
   end
   r.count = r.count - 1
-  return string.sub(log, 1, last - 1), string.byte(log, last + 7), string.sub(log, last + 10)
+  return string.sub(log, 1, last - 1), string.byte(log, last + fields.ENTRY_TIMES),
+    string.sub(log, last + fields.ENTRY_SIZE)
 end
 
 -- The log with one entry more, within its bounds.
 local function grown(r, log, letter, at, times, body)
-  log = log .. pack('>BI6BI2', letter, at, times, #body) .. body
+  log = log .. pack(fields.ENTRY_FORMAT, letter, at, times, #body) .. body
   r.count = r.count + 1
   while r.count > LOG_LENGTH or #log - 2 > LOG_BYTES do
-    local gone, length = unpack_struct('>I2', log), unpack_struct('>I2', log, 11)
-    log = pack('>I2', math.min(gone + 1, 65535)) .. string.sub(log, 13 + length)
+    local gone, length = unpack_struct('>I2', log), unpack_struct('>I2', log, 3 + fields.ENTRY_LENGTH)
+    log = pack('>I2', math.min(gone + 1, 65535)) .. string.sub(log, 3 + fields.ENTRY_SIZE + length)
     r.count = r.count - 1
   end
   return log
@@ -113,25 +100,26 @@ end
 local function remember(r, outcome, detail, state, result, at)
   local body, old_state, old_result, log = split(r.rest)
   local times = 0
-  if outcome == RELEASED or outcome == UNDELIVERED then
+  if outcome == fields.RAN_RELEASE or outcome == fields.RAN_UNDELIVERED then
     log, times = take_last(r, log, outcome)
   end
   local late = r.claimed > 0 and math.min(math.max(r.claimed - r.due, 0), MOST_LATE) or 0
-  local run = pack('>I4I6I6BI4', r.run, r.fence, r.claimed, r.claimed > 0 and r.door or 0, late) .. detail
+  local run = pack(fields.RUN_FORMAT, r.run, r.fence, r.claimed, r.claimed > 0 and r.door or 0, late) .. detail
   r.detail = detail
   log = grown(r, log, outcome, at or shard.NOW, math.min(times + 1, 255), run)
   r.rest = join(body, state or old_state, result or old_result, log)
 end
 
--- Whether another version of this code wrote a record: it may be whole, and is left as it is for those who know it.
+-- Whether a record is of a version that this code does not know: it may be whole, and is left as it is for those who
+-- do.
 local function is_foreign(data)
   local version = string.byte(data)
-  return version and version ~= layout.VERSION and version < 32
+  return version and (version < fields.OLDEST or version > fields.NEWEST) and version < 32
 end
 
--- Whether a later one did.
+-- Whether that is a later one.
 local function is_newer(data)
-  return is_foreign(data) and string.byte(data) > layout.VERSION
+  return is_foreign(data) and string.byte(data) > fields.NEWEST
 end
 
 -- How many entries with this letter the log ends in, as one.
@@ -143,17 +131,23 @@ local function times_in_a_row(r, letter)
   return times
 end
 
+local STATUSES = {
+  [fields.SCHEDULED] = true, [fields.LEASE] = true, [fields.FINISHED] = true, [fields.DIED] = true,
+  [fields.CANCELLED] = true,
+}
+
 -- A record with nothing behind it.
 local function open_bare(data)
-  if #data < SMALLEST then
+  if #data < fields.SMALLEST then
     return nil
   end
   local status = string.byte(data, -1)
   local version, flags, last, count, door, run, attempt, due, created, generation, deadline, claimed, fence,
-    nonce = unpack_struct(layout.FRONT, data)
-  local rest = string.sub(data, layout.FRONT_SIZE + 1, -2)
+    nonce = unpack_struct(fields.FRONT_FORMAT, data)
+  local rest = string.sub(data, fields.FRONT_SIZE + 1, -2)
   local ran, whole = pcall(is_whole, rest, count)
-  if version ~= layout.VERSION or not string.find('sldxc', string.char(status), 1, true) or not ran or not whole then
+  local known = version >= fields.OLDEST and version <= fields.NEWEST and STATUSES[status]
+  if not known or not ran or not whole then
     return nil
   end
   return { -- in one, for a table that grows field by field is made anew four times
@@ -166,39 +160,40 @@ end
 -- A record, with the lease behind it folded in, as a claim leaves it, and the end behind that, as a settle does. Nil
 -- where there is none, and where it cannot be read: written by another version, or broken.
 local function open(data)
-  if not data or #data < SMALLEST then
+  if not data or #data < fields.SMALLEST then
     return nil
   end
   shard.weight = shard.weight + #data
   local result, ended
-  if string.byte(data, -1) == OVER then
+  if string.byte(data, -1) == fields.OVER then
     local length
-    length, ended = unpack_struct(OVER_FORMAT, data, #data - OVER_SIZE + 1)
-    data, result = string.sub(data, 1, -length - OVER_SIZE - 1), string.sub(data, -length - OVER_SIZE, -OVER_SIZE - 1)
+    length, ended = unpack_struct(fields.OVER_FORMAT, data, #data - fields.OVER_SIZE + 1)
+    result = string.sub(data, -length - fields.OVER_SIZE, -fields.OVER_SIZE - 1)
+    data = string.sub(data, 1, -length - fields.OVER_SIZE - 1)
   end
   local letter, bare, target, delivery = string.byte(data, -1), #data, nil, nil
-  local begun = letter == BEGUN or letter == WORKED or letter == HANDED
+  local begun = letter == fields.BEGUN or letter == fields.WORKED or letter == fields.HANDED
   if begun then
-    bare = bare - BEGUN_SIZE
-    if letter == HANDED then
+    bare = bare - fields.BEGUN_SIZE
+    if letter == fields.HANDED then
       bare = bare - 1 - (string.byte(data, bare) or 0)
-      target = string.sub(data, math.max(bare, 0) + 1, -BEGUN_SIZE - 2)
-    elseif letter == WORKED then
-      bare = bare - TOKEN_SIZE
-      delivery = string.sub(data, math.max(bare, 0) + 1, -BEGUN_SIZE - 1)
+      target = string.sub(data, math.max(bare, 0) + 1, -fields.BEGUN_SIZE - 2)
+    elseif letter == fields.WORKED then
+      bare = bare - fields.TOKEN_SIZE
+      delivery = string.sub(data, math.max(bare, 0) + 1, -fields.BEGUN_SIZE - 1)
     end
   end
   local r = open_bare(string.sub(data, 1, math.max(bare, 0)))
-  if not r or (begun and r.status ~= layout.SCHEDULED) or (ended and (not begun or target)) then
+  if not r or (begun and r.status ~= fields.SCHEDULED) or (ended and (not begun or target)) then
     return nil
   end
   if begun then
-    r.status, r.target, r.delivery = layout.LEASE, target, delivery
-    r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(BEGUN_FORMAT, data, #data - BEGUN_SIZE + 1)
+    r.status, r.target, r.delivery = fields.LEASE, target, delivery
+    r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(fields.BEGUN_FORMAT, data, #data - fields.BEGUN_SIZE + 1)
   end
   if ended then
-    r.status, r.last = layout.FINISHED, DONE_
-    remember(r, DONE_, '', nil, result, ended)
+    r.status, r.last = fields.FINISHED, fields.RAN_DONE
+    remember(r, fields.RAN_DONE, '', nil, result, ended)
   end
   return r
 end
@@ -206,24 +201,31 @@ end
 -- A lease's token and whose it is, as it stands behind a record; "" of what was not handed over.
 local function behind(r)
   local front = r.target and r.target .. string.char(#r.target) or r.delivery
-  return front and front .. pack(BEGUN_FORMAT, r.run, r.fence, r.nonce, r.claimed, r.door)
-    .. string.char(r.target and HANDED or WORKED) or ''
+  local letter = r.target and fields.HANDED or fields.WORKED
+  return front and front .. pack(fields.BEGUN_FORMAT, r.run, r.fence, r.nonce, r.claimed, r.door, letter) or ''
 end
 
 local function close(r)
-  local handed = r.status == layout.LEASE and behind(r) or ''
-  return pack(layout.FRONT, layout.VERSION, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created, r.generation,
-    r.deadline, r.claimed, r.fence, r.nonce) .. r.rest
-    .. string.char(handed == '' and r.status or layout.SCHEDULED) .. handed
+  local handed = r.status == fields.LEASE and behind(r) or ''
+  return pack(fields.FRONT_FORMAT, shard.LAYOUT, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created,
+    r.generation, r.deadline, r.claimed, r.fence, r.nonce) .. r.rest
+    .. string.char(handed == '' and r.status or fields.SCHEDULED) .. handed
 end
 
 local function has_successor(r)
-  return bit.band(r.flags, SUCCESSOR) ~= 0
+  return bit.band(r.flags, fields.SUCCESSOR) ~= 0
 end
 
 local function group_of(rest)
   local _, kind_end, group_end = ends_of(rest)
   return string.sub(rest, kind_end + 1, group_end)
+end
+
+-- Deletes the payload of a record that is about to be deleted, or gives its place to another.
+local function drop_body(sid, r)
+  if r.flags >= fields.APART then
+    bodies.drop({ (bodies.field_of(sid, r.rest)) })
+  end
 end
 
 -- A follow-up tells of another task's end: it is of that one's group for the sake of its shard alone.
@@ -258,18 +260,7 @@ end
 
 return {
   BYTES = BYTES,
-  BEGUN = BEGUN,
-  HANDED = HANDED,
-  WORKED = WORKED,
-  TOKEN_FROM = TOKEN_FROM,
-  TOKEN_TO = TOKEN_TO,
-  DONE_ = DONE_,
-  RELEASED = RELEASED,
-  UNDELIVERED = UNDELIVERED,
-  SUCCESSOR = SUCCESSOR,
-  SMALLEST = SMALLEST,
   PUT_OFF = PUT_OFF,
-  LENGTHS = LENGTHS,
   piece = piece,
   ends_of = ends_of,
   split = split,
@@ -288,4 +279,5 @@ return {
   due_score = due_score,
   join_group = join_group,
   leave_group = leave_group,
+  drop_body = drop_body,
 }

@@ -1,7 +1,7 @@
 -- One call on one shard: its keys and arguments, the time, the settings, and what the call has come to so far.
 --
--- KEYS    1 tasks   hash, stored id -> packed record (its layout: adapters/redis/record.py); "<stored id>+" is a
---                   successor
+-- KEYS    1 tasks   hash, stored id -> packed record (its layout: adapters/redis/layout.py); "<stored id>+" is a
+--                   successor, "<stored id>=<number>" a payload that stands apart
 --         2 heads   zset, tenant -> its earliest due time, of tenants that are neither in the ring nor parked
 --         3 ring    zset, tenant with ripe work -> its turn
 --         4 leased  zset, stored id -> end of the lease
@@ -16,7 +16,8 @@
 --                   looked for old dead tasks; idle: "<fence>:<since>" of a shard without tasks or settings, leaving
 --                   where it is being forgotten; out:<target> how many were handed over and are not begun, while any
 --                   is; most:<target> how many may be, while tasks wait for that; wake: 1 while a claim may hand over
---                   what waits
+--                   what waits; layout: the version in which records are written, 4 where it is not there; bodies: how
+--                   many payloads stand apart, while any does; drawn, others, others_at, rewrite: modules/versions.lua
 --         9 bell    string with a TTL: the instant at which it goes
 --         10 parked zset, tenant that runs as many tasks as it may -> its earliest due time
 --         11 log    zset, "<first fence>:<how many>" of each claim within the rate's window -> claimed_at
@@ -47,6 +48,7 @@ local shard = {
   -- How the queue is set: limits are this shard's part; LEASE and PRIORITY are read where leases begin.
   PAUSED = false, MAX_RUNNING = false, TENANT_MAX = false, RATE = false, PER = 0, LEASE = false, PRIORITY = 0,
   LOGGED = 0, LEAVING = false, WAKE = false, -- as in meta
+  LAYOUT = 0, -- the version in which records are written
   weight = 0, -- bytes of the records that were read, as far as they were opened
   woken = false, -- whether a tenant was that waited for a place of its own
   followed = false, -- whether a follow-up was added: it is due now
@@ -66,9 +68,10 @@ end
 -- Answers how many shards the queue has, where that is on record, and whether the clock travels.
 function shard.read_meta()
   local meta = call('HMGET', shard.META, 'shards', 'clock', 'paused', 'max_running', 'tenant_max_running', 'rate_count',
-    'rate_per', 'logged', 'leaving', 'wake')
+    'rate_per', 'logged', 'leaving', 'wake', 'layout')
   shard.PAUSED, shard.LEAVING, shard.WAKE = meta[3], meta[9], meta[10]
   shard.MAX_RUNNING, shard.TENANT_MAX = meta[4] and part_of(meta[4]), meta[5] and part_of(meta[5])
+  shard.LAYOUT = tonumber(meta[11] or fields.OLDEST)
   shard.RATE, shard.PER, shard.LOGGED = meta[6] and part_of(meta[6]), tonumber(meta[7] or 0), tonumber(meta[8] or 0)
   return meta[1], meta[2]
 end
@@ -109,7 +112,12 @@ function shard.begin()
   shard.weight, shard.woken, shard.followed = 0, false, false
 end
 
+-- Fences that are drawn by callers of the newest version are counted, until records are written in it: that others are
+-- drawn too is how a shard knows of earlier callers, who count none (modules/versions.lua).
 function shard.next_fence(n)
+  if shard.LAYOUT < fields.NEWEST then
+    call('HINCRBY', shard.META, 'drawn', n or 1)
+  end
   return call('HINCRBY', shard.META, 'fence', n or 1)
 end
 

@@ -1,6 +1,6 @@
--- The usual add, tried before any other: one task of no group, later than its tenant's next and than a bell that hangs
--- as early as anything needs, where nothing has its id. It changes neither the bell nor the tenant's place, and needs
--- none of the other modules, which take longer to make than all that it does.
+-- The usual add, tried before any other: one task of no group and no large payload, later than its tenant's next and
+-- than a bell that hangs as early as anything needs, where nothing has its id. It changes neither the bell nor the
+-- tenant's place, and needs none of the other modules, which take longer to make than all that it does.
 --
 -- ARGV    add.lua's
 
@@ -8,9 +8,11 @@ local layout = require 'layout'
 
 local call = redis.call
 
+local NEWEST = tostring(fields.NEWEST)
+
 -- Answers as add.lua, or nil where another add is asked for: then it has written nothing.
 local function begin()
-  if #ARGV ~= 14 or ARGV[6] ~= '' or ARGV[11] ~= '' or ARGV[13] ~= '' then
+  if #ARGV ~= 14 or ARGV[6] ~= '' or ARGV[11] ~= '' or ARGV[13] ~= '' or #ARGV[14] > fields.INSIDE then
     return nil
   end
   local meta, sid = KEYS[8], ARGV[8]
@@ -30,13 +32,15 @@ local function begin()
     local lease = tonumber(call('ZRANGE', KEYS[4], '0', '0', 'WITHSCORES')[2])
     local right = head and head <= due and hung <= tonumber(first[2]) and hung <= (lease or hung)
       and call('ZCARD', KEYS[3]) == 0
-    local fence, leaving, wake, shards, clock = unpack(call('HMGET', meta, 'fence', 'leaving', 'wake', 'shards', 'clock'))
-    local ours = fence and not leaving and not wake and (shards or ARGV[3]) == ARGV[3] and (clock or ARGV[1] == '')
+    local known = call('HMGET', meta, 'fence', 'leaving', 'wake', 'shards', 'clock', 'layout')
+    local fence, leaving, wake, shards, clock, version = unpack(known)
+    local ours = version == NEWEST and fence and not leaving and not wake and (shards or ARGV[3]) == ARGV[3]
+      and (clock or ARGV[1] == '')
     if right and ours and call('HEXISTS', KEYS[1], sid) == 0 then
-      local data = layout.fresh_record(0, due, now, call('HINCRBY', meta, 'fence', '1'), 0, ARGV[14])
+      local data = layout.fresh_record(fields.NEWEST, 0, due, now, call('HINCRBY', meta, 'fence', '1'), 0, ARGV[14])
       call('HSET', KEYS[1], sid, data)
       call('ZADD', KEYS[14], string.format('%d', due), sid)
-      return { now, hung, { 1 }, ARGV[5] == '1' and { data } or {} }
+      return { now, hung, { 1 }, ARGV[5] == '1' and { data } or {}, {} }
     end
   end
 end

@@ -1,0 +1,159 @@
+"""The one description of a task's record: its parts field by field, its letters and flags, its versions.
+
+record.py and record_log.py make Python's structs of it. Into the scripts bundle.py writes whatever they call
+`fields.NAME`: see `constants`.
+
+A record, big-endian, lengths in bytes. The front is what state changes rewrite; the rest is set by an add. All that
+has a length of its own comes after all lengths, so that one look at a fixed place finds each.
+
+    front  FRONT
+    rest   ORIGIN, POLICY, LENGTHS; then by, kind, group, notify, payload
+           tail (may be empty): state length 2, state, result length 4, result, entries forgotten 2, then the log: of
+           each entry ENTRY, then RUN and a detail, or CHANGE and by; of a move then NUL and 8 bytes that are that
+           move's alone, by which it is known where it is sent again
+    status 1
+
+A claim and a settle that is done write most of all, and what costs a script most is to make a long string: they leave a
+record as it is and add what happened behind it. Whatever else changes such a record folds that into it.
+
+    begun  BEGUN with "L": behind a record that is scheduled, a lease
+    handed target, its length 1, then BEGUN with "V": a lease of delivery, which its target has yet to begin
+    worked the delivery's TOKEN, then BEGUN with "W": the lease that its target began
+    over   result, then OVER with "D": behind "L" or "W", its end
+
+The run of a delivery is the one that it is to be: if it comes to nothing, the run is not counted.
+
+`last` is the ending of the last settled lease, a small letter where the task died of it, so that a repeated settle
+gets the same answer. `origin` is 6 random bytes of the call that added the task and the task's place in it, so that a
+repeated add does. `door` is the last lease's.
+
+Versions. 4 is that of 0.1.0. In 5 a payload of over a KiB stands apart, in the field `<stored id>=<number>` of the
+tasks' hash: the record has BODY in its place and the flag APART. And 5 knows deliveries ("V", "W" and the log's "V").
+Trees between 0.1.0 and 5 wrote those under a 4: there they are read, and not written. A shard's meta says in `layout`
+which version its records are written in, 4 where it says nothing.
+"""
+
+from typing import TypeAlias
+
+OLDEST, NEWEST = 4, 5
+"""The versions that are read, and all between them."""
+
+Field: TypeAlias = "int | bytes | Part"
+PYTHON = {1: "B", 2: "H", 4: "I", 6: "HI"}
+"""Number formats of Python's struct by size: what it has no letter for it reads as two halves."""
+
+
+class Part:
+    """Fields in their order: numbers by their size in bytes, bytes taken as they are (`bytes(8)`), and other parts."""
+
+    def __init__(self, **fields: Field) -> None:
+        self.fields = fields
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return sum(map(_size, self.fields.values()))
+
+    @property
+    def python(self) -> str:
+        """The format for Python's struct, without a byte order; another part is taken as bytes."""
+        return "".join(PYTHON[one] if isinstance(one, int) else f"{_size(one)}s" for one in self.fields.values())
+
+    @property
+    def lua(self) -> str:
+        """The format for Lua's struct, without a byte order; another part is taken field by field."""
+        return "".join(map(_lua, self.fields.values()))
+
+    def at(self, name: str) -> int:
+        """How many bytes stand before a field."""
+        names = list(self.fields)
+        return sum(_size(self.fields[before]) for before in names[: names.index(name)])
+
+
+def _size(field: Field) -> int:
+    if isinstance(field, bytes):
+        return len(field)
+    return field if isinstance(field, int) else field.size
+
+
+def _lua(field: Field) -> str:
+    if isinstance(field, bytes):
+        return f"c{len(field)}"
+    return field.lua if isinstance(field, Part) else "B" if field == 1 else f"I{field}"
+
+
+TOKEN = Part(fence=6, nonce=bytes(8))
+FRONT = Part(
+    version=1, flags=1, last=1, count=1, door=1, run=4, attempt=2,
+    due=6, created=6, generation=6, deadline=6, claimed=6, token=TOKEN,
+)  # fmt: skip
+ORIGIN = Part(call=bytes(6), place=2)
+POLICY = Part(jitter=1, max_attempts=2, backoff=4, factor=2, max_backoff=4)
+LENGTHS = Part(by=1, kind=1, group=1, notify=2, payload=4)
+REST = Part(origin=ORIGIN, policy=POLICY, lengths=LENGTHS)
+"""The front of the rest."""
+BEGUN = Part(run=4, token=TOKEN, claimed=6, door=1, letter=1)
+OVER = Part(length=4, ended=6, letter=1)
+ENTRY = Part(letter=1, at=6, times=1, length=2)
+RUN = Part(run=4, fence=6, claimed=6, door=1, late=4)
+CHANGE = Part(due_before=6, due=6)
+BODY = Part(number=6, size=4)
+"""What stands in a record for a payload that stands apart: the number in its field's name, and its size."""
+
+INSIDE = 1024
+"""The largest payload, in bytes, that stays inside its record."""
+
+SUCCESSOR, CAME, COUNTS, APART = 2, 4, 16, 128
+"""Flags: a successor waits; how the record came, two bits (0 created, 2 replaced, 3 debounced); its deadline was given
+as a duration, and counts from when the task is due; its payload stands apart."""
+
+LETTERS = {
+    "SCHEDULED": "s", "LEASE": "l", "FINISHED": "d", "DIED": "x", "CANCELLED": "c",
+    "BEGUN": "L", "HANDED": "V", "WORKED": "W", "OVER": "D",
+}  # fmt: skip
+"""The status, and what a record has behind it, by the record's last byte."""
+OUTCOMES = {
+    "DONE": "D", "AGAIN": "A", "RETRY": "R", "DROP": "X", "RELEASE": "B",
+    "LAPSED": "L", "UNDELIVERED": "V", "TAKEN": "T", "EXPIRED": "E",
+}  # fmt: skip
+"""How a run ended, in the log; those of a settle in `last` too."""
+DEEDS = {
+    "ADDED": "N", "REPLACED": "U", "DEBOUNCED": "O", "MOVED": "M", "REPLAYED": "P", "CANCELLED": "K",
+}  # fmt: skip
+"""What a caller did, in the log."""
+
+
+def constants() -> dict[str, str]:
+    """What the Lua scripts call `fields.NAME`, by that name: literals of Lua."""
+    numbers = {
+        "OLDEST": OLDEST,
+        "NEWEST": NEWEST,
+        "INSIDE": INSIDE,
+        "SUCCESSOR": SUCCESSOR,
+        "CAME": CAME,
+        "COUNTS": COUNTS,
+        "APART": APART,
+        "POLICY_AT": ORIGIN.size + 1,
+        "MAX_ATTEMPTS_AT": ORIGIN.size + POLICY.at("max_attempts") + 1,
+        "LENGTHS_AT": REST.at("lengths") + 1,
+        "NOTIFY_FROM": FRONT.size + REST.at("lengths") + LENGTHS.at("notify") + 1,
+        "NOTIFY_TO": FRONT.size + REST.at("lengths") + LENGTHS.at("payload"),
+        "TOKEN_FROM": BEGUN.at("token") - BEGUN.size,
+        "TOKEN_TO": BEGUN.at("claimed") - BEGUN.size - 1,
+        "RUN_FENCE": ENTRY.size + RUN.at("fence"),
+        "ENTRY_TIMES": ENTRY.at("times"),
+        "ENTRY_LENGTH": ENTRY.at("length"),
+        "SMALLEST": FRONT.size + REST.size + 1,
+    }
+    numbers |= {name: ord(letter) for name, letter in LETTERS.items()}
+    numbers |= {f"RAN_{name}": ord(letter) for name, letter in OUTCOMES.items()}
+    numbers |= {f"DID_{name}": ord(letter) for name, letter in DEEDS.items()}
+    parts = {
+        "FRONT": FRONT, "REST": REST, "ORIGIN": ORIGIN, "POLICY": POLICY, "LENGTHS": LENGTHS, "TOKEN": TOKEN,
+        "BEGUN": BEGUN, "OVER": OVER, "ENTRY": ENTRY, "RUN": RUN, "CHANGE": CHANGE, "BODY": BODY,
+    }  # fmt: skip
+    numbers |= {f"{name}_SIZE": part.size for name, part in parts.items()}
+    formats = {f"{name}_FORMAT": part.lua for name, part in parts.items()}
+    return {name: str(number) for name, number in numbers.items()} | {
+        name: f"'>{one}'" for name, one in formats.items()
+    }

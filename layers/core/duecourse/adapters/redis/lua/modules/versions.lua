@@ -1,0 +1,110 @@
+-- The version in which a shard's records are written (adapters/redis/layout.py): raised, once no earlier caller is left,
+-- and what is older rewritten then.
+--
+-- Whoever draws a fence counts it in `drawn` of the shard's meta, until the shard is of the newest version. Callers of
+-- earlier versions do not: what is drawn besides is theirs. `others` is how many those were, `others_at` when a sweep
+-- first saw so many. `rewrite` is how far the rewriting is, while it is under way.
+--
+-- KEYS    as in shard.lua
+-- ARGV    shard's
+
+local bodies = require 'bodies'
+local record = require 'record'
+local shard = require 'shard'
+
+local call = redis.call
+
+local PATIENCE = 3600000 -- ms without an earlier caller
+local AT_A_TIME, AT_ONCE = 16, 500 -- records that are looked at: in one scan, in one script
+
+-- How many fences were drawn by earlier callers.
+local function drawn_by_others()
+  local known = call('HMGET', shard.META, 'fence', 'drawn')
+  return (known[1] or 0) - (known[2] or 0)
+end
+
+-- It begins with a ZREM, which runs where memory is short.
+local function raise()
+  call('ZREM', shard.LEASED, '')
+  call('HDEL', shard.META, 'drawn', 'others', 'others_at')
+  call('HSET', shard.META, 'layout', fields.NEWEST, 'rewrite', '0')
+  shard.LAYOUT = fields.NEWEST
+end
+
+-- Raises the version of a shard that has seen no earlier caller for long.
+local function watch()
+  if shard.LAYOUT >= fields.NEWEST then
+    return
+  end
+  local known, others = call('HMGET', shard.META, 'others', 'others_at'), drawn_by_others()
+  if tonumber(known[1] or nil) ~= others then
+    call('ZREM', shard.LEASED, '')
+    call('HSET', shard.META, 'others', others, 'others_at', shard.NOW_TEXT)
+  elseif shard.NOW - known[2] >= PATIENCE then
+    raise()
+  end
+end
+
+-- Takes in a record of this version, which another shard had: a later one raises this shard's, an older is to be
+-- rewritten.
+local function meet(version)
+  if version > shard.LAYOUT then
+    raise()
+  elseif version < shard.LAYOUT then
+    call('HSET', shard.META, 'rewrite', '0')
+  end
+end
+
+-- Writes what is there under this name in the newest version. Answers how many records that were.
+local function renew(name, data)
+  local r = record.open(data)
+  if not r then
+    return 0
+  end
+  local sid, field, payload, flag = string.match(name, '^[^+]*'), nil, nil, 0
+  if not record.is_follow_up(name) then
+    r.rest, field, payload, flag = bodies.part(sid, r.rest, r.generation)
+  end
+  r.flags = r.flags + flag
+  call('HSET', shard.TASKS, name, record.close(r))
+  if field then
+    bodies.count(call('HSET', shard.TASKS, field, payload))
+  end
+  return 1
+end
+
+-- A bounded step through the records after the version was raised. Answers how many were rewritten, and whether there
+-- may be more.
+local function rewrite()
+  local cursor, looked, done = call('HGET', shard.META, 'rewrite'), 0, 0
+  if not cursor then
+    return 0, false
+  end
+  call('ZREM', shard.LEASED, '')
+  repeat
+    local found = call('HSCAN', shard.TASKS, cursor, 'COUNT', AT_A_TIME)
+    local rows = found[2]
+    cursor, looked = found[1], looked + #rows / 2
+    for i = 1, #rows, 2 do
+      local name, data = rows[i], rows[i + 1]
+      shard.weight = shard.weight + #data
+      if not string.find(name, '=', 1, true) and string.byte(data) < shard.LAYOUT then
+        done = done + renew(name, data)
+      end
+    end
+  until cursor == '0' or looked >= AT_ONCE or shard.weight >= record.BYTES / 2
+  if cursor == '0' then
+    call('HDEL', shard.META, 'rewrite')
+  else
+    call('HSET', shard.META, 'rewrite', cursor)
+  end
+  return done, cursor ~= '0'
+end
+
+return {
+  drawn_by_others = drawn_by_others,
+  raise = raise,
+  watch = watch,
+  meet = meet,
+  rewrite = rewrite,
+}

@@ -1,0 +1,58 @@
+"""`upgrade`: raise a ledger to the newest version of records."""
+
+from typing import Annotated
+
+import typer
+
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.upgrade import Upgrade, Upgraded
+from duecourse.domain.times import parse_duration
+from duecourse.errors import DuecourseError, StoreUnavailable
+from duecourse.settings import Settings
+
+from ..stack import state
+from ..stack.problems import HarnessError
+from ..threads import SCHEMES
+from . import client, console
+
+
+def upgrade(
+    store: client.StoreUsed = None,
+    namespace: Annotated[
+        str | None, typer.Option(help="Prefix of every key in Redis.", show_default="DUECOURSE_NAMESPACE, duecourse")
+    ] = None,
+    watch: Annotated[
+        str, typer.Option(help="Time to watch for callers of earlier versions.", callback=client.duration)
+    ] = "PT60S",
+    folder: client.StateUsed = state.DEFAULT,
+) -> None:
+    """Raise a ledger in Redis to the newest version of its records, and rewrite them.
+
+    Deploy this version to every function, bridge and client first: earlier versions cannot read what is written after
+    the upgrade. The command watches for them, and changes nothing if it sees one.
+
+    Each shard also upgrades itself, after an hour without such a caller.
+
+    The queues stay open. After an interruption, or to check, run the same command again.
+
+    Examples:
+
+        python -m local upgrade --store redis://10.0.0.1:6379
+
+        python -m local upgrade --store redis://10.0.0.1:6379 --watch PT5M
+    """
+    with console.problems_told():
+        done = _upgrade(client.ledger(store, folder, namespace=namespace), watch)
+    console.out.print(f"{done.shards} shards, {done.raised} of them upgraded now, {done.rewritten} records rewritten")
+
+
+def _upgrade(settings: Settings, watch: str) -> Upgraded:
+    if settings.store.startswith(SCHEMES):
+        raise HarnessError(f"{settings.store} upgrades itself when it is opened: only a ledger on Redis needs this")
+    try:
+        with connect(settings.store) as redis:
+            return Upgrade(redis, settings.namespace, console.out.print).run(parse_duration(watch) / 1000)
+    except StoreUnavailable as error:
+        raise HarnessError(f"{error}\nRun the same command again to continue") from error
+    except DuecourseError as error:
+        raise HarnessError(str(error)) from error

@@ -1,0 +1,120 @@
+"""A process with the ledger's code of 0.1.0: it does what it is told, a line of JSON at a time, and answers in one.
+
+It runs on that release's own packages (tests/support/releases.py) and imports nothing of this tree.
+"""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+LEASE_MS = 30_000
+
+
+class Earlier:
+    """The other end: calls by name, in a child process."""
+
+    def __init__(self, layer: Path, url: str) -> None:
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, url], env={"PYTHONPATH": str(layer), "PATH": ""}, **pipes
+        )
+
+    def __enter__(self) -> "Earlier":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def __call__(self, verb: str, *arguments: Any, **named: Any) -> Any:
+        """What a function of `serve` answers."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps([verb, arguments, named]) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        assert "error" not in answer, answer
+        return answer["answer"]
+
+
+class Served:
+    """The verbs, in words of JSON; `code` are the release's modules by name."""
+
+    def __init__(self, url: str) -> None:
+        code = importlib.import_module
+        self._tasks, self._outcomes = code("duecourse.domain.task"), code("duecourse.domain.outcomes")
+        self._ports, self._pages = code("duecourse.ports.store"), code("duecourse.domain.pages")
+        self._shard = self._tasks.Shard()
+        redis_store = code("duecourse.adapters.redis_store")
+        self._store = redis_store.RedisStore(code("duecourse.adapters.redis_scripts").connect(url), deaths=True)
+
+    def add(self, id: str, payload: str, **fields: Any) -> str:
+        """The reply."""
+        [answer] = self._store.add([self._tasks.NewTask(id, "work", payload, **fields)])
+        return str(answer.reply)
+
+    def get(self, id: str) -> dict[str, Any] | None:
+        """A task's fields that both releases have."""
+        task = self._store.get("default", id)
+        return task and {name: getattr(task, name) for name in task._fields if name not in ("log", "retry")}
+
+    def claim(self, limit: int) -> dict[str, str]:
+        """Tokens by id."""
+        return {task.id: task.token for task in self._store.claim(self._shard, limit, lease_ms=LEASE_MS).tasks}
+
+    def settle(self, id: str, token: str, how: str, **fields: Any) -> str:
+        """What became of it."""
+        ending = self._outcomes.Ending[how]
+        return str(self._store.settle(self._shard, [self._outcomes.Settlement(id, "-", token, ending, **fields)])[0])
+
+    def extend(self, id: str, token: str) -> bool:
+        """Whether the lease is held."""
+        return self._store.extend(self._shard, [self._ports.Lease(id, token)], LEASE_MS) != [0]
+
+    def save(self, id: str, token: str, state: str) -> bool:
+        """Whether the lease is held."""
+        return bool(self._store.save(self._shard, self._ports.Lease(id, token), state))
+
+    def move(self, id: str, force: bool) -> str:
+        """The reply."""
+        return str(self._store.move("default", [self._ports.Move(id, delay_ms=60_000, force=force)])[0])
+
+    def cancel(self, id: str, force: bool) -> str:
+        """The reply."""
+        return str(self._store.cancel("default", [id], force=force)[0])
+
+    def replay(self, id: str) -> str:
+        """The reply."""
+        return str(self._store.replay("default", [id])[0])
+
+    def page(self) -> list[str]:
+        """Every id."""
+        wanted = [self._pages.Wanted(), *(self._pages.Wanted(status=one) for one in ("done", "dead", "cancelled"))]
+        return [task.id for one in wanted for task in self._store.page("default", one, None, 100).tasks]
+
+    def group(self, name: str) -> list[str]:
+        """Its ids."""
+        return [task.id for task in self._store.group("default", name)]
+
+    def sweep(self, retention_ms: int) -> int:
+        """How many were forgotten."""
+        return int(self._store.sweep(self._shard, retention_ms=retention_ms).pruned)
+
+
+def serve(url: str) -> None:
+    """Answer until the other end is closed."""
+    served = Served(url)
+    for line in sys.stdin:
+        verb, arguments, named = json.loads(line)
+        try:
+            answer = {"answer": getattr(served, verb)(*arguments, **named)}
+        except Exception as error:  # noqa: BLE001 the caller is told, whatever it is
+            answer = {"error": repr(error)}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
