@@ -11,7 +11,7 @@ from duecourse.errors import DuecourseError, InvalidInput
 from duecourse.routes import docs, health, leases, queries, queues, reminders, request, tasks
 from duecourse.routes.api import Api
 from duecourse.routes.idempotency import idempotent
-from duecourse.routes.parts import of_json, owned, refusal, tenant
+from duecourse.routes.parts import of_json, owned, rejection, tenant
 from duecourse.wire.http import problems
 from duecourse.wire.http.body import MAX_BODY_BYTES, parse_body
 from duecourse.wire.http.fields import field_errors
@@ -36,7 +36,7 @@ def refuse(error: Exception) -> Response[str]:
     problem = problems.describe(translate(error))
     if problem.status >= 500:
         log.error("request rejected", exc_info=error, extra={"status": problem.status})
-    return refusal(problem)
+    return rejection(problem)
 
 
 def translate(error: Exception) -> Exception:

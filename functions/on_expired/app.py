@@ -16,17 +16,17 @@ def handler(event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
     """Make tasks of watched keys that expired, and drain the shards whose bells rang; or warm what will do so."""
     if isinstance(event, dict) and "warm" in event:
         return warm(event)
-    told = read_rings(event)
-    rang = told.heard(wiring.settings().namespace)
-    noted = wiring.watches().note(told.expired)
-    if rang.strangers:
-        log.warning("ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rang.strangers)]})
-    if noted.strangers:
+    given = read_rings(event)
+    rang = given.heard(wiring.settings().namespace)
+    noted = wiring.watches().note(given.expired)
+    if rang.unknown:
+        log.warning("ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rang.unknown)]})
+    if noted.unknown:
         log.warning(
             "ignored keys that match no pattern of DUECOURSE_WATCH",
-            extra={"keys": [show(key) for key in noted.strangers]},
+            extra={"keys": [show(key) for key in noted.unknown]},
         )
-    drained = wiring.drainer().drain(rang.shards, context.get_remaining_time_in_millis, rang.doors)
+    drained = wiring.drainer().drain(rang.shards, context.get_remaining_time_in_millis, rang.triggers)
     measure(
         {
             "Added": noted.added,
@@ -42,10 +42,8 @@ def handler(event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
 def warm(event: dict[str, Any]) -> WarmAnswer:
     """Be ready for a ring, and have the functions be so that its tasks will be handed to."""
     rings = shards_behind(read_warm_up(event), wiring.settings().namespace)
-    if rings.strangers:
-        log.warning(
-            "ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rings.strangers)]}
-        )
+    if rings.unknown:
+        log.warning("ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rings.unknown)]})
     wiring.store().ping()
     wiring.drainer()
     warmed = wiring.warmer().warm(rings.shards)

@@ -32,7 +32,7 @@ runpy.run_module("{__package__}.moto_server", run_name="__main__", alter_sys=Tru
 
 
 async def start(sock: socket.socket, environment: Mapping[str, str], log: Log, names: Sequence[str] = ()) -> Process:
-    """Start moto's server on a listening socket, which from then on is its alone; `names` as `Doorman` takes them.
+    """Start moto's server on a listening socket, which from then on is its alone; `names` as `Guard` takes them.
 
     It takes a second to come, in which another program would be given a port that only it was to listen on.
     """

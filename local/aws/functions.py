@@ -11,7 +11,7 @@ from typing import Protocol
 from ..template.model import Function
 from .account import arn
 from .events import Delivered, invocation_record
-from .invocation import MAX_ASYNC_BYTES, MAX_SYNC_BYTES, Answer, InitFailed, Invocation, Refused
+from .invocation import MAX_ASYNC_BYTES, MAX_SYNC_BYTES, Answer, InitFailed, Invocation, LambdaError
 
 NAME = re.compile(r"^(?:arn:aws:lambda:[a-z0-9-]+:)?(?:\d{12}:)?(?:function:)?(?P<name>[A-Za-z0-9_-]+)(?::\$LATEST)?$")
 MEASURE_EVERY = 0.1
@@ -92,7 +92,7 @@ class Functions:
         found = self._pools.get(self._names.get(match["name"], match["name"])) if match else None
         if found is None:
             meant = name if name.startswith("arn:") else arn("lambda", f"function:{name}")
-            raise Refused(404, "ResourceNotFoundException", f"Function not found: {meant}")
+            raise LambdaError(404, "ResourceNotFoundException", f"Function not found: {meant}")
         return found
 
     def missing(self, targets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -102,7 +102,7 @@ class Functions:
             if place == "lambda":
                 try:
                     self.find(name)
-                except Refused:
+                except LambdaError:
                     yield kind, name
 
     async def invoke(self, name: str, invocation: Invocation) -> Answer:
@@ -138,7 +138,7 @@ class Functions:
         while True:
             try:
                 return await pool.invoke(invocation)
-            except Refused as refused:
+            except LambdaError as refused:
                 if time.monotonic() + wait > until:
                     text = json.dumps({"errorType": refused.kind, "errorMessage": str(refused)})
                     return Answer(text.encode(), refused.kind)
@@ -175,9 +175,9 @@ def check(invocation: Invocation, limit: int) -> None:
     """Refuse what Lambda refuses before it runs anything: too large, or no JSON. Raises Refused."""
     if len(invocation.payload) > limit:
         text = f"Request must be smaller than {limit} bytes for the InvokeFunction operation"
-        raise Refused(413, "RequestTooLargeException", text)
+        raise LambdaError(413, "RequestTooLargeException", text)
     try:
         json.loads(invocation.payload)
     except ValueError as error:
         text = f"Could not parse request body into json: {error}"
-        raise Refused(400, "InvalidRequestContentException", text) from None
+        raise LambdaError(400, "InvalidRequestContentException", text) from None

@@ -46,7 +46,7 @@ class Answer(NamedTuple):
     error: str | None = None
 
 
-class Refused(HarnessError):
+class LambdaError(HarnessError):
     """Lambda's own refusal: HTTP status, error type and message, as the service words them."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
@@ -63,14 +63,14 @@ class InitFailed(Exception):
         self.answer = answer
 
 
-def stopping() -> Refused:
+def stopping() -> LambdaError:
     """The stack takes no more."""
-    return Refused(500, "ServiceException", "The stack is stopping.")
+    return LambdaError(500, "ServiceException", "The stack is stopping.")
 
 
-def throttled() -> Refused:
+def throttled() -> LambdaError:
     """The function runs as often as it may at a time."""
-    return Refused(429, "TooManyRequestsException", "Rate Exceeded.")
+    return LambdaError(429, "TooManyRequestsException", "Rate Exceeded.")
 
 
 def unhandled(kind: str, message: str) -> Answer:

@@ -65,7 +65,7 @@ def built(
 
         python -m local built --architecture x86_64
     """
-    with console.problems_told():
+    with console.problems_shown():
         functions = Template(_there(BUILT), NOWHERE, {**PARAMETERS, "Architecture": architecture}).functions
         found = [*_sizes(functions)]
         with _layers_for_here(functions, architecture, python) as layers:

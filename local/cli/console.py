@@ -29,7 +29,7 @@ def notice(text: str) -> None:
 
 
 @contextmanager
-def problems_told() -> Iterator[None]:
+def problems_shown() -> Iterator[None]:
     """Turn what the harness or the system refuses into one line and exit code 2."""
     try:
         yield

@@ -20,7 +20,7 @@ def until_stopped() -> Iterator[None]:
     for number in STOPS:
         signal.signal(number, _interrupt)
     try:
-        with console.problems_told():
+        with console.problems_shown():
             yield
     except KeyboardInterrupt:
         raise typer.Exit(0) from None

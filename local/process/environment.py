@@ -27,7 +27,7 @@ def host_settings() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Environment:
     """What all functions share: where the services are, and variables that win over the template's."""
 
     aws: str

@@ -5,11 +5,11 @@ import os
 import time
 from collections import deque
 
-from ..aws.invocation import Answer, InitFailed, Invocation, Refused, stopping, throttled
+from ..aws.invocation import Answer, InitFailed, Invocation, LambdaError, stopping, throttled
 from ..stack.logs import Log
 from ..template.model import Function
 from .code import Code, Version
-from .environment import Surroundings
+from .environment import Environment
 from .worker import Rules, Worker
 
 PATIENCE_S = 0.025
@@ -38,14 +38,14 @@ class Pool:
     def __init__(
         self,
         function: Function,
-        surroundings: Surroundings,
+        environment: Environment,
         log: Log,
         rules: Rules,
         starts: Starts | None = None,
         first: bytes | None = None,
     ) -> None:
         self.function = function
-        self._surroundings = surroundings
+        self._environment = environment
         self._log = log
         self._rules = rules
         self._starts = starts or Starts()
@@ -120,7 +120,7 @@ class Pool:
             self._starting += 1
             try:
                 self._put_back(await self._started(request_id), fresh=True)
-            except (InitFailed, Refused) as failure:
+            except (InitFailed, LambdaError) as failure:
                 if waiting := self._first_waiting():
                     waiting.set_exception(failure)
             finally:
@@ -146,7 +146,7 @@ class Pool:
     async def _started(self, request_id: str) -> Worker:
         if self._closed:
             raise stopping()
-        worker = Worker(self.function, self._surroundings, self._log, self._rules)
+        worker = Worker(self.function, self._environment, self._log, self._rules)
         self._workers[worker] = self._code.version
         try:
             await worker.start(request_id)

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import httptools
 
-from ..stack.strangers import HEADERS, Asked, Doorman
+from ..stack.guard import HEADERS, Guard, Origin
 
 PREFIX = "/2018-06-01/runtime/"
-DOORMAN = Doorman()
+GUARD = Guard()
 REPORT = re.compile(r"^invocation/([^/]+)/(response|error)$")
 
 
@@ -103,9 +103,9 @@ class RuntimeConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Parser: the request is whole."""
-        turned = DOORMAN.refusal(Asked(self._given, ""))
-        if turned:
-            self.reply(turned.status, turned.body)
+        rejection = GUARD.rejection(Origin(self._given, ""))
+        if rejection:
+            self.reply(rejection.status, rejection.body)
             self.close()
             return
         call = self._url.decode().removeprefix(PREFIX)

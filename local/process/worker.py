@@ -31,7 +31,7 @@ from ..stack.logs import Log
 from ..stack.sockets import LOOPBACK
 from ..template.model import Function
 from .children import Pipe, spawn
-from .environment import Surroundings
+from .environment import Environment
 from .runtime_api import RuntimeConnection
 from .runtimes import NoRuntime, command
 
@@ -53,9 +53,9 @@ class Rules:
 class Worker:
     """A function's process; implements `runtime_api.Runtime` for it."""
 
-    def __init__(self, function: Function, surroundings: Surroundings, log: Log, rules: Rules) -> None:
+    def __init__(self, function: Function, environment: Environment, log: Log, rules: Rules) -> None:
         self._function = function
-        self._surroundings = surroundings
+        self._environment = environment
         self._log = log
         self._rules = rules
         self._launching: asyncio.Task[None] | None = None
@@ -108,7 +108,7 @@ class Worker:
         try:
             self._process = await spawn(
                 words,
-                environment=self._surroundings.of(self._function, f"{host}:{port}"),
+                environment=self._environment.of(self._function, f"{host}:{port}"),
                 out=self._pipe.child_end,
                 folder=self._function.code,
             )

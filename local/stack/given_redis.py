@@ -49,8 +49,10 @@ def _look(url: str, tell: Callable[[str], None], *, hears: bool) -> dict[str, st
             if flags is not None:
                 found[_name(server)] = flags
     if hears and any(missing_flags(flags) for flags in found.values()):
-        told = ", ".join(sorted({repr(flags) for flags in found.values()}))
-        tell(f"the store's {EVENTS} is {told}: the bridge adds what it needs, and it is put back when this stack stops")
+        values = ", ".join(sorted({repr(flags) for flags in found.values()}))
+        tell(
+            f"the store's {EVENTS} is {values}: the bridge adds what it needs, and it is put back when this stack stops"
+        )
     return found
 
 

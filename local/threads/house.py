@@ -21,14 +21,14 @@ from duecourse.errors import DuecourseError
 from duecourse.parts import configure
 
 from ..aws.functions import Functions
-from ..process.environment import Surroundings
+from ..process.environment import Environment
 from ..stack.logs import Logs
 from ..stack.problems import HarnessError
 from ..template.model import Function
 from .bridge import ThreadBridge
+from .environment import environment, united
 from .invoker import DirectInvoker
 from .pool import ThreadPool
-from .surroundings import environment, united
 from .voices import VOICES
 
 SWITCH_S = 0.0005
@@ -40,8 +40,8 @@ _one = threading.Lock()
 class House:
     """One store and the functions around it, from `with` to its end. Raises HarnessError at the start."""
 
-    def __init__(self, described: Sequence[Function], surroundings: Surroundings, logs: Logs) -> None:
-        self._variables = united(described, surroundings)
+    def __init__(self, described: Sequence[Function], environment: Environment, logs: Logs) -> None:
+        self._variables = united(described, environment)
         self._layers = dict.fromkeys(str(layer) for function in described for layer in function.layers)
         self._logs = logs
         self._http_turn = threading.Lock()
@@ -74,7 +74,7 @@ class House:
         """Let the handlers find the store here, and invoke each other without a detour."""
         self._invoker = DirectInvoker(functions)
         crew, http = Crew(self._settings.parallel), HttpOut(self._settings.parallel)
-        store = ledgers.told(self._store, self._settings)
+        store = ledgers.logged(self._store, self._settings)
         configure(settings=self._settings, store=store, invoker=self._invoker, crew=crew, http=http)
         self._opened.callback(configure)
         self._opened.callback(http.close)

@@ -22,9 +22,9 @@ from duecourse.domain.queues import Rate
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status
 from duecourse.errors import Part, PartlyAdded, StoreFull, StoreUnavailable
-from duecourse.ports.repeats import Sent
+from duecourse.ports.idempotency import KeyedRequest
 from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Move, Reply, Settled
-from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, standing
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, state
 from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.redis_server import REDIS, RedisServer, need
 from tests.support.wait import until
@@ -76,7 +76,7 @@ def test_scripts_that_were_flushed_are_loaded_again(store: RedisStore, redis_cli
     for step in (lambda: add(store, task_id), lambda: settle(store, claim(store)[0], Ending.DONE)):
         redis_client.script_flush()
         step()
-    assert standing(store).status is Status.DONE
+    assert state(store).status is Status.DONE
 
 
 @pytest.mark.parametrize("version", REDIS)
@@ -92,7 +92,7 @@ def test_a_server_that_hangs_is_told_in_bounded_time(version: str) -> None:
         server._process.send_signal(signal.SIGCONT)
         assert time.monotonic() - began < 5
         until(client.ping)
-        assert standing(store).run <= 1
+        assert state(store).run <= 1
 
 
 @pytest.mark.parametrize("verb", ["add", "claim", "cancel"])
@@ -161,7 +161,7 @@ def test_an_add_may_wait_for_replicas_and_says_so_where_they_do_not_have_it(vers
             careful.add([new("b")])
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
             careful.add([new("c")])
-        assert standing(careful, "c").status is Status.SCHEDULED
+        assert state(careful, "c").status is Status.SCHEDULED
         assert [task.id for task in claim(careful)] == ["a", "b", "c"], "a claim that is lost is a run again"
 
 
@@ -221,21 +221,21 @@ def test_whatever_a_caller_is_told_of_waits_for_replicas(redis_server: RedisServ
         alone.add([new("dead"), new("done")])
         for task in claim(alone):
             settle(alone, task, Ending.DROP if task.id == "dead" else Ending.DONE)
-        repeats, sent = careful.repeats(), Sent("-", "key", b"f" * 32)
+        idempotency, sent = careful.idempotency(), KeyedRequest("-", "key", b"f" * 32)
         told: dict[str, Callable[[], object]] = {
             "move": lambda: careful.move("default", [Move("moved")]),
             "cancel": lambda: careful.cancel("default", ["cancelled"]),
             "replay": lambda: careful.replay("default", ["dead"]),
             "configure": lambda: careful.configure("default", {"paused": True}),
             "a queue's first setting": lambda: careful.configure("new", {"paused": True}),
-            "begin": lambda: repeats.begin(sent, b"o" * 8, 1_000),
-            "end": lambda: repeats.end(sent, b"o" * 8, b"answer"),
+            "begin": lambda: idempotency.begin(sent, b"o" * 8, 1_000),
+            "end": lambda: idempotency.end(sent, b"o" * 8, b"answer"),
         }
         for verb, tell in told.items():
             with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
                 tell()
             assert verb
-        assert {standing(alone, id).status for id in ("moved", "dead")} == {Status.SCHEDULED}
+        assert {state(alone, id).status for id in ("moved", "dead")} == {Status.SCHEDULED}
 
 
 @pytest.mark.parametrize("version", REDIS)
@@ -254,13 +254,13 @@ def test_a_move_that_is_sent_again_waits_for_what_the_first_wrote(version: str) 
         RedisStore(direct).add([new("a", delay_ms=LATER_MS)])
         until(lambda: copy.info("replication")["master_link_status"] == "up")
         careful = RedisStore(client, wait=1)
-        standing(careful)
+        state(careful)
         ending.callback(replica.process.send_signal, signal.SIGCONT)
         replica.process.send_signal(signal.SIGSTOP)  # it is there, and has what nobody wrote
         proxy.lose_next_reply()
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
             careful.move("default", [Move("a")])
-        assert (proxy.lost, len(standing(careful).log)) == (1, 1)
+        assert (proxy.lost, len(state(careful).log)) == (1, 1)
 
 
 def free_port() -> int:
@@ -367,7 +367,7 @@ def everything(store: RedisStore) -> None:
     store.add(
         [new("later", delay_ms=60_000), new("a"), new("b"), new("once", retry=policy), new("late", deadline_ms=1)]
     )
-    until(lambda: store.now() > standing(store, "late").deadline_at)
+    until(lambda: store.now() > state(store, "late").deadline_at)
     tasks = {(task.tenant, task.id): task for _ in range(3) for task in claim(store, 100, lease_ms=30)}
     replacing = OnDuplicate.REPLACE
     store.add([new("a", on_duplicate=replacing, group="h"), new("later", on_duplicate=OnDuplicate.DEBOUNCE)])
@@ -395,7 +395,7 @@ def everything(store: RedisStore) -> None:
     store.page("default", Wanted(), Place("due", 5, "x"), 9)
     store.page("default", Wanted(group="g"), None, 9, "tenant-1")
     store.stats(SHARD)
-    store.held_back(SHARD)
+    store.throttle(SHARD)
 
 
 def test_every_key_a_script_touches_is_declared_and_all_are_of_one_node(

@@ -8,9 +8,9 @@ from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, Status, Task
-from duecourse.engine.tasks import REFUSALS, Tasks
+from duecourse.engine.tasks import REJECTIONS, Tasks
 from duecourse.ports.results import Result
-from duecourse.ports.store import Added, Alone, Move, Reply
+from duecourse.ports.store import AddReply, Alone, Move, Reply
 from tests.support.clock import START, HandClock
 from tests.support.ledger import bring, claim_one, new, settle
 
@@ -87,21 +87,21 @@ def test_a_poll_is_given_up_after_a_day_unless_it_says_otherwise(tasks: Tasks) -
 @pytest.mark.parametrize("state", ["absent", "leased", "done", "cancelled", "dead"])
 def test_a_refused_move_raises_what_its_state_says(tasks: Tasks, store: MemoryStore, state: str) -> None:
     bring(store, state)
-    with pytest.raises(REFUSALS[Reply(state)]):
+    with pytest.raises(REJECTIONS[Reply(state)]):
         tasks.move(QUEUE, Move("a", delay_ms=5))
 
 
 @pytest.mark.parametrize("state", ["absent", "leased", "done", "cancelled"])
 def test_a_refused_cancel_raises_what_its_state_says(tasks: Tasks, store: MemoryStore, state: str) -> None:
     bring(store, state)
-    with pytest.raises(REFUSALS[Reply(state)]):
+    with pytest.raises(REJECTIONS[Reply(state)]):
         tasks.cancel(QUEUE, "a")
 
 
 @pytest.mark.parametrize("state", ["absent", "scheduled", "leased", "done", "cancelled"])
 def test_a_refused_replay_raises_what_its_state_says(tasks: Tasks, store: MemoryStore, state: str) -> None:
     bring(store, state)
-    with pytest.raises(REFUSALS[Reply(state)]):
+    with pytest.raises(REJECTIONS[Reply(state)]):
         tasks.replay(QUEUE, "a")
 
 
@@ -168,7 +168,7 @@ def test_a_table_that_is_away_is_told(store: MemoryStore) -> None:
 class Filling(MemoryStore):
     """A store that takes no more than the first task of a batch."""
 
-    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[AddReply]:
         super().add(tasks[:1], echo=echo, alone=alone)
         raise errors.PartlyAdded([errors.Part(task.id, index == 0) for index, task in enumerate(tasks)])
 

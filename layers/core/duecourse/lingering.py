@@ -47,7 +47,7 @@ def _warming() -> "Warming | None":
 
 
 def _drain(heard: Heard, remaining_ms: Callable[[], int]) -> Drained:
-    return wiring.drainer().drain(heard.shards, remaining_ms, heard.doors)
+    return wiring.drainer().drain(heard.shards, remaining_ms, heard.triggers)
 
 
 def _warm(bells: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 from duecourse.domain.address import WITHOUT_BELLS, check_servers, check_store, split
-from duecourse.domain.follow_up import RESERVED
+from duecourse.domain.notification import RESERVED
 from duecourse.domain.query import KIND as POLL
 from duecourse.domain.query import QUEUE_PREFIX
 from duecourse.domain.shards import MAX_SHARDS

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from duecourse import ledgers
 from duecourse import settings as environment
-from duecourse.domain.follow_up import DEAD, ENDED, is_follow_up
+from duecourse.domain.notification import DEAD, ENDED, is_notification
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.reminder import Channel
 from duecourse.domain.reserved import open_kinds
@@ -15,13 +15,13 @@ from duecourse.domain.task import Task
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.failures import Failures
-from duecourse.engine.follow_ups import FollowUps
+from duecourse.engine.idempotency import Idempotency
 from duecourse.engine.leases import Leases
+from duecourse.engine.notifications import Notifications
 from duecourse.engine.queries import Queries
 from duecourse.engine.queues import Queues
 from duecourse.engine.receive import Receiver
 from duecourse.engine.reminders import Reminders
-from duecourse.engine.requests import Requests
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.engine.targets import INLINE, Handing, Targets
@@ -53,7 +53,7 @@ def settings() -> Settings:
 @part
 def store() -> Store:
     """The ledger."""
-    return ledgers.told(ledgers.open_store(settings()), settings())
+    return ledgers.logged(ledgers.open_store(settings()), settings())
 
 
 @part
@@ -143,21 +143,21 @@ def kinds() -> dict[str, Kind]:
         "poll": Poll(http(), settings().http_timeout_ms),
         "webhook": webhook_kind(),
         "reminder": reminder_kind(),
-        ENDED: lambda task: webhook_kind()(told(task)),
+        ENDED: lambda task: webhook_kind()(filled(task)),
     }
 
 
 @part
-def follow_ups() -> FollowUps:
+def notifications() -> Notifications:
     """Completion notifications."""
     from duecourse.wire.http.tasks import show_task
 
-    return FollowUps(tasks(), lambda task: {**show_task(task)})
+    return Notifications(tasks(), lambda task: {**show_task(task)})
 
 
-def told(task: Task) -> Task:
+def filled(task: Task) -> Task:
     """A task as whoever works it gets it: a follow-up with what it tells."""
-    return follow_ups().told(task) if is_follow_up(task.id) else task
+    return notifications().filled(task) if is_notification(task.id) else task
 
 
 @part
@@ -176,7 +176,7 @@ def drainer() -> Drainer:
     """Drainer of shards whose bells rang."""
     handed = settings().targets | ({DEAD: settings().dead_target} if settings().dead_target else {})
     handing = Handing(settings().outstanding, settings().delivery_lease_ms)
-    targets = Targets(handed, noting(), brokers(), told, handing)
+    targets = Targets(handed, noting(), brokers(), filled, handing)
     return Drainer(store(), runner(kinds().get), targets, crew(), Limits(settings().lease_ms, settings().margin_ms))
 
 
@@ -236,9 +236,9 @@ def known_kinds(given: Settings) -> set[str]:
 
 
 @part
-def requests() -> Requests:
+def idempotency() -> Idempotency:
     """Requests with an Idempotency-Key."""
-    return Requests(store().repeats())
+    return Idempotency(store().idempotency())
 
 
 @part

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ..emulator import session
 from ..functions import Functions
-from ..invocation import Invocation, Refused
+from ..invocation import Invocation, LambdaError
 from .described import Source
 from .events import failed_items, fitting, sqs_event, sqs_record
 
@@ -40,16 +40,16 @@ class SqsFeed:
 
     async def keep(self) -> None:
         """Feed until cancelled."""
-        told = False
+        noticed = False
         try:
             while True:
                 try:
                     await self._feed()
-                    told = False
+                    noticed = False
                 except (BotoCoreError, ClientError) as error:
-                    if not told:
+                    if not noticed:
                         self._notice(f"{self._function} is not fed from {self._source.queue}: {error}")
-                    told = True
+                    noticed = True
                     await asyncio.sleep(AWAY_S)
         finally:
             for task in self._underway:
@@ -110,7 +110,7 @@ class SqsFeed:
         event = json.dumps(sqs_event(self._source, batch)).encode()
         try:
             answer = await self._functions.invoke(self._function, Invocation(event))
-        except Refused:
+        except LambdaError:
             return  # throttled: they come back
         ids = [message["MessageId"] for message in batch]
         failed = set(ids) if answer.error else failed_items(answer.payload, ids) if self._source.partial else set()

@@ -11,7 +11,7 @@ from duecourse.domain.spoken import span
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.domain.times import format_instant
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.store import Added, Begun, Claim, Lease, Move, Reply, Settled, Store
+from duecourse.ports.store import AddReply, Begun, Claim, Lease, Move, Reply, Settled, Store
 from duecourse.ports.upkeep import Swept
 
 LOGGER = "duecourse.tasks"
@@ -42,62 +42,62 @@ class LoggedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def add(self, tasks: Sequence[NewTask], **options: Any) -> list[Added]:
+    def add(self, tasks: Sequence[NewTask], **options: Any) -> list[AddReply]:
         """As the store does it."""
         answers = self._store.add(tasks, **options)
-        _tell([_added(task, one.reply) for task, one in zip(tasks, answers, strict=False)])  # all of them, or none
+        _log([_added(task, one.reply) for task, one in zip(tasks, answers, strict=False)])  # all of them, or none
         return answers
 
     def claim(self, shard: Shard, limit: int, **options: Any) -> Claim:
         """As the store does it."""
         claim = self._store.claim(shard, limit, **options)
-        _tell([_claimed(task) for task in claim.tasks])
-        _tell_count(claim.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
+        _log([_claimed(task) for task in claim.tasks])
+        _log_count(claim.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
         return claim
 
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, **options: Any) -> Task | None:
         """As the store does it."""
         task = self._store.take(queue, id, tenant, **options)
-        _tell([_claimed(task)] if task else [])
+        _log([_claimed(task)] if task else [])
         return task
 
     def begin(self, shard: Shard, deliveries: Sequence[Lease], *rest: Any) -> list[Begun]:
         """As the store does it."""
         answers = self._store.begin(shard, deliveries, *rest)
         begun = [one for one, answer in zip(deliveries, answers, strict=True) if answer.token]
-        _tell([Happened(_name(shard.queue, one.id, one.tenant), "started", "") for one in begun])
+        _log([Happened(_name(shard.queue, one.id, one.tenant), "started", "") for one in begun])
         return answers
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """As the store does it."""
         answers = self._store.settle(shard, settlements)
         ends = zip(settlements, answers, strict=True)
-        _tell([_settled(shard, *end) for end in ends if end[0].detail or end[1] is not Settled.RELEASED])
+        _log([_settled(shard, *end) for end in ends if end[0].detail or end[1] is not Settled.RELEASED])
         return answers
 
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, **options: Any) -> list[Reply]:
         """As the store does it."""
         answers = self._store.move(queue, moves, tenant, **options)
         moved = [one for one, answer in zip(moves, answers, strict=True) if answer is Reply.OK]
-        _tell([Happened(_name(queue, one.id, tenant), "moved", _when(one.due_at, one.delay_ms)) for one in moved])
+        _log([Happened(_name(queue, one.id, tenant), "moved", _when(one.due_at, one.delay_ms)) for one in moved])
         return answers
 
     def cancel(self, queue: str, ids: Sequence[str], *, tenant: str = DEFAULT_TENANT, **options: Any) -> list[Reply]:
         """As the store does it."""
         answers = self._store.cancel(queue, ids, tenant=tenant, **options)
-        _tell(_changed(queue, ids, tenant, answers, "cancelled"))
+        _log(_changed(queue, ids, tenant, answers, "cancelled"))
         return answers
 
     def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT, **options: Any) -> list[Reply]:
         """As the store does it."""
         answers = self._store.replay(queue, ids, tenant, **options)
-        _tell(_changed(queue, ids, tenant, answers, "replayed"))
+        _log(_changed(queue, ids, tenant, answers, "replayed"))
         return answers
 
     def sweep(self, shard: Shard, **options: Any) -> Swept:
         """As the store does it."""
         swept = self._store.sweep(shard, **options)
-        _tell_swept(shard, swept)
+        _log_swept(shard, swept)
         return swept
 
     def sweep_all(self, shards: Sequence[Shard], **options: Any) -> list[Swept | StoreUnavailable | StoreMisused]:
@@ -105,25 +105,25 @@ class LoggedStore:
         answers = self._store.sweep_all(shards, **options)
         for shard, answer in zip(shards, answers, strict=True):
             if isinstance(answer, Swept):
-                _tell_swept(shard, answer)
+                _log_swept(shard, answer)
         return answers
 
 
-def _tell_swept(shard: Shard, swept: Swept) -> None:
-    _tell_count(swept.reclaimed, "taken back", f" in queue {shard.queue}: the lease lapsed")
-    _tell_count(swept.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
+def _log_swept(shard: Shard, swept: Swept) -> None:
+    _log_count(swept.reclaimed, "taken back", f" in queue {shard.queue}: the lease lapsed")
+    _log_count(swept.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
 
 
 def _added(task: NewTask, reply: Reply) -> Happened:
     name, when = _name(task.queue, task.id, task.tenant), _when(task.due_at, task.delay_ms)
     if reply is Reply.CREATED:
         return Happened(name, "added", f"{task.kind}, {when}")
-    told = {
+    texts = {
         Reply.KEPT: "its id exists already, and the task stays as it is",
         Reply.REPLACED: when,
         Reply.DEBOUNCED: when,
     }
-    return Happened(name, reply.value, told.get(reply, "rejected"))
+    return Happened(name, reply.value, texts.get(reply, "rejected"))
 
 
 def _claimed(task: Task) -> Happened:
@@ -135,7 +135,7 @@ def _claimed(task: Task) -> Happened:
 
 
 def _settled(shard: Shard, end: Settlement, became: Settled) -> Happened:
-    told = {
+    texts = {
         Settled.DONE: "",
         Settled.AGAIN: f"runs again {_when(end.due_at, end.delay_ms)}",
         Settled.RETRIED: f"{end.detail}; next attempt {_when(end.due_at, end.delay_ms)}",
@@ -144,7 +144,7 @@ def _settled(shard: Shard, end: Settlement, became: Settled) -> Happened:
         Settled.STALE: "its lease had ended: another worker may have the task",
     }
     words = {Settled.AGAIN: "not yet", Settled.RETRIED: "failed", Settled.RELEASED: "given back"}
-    return Happened(_name(shard.queue, end.id, end.tenant), words.get(became, became.value), told[became])
+    return Happened(_name(shard.queue, end.id, end.tenant), words.get(became, became.value), texts[became])
 
 
 def _changed(queue: str, ids: Sequence[str], tenant: str, answers: Sequence[Reply], event: str) -> list[Happened]:
@@ -164,16 +164,16 @@ def _when(due_at: int | None, delay_ms: int) -> str:
     return f"in {span(delay_ms)}" if delay_ms > 0 else "now"
 
 
-def _tell(happened: Sequence[Happened]) -> None:
+def _log(happened: Sequence[Happened]) -> None:
     if len(happened) > MOST:
         for event, count in Counter(one.event for one in happened).items():
-            _tell_count(count, event)
+            _log_count(count, event)
         return
     for one in happened:
         _write(f"{one.task} {one.event}" + (f": {one.text}" if one.text else ""), event=one.event, task=one.task)
 
 
-def _tell_count(count: int, event: str, why: str = "") -> None:
+def _log_count(count: int, event: str, why: str = "") -> None:
     if count:
         _write(f"{count:,} task{'s' if count > 1 else ''} {event}{why}", event=event, count=count)
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from duecourse.bridge.bridge import SWITCH_S, Bridge, Stats
 from duecourse.bridge.rings import Ring, Warming
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.task import Json
 from duecourse.domain.watch import Expired
 from duecourse.errors import InvocationRefused, StoreUnavailable
@@ -21,7 +21,7 @@ log = logging.getLogger("duecourse.bridge")
 
 Remaining = Callable[[], int]
 """Milliseconds that this invocation still has."""
-Drain = Callable[[Mapping[str, Door], Remaining], Json]
+Drain = Callable[[Mapping[str, Trigger], Remaining], Json]
 """Works the shards of these bells, each found by a door, and answers what `on_expired` does.
 
 What it raises holds the rings back.
@@ -121,7 +121,7 @@ class Linger:
         try:
             if expired:
                 return self._count(added=self._note(expired))
-            answer = self._drain({ring.key: ring.door for ring in rings}, lambda: self._left_ms() + self._margin_ms)
+            answer = self._drain({ring.key: ring.trigger for ring in rings}, lambda: self._left_ms() + self._margin_ms)
         except Exception as error:
             raise InvocationRefused(f"the drain failed: {error!r}") from error
         self._count(**{name: answer[name] for name in COUNTED})

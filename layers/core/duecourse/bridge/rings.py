@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.task import Json
 from duecourse.domain.watch import Expired, show
 from duecourse.ports.invoker import Invoker
@@ -14,13 +14,13 @@ from duecourse.ports.invoker import Invoker
 class Ring(NamedTuple):
     """One bell that went: its key, where that was or would have been heard, and when (the server's epoch ms).
 
-    `door` is RING where its event told of it, TIMER where the bridge found it gone.
+    `trigger` is RING where its event told of it, TIMER where the bridge found it gone.
     """
 
     key: str
     channel: str
     heard_at: int
-    door: Door = Door.RING
+    trigger: Trigger = Trigger.RING
 
 
 Serve = Callable[[Sequence[Ring], Sequence[Expired]], Json]
@@ -67,8 +67,13 @@ def warm_event(bells: Sequence[str]) -> dict[str, Any]:
 
 def event(rings: Sequence[Ring], expired: Sequence[Expired] = ()) -> dict[str, Any]:
     """Event for `on_expired`."""
-    told = {"source": "duecourse.bridge", "version": "1", "rings": [ring._asdict() for ring in rings]}
+    told = {"source": "duecourse.bridge", "version": "1", "rings": [_heard(ring) for ring in rings]}
     return {**told, "expired": [_show(one) for one in expired]} if expired else told
+
+
+def _heard(ring: Ring) -> dict[str, Any]:
+    # The event says `door`, as in version 0.1: a bridge and its functions are not deployed in one step.
+    return {"key": ring.key, "channel": ring.channel, "heard_at": ring.heard_at, "door": ring.trigger}
 
 
 def _show(expired: Expired) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from duecourse.bridge.clock import STEP_MS, ServerClock
 from duecourse.bridge.rings import Ring
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import Bells, View, What
 
@@ -68,7 +68,7 @@ class Timer:
             if passed:
                 del self._hung[bell]
         if passed or not echo:
-            self._ring([bell], what, Door.RING)
+            self._ring([bell], what, Trigger.RING)
 
     def hung(self) -> list[tuple[str, int]]:
         """Every bell that hangs, and when it goes (the server's epoch ms)."""
@@ -201,7 +201,7 @@ class Timer:
             log.warning("the server's clock moved by %+.0f ms against this machine's", correction)
         return view
 
-    def _ring(self, bells: list[str], what: What = What.EXPIRED, door: Door = Door.TIMER) -> None:
+    def _ring(self, bells: list[str], what: What = What.EXPIRED, trigger: Trigger = Trigger.TIMER) -> None:
         if bells:
             now, channel = int(self._clock.now()), self._bells.channel(what)
-            self._ring_on([Ring(bell, channel, now, door) for bell in bells])
+            self._ring_on([Ring(bell, channel, now, trigger) for bell in bells])

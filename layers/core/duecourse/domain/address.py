@@ -22,7 +22,7 @@ class Form(NamedTuple):
     """Form of a scheme's URLs: a pattern without options, the same for a reader, and the options' patterns."""
 
     pattern: str
-    told: str
+    shown: str
     options: dict[str, str]
 
 
@@ -128,7 +128,7 @@ def check_store(url: str) -> str:
         check_servers(url)
         place, _, query = rest.partition("?")
     if not re.fullmatch(form.pattern, place):
-        raise ValueError(f"must be {scheme}://{form.told}" + (f" ({ESCAPED})" if "<host>" in form.told else ""))
+        raise ValueError(f"must be {scheme}://{form.shown}" + (f" ({ESCAPED})" if "<host>" in form.shown else ""))
     _check_options(form, query)
     return url
 

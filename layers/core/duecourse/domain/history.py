@@ -17,7 +17,7 @@ BY_LENGTH = 32
 """Maximum length of a source's name, in bytes."""
 
 
-class Door(StrEnum):
+class Trigger(StrEnum):
     """Trigger of a claim: a key event, the bridge's timer, a tick, or a request that took the task itself."""
 
     RING = "ring"
@@ -26,7 +26,7 @@ class Door(StrEnum):
     TAKE = "take"
 
 
-class Deed(StrEnum):
+class Action(StrEnum):
     """Action of a caller. The log has earlier adds and replacements, but not the one that made the record."""
 
     ADDED = "added"
@@ -37,7 +37,7 @@ class Deed(StrEnum):
     CANCELLED = "cancelled"
 
 
-ORIGINS = frozenset({Deed.ADDED, Deed.REPLACED})
+ORIGINS = frozenset({Action.ADDED, Action.REPLACED})
 """Actions that make a record. In a log, one ends an earlier life of the id: later entries are its successor's."""
 
 
@@ -55,7 +55,7 @@ class Run(NamedTuple):
     ended_at: int
     outcome: str
     detail: str = ""
-    door: Door | None = None
+    trigger: Trigger | None = None
     late_ms: int = 0
     times: int = 1
 
@@ -67,7 +67,7 @@ class Change(NamedTuple):
     """
 
     at: int
-    deed: Deed
+    action: Action
     by: str = ""
     due_before: int = 0
     due_at: int = 0

@@ -6,14 +6,14 @@ from duecourse.domain.task import NewTask, Task
 from duecourse.errors import DuecourseError
 
 
-class Taken(NamedTuple):
+class AddResult(NamedTuple):
     """Result of an add: the task, and `created`, True if this add made it."""
 
     task: Task
     created: bool
 
 
-Item: TypeAlias = Taken | DuecourseError
+Item: TypeAlias = AddResult | DuecourseError
 """Result for one task of many: the task, or the error that rejected it."""
 
 

@@ -39,7 +39,7 @@ class Known(NamedTuple):
     fetched_at: int
 
 
-class QueryStatus(StrEnum):
+class QueryState(StrEnum):
     """State of a query: answered, still polled, or failed."""
 
     DONE = "done"
@@ -47,7 +47,7 @@ class QueryStatus(StrEnum):
     FAILED = "failed"
 
 
-class QueryStanding(NamedTuple):
+class QueryStatus(NamedTuple):
     """A query as it stands; `known` is the newest answer, of an earlier time it was asked unless `status` is done.
 
     `error` is why its last failed call failed, "" if none did; `due_at` when it is asked next, 0 where it is not.
@@ -55,7 +55,7 @@ class QueryStanding(NamedTuple):
 
     id: str
     queue: str
-    status: QueryStatus
+    status: QueryState
     known: Known | None
     error: str = ""
     due_at: int = 0

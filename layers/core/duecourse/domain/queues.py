@@ -54,7 +54,7 @@ class Stats(NamedTuple):
         return max(0, self.now - self.oldest_due_at) if self.oldest_due_at else 0
 
 
-class Hold(StrEnum):
+class ThrottleReason(StrEnum):
     """Reason why due tasks are throttled: a pause, or a limit of the queue or of a task's target that is reached."""
 
     PAUSE = "pause"
@@ -64,15 +64,15 @@ class Hold(StrEnum):
     TARGET = "target"
 
 
-class HeldBack(NamedTuple):
+class Throttle(NamedTuple):
     """Reason why due tasks are throttled at `now`, or None; `until` is the end, 0 if unknown."""
 
-    by: Hold | None = None
+    by: ThrottleReason | None = None
     until: int = 0
     now: int = 0
 
 
-class ShardStanding(NamedTuple):
+class ShardStatus(NamedTuple):
     """One shard of a queue: what runs in it, and its part of the limits."""
 
     number: int
@@ -80,7 +80,7 @@ class ShardStanding(NamedTuple):
     settings: QueueSettings
 
 
-class QueueStanding(NamedTuple):
+class QueueStatus(NamedTuple):
     """A queue in numbers: tasks by state, `done` with the cancelled.
 
     In ms: how long the oldest due task waits, and how late those of the last hour were claimed, None where none was.
@@ -95,7 +95,7 @@ class QueueStanding(NamedTuple):
     oldest_overdue_ms: int
     late_p50_ms: int | None
     late_p99_ms: int | None
-    shards: list[ShardStanding]
+    shards: list[ShardStatus]
 
 
 class QueueChanges(TypedDict, total=False):

@@ -111,7 +111,7 @@ class Shown(NamedTuple):
     html: str
 
 
-class Standing(NamedTuple):
+class ReminderStatus(NamedTuple):
     """A reminder as the ledger has it; never without tasks."""
 
     id: str

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from duecourse.domain.history import Change, Deed
+from duecourse.domain.history import Action, Change
 from duecourse.domain.query import DEADLINE_MS, QUEUE_PREFIX
 from duecourse.domain.task import DEADLINES_MS, Task
 
@@ -41,6 +41,6 @@ def deadline_ms(task: Task) -> int:
     """
     if task.queue.startswith(QUEUE_PREFIX):
         return DEADLINE_MS
-    replays = [entry.due_at for entry in task.log if isinstance(entry, Change) and entry.deed is Deed.REPLAYED]
+    replays = [entry.due_at for entry in task.log if isinstance(entry, Change) and entry.action is Action.REPLAYED]
     had_ms = task.deadline_at - (replays[-1] if replays else task.created_at)
     return had_ms if had_ms > 0 else DEADLINES_MS.get(task.kind, 0)

@@ -11,7 +11,7 @@ from itertools import count
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
-from duecourse.domain.history import Door, Entry, Run
+from duecourse.domain.history import Entry, Run, Trigger
 from duecourse.domain.times import DAY_MS
 
 Json: TypeAlias = Any
@@ -144,7 +144,7 @@ class NewTask(NamedTuple):
     `deadline_ms` after it was due. `payload` and `state` are JSON text (state "" for none).
     `max_wait_ms` bounds how far `debounce` pushes the due time back, counted from the first add.
     `by` says by which of the product's doors it came (`http`, `client`, …). `notify` is who is told of its end: an
-    http or https URL, else a kind whose target is handed a task of it; "" for nobody (follow_up.Notify).
+    http or https URL, else a kind whose target is handed a task of it; "" for nobody (notification.Notify).
     With `apart`, which wants a group, that decides in place of `on_duplicate`.
     """
 
@@ -200,7 +200,7 @@ class Task(NamedTuple):
     lease_expires_at: int = 0
     by: str = ""
     notify: str = ""
-    door: Door | None = None
+    trigger: Trigger | None = None
     forgotten: int = 0
     target: str = ""
     delivery: str = ""

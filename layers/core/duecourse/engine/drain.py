@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import NamedTuple
 
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.queues import MAX_PRIORITY
 from duecourse.domain.task import Shard
@@ -20,7 +20,7 @@ from duecourse.ports.store import MAX_CLAIM, Claim, Deliveries, Settled, Store
 
 log = logging.getLogger("duecourse.drain")
 
-NO_DOORS: Mapping[Shard, Door] = MappingProxyType({})
+NO_TRIGGERS: Mapping[Shard, Trigger] = MappingProxyType({})
 LOOKS = 10
 """Average number of shards of one look: with more of them, a drain looks less often."""
 
@@ -61,7 +61,7 @@ class Drainer:
         self._priorities: dict[Shard, int] = {}
 
     def drain(
-        self, shards: Sequence[Shard], remaining_ms: Callable[[], int], doors: Mapping[Shard, Door] = NO_DOORS
+        self, shards: Sequence[Shard], remaining_ms: Callable[[], int], triggers: Mapping[Shard, Trigger] = NO_TRIGGERS
     ) -> Drained:
         """Work the shards until nothing in them is due, or `remaining_ms` falls to the margin.
 
@@ -73,16 +73,16 @@ class Drainer:
         and StoreMisused where a shard's queue has another number of them than the store was told: after all others are
         worked.
         """
-        drained, away = self.drain_what_answers(shards, remaining_ms, doors)
+        drained, away = self.drain_what_answers(shards, remaining_ms, triggers)
         if away:
             raise away
         return drained
 
     def drain_what_answers(
-        self, shards: Sequence[Shard], remaining_ms: Callable[[], int], doors: Mapping[Shard, Door] = NO_DOORS
+        self, shards: Sequence[Shard], remaining_ms: Callable[[], int], triggers: Mapping[Shard, Trigger] = NO_TRIGGERS
     ) -> tuple[Drained, StoreUnavailable | StoreMisused | None]:
         """As `drain`, but answers beside what was done why the store or a shard was left out, None where none was."""
-        found = {shard: doors.get(shard, Door.TAKE) for shard in shards}
+        found = {shard: triggers.get(shard, Trigger.TAKE) for shard in shards}
         pieces = Pieces(self._runner, self._targets, self._crew)
         flow = _Flow(self._store, pieces, found, self._priorities, self._targets.deliveries)
         with ThreadPoolExecutor(1, "duecourse-settle") as clerk:  # it starts a thread once there is work for it
@@ -104,15 +104,15 @@ class _Flow:
         self,
         store: Store,
         pieces: Pieces,
-        doors: Mapping[Shard, Door],
+        triggers: Mapping[Shard, Trigger],
         priorities: dict[Shard, int],
         deliveries: Deliveries,
     ) -> None:
         self._store = store
         self._deliveries = deliveries
         self._pieces = pieces
-        self._shards = self._waiting = list(doors)
-        self._doors = doors
+        self._shards = self._waiting = list(triggers)
+        self._triggers = triggers
         self._priorities = priorities
         self._look_s = LOOK_AGAIN_S * max(1, len(self._shards) / LOOKS)
         self._look_at = time.monotonic() + self._look_s
@@ -209,9 +209,9 @@ class _Flow:
     def _claim_from(self, shard: Shard, lease_ms: int) -> bool:
         """Answers whether the shard is worth another look at once."""
         self._settled.discard(shard)
-        most, door = min(self._pieces.free, MAX_CLAIM), self._doors[shard]
+        most, trigger = min(self._pieces.free, MAX_CLAIM), self._triggers[shard]
         try:
-            claim = self._store.claim(shard, most, lease_ms=lease_ms, door=door, deliveries=self._deliveries)
+            claim = self._store.claim(shard, most, lease_ms=lease_ms, trigger=trigger, deliveries=self._deliveries)
         except (StoreUnavailable, StoreMisused) as error:
             return self._lose(shard, error)
         self._last[shard] = claim._replace(tasks=[])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from duecourse.domain.history import ORIGINS, Change
 from duecourse.domain.outcomes import Settlement
-from duecourse.domain.query import KNOWN, Known, Query, QueryStanding, QueryStatus, queue_of
+from duecourse.domain.query import KNOWN, Known, Query, QueryState, QueryStatus, queue_of
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task
 from duecourse.errors import QueryNotFound
 from duecourse.ports.results import PATIENCE_MS, Result, Results
@@ -29,7 +29,7 @@ MET_S = FORGET_MS / 1000 / 2
 class Asked(NamedTuple):
     """A query as it stands now, and whether this request made its task."""
 
-    standing: QueryStanding
+    standing: QueryStatus
     created: bool
 
 
@@ -74,10 +74,10 @@ class Queries:
         task, standing = self._look(id, tenant)
         if standing and task and 0 < since <= task.created_at:
             return Asked(standing, created=False)
-        if standing and standing.status is not QueryStatus.FAILED:
+        if standing and standing.status is not QueryState.FAILED:
             if standing.known and self._is_young(standing.known, query.max_age_ms):
-                return Asked(QueryStanding(id, standing.queue, QueryStatus.DONE, standing.known), created=False)
-            if standing.status is QueryStatus.PROCESSING:
+                return Asked(QueryStatus(id, standing.queue, QueryState.DONE, standing.known), created=False)
+            if standing.status is QueryState.PROCESSING:
                 return Asked(standing, created=False)
         self._limit(queue_of(id))
         asked = query.task(tenant, standing.known if standing and self._results is None else None, self._by)
@@ -85,9 +85,9 @@ class Queries:
         if added:
             self._try(asked, remaining_ms())
         _, now = self._look(id, tenant)
-        return Asked(now or QueryStanding(id, queue_of(id), QueryStatus.FAILED, None, REMOVED), added)
+        return Asked(now or QueryStatus(id, queue_of(id), QueryState.FAILED, None, REMOVED), added)
 
-    def get(self, id: str, tenant: str = DEFAULT_TENANT) -> QueryStanding:
+    def get(self, id: str, tenant: str = DEFAULT_TENANT) -> QueryStatus:
         """One query as it stands. Raises QueryNotFound, StoreUnavailable and ResultsUnavailable."""
         _, standing = self._look(id, tenant)
         if standing is None:
@@ -125,13 +125,13 @@ class Queries:
             return
         self._store.settle(self._store.shard_of(queue, id, group), [self._call(task, left_ms)])
 
-    def _look(self, id: str, tenant: str) -> tuple[Task | None, QueryStanding | None]:
+    def _look(self, id: str, tenant: str) -> tuple[Task | None, QueryStatus | None]:
         queue = queue_of(id)
         task = self._store.get(queue, id, tenant)
         known = self._known(task, self._results.get(queue, id, tenant) if self._results else None)
         if task and task.status is not Status.DONE:
             return task, _standing(task, known)
-        return task, QueryStanding(id, queue, QueryStatus.DONE, known) if known else None
+        return task, QueryStatus(id, queue, QueryState.DONE, known) if known else None
 
     def _known(self, task: Task | None, kept: Result | None) -> Known | None:
         """The newest answer: of the finished task, where the ledger keeps it; else the database's; else the carried.
@@ -147,17 +147,17 @@ class Queries:
         return Known(**carried) if carried else None
 
 
-def _standing(task: Task, known: Known | None) -> QueryStanding:
+def _standing(task: Task, known: Known | None) -> QueryStatus:
     """Status of a query whose task is not done."""
     match task.status:
         case Status.SCHEDULED | Status.LEASED:
-            return QueryStanding(task.id, task.queue, QueryStatus.PROCESSING, known, _error(task), task.due_at)
+            return QueryStatus(task.id, task.queue, QueryState.PROCESSING, known, _error(task), task.due_at)
         case Status.CANCELLED:
-            return QueryStanding(task.id, task.queue, QueryStatus.FAILED, known, "it was cancelled")
-    return QueryStanding(task.id, task.queue, QueryStatus.FAILED, known, _error(task))
+            return QueryStatus(task.id, task.queue, QueryState.FAILED, known, "it was cancelled")
+    return QueryStatus(task.id, task.queue, QueryState.FAILED, known, _error(task))
 
 
 def _error(task: Task) -> str:
     """Why the last call that failed did so: what took a dead task's place remembers that one's calls too."""
-    begun = [at for at, entry in enumerate(task.log) if isinstance(entry, Change) and entry.deed in ORIGINS]
+    begun = [at for at, entry in enumerate(task.log) if isinstance(entry, Change) and entry.action in ORIGINS]
     return task._replace(log=task.log[begun[-1] :] if begun else task.log).error

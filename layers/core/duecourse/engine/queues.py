@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from duecourse.domain.batches import cut
 from duecourse.domain.lateness import added_up, quantile
-from duecourse.domain.queues import QueueChanges, QueueSettings, QueueStanding, ShardStanding, Stats
+from duecourse.domain.queues import QueueChanges, QueueSettings, QueueStatus, ShardStatus, Stats
 from duecourse.domain.task import Shard
 from duecourse.errors import QueueNotFound, StoreMisused, StoreUnavailable
 from duecourse.ports.store import Store
@@ -22,7 +22,7 @@ class Queues:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def every(self) -> list[QueueStanding]:
+    def every(self) -> list[QueueStatus]:
         """All queues that were ever added to or set, by name; one of another number of shards than the settings say is
         told in the log instead. Raises StoreUnavailable."""
         queues: dict[str, list[Shard]] = {}
@@ -35,21 +35,21 @@ class Queues:
             for one in self._views(some, queues)
         ]
 
-    def get(self, queue: str) -> QueueStanding:
+    def get(self, queue: str) -> QueueStatus:
         """One queue. Raises QueueNotFound where nothing was ever added to it, nor was it set; StoreUnavailable."""
         shards = [shard for shard in self._store.shards() if shard.queue == queue]
         if not shards:
             raise QueueNotFound
-        stats = [_told(one) for one in self._store.stats_of(shards)]
+        stats = [_known(one) for one in self._store.stats_of(shards)]
         [settings], late = self._store.settings_of([queue]), self._store.lateness_of(shards)
         return _view(queue, settings, shards, stats, late)
 
-    def configure(self, queue: str, changes: QueueChanges) -> QueueStanding:
+    def configure(self, queue: str, changes: QueueChanges) -> QueueStatus:
         """Set a queue anew, which may have no tasks yet. Raises InvalidInput and StoreUnavailable."""
         self._store.configure(queue, changes)
         return self.get(queue)
 
-    def _views(self, names: list[str], queues: Mapping[str, list[Shard]]) -> Iterator[QueueStanding]:
+    def _views(self, names: list[str], queues: Mapping[str, list[Shard]]) -> Iterator[QueueStatus]:
         """Some queues, asked for together."""
         every = [shard for name in names for shard in queues[name]]
         answers = dict(zip(every, self._store.stats_of(every), strict=True))
@@ -58,7 +58,7 @@ class Queues:
         late = dict(zip(shards, self._store.lateness_of(shards), strict=True))
         for name, settings in zip(shown, self._store.settings_of(shown), strict=True):
             own = queues[name]
-            yield _view(name, settings, own, [_told(answers[one]) for one in own], [late[one] for one in own])
+            yield _view(name, settings, own, [_known(answers[one]) for one in own], [late[one] for one in own])
 
     def _is_shown(self, queue: str, answers: list[Stats | StoreUnavailable | StoreMisused]) -> bool:
         misused = [one for one in answers if isinstance(one, StoreMisused)]
@@ -67,7 +67,7 @@ class Queues:
         return not misused
 
 
-def _told(answer: Stats | StoreUnavailable | StoreMisused) -> Stats:
+def _known(answer: Stats | StoreUnavailable | StoreMisused) -> Stats:
     if isinstance(answer, Stats):
         return answer
     raise answer
@@ -75,9 +75,9 @@ def _told(answer: Stats | StoreUnavailable | StoreMisused) -> Stats:
 
 def _view(
     queue: str, settings: QueueSettings, shards: list[Shard], stats: list[Stats], late: list[dict[int, int]]
-) -> QueueStanding:
+) -> QueueStatus:
     total = added_up(late)
-    return QueueStanding(
+    return QueueStatus(
         name=queue,
         settings=settings,
         scheduled=sum(one.scheduled for one in stats),
@@ -87,5 +87,5 @@ def _view(
         oldest_overdue_ms=max(one.overdue_ms for one in stats),
         late_p50_ms=quantile(total, 0.5),
         late_p99_ms=quantile(total, 0.99),
-        shards=[ShardStanding(s.number, one.leased, one.settings) for s, one in zip(shards, stats, strict=True)],
+        shards=[ShardStatus(s.number, one.leased, one.settings) for s, one in zip(shards, stats, strict=True)],
     )

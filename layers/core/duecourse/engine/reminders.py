@@ -10,13 +10,13 @@ from duecourse.domain.reminder import (
     MovedTask,
     Recipient,
     Reminder,
+    ReminderStatus,
     Shown,
-    Standing,
     due,
     starting,
 )
 from duecourse.domain.task import DEFAULT_TENANT, Json, NewTask, Status, Task
-from duecourse.engine.tasks import REFUSALS
+from duecourse.engine.tasks import REJECTIONS
 from duecourse.errors import FieldError, InvalidInput, ReminderTooLarge, TaskLeased, TaskNotFound, TaskScheduled
 from duecourse.ports.sender import Message
 from duecourse.ports.store import Alone, Move, Reply, Store
@@ -83,11 +83,11 @@ class Reminders:
             _shown(task.id, task.due_at, task.payload, message) for task, message in zip(tasks, written, strict=True)
         ]
 
-    def get(self, id: str, tenant: str = DEFAULT_TENANT) -> Standing:
+    def get(self, id: str, tenant: str = DEFAULT_TENANT) -> ReminderStatus:
         """A reminder as it stands. Raises TaskNotFound."""
         tasks = self._group(id, tenant)
         newest = max(tasks, key=lambda task: (task.status is Status.SCHEDULED, task.generation))
-        return Standing(id, _start(newest), tasks)
+        return ReminderStatus(id, _start(newest), tasks)
 
     def move(self, id: str, starts_at: int, tenant: str = DEFAULT_TENANT) -> Moved:
         """Give every pending task its time before the new start (epoch ms), in one step.
@@ -140,7 +140,7 @@ class Reminders:
         tasks = self._group(id, tenant)
         fit = [task for task in tasks if task.status in allowed]
         if not fit:
-            raise REFUSALS[Reply(tasks[0].status)](f"All of this reminder is {tasks[0].status}.")
+            raise REJECTIONS[Reply(tasks[0].status)](f"All of this reminder is {tasks[0].status}.")
         return fit
 
 
@@ -160,7 +160,7 @@ def _refuse_if_live(standing: list[Task]) -> None:
 def _refuse_if_gone(replies: list[Reply]) -> None:
     """All was cancelled, or died, between being looked at and being moved."""
     if replies and GONE.issuperset(replies):
-        raise REFUSALS[replies[0]](f"All of this reminder is {replies[0]}.")
+        raise REJECTIONS[replies[0]](f"All of this reminder is {replies[0]}.")
 
 
 def _move(task: Task, starts_at: int, now: int) -> Move:

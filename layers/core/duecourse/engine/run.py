@@ -56,7 +56,7 @@ class Runner:
             return self.settlement(task, kind(task))
         except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too: all is a Retry
             _log(task, error)
-            return self._retry(task, Retry(error=_told(error)))
+            return self._retry(task, Retry(error=_text_of(error)))
 
     def settlement(self, task: Task, outcome: Outcome | None) -> Settlement:
         """How the task's lease ends by this outcome; a result is kept where results are kept, before it is told."""
@@ -144,12 +144,12 @@ def _log(task: Task, error: BaseException) -> None:
 
 def _shown(error: BaseException) -> Exception:
     """Replace an error for the log: of the same name, without credentials, in a text that any log can write."""
-    _, _, text = _told(error).partition(": ")
+    _, _, text = _text_of(error).partition(": ")
     named: type[Exception] = type(type(error).__name__, (Exception,), {})
     return named(cut_detail(text))
 
 
-def _told(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(error)).strip()
 
 

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import NamedTuple
 
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
 from duecourse.engine.drain import Drained, Drainer
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.repeats import PRUNE
+from duecourse.ports.idempotency import PRUNE
 from duecourse.ports.store import Store
 from duecourse.ports.upkeep import Swept
 
@@ -96,7 +96,7 @@ class Sweeper:
             self._store.ping()
         overdue_ms = max((one.overdue_ms for one in stats.values() if not one.settings.paused), default=0)
         found = [shard for shard in every if shard not in away]
-        return Survey(found, overdue_ms, sum(s.dead for s in stats.values()), _told(away), len(away))
+        return Survey(found, overdue_ms, sum(s.dead for s in stats.values()), _first(away), len(away))
 
     def tick(self, found: Survey, remaining_ms: Callable[[], int]) -> Ticked:
         """Sweep the shards found, a bounded step each, drain those with work, and sweep on beside that and after it.
@@ -127,7 +127,7 @@ class Sweeper:
             dead=drained.dead + swept.died,
             backlog=drained.backlog,
             left_out=found.left_out + len(upkeep.away),
-            away=found.away or _told(upkeep.away) or failed,
+            away=found.away or _first(upkeep.away) or failed,
         )
 
     def _drain_beside(self, upkeep: "_Upkeep", remaining_ms: Callable[[], int]) -> tuple[Drained, Away | None]:
@@ -136,15 +136,15 @@ class Sweeper:
         with ThreadPoolExecutor(1, "duecourse-sweep") as broom:
             sweeping = broom.submit(upkeep.go_on, stop) if shards and upkeep.goes_on else None
             try:
-                return self._drainer.drain_what_answers(shards, remaining_ms, dict.fromkeys(shards, Door.TICK))
+                return self._drainer.drain_what_answers(shards, remaining_ms, dict.fromkeys(shards, Trigger.TICK))
             finally:
                 stop.set()
                 if sweeping:
                     sweeping.result()
 
     def _forget_requests(self, remaining_ms: Callable[[], int]) -> None:
-        repeats = self._store.repeats()
-        while repeats.prune() == PRUNE and remaining_ms() > self._margin_ms:
+        idempotency = self._store.idempotency()
+        while idempotency.prune() == PRUNE and remaining_ms() > self._margin_ms:
             pass
 
 
@@ -212,5 +212,5 @@ def pieces(shards: Sequence[Shard]) -> Iterator[Sequence[Shard]]:
     return (shards[first : first + AT_A_TIME] for first in range(0, len(shards), AT_A_TIME))
 
 
-def _told(away: dict[Shard, Away]) -> Away | None:
+def _first(away: dict[Shard, Away]) -> Away | None:
     return next(iter(away.values()), None)

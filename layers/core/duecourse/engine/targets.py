@@ -27,8 +27,8 @@ MAX_BYTES = 240_000
 """Size of the tasks in an asynchronous invocation (256 KiB), less the event around them."""
 ENVELOPE_BYTES = 1_000
 """Size of a task besides its payload and state: the longest names, the policy, the lease."""
-Told: TypeAlias = Callable[[Task], Task]
-"""A task as its target gets it. May raise StoreUnavailable or ResultsUnavailable."""
+Prepare: TypeAlias = Callable[[Task], Task]
+"""Makes of a task what its target gets. May raise StoreUnavailable or ResultsUnavailable."""
 NO_BROKERS: Mapping[str, Publisher] = MappingProxyType({})
 
 
@@ -43,14 +43,14 @@ UNSET = Handing(100, 300_000)
 
 
 def as_it_is(task: Task) -> Task:
-    """A task whose target is told nothing else."""
+    """The task unchanged: its target needs nothing else."""
     return task
 
 
 class Targets:
     """Kinds by name: those not listed are worked inline; `brokers` by the word before a target's colon.
 
-    `told` makes of a follow-up what its target is to be told.
+    `prepare` gives a completion notification its content.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Targets:
         targets: Mapping[str, str],
         invoker: Invoker,
         brokers: Mapping[str, Publisher] = NO_BROKERS,
-        told: Told = as_it_is,
+        prepare: Prepare = as_it_is,
         handing: Handing = UNSET,
     ) -> None:
-        self._told = told
+        self._prepare = prepare
         self._targets = {kind: target for kind, target in targets.items() if target != INLINE}
         self._invoker = invoker
         self._brokers = brokers
@@ -90,7 +90,7 @@ class Targets:
         ready, ends = [], []
         for task in tasks:
             try:
-                ready.append(self._told(task))
+                ready.append(self._prepare(task))
             except (StoreUnavailable, ResultsUnavailable) as error:
                 log.warning(
                     "completion notification %s waits because the ended task cannot be read: %s", task.id, error

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
-from duecourse.domain.follow_up import Notify, is_url
-from duecourse.domain.order import Item, Order, Taken
+from duecourse.domain.notification import Notify, is_url
+from duecourse.domain.order import AddResult, Item, Order
 from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
 from duecourse.domain.replay import MAX_LOOKS, Replay, Replayed, deadline_ms
 from duecourse.domain.task import DEADLINES_MS, DEFAULT_TENANT, NewTask, Status, Task, dump_json
@@ -27,12 +27,12 @@ from duecourse.errors import (
     bounded,
 )
 from duecourse.ports.results import Results
-from duecourse.ports.store import MAX_ADD, Added, Move, Reply, Store
+from duecourse.ports.store import MAX_ADD, AddReply, Move, Reply, Store
 
 log = logging.getLogger("duecourse.engine")
 
 OWN_KINDS = "For a kind of your own, name its target in DUECOURSE_TARGETS: here, and where the functions are"
-REFUSALS: dict[Reply, type[DuecourseError]] = {
+REJECTIONS: dict[Reply, type[DuecourseError]] = {
     Reply.ABSENT: TaskNotFound,
     Reply.SCHEDULED: TaskScheduled,
     Reply.LEASED: TaskLeased,
@@ -45,8 +45,8 @@ REFUSALS: dict[Reply, type[DuecourseError]] = {
 
 def require(reply: Reply) -> None:
     """Raise the error of a refusal; return for the rest."""
-    if reply in REFUSALS:
-        raise REFUSALS[reply]
+    if reply in REJECTIONS:
+        raise REJECTIONS[reply]
 
 
 def add_all(store: Store, tasks: Sequence[NewTask]) -> list[Reply]:
@@ -68,7 +68,7 @@ class Filled(NamedTuple):
     """Results of orders: the number of added tasks, and the errors of rejected ones, by the orders' keys."""
 
     added: int
-    refused: dict[str, str]
+    rejected: dict[str, str]
 
 
 class Tasks:
@@ -96,7 +96,7 @@ class Tasks:
         """The same verbs for another door."""
         return Tasks(self._store, self._results, self._kinds, self._handed, by)
 
-    def add(self, task: NewTask, *, since: int = 0) -> Taken:
+    def add(self, task: NewTask, *, since: int = 0) -> AddResult:
         """Schedule one task. Raises InvalidInput, a Conflict or StoreUnavailable.
 
         `since`: what was added under its id since then (epoch ms), done or dead by now too, is it, and is left alone.
@@ -120,7 +120,7 @@ class Tasks:
         except PartlyAdded as error:
             parts = iter(error.parts)
             raise PartlyAdded([Part(one.id, True) if one else next(parts) for one in found]) from error
-        return [Taken(standing, False) if standing else _taken(next(added)) for standing in found]
+        return [AddResult(standing, False) if standing else _result(next(added)) for standing in found]
 
     def _added(self, task: NewTask, since: int) -> Task | None:
         standing = self._store.get(task.queue, task.id, task.tenant)
@@ -131,19 +131,19 @@ class Tasks:
 
         Raises StoreUnavailable; the same orders again then add nothing twice.
         """
-        ready, refused = {}, {}
+        ready, rejected = {}, {}
         for name, order in orders.items():
             try:
                 task = self._prepare(order.task, self._store.now)._replace(by="message")
             except InvalidInput as error:
-                refused[name] = str(error)
+                rejected[name] = str(error)
                 continue
             if not (order.once and self._store.get(task.queue, task.id)):
                 ready[name] = task
         replies = add_all(self._store, list(ready.values()))
-        told = zip(ready, replies, strict=True)
-        refused |= {name: str(REFUSALS[reply]()) for name, reply in told if reply in REFUSALS}
-        return Filled(replies.count(Reply.CREATED), refused)
+        answers = zip(ready, replies, strict=True)
+        rejected |= {name: str(REJECTIONS[reply]()) for name, reply in answers if reply in REJECTIONS}
+        return Filled(replies.count(Reply.CREATED), rejected)
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
         """One task with its result, wherever that is kept. Raises TaskNotFound, also ResultsUnavailable."""
@@ -190,7 +190,7 @@ class Tasks:
         task = self._store.get(queue, id, tenant)
         if task is None:
             raise TaskNotFound
-        held = self._store.held_back(self._store.shard_of(queue, id, task.group), tenant, task)
+        held = self._store.throttle(self._store.shard_of(queue, id, task.group), tenant, task)
         return Why(task, timeline(task), waiting(task, held))
 
     def replay_dead(self, queue: str, asked: Replay, tenant: str = DEFAULT_TENANT) -> Replayed:
@@ -203,8 +203,8 @@ class Tasks:
         else:
             ids, ends = [task.id for task in dead], [deadline_ms(task) for task in dead]
             replies = self._store.replay(queue, ids, tenant, delays_ms=delays, deadlines_ms=ends, by=self._by)
-        told = zip(dead, delays, replies, strict=True)
-        return Replayed([(task.id, now + delay) for task, delay, reply in told if reply is Reply.OK], more)
+        answers = zip(dead, delays, replies, strict=True)
+        return Replayed([(task.id, now + delay) for task, delay, reply in answers if reply is Reply.OK], more)
 
     def _dead(self, queue: str, asked: Replay, tenant: str) -> tuple[list[Task], bool]:
         """The oldest dead tasks, at most as many as asked for, and whether there may be more."""
@@ -258,11 +258,11 @@ def _hint_at_the_table() -> None:
     )
 
 
-def _taken(added: Added) -> Item:
-    if added.reply in REFUSALS:
-        return REFUSALS[added.reply]()
+def _result(added: AddReply) -> Item:
+    if added.reply in REJECTIONS:
+        return REJECTIONS[added.reply]()
     assert added.task is not None  # noqa: S101 - for the type: what echo answers
-    return Taken(added.task, added.reply is Reply.CREATED)
+    return AddResult(added.task, added.reply is Reply.CREATED)
 
 
 def _ends_before_due(task: NewTask, now: Callable[[], int]) -> bool:

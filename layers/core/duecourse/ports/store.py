@@ -3,7 +3,7 @@
 Every verb is one atomic step on one shard: an answer has happened, and a rejected request has changed nothing. A great
 add may be several such steps; repeated after an interruption, it adds nothing twice.
 Time is the store's own. The step that ends a task, done or dead, also adds its completion notifications
-(domain/follow_up.py): for its own `notify`, and for any death if the store was made with `deaths`.
+(domain/notification.py): for its own `notify`, and for any death if the store was made with `deaths`.
 Each verb raises StoreUnavailable if the store does not answer, StoreMisused if a queue has another number of shards
 than the store was given, and ValueError for more tasks at a time than the verb takes.
 """
@@ -13,12 +13,12 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.pages import Page, Place, Wanted
-from duecourse.domain.queues import DEFAULT_PRIORITY, HeldBack, QueueChanges, QueueSettings, Stats
+from duecourse.domain.queues import DEFAULT_PRIORITY, QueueChanges, QueueSettings, Stats, Throttle
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
-from duecourse.ports.repeats import Repeats
+from duecourse.ports.idempotency import IdempotencyStore
 from duecourse.ports.upkeep import Away, Swept
 from duecourse.ports.warmth import Warmth
 
@@ -64,7 +64,7 @@ class Settled(StrEnum):
     STALE = "stale"
 
 
-class Added(NamedTuple):
+class AddReply(NamedTuple):
     """The answer to one added task; `task` is its record where `echo` asked for it."""
 
     id: str
@@ -154,7 +154,7 @@ class Move(NamedTuple):
 class Store(Protocol):
     """The ledger."""
 
-    def repeats(self) -> Repeats:
+    def idempotency(self) -> IdempotencyStore:
         """Records of requests with an Idempotency-Key, kept with the tasks and by the same clock."""
 
     def warmth(self) -> Warmth:
@@ -172,7 +172,7 @@ class Store(Protocol):
     def shard_of(self, queue: str, id: str, group: str = "") -> Shard:
         """Shard of a task of this group, or of none: its leases are settled there."""
 
-    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[AddReply]:
         """Schedule tasks, at most MAX_ADD to a shard; `on_duplicate` of each decides if its id exists already.
 
         Each shard's tasks are one step, a great many are several. A step is done or not; if the store fails between two
@@ -194,7 +194,7 @@ class Store(Protocol):
         *,
         lease_ms: int,
         max_bytes: int = 4_000_000,
-        door: Door = Door.TAKE,
+        trigger: Trigger = Trigger.TAKE,
         deliveries: Deliveries = NO_DELIVERIES,
     ) -> Claim:
         """Lease at most `limit` due tasks as the queue's limits allow, and no more than `max_bytes` after the first.
@@ -219,7 +219,7 @@ class Store(Protocol):
         """Lease one scheduled task now, due or not; None where it is not scheduled, or a limit does not allow it.
 
         Lapsed leases are taken back first and a queue's own `lease_ms` goes before, as in a claim. Without its `group`,
-        a task is found in its id's shard only. The task's log has the trigger Door.TAKE.
+        a task is found in its id's shard only. The task's log has the trigger Trigger.TAKE.
         """
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -316,5 +316,5 @@ class Store(Protocol):
     def lateness_of(self, shards: Sequence[Shard]) -> list[dict[int, int]]:
         """Lateness of each shard's claims in the last hour, in the buckets of domain.lateness."""
 
-    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> HeldBack:
+    def throttle(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> Throttle:
         """Reason why a tenant's due tasks in a shard, or this one of them, cannot be claimed now."""

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.api_gateway import Route
 
-from duecourse.routes.parts import REFUSES
+from duecourse.routes.parts import REJECTS
 from duecourse.routes.request import CHANGING
 
 Operation = dict[str, Any]
@@ -33,8 +33,8 @@ class Api(APIGatewayHttpResolver):
         for route in self.described:
             operation = made["paths"][route.openapi_path][route.method.lower()]
             operation |= _words(route)
-            refused = getattr(route.func, REFUSES, None)
-            operation |= {} if refused is None else {REFUSES: refused}
+            refused = getattr(route.func, REJECTS, None)
+            operation |= {} if refused is None else {REJECTS: refused}
             operation["responses"] = _successes(route, operation["responses"])
         return openapi.completed(made)
 
@@ -56,11 +56,11 @@ def _words(route: Route) -> Operation:
     }
 
 
-def _successes(route: Route, told: dict[str, Any]) -> dict[str, Any]:
+def _successes(route: Route, described: dict[str, Any]) -> dict[str, Any]:
     """The answers of a route that is served: those it names, else what its return type and method tell."""
     if route.responses:
-        return {status: told[status] for status in map(str, route.responses)}
-    plain = told[str(route.status_code)]
+        return {status: described[status] for status in map(str, route.responses)}
+    plain = described[str(route.status_code)]
     answer = get_type_hints(route.func).get("return")
     if get_origin(answer) is not Response:
         return {str(route.status_code): plain}

@@ -7,12 +7,12 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse import wiring
-from duecourse.domain.order import Taken
+from duecourse.domain.order import AddResult
 from duecourse.domain.task import DEFAULT_QUEUE, Status
 from duecourse.errors import PastDeadline, TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
 from duecourse.ports.store import Move
 from duecourse.routes import request
-from duecourse.routes.parts import Force, Id, Queue, answer, count_added, refuses, tenant
+from duecourse.routes.parts import Force, Id, Queue, answer, count_added, rejects, tenant
 from duecourse.wire.http.batch import MAX_BATCH_BYTES, BatchAnswer, show_batch
 from duecourse.wire.http.fields import Name
 from duecourse.wire.http.pages import DEFAULT_PAGE, Cursor, ListTasks, PageAnswer, PageLimit, show_page
@@ -27,7 +27,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/tasks")
-@refuses(TaskScheduled, TaskLeased, TaskDead, PastDeadline)
+@rejects(TaskScheduled, TaskLeased, TaskDead, PastDeadline)
 def add_task(body: Annotated[AskedTask, Body()]) -> Response[AddAnswer]:
     """Add a task; 201 if it is new, 200 if the id already exists."""
     taken = wiring.tasks().add(body.task(tenant()), since=request.since())
@@ -36,17 +36,17 @@ def add_task(body: Annotated[AskedTask, Body()]) -> Response[AddAnswer]:
 
 
 @router.post("/tasks/batch")
-@refuses()
+@rejects()
 def add_tasks(body: Annotated[AskedBatch, Body()]) -> BatchAnswer:
     """Add up to 1,000 tasks. A wrong field rejects all of them; an id's state rejects one."""
     asked = body.new_tasks(tenant())
     items = wiring.tasks().add_many(asked, since=request.since())
-    count_added(sum(isinstance(item, Taken) and item.created for item in items))
+    count_added(sum(isinstance(item, AddResult) and item.created for item in items))
     return show_batch([task.id for task in asked], items)
 
 
 @router.get("/tasks")
-@refuses()
+@rejects()
 def list_tasks(
     queue: Queue = DEFAULT_QUEUE,
     state: Annotated[Status | None, Query(description="Filter: tasks in this state.")] = None,
@@ -61,14 +61,14 @@ def list_tasks(
 
 
 @router.get("/tasks/<id>")
-@refuses(TaskNotFound)
+@rejects(TaskNotFound)
 def get_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Show a task."""
     return {"task": show_task(wiring.tasks().get(queue, id, tenant()))}
 
 
 @router.patch("/tasks/<id>")
-@refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled, TaskDead, PastDeadline)
+@rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled, TaskDead, PastDeadline)
 def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Move a task to a new due time."""
     move = Move(id, due_at=body.due_at, delay_ms=body.delay or 0, force=body.force)
@@ -76,21 +76,21 @@ def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_
 
 
 @router.get("/tasks/<id>/why")
-@refuses(TaskNotFound)
+@rejects(TaskNotFound)
 def why_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> WhyAnswer:
     """Explain a task: what happened to it, and why it is not running now."""
     return show_why(wiring.tasks().why(queue, id, tenant()))
 
 
 @router.post("/tasks/<id>/replay")
-@refuses(TaskNotFound, TaskScheduled, TaskLeased, TaskDone, TaskCancelled)
+@rejects(TaskNotFound, TaskScheduled, TaskLeased, TaskDone, TaskCancelled)
 def replay_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Replay a dead task now, with all its attempts and the full time to its deadline."""
     return {"task": show_task(wiring.tasks().replay(queue, id, tenant()))}
 
 
 @router.delete("/tasks/<id>")
-@refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
+@rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
 def cancel_task(id: Id, queue: Queue = DEFAULT_QUEUE, force: Force = False) -> Response[None]:
     """Cancel a task, or delete a dead one."""
     wiring.tasks().cancel(queue, id, force=force, tenant=tenant())

@@ -20,7 +20,7 @@ class Closed(NamedTuple):
     """How the broker closed a channel: its code, 0 for an open one, and what to tell."""
 
     code: int = 0
-    told: str = ""
+    reason: str = ""
 
 
 class AmqpSession:
@@ -132,7 +132,7 @@ class AmqpSession:
             self._open_channel(until)
             self._ask(lambda heard: self._channel.queue_declare(queue, durable=True, callback=heard), until)
         if self._closed.code:
-            raise PublishRefused(self._closed.told)
+            raise PublishRefused(self._closed.reason)
         self._known.add(queue)
 
     def _ask(self, ask: Callable[[Callable[[Any], None]], None], until: float) -> None:
@@ -182,7 +182,7 @@ class AmqpSession:
 
     def _channel_closed(self, _channel: Any, reason: Any) -> None:
         self._closed = Closed(getattr(reason, "reply_code", -1), f"the broker closed the channel: {reason}")
-        self._problems |= dict.fromkeys(self._waiting.values(), self._closed.told)
+        self._problems |= dict.fromkeys(self._waiting.values(), self._closed.reason)
         self._waiting.clear()
         self._wake()
 

@@ -67,8 +67,8 @@ class LambdaInvoker:
 def _refusal(response: BaseHTTPResponse) -> str:
     """Lambda's own words: the kind of error, which may be followed by an address, and its message."""
     try:
-        told = json.loads(response.data)
-        message = told.get("Message") or told.get("message") or ""
+        answer = json.loads(response.data)
+        message = answer.get("Message") or answer.get("message") or ""
     except (ValueError, AttributeError):
         message = response.data[:200].decode(errors="replace")
     kind = response.headers.get("X-Amzn-ErrorType", "").partition(":")[0]

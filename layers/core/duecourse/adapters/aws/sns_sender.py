@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
     from mypy_boto3_sns.type_defs import MessageAttributeValueTypeDef
 
-REFUSALS = frozenset({"InvalidParameter", "InvalidParameterValue", "OptedOut"})
+REJECTIONS = frozenset({"InvalidParameter", "InvalidParameterValue", "OptedOut"})
 """What SNS says of a number that is none, of a text it cannot take, and of those who want no messages."""
 
 
@@ -29,7 +29,7 @@ class SnsSender:
 
     def send(self, message: Message) -> str:
         """Send one message's text and return SNS's id for it. Raises SendRefused, SendFailed."""
-        with sending("SNS", REFUSALS):
+        with sending("SNS", REJECTIONS):
             answer = self._client.publish(
                 PhoneNumber=message.to, Message=message.text, MessageAttributes=self._attributes()
             )

@@ -79,8 +79,8 @@ class SqsPublisher:
         again = []
         for n, message in enumerate(batch):
             failure = failed.get(str(n))
-            told = f"{failure['Code']}: {failure.get('Message', '')}" if failure else "SQS did not tell of it"
-            problems[message.id] = "" if str(n) in taken else told
+            problem = f"{failure['Code']}: {failure.get('Message', '')}" if failure else "SQS did not tell of it"
+            problems[message.id] = "" if str(n) in taken else problem
             if failure and not failure["SenderFault"]:
                 again.append(message)
         return again

@@ -13,12 +13,12 @@ from duecourse.adapters.redis.wire import Argument
 from duecourse.domain.lateness import SLOT_MS, SLOTS
 from duecourse.domain.queues import (
     DEFAULT_PRIORITY,
-    HeldBack,
-    Hold,
     QueueChanges,
     QueueSettings,
     Rate,
     Stats,
+    Throttle,
+    ThrottleReason,
     changed,
     check_split,
     share,
@@ -37,7 +37,7 @@ FIELDS = {
     "lease": "lease_ms",
 }
 """Where a shard's meta says how the whole queue is set: its field to the setting that it is of."""
-HOLDS = (None, Hold.PAUSE, Hold.MAX_RUNNING, Hold.TENANT_MAX_RUNNING, Hold.RATE, Hold.TARGET)
+REASONS = (None, *ThrottleReason)
 """What the numbers of held_back.lua mean."""
 
 
@@ -132,11 +132,11 @@ def _read_slot(meta: str, pipe: Any) -> None:
     pipe.hget(meta, "late_slot")
 
 
-def held_back(verbs: Verbs, shard: Shard, tenant: str, task: Task | None) -> HeldBack:
+def throttle(verbs: Verbs, shard: Shard, tenant: str, task: Task | None) -> Throttle:
     """What holds a tenant's due tasks back, or this one of them."""
     one = (stored_id(task.tenant, task.id), task.due_at) if task else ()
     now, code, until = verbs.run("held_back", shard, [tenant], one, again=True)
-    return HeldBack(HOLDS[code], until, now)
+    return Throttle(REASONS[code], until, now)
 
 
 def _heads(verbs: Verbs, keys: Keys, ring: Sequence[bytes]) -> list[float]:

@@ -11,16 +11,16 @@ from duecourse.adapters.redis import tasks as redis_tasks
 from duecourse.adapters.redis import wire
 from duecourse.adapters.redis.adds import Adds
 from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.idempotency import RedisIdempotency
 from duecourse.adapters.redis.lost_shards import LostShards
 from duecourse.adapters.redis.many import Asked, ask
 from duecourse.adapters.redis.record import stored_id
-from duecourse.adapters.redis.repeats import RedisRepeats
 from duecourse.adapters.redis.verbs import Verbs, in_steps
 from duecourse.adapters.redis.warmth import RedisWarmth
-from duecourse.domain.history import Door, cut_by
+from duecourse.domain.history import Trigger, cut_by
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.pages import Page, Place, Wanted
-from duecourse.domain.queues import DEFAULT_PRIORITY, HeldBack, QueueChanges, QueueSettings, Stats
+from duecourse.domain.queues import DEFAULT_PRIORITY, QueueChanges, QueueSettings, Stats, Throttle
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
@@ -29,7 +29,7 @@ from duecourse.ports.store import (
     FORGET_MS,
     MAX_CLAIM,
     NO_DELIVERIES,
-    Added,
+    AddReply,
     Alone,
     Begun,
     Claim,
@@ -71,9 +71,9 @@ class RedisStore:
         self._record = self._verbs.record
         self._lost = LostShards(self._scripts, namespace, self._sharding, self._record)
 
-    def repeats(self) -> RedisRepeats:
+    def idempotency(self) -> RedisIdempotency:
         """What is remembered of requests, on the same servers."""
-        return RedisRepeats(self._scripts, self._namespace, self._verbs.wait)
+        return RedisIdempotency(self._scripts, self._namespace, self._verbs.wait)
 
     def warmth(self) -> RedisWarmth:
         """What comes due soon and which functions were invoked, on the same servers."""
@@ -99,7 +99,7 @@ class RedisStore:
         """The shard that a task of this group, or of none, is in."""
         return self._sharding.of(queue, id, group)
 
-    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[AddReply]:
         """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already."""
         return self._adds.add(tasks, echo, alone)
 
@@ -118,7 +118,7 @@ class RedisStore:
         *,
         lease_ms: int,
         max_bytes: int = 4_000_000,
-        door: Door = Door.TAKE,
+        trigger: Trigger = Trigger.TAKE,
         deliveries: Deliveries = NO_DELIVERIES,
     ) -> Claim:
         """Lease due tasks. A lost reply is not asked for again: those leases lapse."""
@@ -126,7 +126,7 @@ class RedisStore:
         claim, taken = Claim([], 0, 0, 0, 0), 0
         while True:
             most = limit - len(claim.tasks)
-            terms = (secrets.token_bytes(8 * most), wire.door(door))
+            terms = (secrets.token_bytes(8 * most), wire.trigger(trigger))
             arguments = (most, lease_ms, max_bytes, taken, *terms, *wire.deliveries(deliveries))
             met = self._verbs.met(shard)
             answer = self._verbs.run("claim", shard, met, (*self._ending, *arguments), again=False)
@@ -148,7 +148,7 @@ class RedisStore:
         shard, sid = self._sharding.of(queue, id, group), stored_id(tenant, id)
         while True:
             tenants = list(dict.fromkeys([tenant, *self._verbs.met(shard)]))
-            arguments = (*self._ending, sid, lease_ms, secrets.token_bytes(8), wire.door(Door.TAKE))
+            arguments = (*self._ending, sid, lease_ms, secrets.token_bytes(8), wire.trigger(Trigger.TAKE))
             now, _, want, data, own_ms = self._verbs.run("take", shard, tenants, arguments, again=False)
             if data:
                 return wire.readable(queue, sid, data, now + own_ms)
@@ -304,6 +304,6 @@ class RedisStore:
         """How late the tasks of the last hour were when they were claimed, a shard each."""
         return redis_queues.lateness_of(self._verbs, shards, self.now())
 
-    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> HeldBack:
+    def throttle(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> Throttle:
         """What holds a tenant's due tasks in a shard, or this one of them, back from being claimed now."""
-        return redis_queues.held_back(self._verbs, shard, tenant, task)
+        return redis_queues.throttle(self._verbs, shard, tenant, task)

@@ -16,11 +16,11 @@ from duecourse.adapters.redis.record import (
 )
 from duecourse.adapters.redis.record_log import DOOR_CODES
 from duecourse.domain.batches import cut
-from duecourse.domain.follow_up import POLICY
-from duecourse.domain.history import Door, cut_by, cut_detail
+from duecourse.domain.history import Trigger, cut_by, cut_detail
+from duecourse.domain.notification import POLICY
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, Task
-from duecourse.ports.store import Added, Alone, Begun, Deliveries, Lease, Move, Reply, Settled
+from duecourse.ports.store import AddReply, Alone, Begun, Deliveries, Lease, Move, Reply, Settled
 
 log = logging.getLogger("duecourse.store")
 
@@ -94,7 +94,7 @@ def ending(*, deaths: bool) -> tuple[Argument, ...]:
     return int(deaths), pack_policy(POLICY)
 
 
-def door(found: Door) -> bytes:
+def trigger(found: Trigger) -> bytes:
     """How tasks were found, as claim.lua takes it."""
     return bytes([DOOR_CODES[found]])
 
@@ -146,15 +146,15 @@ def replies(answer: Any) -> list[Reply]:
     return [REPLIES[code] for code in answer[2]]
 
 
-def added(tasks: Sequence[NewTask], answer: Any) -> list[Added]:
+def added(tasks: Sequence[NewTask], answer: Any) -> list[AddReply]:
     """The answer of add.lua for the tasks that it looked at, with the records where it echoes them."""
     _, _, codes, records = answer
     tasks = tasks[: len(codes)]
     if not records:
-        return [Added(task.id, REPLIES[code]) for task, code in zip(tasks, codes, strict=True)]
+        return [AddReply(task.id, REPLIES[code]) for task, code in zip(tasks, codes, strict=True)]
     rows = zip(tasks, codes, records, strict=True)
     return [
-        Added(task.id, REPLIES[code], readable(task.queue, stored_id(task.tenant, task.id), data) if data else None)
+        AddReply(task.id, REPLIES[code], readable(task.queue, stored_id(task.tenant, task.id), data) if data else None)
         for task, code, data in rows
     ]
 

@@ -15,7 +15,7 @@ MAX_TEXT = 256 * 1024
 """The longest text, in characters, that a template may make, on the way or in the end."""
 
 
-class Refused(TemplateRuntimeError):
+class Rejected(TemplateRuntimeError):
     """A template asked for more than it may."""
 
 
@@ -31,20 +31,20 @@ class Meter:
         """Count one turn of a loop. Raises Refused."""
         self._steps -= 1
         if self._steps < 0:
-            raise Refused(f"more than {MAX_STEPS:,} turns of loops")
+            raise Rejected(f"more than {MAX_STEPS:,} turns of loops")
         self.look()
 
     def make(self, length: int) -> None:
         """Count what is about to be made, in characters or items. Raises Refused."""
         self._made -= length + 1
         if length > MAX_TEXT or self._made < 0:
-            raise Refused(f"more than {MAX_TEXT:,} characters in one text, or too many texts")
+            raise Rejected(f"more than {MAX_TEXT:,} characters in one text, or too many texts")
         self.look()
 
     def look(self) -> None:
         """Look at the clock. Raises Refused."""
         if time.monotonic() > self._until:
-            raise Refused("rendering takes too long")
+            raise Rejected("rendering takes too long")
 
 
 _current: ContextVar[Meter] = ContextVar("meter")
@@ -66,7 +66,7 @@ def counted(items: Any) -> Iterator[Any]:
     if isinstance(items, Undefined):
         str(items)  # raises, naming what is not known
     if not isinstance(items, Iterable):
-        raise Refused("a loop needs a list")
+        raise Rejected("a loop needs a list")
     meter = _current.get()
     for item in items:
         meter.step()

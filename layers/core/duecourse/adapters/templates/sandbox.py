@@ -12,7 +12,7 @@ from jinja2.utils import pass_eval_context
 
 from duecourse.adapters.templates.filters import ALL, scalar
 from duecourse.adapters.templates.language import RANGE
-from duecourse.adapters.templates.meter import Refused, made
+from duecourse.adapters.templates.meter import Rejected, made
 
 MAX_RANGE = 1_000
 MAX_NUMBER = 10**18
@@ -62,9 +62,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
             if isinstance(operand, Undefined):
                 str(operand)  # raises, naming what is not known
             if not isinstance(operand, int | float):
-                raise Refused(f"{operator} works on numbers: join texts with ~")
+                raise Rejected(f"{operator} works on numbers: join texts with ~")
             if abs(operand) > MAX_NUMBER:
-                raise Refused("the number is too large")
+                raise Rejected("the number is too large")
         return super().call_binop(context, operator, left, right)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -96,5 +96,5 @@ def _written(_: EvalContext, value: Any) -> Any:
 def _range(*bounds: int) -> range:
     found = range(*bounds)
     if len(found) > MAX_RANGE:
-        raise Refused(f"range() has at most {MAX_RANGE:,} numbers")
+        raise Rejected(f"range() has at most {MAX_RANGE:,} numbers")
     return found

@@ -180,7 +180,7 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 """A query parameter that may stand bare: `?force`."""
 
 
-Told = Annotated[str, WithJsonSchema(INSTANT_SCHEMA)]
+ShownInstant = Annotated[str, WithJsonSchema(INSTANT_SCHEMA)]
 """An instant as it is told: RFC 3339, in UTC, with milliseconds."""
 
 

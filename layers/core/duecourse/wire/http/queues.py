@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field, StrictBool
 from typing_extensions import TypedDict
 
 from duecourse.domain import queues
-from duecourse.domain.queues import DEFAULT_PRIORITY, MAX_PRIORITY, QueueChanges, QueueSettings, QueueStanding
+from duecourse.domain.queues import DEFAULT_PRIORITY, MAX_PRIORITY, QueueChanges, QueueSettings, QueueStatus
 from duecourse.domain.times import DAY_MS, format_duration
 from duecourse.wire.http.fields import Duration, Name, Strict, between
 from duecourse.wire.http.rate import Count, Rate
@@ -163,7 +163,7 @@ class QueuesAnswer(TypedDict):
     queues: Annotated[list[QueueView], Field(description="Queues, by name.")]
 
 
-def show_queue(seen: QueueStanding) -> QueueView:
+def show_queue(seen: QueueStatus) -> QueueView:
     """A queue in the words of the HTTP API; `split` says which shard has which part."""
     settings: QueueSettings = seen.settings
     return {

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable
 
 from duecourse.errors import InvalidInput, KeyInUse, KeyReused, StoreUnavailable
-from duecourse.ports.repeats import Repeats, Sent, Standing
+from duecourse.ports.idempotency import IdempotencyStore, KeyedRequest, RequestState
 
 log = logging.getLogger("duecourse.requests")
 
@@ -13,46 +13,46 @@ Do = Callable[[int], bytes]
 """Does a request and answers it; told since when (epoch ms) it may have been done in part, 0 where it is new."""
 SKEW_MS = 1_000
 """How far the clock of the server that has the tasks may be behind that of the one that has the requests."""
-Told = Callable[[BaseException], bytes | None]
+Saved = Callable[[BaseException], bytes | None]
 """What an error is answered with, where that is to stay; None for a fault, after which the same may be tried again."""
 
 
-class Requests:
+class Idempotency:
     """The requests that carry a key."""
 
-    def __init__(self, repeats: Repeats) -> None:
-        self._repeats = repeats
+    def __init__(self, idempotency: IdempotencyStore) -> None:
+        self._idempotency = idempotency
 
-    def once(self, sent: Sent, lock_ms: int, do: Do, told: Told) -> bytes:
+    def answer(self, sent: KeyedRequest, lock_ms: int, do: Do, saved: Saved) -> bytes:
         """Answer of `do`, or the stored answer if this request was sent before.
 
         It has `lock_ms` for it; raises what it raises, and KeyReused, KeyInUse, StoreUnavailable. What InvalidInput
         refuses was never begun: the key is free again.
         """
         owner = secrets.token_bytes(8)
-        claimed = self._repeats.begin(sent, owner, lock_ms)
-        if claimed.standing is Standing.OTHER:
+        claimed = self._idempotency.begin(sent, owner, lock_ms)
+        if claimed.state is RequestState.OTHER:
             raise KeyReused
-        if claimed.standing is Standing.UNDER_WAY:
+        if claimed.state is RequestState.UNDER_WAY:
             raise KeyInUse(claimed.left_ms)
-        if claimed.standing is Standing.ENDED:
+        if claimed.state is RequestState.ENDED:
             return claimed.answer
         try:
-            answer = do(max(1, claimed.begun_at - SKEW_MS) if claimed.standing is Standing.AGAIN else 0)
+            answer = do(max(1, claimed.begun_at - SKEW_MS) if claimed.state is RequestState.AGAIN else 0)
         except InvalidInput:
-            self._end(lambda: self._repeats.forget(sent, owner))
+            self._end(lambda: self._idempotency.forget(sent, owner))
             raise
         except BaseException as error:
-            refusal = told(error)
+            refusal = saved(error)
             self._end(lambda: self._close(sent, owner, refusal))
             raise
         self._end(lambda: self._close(sent, owner, answer))
         return answer
 
-    def _close(self, sent: Sent, owner: bytes, answer: bytes | None) -> bool:
+    def _close(self, sent: KeyedRequest, owner: bytes, answer: bytes | None) -> bool:
         if answer is None:
-            return self._repeats.release(sent, owner)
-        return self._repeats.end(sent, owner, answer)
+            return self._idempotency.release(sent, owner)
+        return self._idempotency.end(sent, owner, answer)
 
     def _end(self, end: Callable[[], bool]) -> None:
         try:

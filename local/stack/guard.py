@@ -16,14 +16,14 @@ HEADERS = ("host", "origin", "sec-fetch-site")
 HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\s/?#@:\[\]]+?)\.?)(?::\d{1,5})?")
 
 
-class Asked(NamedTuple):
+class Origin(NamedTuple):
     """What one request says of itself: all values of each of HEADERS, and the address at which it came in."""
 
     values: Mapping[str, Sequence[str]]
     address: str
 
 
-class Turned(NamedTuple):
+class Rejection(NamedTuple):
     """A refusal: the status and the reason."""
 
     status: int
@@ -35,24 +35,24 @@ class Turned(NamedTuple):
         return json.dumps({"message": self.message}).encode()
 
 
-class Doorman:
+class Guard:
     """Tells requests for this machine from those of strangers; `names` are further names of this machine."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = OWN_NAMES | OF_CONTAINERS | {name.lower().rstrip(".") for name in names}
 
-    def refusal(self, asked: Asked) -> Turned | None:
+    def rejection(self, asked: Origin) -> Rejection | None:
         """The refusal of a request, None for one that is answered."""
         hosts, origins, sites = (asked.values[name] for name in HEADERS)
         name = _named(hosts)
         if not name or not (name in self._names or name == asked.address or name.endswith(".localhost")):
             given = ", ".join(hosts)[:100] or "no name"
-            return Turned(421, f"This harness answers to localhost, not to {given}: see --allow-host of `up`.")
+            return Rejection(421, f"This harness answers to localhost, not to {given}: see --allow-host of `up`.")
         own = {f"{scheme}://{hosts[0].lower()}" for scheme in ("http", "https")}
         if any(origin.lower() not in own for origin in origins):
-            return Turned(403, f"This harness answers no web page of another origin ({origins[0][:100]}).")
+            return Rejection(403, f"This harness answers no web page of another origin ({origins[0][:100]}).")
         if any("cross-site" in site.lower() for site in sites):
-            return Turned(403, "This harness answers no web page of another site; type the address to open it.")
+            return Rejection(403, "This harness answers no web page of another site; type the address to open it.")
         return None
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from duecourse.domain.follow_up import DEAD, Ended, Notify, ended_of
 from duecourse.domain.masking import masked_error
+from duecourse.domain.notification import DEAD, Ended, Notify, ended_of
 from duecourse.domain.task import Json, Task, dump_json
 from duecourse.domain.times import format_instant
 from duecourse.engine.tasks import Tasks
@@ -16,14 +16,14 @@ LONG = (PAYLOAD, "result", "history")
 """Fields that a longer notification omits, in turn."""
 
 
-class FollowUps:
+class Notifications:
     """Reads ended tasks; `show` puts one in the words of the HTTP API."""
 
     def __init__(self, tasks: Tasks, show: Callable[[Task], Mapping[str, Json]]) -> None:
         self._tasks = tasks
         self._show = show
 
-    def told(self, task: Task) -> Task:
+    def filled(self, task: Task) -> Task:
         """The task as whoever works it gets it; one that is no follow-up as it is.
 
         Its payload is then {type: task.done or task.dead, timestamp, data: the ended task as it is shown}, where a URL
