@@ -24,13 +24,13 @@ class Host(Protocol):
     function: Function
 
     def pids(self) -> list[int]:
-        """Its processes."""
+        """Processes of the function."""
 
     async def warm(self) -> None:
         """Be ready for one invocation. Raises InitFailed."""
 
     async def invoke(self, invocation: Invocation) -> Answer:
-        """Run it. Raises Refused where the function's limit is reached."""
+        """Run the function once. Raises LambdaError (429) where the function's limit is reached."""
 
     def measure(self) -> None:
         """Hold it to its memory size."""
@@ -69,9 +69,9 @@ class Functions:
         return {name: pool.pids() for name, pool in self._pools.items()}
 
     async def warm(self, warmed: Callable[[str], None]) -> None:
-        """Have one process of each function ready, and tell of each.
+        """Have one process of each function ready, and report each to `warmed`.
 
-        What does not start is told, and fails again when invoked.
+        A function that does not start goes to `notice`, and fails again when it is invoked.
         """
         await asyncio.gather(*(self._warm(pool, warmed) for pool in self._pools.values()))
 
@@ -87,7 +87,7 @@ class Functions:
         warmed(name)
 
     def find(self, name: str) -> Host:
-        """The function called `name`: its name, logical id, or an ARN, whole or partial. Raises Refused (404)."""
+        """The function called `name`: its name, logical id, or an ARN, whole or partial. Raises LambdaError (404)."""
         match = NAME.match(name)
         found = self._pools.get(self._names.get(match["name"], match["name"])) if match else None
         if found is None:
@@ -106,13 +106,13 @@ class Functions:
                     yield kind, name
 
     async def invoke(self, name: str, invocation: Invocation) -> Answer:
-        """Run a function and wait for its answer. Raises Refused."""
+        """Run a function and wait for its answer. Raises LambdaError."""
         pool = self.find(name)
         check(invocation, MAX_SYNC_BYTES)
         return await pool.invoke(invocation)
 
     def send(self, name: str, invocation: Invocation) -> None:
-        """Have a function run, without its answer. Raises Refused."""
+        """Have a function run, without its answer. Raises LambdaError."""
         pool = self.find(name)
         check(invocation, MAX_ASYNC_BYTES)
         task = asyncio.create_task(self._deliver(pool, invocation))
@@ -163,7 +163,7 @@ class Functions:
                 await pool.retire()
 
     async def close(self) -> None:
-        """Stop what is under way and end every process."""
+        """Stop every pending delivery and end every process."""
         for task in self._underway:
             task.cancel()
         with suppress(asyncio.CancelledError):
@@ -172,7 +172,7 @@ class Functions:
 
 
 def check(invocation: Invocation, limit: int) -> None:
-    """Refuse what Lambda refuses before it runs anything: too large, or no JSON. Raises Refused."""
+    """Return if Lambda would run it. Raises LambdaError: 413 for a request too large, 400 for no JSON."""
     if len(invocation.payload) > limit:
         text = f"Request must be smaller than {limit} bytes for the InvokeFunction operation"
         raise LambdaError(413, "RequestTooLargeException", text)

@@ -86,7 +86,7 @@ async def _read(request: Request) -> HttpRequest:
 
 
 async def _body(request: Request) -> bytes:
-    """The whole body; one over the limit is read to its end all the same, so that its sender hears the refusal."""
+    """The whole body. Raises TooLarge, after reading to the end: a sender that is cut off would not see the 413."""
     body, length = bytearray(), 0
     async for chunk in request.stream():
         length += len(chunk)

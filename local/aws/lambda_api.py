@@ -47,7 +47,7 @@ async def _invoke(functions: Functions, request: Request) -> Response:
 
 
 def _client_context(header: str) -> str:
-    """The context as ASCII JSON text, "" for none. Raises Refused."""
+    """The context as ASCII JSON text, "" for none. Raises LambdaError."""
     if not header:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""moto's server as a program of its own, which also tells what it was given to send to people."""
+"""Moto's server as a program of its own, which also lists the messages that it was given to send to people."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def guarded(application: Application, guard: Guard) -> Application:
 
 
 def sent() -> dict[str, list[dict[str, str]]]:
-    """What went out: of an e-mail moto keeps its HTML part where there is one, else its text."""
+    """Messages that went out: of an e-mail moto keeps the HTML part if there is one, else the text."""
     from moto.ses.models import ses_backends
     from moto.sns.models import sns_backends
 

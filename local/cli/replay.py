@@ -16,7 +16,7 @@ from .client import Invoked
 
 EVENTS = TEMPLATE.parent / "events"
 MEANT_TO_FAIL = "bad_"
-"""How the names of events begin that their functions may refuse."""
+"""Beginning of the names of events that their functions may reject."""
 
 
 def replay(

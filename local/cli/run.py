@@ -23,7 +23,7 @@ SETTINGS = (
     "DUECOURSE_SHARDS",
     "DUECOURSE_RESULTS_TABLE",
 )
-"""What `Client.from_env` reads, of all that the functions have."""
+"""Settings that `Client.from_env` reads, of all that the functions have."""
 AS_GIVEN = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Options after the command are the command's own."""
 

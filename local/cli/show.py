@@ -94,7 +94,7 @@ def _shown(value: object) -> str:
 
 
 def _record(task: Task) -> Table:
-    """As GET /tasks/{id} has it, and what only the ledger knows."""
+    """A task as GET /tasks/{id} shows it, with the fields that only the ledger has."""
     view = dict(show_task(task))
     del view["history"]
     kept = {

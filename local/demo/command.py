@@ -77,7 +77,7 @@ def demo(precision: By = Precision.BRIDGE, store: Store = None) -> None:
 
 
 def _hears_keys(precision: Precision, store: str | None) -> bool:
-    """Whether other programs' keys are heard without a gap: ticks that linger for seconds leave one at a cold start."""
+    """True if other programs' keys are heard without a gap: ticks that linger for seconds leave one at a cold start."""
     given = {"DUECOURSE_EVENTS": "on", "DUECOURSE_WATCH": "", **host_settings()}
     ours = given["DUECOURSE_EVENTS"] == "on" and not given["DUECOURSE_WATCH"]
     return precision == Precision.BRIDGE and ours and not (given_store(store) or "").startswith(SCHEMES)

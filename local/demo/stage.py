@@ -1,4 +1,4 @@
-"""What the stories are played on: the running stack, seen as its users see it."""
+"""Stage of the stories: the running stack, seen as its users see it."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class Sms(NamedTuple):
 
 
 class Lateness(NamedTuple):
-    """How long after it was due a task's last run was claimed."""
+    """Time from the due time of a task's last run to its claim."""
 
     task: str
     kind: str
@@ -63,7 +63,7 @@ class Stage:
         return answer.json() if answer.data else None
 
     def finished(self, id: str, *, queue: str = "default") -> Any:
-        """The task once it is done; how late its last run was and which door found it are noted."""
+        """The task once it is done; its lateness and the trigger of its last run are noted."""
         path = f"/tasks/{id}?queue={queue}"
 
         def look() -> Any:
@@ -81,7 +81,7 @@ class Stage:
         return str([entry["trigger"] for entry in timeline if "trigger" in entry][-1])
 
     def result(self, id: str) -> Any:
-        """What the results table keeps for a task of the default queue."""
+        """Value that the results table keeps for a task of the default queue, or None."""
         names = self.stack.session().client("dynamodb").list_tables()["TableNames"]
         table = self.stack.session().resource("dynamodb").Table(names[0])
         item = table.get_item(Key={"id": f"default/-/{id}"}).get("Item")

@@ -1,4 +1,4 @@
-"""The stories; each begins things, and tells what it saw once they have happened."""
+"""The stories; each begins things, and reports once they have happened."""
 
 import time
 from collections.abc import Callable
@@ -87,7 +87,7 @@ def meetings(stage: Stage) -> Ending:
 
 
 MEETINGS = {"standup": LEAD_S + 2, "planning": LEAD_S + 2, "retrospective": LEAD_S + 3}
-"""In how many seconds each begins."""
+"""Seconds until each begins."""
 
 
 def _remind(stage: Stage, name: str, start: datetime, *, phones: bool) -> list[str]:
@@ -129,7 +129,7 @@ def webhook(stage: Stage) -> Ending:
 
 PARCELS = 6
 RAMPS = 2
-"""How many of them the depot may be brought at a time."""
+"""Number of parcels that the depot takes at a time."""
 
 
 def batch(stage: Stage) -> Ending:
@@ -198,12 +198,12 @@ def watched(stage: Stage) -> Ending:
 
 
 def sessions(url: str) -> dict[str, Any]:
-    """What has their expiry told to a receiver, as `DUECOURSE_WATCH` has it."""
+    """Entry of `DUECOURSE_WATCH` that posts each expiry to a receiver at `url`."""
     return {"pattern": SESSION, "kind": "webhook", "payload": {"url": f"{url}/hooks/sessions"}}
 
 
 def ringer_killed(stage: Stage) -> Ending:
-    """Who serves rings is killed, or stopped where it is no process: a task due meanwhile runs at the next tick."""
+    """The bridge or lingering tick is killed (stopped if in threads): the next tick runs a task due meanwhile."""
     how = stage.end_ringer()
     payload = {"url": f"{stage.others.url}/hooks/meanwhile", "body": {}}
     body = {"id": "meanwhile", "kind": "webhook", "payload": payload, "delay": "PT0.5S"}

@@ -13,11 +13,11 @@ from .environment import Environment
 from .worker import Rules, Worker
 
 PATIENCE_S = 0.025
-"""How long a busy process has to end its work before another is started, which takes some twenty times as long."""
+"""Time that a busy process has to end its work before another is started, which takes some twenty times as long."""
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """Number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -31,8 +31,8 @@ class Starts:
 class Pool:
     """A function and its processes; `starts` is shared by the functions of one stack.
 
-    `first` is the event (JSON text) that each process handles before it is free, where there is one: by that it has
-    loaded what it needs, and whoever waits takes a busy process meanwhile that ends its work.
+    `first` is the event (JSON text) that each process handles before it is free, if there is one. A process that has
+    handled it has loaded everything; until then a waiting invocation may get a busy process that ends its work earlier.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Pool:
             self._put_back(await self._started("-"))
 
     async def invoke(self, invocation: Invocation) -> Answer:
-        """Run the invocation on a free process, or on a new one. Raises Refused where the limit is reached."""
+        """Run the invocation on a free process, or on a new one. Raises LambdaError (429) if the limit is reached."""
         if self._closed:
             raise stopping()
         if self._running >= self.function.concurrency:
@@ -98,7 +98,7 @@ class Pool:
         return None
 
     def _usable(self, worker: Worker) -> bool:
-        """Whether it can take an invocation, and its code is as it was when it started."""
+        """True if the process can take an invocation and runs the newest code."""
         return worker.alive and self._workers.get(worker) == self._code.version
 
     async def _next(self, request_id: str) -> Worker:

@@ -19,7 +19,7 @@ REPORT = re.compile(r"^invocation/([^/]+)/(response|error)$")
 
 
 class Runtime(Protocol):
-    """What one function process does with its calls."""
+    """Calls of one function process."""
 
     def wants_next(self, connection: "RuntimeConnection") -> None:
         """The process is ready for an invocation: `connection.reply` brings it."""
@@ -63,7 +63,7 @@ class RuntimeConnection(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether the process is still there to be answered."""
+        """True if the process can still be answered."""
         return self._transport is not None and not self._transport.is_closing()
 
     def close(self) -> None:

@@ -38,10 +38,10 @@ from .runtimes import NoRuntime, command
 
 @dataclass(frozen=True)
 class Rules:
-    """How processes are treated: the limit of their start, whether they are stopped between invokes, and when they end.
+    """Treatment of processes: the limit of a start, a stop between invokes, and when they end. In seconds.
 
-    Seconds. A process that had nothing to do for `idle_limit` is ended, where another is left; one whose code has
-    changed, which is looked at every `look_every`, takes no more invocations.
+    A process without work for `idle_limit` is ended, unless it is the function's last. A process whose code has changed
+    takes no more invocations; the code is looked at every `look_every`.
     """
 
     init_limit: float = 10.0
@@ -77,7 +77,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it can take an invocation."""
+        """True if the process can take an invocation."""
         return self._waiting is not None and self._waiting.open
 
     async def start(self, request_id: str) -> None:

@@ -17,14 +17,14 @@ EVENTS = "notify-keyspace-events"
 
 
 def hears(precision: Precision, settings: Mapping[str, str]) -> bool:
-    """Whether a stack turns key events on in its Redis."""
+    """True if the stack turns key events on in its Redis."""
     return precision != Precision.TICK and settings.get("DUECOURSE_EVENTS") != "off"
 
 
 async def visit(url: str, tell: Callable[[str], None], *, hears: bool) -> Callable[[], Awaitable[None]]:
-    """Tell what a user should know of the Redis at `url`; answers what puts its settings back once the stack has ended.
+    """Report problems of the Redis at `url`, and return a function that restores its settings once the stack has ended.
 
-    `hears` says that key events will be turned on there.
+    `hears` is True if key events will be turned on there.
     """
     flags = await asyncio.to_thread(_look, url, tell, hears=hears)
 

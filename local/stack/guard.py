@@ -1,7 +1,7 @@
-"""Whom the harness's servers answer: programs that name this machine, and no web page from elsewhere.
+"""Guard of the harness's servers: programs that name this machine are answered, web pages from elsewhere are not.
 
 A web page may send requests to any address, this machine's among them, and have its own name lead there (DNS
-rebinding). Browsers say so: `Host` is the name that the page used, `Origin` and `Sec-Fetch-Site` say where it is from.
+rebinding). Browsers report it: `Host` is the name that the page used, `Origin` and `Sec-Fetch-Site` are its origin.
 """
 
 import json
@@ -17,14 +17,14 @@ HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\s/?#@:\[\]]+?)\.?)(?::\d{1,5})?")
 
 
 class Origin(NamedTuple):
-    """What one request says of itself: all values of each of HEADERS, and the address at which it came in."""
+    """Origin of one request: all values of each of HEADERS, and the address at which it came in."""
 
     values: Mapping[str, Sequence[str]]
     address: str
 
 
 class Rejection(NamedTuple):
-    """A refusal: the status and the reason."""
+    """Rejection of a request: the status and the reason."""
 
     status: int
     message: str
@@ -36,13 +36,13 @@ class Rejection(NamedTuple):
 
 
 class Guard:
-    """Tells requests for this machine from those of strangers; `names` are further names of this machine."""
+    """Check of requests; `names` are further names of this machine."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = OWN_NAMES | OF_CONTAINERS | {name.lower().rstrip(".") for name in names}
 
     def rejection(self, asked: Origin) -> Rejection | None:
-        """The refusal of a request, None for one that is answered."""
+        """The rejection of a request, None if it may be answered."""
         hosts, origins, sites = (asked.values[name] for name in HEADERS)
         name = _named(hosts)
         if not name or not (name in self._names or name == asked.address or name.endswith(".localhost")):

@@ -89,7 +89,7 @@ class Services:
         self._state.announce(self.addresses())
 
     def addresses(self) -> dict[str, Any]:
-        """Where everything is, and the processes."""
+        """Addresses of all services, and the processes."""
         pids = {"bridge": self.bridge.pid if self.bridge else None, "redis": self._redis_pid}
         return {
             "api": self.api,
@@ -105,7 +105,7 @@ class Services:
         return {**host_settings(), **amqp, **self._options.environment}
 
     def _check_settings(self) -> None:
-        """Refuse now what every function and the bridge would refuse later; the store's own is told by its option."""
+        """Return if every function and the bridge would accept the settings. Raises HarnessError."""
         given = {**self._given_settings(), "DUECOURSE_STORE": ""}
         try:
             settings.parse(given)
@@ -161,7 +161,7 @@ class Services:
             await asyncio.wait((warming,))
 
     async def _warm(self) -> None:
-        """Have each function warm, and tell how far that is."""
+        """Have each function warm, and print the progress."""
         names: list[str] = []
 
         def warmed(name: str) -> None:

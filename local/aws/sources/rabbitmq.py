@@ -40,7 +40,7 @@ class RabbitMqFeed:
         self._thread = threading.Thread(target=self._feed, name=f"feed-{source.queue}", daemon=True)
 
     async def keep(self) -> None:
-        """Feed until cancelled; what is under way then goes back to its queue."""
+        """Feed until cancelled; the batch at hand then goes back to its queue."""
         self._thread.start()
         try:
             await asyncio.get_running_loop().create_future()
@@ -85,7 +85,7 @@ class RabbitMqFeed:
                 batch = []
 
     def _declared(self, connection: BlockingConnection) -> Any:
-        """A channel on which the queue is there: as it stands, else made durable."""
+        """A channel on which the queue exists: unchanged if it did, else durable."""
         channel: Any = connection.channel()
         try:
             channel.queue_declare(self._source.queue, passive=True)

@@ -16,7 +16,7 @@ from .described import Source
 from .events import failed_items, fitting, sqs_event, sqs_record
 
 LOOK_EVERY_S = 0.2
-"""How often an empty queue is looked at: moto's own long poll would hold a thread that Ctrl-C has to wait for."""
+"""Time between two looks at an empty queue: moto's own long poll would block a thread that Ctrl-C has to wait for."""
 AWAY_S = 1.0
 MOST_AT_ONCE = 10
 

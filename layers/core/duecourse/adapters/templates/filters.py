@@ -26,7 +26,7 @@ MAX_DIGITS = 10
 
 
 def scalar(value: Any) -> Any:
-    """A value that has one written form: nothing for null, JSON's own words for true and false. Raises Refused."""
+    """A value that has one written form: nothing for null, JSON's own words for true and false. Raises Rejected."""
     if value is None:
         return ""
     if isinstance(value, bool):

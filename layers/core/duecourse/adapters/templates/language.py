@@ -36,7 +36,7 @@ INSTEAD = "is not known here: there are {{ }}, {# #}, {% if %}, {% for %} and {%
 def checked(environment: Environment, source: str, known: set[str]) -> nodes.Template:
     """A template's tree, its work counted. Raises TemplateSyntaxError, with the line, for what is not known here.
 
-    Raises Refused where the time is over: all of this, too, is work of the template's making.
+    Raises Rejected where the time is over: all of this, too, is work of the template's making.
     """
     in_time()
     tree = environment.parse(source)

@@ -28,21 +28,21 @@ class Meter:
         self._made = MAX_MADE
 
     def step(self) -> None:
-        """Count one turn of a loop. Raises Refused."""
+        """Count one turn of a loop. Raises Rejected."""
         self._steps -= 1
         if self._steps < 0:
             raise Rejected(f"more than {MAX_STEPS:,} turns of loops")
         self.look()
 
     def make(self, length: int) -> None:
-        """Count what is about to be made, in characters or items. Raises Refused."""
+        """Count what is about to be made, in characters or items. Raises Rejected."""
         self._made -= length + 1
         if length > MAX_TEXT or self._made < 0:
             raise Rejected(f"more than {MAX_TEXT:,} characters in one text, or too many texts")
         self.look()
 
     def look(self) -> None:
-        """Look at the clock. Raises Refused."""
+        """Look at the clock. Raises Rejected."""
         if time.monotonic() > self._until:
             raise Rejected("rendering takes too long")
 
@@ -62,7 +62,7 @@ def metered(until: float) -> Iterator[Meter]:
 
 
 def counted(items: Any) -> Iterator[Any]:
-    """Items, each turn counted: what every loop of a template is over. Raises Refused."""
+    """Items, each turn counted: what every loop of a template is over. Raises Rejected."""
     if isinstance(items, Undefined):
         str(items)  # raises, naming what is not known
     if not isinstance(items, Iterable):
@@ -74,16 +74,16 @@ def counted(items: Any) -> Iterator[Any]:
 
 
 def made(value: Any) -> Any:
-    """A value, its size counted. Raises Refused."""
+    """A value, its size counted. Raises Rejected."""
     _current.get().make(len(value) if isinstance(value, str | list | tuple | dict) else 0)
     return value
 
 
 def expect(length: int) -> None:
-    """Count what is about to be made before it is there. Raises Refused."""
+    """Count what is about to be made before it is there. Raises Rejected."""
     _current.get().make(length)
 
 
 def in_time() -> None:
-    """Look at the clock where nothing is counted. Raises Refused."""
+    """Look at the clock where nothing is counted. Raises Rejected."""
     _current.get().look()

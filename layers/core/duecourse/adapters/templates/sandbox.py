@@ -55,7 +55,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals = {RANGE: _range}
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Arithmetic, and texts put together. Raises Refused."""
+        """Arithmetic, and texts put together. Raises Rejected."""
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
             return made(left + right)
         for operand in (left, right):
