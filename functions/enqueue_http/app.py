@@ -1,4 +1,4 @@
-"""The HTTP API: the routes put together, and their refusals as problem documents."""
+"""The HTTP API: the routes put together, and its rejections as problem documents."""
 
 import logging
 from typing import Any
@@ -32,7 +32,7 @@ docs.serve(app)
 
 
 def refuse(error: Exception) -> Response[str]:
-    """Answer with a problem document; what is nobody's fault outside goes to the log."""
+    """Answer with a problem document; a 5xx, which no caller can mend, also goes to the log."""
     problem = problems.describe(translate(error))
     if problem.status >= 500:
         log.error("request rejected", exc_info=error, extra={"status": problem.status})
@@ -40,7 +40,7 @@ def refuse(error: Exception) -> Response[str]:
 
 
 def translate(error: Exception) -> Exception:
-    """The router's own refusals in our words; any other error as it is."""
+    """The router's own rejections as errors of ours; any other error as it is."""
     match error:
         case DuecourseError():
             return error

@@ -12,7 +12,7 @@ log = logging.getLogger("duecourse.enqueue_message")
 
 
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
-    """Add the tasks of one batch; what is refused goes back to its queue, and from there to the dead letters."""
+    """Add the tasks of one batch; rejected messages go back to their queue, and from there to the dead letters."""
     orders = read_each(event, read_order)
     filled = wiring.tasks().fill(orders.content)
     rejected = {**orders.problems, **filled.rejected}

@@ -1,7 +1,7 @@
-"""Every setting, as the environment says it: the names are the fields with the prefix `DUECOURSE_`.
+"""Settings from the environment: the names are the fields with the prefix `DUECOURSE_`.
 
-Read without pydantic, which every function would load for it at each cold start; DUECOURSE_WATCH alone, where it is
-set, holds what a request does, and is read as one.
+This module works without pydantic, which every function would load for it at each cold start. DUECOURSE_WATCH alone, if
+it is set, holds the fields of a request, and is read as one.
 """
 
 import re

@@ -22,7 +22,7 @@ log = logging.getLogger("duecourse.bridge")
 Remaining = Callable[[], int]
 """Milliseconds that this invocation still has."""
 Drain = Callable[[Mapping[str, Trigger], Remaining], Json]
-"""Works the shards of these bells, each found by a door, and answers what `on_expired` does.
+"""Works the shards of these bells, each with the trigger of its ring, and answers what `on_expired` does.
 
 What it raises holds the rings back.
 """

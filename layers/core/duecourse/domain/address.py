@@ -1,4 +1,4 @@
-"""A store's URL: the forms there are, the servers that it names, and how it is told to others."""
+"""A store's URL: its forms, the servers that it names, and the same without its password."""
 
 import re
 from ipaddress import IPv6Address
@@ -117,7 +117,7 @@ def _folds(letter: str) -> bool:
 
 
 def check_store(url: str) -> str:
-    """`url`. Raises ValueError, with what it must be, where no store's is written so; no part of it is told."""
+    """`url`. Raises ValueError, with the form that it must have, and without any part of it."""
     scheme, _, rest = url.partition("://")
     form = FORMS.get(scheme)
     if not form:

@@ -4,7 +4,7 @@ from duecourse.domain.history import ORIGINS, Action, Change, Run
 from duecourse.domain.task import Task
 
 SETS_DUE = frozenset({Action.DEBOUNCED, Action.MOVED, Action.REPLAYED})
-"""The deeds by which a caller gives a task another due time."""
+"""The actions by which a caller gives a task another due time."""
 
 
 def counted_from(task: Task) -> int:

@@ -42,11 +42,10 @@ ORIGINS = frozenset({Action.ADDED, Action.REPLACED})
 
 
 class Run(NamedTuple):
-    """One finished lease: how it ended (`done`, `again`, `retry`, `drop`, `release`, `lapsed`, `undelivered`, `taken`,
-    `expired`).
+    """One finished lease. `outcome` is one of the keys of timeline.OUTCOMES: `done`, `again`, `lapsed` and so on.
 
-    `door` is None where nothing was claimed; `late_ms` is how long after it was due it was claimed. `times` is over 1
-    where leases that were given back one after the other are told as one, the last.
+    `trigger` is None where nothing was claimed; `late_ms` is the time from the due time to the claim. `times` is over 1
+    for leases given back in a row, which make one entry, the last.
     """
 
     run: int
@@ -63,7 +62,7 @@ class Run(NamedTuple):
 class Change(NamedTuple):
     """Action of a caller, its source, and the due time before and after it.
 
-    `times` is over 1 where debounces that followed each other are told as one.
+    `times` is over 1 for debounces in a row, which make one entry.
     """
 
     at: int

@@ -1,7 +1,8 @@
 """Completion notifications: each is a task in the ended task's shard, which reports the end.
 
-Its id names the ended task, its generation and its last run; the `~` in it keeps it apart from any id that a user can
-give. It is added by the very step that ends the task, and is of the ended task's group for the sake of its shard alone.
+The id of a notification names the ended task, its generation and its last run; the `~` in it keeps it apart from any id
+that a user can give. The step that ends the task also adds the notification. It has the ended task's group only to be
+in the same shard.
 """
 
 from typing import NamedTuple

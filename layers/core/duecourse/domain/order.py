@@ -18,10 +18,7 @@ Item: TypeAlias = AddResult | DuecourseError
 
 
 class Order(NamedTuple):
-    """A new task.
-
-    `once`: its id is the message's own, so that where it stands already, done or dead too, the message came twice.
-    """
+    """A new task. With `once` its id is the message's own: if that id exists, done or dead too, it came twice."""
 
     task: NewTask
     once: bool

@@ -7,7 +7,7 @@ from duecourse.errors import FieldError, InvalidInput
 
 MAX_PRIORITY = 9
 DEFAULT_PRIORITY = 5
-"""Of 0 to 9: so that a queue can be put behind all others as well as before them."""
+"""Middle of 0 to 9, so that a queue can be put behind all others as well as before them."""
 
 
 class Rate(NamedTuple):
@@ -117,8 +117,10 @@ def changed(settings: QueueSettings, changes: QueueChanges) -> QueueSettings:
 
 
 def share(settings: QueueSettings, number: int, count: int) -> QueueSettings:
-    """What the shard `number` of `count` goes by: its part of each limit, one more for the first where it does not
-    divide. A tenant's limit is divided too, so that it holds for the queue as a whole."""
+    """Settings of the shard `number` of `count`: its part of each limit; the first shards get the remainder.
+
+    A tenant's limit is divided too, so that it holds for the queue as a whole.
+    """
 
     def part(whole: int | None) -> int | None:
         return None if whole is None else whole // count + (number < whole % count)

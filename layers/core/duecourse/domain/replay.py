@@ -36,8 +36,8 @@ class Replayed(NamedTuple):
 def deadline_ms(task: Task) -> int:
     """Time from the new due time to the deadline of a dead task: as long as before, 0 for none.
 
-    What it had is counted from its newest replay that its log tells of, else from when it was added. A query's is
-    always the same, and one that had none, or none that lay ahead, has its kind's.
+    The time before counts from the newest replay in the task's log, else from the add. A query always has the same
+    time. A task without a deadline, or with one in the past, gets its kind's default.
     """
     if task.queue.startswith(QUEUE_PREFIX):
         return DEADLINE_MS

@@ -69,7 +69,7 @@ def timeline(task: Task) -> list[Happened]:
 
 
 def _lives(task: Task) -> Iterator[tuple[Change, tuple[Entry, ...]]]:
-    """Each add or replacement, with what followed it; the one that the record itself came of last."""
+    """Each add or replacement, with the entries that followed it; last the one that made the record itself."""
     begin = 0
     for number, entry in enumerate(task.log):
         if isinstance(entry, Change) and entry.action in ORIGINS:
@@ -80,7 +80,7 @@ def _lives(task: Task) -> Iterator[tuple[Change, tuple[Entry, ...]]]:
 
 
 def _first_due(rest: tuple[Entry, ...], due_at: int) -> int:
-    """When a task was due to begin with, as the first thing that happened to it tells; 0 where that does not."""
+    """The first due time of a task, from its first entry; 0 if that entry does not have it."""
     match rest:
         case (Change() as change, *_):
             return change.due_before

@@ -50,7 +50,7 @@ class Limits(NamedTuple):
 
 
 class Drainer:
-    """Works what is due, as many tasks at a time as its crew has threads."""
+    """Works due tasks, as many at a time as it has threads."""
 
     def __init__(self, store: Store, runner: Runner, targets: Targets, crew: Crew, limits: Limits) -> None:
         self._store = store
@@ -65,13 +65,15 @@ class Drainer:
     ) -> Drained:
         """Work the shards until nothing in them is due, or `remaining_ms` falls to the margin.
 
-        Those of a higher priority are claimed from first for as long as they have work: each claim tells its queue's.
-        `doors` is by what each shard's work was found.
+        Shards of a higher priority are claimed from first while they have work: each claim answers its queue's
+        priority. `triggers` is the trigger of each shard's work.
 
-        Where the store goes away meanwhile, the ends of what was worked are offered to it until time is short. Raises
-        StoreUnavailable where it, or a shard, which holds up no other, does not come back or was not there at first,
-        and StoreMisused where a shard's queue has another number of them than the store was told: after all others are
-        worked.
+        If the store goes away meanwhile, finished tasks are settled again and again until time is short. A shard that
+        is away delays no other.
+
+        Raises StoreUnavailable if the store or a shard does not come back or was not there at first. Raises
+        StoreMisused if a shard's queue has another number of shards than the store was given. Either comes after all
+        other shards are worked.
         """
         drained, away = self.drain_what_answers(shards, remaining_ms, triggers)
         if away:
@@ -81,7 +83,7 @@ class Drainer:
     def drain_what_answers(
         self, shards: Sequence[Shard], remaining_ms: Callable[[], int], triggers: Mapping[Shard, Trigger] = NO_TRIGGERS
     ) -> tuple[Drained, StoreUnavailable | StoreMisused | None]:
-        """As `drain`, but answers beside what was done why the store or a shard was left out, None where none was."""
+        """Do what `drain` does, but return the error for which the store or a shard was left out, None if none was."""
         found = {shard: triggers.get(shard, Trigger.TAKE) for shard in shards}
         pieces = Pieces(self._runner, self._targets, self._crew)
         flow = _Flow(self._store, pieces, found, self._priorities, self._targets.deliveries)
@@ -228,7 +230,7 @@ class _Flow:
         self._waiting = list(dict.fromkeys([*self._waiting, *again]))
 
     def _settle(self) -> None:
-        """It may run beside a claim: the two share only what they know to be away."""
+        """Settle what has ended; may run beside a claim: the two share only what they know to be away."""
         for shard in list(self._ended):
             if not self._away:
                 self._settle_in(shard)

@@ -10,11 +10,11 @@ from duecourse.ports.idempotency import IdempotencyStore, KeyedRequest, RequestS
 log = logging.getLogger("duecourse.requests")
 
 Do = Callable[[int], bytes]
-"""Does a request and answers it; told since when (epoch ms) it may have been done in part, 0 where it is new."""
+"""Does a request and answers it, given the time (epoch ms) since which it may be done in part, 0 if it is new."""
 SKEW_MS = 1_000
-"""How far the clock of the server that has the tasks may be behind that of the one that has the requests."""
+"""Maximum lag of the clock of the server with the tasks behind that of the one with the requests."""
 Saved = Callable[[BaseException], bytes | None]
-"""What an error is answered with, where that is to stay; None for a fault, after which the same may be tried again."""
+"""Answer to keep for an error; None for a fault, after which the same request may be tried again."""
 
 
 class Idempotency:
@@ -26,8 +26,8 @@ class Idempotency:
     def answer(self, sent: KeyedRequest, lock_ms: int, do: Do, saved: Saved) -> bytes:
         """Answer of `do`, or the stored answer if this request was sent before.
 
-        It has `lock_ms` for it; raises what it raises, and KeyReused, KeyInUse, StoreUnavailable. What InvalidInput
-        refuses was never begun: the key is free again.
+        `do` has `lock_ms`. Raises what `do` raises, and KeyReused, KeyInUse, StoreUnavailable. A request that
+        InvalidInput rejects was never begun: the key is free again.
         """
         owner = secrets.token_bytes(8)
         claimed = self._idempotency.begin(sent, owner, lock_ms)

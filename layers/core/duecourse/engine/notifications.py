@@ -24,10 +24,10 @@ class Notifications:
         self._show = show
 
     def filled(self, task: Task) -> Task:
-        """The task as whoever works it gets it; one that is no follow-up as it is.
+        """The task as its worker gets it: a completion notification with its content, any other task unchanged.
 
-        Its payload is then {type: task.done or task.dead, timestamp, data: the ended task as it is shown}, where a URL
-        is told with that beside it, as a webhook's payload. Raises StoreUnavailable and ResultsUnavailable.
+        The payload becomes {type: task.done or task.dead, timestamp, data: the ended task as it is shown}. For a URL
+        that is the body of a webhook's payload. Raises StoreUnavailable and ResultsUnavailable.
         """
         ended = ended_of(task.payload)
         if ended is None:
@@ -42,7 +42,7 @@ class Notifications:
         return _cut(data)
 
     def _known(self, task: Task, ended: Ended) -> Mapping[str, Json]:
-        """The ended task; what the reference says, where that is gone or has begun anew."""
+        """The ended task; only its reference, if the task is gone or has a new generation."""
         try:
             standing = self._tasks.get(task.queue, ended.id, task.tenant)
         except TaskNotFound:

@@ -27,7 +27,7 @@ MET_S = FORGET_MS / 1000 / 2
 
 
 class Asked(NamedTuple):
-    """A query as it stands now, and whether this request made its task."""
+    """Status of a query, and whether this request made its task."""
 
     standing: QueryStatus
     created: bool
@@ -57,16 +57,16 @@ class Queries:
         self._met: dict[str, float] = {}
 
     def speaking_as(self, by: str) -> "Queries":
-        """The same verbs for another door."""
+        """The same verbs for another source of requests."""
         return Queries(self._store, self._results, self._call, self._parallel, by)
 
     def ask(
         self, query: Query, remaining_ms: Callable[[], int], tenant: str = DEFAULT_TENANT, *, since: int = 0
     ) -> Asked:
-        """Answer a query: of what is known where that is young enough, else by one call now, within the time left.
+        """Answer a query: from a known answer that is young enough, else by one call now, within the time left.
 
-        One that is under way is not called again: who is content with what is known has his answer all the same.
-        `since`: what was asked since then (epoch ms) is this query, however it ended.
+        A query in progress is not called again; a caller whom the known answer satisfies gets it all the same. With
+        `since` (epoch ms), a query that was asked since then is this one, however it ended.
 
         Raises StoreUnavailable and ResultsUnavailable.
         """
@@ -88,7 +88,7 @@ class Queries:
         return Asked(now or QueryStatus(id, queue_of(id), QueryState.FAILED, None, REMOVED), added)
 
     def get(self, id: str, tenant: str = DEFAULT_TENANT) -> QueryStatus:
-        """One query as it stands. Raises QueryNotFound, StoreUnavailable and ResultsUnavailable."""
+        """Status of one query. Raises QueryNotFound, StoreUnavailable and ResultsUnavailable."""
         _, standing = self._look(id, tenant)
         if standing is None:
             raise QueryNotFound
@@ -99,9 +99,9 @@ class Queries:
         return abs(self._store.now() - known.fetched_at) < max_age_ms
 
     def _limit(self, queue: str) -> None:
-        """Bound a host's calls where nobody has set its queue; what an operator has set stays.
+        """Bound a host's calls if nobody has set its queue; an operator's settings stay.
 
-        Said anew now and then: a queue that nobody used is forgotten, and that with it.
+        The default is set again now and then: an unused queue is forgotten, and its default with it.
         """
         now = time.time()  # not the monotonic clock, which stands still while a process is frozen
         if abs(now - self._met.get(queue, 0)) < MET_S:
@@ -116,7 +116,7 @@ class Queries:
         return bool(self._store.add([asked], alone=Alone(asked.group, since)))
 
     def _try(self, asked: NewTask, remaining_ms: int) -> None:
-        """Call now if the host's limit and the time left allow it; else it is due at once, for whoever has room."""
+        """Call now if the host's limit and the time left allow it; else make the task due at once, for any drain."""
         id, queue, tenant, group = asked.id, asked.queue, asked.tenant, asked.group
         lease_ms, left_ms = remaining_ms + GRACE_MS, remaining_ms - RESERVE_MS
         task = self._store.take(queue, id, tenant, lease_ms=lease_ms, group=group) if left_ms > 0 else None
@@ -158,6 +158,6 @@ def _standing(task: Task, known: Known | None) -> QueryStatus:
 
 
 def _error(task: Task) -> str:
-    """Why the last call that failed did so: what took a dead task's place remembers that one's calls too."""
+    """Error of the last failed call, without those of a dead task whose place this one took."""
     begun = [at for at, entry in enumerate(task.log) if isinstance(entry, Change) and entry.action in ORIGINS]
     return task._replace(log=task.log[begun[-1] :] if begun else task.log).error

@@ -23,8 +23,10 @@ class Queues:
         self._store = store
 
     def every(self) -> list[QueueStatus]:
-        """All queues that were ever added to or set, by name; one of another number of shards than the settings say is
-        told in the log instead. Raises StoreUnavailable."""
+        """All queues that were ever added to or set, by name. Raises StoreUnavailable.
+
+        A queue with another number of shards than the settings say is left out, with an error in the log.
+        """
         queues: dict[str, list[Shard]] = {}
         for shard in self._store.shards():
             queues.setdefault(shard.queue, []).append(shard)
@@ -45,7 +47,7 @@ class Queues:
         return _view(queue, settings, shards, stats, late)
 
     def configure(self, queue: str, changes: QueueChanges) -> QueueStatus:
-        """Set a queue anew, which may have no tasks yet. Raises InvalidInput and StoreUnavailable."""
+        """Change the settings of a queue, which may have no tasks yet. Raises InvalidInput and StoreUnavailable."""
         self._store.configure(queue, changes)
         return self.get(queue)
 

@@ -40,10 +40,11 @@ class Reminders:
     def add(self, reminder: Reminder, tenant: str = DEFAULT_TENANT) -> Made:
         """Schedule a reminder's tasks in one step.
 
-        The same reminder again (same start, leads, recipients and words) is kept as it stands, so that a request
-        whose answer was lost can be sent again. Another one under a live one's id is refused: TaskScheduled, or
-        TaskLeased. Once nothing of the old one is live, its id is free. Raises InvalidInput where the start has passed,
-        or a message cannot be written, and ReminderTooLarge.
+        The same reminder again (same start, leads, recipients and words) changes nothing, so that a request whose
+        answer was lost can be sent again. Another reminder under a live one's id raises TaskScheduled or TaskLeased;
+        once no task of the old one is live, its id is free.
+
+        Raises InvalidInput where the start has passed, or a message cannot be written, and ReminderTooLarge.
         """
         tasks = reminder.tasks(self._now_before(reminder.starts_at))
         wanted = [task._replace(tenant=tenant) for task in tasks]
@@ -73,7 +74,7 @@ class Reminders:
         ]
 
     def preview_standing(self, id: str, tenant: str = DEFAULT_TENANT) -> list[Shown]:
-        """Each message of a reminder that stands, as it was or would be sent now.
+        """Each message of an existing reminder, as it was or would be sent now.
 
         Raises TaskNotFound, and InvalidInput where one cannot be written.
         """
@@ -84,7 +85,7 @@ class Reminders:
         ]
 
     def get(self, id: str, tenant: str = DEFAULT_TENANT) -> ReminderStatus:
-        """A reminder as it stands. Raises TaskNotFound."""
+        """Status of a reminder. Raises TaskNotFound."""
         tasks = self._group(id, tenant)
         newest = max(tasks, key=lambda task: (task.status is Status.SCHEDULED, task.generation))
         return ReminderStatus(id, _start(newest), tasks)
@@ -113,10 +114,10 @@ class Reminders:
         )
 
     def cancel(self, id: str, *, force: bool = False, tenant: str = DEFAULT_TENANT) -> None:
-        """Cancel every pending task in one step and delete the dead ones.
+        """Cancel every pending task in one step and delete the dead ones; with `force`, cancel those being sent too.
 
-        Raises TaskNotFound, TaskDone or TaskCancelled where nothing is pending, and TaskLeased, naming what is being
-        sent, after all the others are cancelled; `force` cancels those too, though their messages may be out.
+        Raises TaskNotFound, and TaskDone or TaskCancelled where nothing is pending. Raises TaskLeased, with the ids
+        being sent, after all the others are cancelled. A message that is cancelled by force may already be out.
         """
         ids = [task.id for task in self._in_state(id, CANCELLABLE, tenant)]
         replies = self._store.cancel(QUEUE, ids, force=force, tenant=tenant, group=id, by=KIND)

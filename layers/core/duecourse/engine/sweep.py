@@ -24,7 +24,7 @@ AT_A_TIME = 50
 SOON_MS = 60_000
 """A drain looks at shards with something to do within this time: until the next tick."""
 REST = 3
-"""How long the upkeep beside a drain rests, as a multiple of what a step took: Redis is there for the drain first."""
+"""Rest of the upkeep beside a drain, as a multiple of a step's time: Redis is there for the drain first."""
 
 Away = StoreUnavailable | StoreMisused
 
@@ -32,8 +32,8 @@ Away = StoreUnavailable | StoreMisused
 class Survey(NamedTuple):
     """State of the ledger at the start of a tick; `oldest_overdue_ms` is the lateness of the longest waiting task.
 
-    `away` is why some shards are not among `shards`: a cluster's whose primary has gone, or those of a queue of another
-    number of shards than the settings say; `left_out` is how many.
+    `left_out` shards are not among `shards`, and `away` is the reason: a cluster's primary has gone, or a queue has
+    another number of shards than the settings say.
     """
 
     shards: list[Shard]
@@ -69,7 +69,7 @@ class Retention(NamedTuple):
 
 
 class Sweeper:
-    """The second door to the ledger: needs no ring."""
+    """Work of a tick: finds due tasks without a ring."""
 
     def __init__(self, store: Store, drainer: Drainer, retention: Retention, margin_ms: int) -> None:
         self._store = store
@@ -131,7 +131,7 @@ class Sweeper:
         )
 
     def _drain_beside(self, upkeep: "_Upkeep", remaining_ms: Callable[[], int]) -> tuple[Drained, Away | None]:
-        """Drain what has work, while another thread goes on sweeping: what is finished there must be forgotten too."""
+        """Drain the shards with work, while another thread sweeps on: tasks finished there must be forgotten too."""
         shards, stop = upkeep.with_work(), Event()
         with ThreadPoolExecutor(1, "duecourse-sweep") as broom:
             sweeping = broom.submit(upkeep.go_on, stop) if shards and upkeep.goes_on else None

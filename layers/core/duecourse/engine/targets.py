@@ -81,11 +81,11 @@ class Targets:
                 yield target, batch
 
     def hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
-        """Hand the tasks to their target; answers the ends of those that it does not settle by itself.
+        """Hand the tasks to their target; returns the settlements of those that the target does not settle itself.
 
-        A function begins what it was invoked with, and settles it. What a broker has confirmed is done here and its own
-        from then on. What was not taken is released for a while, no attempt spent; should it have arrived all the same,
-        a function finds its delivery gone, and a queue holds it twice.
+        A function begins and settles the tasks of its invocation. A task that a broker has confirmed is done here and
+        the broker's from then on. A task that was not accepted is released for a while, no attempt spent. If it arrived
+        all the same, a function finds its delivery gone, and a queue holds it twice.
         """
         ready, ends = [], []
         for task in tasks:

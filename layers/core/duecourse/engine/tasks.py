@@ -44,7 +44,7 @@ REJECTIONS: dict[Reply, type[DuecourseError]] = {
 
 
 def require(reply: Reply) -> None:
-    """Raise the error of a refusal; return for the rest."""
+    """Raise the error of a rejection; return for any other reply."""
     if reply in REJECTIONS:
         raise REJECTIONS[reply]
 
@@ -60,7 +60,7 @@ Named: TypeAlias = Callable[[int, str], str]
 
 
 def in_a_list(index: int, field: str) -> str:
-    """As in the body of POST /tasks/batch."""
+    """Name of a field in the body of POST /tasks/batch."""
     return f"tasks.{index}.{field}"
 
 
@@ -72,10 +72,10 @@ class Filled(NamedTuple):
 
 
 class Tasks:
-    """The verbs on tasks; `kinds` are those that something here can run, `results` where results are, if anywhere.
+    """The verbs on tasks; `kinds` are those that something here can run, `results` is the results table or None.
 
-    `handed` are the kinds that are handed to a target, which may be told of a task's end. `by` is what a task's log
-    says of who did it.
+    `handed` are the kinds with a target, which may receive completion notifications. `by` is the source in a task's
+    log.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Tasks:
         self._by = by
 
     def speaking_as(self, by: str) -> "Tasks":
-        """The same verbs for another door."""
+        """The same verbs for another source of requests."""
         return Tasks(self._store, self._results, self._kinds, self._handed, by)
 
     def add(self, task: NewTask, *, since: int = 0) -> AddResult:
@@ -107,10 +107,10 @@ class Tasks:
         return taken
 
     def add_many(self, tasks: Sequence[NewTask], *, since: int = 0, named: Named = in_a_list) -> list[Item]:
-        """Schedule up to MAX_ADD tasks, in one step a shard, all of them fit or none: each one's refusal is its answer.
+        """Schedule up to MAX_ADD tasks, in one step a shard; returns each one's result, or the error that rejects it.
 
-        For `since` see `add`. Raises InvalidInput, naming every wrong field (by `named`), and StoreUnavailable: as
-        PartlyAdded, which tells the tasks apart, where the store has some of them.
+        A wrong field rejects them all. For `since` see `add`. Raises InvalidInput, with every wrong field (by `named`),
+        and StoreUnavailable: as PartlyAdded, which lists the tasks, where the store has some of them.
         """
         ready = self._prepare_all(tasks, named)
         found = [self._added(task, since) if since else None for task in ready]
@@ -127,7 +127,7 @@ class Tasks:
         return standing if standing and standing.created_at >= since else None
 
     def fill(self, orders: Mapping[str, Order]) -> Filled:
-        """Add the tasks that messages ask for, those that are refused left out.
+        """Add the tasks of messages; rejected ones are left out and returned with their errors.
 
         Raises StoreUnavailable; the same orders again then add nothing twice.
         """
@@ -146,7 +146,7 @@ class Tasks:
         return Filled(replies.count(Reply.CREATED), rejected)
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
-        """One task with its result, wherever that is kept. Raises TaskNotFound, also ResultsUnavailable."""
+        """One task with its result, from the ledger or a results table. Raises TaskNotFound and ResultsUnavailable."""
         task = self._store.get(queue, id, tenant)
         if task is None:
             raise TaskNotFound
@@ -194,7 +194,7 @@ class Tasks:
         return Why(task, timeline(task), waiting(task, held))
 
     def replay_dead(self, queue: str, asked: Replay, tenant: str = DEFAULT_TENANT) -> Replayed:
-        """As `replay` does a queue's dead tasks, oldest first, spread over time; a dry run only says which."""
+        """Replay a queue's dead tasks, oldest first, spread over time; a dry run only lists them."""
         dead, more = self._dead(queue, asked, tenant)
         delays = [asked.delay_ms(index) for index in range(len(dead))]
         now = self._store.now()

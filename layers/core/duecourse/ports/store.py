@@ -1,11 +1,13 @@
-"""The ledger's contract: every verb that changes a task, and what it answers.
+"""The ledger's contract: every verb that changes a task, and its answer.
 
 Every verb is one atomic step on one shard: an answer has happened, and a rejected request has changed nothing. A great
-add may be several such steps; repeated after an interruption, it adds nothing twice.
-Time is the store's own. The step that ends a task, done or dead, also adds its completion notifications
-(domain/notification.py): for its own `notify`, and for any death if the store was made with `deaths`.
-Each verb raises StoreUnavailable if the store does not answer, StoreMisused if a queue has another number of shards
-than the store was given, and ValueError for more tasks at a time than the verb takes.
+add may be several such steps; repeated after an interruption, it adds nothing twice. Time is the store's own.
+
+The step that ends a task, done or dead, also adds its completion notifications (domain/notification.py): for its own
+`notify`, and for any death if the store was made with `deaths`.
+
+Each verb raises StoreUnavailable if the store does not answer, and ValueError for more tasks at a time than it takes.
+It raises StoreMisused if a queue has another number of shards than the store was given.
 """
 
 from collections.abc import Mapping, Sequence
@@ -200,7 +202,7 @@ class Store(Protocol):
         """Lease at most `limit` due tasks as the queue's limits allow, and no more than `max_bytes` after the first.
 
         Leases that have lapsed are taken back first, each at the cost of an attempt. Tenants take turns. A queue's own
-        `lease_ms` goes before the one given. `door` is the trigger of the claim.
+        `lease_ms` goes before the one given. `trigger` is the trigger of the claim.
 
         A task of a kind in `deliveries` gets the lease of a delivery, and `target`; limits count it as running. Its
         token begins it (`begin`), or settles it directly. A delivery that lapses first spends no attempt: the task is
@@ -253,7 +255,7 @@ class Store(Protocol):
     ) -> list[Reply]:
         """Cancel scheduled tasks and delete dead ones, in the same steps as `move`.
 
-        Also take a leased task from its worker with `force`, and cancel it together with a waiting replacement; the
+        With `force`, also take a leased task from its worker and cancel it, together with a waiting replacement. The
         record is then that of the replacement.
         """
 

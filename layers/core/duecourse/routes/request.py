@@ -14,7 +14,7 @@ from duecourse.wire.http.problems import MalformedKey, UnsupportedBody, is_json
 
 KEY_HEADER = "Idempotency-Key"
 KEY = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\]){1,255})"')
-"""A String of RFC 9651: printable ASCII in double quotes, where a backslash stands before a quote or a backslash."""
+"""A String of RFC 9651: printable ASCII in double quotes, with a backslash before each quote or backslash in it."""
 JSON, UNREAD = "application/json", "application/octet-stream"
 CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 TENANT = re.compile(NAME_PATTERN)
@@ -28,8 +28,8 @@ _since: ContextVar[int] = ContextVar("since", default=0)
 def serving(event: Mapping[str, Any], tenant_of: Callable[[], str], remaining: Callable[[], int]) -> Iterator[None]:
     """Context in which this module answers for this event (HTTP API, payload format 2.0).
 
-    Ids that the request leaves to be made come of its tenant and key, so that it makes the same tasks each time it is
-    sent. A ContextVar, for a harness may serve several at once in one process.
+    Generated ids derive from the request's tenant and key, so that a request that is sent again makes the same tasks. A
+    ContextVar, for a harness may serve several at once in one process.
     """
     before, left = _event.set(event), _remaining.set(remaining)
     try:
@@ -51,7 +51,7 @@ def begun(since: int) -> Iterator[None]:
 
 
 def since() -> int:
-    """Since when (epoch ms) this request may have been done, nobody knows how far; 0 where it is new."""
+    """Time (epoch ms) since which this request may have been done in part; 0 where it is new."""
     return _since.get()
 
 
@@ -91,9 +91,9 @@ def fingerprint() -> bytes:
 
 
 def typed(event: Mapping[str, Any]) -> dict[str, Any]:
-    """The event with a content type as the router compares them: JSON, however that is written, or one it never reads.
+    """The event with a content type that the router compares rightly: JSON, in any spelling, or one it never reads.
 
-    It reads forms too, and bodies without a type as JSON: any page of the web may send both to any address.
+    The router also reads forms, and bodies without a type as JSON: any page of the web may send both to any address.
     """
     given = _header("Content-Type")
     if given is None and not event.get("body"):

@@ -17,7 +17,7 @@ logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 
 class Closed(NamedTuple):
-    """How the broker closed a channel: its code, 0 for an open one, and what to tell."""
+    """Closing of a channel by the broker: its code, 0 for an open channel, and the reason for an error's text."""
 
     code: int = 0
     reason: str = ""
@@ -92,7 +92,7 @@ class AmqpSession:
         return [self._problems[message.id] for message in messages]
 
     def usable(self) -> bool:
-        """Whether connection and channel are open, by all that has arrived, and nothing on them is unanswered."""
+        """True if connection and channel are open, by all that has arrived, and nothing on them is unanswered."""
         self._hear()
         return not self._over and self._channel is not None and self._channel.is_open and not self._waiting
 
@@ -124,7 +124,7 @@ class AmqpSession:
         channel.confirm_delivery(self._answered, callback=self._confirms)
 
     def _declare(self, queue: str, until: float) -> None:
-        """A queue that is there is taken as it is: its owner knows what kind it is to be."""
+        """Make the queue if it is missing; an existing one is used unchanged: its owner decides of what type it is."""
         if queue in self._known:
             return
         self._ask(lambda heard: self._channel.queue_declare(queue, passive=True, callback=heard), until)

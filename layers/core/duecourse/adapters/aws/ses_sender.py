@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ses.type_defs import BodyTypeDef
 
 REJECTIONS = frozenset({"InvalidParameterValue"})
-"""What SES says of an address that is none; all else may be another tomorrow: quotas, identities, pauses."""
+"""SES's error code for an invalid address; any other may pass by tomorrow: quotas, identities, pauses."""
 
 
 class SesSender:

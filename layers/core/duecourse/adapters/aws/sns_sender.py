@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sns.type_defs import MessageAttributeValueTypeDef
 
 REJECTIONS = frozenset({"InvalidParameter", "InvalidParameterValue", "OptedOut"})
-"""What SNS says of a number that is none, of a text it cannot take, and of those who want no messages."""
+"""SNS's error codes for an invalid number, for a text it cannot take, and for people who opted out."""
 
 
 class SnsSender:

@@ -3,7 +3,7 @@
 Version 4, big-endian, lengths in bytes. The front is what state changes rewrite; the rest is set by an add. All that
 has a length of its own comes after all lengths, so that one look at a fixed place finds each.
 
-    front  version 1, flags 1, last 1, entries in the log 1, door 1, run 4, attempt 2,
+    front  version 1, flags 1, last 1, entries in the log 1, trigger 1, run 4, attempt 2,
            due_at 6, created_at 6, generation 6, deadline_at 6, claimed_at 6, token: fence 6 and nonce 8
     rest   origin 8, jitter 1, max_attempts 2, backoff_ms 4, factor in hundredths 2, max_backoff_ms 4,
            lengths of: by 1, kind 1, group 1, notify 2, payload 4; then by, kind, group, notify, payload
@@ -14,7 +14,7 @@ has a length of its own comes after all lengths, so that one look at a fixed pla
 A claim and a settle that is done write most of all, and what costs a script most is to make a long string: they leave a
 record as it is and add what happened behind it. Whatever else changes such a record folds that into it.
 
-    begun  run 4, token 14, claimed_at 6, door 1, "L": behind a record that is scheduled, a lease
+    begun  run 4, token 14, claimed_at 6, trigger 1, "L": behind a record that is scheduled, a lease
     handed target, its length 1, then as in `begun`, "V": a lease of delivery, which its target has yet to begin
     worked the delivery's token 14, then as in `begun`, "W": the lease that its target began
     over   result, its length 4, ended_at 6, "D": behind "L" or "W", its end
@@ -25,7 +25,7 @@ The run of a delivery is the one that it is to be: if it comes to nothing, the r
 bit 4 its deadline was given as a duration, and counts from when the task is due.
 `last` is the ending of the last settled lease, a small letter where the task died of it, so that a repeated settle gets
 the same answer; `origin` is 6 random bytes of the call that added the task and the task's place in it, so that a
-repeated add does. `door` is the last lease's.
+repeated add does. `trigger` is the last lease's.
 """
 
 from functools import lru_cache

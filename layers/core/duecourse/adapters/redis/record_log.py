@@ -1,7 +1,7 @@
 """How a task's log is packed, entry after entry, oldest first, at the end of its record.
 
 entry   letter 1, at 6 (when the run ended, or the caller did it), times 1, length 2, then as many bytes:
-run     run 4, fence 6, claimed_at 6, door 1, late_ms 4, detail
+run     run 4, fence 6, claimed_at 6, trigger 1, late_ms 4, detail
 change  due_before 6, due_at 6, by; of a move then NUL and 8 bytes that are that move's alone, by which it is known
         where it is sent again
 """

@@ -21,7 +21,7 @@ AS_THEY_ARE = (
     "select", "selectattr", "sort", "string", "title", "trim", "truncate", "unique", "upper", "urlencode", "wordcount",
 )  # fmt: skip
 COUNTED, JOINED, CUT = "turn by turn", "side by side", "cut out"
-"""What loops, `~` and slices are turned into: no template can write these names."""
+"""Filters that loops, `~` and slices become: no template can write these names."""
 MAX_DIGITS = 10
 
 

@@ -1,4 +1,4 @@
-"""What a template may say: a few of Jinja2's nodes, checked and then made to count their work."""
+"""Language of the templates: a few of Jinja2's nodes, checked and then made to count their work."""
 
 from collections.abc import Iterator
 from math import isfinite
@@ -16,7 +16,7 @@ RANGE = "range"
 MAX_NODES = 3_000
 """Compiling them takes about a second."""
 MAX_DEPTH = 50
-"""How deep names, values and operations may be within each other: each filter of a chain is one level."""
+"""Maximum nesting of names, values and operations: each filter of a chain is one level."""
 KNOWN = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign,
     nodes.Name, nodes.Const, nodes.List, nodes.Tuple, nodes.Getattr, nodes.Getitem, nodes.Slice,

@@ -1,4 +1,4 @@
-"""What one message may cost to write: turns of loops, characters made on the way, and time."""
+"""Cost of one message, bounded: turns of loops, characters made on the way, and time."""
 
 import time
 from collections.abc import Iterable, Iterator

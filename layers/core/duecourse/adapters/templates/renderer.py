@@ -1,4 +1,4 @@
-"""One template rendered: compiled once, bounded in work, size and time, its errors told by line."""
+"""One template rendered: compiled once, bounded in work, size and time, its errors with their line."""
 
 import sys
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from duecourse.adapters.templates.sandbox import Sandbox
 
 FILE = "<template>"
 KEPT = 64
-"""How many compiled templates are kept."""
+"""Number of compiled templates that are kept."""
 FAULTS = (
     TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError,
     AssertionError,
 )  # fmt: skip
-"""What a template's own doing raises while it is rendered.
+"""Errors by which a template's own fault shows while it is rendered.
 
-AssertionError: of what its `truncate` cannot be asked.
+AssertionError is Jinja2's answer to a wrong argument of `truncate`.
 """
 
 

@@ -17,11 +17,11 @@ from duecourse.adapters.templates.meter import Rejected, made
 MAX_RANGE = 1_000
 MAX_NUMBER = 10**18
 MAX_TOLD = 20
-"""How many names an error lists."""
+"""Maximum number of names that an error lists."""
 
 
 class Unknown(StrictUndefined):
-    """What is not there: an error in any use, which tells what is there."""
+    """A missing value: any use is an error, which lists the names that exist."""
 
     @property
     def _undefined_message(self) -> str:

@@ -26,7 +26,7 @@ class Heard(NamedTuple):
 
 
 class Rings(NamedTuple):
-    """What the bridge invokes `on_expired` with: bells that rang, by their keys, and watched keys that expired."""
+    """Event of the bridge for `on_expired`: bells that rang, by their keys, and watched keys that expired."""
 
     bells: Mapping[str, Trigger]
     expired: list[Expired]
@@ -39,7 +39,8 @@ class Rings(NamedTuple):
 def read_rings(event: Json) -> Rings:
     """The bridge's event. Raises InvalidInput, naming every wrong field.
 
-    A ring is a key, the channel on which it was heard, when (epoch ms), and by which door.
+    A ring is a key, the channel on which it was heard, the time (epoch ms), and its trigger, which the event calls
+    `door`.
     """
     table = Table(event)
     table.one_of("source", SOURCE)
@@ -133,7 +134,7 @@ def shards_of(bells: Mapping[str, Trigger], namespace: str) -> Heard:
 
 
 def shards_behind(bells: Iterable[str], namespace: str) -> Heard:
-    """The same for bells that have yet to ring."""
+    """The same for bells that will ring."""
     return shards_of(dict.fromkeys(bells, Trigger.TIMER), namespace)
 
 
@@ -143,7 +144,7 @@ def _shard(key: str, namespace: str) -> Shard | None:
 
 
 def show_drained(counts: Mapping[str, int], added: int = 0) -> RingsAnswer:
-    """A drain's counts as the bridge is told them, and how many tasks came of watched keys."""
+    """A drain's counts in the answer to the bridge, with the number of tasks that watched keys added."""
     return {
         "added": added,
         "claimed": counts["claimed"],

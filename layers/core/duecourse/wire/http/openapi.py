@@ -25,7 +25,7 @@ SECURITY = {
     }
 }
 SHAPES: dict[str, Schema] = {"Duration": DURATION_SCHEMA, "Instant": INSTANT_SCHEMA, "Deadline": DEADLINE_SCHEMA}
-"""Schemas that stand in many fields, and once in the document."""
+"""Schemas that many fields use, and the document defines once."""
 PARTS: dict[str, Schema] = {
     "Duration": {**DURATION_SCHEMA, "description": "Seconds, or ISO 8601 without years and months."},
     "Instant": {**INSTANT_SCHEMA, "description": "RFC 3339 with an offset."},
@@ -168,7 +168,7 @@ def _rejection(kinds: list[Rejection]) -> dict[str, Any]:
 
 
 def rejections(status: int) -> list[Rejection]:
-    """The errors that are told by a status, each once."""
+    """Errors with this status, each once."""
     if status == 500:
         return [problems.Internal]
     return [kind for kind in every(DuecourseError) if kind not in ABSTRACT and problems.status_of(kind) == status]
