@@ -20,7 +20,7 @@ OLDEST_GLIBC = 26
 PYTHON = sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
 
 CALLS = """
-from duecourse.adapters.http_out import HttpOut
+from duecourse.adapters.http.caller import HttpOut
 from duecourse.ports.http import HttpRequest
 HttpOut(1).call(HttpRequest("GET", "http://bücher.invalid/", {}, None, 2_000, 1))
 """

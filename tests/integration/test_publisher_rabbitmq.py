@@ -60,7 +60,7 @@ time.sleep(60)
 """
 PUBLISHER = """
 import sys
-from duecourse.adapters.amqp_publisher import AmqpPublisher
+from duecourse.adapters.amqp.publisher import AmqpPublisher
 from duecourse.ports.publisher import Message
 publisher = AmqpPublisher(sys.argv[1])
 for line in sys.stdin:
