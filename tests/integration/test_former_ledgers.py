@@ -11,8 +11,8 @@ import redis
 
 from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.follow_up import is_follow_up
 from duecourse.domain.history import Run
+from duecourse.domain.notification import is_notification
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status, Task
@@ -73,7 +73,7 @@ def told(task: Task) -> dict[str, Any]:
         "payload": len(task.payload_json),
         "state": task.state_json,
         "result": task.result_json,
-        "log": [entry.outcome if isinstance(entry, Run) else str(entry.deed) for entry in task.log],
+        "log": [entry.outcome if isinstance(entry, Run) else str(entry.action) for entry in task.log],
     }
 
 
@@ -181,7 +181,7 @@ def test_what_ended_in_it_is_forgotten(former: Former) -> None:
 
 @pytest.mark.parametrize("mode", OnDuplicate)
 def test_an_add_over_a_task_of_it_is_answered_by_its_state(former: Former, mode: OnDuplicate) -> None:
-    tasks = [task for task in former.every(*Status) if not is_follow_up(task.id)]
+    tasks = [task for task in former.every(*Status) if not is_notification(task.id)]
     for before in tasks:
         added = NewTask(before.id, "new", '{"new":1}', delay_ms=9_000, tenant=before.tenant, on_duplicate=mode)
         [answer] = former.store.add([added])
