@@ -22,7 +22,7 @@ from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
 from duecourse.lingering import linger
 from duecourse.parts import configure
-from duecourse.ports.store import MAX_ADD
+from duecourse.ports.tasks import MAX_ADD
 from duecourse.settings import Settings
 from duecourse.wire.events.rings import read_rings
 from tests.bench.figures import Figure, lateness

@@ -16,7 +16,7 @@ from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
-from duecourse.ports.store import MAX_ADD
+from duecourse.ports.tasks import MAX_ADD
 from tests.bench.figures import Figure, in_turn, per_second
 from tests.bench.server import BenchServer
 

@@ -12,7 +12,8 @@ from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import Wanted
 from duecourse.domain.queues import Rate
 from duecourse.domain.task import NewTask, Shard, Status, Task, new_id
-from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Lease, Move
+from duecourse.ports.leases import MAX_CLAIM, Lease
+from duecourse.ports.tasks import MAX_ADD, Move
 from tests.bench.figures import Figure
 from tests.bench.ledger import HOUR_MS, PAYLOAD
 from tests.bench.server import BenchServer

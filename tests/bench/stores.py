@@ -8,7 +8,7 @@ from duecourse.adapters.embedded.leveldb import LevelDisk
 from duecourse.adapters.embedded.store import EmbeddedStore, MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import NewTask, Shard
-from duecourse.ports.store import MAX_ADD
+from duecourse.ports.tasks import MAX_ADD
 from tests.bench.ledger import BATCH, HOUR_MS, PAYLOAD
 
 COUNT = 50_000

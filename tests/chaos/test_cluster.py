@@ -19,7 +19,7 @@ from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, Shard, Task
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.errors import InvocationRefused, StoreUnavailable
-from duecourse.ports.store import Reply
+from duecourse.ports.tasks import Reply
 from duecourse.wire.events.rings import read_rings, show_drained
 from tests.support import redis_ledger
 from tests.support.bridges import NAMESPACE, bridging

@@ -11,7 +11,7 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, Shard, Status
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.store import Settled
+from duecourse.ports.leases import Settled
 from tests.support.engine import ample, engine
 from tests.support.ledger import LATER_MS, SHARD, ending, standing
 from tests.support.redis_ledger import check

@@ -5,7 +5,9 @@ import pytest
 from duecourse.domain.history import Change
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, OnDuplicate, RetryPolicy, Shard, Status, Task
-from duecourse.ports.store import MAX_ADD, AddReply, Alone, Reply, Settled, Store
+from duecourse.ports.leases import Settled
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import MAX_ADD, AddReply, Alone, Reply
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, lease_of, new, settle, standing
 

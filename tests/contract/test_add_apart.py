@@ -6,7 +6,8 @@ import pytest
 
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Apart, NewTask, OnDuplicate
-from duecourse.ports.store import AddReply, Reply, Store
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import AddReply, Reply
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, bring, claim, new, settle, standing
 

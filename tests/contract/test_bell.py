@@ -4,7 +4,8 @@ import pytest
 
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, RetryPolicy
-from duecourse.ports.store import Move, Store
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move
 from tests.support.clock import START, HandClock
 from tests.support.ledger import (
     LATER_MS,

@@ -17,7 +17,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import RetryPolicy, Shard, Status
 from duecourse.errors import StoreFull, StoreMisused
-from duecourse.ports.store import Delivery, Settled
+from duecourse.ports.leases import Delivery, Settled
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle
@@ -255,7 +255,7 @@ def test_out_of_memory_lets_a_queue_be_paused_and_forget_sooner(store: RedisStor
         store.configure("default", {"retention_ms": 0})
         assert store.sweep(SHARD, retention_ms=LEASE_MS).pruned == 1
         store.configure("default", {"paused": True, "max_running": 1})
-        assert store.settings("default").paused
+        assert store.settings_of(["default"])[0].paused
     finally:
         redis_client.config_set("maxmemory", 0)
 

@@ -8,7 +8,8 @@ import pytest
 from duecourse.domain.lateness import bucket_of
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import RetryPolicy, Shard, Status
-from duecourse.ports.store import MAX_CLAIM, Claim, Settled, Store
+from duecourse.ports.leases import MAX_CLAIM, Claim, Settled
+from duecourse.ports.store import Store
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, claim_one, ending, new, settle, standing
 
@@ -22,7 +23,7 @@ def test_nothing_is_handed_out_before_it_is_due(store: Store, clock: HandClock) 
 
 
 def test_an_unknown_shard_has_nothing(store: Store, clock: HandClock) -> None:
-    assert store.claim(Shard("nowhere"), 5, lease_ms=LEASE_MS) == Claim([], 0, 0, 0, clock.at)
+    assert store.claim(Shard("nowhere"), 5, lease_ms=LEASE_MS) == Claim(now=clock.at)
     assert store.get("nowhere", "a") is None
     assert store.group("nowhere", "g") == []
 

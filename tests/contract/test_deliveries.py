@@ -9,18 +9,9 @@ from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueChanges, ThrottleReason
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Status, Task
-from duecourse.ports.store import (
-    MOST_UNDELIVERED,
-    PUT_ASIDE_MS,
-    Begun,
-    Claim,
-    Delivery,
-    Lease,
-    Move,
-    Reply,
-    Settled,
-    Store,
-)
+from duecourse.ports.leases import MOST_UNDELIVERED, PUT_ASIDE_MS, Begun, Claim, Delivery, Lease, Settled
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move, Reply
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim_one, ending, lease_of, new, settle, standing
 

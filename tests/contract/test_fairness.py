@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 
 from duecourse.domain.outcomes import Ending
-from duecourse.ports.store import MAX_ADD, Store
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import MAX_ADD
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, claim, ending, new
 

@@ -7,7 +7,9 @@ import pytest
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import RetryPolicy, Status, Task
-from duecourse.ports.store import Delivery, Move, Store
+from duecourse.ports.leases import Delivery
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, claim, ending, new, settle, standing
 

@@ -13,7 +13,7 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.history import Action, Change, Entry
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, Task
-from duecourse.ports.store import Move
+from duecourse.ports.tasks import Move
 from tests.support.held import Held, decode, encode
 from tests.support.ledger import SHARD, add, claim, claim_one, lease_of, settle, standing
 

@@ -7,7 +7,8 @@ import pytest
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueChanges, Rate
 from duecourse.domain.task import Task
-from duecourse.ports.store import Move, Store
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle
 

@@ -6,7 +6,9 @@ from duecourse.domain.history import LOG_BYTES, LOG_LENGTH, Action, Change, Run,
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, RetryPolicy
 from duecourse.domain.timeline import timeline
-from duecourse.ports.store import Move, Settled, Store
+from duecourse.ports.leases import Settled
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, new, settle, standing
 

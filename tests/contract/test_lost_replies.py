@@ -10,7 +10,8 @@ from duecourse.domain.history import Change
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Apart, OnDuplicate, RetryPolicy, Status, Task
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.store import AddReply, Move, Reply, Settled
+from duecourse.ports.leases import Settled
+from duecourse.ports.tasks import AddReply, Move, Reply
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, ending, lease_of, new, settle, standing
 from tests.support.lossy_proxy import LossyProxy, load_scripts
@@ -206,7 +207,7 @@ def test_settings_are_sent_again(store: RedisStore, proxy: LossyProxy) -> None:
     proxy.lose_next_reply()
     store.configure("default", {"max_running": 3})
     assert proxy.lost == 1
-    assert (store.settings("default").max_running, store.settings("default").priority) == (3, 1)
+    assert (store.settings_of(["default"])[0].max_running, store.settings_of(["default"])[0].priority) == (3, 1)
 
 
 @pytest.mark.parametrize(("verb", "state"), [("cancel", "scheduled"), ("replay", "dead")])

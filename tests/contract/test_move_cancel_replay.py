@@ -5,7 +5,9 @@ import pytest
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueSettings
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Status
-from duecourse.ports.store import Move, Reply, Settled, Store
+from duecourse.ports.leases import Settled
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move, Reply
 from tests.support.clock import HandClock
 from tests.support.ledger import (
     LATER_MS,

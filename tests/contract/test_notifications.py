@@ -7,7 +7,9 @@ import pytest
 from duecourse.domain.notification import DEAD, ENDED, POLICY, Ended, ended_of
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Shard, Status, Task
-from duecourse.ports.store import Move, Settled, Store
+from duecourse.ports.leases import Settled
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, ending, new, settle, standing
 

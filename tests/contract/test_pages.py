@@ -5,7 +5,8 @@ import pytest
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
 from duecourse.domain.task import Status, Task
-from duecourse.ports.store import Move, Store
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, add, bring, claim, new, settle, standing
 

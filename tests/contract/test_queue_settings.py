@@ -19,24 +19,24 @@ HOUR_MS = 3_600_000
 
 
 def test_a_queue_that_was_never_set_has_no_limits(store: Store) -> None:
-    assert store.settings("default") == QueueSettings() == store.stats(SHARD).settings
+    assert store.settings_of(["default"])[0] == QueueSettings() == store.stats(SHARD).settings
     assert QueueSettings().priority == DEFAULT_PRIORITY
 
 
 def test_what_is_given_changes_and_the_rest_stays(store: Store) -> None:
     store.configure("default", ALL._asdict())  # type: ignore[arg-type]
-    assert store.settings("default") == ALL
+    assert store.settings_of(["default"])[0] == ALL
     store.configure("default", {"max_running": 5, "paused": False})
-    assert store.settings("default") == ALL._replace(max_running=5, paused=False)
+    assert store.settings_of(["default"])[0] == ALL._replace(max_running=5, paused=False)
     store.configure("default", {})
-    assert store.settings("default") == ALL._replace(max_running=5, paused=False)
+    assert store.settings_of(["default"])[0] == ALL._replace(max_running=5, paused=False)
 
 
 @pytest.mark.parametrize("name", QueueSettings._fields)
 def test_none_clears_one_setting(store: Store, name: str) -> None:
     store.configure("default", ALL._asdict())  # type: ignore[arg-type]
     store.configure("default", {name: None})  # type: ignore[misc]
-    assert store.settings("default") == ALL._replace(**{name: getattr(QueueSettings(), name)})
+    assert store.settings_of(["default"])[0] == ALL._replace(**{name: getattr(QueueSettings(), name)})
 
 
 def test_settings_may_come_before_the_first_task_and_are_of_one_queue(store: Store) -> None:
@@ -77,7 +77,7 @@ def test_each_shard_gets_its_part_of_each_limit(sharded: Store) -> None:
     assert [part.max_running for part in parts] == [3, 3, 3, 2, 2, 2, 2, 2]
     assert [part.rate for part in parts] == [Rate(1, 1_000)] * 8
     assert [part.tenant_max_running for part in parts] == [2, 1, 1, 1, 1, 1, 1, 1]
-    assert sharded.settings("default").max_running == 19
+    assert sharded.settings_of(["default"])[0].max_running == 19
     sharded.add([new(f"t{n}", tenant=f"x{n % 7}") for n in range(400)])
     first = [len(sharded.claim(shard, 50, lease_ms=LEASE_MS).tasks) for shard in shards]
     assert first == [1] * 8, "the rate's part"
@@ -93,7 +93,7 @@ def test_a_limit_that_cannot_be_divided_is_refused_and_changes_nothing(sharded: 
     name = field.partition(".")[0]
     with pytest.raises(InvalidInput, match=f"{field}: must be at least 8: the queue has 8 shards"):
         sharded.configure("default", {"priority": 1, name: Rate(7, 1_000) if name == "rate" else 7})  # type: ignore[misc]
-    assert sharded.settings("default") == QueueSettings(max_running=50)
+    assert sharded.settings_of(["default"])[0] == QueueSettings(max_running=50)
 
 
 def test_the_lateness_of_what_was_claimed_is_known(store: Store, clock: HandClock) -> None:

@@ -5,7 +5,8 @@ import pytest
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import FENCE_DIGITS, RetryPolicy, Status
 from duecourse.domain.times import DAY_MS, MAX_DURATION_MS
-from duecourse.ports.store import Lease, Settled, Store
+from duecourse.ports.leases import Lease, Settled
+from duecourse.ports.store import Store
 from duecourse.ports.upkeep import Swept
 from tests.support.clock import HandClock
 from tests.support.ledger import (

@@ -7,7 +7,9 @@ import pytest
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, Shard, Status
-from duecourse.ports.store import Alone, Move, Reply, Settled, Store
+from duecourse.ports.leases import Settled
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Alone, Move, Reply
 from tests.contract.conftest import SHARDS
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, ending, lease_of, new

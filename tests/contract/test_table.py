@@ -3,7 +3,8 @@
 import pytest
 
 from duecourse.domain.task import OnDuplicate
-from duecourse.ports.store import Move, Reply, Store
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move, Reply
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, SHARD, STATES, bring, new
 

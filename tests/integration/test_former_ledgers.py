@@ -16,7 +16,8 @@ from duecourse.domain.notification import is_notification
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status, Task
-from duecourse.ports.store import Lease, Move, Reply, Settled
+from duecourse.ports.leases import Lease, Settled
+from duecourse.ports.tasks import Move, Reply
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger_model import ADD

@@ -18,7 +18,8 @@ from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.targets import Handing, Targets
 from duecourse.engine.work import Worker
-from duecourse.ports.store import MAX_ADD, Store
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import MAX_ADD
 from duecourse.wire.events.invocation import decode_tasks
 from tests.support.engine import ample, engine
 from tests.support.ledger import SHARD, new

@@ -18,7 +18,7 @@ import redis
 import urllib3
 
 from duecourse.domain.task import NewTask
-from duecourse.ports.store import Move
+from duecourse.ports.tasks import Move
 from local.cli.app import app
 from tests.support.answering import Reply, answering
 from tests.support.commands import BARE, FREE_PORTS, Up, gone, run, up

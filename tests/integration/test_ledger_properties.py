@@ -21,7 +21,9 @@ from duecourse.domain.history import Entry, Run, Trigger
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Apart, NewTask, OnDuplicate, RetryPolicy, Task
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.store import Delivery, Lease, Move, Store
+from duecourse.ports.leases import Delivery, Lease
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD

@@ -13,7 +13,8 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueSettings, Rate, changed
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Task
-from duecourse.ports.store import Move, Store
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, ending, lease_of, new

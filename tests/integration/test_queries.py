@@ -103,7 +103,7 @@ def test_no_more_than_so_many_are_in_a_host_at_a_time_by_requests_and_drains_tog
         assert [client.get_query(id).known for id in ids].count(None) == 0
     assert len(server.asked) == CROWD
     assert api.peak == LIMIT
-    assert store.settings(queue).max_running == LIMIT
+    assert store.settings_of([queue])[0].max_running == LIMIT
 
 
 def test_a_request_killed_at_its_call_leaves_the_query_to_be_polled_on(

@@ -9,7 +9,7 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.engine.queues import Queues
 from duecourse.errors import StoreMisused
-from duecourse.ports.store import MAX_ADD
+from duecourse.ports.tasks import MAX_ADD
 from tests.support.ledger import LEASE_MS, SHARD, new
 
 TENANTS = 5_000

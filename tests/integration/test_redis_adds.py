@@ -14,7 +14,7 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, OnDuplicate
 from duecourse.errors import InvalidInput, StoreMisused, StoreUnavailable
-from duecourse.ports.store import MAX_ADD, AddReply, Reply
+from duecourse.ports.tasks import MAX_ADD, AddReply, Reply
 from tests.support.ledger import LATER_MS, SHARD, new
 from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.redis_server import RedisServer

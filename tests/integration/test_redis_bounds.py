@@ -12,7 +12,8 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.queues import Rate
 from duecourse.domain.task import NewTask, OnDuplicate, Task
-from duecourse.ports.store import MAX_CLAIM, Alone, Move, Reply, Settled
+from duecourse.ports.leases import MAX_CLAIM, Settled
+from duecourse.ports.tasks import Alone, Move, Reply
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, ending, lease_of, new
 from tests.support.reads import records_read

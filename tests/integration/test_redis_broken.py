@@ -13,7 +13,8 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Status, Task
 from duecourse.domain.times import DAY_MS
 from duecourse.errors import StoreMisused
-from duecourse.ports.store import Delivery, Move, Reply, Settled
+from duecourse.ports.leases import Delivery, Settled
+from duecourse.ports.tasks import Move, Reply
 from tests.support import redis_ledger
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle, standing
 from tests.support.redis_server import RedisServer

@@ -24,7 +24,7 @@ from duecourse.adapters.redis.scripts import connect, translate
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.store import Reply
+from duecourse.ports.tasks import Reply
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, new, standing
 from tests.support.redis_cluster import ClusterServers
 from tests.support.wait import until

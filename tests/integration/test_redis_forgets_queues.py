@@ -13,7 +13,8 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.store import FORGET_MS, Reply
+from duecourse.ports.queues import FORGET_MS
+from duecourse.ports.tasks import Reply
 from duecourse.ports.upkeep import Swept
 from tests.support.clock import HandClock
 from tests.support.ledger import ending, new
@@ -64,7 +65,7 @@ def test_a_shard_that_has_been_empty_for_long_is_forgotten_but_for_its_fence(
     assert store.shards() == []
     left = [key for key in redis_client.scan_iter() if b"query:" in key]
     assert left == [keys_of("duecourse", HOST).meta.encode()]
-    assert store.settings(HOST.queue).max_running is None
+    assert store.settings_of([HOST.queue])[0].max_running is None
     assert be_used(store) > first, "no fence comes twice"
     assert store.shards() == [HOST]
 
@@ -83,7 +84,7 @@ def test_a_default_said_anew_keeps_a_queue_as_long_as_it_is_trusted(store: Redis
     clock.advance(FORGET_MS)
     store.configure(HOST.queue, {"max_running": 4}, default=True)
     sweep(store)
-    assert (store.shards(), store.settings(HOST.queue).max_running) == ([HOST], 4)
+    assert (store.shards(), store.settings_of([HOST.queue])[0].max_running) == ([HOST], 4)
 
 
 @pytest.mark.parametrize("changes", [{"max_running": 4}, {"paused": True}, {"priority": 9}])
@@ -93,7 +94,7 @@ def test_a_queue_that_somebody_set_stays(store: RedisStore, clock: HandClock, ch
     leave_alone(store, clock)
     assert store.shards() == [HOST]
     store.configure(HOST.queue, {"max_running": 7}, default=True)
-    assert store.settings(HOST.queue).max_running == 4, "what is set stays, and so does an earlier default"
+    assert store.settings_of([HOST.queue])[0].max_running == 4, "what is set stays, and so does an earlier default"
 
 
 @pytest.mark.parametrize("state", ["scheduled", "leased", "done", "dead"])
@@ -124,7 +125,7 @@ def test_a_queue_that_is_set_while_it_is_forgotten_is_on_record(
     be_used(store)
     clock.advance(FORGET_MS)
     configure(Overtaken(redis_client, "duecourse", Sharding(), clock), HOST.queue, {"paused": True}, default=False)
-    assert (store.shards(), store.settings(HOST.queue).paused) == ([HOST], True)
+    assert (store.shards(), store.settings_of([HOST.queue])[0].paused) == ([HOST], True)
 
 
 def test_a_queue_of_several_shards_stays(redis_client: redis.Redis, clock: HandClock) -> None:

@@ -23,7 +23,8 @@ from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status
 from duecourse.errors import Part, PartlyAdded, StoreFull, StoreUnavailable
 from duecourse.ports.idempotency import KeyedRequest
-from duecourse.ports.store import MAX_ADD, MAX_CLAIM, Move, Reply, Settled
+from duecourse.ports.leases import MAX_CLAIM, Settled
+from duecourse.ports.tasks import MAX_ADD, Move, Reply
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, state
 from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.redis_server import REDIS, RedisServer, need

@@ -23,7 +23,7 @@ from duecourse.domain.pages import Wanted
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.store import Move
+from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
 from tests.support.ledger import LATER_MS, LEASE_MS, ending, new
 from tests.support.redis_cluster import ClusterServers

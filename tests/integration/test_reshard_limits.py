@@ -35,7 +35,7 @@ def test_a_queues_settings_go_along_and_its_limits_are_divided_anew(
     store.add([new(f"t-{n}") for n in range(200)])
     Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
     store = store_of(redis_client, to)
-    assert store.settings("default") == SET
+    assert store.settings_of(["default"])[0] == SET
     claimed = [len(store.claim(shard, 100, lease_ms=LEASE_MS).tasks) for shard in every(to)]
     assert sum(claimed) == 8, "the tenant's limit is the lowest"
     assert claimed == [store.stats(shard).settings.tenant_max_running for shard in every(to)]
@@ -50,7 +50,7 @@ def test_a_limit_that_more_shards_cannot_share_is_named_before_anything_changes(
     store.add([new("a")])
     with pytest.raises(StoreMisused, match=rf"{limit}: must be at least 4: .* raise it first: nothing is changed"):
         Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
-    assert not store.settings("default").paused
+    assert not store.settings_of(["default"])[0].paused
     assert sum(len(store.claim(shard, 5, lease_ms=LEASE_MS).tasks) for shard in every(2)) == 1
 
 

@@ -18,7 +18,9 @@ from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Task, dump_json
-from duecourse.ports.store import Delivery, Lease, Move, Store
+from duecourse.ports.leases import Delivery, Lease
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, lease_of, new

@@ -10,7 +10,7 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Shard, Status
 from duecourse.domain.times import format_instant
 from duecourse.parts import configure
-from duecourse.ports.store import Move
+from duecourse.ports.tasks import Move
 from duecourse.settings import Settings
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import LEASE_MS, bring, claim_one, new

@@ -11,7 +11,7 @@ from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import Rate
 from duecourse.domain.times import format_instant
-from duecourse.ports.store import Move
+from duecourse.ports.tasks import Move
 from tests.support.clock import HandClock
 from tests.support.functions import invoke, saved
 from tests.support.ledger import LEASE_MS, SHARD, bring, claim, new, settle

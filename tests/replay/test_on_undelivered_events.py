@@ -6,7 +6,7 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.errors import InvalidInput, StoreUnavailable
 from duecourse.parts import configure
-from duecourse.ports.store import Delivery
+from duecourse.ports.leases import Delivery
 from duecourse.settings import Settings
 from tests.support.clock import HandClock
 from tests.support.functions import cases, invoke, saved

@@ -60,7 +60,7 @@ def test_a_queue_is_shown_in_numbers(store: MemoryStore, clock: HandClock) -> No
 def test_a_queue_is_set_before_its_first_task_and_shown_so(store: MemoryStore) -> None:
     status, shown = replay("set_queue")
     assert status == 200
-    assert store.settings("default") == SET
+    assert store.settings_of(["default"])[0] == SET
     assert replay("show_queue") == (200, shown)
     assert shown["queue"]["rate"] == {"count": 50, "per": "PT1S"}
     assert (shown["queue"]["retention"], shown["queue"]["lease"]) == ("PT172800S", "PT120S")
@@ -69,9 +69,9 @@ def test_a_queue_is_set_before_its_first_task_and_shown_so(store: MemoryStore) -
 def test_what_is_given_changes_null_clears_and_the_rest_stays(store: MemoryStore) -> None:
     replay("set_queue")
     assert set_queue(paused=True, rate=None)[0] == 200
-    assert store.settings("default") == SET._replace(paused=True, rate=None)
+    assert store.settings_of(["default"])[0] == SET._replace(paused=True, rate=None)
     assert set_queue()[0] == 200
-    assert store.settings("default") == SET._replace(paused=True, rate=None)
+    assert store.settings_of(["default"])[0] == SET._replace(paused=True, rate=None)
 
 
 def test_all_queues_are_listed_by_name(store: MemoryStore) -> None:

@@ -11,7 +11,7 @@ from duecourse.domain.shards import Sharding
 from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, Shard, Status, Task
 from duecourse.domain.times import format_instant
 from duecourse.parts import configure
-from duecourse.ports.store import Delivery
+from duecourse.ports.leases import Delivery
 from duecourse.settings import Settings
 from tests.support.clock import HandClock
 from tests.support.engine import Table

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from duecourse.adapters.redis.bells import RedisBells
@@ -15,9 +16,11 @@ from duecourse.bridge import Bridge
 from duecourse.bridge.rings import Warming, invoking
 from duecourse.domain.watch import Pattern, Watchlist
 from tests.support.drainer import ENVIRONMENT
+from tests.support.project import ROOT
 from tests.support.redis_server import RedisServer
 
 NAMESPACE = "test"
+LAYER = ROOT / "layers" / "core"
 
 
 class Invocation(NamedTuple):
@@ -118,11 +121,17 @@ def bridging(
 
 
 @contextmanager
-def bridge_process(server: Served, url: str, **settings: str) -> Iterator["subprocess.Popen[str]"]:
-    """A bridge of its own process, ready; killed at the end. It invokes at `url`; `settings` are DUECOURSE_*."""
+def bridge_process(
+    server: Served, url: str, *, layer: Path = LAYER, **settings: str
+) -> Iterator["subprocess.Popen[str]"]:
+    """A bridge of its own process, ready; killed at the end. It invokes at `url`; `settings` are DUECOURSE_*.
+
+    `layer` is where its code is.
+    """
     given = {name: value for name, value in ENVIRONMENT.items() if not name.startswith(("DUECOURSE_", "AWS_"))}
     given |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "eu-central-1"}
     given |= {"DUECOURSE_STORE": server.url, "DUECOURSE_NAMESPACE": NAMESPACE, "AWS_ENDPOINT_URL_LAMBDA": url}
+    given |= {"PYTHONPATH": str(layer)}
     given |= {f"DUECOURSE_{name}": value for name, value in settings.items()}
     command = [sys.executable, "-W", "error", "-m", "duecourse.bridge"]
     with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:

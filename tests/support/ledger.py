@@ -4,7 +4,8 @@ from typing import Any
 
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status, Task
-from duecourse.ports.store import Lease, Settled, Store
+from duecourse.ports.leases import Lease, Settled
+from duecourse.ports.store import Store
 
 SHARD = Shard()
 LEASE_MS = 30_000

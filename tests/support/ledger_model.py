@@ -6,7 +6,8 @@ from duecourse.domain.history import LOG_LENGTH, Action, Change, Entry, Run, Tri
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.queues import QueueSettings, Stats
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
-from duecourse.ports.store import Move, Reply, Settled
+from duecourse.ports.leases import Settled
+from duecourse.ports.tasks import Move, Reply
 from tests.support.clock import HandClock
 
 R, S = Reply, Status

@@ -8,8 +8,9 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.store import Claim
-from duecourse.ports.upkeep import Away, Swept, answered
+from duecourse.ports.leases import Claim
+from duecourse.ports.ledger import Away, answered
+from duecourse.ports.upkeep import Swept
 
 
 class OneByOne(MemoryStore):

@@ -1,5 +1,6 @@
 """The rules that the tree keeps: who may import whom, how long things are, what an import may do."""
 
+import importlib
 import json
 import os
 import re
@@ -8,9 +9,11 @@ import subprocess
 import sys
 from collections import Counter
 from itertools import pairwise
+from typing import Protocol
 
 import pytest
 
+from duecourse.ports.store import Store
 from tests.support.source import LAYER, ROOT, Source, length, sources
 
 CODE = sources("layers/core/duecourse", "functions", "local")
@@ -151,6 +154,18 @@ def test_most_functions_are_a_few_lines() -> None:
 def test_every_failure_is_stopped_in_few_places() -> None:
     found = Counter(source.name for source in CODE for _ in source.catch_alls)
     assert found == Counter(CATCH_ALLS)
+
+
+def ports() -> list[type]:
+    modules = [importlib.import_module(source.module) for source in sources("layers/core/duecourse/ports")]
+    kinds = [kind for module in modules for kind in vars(module).values() if getattr(kind, "_is_protocol", False)]
+    return sorted({kind for kind in kinds if kind not in {Protocol, Store}}, key=lambda kind: kind.__qualname__)
+
+
+@pytest.mark.parametrize("port", ports(), ids=lambda port: port.__name__)
+def test_a_port_asks_for_few_methods_those_that_it_takes_over_among_them(port: type) -> None:
+    own = {name for kind in port.__mro__[:-1] for name in vars(kind) if not name.startswith("_")}
+    assert len(own) <= 12, sorted(own)
 
 
 @pytest.mark.parametrize("script", sorted(LAYER.rglob("lua/**/*.lua")), ids=lambda path: path.name)

@@ -277,7 +277,7 @@ def test_a_queue_is_set_and_shown_as_over_http(client: Client, store: MemoryStor
         client.get_queue("slow")
     shown = client.set_queue("slow", max_running=3, rate={"count": 5, "per": timedelta(seconds=2)}, lease=90)
     expected = QueueSettings(max_running=3, rate=Rate(5, 2_000), lease_ms=90_000)
-    assert shown.settings == expected == store.settings("slow")
+    assert shown.settings == expected == store.settings_of(["slow"])[0]
     client.set_queue("slow", max_running=None)
     assert client.get_queue("slow").settings == expected._replace(max_running=None)
     assert [queue.name for queue in client.list_queues()] == ["slow"]

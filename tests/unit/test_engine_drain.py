@@ -15,7 +15,8 @@ from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry, Settlem
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.drain import Drained
 from duecourse.errors import InvocationRefused, StoreMisused, StoreUnavailable
-from duecourse.ports.store import Claim, Move, Settled
+from duecourse.ports.leases import Claim, Settled
+from duecourse.ports.tasks import Move
 from tests.support.clock import START, HandClock
 from tests.support.engine import MARGIN_MS, Engine, Lambda, Table, ample, engine
 from tests.support.ledger import SHARD, add, new, standing

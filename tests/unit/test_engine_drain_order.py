@@ -14,7 +14,7 @@ from duecourse.domain.outcomes import Done, Outcome, Retry, Settlement
 from duecourse.domain.queues import QueueChanges
 from duecourse.domain.task import Shard, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.store import Claim, Settled
+from duecourse.ports.leases import Claim, Settled
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine
 from tests.support.ledger import SHARD, new

@@ -378,13 +378,13 @@ def test_of_a_queue_of_several_shards_each_query_is_found_in_its_own(clock: Hand
 def test_a_host_s_limit_is_set_once_and_an_operator_s_stays(store: MemoryStore, results: Kept | None) -> None:
     queries, _ = asking(store, results, BUSY, parallel=2)
     ask(queries)
-    assert store.settings(QUEUE).max_running == 2
+    assert store.settings_of([QUEUE])[0].max_running == 2
     store.configure(QUEUE, {"max_running": 7})
     ask(asking(store, results, BUSY, parallel=2)[0], other(8))
-    assert store.settings(QUEUE).max_running == 7
+    assert store.settings_of([QUEUE])[0].max_running == 7
     store.configure(QUEUE, {"max_running": None})
     ask(queries, other(9))
-    assert store.settings(QUEUE).max_running is None
+    assert store.settings_of([QUEUE])[0].max_running is None
 
 
 def test_a_host_s_limit_is_set_anew_once_its_queue_may_have_been_forgotten(
@@ -395,7 +395,7 @@ def test_a_host_s_limit_is_set_anew_once_its_queue_may_have_been_forgotten(
     ask(queries)
     store.configure(QUEUE, {"max_running": None})
     ask(queries, other(8))
-    assert store.settings(QUEUE).max_running == 2
+    assert store.settings_of([QUEUE])[0].max_running == 2
 
 
 def test_a_process_that_has_met_many_hosts_forgets_them(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,7 +405,7 @@ def test_a_process_that_has_met_many_hosts_forgets_them(store: MemoryStore, monk
     ask(queries, Query({**PAYLOAD, "url": "https://other.example.com/"}, 0))
     store.configure(QUEUE, {"max_running": None})
     ask(queries, other(8))
-    assert store.settings(QUEUE).max_running == 2
+    assert store.settings_of([QUEUE])[0].max_running == 2
 
 
 def test_nobody_else_may_have_a_new_query_before_its_request(clock: HandClock) -> None:

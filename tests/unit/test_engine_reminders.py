@@ -12,7 +12,7 @@ from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Status, Task
 from duecourse.engine.reminders import Reminders
 from duecourse.ports.sender import Message
-from duecourse.ports.store import Move, Reply
+from duecourse.ports.tasks import Move, Reply
 from duecourse.ports.writer import Letter
 from tests.support.clock import START, HandClock
 

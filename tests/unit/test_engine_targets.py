@@ -13,8 +13,8 @@ from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_STATE_BYTES, RetryPolic
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.targets import MAX_BYTES, Handing, Targets
 from duecourse.errors import InvocationRefused, PublishRefused, StoreUnavailable
+from duecourse.ports.leases import Delivery, Settled
 from duecourse.ports.publisher import Message
-from duecourse.ports.store import Delivery, Settled
 from duecourse.wire.events.invocation import message_body, tasks_event
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, Broker, Lambda, ample, engine

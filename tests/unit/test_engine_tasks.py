@@ -10,7 +10,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, Status, Task
 from duecourse.engine.tasks import REJECTIONS, Tasks
 from duecourse.ports.results import Result
-from duecourse.ports.store import AddReply, Alone, Move, Reply
+from duecourse.ports.tasks import AddReply, Alone, Move, Reply
 from tests.support.clock import START, HandClock
 from tests.support.ledger import bring, claim_one, new, settle
 

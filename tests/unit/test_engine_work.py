@@ -13,7 +13,7 @@ from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.run import Kind
 from duecourse.engine.work import Worker
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.store import Begun, Delivery, Lease, Settled
+from duecourse.ports.leases import Begun, Delivery, Lease, Settled
 from duecourse.wire.events.invocation import decode_tasks, tasks_event
 from tests.support.clock import START, HandClock
 from tests.support.engine import engine

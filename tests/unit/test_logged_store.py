@@ -9,7 +9,9 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.logged_store import LOGGER, MOST, logged
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import RetryPolicy
-from duecourse.ports.store import Delivery, Move, Store
+from duecourse.ports.leases import Delivery
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Move
 from duecourse.settings import parse
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, claim, ending, lease_of, new

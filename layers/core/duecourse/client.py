@@ -17,7 +17,7 @@ from duecourse.engine.queries import Queries
 from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.tasks import Tasks
-from duecourse.ports.store import Move
+from duecourse.ports.tasks import Move
 from duecourse.wire.http.fields import read, read_both
 from duecourse.wire.http.keys import CancelTask, TaskKey, TenantKey
 from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, encode_cursor

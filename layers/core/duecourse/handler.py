@@ -12,7 +12,7 @@ from duecourse.domain.outcomes import Outcome, Span
 from duecourse.domain.task import Json, Task, dump_state
 from duecourse.domain.times import parse_duration
 from duecourse.errors import InvalidInput, LeaseLost, StoreUnavailable
-from duecourse.ports.store import Lease
+from duecourse.ports.leases import Lease
 from duecourse.wire.events.invocation import decode_message, decode_tasks
 from duecourse.wire.events.messages import Batch, answer, read_batch
 

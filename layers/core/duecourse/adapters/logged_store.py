@@ -10,8 +10,10 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.spoken import span
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.domain.times import format_instant
-from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.store import AddReply, Begun, Claim, Lease, Move, Reply, Settled, Store
+from duecourse.ports.leases import Begun, Claim, Lease, Settled
+from duecourse.ports.ledger import Away
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import AddReply, Move, Reply
 from duecourse.ports.upkeep import Swept
 
 LOGGER = "duecourse.tasks"
@@ -100,7 +102,7 @@ class LoggedStore:
         _log_swept(shard, swept)
         return swept
 
-    def sweep_all(self, shards: Sequence[Shard], **options: Any) -> list[Swept | StoreUnavailable | StoreMisused]:
+    def sweep_all(self, shards: Sequence[Shard], **options: Any) -> list[Swept | Away]:
         """As the store does it."""
         answers = self._store.sweep_all(shards, **options)
         for shard, answer in zip(shards, answers, strict=True):

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,7 +17,8 @@ from duecourse.engine.pieces import LOOK_AGAIN_S, Finished, Pieces
 from duecourse.engine.run import Runner
 from duecourse.engine.targets import Targets
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.store import MAX_CLAIM, Claim, Deliveries, Settled, Store
+from duecourse.ports.leases import MAX_CLAIM, Claim, Deliveries, LeaseStore, Settled
+from duecourse.ports.ledger import Away
 
 log = logging.getLogger("duecourse.drain")
 
@@ -42,6 +44,13 @@ class Drained(NamedTuple):
     bell_at: int = 0
 
 
+class DrainResult(NamedTuple):
+    """Figures of a drain, and why the store or a shard was left out of it; None where none was."""
+
+    drained: Drained
+    away: Away | None
+
+
 class Limits(NamedTuple):
     """Length of a lease, and the time that a drain leaves its function to finish running tasks."""
 
@@ -52,7 +61,7 @@ class Limits(NamedTuple):
 class Drainer:
     """Works due tasks, as many at a time as it has threads."""
 
-    def __init__(self, store: Store, runner: Runner, targets: Targets, crew: Crew, limits: Limits) -> None:
+    def __init__(self, store: LeaseStore, runner: Runner, targets: Targets, crew: Crew, limits: Limits) -> None:
         self._store = store
         self._runner = runner
         self._targets = targets
@@ -82,8 +91,8 @@ class Drainer:
 
     def drain_what_answers(
         self, shards: Sequence[Shard], remaining_ms: Callable[[], int], triggers: Mapping[Shard, Trigger] = NO_TRIGGERS
-    ) -> tuple[Drained, StoreUnavailable | StoreMisused | None]:
-        """Do what `drain` does, but return the error for which the store or a shard was left out, None if none was."""
+    ) -> DrainResult:
+        """Do what `drain` does, but return what was left out in place of raising it."""
         found = {shard: triggers.get(shard, Trigger.TAKE) for shard in shards}
         pieces = Pieces(self._runner, self._targets, self._crew)
         flow = _Flow(self._store, pieces, found, self._priorities, self._targets.deliveries)
@@ -96,7 +105,7 @@ class Drainer:
                     flow.settle_and_claim(self._limits.lease_ms, clerk)
             finally:
                 flow.give_up()  # before a settle that goes on is waited for
-        return flow.drained(), flow.away
+        return DrainResult(flow.drained(), flow.away)
 
 
 class _Flow:
@@ -104,7 +113,7 @@ class _Flow:
 
     def __init__(
         self,
-        store: Store,
+        store: LeaseStore,
         pieces: Pieces,
         triggers: Mapping[Shard, Trigger],
         priorities: dict[Shard, int],
@@ -121,7 +130,7 @@ class _Flow:
         self._ended: dict[Shard, list[Settlement]] = {}
         self._settled: set[Shard] = set()
         self._away: StoreUnavailable | None = None
-        self._left_out: dict[Shard, StoreUnavailable | StoreMisused] = {}
+        self._left_out: dict[Shard, Away] = {}
         self._last: dict[Shard, Claim] = {}
         self._counts = dict.fromkeys(Settled, 0)
         self._claimed = self._died = 0
@@ -134,7 +143,7 @@ class _Flow:
         return bool(self._waiting and not (self._away or self._closing))
 
     @property
-    def away(self) -> StoreUnavailable | StoreMisused | None:
+    def away(self) -> Away | None:
         """Error because of which the store, or a shard, is left out."""
         return self._away or next(iter(self._left_out.values()), None)
 
@@ -216,7 +225,7 @@ class _Flow:
             claim = self._store.claim(shard, most, lease_ms=lease_ms, trigger=trigger, deliveries=self._deliveries)
         except (StoreUnavailable, StoreMisused) as error:
             return self._lose(shard, error)
-        self._last[shard] = claim._replace(tasks=[])
+        self._last[shard] = replace(claim, tasks=[])
         self._priorities[shard] = claim.priority
         self._claimed += len(claim.tasks)
         self._died += claim.died
@@ -254,7 +263,7 @@ class _Flow:
             del self._ended[shard]
             self._left_out.pop(shard, None)
 
-    def _lose(self, shard: Shard, error: StoreUnavailable | StoreMisused) -> bool:
+    def _lose(self, shard: Shard, error: Away) -> bool:
         """Leave a shard out until a settle of its own gets through; wait for a store that does not answer at all.
 
         Answers whether it does not.

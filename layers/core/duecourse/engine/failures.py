@@ -7,14 +7,14 @@ from duecourse.domain.history import cut_detail
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.shards import by_shard
 from duecourse.domain.task import Task
-from duecourse.ports.store import Settled, Store
+from duecourse.ports.leases import LeaseStore, Settled
 from duecourse.wire.events.failures import Failure
 
 
 class Failures:
     """Ends the leases that a failed invocation leaves behind."""
 
-    def __init__(self, store: Store, rng: random.Random) -> None:
+    def __init__(self, store: LeaseStore, rng: random.Random) -> None:
         self._store = store
         self._rng = rng
 

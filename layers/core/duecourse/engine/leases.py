@@ -7,7 +7,7 @@ from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry,
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.run import Runner
 from duecourse.errors import LeaseLost, TaskNotFound
-from duecourse.ports.store import Begun, Lease, Settled, Store
+from duecourse.ports.leases import Lease, LeaseStore, Settled
 
 ENDINGS: dict[type, Ending] = {Done: Ending.DONE, Again: Ending.AGAIN, Retry: Ending.RETRY, Drop: Ending.DROP}
 
@@ -19,13 +19,13 @@ class Leases:
     lease's, and StoreUnavailable.
     """
 
-    def __init__(self, store: Store, runner: Runner, lease_ms: int) -> None:
+    def __init__(self, store: LeaseStore, runner: Runner, lease_ms: int) -> None:
         self._store = store
         self._runner = runner
         self._lease_ms = lease_ms
 
-    def begin(self, queue: str, delivery: Lease, lease_ms: int | None, worker: str) -> tuple[Task, Begun]:
-        """Begin a task that was handed over, for `lease_ms`, else as long as any lease; answers it and its run's lease.
+    def begin(self, queue: str, delivery: Lease, lease_ms: int | None, worker: str) -> Task:
+        """Begin a task that was handed over, for `lease_ms`, else as long as any lease; answers it under that lease.
 
         `worker` is a text of the caller's own, "" for none: the same again is answered as before.
         """
@@ -34,7 +34,7 @@ class Leases:
         [begun] = self._store.begin(self._shard(task), [delivery], lease_ms or self._lease_ms, [nonce])
         if not begun.token:
             raise LeaseLost
-        return task, begun
+        return task._replace(token=begun.token, run=begun.run, lease_expires_at=begun.expires_at, target="")
 
     def settle(self, queue: str, lease: Lease, outcome: Outcome) -> Settled:
         """End the lease as a worker of ours ends it; the same again is answered as before.

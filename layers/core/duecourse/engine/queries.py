@@ -9,8 +9,10 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.query import KNOWN, Known, Query, QueryState, QueryStatus, queue_of
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task
 from duecourse.errors import QueryNotFound
+from duecourse.ports.queues import FORGET_MS
 from duecourse.ports.results import PATIENCE_MS, Result, Results
-from duecourse.ports.store import FORGET_MS, Alone, Move, Store
+from duecourse.ports.store import Store
+from duecourse.ports.tasks import Alone, Move
 
 SETTLE_MS = 1_000
 """Time that the ledger needs after a request's call."""

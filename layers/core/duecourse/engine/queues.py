@@ -7,8 +7,9 @@ from duecourse.domain.batches import cut
 from duecourse.domain.lateness import added_up, quantile
 from duecourse.domain.queues import QueueChanges, QueueSettings, QueueStatus, ShardStatus, Stats
 from duecourse.domain.task import Shard
-from duecourse.errors import QueueNotFound, StoreMisused, StoreUnavailable
-from duecourse.ports.store import Store
+from duecourse.errors import QueueNotFound, StoreMisused
+from duecourse.ports.ledger import Away
+from duecourse.ports.queues import QueueStore
 
 log = logging.getLogger("duecourse.queues")
 
@@ -19,7 +20,7 @@ MOST = 200
 class Queues:
     """The verbs on queues."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: QueueStore) -> None:
         self._store = store
 
     def every(self) -> list[QueueStatus]:
@@ -62,14 +63,14 @@ class Queues:
             own = queues[name]
             yield _view(name, settings, own, [_known(answers[one]) for one in own], [late[one] for one in own])
 
-    def _is_shown(self, queue: str, answers: list[Stats | StoreUnavailable | StoreMisused]) -> bool:
+    def _is_shown(self, queue: str, answers: list[Stats | Away]) -> bool:
         misused = [one for one in answers if isinstance(one, StoreMisused)]
         for error in misused[:1]:
             log.error("queue %s is not shown: %s", queue, error)
         return not misused
 
 
-def _known(answer: Stats | StoreUnavailable | StoreMisused) -> Stats:
+def _known(answer: Stats | Away) -> Stats:
     if isinstance(answer, Stats):
         return answer
     raise answer

@@ -11,7 +11,7 @@ from duecourse.engine.crew import Crew
 from duecourse.engine.run import Runner
 from duecourse.engine.tasks import require
 from duecourse.errors import DuecourseError
-from duecourse.ports.store import Store
+from duecourse.ports.tasks import TaskStore
 
 log = logging.getLogger("duecourse.engine")
 
@@ -19,7 +19,7 @@ log = logging.getLogger("duecourse.engine")
 class Receiver:
     """Runs tasks that a broker owns; `store` is asked for only by a task that is to run again."""
 
-    def __init__(self, runner: Runner, crew: Crew, store: Callable[[], Store]) -> None:
+    def __init__(self, runner: Runner, crew: Crew, store: Callable[[], TaskStore]) -> None:
         self._runner = runner
         self._crew = crew
         self._store = store

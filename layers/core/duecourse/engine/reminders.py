@@ -19,7 +19,7 @@ from duecourse.domain.task import DEFAULT_TENANT, Json, NewTask, Status, Task
 from duecourse.engine.tasks import REJECTIONS
 from duecourse.errors import FieldError, InvalidInput, ReminderTooLarge, TaskLeased, TaskNotFound, TaskScheduled
 from duecourse.ports.sender import Message
-from duecourse.ports.store import Alone, Move, Reply, Store
+from duecourse.ports.tasks import Alone, Move, Reply, TaskStore
 from duecourse.ports.writer import Letter, Writer
 
 LIVE = frozenset({Status.SCHEDULED, Status.LEASED})
@@ -33,7 +33,7 @@ MAX_BYTES = 4_000_000
 class Reminders:
     """The verbs on reminders; each raises StoreUnavailable where the store does not answer."""
 
-    def __init__(self, store: Store, write: Writer) -> None:
+    def __init__(self, store: TaskStore, write: Writer) -> None:
         self._store = store
         self._write = write
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from duecourse.domain.history import Trigger
 from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
-from duecourse.engine.drain import Drained, Drainer
-from duecourse.errors import StoreMisused, StoreUnavailable
+from duecourse.engine.drain import Drainer, DrainResult
+from duecourse.errors import StoreUnavailable
 from duecourse.ports.idempotency import PRUNE
-from duecourse.ports.store import Store
-from duecourse.ports.upkeep import Swept
+from duecourse.ports.ledger import Away
+from duecourse.ports.upkeep import Swept, Upkeep
 
 log = logging.getLogger("duecourse.sweep")
 
@@ -25,8 +25,6 @@ SOON_MS = 60_000
 """A drain looks at shards with something to do within this time: until the next tick."""
 REST = 3
 """Rest of the upkeep beside a drain, as a multiple of a step's time: Redis is there for the drain first."""
-
-Away = StoreUnavailable | StoreMisused
 
 
 class Survey(NamedTuple):
@@ -71,7 +69,7 @@ class Retention(NamedTuple):
 class Sweeper:
     """Work of a tick: finds due tasks without a ring."""
 
-    def __init__(self, store: Store, drainer: Drainer, retention: Retention, margin_ms: int) -> None:
+    def __init__(self, store: Upkeep, drainer: Drainer, retention: Retention, margin_ms: int) -> None:
         self._store = store
         self._drainer = drainer
         self._retention = retention
@@ -109,7 +107,7 @@ class Sweeper:
         upkeep = _Upkeep(self._store, self._retention, shards)
         until_ms = self._margin_ms + (remaining_ms() - self._margin_ms) // 2  # the rest is the drain's
         upkeep.go_round(lambda: remaining_ms() > until_ms)
-        drained, failed = self._drain_beside(upkeep, remaining_ms)
+        drained, drain_away = self._drain_beside(upkeep, remaining_ms)
         while upkeep.goes_on and remaining_ms() > self._margin_ms:
             upkeep.step()
         self._forget_requests(remaining_ms)
@@ -127,10 +125,10 @@ class Sweeper:
             dead=drained.dead + swept.died,
             backlog=drained.backlog,
             left_out=found.left_out + len(upkeep.away),
-            away=found.away or _first(upkeep.away) or failed,
+            away=found.away or _first(upkeep.away) or drain_away,
         )
 
-    def _drain_beside(self, upkeep: "_Upkeep", remaining_ms: Callable[[], int]) -> tuple[Drained, Away | None]:
+    def _drain_beside(self, upkeep: "_Upkeep", remaining_ms: Callable[[], int]) -> DrainResult:
         """Drain the shards with work, while another thread sweeps on: tasks finished there must be forgotten too."""
         shards, stop = upkeep.with_work(), Event()
         with ThreadPoolExecutor(1, "duecourse-sweep") as broom:
@@ -151,7 +149,7 @@ class Sweeper:
 class _Upkeep:
     """The sweeps of one tick: which shards are to be swept yet, or again, and what was done."""
 
-    def __init__(self, store: Store, retention: Retention, shards: Sequence[Shard]) -> None:
+    def __init__(self, store: Upkeep, retention: Retention, shards: Sequence[Shard]) -> None:
         self._store = store
         self._retention = retention
         self._waiting = list(shards)

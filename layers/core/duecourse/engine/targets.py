@@ -13,8 +13,8 @@ from duecourse.domain.task import Task
 from duecourse.engine.run import handed_over, put_off
 from duecourse.errors import ResultsUnavailable, StoreUnavailable
 from duecourse.ports.invoker import Invoker
+from duecourse.ports.leases import Deliveries, Delivery
 from duecourse.ports.publisher import Message, Publisher
-from duecourse.ports.store import Deliveries, Delivery
 from duecourse.wire.events.invocation import message_body, tasks_event
 
 log = logging.getLogger("duecourse.engine")

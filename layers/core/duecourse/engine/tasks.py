@@ -27,7 +27,7 @@ from duecourse.errors import (
     bounded,
 )
 from duecourse.ports.results import Results
-from duecourse.ports.store import MAX_ADD, AddReply, Move, Reply, Store
+from duecourse.ports.tasks import MAX_ADD, AddReply, Move, Reply, TaskStore
 
 log = logging.getLogger("duecourse.engine")
 
@@ -49,7 +49,7 @@ def require(reply: Reply) -> None:
         raise REJECTIONS[reply]
 
 
-def add_all(store: Store, tasks: Sequence[NewTask]) -> list[Reply]:
+def add_all(store: TaskStore, tasks: Sequence[NewTask]) -> list[Reply]:
     """Results of any number of tasks, added as many at a time as a store takes."""
     batches = (tasks[first : first + MAX_ADD] for first in range(0, len(tasks), MAX_ADD))
     return [added.reply for batch in batches for added in store.add(batch)]
@@ -80,7 +80,7 @@ class Tasks:
 
     def __init__(
         self,
-        store: Store,
+        store: TaskStore,
         results: Results | None,
         kinds: Collection[str],
         handed: Collection[str] = (),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from duecourse.domain.task import DEADLINES_MS, NewTask
 from duecourse.domain.watch import Expired, Watch
 from duecourse.engine.tasks import add_all
-from duecourse.ports.store import Reply, Store
+from duecourse.ports.tasks import Reply, TaskStore
 
 
 class Noted(NamedTuple):
@@ -19,7 +19,7 @@ class Noted(NamedTuple):
 class Watches:
     """The tasks that expiries make; of watches that match one key, the first."""
 
-    def __init__(self, store: Store, namespace: str, watches: Sequence[Watch]) -> None:
+    def __init__(self, store: TaskStore, namespace: str, watches: Sequence[Watch]) -> None:
         self._store = store
         self._namespace = namespace
         self._watches = watches

@@ -15,7 +15,7 @@ from duecourse.domain.task import Shard, Task
 from duecourse.engine.crew import Crew
 from duecourse.engine.run import Runner, release
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.store import Lease, Settled, Store
+from duecourse.ports.leases import Lease, LeaseStore, Settled
 
 log = logging.getLogger("duecourse.engine")
 
@@ -28,7 +28,7 @@ Held = tuple[Shard, Task]
 class Worker:
     """Begins tasks that another handed over, runs and settles them; their leases are kept alive meanwhile."""
 
-    def __init__(self, store: Store, runner: Runner, crew: Crew, lease_ms: int = STEP_MS) -> None:
+    def __init__(self, store: LeaseStore, runner: Runner, crew: Crew, lease_ms: int = STEP_MS) -> None:
         self._store = store
         self._runner = runner
         self._crew = crew
@@ -49,7 +49,7 @@ class _Shift:
     """The tasks of one invocation: those that wait for a thread, those that run, and the ends that are not settled."""
 
     def __init__(
-        self, store: Store, runner: Runner, crew: Crew, lease_ms: int, remaining_ms: Callable[[], int]
+        self, store: LeaseStore, runner: Runner, crew: Crew, lease_ms: int, remaining_ms: Callable[[], int]
     ) -> None:
         self._store, self._runner, self._crew = store, runner, crew
         self._step_ms, self._remaining_ms = lease_ms, remaining_ms

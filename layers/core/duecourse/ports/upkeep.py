@@ -1,20 +1,11 @@
-"""Results of the upkeep of many shards: for each, what was done, or why nothing was."""
+"""Contract of the upkeep that a tick does, shard by shard."""
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
-from duecourse.errors import StoreMisused, StoreUnavailable
-
-T = TypeVar("T")
-Away = StoreUnavailable | StoreMisused
-
-
-def answered(ask: Callable[[], T]) -> T | Away:
-    """Answer of `ask`, or the error as a value: for one of many shards, while the others continue."""
-    try:
-        return ask()
-    except (StoreUnavailable, StoreMisused) as error:
-        return error
+from duecourse.domain.task import Shard
+from duecourse.ports.idempotency import IdempotencyStore
+from duecourse.ports.ledger import Away, Figures
 
 
 class Swept(NamedTuple):
@@ -26,3 +17,23 @@ class Swept(NamedTuple):
     more: bool
     bell_at: int
     now: int
+
+
+class Upkeep(Figures, Protocol):
+    """The ledger for those who keep it in order."""
+
+    def idempotency(self) -> IdempotencyStore:
+        """Records of requests with an Idempotency-Key, kept with the tasks and by the same clock."""
+
+    def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
+        """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step.
+
+        A queue's own `retention_ms` goes before the one given. Dead tasks are kept if `dead_retention_ms` is None.
+        Otherwise they are forgotten that long after their death, and that long after the first such sweep at the
+        earliest. A shard without tasks or settings may be forgotten as a whole.
+        """
+
+    def sweep_all(
+        self, shards: Sequence[Shard], *, retention_ms: int, dead_retention_ms: int | None = None
+    ) -> list[Swept | Away]:
+        """Sweep many shards, a bounded step each; answers for each what was done, or why nothing was."""

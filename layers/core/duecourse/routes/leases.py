@@ -10,7 +10,7 @@ from duecourse import wiring
 from duecourse.domain.task import DEFAULT_QUEUE, dump_state
 from duecourse.domain.times import format_instant
 from duecourse.errors import LeaseLost, TaskNotFound
-from duecourse.ports.store import Lease
+from duecourse.ports.leases import Lease
 from duecourse.routes.parts import Id, Queue, rejects, tenant
 from duecourse.wire.http.leases import (
     BeginAnswer,
@@ -29,9 +29,9 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @rejects(TaskNotFound, LeaseLost)
 def begin_task(id: Id, body: Annotated[BeginTask, Body()], queue: Queue = DEFAULT_QUEUE) -> BeginAnswer:
     """Begin a task that was handed over: 409 where another began it, or it was given back; do not run it then."""
-    task, begun = wiring.leases().begin(queue, Lease(id, body.token, tenant()), body.time, body.worker)
-    expires_at = format_instant(begun.expires_at)
-    return {"token": begun.token, "expires_at": expires_at, "run": begun.run, "attempt": task.attempt}
+    task = wiring.leases().begin(queue, Lease(id, body.token, tenant()), body.time, body.worker)
+    expires_at = format_instant(task.lease_expires_at)
+    return {"token": task.token, "expires_at": expires_at, "run": task.run, "attempt": task.attempt}
 
 
 @router.post("/tasks/<id>/settle")

@@ -10,7 +10,7 @@ from duecourse import wiring
 from duecourse.domain.order import AddResult
 from duecourse.domain.task import DEFAULT_QUEUE, Status
 from duecourse.errors import PastDeadline, TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
-from duecourse.ports.store import Move
+from duecourse.ports.tasks import Move
 from duecourse.routes import request
 from duecourse.routes.parts import Force, Id, Queue, answer, count_added, rejects, tenant
 from duecourse.wire.http.batch import MAX_BATCH_BYTES, BatchAnswer, show_batch

@@ -13,7 +13,8 @@ from duecourse.adapters.redis.verbs import Verbs, in_steps
 from duecourse.domain.shards import by_shard
 from duecourse.domain.task import NewTask, Shard
 from duecourse.errors import Part, PartlyAdded, StoreFull, StoreUnavailable
-from duecourse.ports.store import MAX_ADD, AddReply, Alone, Reply, check_count
+from duecourse.ports.ledger import check_count
+from duecourse.ports.tasks import MAX_ADD, AddReply, Alone, Reply
 
 MAX_SHARED_BYTES = 1_000_000
 """How much the adds of several threads carry together at most: one larger goes by itself."""

@@ -10,10 +10,9 @@ from duecourse.adapters.redis.verbs import Verbs
 from duecourse.adapters.redis.wire import Argument
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.upkeep import answered
+from duecourse.ports.ledger import answered
 
 T = TypeVar("T")
-Away = StoreUnavailable | StoreMisused
 
 
 class Asked(NamedTuple):

@@ -24,7 +24,7 @@ from duecourse.domain.queues import (
     share,
 )
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
-from duecourse.errors import StoreMisused, StoreUnavailable
+from duecourse.ports.ledger import Away
 
 FIELDS = {
     "paused": "paused",
@@ -55,13 +55,8 @@ def configure(verbs: Verbs, queue: str, changes: QueueChanges, default: bool) ->
         verbs.record.register(shard)  # again, for it may have been about to be forgotten until now
 
 
-def settings(verbs: Verbs, queue: str) -> QueueSettings:
-    """How a queue is set, as a whole: each of its shards knows."""
-    return settings_in(verbs.scripts, verbs.keys(Shard(queue)))
-
-
 def settings_of(verbs: Verbs, queues: Sequence[str]) -> list[QueueSettings]:
-    """How queues are set, in one round trip a node."""
+    """Settings of queues as a whole, which each of their shards knows, in one round trip a node."""
     reads = [partial(_read_settings, verbs.keys(Shard(queue)).meta) for queue in queues]
     return [_settings(found) for found in (verbs.scripts.read(*reads) if reads else [])]
 
@@ -82,7 +77,7 @@ def stats(verbs: Verbs, shard: Shard) -> Stats:
     return _stats_read(verbs, shard, verbs.scripts.evaluate("stats", count, every, again=True))
 
 
-def stats_of(verbs: Verbs, shards: Sequence[Shard]) -> list[Stats | StoreUnavailable | StoreMisused]:
+def stats_of(verbs: Verbs, shards: Sequence[Shard]) -> list[Stats | Away]:
     """Many shards in numbers, a round trip a node; one more for each in whose ring tenants are."""
     asked = Asked("stats", partial(_stats_arguments, verbs), partial(_stats_read, verbs), partial(stats, verbs))
     return ask(verbs, shards, asked)

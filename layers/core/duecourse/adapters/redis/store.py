@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from duecourse.adapters.redis import answers, wire
 from duecourse.adapters.redis import pages as redis_pages
 from duecourse.adapters.redis import queues as redis_queues
 from duecourse.adapters.redis import tasks as redis_tasks
-from duecourse.adapters.redis import wire
 from duecourse.adapters.redis.adds import Adds
+from duecourse.adapters.redis.answers import AddResult, Changed, Claimed, Worked
 from duecourse.adapters.redis.connect import Client
 from duecourse.adapters.redis.idempotency import RedisIdempotency
 from duecourse.adapters.redis.lost_shards import LostShards
@@ -20,26 +21,14 @@ from duecourse.adapters.redis.warmth import RedisWarmth
 from duecourse.domain.history import Trigger, cut_by
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.pages import Page, Place, Wanted
-from duecourse.domain.queues import DEFAULT_PRIORITY, QueueChanges, QueueSettings, Stats, Throttle
+from duecourse.domain.queues import QueueChanges, QueueSettings, Stats, Throttle
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
-from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.clock import Clock
-from duecourse.ports.store import (
-    FORGET_MS,
-    MAX_CLAIM,
-    NO_DELIVERIES,
-    AddReply,
-    Alone,
-    Begun,
-    Claim,
-    Deliveries,
-    Lease,
-    Move,
-    Reply,
-    Settled,
-    check_count,
-)
+from duecourse.ports.leases import MAX_CLAIM, NO_DELIVERIES, Begun, Claim, Deliveries, Lease, Settled
+from duecourse.ports.ledger import Away, check_count
+from duecourse.ports.queues import FORGET_MS
+from duecourse.ports.tasks import AddReply, Alone, Move, Reply
 from duecourse.ports.upkeep import Swept
 
 
@@ -123,21 +112,17 @@ class RedisStore:
     ) -> Claim:
         """Lease due tasks. A lost reply is not asked for again: those leases lapse."""
         check_count(limit, MAX_CLAIM, least=1)
-        claim, taken = Claim([], 0, 0, 0, 0), 0
+        claim, taken = Claim(), 0
         while True:
             most = limit - len(claim.tasks)
             terms = (secrets.token_bytes(8 * most), wire.trigger(trigger))
             arguments = (most, lease_ms, max_bytes, taken, *terms, *wire.deliveries(deliveries))
             met = self._verbs.met(shard)
-            answer = self._verbs.run("claim", shard, met, (*self._ending, *arguments), again=False)
-            now, bell_at, died, backlog, want, flat, own_ms, priority, held, following, aside = answer
-            tasks = claim.tasks + wire.handed(wire.leased(shard.queue, flat, now + own_ms), now, deliveries)
-            priority = DEFAULT_PRIORITY if priority < 0 else priority
-            aside += claim.aside
-            claim = Claim(tasks, claim.died + died, backlog, bell_at, now, bool(held), priority, aside)
-            self._verbs.meet(shard, want + following)
-            taken += sum(map(len, flat[1::2]))
-            if not want or len(tasks) >= limit or taken >= max_bytes:
+            got = Claimed(*self._verbs.run("claim", shard, met, (*self._ending, *arguments), again=False))
+            claim = wire.claimed(claim, got, shard.queue, deliveries)
+            self._verbs.meet(shard, got.want + got.following)
+            taken += sum(map(len, got.flat[1::2]))
+            if not got.want or len(claim.tasks) >= limit or taken >= max_bytes:
                 break
         if claim.tasks:
             self._record.meet(shard)  # no ring and no tick would find the others of a queue whose record is lost
@@ -149,12 +134,12 @@ class RedisStore:
         while True:
             tenants = list(dict.fromkeys([tenant, *self._verbs.met(shard)]))
             arguments = (*self._ending, sid, lease_ms, secrets.token_bytes(8), wire.trigger(Trigger.TAKE))
-            now, _, want, data, own_ms = self._verbs.run("take", shard, tenants, arguments, again=False)
-            if data:
-                return wire.readable(queue, sid, data, now + own_ms)
-            if not want:
+            got = AddResult(*self._verbs.run("take", shard, tenants, arguments, again=False))
+            if got.record:
+                return wire.readable(queue, sid, got.record, got.now + got.lease_ms)
+            if not got.want:
                 return None
-            self._verbs.meet(shard, want)
+            self._verbs.meet(shard, got.want)
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
@@ -162,8 +147,8 @@ class RedisStore:
 
         def step(ends: Sequence[Settlement]) -> list[Settled]:
             arguments = (*self._ending, *wire.settlements(ends))
-            answer = self._verbs.run("settle", shard, wire.tenants_of(ends), arguments, again=True)
-            return [wire.SETTLED[code] for code in answer[2]]
+            got = Changed(*self._verbs.run("settle", shard, wire.tenants_of(ends), arguments, again=True))
+            return [wire.SETTLED[code] for code in got.each]
 
         return [one for piece in wire.pieces(settlements, wire.result_weight) for one in in_steps(piece, step)]
 
@@ -176,7 +161,7 @@ class RedisStore:
             for delivery, nonce in some:
                 arguments += (*wire.lease(delivery), nonce)
             tenants = wire.tenants_of(delivery for delivery, _ in some)
-            return wire.begun(self._verbs.run("work", shard, tenants, arguments, again=True))
+            return wire.begun(Worked(*self._verbs.run("work", shard, tenants, arguments, again=True)))
 
         return in_steps(list(zip(deliveries, nonces, strict=True)), step)
 
@@ -185,13 +170,14 @@ class RedisStore:
 
         def step(some: Sequence[Lease]) -> list[int]:
             arguments = [lease_ms, int(at_least), *(argument for held in some for argument in wire.lease(held))]
-            return list(self._verbs.run("extend", shard, wire.tenants_of(some), arguments, again=True)[2])
+            return Changed(*self._verbs.run("extend", shard, wire.tenants_of(some), arguments, again=True)).each
 
         return in_steps(leases, step)
 
     def save(self, shard: Shard, lease: Lease, state: str) -> bool:
         """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""
-        return bool(self._verbs.run("save", shard, [lease.tenant], (*wire.lease(lease), state), again=True)[2])
+        _, _, kept = self._verbs.run("save", shard, [lease.tenant], (*wire.lease(lease), state), again=True)
+        return bool(kept)
 
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
         """Give tasks new due times, those of one shard in one step."""
@@ -258,10 +244,6 @@ class RedisStore:
         """How each of some queues is set, as a whole."""
         return redis_queues.settings_of(self._verbs, queues)
 
-    def settings(self, queue: str) -> QueueSettings:
-        """How a queue is set, as a whole."""
-        return redis_queues.settings(self._verbs, queue)
-
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""
         arguments = self._sweep_arguments(retention_ms, dead_retention_ms)
@@ -269,7 +251,7 @@ class RedisStore:
 
     def sweep_all(
         self, shards: Sequence[Shard], *, retention_ms: int, dead_retention_ms: int | None = None
-    ) -> list[Swept | StoreUnavailable | StoreMisused]:
+    ) -> list[Swept | Away]:
         """Sweep many shards, a bounded step each, in a round trip a node."""
         arguments = self._sweep_arguments(retention_ms, dead_retention_ms)
         alone = partial(self.sweep, retention_ms=retention_ms, dead_retention_ms=dead_retention_ms)
@@ -283,20 +265,21 @@ class RedisStore:
         return (*self._ending, retention_ms, "" if dead_retention_ms is None else dead_retention_ms)
 
     def _swept(self, shard: Shard, answer: Any) -> Swept:
-        now, bell_at, reclaimed, died, pruned, more, want, idle_ms = answer
-        self._verbs.meet(shard, want)
-        if idle_ms >= FORGET_MS:
+        got = answers.Swept(*answer)
+        self._verbs.meet(shard, got.want)
+        if got.idle_ms >= FORGET_MS:
             self._record.forget(shard, partial(self._leave, shard))
-        return Swept(reclaimed, died, pruned, bool(more or want), bell_at, now)
+        return Swept(got.reclaimed, got.died, got.pruned, bool(got.more or got.want), got.bell_at, got.now)
 
     def _leave(self, shard: Shard) -> bool:
-        return bool(self._verbs.run("leave", shard, (), (FORGET_MS,), again=True)[2])
+        _, _, left = self._verbs.run("leave", shard, (), (FORGET_MS,), again=True)
+        return bool(left)
 
     def stats(self, shard: Shard) -> Stats:
         """The shard in numbers."""
         return redis_queues.stats(self._verbs, shard)
 
-    def stats_of(self, shards: Sequence[Shard]) -> list[Stats | StoreUnavailable | StoreMisused]:
+    def stats_of(self, shards: Sequence[Shard]) -> list[Stats | Away]:
         """Many shards in numbers, or why one's are not known."""
         return redis_queues.stats_of(self._verbs, shards)
 

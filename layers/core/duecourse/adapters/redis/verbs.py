@@ -13,7 +13,7 @@ from duecourse.adapters.redis.wire import Argument
 from duecourse.domain.shards import Sharding, scatter
 from duecourse.domain.task import DEFAULT_TENANT, Shard
 from duecourse.ports.clock import Clock
-from duecourse.ports.store import Reply
+from duecourse.ports.tasks import Reply
 
 MAX_WANT = 128
 """The most tenants whose keys one claim declares."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, TypeVar
 
+from duecourse.adapters.redis.answers import Changed, Claimed, Worked
 from duecourse.adapters.redis.record import (
     ENDINGS,
     UNREADABLE,
@@ -19,8 +20,10 @@ from duecourse.domain.batches import cut
 from duecourse.domain.history import Trigger, cut_by, cut_detail
 from duecourse.domain.notification import POLICY
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.queues import DEFAULT_PRIORITY
 from duecourse.domain.task import NewTask, OnDuplicate, Task
-from duecourse.ports.store import AddReply, Alone, Begun, Deliveries, Lease, Move, Reply, Settled
+from duecourse.ports.leases import Begun, Claim, Deliveries, Lease, Settled
+from duecourse.ports.tasks import AddReply, Alone, Move, Reply
 
 log = logging.getLogger("duecourse.store")
 
@@ -143,7 +146,7 @@ def move(wanted: Move, tenant: str, nonce: bytes) -> tuple[Argument, ...]:
 
 def replies(answer: Any) -> list[Reply]:
     """What a script says it did with each task."""
-    return [REPLIES[code] for code in answer[2]]
+    return [REPLIES[code] for code in Changed(*answer).each]
 
 
 def added(tasks: Sequence[NewTask], answer: Any) -> list[AddReply]:
@@ -173,18 +176,31 @@ def deliveries(given: Deliveries) -> list[Argument]:
     return [argument for kind, delivery in given.items() for argument in (kind, *delivery)]
 
 
-def handed(tasks: list[Task], now: int, given: Deliveries) -> list[Task]:
+def claimed(before: Claim, got: Claimed, queue: str, given: Deliveries) -> Claim:
+    """A claim of several rounds, with what claim.lua answered of the newest."""
+    return Claim(
+        tasks=before.tasks + _handed(leased(queue, got.flat, got.now + got.lease_ms), got.now, given),
+        died=before.died + got.died,
+        backlog=got.backlog,
+        bell_at=got.bell_at,
+        now=got.now,
+        held=bool(got.held),
+        priority=DEFAULT_PRIORITY if got.priority < 0 else got.priority,
+        aside=before.aside + got.aside,
+    )
+
+
+def _handed(tasks: list[Task], now: int, given: Deliveries) -> list[Task]:
     """The tasks of a claim, those that are to be handed over with the ends of their own leases."""
     if not given:
         return tasks
     return [task._replace(lease_expires_at=now + given[task.kind].lease_ms) if task.target else task for task in tasks]
 
 
-def begun(answer: Any) -> list[Begun]:
-    """What work.lua answers: tokens and runs in turn."""
-    _, _, flat, ends_at = answer
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return [Begun(token.hex(), run, ends_at if token else 0) for token, run in pairs]
+def begun(got: Worked) -> list[Begun]:
+    """The leases of runs that begin; none of what was lost."""
+    pairs = zip(got.flat[::2], got.flat[1::2], strict=True)
+    return [Begun(token.hex(), run, got.expires_at if token else 0) for token, run in pairs]
 
 
 def readable(queue: str, sid: str, data: bytes, expires_at: int = 0) -> Task | None:

@@ -1,0 +1,133 @@
+"""Contract of the verbs of workers: claim due tasks, begin what was handed over, settle, extend, save."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from duecourse.domain.history import Trigger
+from duecourse.domain.outcomes import Settlement
+from duecourse.domain.queues import DEFAULT_PRIORITY
+from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
+from duecourse.ports.ledger import Ledger
+
+MAX_CLAIM = 500
+"""The most tasks one claim hands out, and one settle takes."""
+
+
+class Settled(StrEnum):
+    """Effect of a settlement on one lease."""
+
+    DONE = "done"
+    AGAIN = "again"
+    RETRIED = "retried"
+    DEAD = "dead"
+    RELEASED = "released"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Leased tasks, those that died on the way (out of attempts or past their deadline), and what is left due.
+
+    `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit reached. `held`:
+    due tasks wait until leases end. `priority` is the queue's. `aside` is how many were put aside, for their target has
+    as many as it may that it has not begun.
+    """
+
+    tasks: list[Task] = field(default_factory=list)
+    died: int = 0
+    backlog: int = 0
+    bell_at: int = 0
+    now: int = 0
+    held: bool = False
+    priority: int = DEFAULT_PRIORITY
+    aside: int = 0
+
+
+class Delivery(NamedTuple):
+    """A target that tasks are handed to, how many of a shard it may have that it has not begun, and for how long."""
+
+    target: str
+    most: int
+    lease_ms: int
+
+
+Deliveries = Mapping[str, Delivery]
+"""Deliveries by kind: a claimed task of such a kind is handed over, under a delivery that its target begins."""
+NO_DELIVERIES: Deliveries = MappingProxyType({})
+MOST_UNDELIVERED = 20
+"""Number of deliveries in a row that are not begun, after which the task is dead."""
+FIRST_DELAY_MS, LONGEST_DELAY_MS = 1_000, 300_000
+"""Delay after a delivery that was not begun: the first, doubled each time up to the longest."""
+PUT_ASIDE_MS = 900_000
+"""Time after which a claim looks again at a task that was put aside, unless something makes it due before."""
+
+
+class Begun(NamedTuple):
+    """The lease of a run that its worker has begun; no token where the delivery is no longer that, or is another's."""
+
+    token: str
+    run: int
+    expires_at: int
+
+
+class Lease(NamedTuple):
+    """The right to work one task: its id and the token that proves it."""
+
+    id: str
+    token: str
+    tenant: str = DEFAULT_TENANT
+
+
+class LeaseStore(Ledger, Protocol):
+    """The ledger for those who work tasks."""
+
+    def claim(
+        self,
+        shard: Shard,
+        limit: int,
+        *,
+        lease_ms: int,
+        max_bytes: int = 4_000_000,
+        trigger: Trigger = Trigger.TAKE,
+        deliveries: Deliveries = NO_DELIVERIES,
+    ) -> Claim:
+        """Lease at most `limit` due tasks as the queue's limits allow, and no more than `max_bytes` after the first.
+
+        Leases that have lapsed are taken back first, each at the cost of an attempt. Tenants take turns. A queue's own
+        `lease_ms` goes before the one given. `door` is the trigger of the claim.
+
+        A task of a kind in `deliveries` gets the lease of a delivery, and `target`; limits count it as running. Its
+        token begins it (`begin`), or settles it directly. A delivery that lapses first spends no attempt: the task is
+        due again, later each time, and dead after MOST_UNDELIVERED in a row. A task whose target has no room is put
+        aside until there is room, and delays no other task.
+        """
+
+    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
+        """Begin tasks that were handed over, at most MAX_CLAIM: each delivery becomes the lease of its run.
+
+        The new token ends in the delivery's nonce (8 bytes each). The same delivery and nonce again get the same
+        answer; another worker does not. A task past its deadline is dead instead.
+        """
+
+    def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
+        """Lease one scheduled task now, due or not; None where it is not scheduled, or a limit does not allow it.
+
+        Lapsed leases are taken back first and a queue's own `lease_ms` goes before, as in a claim. Without its `group`,
+        a task is found in its id's shard only. The task's log has the trigger Trigger.TAKE.
+        """
+
+    def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
+        """End leases, at most MAX_CLAIM. The same token and ending again gets the same answer."""
+
+    def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
+        """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost.
+
+        A lease that ends later stays so with `at_least`. A delivery that is not begun may be extended too, and may
+        save a state.
+        """
+
+    def save(self, shard: Shard, lease: Lease, state: str) -> bool:
+        """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""

@@ -1,0 +1,30 @@
+"""Contract of the verbs of operators on queues."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from duecourse.domain.queues import QueueChanges, QueueSettings
+from duecourse.domain.task import Shard
+from duecourse.ports.ledger import Figures
+
+FORGET_MS = 600_000
+"""Time without tasks and without a user's settings after which a shard may be forgotten."""
+
+
+class QueueStore(Figures, Protocol):
+    """The ledger for those who set its queues and look at them."""
+
+    def configure(self, queue: str, changes: QueueChanges, *, default: bool = False) -> None:
+        """Change the given settings of a queue, from the next claim on: one step a shard; repeat it after a failure.
+
+        A paused queue hands out no task, and leased tasks continue. Each shard gets its part of each limit. A limit
+        counts tasks that are leased already; a rate counts claims since it was set. Raises InvalidInput if a limit is
+        lower than the number of shards. A `default` changes only settings that are not set, and the queue may still be
+        forgotten, FORGET_MS later at the earliest.
+        """
+
+    def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
+        """Settings of each of some queues, as a whole."""
+
+    def lateness_of(self, shards: Sequence[Shard]) -> list[dict[int, int]]:
+        """Lateness of each shard's claims in the last hour, in the buckets of domain.lateness."""

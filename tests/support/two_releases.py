@@ -1,0 +1,139 @@
+"""Two releases of the product on one Redis: each with its functions and its HTTP API, and no bridge yet."""
+
+import json
+import os
+import shutil
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import urllib3
+
+from local.stack.options import PARAMETERS, Options, Precision
+from local.stack.stack import Stack
+from tests.support.answering import Asked, Reply
+from tests.support.api import Api
+from tests.support.bridges import NAMESPACE, Served
+from tests.support.project import ROOT, add_resource, copy_project
+from tests.support.releases import FIRST, layer_of, unpack_release
+
+OWN = ROOT / "tests" / "chaos" / "fixtures" / "report"
+FUNCTION = """
+  {kind}Function:
+    Type: AWS::Serverless::Function
+    Properties:
+      Handler: app.handler
+      CodeUri: {folder}
+      Timeout: 10
+      Environment:
+        Variables:
+          DUECOURSE_TARGETS: ""
+"""
+LEASE = {"DUECOURSE_LEASE": "PT3S", "DUECOURSE_NAMESPACE": NAMESPACE}
+
+
+class Release(NamedTuple):
+    """A release that runs: its stack, where its code is, and its API."""
+
+    stack: Stack
+    layer: Path
+    api: Api
+
+
+class Releases(NamedTuple):
+    """The first release and this tree's."""
+
+    old: Release
+    new: Release
+
+
+class Receiver:
+    """It takes what tasks of both releases send: runs, whose first fails at `/twice`, and ends at `/ended`.
+
+    A run is answered once the gate is open.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.url = ""
+        self.gate = threading.Event()
+        self.gate.set()
+        self.runs = Counter[str]()
+        self.ends = Counter[str]()
+
+    def __call__(self, asked: Asked) -> Reply:
+        body = json.loads(asked.body)
+        with self._lock:
+            if asked.path == "/ended":
+                self.ends[body["data"]["id"]] += 1
+                return Reply()
+            self.runs[body["id"]] += 1
+            fails = asked.path == "/twice" and self.runs[body["id"]] == 1
+        self.gate.wait(30)
+        return Reply(503 if fails else 200)
+
+
+def kill(release: Release, function: str) -> None:
+    """End a function's processes outright."""
+    _signal(release, function, signal.SIGKILL)
+
+
+@contextmanager
+def stopped(release: Release, function: str) -> Iterator[None]:
+    """A function's processes suspended meanwhile."""
+    _signal(release, function, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _signal(release, function, signal.SIGCONT)
+
+
+def _signal(release: Release, function: str, how: signal.Signals) -> None:
+    for pid in release.stack.pids()["functions"][function]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, how)
+
+
+@contextmanager
+def both_releases(server: Served, folder: Path) -> Iterator[Releases]:
+    """Both on one server. Each has functions of a user's own: `own`, and `crossed` with the other's layer."""
+    for project in ("old", "new"):
+        (folder / project).mkdir()
+    templates = unpack_release(FIRST, folder / "old"), copy_project(folder / "new")
+    layers = [layer_of(template.parent) for template in templates]
+    deliveries = {"DUECOURSE_DELIVERY_LEASE": "PT3S"}
+    with ExitStack() as running:
+        http = running.enter_context(urllib3.PoolManager(retries=False, timeout=30, maxsize=10))
+        made = []
+        for template, layer, other, more in zip(templates, layers, reversed(layers), ({}, deliveries), strict=True):
+            _add_functions(template, other)
+            options = _options(template, server, LEASE | more)
+            stack = running.enter_context(Stack(options))
+            made.append(Release(stack, layer, Api(http, stack.api)))
+        yield Releases(*made)
+
+
+def _add_functions(template: Path, other_layer: Path) -> None:
+    """Code in a function's own folder comes before its layers."""
+    crossed = template.parent / "crossed"
+    shutil.copytree(OWN, crossed)
+    (crossed / "duecourse").symlink_to(other_layer / "duecourse")
+    for kind, folder in (("own", OWN), ("crossed", crossed)):
+        add_resource(template, FUNCTION.format(kind=kind, folder=folder))
+
+
+def _options(template: Path, server: Served, environment: dict[str, str]) -> Options:
+    targets = '"own": "lambda:ownFunction", "crossed": "lambda:crossedFunction"'
+    return Options(
+        template=template,
+        parameters={**PARAMETERS, "Targets": targets},
+        store=server.url,
+        precision=Precision.TICK,
+        tick=0,
+        environment=environment,
+        retry_waits=(0.2, 0.5),
+    )
