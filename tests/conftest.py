@@ -11,6 +11,7 @@ import redis
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.redis.scripts import connect
 from local.cli.rabbitmq import RabbitMq
+from tests.support import left_open
 from tests.support.clock import HandClock
 from tests.support.rabbitmq import need_server
 from tests.support.redis_cluster import ClusterServers
@@ -19,6 +20,11 @@ from tests.support.redis_server import REDIS, RedisServer, need
 # A suite that was started in the background has Ctrl-C ignored, and would hand that on to the processes it stops by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionstart() -> None:
+    """By now pytest has its own hook in place, to which ours adds."""
+    left_open.watch()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from duecourse import wiring
-from duecourse.measures import measure
+from duecourse.metrics import IntakeLine, measure
 from duecourse.wire.events.intake import read_order
 from duecourse.wire.events.messages import answer, read_each
 
@@ -18,5 +18,5 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     rejected = {**orders.problems, **filled.rejected}
     for name, problem in rejected.items():
         log.error("a message was rejected", extra={"message_id": name, "problem": problem})
-    measure({"Added": filled.added, "MessagesRefused": len(rejected)})
+    measure(IntakeLine(AddReply=filled.added, MessagesRefused=len(rejected)))
     return answer(orders.batch, rejected)

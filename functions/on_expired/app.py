@@ -6,7 +6,7 @@ from typing import Any
 from duecourse import wiring
 from duecourse.domain.history import cut_detail
 from duecourse.domain.watch import show
-from duecourse.measures import measure
+from duecourse.metrics import RungLine, WarmLine, measure
 from duecourse.wire.events.rings import RingsAnswer, WarmAnswer, read_rings, read_warm_up, shards_behind, show_drained
 
 log = logging.getLogger("duecourse.on_expired")
@@ -28,13 +28,13 @@ def handler(event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
         )
     drained = wiring.drainer().drain(rang.shards, context.get_remaining_time_in_millis, rang.triggers)
     measure(
-        {
-            "Added": noted.added,
-            "Claimed": drained.claimed,
-            "Done": drained.done,
-            "Retried": drained.retried,
-            "Dead": drained.dead,
-        }
+        RungLine(
+            AddReply=noted.added,
+            Claimed=drained.claimed,
+            Done=drained.done,
+            Retried=drained.retried,
+            Dead=drained.dead,
+        )
     )
     return show_drained(drained._asdict(), noted.added)
 
@@ -47,5 +47,5 @@ def warm(event: dict[str, Any]) -> WarmAnswer:
     wiring.store().ping()
     wiring.drainer()
     warmed = wiring.warmer().warm(rings.shards)
-    measure({"FunctionsWarmed": len(warmed)})
+    measure(WarmLine(FunctionsWarmed=len(warmed)))
     return {"warmed": warmed}

@@ -5,7 +5,7 @@ from typing import Any
 
 from duecourse import wiring
 from duecourse.domain.history import cut_detail
-from duecourse.measures import measure
+from duecourse.metrics import UndeliveredLine, measure
 from duecourse.wire.events.failures import read_failure
 from duecourse.wire.events.messages import answer, read_each
 
@@ -25,5 +25,5 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         log.warning("an invocation failed", extra={"message_id": name, "error": error, "tasks": counts})
     for name, problem in reported.problems.items():
         log.error("a record cannot be read", extra={"message_id": name, "problem": problem})
-    measure({"Undelivered": retried})
+    measure(UndeliveredLine(Undelivered=retried))
     return answer(reported.batch, reported.problems)

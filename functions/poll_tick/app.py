@@ -1,15 +1,14 @@
 """The tick: what the schedule invokes each minute, whether or not a bell rang."""
 
-import logging
+from collections.abc import Callable
 from typing import Any
 
 from duecourse import wiring
+from duecourse.engine.sweep import Survey, Ticked
 from duecourse.errors import StoreUnavailable
-from duecourse.lingering import linger
-from duecourse.measures import measure
+from duecourse.lingering import start_linger
+from duecourse.metrics import TickLine, measure
 from duecourse.wire.events.schedule import check_tick
-
-log = logging.getLogger("duecourse.poll_tick")
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
@@ -19,37 +18,58 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
     """
     check_tick(event)
     remaining_ms = context.get_remaining_time_in_millis
-    try:
-        found = wiring.sweeper().survey(remaining_ms)
-    except StoreUnavailable:
-        with linger(remaining_ms):  # whose rings are served once it is back
-            raise
-    with linger(remaining_ms) as lingering:
-        ticked = wiring.sweeper().tick(found, remaining_ms)
-        measure(
-            {
-                "OldestOverdue": ticked.oldest_overdue_ms,
-                "Dead": ticked.dead_total,
-                "Claimed": ticked.claimed,
-                "Done": ticked.done,
-                "Retried": ticked.retried,
-                "Reclaimed": ticked.reclaimed,
-                "LeftOut": ticked.left_out,
-            }
-        )
-    if lingering:
-        heard, did = lingering.stats(), lingering.counts
-        measure(
-            {
-                "Rings": heard.rings,
-                "Lateness": heard.latest_ms,
-                "Keys": heard.keys,
-                "KeysLost": heard.lost,
-                **{name: did[name.lower()] for name in ("Claimed", "Done", "Retried", "Dead", "Added")},
-            }
-        )
+    found = _survey(remaining_ms)  # before a ring is served: rings would clear what the alarm is to count
+    stays = wiring.settings().tick_linger_ms
+    ticked = _sweep_and_stay(found, remaining_ms) if stays else _sweep(found, remaining_ms)
+    if isinstance(ticked, StoreUnavailable):
+        raise ticked
     if ticked.away:
         raise ticked.away
     answer = ticked._asdict()
     del answer["away"]
     return answer
+
+
+def _sweep_and_stay(found: Survey | StoreUnavailable, remaining_ms: Callable[[], int]) -> Ticked | StoreUnavailable:
+    """Sweep while rings are served, then stay for DUECOURSE_TICK_LINGER, or until DUECOURSE_MARGIN begins.
+
+    It stays though the store is away, which may be back in a second: the next tick is a minute away. Any other error
+    ends it at once.
+    """
+    linger = start_linger(remaining_ms)
+    try:
+        ticked = _sweep(found, remaining_ms)
+        linger.stay_until_over()
+        return ticked
+    finally:
+        linger.stop()
+        measure(linger.line())
+
+
+def _survey(remaining_ms: Callable[[], int]) -> Survey | StoreUnavailable:
+    try:
+        return wiring.sweeper().survey(remaining_ms)
+    except StoreUnavailable as error:
+        return error
+
+
+def _sweep(found: Survey | StoreUnavailable, remaining_ms: Callable[[], int]) -> Ticked | StoreUnavailable:
+    """Sweep, drain and measure what was found, or answer why nothing could be."""
+    if isinstance(found, StoreUnavailable):
+        return found
+    try:
+        ticked = wiring.sweeper().tick(found, remaining_ms)
+    except StoreUnavailable as error:
+        return error
+    measure(
+        TickLine(
+            OldestOverdue=ticked.oldest_overdue_ms,
+            Dead=ticked.dead_total,
+            Claimed=ticked.claimed,
+            Done=ticked.done,
+            Retried=ticked.retried,
+            Reclaimed=ticked.reclaimed,
+            LeftOut=ticked.left_out,
+        )
+    )
+    return ticked

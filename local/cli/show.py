@@ -83,13 +83,14 @@ def _queue(seen: QueueStatus) -> Table:
         if name != "split":
             table.add_row(name, _shown(value))
     for part in view["split"] if len(view["split"]) > 1 else ():
-        table.add_row(f"shard {part['shard']}", f"running {part['running']}, at most {part['max_running']}")
+        of_shard = {name: value for name, value in part.items() if name != "shard"}
+        table.add_row(f"shard {part['shard']}", _shown(of_shard))
     return table
 
 
 def _shown(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {part}" for key, part in value.items() if part is not None)
+        return ", ".join(f"{key} {_shown(part)}" for key, part in value.items() if part is not None)
     return "" if value is None else escape(str(value))
 
 

@@ -1,8 +1,9 @@
 """Pages of the reference, written by `python -m local.reference`."""
 
-from . import settings
+from . import metrics, settings
 from .api import REFERENCE, document, reference
 
 REFERENCE.parent.mkdir(exist_ok=True)
 REFERENCE.write_text(reference(document()))
-settings.PAGE.write_text(settings.page())
+for written in (metrics, settings):
+    written.PAGE.write_text(written.page())

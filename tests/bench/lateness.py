@@ -20,7 +20,7 @@ from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
-from duecourse.lingering import linger
+from duecourse.lingering import start_linger
 from duecourse.parts import configure
 from duecourse.ports.tasks import MAX_ADD
 from duecourse.settings import Settings
@@ -150,8 +150,10 @@ def _tick() -> None:
         return int((end - time.monotonic()) * 1000)
 
     found = wiring.sweeper().survey(lambda: 900_000)
-    with linger(remaining_ms):
-        wiring.sweeper().tick(found, remaining_ms)
+    linger = start_linger(remaining_ms)
+    wiring.sweeper().tick(found, remaining_ms)
+    linger.stay_until_over()
+    linger.stop()
 
 
 def _probes(queues: Sequence[str]) -> list[NewTask]:

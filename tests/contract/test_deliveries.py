@@ -7,7 +7,7 @@ import pytest
 
 from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.queues import QueueChanges, ThrottleReason
+from duecourse.domain.queues import ThrottleReason
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Status, Task
 from duecourse.ports.leases import MOST_UNDELIVERED, PUT_ASIDE_MS, Begun, Claim, Delivery, Lease, Settled
 from duecourse.ports.store import Store
@@ -284,7 +284,7 @@ def test_a_great_backlog_for_one_target_is_moved_once_and_holds_nothing_up(store
 
 
 def test_a_delivery_counts_as_running(store: Store) -> None:
-    store.configure(SHARD.queue, QueueChanges(max_running=2))
+    store.configure(SHARD.queue, {"max_running": 2})
     tasks = hand_over(store, "a", "b", "c")
     assert len(tasks) == 2
     begin(store, tasks[0])

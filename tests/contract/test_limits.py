@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.queues import QueueChanges, Rate
+from duecourse.domain.queues import Rate
 from duecourse.domain.task import Task
 from duecourse.ports.store import Store
 from duecourse.ports.tasks import Move
@@ -17,9 +17,8 @@ MANY = 1_001
 """More claims than are taken out of the rate's log in one go."""
 
 
-def configure(store: Store, **changes: object) -> None:
-    asked: QueueChanges = changes  # type: ignore[assignment]
-    store.configure("default", asked)
+def configure(store: Store, **changes: bool | int | Rate | None) -> None:
+    store.configure("default", changes)
 
 
 def bell(store: Store) -> int:

@@ -24,7 +24,7 @@ def test_a_queue_that_was_never_set_has_no_limits(store: Store) -> None:
 
 
 def test_what_is_given_changes_and_the_rest_stays(store: Store) -> None:
-    store.configure("default", ALL._asdict())  # type: ignore[arg-type]
+    store.configure("default", ALL._asdict())
     assert store.settings_of(["default"])[0] == ALL
     store.configure("default", {"max_running": 5, "paused": False})
     assert store.settings_of(["default"])[0] == ALL._replace(max_running=5, paused=False)
@@ -34,8 +34,8 @@ def test_what_is_given_changes_and_the_rest_stays(store: Store) -> None:
 
 @pytest.mark.parametrize("name", QueueSettings._fields)
 def test_none_clears_one_setting(store: Store, name: str) -> None:
-    store.configure("default", ALL._asdict())  # type: ignore[arg-type]
-    store.configure("default", {name: None})  # type: ignore[misc]
+    store.configure("default", ALL._asdict())
+    store.configure("default", {name: None})
     assert store.settings_of(["default"])[0] == ALL._replace(**{name: getattr(QueueSettings(), name)})
 
 
@@ -92,7 +92,7 @@ def test_a_limit_that_cannot_be_divided_is_refused_and_changes_nothing(sharded: 
     sharded.configure("default", {"max_running": 50})
     name = field.partition(".")[0]
     with pytest.raises(InvalidInput, match=f"{field}: must be at least 8: the queue has 8 shards"):
-        sharded.configure("default", {"priority": 1, name: Rate(7, 1_000) if name == "rate" else 7})  # type: ignore[misc]
+        sharded.configure("default", {"priority": 1, name: Rate(7, 1_000) if name == "rate" else 7})
     assert sharded.settings_of(["default"])[0] == QueueSettings(max_running=50)
 
 

@@ -28,7 +28,7 @@ def test_what_holds_a_tenants_tasks_back(store: Store, clock: HandClock, hold: T
     assert store.throttle(SHARD, "t") == Throttle(hold, until, clock.at)
     other = store.throttle(SHARD, "other").by
     assert other is (None if hold is ThrottleReason.TENANT_MAX_RUNNING else hold)
-    store.configure("default", dict.fromkeys(LIMITS[hold]))  # type: ignore[arg-type]
+    store.configure("default", dict.fromkeys(LIMITS[hold]))
     assert store.throttle(SHARD, "t") == Throttle(now=clock.at)
 
 

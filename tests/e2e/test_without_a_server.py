@@ -73,7 +73,7 @@ def test_up_goes_on_where_it_was_killed(http: urllib3.PoolManager, tmp_path: Pat
             process.kill()
         with up(tmp_path / "state", *on_disk(tmp_path)) as (_, addresses):
             api = Api(http, addresses["api"])
-            until(lambda: all(api.task(f"t-{n}")["state"] == "done" for n in range(20)), seconds=30, every=0.05)
+            until(lambda: all(api.task(f"t-{n}")["state"] == "done" for n in range(20)), seconds=90, every=0.05)
             assert api.task("done")["history"] == history
             assert {api.task(f"t-{n}")["history"][-1]["outcome"] for n in range(20)} == {"done"}
 

@@ -10,6 +10,7 @@ import cfn_flip  # type: ignore[import-untyped]
 import typer.main
 
 from duecourse.errors import DuecourseError
+from duecourse.metrics import metrics
 from duecourse.settings import variables
 from duecourse.wire.http.openapi import every
 from duecourse.wire.settings.watches import WatchSetting
@@ -25,7 +26,7 @@ SAID = ("description", "summary", "Description", "AlarmDescription", "Constraint
 MADE = ("example", "examples")
 """What is in these is not said but shown."""
 CODE = ("layers/core/duecourse", "local", "functions")
-WRITTEN = (DOCS / "api.md", DOCS / "reference" / "settings.md")
+WRITTEN = (DOCS / "api.md", DOCS / "reference" / "settings.md", DOCS / "reference" / "metrics.md")
 """Pages whose texts are looked at where they come from."""
 
 
@@ -41,6 +42,7 @@ def texts() -> Iterator[Text]:
     """All of them."""
     yield from _api()
     yield from _settings()
+    yield from _metrics()
     yield from _errors()
     yield from _code()
     yield from _help()
@@ -58,6 +60,11 @@ def _settings() -> Iterator[Text]:
         yield Text(f"settings {one.name}", plain(one.description), DESCRIBING)
     for place, said in _described(WatchSetting.model_json_schema(), ()):
         yield Text(f"settings {WatchSetting.__name__}/{place}", plain(said), DESCRIBING)
+
+
+def _metrics() -> Iterator[Text]:
+    for one in metrics():
+        yield Text(f"metrics {one.name}", plain(one.meaning), DESCRIBING)
 
 
 def _errors() -> Iterator[Text]:

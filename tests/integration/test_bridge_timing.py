@@ -214,7 +214,7 @@ def test_a_refused_invocation_is_tried_again(
     recorder = Recorder(refuse)
     bell = bells.shard("default/0")
     with bridging(server, recorder) as bridge:
-        until(lambda: "accepts invocations again" in caplog.text)
+        until(lambda: "accepts rings again" in caplog.text)
         assert bridge.stats().refused == refusals
     assert len(recorder.of(bell)) == refusals + 1
-    assert caplog.text.count("the function rejects invocations") == 1
+    assert caplog.text.count("the function rejects rings") == 1

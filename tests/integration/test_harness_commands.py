@@ -17,6 +17,8 @@ import pytest
 import redis
 import urllib3
 
+from duecourse.domain.queues import Rate
+from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask
 from duecourse.ports.tasks import Move
 from local.cli.app import app
@@ -304,6 +306,21 @@ def test_show_tells_what_happened_to_a_task_and_what_it_waits_for(tmp_path: Path
     assert fields["retry"] == "waits from PT1S, times 2 each, up to PT3600S, randomised"
     told = ["Added by http", "Moved by client", "It is due in "]
     assert [text for text in sorted(told, key=shown.stdout.find) if text in shown.stdout] == told
+
+
+def test_show_tells_of_each_shard_of_a_queue_what_runs_there_and_its_part_of_each_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with level_store(tmp_path / "ledger", sharding=Sharding({"default": 2})) as store:
+        store.configure("default", {"max_running": 5, "rate": Rate(9, 1_000)})
+    monkeypatch.setitem(BARE, "DUECOURSE_SHARDS", '{"default": 2}')
+    shown = run("show", "--store", f"leveldb://{tmp_path}/ledger")
+    assert shown.returncode == 0, shown.stderr
+    rows = dict(re.findall(r"^[│┃] (shard \d) +[│┃] (.*?) +[│┃]$", shown.stdout, re.MULTILINE))
+    assert rows == {
+        "shard 0": "max_running 3, rate count 5, per PT1S, running 0",
+        "shard 1": "max_running 2, rate count 4, per PT1S, running 0",
+    }
 
 
 def test_show_tells_nothing_of_a_callers_credentials(tmp_path: Path) -> None:

@@ -110,31 +110,6 @@ def test_it_leaves_the_margin_of_a_shorter_timeout_alone(server: RedisServer) ->
     assert 0 < left() <= MARGIN_MS
 
 
-def test_time_that_was_slept_through_counts(server: RedisServer) -> None:
-    """A suspended process finds its time gone when it comes back."""
-    times = iter([60_000, 60_000])
-    with lingering(server, Ran(), linger_ms=40_000, remaining_ms=lambda: next(times, 5_000)):
-        began = time.monotonic()
-    assert time.monotonic() - began < 3
-
-
-def test_a_clock_that_is_set_back_does_not_lengthen_it(server: RedisServer) -> None:
-    """What Lambda says is left goes by the clock of its machine."""
-    left, times = countdown(20), iter([20_000, 20_000])
-    with lingering(server, Ran(), linger_ms=500, remaining_ms=lambda: next(times, left() + 10_000)):
-        began = time.monotonic()
-    assert time.monotonic() - began < 5
-
-
-@pytest.mark.parametrize(("left_s", "told"), [(MARGIN_MS / 1000 + 0.1, True), (30, False)])
-def test_one_that_cannot_stay_as_long_as_it_should_says_what_to_change(
-    server: RedisServer, caplog: pytest.LogCaptureFixture, left_s: float, told: bool
-) -> None:
-    with pytest.raises(ZeroDivisionError), lingering(server, Ran(), linger_ms=20_000, remaining_ms=countdown(left_s)):
-        _ = 1 / 0
-    assert ("DUECOURSE_TICK_LINGER" in caplog.text) is told
-
-
 def test_what_is_under_way_at_the_end_is_finished_and_what_is_not_begun_is_given_back(
     server: RedisServer, store: RedisStore
 ) -> None:

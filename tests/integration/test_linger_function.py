@@ -135,7 +135,9 @@ class Halting(Running):
 
 
 @pytest.mark.parametrize("away", ["as it comes", "as it sweeps"])
-def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(away: str) -> None:
+def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(
+    away: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The next tick is a minute away, a server that starts again a second."""
     ran, context = list[str](), Halting(20)
 
@@ -158,6 +160,7 @@ def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(
         until(lambda: ran, seconds=6)
         thread.join()
     assert ran == ["due"]
+    assert [line.get("Done") for line in measured(capsys.readouterr().out)] == [1], "its stay is measured all the same"
 
 
 def test_how_the_ledger_stands_is_seen_before_rings_are_served(redis_server: RedisServer) -> None:

@@ -10,6 +10,7 @@ from duecourse.adapters.redis.queues import configure
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused, StoreUnavailable
@@ -20,6 +21,7 @@ from tests.support.clock import HandClock
 from tests.support.ledger import ending, new
 
 HOST = Shard("query:api.example.com")
+SET = QueueSettings(True, 9, Rate(10, 1_000), 8, 0, 60_000, 5_000)
 TERMS = {"retention_ms": 0, "dead_retention_ms": 0}
 
 
@@ -90,11 +92,18 @@ def test_a_default_said_anew_keeps_a_queue_as_long_as_it_is_trusted(store: Redis
 @pytest.mark.parametrize("changes", [{"max_running": 4}, {"paused": True}, {"priority": 9}])
 def test_a_queue_that_somebody_set_stays(store: RedisStore, clock: HandClock, changes: dict[str, int]) -> None:
     store.configure(HOST.queue, {"max_running": 4}, default=True)
-    store.configure(HOST.queue, changes)  # type: ignore[arg-type]
+    store.configure(HOST.queue, changes)
     leave_alone(store, clock)
     assert store.shards() == [HOST]
     store.configure(HOST.queue, {"max_running": 7}, default=True)
     assert store.settings_of([HOST.queue])[0].max_running == 4, "what is set stays, and so does an earlier default"
+
+
+@pytest.mark.parametrize("field", QueueSettings._fields)
+def test_any_setting_alone_keeps_its_queue(store: RedisStore, clock: HandClock, field: str) -> None:
+    store.configure(HOST.queue, {field: getattr(SET, field)})
+    leave_alone(store, clock)
+    assert store.shards() == [HOST]
 
 
 @pytest.mark.parametrize("state", ["scheduled", "leased", "done", "dead"])

@@ -11,7 +11,6 @@ from duecourse.adapters.redis.keys import FIXED, Keys, keys_of
 from duecourse.adapters.redis.scripts import Scripts, connect, load
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.queues import QueueChanges
 from duecourse.domain.task import DEFAULT_TENANT, NewTask
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, SHARD, add, claim, new, settle
@@ -33,10 +32,10 @@ STANDING: dict[str, Callable[[RedisStore], object]] = {
     "one that runs": lambda store: (_leased(store, "b"), add(store, "c", delay_ms=LATER_MS)),
     "one that is due": lambda store: add(store, "b"),
     "a paused queue": lambda store: (
-        add(store, "b", delay_ms=LATER_MS), store.configure("default", QueueChanges(paused=True))
+        add(store, "b", delay_ms=LATER_MS), store.configure("default", {"paused": True})
     ),
     "a full queue": lambda store: (
-        store.configure("default", QueueChanges(max_running=1)), _leased(store, "b"), add(store, "c", delay_ms=LATER_MS)
+        store.configure("default", {"max_running": 1}), _leased(store, "b"), add(store, "c", delay_ms=LATER_MS)
     ),
     "another tenant's task": lambda store: store.add([new("b", delay_ms=LATER_MS, tenant="other")]),
 }  # fmt: skip

@@ -31,7 +31,7 @@ def test_a_queues_settings_go_along_and_its_limits_are_divided_anew(
     redis_client: redis.Redis, was: int, to: int
 ) -> None:
     store = store_of(redis_client, was)
-    store.configure("default", SET._asdict())  # type: ignore[arg-type]
+    store.configure("default", SET._asdict())
     store.add([new(f"t-{n}") for n in range(200)])
     Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
     store = store_of(redis_client, to)

@@ -38,22 +38,24 @@ def lingering(
     lease_ms: int = 30_000,
     watches: Sequence[Watch] = (),
 ) -> Iterator[Linger]:
-    """A lingering tick whose tasks do what `kind` says; it stays at the block's end."""
+    """A lingering tick whose tasks do what `kind` says; it stays at the block's end, unless that failed."""
     with ExitStack() as parts:
         store = RedisStore(parts.enter_context(connect(server.url)), NAMESPACE)
         crew = Crew(size)
         parts.callback(crew.close)
         drainer = drainer_of(store, kind, crew, lease_ms)
-        yield parts.enter_context(
-            Linger(
-                RedisBells.from_url(
-                    server.url, NAMESPACE, events=events, watched=Watchlist([watch.pattern for watch in watches])
-                ),
-                lambda bells, left_ms: drainer.drain(shards_of(bells, NAMESPACE).shards, left_ms)._asdict(),
-                lambda expired: Watches(store, NAMESPACE, watches).note(expired).added,
-                remaining_ms or countdown(linger_ms / 1000 + 10),
-                linger_ms=linger_ms,
-                margin_ms=MARGIN_MS,
-                in_flight=4,
-            )
+        linger = Linger(
+            RedisBells.from_url(
+                server.url, NAMESPACE, events=events, watched=Watchlist([watch.pattern for watch in watches])
+            ),
+            lambda bells, left_ms: drainer.drain(shards_of(bells, NAMESPACE).shards, left_ms)._asdict(),
+            lambda expired: Watches(store, NAMESPACE, watches).note(expired).added,
+            remaining_ms or countdown(linger_ms / 1000 + 10),
+            linger_ms=linger_ms,
+            margin_ms=MARGIN_MS,
+            in_flight=4,
         )
+        parts.callback(linger.stop)
+        linger.start()
+        yield linger
+        linger.stay_until_over()

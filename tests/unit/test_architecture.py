@@ -29,10 +29,10 @@ MAY_IMPORT = {
     "engine": {"ports", "domain", "errors", "wire"},
     "adapters": {"ports", "domain", "errors", "version"},
     "ledgers": {"adapters", "ports", "domain", "settings", "errors"},
-    "bridge": {"ports", "domain", "errors"},
-    "bridge.__main__": {"bridge", "ledgers", "adapters", "settings", "ports", "domain", "errors"},
+    "bridge": {"ports", "domain", "metrics", "errors"},
+    "bridge.__main__": {"bridge", "ledgers", "adapters", "settings", "metrics", "ports", "domain", "errors"},
     "parts": set(),
-    "measures": {"domain"},
+    "metrics": set(),
     "wiring": {
         "parts",
         "ledgers",
@@ -49,9 +49,9 @@ MAY_IMPORT = {
     "client": {"client_reminders", "wiring", "engine", "wire", "ports", "domain"},
     "client_reminders": {"engine", "wire", "domain"},
     "handler": {"wiring", "wire", "ports", "domain", "errors"},
-    "routes": {"wiring", "measures", "wire", "ports", "domain", "errors", "version"},
+    "routes": {"wiring", "metrics", "wire", "ports", "domain", "errors", "version"},
     "version": {"client", "handler", "domain"},
-    "functions": {"lingering", "routes", "wiring", "measures", "wire", "ports", "domain", "errors", "version"},
+    "functions": {"lingering", "routes", "wiring", "engine", "metrics", "wire", "ports", "domain", "errors", "version"},
 }
 """Which parts of the package each part may import, itself aside. `version` is the package's own front, `duecourse`."""
 

@@ -10,10 +10,11 @@ import pytest
 import duecourse
 from duecourse import Client, errors
 from duecourse.adapters.embedded.store import MemoryStore
+from duecourse.client import QueueFields
 from duecourse.domain.order import AddResult
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.query import Known, QueryState
-from duecourse.domain.queues import QueueSettings, Rate
+from duecourse.domain.queues import SETTINGS, QueueSettings, Rate
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, RetryPolicy, Status
 from duecourse.engine.tasks import _hint_at_the_table
 from duecourse.settings import Settings
@@ -281,6 +282,10 @@ def test_a_queue_is_set_and_shown_as_over_http(client: Client, store: MemoryStor
     client.set_queue("slow", max_running=None)
     assert client.get_queue("slow").settings == expected._replace(max_running=None)
     assert [queue.name for queue in client.list_queues()] == ["slow"]
+
+
+def test_each_setting_of_a_queue_can_be_named() -> None:
+    assert sorted(QueueFields.__annotations__) == sorted(one.name for one in SETTINGS)
 
 
 def test_a_wrong_setting_of_a_queue_is_named(client: Client, store: MemoryStore) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Done, Outcome, Retry, Settlement
-from duecourse.domain.queues import QueueChanges
 from duecourse.domain.task import Shard, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Claim, Settled
@@ -108,8 +107,8 @@ def test_a_shard_whose_ends_were_written_beside_anothers_claim_is_looked_at_agai
 
 def test_a_place_that_comes_free_in_a_queue_goes_before_the_work_of_a_lower_priority(clock: HandClock) -> None:
     store, shards = MemoryStore(clock), [Shard("high"), Shard("low")]
-    store.configure("high", QueueChanges(max_running=1, priority=9))
-    store.configure("low", QueueChanges(priority=1))
+    store.configure("high", {"max_running": 1, "priority": 9})
+    store.configure("low", {"priority": 1})
     store.add([new(f"t-{n}", queue=shard.queue) for shard in shards for n in range(10)])
     ran: list[str] = []
     all_high_ran = threading.Event()

@@ -5,15 +5,9 @@ import re
 
 import pytest
 
-from duecourse.bridge import Stats
-from duecourse.bridge.figures import figures
-from duecourse.domain.figures import NAMESPACE
+from duecourse.metrics import DIMENSION, NAMESPACE, PRINTED, SERVICE, BridgeLine, LingerLine, TickLine, metrics
 from duecourse.settings import PREFIX, parse, variables
-from tests.support.described import TEMPLATE, environment, properties, template
-
-IDLE = Stats(0, 0, 0, 0.0, None)
-TOLD = json.loads(figures(IDLE, IDLE, service="", at=0)).keys() - {"_aws", "service"}
-"""The metrics of the bridge."""
+from tests.support.described import environment, properties, template
 
 
 @pytest.mark.parametrize(
@@ -27,9 +21,8 @@ def test_an_alarm_watches_what_the_tick_measures(name: str, metric: str, thresho
         "GreaterThanThreshold",
     )
     assert alarm["Namespace"] == NAMESPACE
-    service = environment("PollTickFunction")["POWERTOOLS_SERVICE_NAME"]
-    assert alarm["Dimensions"] == [{"Name": "service", "Value": service}]
-    assert f'"{metric}"' in (TEMPLATE.parent / "functions/poll_tick/app.py").read_text()
+    assert alarm["Dimensions"] == [{"Name": DIMENSION, "Value": environment("PollTickFunction")[SERVICE]}]
+    assert metric in TickLine.__annotations__
 
 
 @pytest.mark.parametrize(
@@ -95,8 +88,7 @@ def test_the_bridges_container_is_given_settings_a_secret_and_nothing_to_write_t
     assert [secret["Name"] for secret in container["Secrets"]] == ["DUECOURSE_STORE"]
     assert container["ReadonlyRootFilesystem"] is True
     assert properties("BridgeTask")["RuntimePlatform"]["CpuArchitecture"] == {"Fn::If": ["OnArm", "ARM64", "X86_64"]}
-    service = environment("PollTickFunction")["POWERTOOLS_SERVICE_NAME"]
-    assert {"Name": "POWERTOOLS_SERVICE_NAME", "Value": service} in container["Environment"]
+    assert {"Name": SERVICE, "Value": environment("PollTickFunction")[SERVICE]} in container["Environment"]
 
 
 def test_the_bridge_keeps_as_many_invocations_under_way_as_may_run() -> None:
@@ -116,22 +108,21 @@ def test_a_new_bridge_rings_before_the_old_one_stops() -> None:
 
 def test_an_alarm_goes_when_the_bridge_tells_nothing_of_itself() -> None:
     alarm = properties("BridgeAlarm")
-    assert alarm["MetricName"] in TOLD
     assert (alarm["Namespace"], alarm["Statistic"], alarm["TreatMissingData"]) == (
         NAMESPACE,
         "SampleCount",
         "breaching",
     )
     assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (1, "LessThanThreshold")
-    told_by_tick = (TEMPLATE.parent / "functions/poll_tick/app.py").read_text()
-    assert f'"{alarm["MetricName"]}"' not in told_by_tick, "a tick would hide the bridge's silence"
+    tellers = [line for line in PRINTED if alarm["MetricName"] in line.__annotations__]
+    assert tellers == [BridgeLine], "a tick would hide the bridge's silence"
 
 
 def test_an_alarm_goes_where_keys_are_watched_and_one_was_lost() -> None:
     alarm = properties("KeysLostAlarm")
     assert (alarm["Namespace"], alarm["MetricName"]) == (NAMESPACE, "KeysLost")
-    assert alarm["MetricName"] in TOLD, "the bridge tells it"
-    assert f'"{alarm["MetricName"]}"' in (TEMPLATE.parent / "functions/poll_tick/app.py").read_text(), "a tick too"
+    tellers = [line for line in PRINTED if alarm["MetricName"] in line.__annotations__]
+    assert tellers == [LingerLine, BridgeLine]
     assert (alarm["Statistic"], alarm["Threshold"], alarm["ComparisonOperator"]) == ("Sum", 0, "GreaterThanThreshold")
     assert (alarm["Period"], alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (60, 1, "notBreaching")
     dead = properties("DeadAlarm")
@@ -142,16 +133,16 @@ def test_an_alarm_goes_where_keys_are_watched_and_one_was_lost() -> None:
     assert template()["Conditions"]["WatchesKeys"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "Watch"}, ""]}]}
 
 
-def test_a_metric_of_the_bridges_own_means_nothing_else_elsewhere() -> None:
-    told = "".join(path.read_text() for path in (TEMPLATE.parent / "functions").glob("*/app.py"))
-    alike = {name for name in TOLD if f'"{name}"' in told}
-    assert alike == {"Rings", "Lateness", "Keys", "KeysLost"}, "what a lingering tick tells too"
+def test_every_alarm_of_ours_watches_a_metric_that_something_tells() -> None:
+    alarms = [found["Properties"] for found in template()["Resources"].values() if found["Type"].endswith("::Alarm")]
+    watched = {alarm["MetricName"] for alarm in alarms if alarm["Namespace"] == NAMESPACE}
+    assert watched == {"OldestOverdue", "Dead", "Invocations", "KeysLost"}
+    assert watched <= {metric.name for metric in metrics()}
 
 
 def test_the_dashboard_shows_metrics_that_something_tells() -> None:
     body = json.loads(re.sub(r"\$\{[^}]+\}", "x", properties("Dashboard")["DashboardBody"]["Fn::Sub"]))
-    shown = {metric[1] for widget in body["widgets"] for metric in widget["properties"]["metrics"]}
-    assert shown == {"OldestOverdue", "Lateness", "Added", "Done", "Retried", "Dead"}
-    told = "".join(path.read_text() for path in (TEMPLATE.parent / "functions").glob("*/app.py"))
-    assert all(f'"{name}"' in told for name in shown)
-    assert "Lateness" in TOLD
+    shown = [metric for widget in body["widgets"] for metric in widget["properties"]["metrics"]]
+    assert {one[1] for one in shown} == {"OldestOverdue", "Lateness", "Added", "Done", "Retried", "Dead"}
+    assert {one[1] for one in shown} <= {metric.name for metric in metrics()}
+    assert {(one[0], one[2]) for one in shown} == {(NAMESPACE, DIMENSION)}

@@ -1,7 +1,6 @@
 """A tick that stays and serves rings itself: the bridge's code, with this process's drain at its end."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from duecourse import wiring
@@ -15,17 +14,15 @@ if TYPE_CHECKING:
     from duecourse.bridge.rings import Warming
 
 
-def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | None]":
-    """Part that serves rings in this invocation for the set time; None if the tick does not linger.
+def start_linger(remaining_ms: Callable[[], int]) -> "Linger":
+    """Part that serves rings in this invocation, from now on for the set time.
 
     Raises InvalidSettings where the ledger has no bells.
     """
-    given = wiring.settings()
-    if not given.tick_linger_ms:
-        return nullcontext()
     from duecourse.bridge.linger import Linger
 
-    return Linger(
+    given = wiring.settings()
+    linger = Linger(
         open_bells(given),
         lambda bells, left_ms: _drain(shards_of(bells, given.namespace), left_ms)._asdict(),
         lambda expired: wiring.watches().note(expired).added,
@@ -35,6 +32,8 @@ def linger(remaining_ms: Callable[[], int]) -> "AbstractContextManager[Linger | 
         in_flight=given.bridge_in_flight,
         warming=_warming(),
     )
+    linger.start()
+    return linger
 
 
 @part

@@ -12,12 +12,11 @@ import time
 from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
 from duecourse.bridge import Bridge, Stats
 from duecourse.bridge.bridge import SWITCH_S
-from duecourse.bridge.figures import figures
 from duecourse.bridge.rings import Warming, invoking, warming
 from duecourse.domain.address import split
-from duecourse.domain.figures import NAMESPACE, SERVICE
 from duecourse.errors import FieldError, InvalidSettings, InvocationRefused
 from duecourse.ledgers import open_bells
+from duecourse.metrics import measure
 from duecourse.ports.invoker import Invoker
 from duecourse.settings import Settings, parse
 
@@ -88,11 +87,10 @@ class _Reporter:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._told = Stats(0, 0, 0, 0.0, None)
-        self._service = os.environ.get(SERVICE, NAMESPACE)
 
     def report(self) -> None:
         stats = self._bridge.report()
-        _say(figures(stats, self._told, service=self._service, at=round(time.time() * 1000)))
+        measure(stats.since(self._told))
         self._told = stats
 
 

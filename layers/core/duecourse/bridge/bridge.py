@@ -3,18 +3,20 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 from duecourse.bridge.clock import ServerClock
-from duecourse.bridge.dispatcher import Dispatcher
+from duecourse.bridge.dispatcher import dispatcher
 from duecourse.bridge.keeper import Keeper
 from duecourse.bridge.relay import Relay
 from duecourse.bridge.rings import Ring, Serve, Warming
+from duecourse.bridge.threads import daemon
 from duecourse.bridge.timer import Timer
 from duecourse.bridge.warmer import Warmer
 from duecourse.domain.task import Json
 from duecourse.domain.watch import Expired
+from duecourse.metrics import BridgeLine
 from duecourse.ports.bells import Bells, What
 
 log = logging.getLogger("duecourse.bridge")
@@ -42,6 +44,18 @@ class Stats(NamedTuple):
     lost: int = 0
     warmed: int = 0
 
+    def since(self, before: Self) -> BridgeLine:
+        """Metrics of the time between two looks at one bridge."""
+        return BridgeLine(
+            Rings=self.rings - before.rings,
+            Invocations=self.invocations - before.invocations,
+            Refused=self.refused - before.refused,
+            Lateness=round(self.latest_ms, 1),
+            Keys=self.keys - before.keys,
+            KeysLost=self.lost - before.lost,
+            Warmed=self.warmed - before.warmed,
+        )
+
 
 class Bridge:
     """Hands rings to `serve`, `in_flight` calls at a time, and watched keys beside them; for one start and one stop.
@@ -67,12 +81,12 @@ class Bridge:
         def note(expired: Sequence[Expired]) -> Json:
             return serve((), expired)
 
-        self._dispatcher = Dispatcher(drain, in_flight=in_flight, on_end=self._end)
+        self._dispatcher = dispatcher(drain, in_flight=in_flight, on_end=self._end)
         self._relay = Relay(note, clock, bells.channel(What.EXPIRED), on_end=self._end)
         self._timer = Timer(bells, clock, self._ring)
         self._warmer = Warmer(self._timer, clock, warming, on_end=self._end) if warming else None
         self._keeper = Keeper(bells, self._timer, beat_s=beat_s, on_swept=self._on_swept, on_expiry=self._relay.hear)
-        self._threads = [self._thread("timer", self._timer.run), self._thread("keeper", self._keeper.run)]
+        self._threads = [daemon("timer", self._timer.run, self._end), daemon("keeper", self._keeper.run, self._end)]
         self._ready = threading.Event()
         self._ended = threading.Event()
         self.shards = 0
@@ -80,7 +94,7 @@ class Bridge:
     def start(self) -> None:
         """Begin to connect; returns at once."""
         self._dispatcher.start()
-        self._relay.start()
+        self._relay.pool.start()
         if self._warmer:
             self._warmer.start()
         for thread in self._threads:
@@ -114,10 +128,17 @@ class Bridge:
 
     def stats(self) -> Stats:
         """Figures so far."""
-        rings, keys = self._dispatcher, self._relay
-        invocations, refused = rings.invocations + keys.invocations, rings.refused + keys.refused
-        warmed, late = self._warmer.sent if self._warmer else 0, self._timer.latest_ms
-        return Stats(rings.rings, invocations, refused, late, self._keeper.events, keys.heard, keys.lost, warmed)
+        pools = self._dispatcher, self._relay.pool
+        return Stats(
+            rings=self._dispatcher.put_in,
+            invocations=sum(pool.invocations for pool in pools),
+            refused=sum(pool.refused for pool in pools),
+            latest_ms=self._timer.latest_ms,
+            events=self._keeper.events,
+            keys=self._relay.heard,
+            lost=self._relay.lost,
+            warmed=self._warmer.sent if self._warmer else 0,
+        )
 
     def report(self) -> Stats:
         """Log `stats` and answer them, and measure the lateness afresh."""
@@ -129,7 +150,7 @@ class Bridge:
         return stats
 
     def _ring(self, rings: Sequence[Ring]) -> None:
-        self._dispatcher.ring(rings)
+        self._dispatcher.put(rings)
         if self._warmer:
             self._warmer.rang([ring.key for ring in rings])
 
@@ -140,12 +161,3 @@ class Bridge:
     def _end(self) -> None:
         self._ended.set()
         self._ready.set()
-
-    def _thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
-        def body() -> None:
-            try:
-                run()
-            finally:
-                self._end()
-
-        return threading.Thread(target=body, name=name, daemon=True)

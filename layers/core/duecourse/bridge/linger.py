@@ -6,15 +6,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 from duecourse.bridge.bridge import SWITCH_S, Bridge, Stats
 from duecourse.bridge.rings import Ring, Warming
 from duecourse.domain.history import Trigger
 from duecourse.domain.task import Json
 from duecourse.domain.watch import Expired
-from duecourse.errors import InvocationRefused, StoreUnavailable
+from duecourse.errors import InvocationRefused
+from duecourse.metrics import LingerLine
 from duecourse.ports.bells import Bells
 
 log = logging.getLogger("duecourse.bridge")
@@ -43,13 +42,31 @@ SHORTENED = (
 )
 
 
+class Stay:
+    """The time of one stay: `linger_ms` from now on, but never the invocation's last `margin_ms`."""
+
+    def __init__(self, remaining_ms: Remaining, *, linger_ms: int, margin_ms: int) -> None:
+        self._remaining_ms = remaining_ms
+        left_ms = remaining_ms()
+        self._end_ms = max(left_ms - linger_ms, margin_ms)
+        self._until = time.monotonic() + linger_ms / 1000
+        if left_ms - margin_ms + SHORT_MS < linger_ms:
+            log.warning(SHORTENED, linger_ms / 1000, max(0, left_ms - margin_ms) / 1000)
+
+    def left_ms(self) -> int:
+        """Milliseconds until its end; 0 or less after it.
+
+        Lambda's word counts, because the process may have been suspended. That word goes by a clock that can be set
+        back, so the monotonic clock bounds it.
+        """
+        return min(self._remaining_ms() - self._end_ms, int((self._until - time.monotonic()) * 1000))
+
+
 class Linger:
-    """Serves rings while its block runs, and when the block has ended, until `linger_ms` after the start are over.
+    """Serves rings in this process: `start`, `stay_until_over`, and `stop` in any case. For one invocation.
 
     It never serves into the invocation's last `margin_ms`: those are for finishing what is under way. What was claimed
-    and not begun by then is released. When the block has been left, every thread and every connection is closed. Where
-    the block raises, it stops at once, unless it was that the store is away: it may be back in a second, the next tick
-    in a minute. For one invocation.
+    and not begun by then is released.
     """
 
     def __init__(
@@ -68,42 +85,29 @@ class Linger:
         self._note = note
         self._remaining_ms = remaining_ms
         self._margin_ms = margin_ms
-        left_ms = remaining_ms()
-        self._end_ms = max(left_ms - linger_ms, margin_ms)
-        self._until = time.monotonic() + linger_ms / 1000
-        if left_ms - margin_ms + SHORT_MS < linger_ms:
-            log.warning(SHORTENED, linger_ms / 1000, max(0, left_ms - margin_ms) / 1000)
-        self._over = threading.Event()
+        self._stay = Stay(remaining_ms, linger_ms=linger_ms, margin_ms=margin_ms)
+        self._stopped = False
         self._bridge = Bridge(bells, self._serve, in_flight=in_flight, warming=warming)
+        self._switch_s = sys.getswitchinterval()
         self._counting = threading.Lock()
         self.counts: Counter[str] = Counter()
         """Numbers of tasks by what all drains did with them, and those `added` for watched keys."""
 
-    def __enter__(self) -> Self:
-        self._switch_s = sys.getswitchinterval()
+    def start(self) -> None:
+        """Serve rings from now on, on threads of its own."""
         sys.setswitchinterval(SWITCH_S)
         self._bridge.start()
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        try:
-            if kind is None or issubclass(kind, StoreUnavailable):
-                self._stay()
-        finally:
-            self._leave()
-
-    def stats(self) -> Stats:
-        """Figures of the bridge within."""
-        return self._bridge.stats()
-
-    def _stay(self) -> None:
-        while (left_ms := self._left_ms()) > 0:
+    def stay_until_over(self) -> None:
+        """Return when the time is over, or before that if one of the threads ends by a fault."""
+        while (left_ms := self._stay.left_ms()) > 0:
             if self._bridge.wait_ended(min(left_ms / 1000, LOOK_S)):
                 log.error("a lingering tick's thread ended before its time: rings wait for the next tick")
                 return
 
-    def _leave(self) -> None:
-        self._over.set()
+    def stop(self) -> None:
+        """Begin nothing more, finish what is under way, and close every thread and every connection."""
+        self._stopped = True
         patience_s = max(0, self._remaining_ms() - RETURN_MS) / 1000
         if not self._bridge.stop(patience_s):
             log.error(
@@ -112,16 +116,34 @@ class Linger:
             )
         sys.setswitchinterval(self._switch_s)
 
-    def _left_ms(self) -> int:
-        """By Lambda's word, and no longer than was asked for: its word goes by a clock that can be set back."""
-        asked_ms = int((self._until - time.monotonic()) * 1000)
-        return 0 if self._over.is_set() else min(self._remaining_ms() - self._end_ms, asked_ms)
+    def stats(self) -> Stats:
+        """Figures of the bridge within."""
+        return self._bridge.stats()
+
+    def line(self) -> LingerLine:
+        """Metrics of the whole stay."""
+        heard, did = self.stats(), self.counts
+        return LingerLine(
+            Rings=heard.rings,
+            Lateness=heard.latest_ms,
+            Keys=heard.keys,
+            KeysLost=heard.lost,
+            Claimed=did["claimed"],
+            Done=did["done"],
+            Retried=did["retried"],
+            Dead=did["dead"],
+            AddReply=did["added"],
+        )
+
+    def _left_for_drain_ms(self) -> int:
+        """Milliseconds as a drain counts them, which leaves the margin alone by itself."""
+        return self._margin_ms + (0 if self._stopped else self._stay.left_ms())
 
     def _serve(self, rings: Sequence[Ring], expired: Sequence[Expired]) -> Json:
         try:
             if expired:
                 return self._count(added=self._note(expired))
-            answer = self._drain({ring.key: ring.trigger for ring in rings}, lambda: self._left_ms() + self._margin_ms)
+            answer = self._drain({ring.key: ring.trigger for ring in rings}, self._left_for_drain_ms)
         except Exception as error:
             raise InvocationRefused(f"the drain failed: {error!r}") from error
         self._count(**{name: answer[name] for name in COUNTED})

@@ -7,6 +7,7 @@ from math import inf
 
 from duecourse.bridge.clock import ServerClock
 from duecourse.bridge.rings import Warming
+from duecourse.bridge.threads import daemon
 from duecourse.bridge.timer import Timer
 from duecourse.errors import InvocationRefused, StoreUnavailable
 
@@ -33,10 +34,9 @@ class Warmer:
         self._timer = timer
         self._clock = clock
         self._warming = warming
-        self._on_end = on_end
         self._last = warming.last
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="warmer", daemon=True)
+        self._thread = daemon("warmer", self._run, on_end)
         self.sent = 0
 
     def start(self) -> None:
@@ -83,8 +83,5 @@ class Warmer:
                 self._last.pop(bell, None)
 
     def _run(self) -> None:
-        try:
-            while not self._stopped.wait(min(LOOK_S, self._warming.ahead_ms / 4000)):
-                self.look()
-        finally:
-            self._on_end()
+        while not self._stopped.wait(min(LOOK_S, self._warming.ahead_ms / 4000)):
+            self.look()

@@ -1,8 +1,10 @@
 """Settings of a queue, and the part of its limits that each of its shards gets."""
 
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import NamedTuple, TypedDict
+from typing import Annotated, Any, NamedTuple, get_args
 
+from duecourse.domain.times import DAY_MS
 from duecourse.errors import FieldError, InvalidInput
 
 MAX_PRIORITY = 9
@@ -17,20 +19,99 @@ class Rate(NamedTuple):
     per_ms: int
 
 
-class QueueSettings(NamedTuple):
-    """Settings of a queue; None where there is no limit, or the caller's default applies.
+QueueChanges = Mapping[str, bool | int | Rate | None]
+"""Changes of a queue's settings, by the fields of QueueSettings; None for the default."""
 
-    `max_running` tasks are leased at a time, `tenant_max_running` of one tenant. A drain claims first from what has the
-    higher `priority`. `retention_ms` is how long a finished task is kept, `lease_ms` how long a claimed one is leased.
+
+class About(NamedTuple):
+    """Description of a setting: its meaning, its bounds (a time's in ms), and if each shard gets its part of it."""
+
+    meaning: str
+    low: int = 0
+    high: int = 0
+    split: bool = False
+
+
+MAX_LIMIT = 1_000_000
+"""Upper bound of a limit."""
+
+
+class QueueSettings(NamedTuple):
+    """Settings of a queue, each declared here alone: type, description, default.
+
+    Requests, answers, the fields in Redis and the reference follow (SETTINGS). None is no limit, or leaves the value to
+    the caller. Times are in ms (`…_ms`).
     """
 
-    paused: bool = False
-    max_running: int | None = None
-    rate: Rate | None = None
-    tenant_max_running: int | None = None
-    priority: int = DEFAULT_PRIORITY
-    retention_ms: int | None = None
-    lease_ms: int | None = None
+    paused: Annotated[bool, About("Pause: no task is claimed, and running tasks continue. Default: false.")] = False
+    max_running: Annotated[
+        int | None,
+        About(
+            "Maximum number of tasks that run at the same time, 1 to 1,000,000; null means no limit.",
+            1,
+            MAX_LIMIT,
+            split=True,
+        ),
+    ] = None
+    rate: Annotated[
+        Rate | None,
+        About(
+            "Maximum number of claims in a sliding window, divided among the shards; null means no limit.", split=True
+        ),
+    ] = None
+    tenant_max_running: Annotated[
+        int | None,
+        About(
+            "Maximum number of tasks of one tenant that run at the same time, 1 to 1,000,000; null means no limit.",
+            1,
+            MAX_LIMIT,
+            split=True,
+        ),
+    ] = None
+    priority: Annotated[
+        int,
+        About("Priority, 0 to 9; a drain claims from the highest first. Default: 5.", 0, MAX_PRIORITY),
+    ] = DEFAULT_PRIORITY
+    retention_ms: Annotated[
+        int | None,
+        About(
+            "Time for which a finished task is kept, at most P366D; null means DUECOURSE_RETENTION.", 0, 366 * DAY_MS
+        ),
+    ] = None
+    lease_ms: Annotated[
+        int | None,
+        About(
+            "Length of an inline task's lease, PT1S to P1D, longer than the timeout of on_expired; null means "
+            "DUECOURSE_LEASE.",
+            1_000,
+            DAY_MS,
+        ),
+    ] = None
+
+
+class Setting(NamedTuple):
+    """One setting: its field of QueueSettings, its name elsewhere, its type (bool, int or Rate), and more."""
+
+    field: str
+    name: str
+    kind: type
+    about: About
+    default: Any
+
+    @property
+    def is_time(self) -> bool:
+        """True for milliseconds, which requests and answers have as a duration."""
+        return self.field != self.name
+
+
+def _setting(field: str, annotation: Any) -> Setting:
+    kinds = get_args(annotation.__origin__) or (annotation.__origin__,)
+    [about] = annotation.__metadata__
+    return Setting(field, field.removesuffix("_ms"), kinds[0], about, QueueSettings._field_defaults[field])
+
+
+SETTINGS = [_setting(*one) for one in QueueSettings.__annotations__.items()]
+"""Every setting of a queue, in the order of the fields."""
 
 
 class Stats(NamedTuple):
@@ -98,22 +179,11 @@ class QueueStatus(NamedTuple):
     shards: list[ShardStatus]
 
 
-class QueueChanges(TypedDict, total=False):
-    """Changes: fields of QueueSettings, None for the default."""
-
-    paused: bool | None
-    max_running: int | None
-    rate: Rate | None
-    tenant_max_running: int | None
-    priority: int | None
-    retention_ms: int | None
-    lease_ms: int | None
-
-
 def changed(settings: QueueSettings, changes: QueueChanges) -> QueueSettings:
     """The settings after a change: only what is given changes."""
-    cleared = {name: value for name, value in QueueSettings()._asdict().items() if name in changes}
-    return settings._replace(**cleared | {name: value for name, value in changes.items() if value is not None})
+    usual = QueueSettings._field_defaults
+    new: dict[str, Any] = {name: usual[name] if value is None else value for name, value in changes.items()}
+    return settings._replace(**new)
 
 
 def share(settings: QueueSettings, number: int, count: int) -> QueueSettings:
@@ -122,22 +192,24 @@ def share(settings: QueueSettings, number: int, count: int) -> QueueSettings:
     A tenant's limit is divided too, so that it holds for the queue as a whole.
     """
 
-    def part(whole: int | None) -> int | None:
+    def part(whole: Any) -> Any:
+        if isinstance(whole, Rate):
+            return whole._replace(most=part(whole.most))
         return None if whole is None else whole // count + (number < whole % count)
 
-    rate = settings.rate and settings.rate._replace(most=part(settings.rate.most) or 0)
-    running, tenants = part(settings.max_running), part(settings.tenant_max_running)
-    return settings._replace(max_running=running, rate=rate, tenant_max_running=tenants)
+    return settings._replace(**{one.field: part(getattr(settings, one.field)) for one in SETTINGS if one.about.split})
 
 
 def check_split(settings: QueueSettings, count: int) -> None:
     """Return if each of `count` shards gets a part of each limit. Raises InvalidInput, naming what is too low."""
-    limits = {
-        "max_running": settings.max_running,
-        "rate.count": settings.rate and settings.rate.most,
-        "tenant_max_running": settings.tenant_max_running,
-    }
     problem = f"must be at least {count}: the queue has {count} shards, and each gets its part"
-    low = [FieldError(name, problem) for name, limit in limits.items() if limit is not None and limit < count]
+    low = [FieldError(name, problem) for name, limit in _limits(settings) if limit < count]
     if low:
         raise InvalidInput(low)
+
+
+def _limits(settings: QueueSettings) -> Iterator[tuple[str, int]]:
+    for one in SETTINGS:
+        limit = getattr(settings, one.field)
+        if one.about.split and limit is not None:
+            yield (f"{one.name}.count", limit.most) if isinstance(limit, Rate) else (one.name, limit)

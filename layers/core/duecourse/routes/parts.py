@@ -14,7 +14,7 @@ from pydantic import BeforeValidator
 from duecourse import wiring
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.errors import DuecourseError
-from duecourse.measures import measure
+from duecourse.metrics import AddedLine, measure
 from duecourse.routes import request
 from duecourse.wire.http.fields import AnyTaskId, Flag, Name
 from duecourse.wire.http.problems import CONTENT_TYPE, Problem
@@ -78,4 +78,4 @@ def rejection(problem: Problem) -> Response[Any]:
 
 def count_added(tasks: int) -> None:
     """Count tasks taken."""
-    measure({"Added": tasks})
+    measure(AddedLine(AddReply=tasks))

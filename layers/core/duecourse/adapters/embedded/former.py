@@ -17,6 +17,8 @@ from duecourse.domain.task import Shard, Status, Task
 
 LAYOUT = b"duecourse 4"
 NAMESPACE = "duecourse"
+SETTINGS = ("paused", "max_running", "rate", "tenant_max_running", "priority", "retention_ms", "lease_ms")
+"""Settings of a queue in the order in which these folders have their values."""
 NUMBERS, SLOT, COUNT = Struct(">QQ"), Struct(">Q"), Struct(">HI")
 ENDS = {Status.DONE: "done", Status.CANCELLED: "done", Status.DEAD: "dead"}
 
@@ -71,7 +73,7 @@ class _Reader:
 
     def read_settings(self, rest: bytes, value: bytes) -> None:
         _, keys, _ = _split(rest)
-        told = QueueSettings(*json.loads(value))
+        told = QueueSettings(**dict(zip(SETTINGS, json.loads(value), strict=True)))
         told = told._replace(rate=Rate(*told.rate) if told.rate else None)
         for field, setting in as_fields(told).items():
             if setting != "":

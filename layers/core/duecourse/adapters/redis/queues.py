@@ -12,10 +12,11 @@ from duecourse.adapters.redis.verbs import Verbs
 from duecourse.adapters.redis.wire import Argument
 from duecourse.domain.lateness import SLOT_MS, SLOTS
 from duecourse.domain.queues import (
-    DEFAULT_PRIORITY,
+    SETTINGS,
     QueueChanges,
     QueueSettings,
     Rate,
+    Setting,
     Stats,
     Throttle,
     ThrottleReason,
@@ -26,16 +27,12 @@ from duecourse.domain.queues import (
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
 from duecourse.ports.ledger import Away
 
-FIELDS = {
-    "paused": "paused",
-    "max_running": "max_running",
-    "rate_count": "rate",
-    "rate_per": "rate",
-    "tenant_max_running": "tenant_max_running",
-    "priority": "priority",
-    "retention": "retention_ms",
-    "lease": "lease_ms",
-}
+
+def _fields_of(one: Setting) -> list[str]:
+    return [f"{one.name}_count", f"{one.name}_per"] if one.kind is Rate else [one.name]
+
+
+FIELDS = {field: one.field for one in SETTINGS for field in _fields_of(one)}
 """Where a shard's meta says how the whole queue is set: its field to the setting that it is of."""
 REASONS = (None, *ThrottleReason)
 """What the numbers of held_back.lua mean."""
@@ -146,31 +143,31 @@ def _head(due: str, pipe: Any) -> None:
 
 def as_fields(asked: QueueSettings) -> dict[str, str | int]:
     """The settings as meta keeps them, "" for none."""
-    rate = asked.rate
-    values = (
-        1 if asked.paused else None,
-        asked.max_running,
-        rate and rate.most,
-        rate and rate.per_ms,
-        asked.tenant_max_running,
-        None if asked.priority == DEFAULT_PRIORITY else asked.priority,
-        asked.retention_ms,
-        asked.lease_ms,
-    )
-    return {name: "" if value is None else value for name, value in zip(FIELDS, values, strict=True)}
+    return {
+        field: value
+        for one in SETTINGS
+        for field, value in zip(_fields_of(one), _written(one, getattr(asked, one.field)), strict=True)
+    }
+
+
+def _written(one: Setting, value: Any) -> Sequence[str | int]:
+    if value == one.default:
+        return [""] * len(_fields_of(one))
+    return value if isinstance(value, Rate) else [int(value)]
 
 
 def _settings(found: Sequence[bytes | None]) -> QueueSettings:
     """The settings as meta keeps them."""
-    _, max_running, count, per_ms, tenant_max, priority, retention, lease = (
-        int(value) if value and value.isdigit() else None for value in found
-    )
-    return QueueSettings(
-        paused=bool(found[0]),
-        max_running=max_running,
-        rate=Rate(count, per_ms) if count and per_ms else None,
-        tenant_max_running=tenant_max,
-        priority=DEFAULT_PRIORITY if priority is None else priority,
-        retention_ms=retention,
-        lease_ms=lease,
-    )
+    values = dict(zip(FIELDS, found, strict=True))
+    return QueueSettings(**{one.field: _read(one, [values[field] for field in _fields_of(one)]) for one in SETTINGS})
+
+
+def _read(one: Setting, found: Sequence[bytes | None]) -> Any:
+    if one.kind is bool:
+        return bool(found[0])  # of any value: scripts ask no more than that
+    numbers = [int(value) for value in found if value and value.isdigit()]
+    if len(numbers) < len(found):
+        return one.default
+    if one.kind is Rate:
+        return Rate(*numbers) if all(numbers) else None
+    return numbers[0]

@@ -1,15 +1,15 @@
 """The requests and answers of `/queues`."""
 
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
-from pydantic import ConfigDict, Field, StrictBool
+from pydantic import ConfigDict, Field, StrictBool, create_model
 from typing_extensions import TypedDict
 
-from duecourse.domain import queues
-from duecourse.domain.queues import DEFAULT_PRIORITY, MAX_PRIORITY, QueueChanges, QueueSettings, QueueStatus
-from duecourse.domain.times import DAY_MS, format_duration
+from duecourse.domain import queues as domain
+from duecourse.domain.queues import SETTINGS, QueueChanges, QueueSettings, QueueStatus, Setting
+from duecourse.domain.times import format_duration
 from duecourse.wire.http.fields import Duration, Name, Strict, between
-from duecourse.wire.http.rate import Count, Rate
+from duecourse.wire.http.rate import Rate
 
 
 class QueueKey(Strict):
@@ -18,58 +18,35 @@ class QueueKey(Strict):
     queue: Name = Field(description="Name of the queue.", examples=["default"])
 
 
-class SetQueue(Strict):
+def _asked(one: Setting) -> tuple[Any, Any]:
+    """Type and description of a setting in a request; null restores the default."""
+    return _type_asked(one) | None, Field(None, description=one.about.meaning)
+
+
+def _type_asked(one: Setting) -> Any:
+    if one.kind is not int:
+        return {bool: StrictBool, domain.Rate: Rate}[one.kind]
+    low, high = one.about.low, one.about.high
+    if one.is_time:
+        return Annotated[Duration, between(low, high)]
+    return Annotated[int, Field(ge=low, le=high, strict=True)]
+
+
+ASKED: dict[str, Any] = {one.name: _asked(one) for one in SETTINGS}
+
+
+class SetQueue(create_model("Settings", __base__=Strict, **ASKED)):  # type: ignore[misc]
     """Body of `PATCH /queues/{queue}`: given fields change, null restores the default, other fields stay."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"max_running": 20}]})
 
-    paused: StrictBool | None = Field(
-        None, description="Pause the queue: no task is claimed, and running tasks continue. Default: false."
-    )
-    max_running: Count | None = Field(
-        None, description="Maximum number of tasks that run at the same time, 1 to 1,000,000; null removes the limit."
-    )
-    tenant_max_running: Count | None = Field(
-        None,
-        description="Maximum number of tasks of one tenant that run at the same time, 1 to 1,000,000; "
-        "null removes the limit.",
-    )
-    rate: Rate | None = Field(
-        None,
-        description="Maximum number of claims in a sliding window, divided among the shards; null removes the limit.",
-    )
-    priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY, strict=True)] | None = Field(
-        None, description=f"Priority, 0 to 9; a drain claims from the highest first. null means {DEFAULT_PRIORITY}."
-    )
-    retention: Annotated[Duration, between(0, 366 * DAY_MS)] | None = Field(
-        None,
-        description="Time for which a finished task is kept, at most P366D; null means DUECOURSE_RETENTION.",
-        examples=["PT24H"],
-    )
-    lease: Annotated[Duration, between(1_000, DAY_MS)] | None = Field(
-        None,
-        description="Length of an inline task's lease, PT1S to P1D, longer than the timeout of on_expired; "
-        "null means DUECOURSE_LEASE.",
-        examples=["PT90S"],
-    )
-
     def changes(self) -> QueueChanges:
         """Given fields, in the domain's words."""
-        rate = self.rate and queues.Rate(self.rate.count, self.rate.per)
-        values = {
-            "paused": self.paused,
-            "max_running": self.max_running,
-            "tenant_max_running": self.tenant_max_running,
-            "rate": rate,
-            "priority": self.priority,
-            "retention": self.retention,
-            "lease": self.lease,
-        }
-        given = {IN_MS.get(name, name): value for name, value in values.items() if name in self.model_fields_set}
-        return cast(QueueChanges, given)
+        return {one.field: _value(getattr(self, one.name)) for one in SETTINGS if one.name in self.model_fields_set}
 
 
-IN_MS = {"retention": "retention_ms", "lease": "lease_ms"}
+def _value(asked: Any) -> Any:
+    return domain.Rate(asked.count, asked.per) if isinstance(asked, Rate) else asked
 
 
 class RateView(TypedDict):
@@ -79,23 +56,15 @@ class RateView(TypedDict):
     per: Annotated[str, Field(description="Length of the sliding window.", examples=["PT1S"])]
 
 
-class LimitsView(TypedDict):
-    """Limits of a queue; null means no limit."""
+def _told(one: Setting) -> Any:
+    """Type and description of a setting in an answer."""
+    kind: Any = RateView if one.kind is domain.Rate else str if one.is_time else one.kind
+    about = Field(description=one.about.meaning, examples=[one.default])
+    return Annotated[kind | None if one.default is None else kind, about]
 
-    max_running: Annotated[
-        int | None,
-        Field(description="Maximum number of tasks that run at the same time; null means no limit.", examples=[20]),
-    ]
-    tenant_max_running: Annotated[
-        int | None,
-        Field(
-            description="Maximum number of tasks of one tenant that run at the same time; null means no limit.",
-            examples=[None],
-        ),
-    ]
-    rate: Annotated[
-        RateView | None, Field(description="Maximum number of claims in a time; null means no limit.", examples=[None])
-    ]
+
+LimitsView = TypedDict("LimitsView", {one.name: _told(one) for one in SETTINGS if one.about.split})  # type: ignore[misc]
+SettingsView = TypedDict("SettingsView", {one.name: _told(one) for one in SETTINGS})  # type: ignore[misc]
 
 
 class ShardLimitsView(LimitsView):
@@ -129,22 +98,10 @@ class LatenessView(TypedDict):
     ]
 
 
-class QueueView(LimitsView):
+class QueueView(SettingsView):
     """Settings and figures of a queue."""
 
     queue: Annotated[str, Field(description="Name of the queue.", examples=["default"])]
-    paused: Annotated[bool, Field(description="True while no task is claimed.", examples=[False])]
-    priority: Annotated[
-        int, Field(description="Priority, 0 to 9; a drain claims from the highest first.", examples=[5])
-    ]
-    retention: Annotated[
-        str | None,
-        Field(description="Time for which a finished task is kept; null means DUECOURSE_RETENTION.", examples=[None]),
-    ]
-    lease: Annotated[
-        str | None,
-        Field(description="Length of a lease; null means DUECOURSE_LEASE.", examples=[None]),
-    ]
     split: Annotated[list[ShardLimitsView], Field(description="Part of the limits for each shard.")]
     tasks: Annotated[CountsView, Field(description="Number of tasks in each state.")]
     oldest_overdue: Annotated[str, Field(description="Waiting time of the oldest due task.", examples=["PT0S"])]
@@ -165,28 +122,32 @@ class QueuesAnswer(TypedDict):
 
 def show_queue(seen: QueueStatus) -> QueueView:
     """A queue in the words of the HTTP API; `split` says which shard has which part."""
-    settings: QueueSettings = seen.settings
     return {
         "queue": seen.name,
-        "paused": settings.paused,
-        "priority": settings.priority,
-        "retention": _duration(settings.retention_ms),
-        "lease": _duration(settings.lease_ms),
-        **_limits(settings),
-        "split": [{**_limits(part.settings), "shard": part.number, "running": part.running} for part in seen.shards],
+        **_shown(seen.settings),
+        "split": [
+            {**_shown_limits(part.settings), "shard": part.number, "running": part.running} for part in seen.shards
+        ],
         "tasks": {"scheduled": seen.scheduled, "leased": seen.running, "done": seen.done, "dead": seen.dead},
         "oldest_overdue": format_duration(seen.oldest_overdue_ms),
         "lateness": {"p50": _duration(seen.late_p50_ms), "p99": _duration(seen.late_p99_ms)},
     }
 
 
-def _limits(settings: QueueSettings) -> LimitsView:
-    rate = settings.rate
-    return {
-        "max_running": settings.max_running,
-        "tenant_max_running": settings.tenant_max_running,
-        "rate": {"count": rate.most, "per": format_duration(rate.per_ms)} if rate else None,
-    }
+def _shown(settings: QueueSettings) -> SettingsView:
+    shown = {one.name: _word(one, getattr(settings, one.field)) for one in SETTINGS}
+    return cast(SettingsView, shown)
+
+
+def _shown_limits(settings: QueueSettings) -> LimitsView:
+    shown = {one.name: _word(one, getattr(settings, one.field)) for one in SETTINGS if one.about.split}
+    return cast(LimitsView, shown)
+
+
+def _word(one: Setting, value: Any) -> Any:
+    if isinstance(value, domain.Rate):
+        return {"count": value.most, "per": format_duration(value.per_ms)}
+    return _duration(value) if one.is_time else value
 
 
 def _duration(ms: int | None) -> str | None:

@@ -4,12 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from duecourse.domain.queues import MAX_LIMIT
 from duecourse.domain.times import DAY_MS
 from duecourse.wire.http.fields import Duration, Strict, between
 
-MAX_COUNT = 1_000_000
-"""Upper bound of a limit."""
-Count = Annotated[int, Field(ge=1, le=MAX_COUNT, strict=True)]
+Count = Annotated[int, Field(ge=1, le=MAX_LIMIT, strict=True)]
 
 
 class Rate(Strict):

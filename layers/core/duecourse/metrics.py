@@ -1,0 +1,135 @@
+"""Every metric: its name, unit and meaning, and the lines of a log that carry it to CloudWatch.
+
+A line in the embedded metric format becomes metrics by itself: nobody calls CloudWatch, or needs the right to.
+Source: AWS, "Specification: Embedded metric format".
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any, NamedTuple, TypedDict
+
+NAMESPACE = "duecourse"
+DIMENSION = "service"
+"""The dimension of every metric."""
+SERVICE = "POWERTOOLS_SERVICE_NAME"
+"""The variable with that dimension's value, as users of Powertools know it; by default it is the namespace."""
+COUNT, MS = "Count", "Milliseconds"
+"""Units, as CloudWatch names them."""
+
+
+class AddedLine(TypedDict):
+    """Tasks that a request added."""
+
+    AddReply: Annotated[int, COUNT, "Tasks added by requests, messages or watched keys"]
+
+
+class IntakeLine(AddedLine):
+    """Messages that are new tasks, or none."""
+
+    MessagesRefused: Annotated[int, COUNT, "Messages that could not become tasks"]
+
+
+class WorkedLine(TypedDict):
+    """Tasks by what a drain did with them."""
+
+    Claimed: Annotated[int, COUNT, "Tasks claimed"]
+    Done: Annotated[int, COUNT, "Tasks done"]
+    Retried: Annotated[int, COUNT, "Tasks that failed and are tried again"]
+    Dead: Annotated[int, COUNT, "Dead tasks: all in the ledger, from a tick's sweep; those that just died, from others"]
+
+
+class RungLine(AddedLine, WorkedLine):
+    """An invocation of `on_expired`."""
+
+
+class TickLine(WorkedLine):
+    """A tick's sweep."""
+
+    OldestOverdue: Annotated[int, MS, "Time for which the longest waiting task was overdue when the tick came"]
+    Reclaimed: Annotated[int, COUNT, "Tasks whose lease lapsed and which the sweep took back"]
+    LeftOut: Annotated[int, COUNT, "Shards that the tick could not serve"]
+
+
+class HeardLine(TypedDict):
+    """Bells and watched keys that a bridge heard, alone or within a tick."""
+
+    Rings: Annotated[int, COUNT, "Bells that rang"]
+    Lateness: Annotated[float, MS, "Worst delay between the time of a bell and its ring"]
+    Keys: Annotated[int, COUNT, "Watched keys heard to expire"]
+    KeysLost: Annotated[int, COUNT, "Watched keys whose expiry added no task, although it was heard"]
+
+
+class LingerLine(HeardLine, RungLine):
+    """The minute of a lingering tick, without its sweep."""
+
+
+class BridgeLine(HeardLine):
+    """A minute of a bridge. Of these, no function may print `Invocations`: the bridge's alarm goes by its silence."""
+
+    Invocations: Annotated[int, COUNT, "Invocations that the bridge began"]
+    Refused: Annotated[int, COUNT, "Invocations that were rejected or failed, and are repeated"]
+    Warmed: Annotated[int, COUNT, "Events that the bridge sent to warm functions"]
+
+
+class WarmLine(TypedDict):
+    """Functions that `on_expired` warmed."""
+
+    FunctionsWarmed: Annotated[int, COUNT, "Functions that were invoked without tasks, to be warm in time"]
+
+
+class UndeliveredLine(TypedDict):
+    """Lambda's records of failed invocations."""
+
+    Undelivered: Annotated[int, COUNT, "Tasks whose invocation failed, by Lambda's records"]
+
+
+Line = AddedLine | IntakeLine | RungLine | TickLine | LingerLine | BridgeLine | WarmLine | UndeliveredLine
+
+PRINTED: dict[type, str] = {
+    TickLine: "`poll_tick`: each sweep",
+    LingerLine: "`poll_tick`: each lingering",
+    RungLine: "`on_expired`: each ring",
+    WarmLine: "`on_expired`: each warming",
+    BridgeLine: "bridge: each minute",
+    AddedLine: "`enqueue_http`: each request that adds tasks",
+    IntakeLine: "`enqueue_message`: each batch",
+    UndeliveredLine: "`on_undelivered`: each batch",
+}
+"""The program that prints each line, and when."""
+
+
+class Metric(NamedTuple):
+    """One metric, and the lines that carry it."""
+
+    name: str
+    unit: str
+    meaning: str
+    lines: list[type]
+
+
+def metrics() -> Iterator[Metric]:
+    """Every metric once, in the order of the lines."""
+    said = {name: hint.__metadata__ for line in PRINTED for name, hint in line.__annotations__.items()}
+    for name, (unit, meaning) in said.items():
+        yield Metric(name, unit, meaning, [line for line in PRINTED if name in line.__annotations__])
+
+
+IN_MS = frozenset(metric.name for metric in metrics() if metric.unit == MS)
+
+
+def embedded(line: Line, *, service: str, at: int) -> str:
+    """A line's metrics in the embedded format, without the line's end; `at` is epoch milliseconds."""
+    named = [{"Name": name, "Unit": MS if name in IN_MS else COUNT} for name in line]
+    directive = {"Namespace": NAMESPACE, "Dimensions": [[DIMENSION]], "Metrics": named}
+    told: dict[str, Any] = {"_aws": {"Timestamp": at, "CloudWatchMetrics": [directive]}, DIMENSION: service, **line}
+    return json.dumps(told)
+
+
+def measure(line: Line) -> None:
+    """Print a line of metrics, at once."""
+    service = os.environ.get(SERVICE) or NAMESPACE
+    sys.stdout.write(embedded(line, service=service, at=round(time.time() * 1000)) + "\n")
+    sys.stdout.flush()

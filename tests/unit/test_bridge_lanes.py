@@ -1,0 +1,205 @@
+"""What waits to be handed over, on a clock moved by hand: turns, folding, bounds, and pauses after rejections."""
+
+from math import inf
+
+import pytest
+
+from duecourse.bridge.lanes import Lanes, Rules
+
+NOW = 1_000.0
+LONGEST_S = 5.0
+"""No pause is longer."""
+
+
+def lanes(*, threads: int = 4, batch: int = 100, calls: int = 2, **rules: float) -> Lanes[str]:
+    """Items whose key is their first letter."""
+    return Lanes(Rules(threads, batch, calls, **rules), key=lambda item: item[0])  # type: ignore[arg-type]
+
+
+def test_items_go_in_the_order_in_which_they_came_key_by_key() -> None:
+    some = lanes()
+    assert some.add(["a1", "b1", "a2"], NOW) == 0
+    assert some.take(NOW) == {"a": ["a1", "a2"], "b": ["b1"]}
+    assert some.take(NOW) == {}
+
+
+def test_a_batch_is_bounded_and_the_rest_is_the_next() -> None:
+    some = lanes(batch=3)
+    some.add(["a1", "a2", "b1", "b2", "c1"], NOW)
+    assert some.take(NOW) == {"a": ["a1", "a2"], "b": ["b1"]}
+    assert some.take(NOW) == {"b": ["b2"], "c": ["c1"]}
+
+
+def test_of_one_key_so_many_calls_are_under_way_and_no_more() -> None:
+    some = lanes(batch=1, calls=2)
+    some.add(["a1", "a2", "a3"], NOW)
+    first, second = some.take(NOW), some.take(NOW)
+    assert (first, second, some.take(NOW)) == ({"a": ["a1"]}, {"a": ["a2"]}, {})
+    some.accepted(first, NOW)
+    assert some.take(NOW) == {"a": ["a3"]}
+
+
+def test_one_item_stands_for_all_of_its_key_that_wait() -> None:
+    some = lanes(folds=True)
+    some.add(["a1", "a2"], NOW)
+    first = some.take(NOW)
+    assert first == {"a": ["a1"]}
+    some.add(["a3", "a4"], NOW)
+    assert some.take(NOW) == {"a": ["a3"]}
+
+
+def test_what_comes_while_the_first_call_is_under_way_waits_for_its_end_but_not_for_long() -> None:
+    some = lanes(join_s=0.02)
+    some.add(["a1"], NOW)
+    some.take(NOW)
+    some.add(["a2"], NOW + 1)
+    assert (some.take(NOW + 1), some.next_at()) == ({}, NOW + 1.02)
+    assert some.take(NOW + 1.02) == {"a": ["a2"]}
+
+
+def test_what_waits_for_the_first_call_goes_as_soon_as_that_has_ended() -> None:
+    some = lanes(join_s=0.02)
+    some.add(["a1"], NOW)
+    first = some.take(NOW)
+    some.add(["a2"], NOW)
+    some.accepted(first, NOW + 0.001)
+    assert some.take(NOW + 0.001) == {"a": ["a2"]}
+
+
+def test_the_bound_counts_what_is_under_way() -> None:
+    some = lanes(bound=3)
+    some.add(["a1", "a2"], NOW)
+    taken = some.take(NOW)
+    assert some.add(["b1", "b2", "b3"], NOW) == 2
+    assert (some.waiting, some.under_way) == (1, 2)
+    some.accepted(taken, NOW)
+    assert some.add(["c1", "c2", "c3"], NOW) == 1
+    assert some.take(NOW) == {"b": ["b1"], "c": ["c1", "c2"]}
+
+
+def test_what_was_rejected_waits_and_then_comes_before_what_came_later() -> None:
+    some = lanes(batch=2)
+    some.add(["a1", "a2", "a3"], NOW)
+    assert some.rejected(some.take(NOW), NOW), "the first"
+    assert some.take(NOW) == {}
+    assert NOW < some.next_at() <= NOW + LONGEST_S
+    assert some.take(some.next_at()) == {"a": ["a1", "a2"]}
+
+
+def test_what_was_rejected_is_folded_with_what_came_meanwhile() -> None:
+    some = lanes(folds=True)
+    some.add(["a1"], NOW)
+    taken = some.take(NOW)
+    some.add(["a2"], NOW)
+    some.rejected(taken, NOW)
+    assert (some.waiting, some.under_way) == (1, 0)
+    assert some.take(NOW + LONGEST_S) == {"a": ["a2"]}
+
+
+def test_while_a_key_waits_others_do_not() -> None:
+    some = lanes()
+    some.add(["a1"], NOW)
+    some.rejected(some.take(NOW), NOW)
+    some.add(["a2", "b1"], NOW)
+    assert some.take(NOW) == {"b": ["b1"]}
+
+
+def pauses(rejections: int) -> list[float]:
+    """The pause of each of a thousand keys that was rejected so often in a row."""
+    found = []
+    for _ in range(1_000):
+        some, at = lanes(), NOW
+        some.add(["a"], at)
+        for _ in range(rejections):
+            some.rejected(some.take(at), at)
+            before, at = at, some.next_at()
+        found.append(at - before)
+    return found
+
+
+@pytest.mark.parametrize(("rejections", "longest"), [(1, 0.2), (3, 0.8), (20, LONGEST_S)])
+def test_pauses_grow_with_each_rejection_and_are_spread(rejections: int, longest: float) -> None:
+    found = pauses(rejections)
+    assert 0.9 * longest < max(found) <= longest + 0.001
+    assert min(found) < 0.1 * longest
+
+
+def test_once_it_was_accepted_a_key_begins_with_short_pauses_again() -> None:
+    some = lanes()
+    some.add(["a"], NOW)
+    for _ in range(20):
+        some.rejected(some.take(some.next_at()), NOW)
+    taken = some.take(NOW + LONGEST_S)
+    some.add(["a"], NOW)
+    assert some.accepted(taken, NOW), "after rejections"
+    assert some.rejected(some.take(NOW), NOW), "the first again"
+    assert some.next_at() <= NOW + 0.2
+
+
+def test_where_more_keys_than_threads_were_rejected_all_wait() -> None:
+    some = lanes(threads=2, batch=1)
+    for key in "abc":
+        some.add([key], NOW)
+        some.rejected(some.take(NOW), NOW)
+    some.add(["d"], NOW)
+    assert some.take(NOW) == {}
+    assert some.next_at() <= NOW + 0.8, "the pause after three rejections in a row"
+    assert "d" in some.take(some.next_at())
+
+
+def test_one_key_that_is_rejected_for_ever_lets_all_others_go() -> None:
+    some = lanes(threads=2)
+    some.add(["a"], NOW)
+    for round in range(20):
+        now = NOW + round * LONGEST_S
+        some.rejected(some.take(now), now)
+    some.add(["b"], now)
+    assert some.take(now) == {"b": ["b"]}
+
+
+def test_an_acceptance_ends_the_wait_of_all() -> None:
+    some = lanes(threads=1, batch=1)
+    some.add(["z", "a", "b"], NOW)
+    under_way = some.take(NOW)
+    for _ in "ab":
+        some.rejected(some.take(NOW), NOW)
+    some.add(["c"], NOW)
+    assert some.take(NOW) == {}
+    assert some.accepted(under_way, NOW)
+    assert some.take(NOW) == {"c": ["c"]}
+
+
+def test_an_acceptance_between_rejections_proves_that_they_are_the_keys_own() -> None:
+    some = lanes(threads=2, batch=1)
+    some.add(["x", "a", "b", "c"], NOW)
+    under_way = some.take(NOW)
+    for _ in "ab":
+        some.rejected(some.take(NOW), NOW)
+    some.accepted(under_way, NOW)
+    some.rejected(some.take(NOW), NOW)
+    some.add(["d"], NOW)
+    assert some.take(NOW) == {"d": ["d"]}
+
+
+def test_what_comes_after_a_rejection_shortens_no_pause() -> None:
+    for _ in range(20):
+        some = lanes(batch=1, join_s=1e-6)
+        some.add(["a1", "a2"], NOW)
+        first = some.take(NOW)
+        some.take(NOW)
+        some.rejected(first, NOW)
+        pause_ends = some.next_at()
+        some.add(["a3"], NOW)
+        assert some.next_at() == pause_ends
+
+
+def test_of_what_is_done_nothing_is_kept() -> None:
+    some = lanes(join_s=0.02)
+    some.add(["a1"], NOW)
+    first = some.take(NOW)
+    some.add(["a2"], NOW)
+    some.accepted(first, NOW)
+    some.accepted(some.take(NOW), NOW)
+    assert (some._lanes, some.waiting, some.under_way) == ({}, 0, 0)
+    assert some.take(NOW + 1) == {}
+    assert some.next_at() == inf
