@@ -18,5 +18,5 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     rejected = {**orders.problems, **filled.rejected}
     for name, problem in rejected.items():
         log.error("a message was rejected", extra={"message_id": name, "problem": problem})
-    measure(IntakeLine(AddReply=filled.added, MessagesRefused=len(rejected)))
+    measure(IntakeLine(Added=filled.added, MessagesRefused=len(rejected)))
     return answer(orders.batch, rejected)

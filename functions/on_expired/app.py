@@ -29,7 +29,7 @@ def handler(event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
     drained = wiring.drainer().drain(rang.shards, context.get_remaining_time_in_millis, rang.triggers)
     measure(
         RungLine(
-            AddReply=noted.added,
+            Added=noted.added,
             Claimed=drained.claimed,
             Done=drained.done,
             Retried=drained.retried,

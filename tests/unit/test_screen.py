@@ -18,7 +18,7 @@ def record(**fields: object) -> str:
         "END RequestId: 8be7e9fc",
         "REPORT RequestId: 8be7e9fc\tDuration: 436.69 ms\tBilled Duration: 437 ms\tMemory Size: 512 MB\t",
         "REPORT RequestId: 8b\tDuration: 4.69 ms\tMemory Size: 512 MB\tStatus: error\tError Type: StoreUnavailable\t",
-        record(_aws={"Timestamp": 1, "CloudWatchMetrics": []}, service="duecourse", AddReply=[1.0]),
+        record(_aws={"Timestamp": 1, "CloudWatchMetrics": []}, service="duecourse", Added=[1.0]),
         record(level="DEBUG", message="a detail", logger="x"),
         "LAMBDA_WARNING: Unhandled exception. The most likely cause is an issue in the function code. However, …",
         "",

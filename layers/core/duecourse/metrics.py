@@ -23,7 +23,7 @@ COUNT, MS = "Count", "Milliseconds"
 class AddedLine(TypedDict):
     """Tasks that a request added."""
 
-    AddReply: Annotated[int, COUNT, "Tasks added by requests, messages or watched keys"]
+    Added: Annotated[int, COUNT, "Tasks added by requests, messages or watched keys"]
 
 
 class IntakeLine(AddedLine):

@@ -156,7 +156,7 @@ def notifications() -> Notifications:
 
 
 def filled(task: Task) -> Task:
-    """A task as whoever works it gets it: a follow-up with what it tells."""
+    """A task as its worker gets it: a completion notification with its content."""
     return notifications().filled(task) if is_notification(task.id) else task
 
 
@@ -261,7 +261,7 @@ def queries() -> Queries:
 
 @part
 def leases() -> Leases:
-    """The verbs on leases, for workers that are told of them and answer from outside."""
+    """The verbs on leases, for workers outside, which learn of their tasks from an event and answer over HTTP."""
     return Leases(store(), runner(lambda _name: None), settings().lease_ms)
 
 

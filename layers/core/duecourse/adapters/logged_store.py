@@ -18,12 +18,12 @@ from duecourse.ports.upkeep import Swept
 
 LOGGER = "duecourse.tasks"
 MOST = 8
-"""Of how many tasks, at most, one step tells each by its name."""
+"""Maximum number of tasks of one step that get a line each; more get a count."""
 ON_THE_WAY = "out of attempts, or past the deadline"
 
 
 class Happened(NamedTuple):
-    """What happened to one task: the event in a word, for people in a few."""
+    """Event of one task: in a word, and in a few for people."""
 
     task: str
     event: str
@@ -36,7 +36,7 @@ def logged(store: Store) -> Store:
 
 
 class LoggedStore:
-    """The verbs that change tasks, told; all others are the store's own."""
+    """The verbs that change tasks, with a line of log; all others are the store's own."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -45,65 +45,65 @@ class LoggedStore:
         return getattr(self._store, name)
 
     def add(self, tasks: Sequence[NewTask], **options: Any) -> list[AddReply]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.add(tasks, **options)
         _log([_added(task, one.reply) for task, one in zip(tasks, answers, strict=False)])  # all of them, or none
         return answers
 
     def claim(self, shard: Shard, limit: int, **options: Any) -> Claim:
-        """As the store does it."""
+        """See Store."""
         claim = self._store.claim(shard, limit, **options)
         _log([_claimed(task) for task in claim.tasks])
         _log_count(claim.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
         return claim
 
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, **options: Any) -> Task | None:
-        """As the store does it."""
+        """See Store."""
         task = self._store.take(queue, id, tenant, **options)
         _log([_claimed(task)] if task else [])
         return task
 
     def begin(self, shard: Shard, deliveries: Sequence[Lease], *rest: Any) -> list[Begun]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.begin(shard, deliveries, *rest)
         begun = [one for one, answer in zip(deliveries, answers, strict=True) if answer.token]
         _log([Happened(_name(shard.queue, one.id, one.tenant), "started", "") for one in begun])
         return answers
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.settle(shard, settlements)
         ends = zip(settlements, answers, strict=True)
         _log([_settled(shard, *end) for end in ends if end[0].detail or end[1] is not Settled.RELEASED])
         return answers
 
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, **options: Any) -> list[Reply]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.move(queue, moves, tenant, **options)
         moved = [one for one, answer in zip(moves, answers, strict=True) if answer is Reply.OK]
         _log([Happened(_name(queue, one.id, tenant), "moved", _when(one.due_at, one.delay_ms)) for one in moved])
         return answers
 
     def cancel(self, queue: str, ids: Sequence[str], *, tenant: str = DEFAULT_TENANT, **options: Any) -> list[Reply]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.cancel(queue, ids, tenant=tenant, **options)
         _log(_changed(queue, ids, tenant, answers, "cancelled"))
         return answers
 
     def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT, **options: Any) -> list[Reply]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.replay(queue, ids, tenant, **options)
         _log(_changed(queue, ids, tenant, answers, "replayed"))
         return answers
 
     def sweep(self, shard: Shard, **options: Any) -> Swept:
-        """As the store does it."""
+        """See Store."""
         swept = self._store.sweep(shard, **options)
         _log_swept(shard, swept)
         return swept
 
     def sweep_all(self, shards: Sequence[Shard], **options: Any) -> list[Swept | Away]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.sweep_all(shards, **options)
         for shard, answer in zip(shards, answers, strict=True):
             if isinstance(answer, Swept):
@@ -181,7 +181,7 @@ def _log_count(count: int, event: str, why: str = "") -> None:
 
 
 def _write(message: str, **fields: str | int) -> None:
-    """In one call: threads write beside each other."""
+    """Write a line in one call: threads write beside each other."""
     record = {"level": "INFO", "logger": LOGGER, "message": message, **fields}
     sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
     sys.stdout.flush()

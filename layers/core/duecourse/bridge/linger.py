@@ -65,8 +65,8 @@ class Stay:
 class Linger:
     """Serves rings in this process: `start`, `stay_until_over`, and `stop` in any case. For one invocation.
 
-    It never serves into the invocation's last `margin_ms`: those are for finishing what is under way. What was claimed
-    and not begun by then is released.
+    The last `margin_ms` of the invocation are for finishing the tasks that run. Tasks claimed and not begun by then are
+    released.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Linger:
                 return
 
     def stop(self) -> None:
-        """Begin nothing more, finish what is under way, and close every thread and every connection."""
+        """Begin nothing more, finish the work in progress, and close every thread and every connection."""
         self._stopped = True
         patience_s = max(0, self._remaining_ms() - RETURN_MS) / 1000
         if not self._bridge.stop(patience_s):
@@ -132,7 +132,7 @@ class Linger:
             Done=did["done"],
             Retried=did["retried"],
             Dead=did["dead"],
-            AddReply=did["added"],
+            Added=did["added"],
         )
 
     def _left_for_drain_ms(self) -> int:

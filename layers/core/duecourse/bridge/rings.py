@@ -1,4 +1,4 @@
-"""A ring: a bell went, and its shard is to be drained; and the event of rings and of watched keys that expired."""
+"""A ring: a bell went, and its shard is to be drained; and the event for rings and expired watched keys."""
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
@@ -12,9 +12,9 @@ from duecourse.ports.invoker import Invoker
 
 
 class Ring(NamedTuple):
-    """One bell that went: its key, where that was or would have been heard, and when (the server's epoch ms).
+    """One bell that went: its key, the channel of its event, and the time of that event (the server's epoch ms).
 
-    `trigger` is RING where its event told of it, TIMER where the bridge found it gone.
+    `trigger` is RING if its event was heard, TIMER if the bridge found the bell gone.
     """
 
     key: str
@@ -77,7 +77,7 @@ def _heard(ring: Ring) -> dict[str, Any]:
 
 
 def _show(expired: Expired) -> dict[str, Any]:
-    """A name that is no UTF-8 is told in Base64 as well, for the text is only to be looked at."""
+    """One expired key; a name that is not UTF-8 is also in Base64, for its text is only to be looked at."""
     name = show(expired.key)
     exact = {} if name.encode() == expired.key else {"base64": b64encode(expired.key).decode()}
     return {**expired._asdict(), "key": name, **exact}

@@ -19,7 +19,7 @@ from duecourse.ports.bells import Bells, View, What
 log = logging.getLogger("duecourse.bridge")
 
 AFTER_MS = 1.0
-"""At its deadline's own millisecond a key still exists."""
+"""Delay after a deadline, since at its own millisecond a key still exists."""
 SLACK_MS = 0.5
 """Longest lag of the believed time behind the server's."""
 LOOK = 200
@@ -101,7 +101,7 @@ class Timer:
         return rung
 
     def _learn(self, bell: str, at: int | None, ring_missing: bool) -> bool:
-        """Take over what a look saw, unless a head told more since. Returns whether it is a ring."""
+        """Take over what a look saw, unless a newer head has come. Returns True for a ring."""
         if bell in self._moved:
             return False
         expected = self._hung.get(bell)
@@ -168,7 +168,8 @@ class Timer:
         self._ring(gone)
 
     def _ask_again(self, bell: str, at: int) -> None:
-        """When its time is over; in a millisecond if it is, ever less often where it stays or the server is away."""
+        """Ask when the bell's time is over: in a millisecond if it is, less often while the bell stays or the server is
+        away."""
         now, when = self._clock.now(), at + AFTER_MS
         if now >= when:
             when = now + min(max(AFTER_MS, (now - at) / 4), LONGEST_ASK_MS)

@@ -40,7 +40,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def rejects(*kinds: type[DuecourseError]) -> Callable[[F], F]:
-    """Say which refusals (404, 409) a route has; one that does not say is described as having all."""
+    """Name the errors (404, 409) of a route; a route that names none is described as having all."""
 
     def mark(route: F) -> F:
         setattr(route, REJECTS, kinds)
@@ -55,7 +55,7 @@ def tenant() -> str:
 
 
 def owned(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """The middleware: a request whose header names nobody is refused, also where it does not matter whose it is."""
+    """The middleware: a request with an invalid tenant in its header is rejected, whether or not its route asks."""
     tenant()
     return next_middleware(app)
 
@@ -78,4 +78,4 @@ def rejection(problem: Problem) -> Response[Any]:
 
 def count_added(tasks: int) -> None:
     """Count tasks taken."""
-    measure(AddedLine(AddReply=tasks))
+    measure(AddedLine(Added=tasks))
