@@ -1,4 +1,4 @@
-"""A ring: a bell went, and its shard is to be drained; and the event for rings and expired watched keys."""
+"""Rings of bells that went, whose shards are then drained; and the event for rings and expired watched keys."""
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
