@@ -168,8 +168,7 @@ class Timer:
         self._ring(gone)
 
     def _ask_again(self, bell: str, at: int) -> None:
-        """Ask when the bell's time is over: in a millisecond if it is, less often while the bell stays or the server is
-        away."""
+        """Ask once the bell's time is over; if it is already, in a millisecond, and ever less often while it stays."""
         now, when = self._clock.now(), at + AFTER_MS
         if now >= when:
             when = now + min(max(AFTER_MS, (now - at) / 4), LONGEST_ASK_MS)
