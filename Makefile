@@ -34,8 +34,14 @@ up: setup ## the same stack, until Ctrl-C
 rabbitmq: setup ## a RabbitMQ of your own from the installed server (apt-get install rabbitmq-server), until Ctrl-C
 	@$(PY) -m local rabbitmq
 
-test: setup ## the whole suite, two files at a time: most of it waits (ARGS="..." for pytest)
-	@PYTHONHASHSEED=$$$$ $(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+# Two files at a time: much of it waits.
+SUITE := $(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+test: setup ## every promise once, in five minutes on two idle cores (ARGS="..." for pytest)
+	@PYTHONHASHSEED=$$$$ $(SUITE) -m "not deployed and not matrix" $(ARGS)
+
+test-all: setup ## the same on every store and server, at full length, and what only releases need (ARGS="..." for pytest)
+	@PYTHONHASHSEED=$$$$ $(SUITE) $(ARGS)
 
 check: $(CHECKS:%=check-%) ## format, lint, types, plain English, and the API against its own OpenAPI document
 
@@ -113,4 +119,4 @@ e2e: deployable ## the same against AWS_ENDPOINT_URL, or an account (DUECOURSE_E
 	@rm .venv-localstack/amplify-dynamodb-simulator-2.9.30.tgz
 	@touch $@
 
-.PHONY: deployable localstack e2e sam sam-test help setup rabbitmq demo up test check checks $(CHECKS:%=check-%) reference fix bench bench-peers
+.PHONY: deployable localstack e2e sam sam-test help setup rabbitmq demo up test test-all check checks $(CHECKS:%=check-%) reference fix bench bench-peers

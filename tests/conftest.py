@@ -15,7 +15,8 @@ from tests.support import left_open
 from tests.support.clock import HandClock
 from tests.support.rabbitmq import need_server
 from tests.support.redis_cluster import ClusterServers
-from tests.support.redis_server import REDIS, RedisServer, need
+from tests.support.redis_server import SERVERS, RedisServer, need
+from tests.support.wired import Wire, wired_with
 
 # A suite that was started in the background has Ctrl-C ignored, and would hand that on to the processes it stops by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -60,13 +61,13 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMq]:
         yield server
 
 
-@pytest.fixture(params=REDIS, ids=lambda version: f"redis-{version}")
+@pytest.fixture(params=SERVERS, ids=lambda version: f"redis-{version}")
 def redis_server(request: pytest.FixtureRequest, server_of: Callable[[str], RedisServer]) -> RedisServer:
     """An empty Redis server, of every version at hand in turn."""
     return server_of(request.param).emptied()
 
 
-@pytest.fixture(params=REDIS)
+@pytest.fixture(params=SERVERS)
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A Redis server of the test's own, of every version at hand in turn, to be set and stopped at will."""
     with RedisServer(need(request.param)) as own:
@@ -90,3 +91,10 @@ def clock() -> HandClock:
 def store(clock: HandClock) -> MemoryStore:
     """A ledger for tests that do not care which, on the clock that moves by hand."""
     return MemoryStore(clock)
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    """An App in place of the one before, as often as the test asks, until its end."""
+    with ExitStack() as opened:
+        yield lambda settings=None, **parts: opened.enter_context(wired_with(settings, **parts))

@@ -8,27 +8,30 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestUnsupportedContentType, RequestValidationError
 
 from duecourse.errors import DuecourseError, InvalidInput
-from duecourse.routes import docs, health, leases, queries, queues, reminders, request, tasks
+from duecourse.process import Handler
+from duecourse.routes import docs, health, leases, queries, queues, reminders, tasks
 from duecourse.routes.api import Api
 from duecourse.routes.idempotency import idempotent
-from duecourse.routes.parts import of_json, owned, rejection, tenant
+from duecourse.routes.parts import of_json, owned, rejection
+from duecourse.routes.request import Request, serving
 from duecourse.wire.http import problems
 from duecourse.wire.http.body import MAX_BODY_BYTES, parse_body
 from duecourse.wire.http.fields import field_errors
+from duecourse.wiring import App
 
 
 def read_body(text: str) -> dict[str, Any]:
     """The JSON object in the body, within the bound of its route."""
-    return parse_body(text, tasks.BODY_BYTES.get(app.current_event.path, MAX_BODY_BYTES))
+    return parse_body(text, tasks.BODY_BYTES.get(api.current_event.path, MAX_BODY_BYTES))
 
 
-app = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
-app.use([of_json, owned, idempotent])
+api = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
+api.use([of_json, owned, api.check_parameters, idempotent])
 log = logging.getLogger("duecourse.enqueue_http")
 
 for part in (tasks, leases, reminders, queues, queries, health):
-    app.include_router(part.router)
-docs.serve(app)
+    api.include_router(part.router)
+docs.serve(api)
 
 
 def refuse(error: Exception) -> Response[str]:
@@ -45,7 +48,7 @@ def translate(error: Exception) -> Exception:
         case DuecourseError():
             return error
         case NotFoundError():
-            return problems.NoSuchRoute(f"Nothing answers to {app.current_event.http_method} {app.current_event.path}.")
+            return problems.NoSuchRoute(f"Nothing answers to {api.current_event.http_method} {api.current_event.path}.")
         case RequestUnsupportedContentType():
             return problems.UnsupportedBody()
         case RequestValidationError():
@@ -53,10 +56,11 @@ def translate(error: Exception) -> Exception:
     return error
 
 
-app.exception_handler(Exception)(refuse)
+api.exception_handler(Exception)(refuse)
 
 
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@Handler
+def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Answer one request of the HTTP API (payload format 2.0)."""
-    with request.serving(event, tenant, context.get_remaining_time_in_millis):
-        return app.resolve(request.typed(event), context)
+    with serving(Request(app, event, context.get_remaining_time_in_millis)) as request:
+        return api.resolve(request.typed(), context)

@@ -3,22 +3,24 @@
 import logging
 from typing import Any
 
-from duecourse import wiring
 from duecourse.domain.history import cut_detail
 from duecourse.domain.watch import show
 from duecourse.metrics import RungLine, WarmLine, measure
+from duecourse.process import Handler
 from duecourse.wire.events.rings import RingsAnswer, WarmAnswer, read_rings, read_warm_up, shards_behind, show_drained
+from duecourse.wiring import App
 
 log = logging.getLogger("duecourse.on_expired")
 
 
-def handler(event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
+@Handler
+def handler(app: App, event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
     """Make tasks of watched keys that expired, and drain the shards whose bells rang; or warm what will do so."""
     if isinstance(event, dict) and "warm" in event:
-        return warm(event)
+        return warm(app, event)
     given = read_rings(event)
-    rang = given.heard(wiring.settings().namespace)
-    noted = wiring.watches().note(given.expired)
+    rang = given.heard(app.settings.namespace)
+    noted = app.watches.note(given.expired)
     if rang.unknown:
         log.warning("ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rang.unknown)]})
     if noted.unknown:
@@ -26,7 +28,7 @@ def handler(event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
             "ignored keys that match no pattern of DUECOURSE_WATCH",
             extra={"keys": [show(key) for key in noted.unknown]},
         )
-    drained = wiring.drainer().drain(rang.shards, context.get_remaining_time_in_millis, rang.triggers)
+    drained = app.drainer.drain(rang.shards, context.get_remaining_time_in_millis, rang.triggers)
     measure(
         RungLine(
             Added=noted.added,
@@ -39,13 +41,12 @@ def handler(event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
     return show_drained(drained._asdict(), noted.added)
 
 
-def warm(event: dict[str, Any]) -> WarmAnswer:
+def warm(app: App, event: dict[str, Any]) -> WarmAnswer:
     """Be ready for a ring, and have the functions be so that its tasks will be handed to."""
-    rings = shards_behind(read_warm_up(event), wiring.settings().namespace)
+    rings = shards_behind(read_warm_up(event), app.settings.namespace)
     if rings.unknown:
         log.warning("ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rings.unknown)]})
-    wiring.store().ping()
-    wiring.drainer()
-    warmed = wiring.warmer().warm(rings.shards)
+    app.get_ready()
+    warmed = app.warmer.warm(rings.shards)
     measure(WarmLine(FunctionsWarmed=len(warmed)))
     return {"warmed": warmed}

@@ -3,16 +3,18 @@
 import logging
 from typing import Any
 
-from duecourse import wiring
 from duecourse.domain.history import cut_detail
 from duecourse.metrics import UndeliveredLine, measure
+from duecourse.process import Handler
 from duecourse.wire.events.failures import read_failure
 from duecourse.wire.events.messages import answer, read_each
+from duecourse.wiring import App
 
 log = logging.getLogger("duecourse.on_undelivered")
 
 
-def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
+@Handler
+def handler(app: App, event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Retry the tasks of each record; one that cannot be read goes back, and at last to the dead letters.
 
     Raises StoreUnavailable: then all are delivered again.
@@ -20,7 +22,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     reported = read_each(event, read_failure)
     retried = 0
     for name, failure in reported.content.items():
-        counts, error = wiring.failures().settle(failure), cut_detail(failure.error)
+        counts, error = app.failures.settle(failure), cut_detail(failure.error)
         retried += counts["retried"] + counts["dead"] + counts["released"]
         log.warning("an invocation failed", extra={"message_id": name, "error": error, "tasks": counts})
     for name, problem in reported.problems.items():

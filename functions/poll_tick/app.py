@@ -3,24 +3,26 @@
 from collections.abc import Callable
 from typing import Any
 
-from duecourse import wiring
 from duecourse.engine.sweep import Survey, Ticked
 from duecourse.errors import StoreUnavailable
 from duecourse.lingering import start_linger
 from duecourse.metrics import TickLine, measure
+from duecourse.process import Handler
 from duecourse.wire.events.schedule import check_tick
+from duecourse.wiring import App
 
 
-def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
+@Handler
+def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, int]:
     """Sweep every shard and drain what the rings missed; then, if so set, stay and serve the rings.
 
     Where some shards are away, the others are served, and then it fails.
     """
     check_tick(event)
     remaining_ms = context.get_remaining_time_in_millis
-    found = _survey(remaining_ms)  # before a ring is served: rings would clear what the alarm is to count
-    stays = wiring.settings().tick_linger_ms
-    ticked = _sweep_and_stay(found, remaining_ms) if stays else _sweep(found, remaining_ms)
+    found = _survey(app, remaining_ms)  # before a ring is served: rings would clear what the alarm is to count
+    stays = app.settings.tick_linger_ms
+    ticked = _sweep_and_stay(app, found, remaining_ms) if stays else _sweep(app, found, remaining_ms)
     if isinstance(ticked, StoreUnavailable):
         raise ticked
     if ticked.away:
@@ -30,15 +32,17 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
     return answer
 
 
-def _sweep_and_stay(found: Survey | StoreUnavailable, remaining_ms: Callable[[], int]) -> Ticked | StoreUnavailable:
+def _sweep_and_stay(
+    app: App, found: Survey | StoreUnavailable, remaining_ms: Callable[[], int]
+) -> Ticked | StoreUnavailable:
     """Sweep while rings are served, then stay for DUECOURSE_TICK_LINGER, or until DUECOURSE_MARGIN begins.
 
     It stays though the store is away, which may be back in a second: the next tick is a minute away. Any other error
     ends it at once.
     """
-    linger = start_linger(remaining_ms)
+    linger = start_linger(app, remaining_ms)
     try:
-        ticked = _sweep(found, remaining_ms)
+        ticked = _sweep(app, found, remaining_ms)
         linger.stay_until_over()
         return ticked
     finally:
@@ -46,19 +50,19 @@ def _sweep_and_stay(found: Survey | StoreUnavailable, remaining_ms: Callable[[],
         measure(linger.line())
 
 
-def _survey(remaining_ms: Callable[[], int]) -> Survey | StoreUnavailable:
+def _survey(app: App, remaining_ms: Callable[[], int]) -> Survey | StoreUnavailable:
     try:
-        return wiring.sweeper().survey(remaining_ms)
+        return app.sweeper.survey(remaining_ms)
     except StoreUnavailable as error:
         return error
 
 
-def _sweep(found: Survey | StoreUnavailable, remaining_ms: Callable[[], int]) -> Ticked | StoreUnavailable:
+def _sweep(app: App, found: Survey | StoreUnavailable, remaining_ms: Callable[[], int]) -> Ticked | StoreUnavailable:
     """Sweep, drain and measure what was found, or answer why nothing could be."""
     if isinstance(found, StoreUnavailable):
         return found
     try:
-        ticked = wiring.sweeper().tick(found, remaining_ms)
+        ticked = app.sweeper.tick(found, remaining_ms)
     except StoreUnavailable as error:
         return error
     measure(

@@ -1,10 +1,12 @@
 """The kind `reminder`: sends one message to one recipient a task."""
 
-from duecourse import Task, task_handler, wiring
+from duecourse import Task
 from duecourse.domain.outcomes import Outcome
+from duecourse.handler import app_task_handler
+from duecourse.wiring import App
 
 
-@task_handler
-def handler(task: Task) -> Outcome | None:
+@app_task_handler
+def handler(app: App, task: Task) -> Outcome | None:
     """Send one reminder."""
-    return wiring.reminder_kind()(task)
+    return app.reminder_kind(task)

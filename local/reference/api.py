@@ -40,7 +40,7 @@ def document() -> dict[str, Any]:
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    made: dict[str, Any] = module.app.document
+    made: dict[str, Any] = module.api.document
     return made
 
 

@@ -1,10 +1,12 @@
-"""What functions that are threads share: the one open store, the environment, the wiring, the standard output."""
+"""Functions that are threads of one process: the one open store, the environment, the standard output."""
 
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cache, partial
 from types import TracebackType
 from typing import Self
 
@@ -16,9 +18,10 @@ from duecourse.adapters.embedded.store import EmbeddedStore
 from duecourse.adapters.http.caller import HttpOut
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import invoking
-from duecourse.engine.crew import Crew
 from duecourse.errors import DuecourseError
-from duecourse.parts import configure
+from duecourse.process import PROCESS
+from duecourse.settings import Settings
+from duecourse.wiring import App, Parts
 
 from ..aws.functions import Functions
 from ..process.environment import Environment
@@ -41,10 +44,12 @@ class House:
     """One store and the functions around it, from `with` to its end. Raises HarnessError at the start."""
 
     def __init__(self, described: Sequence[Function], environment: Environment, logs: Logs) -> None:
+        self._environment = environment
         self._variables = united(described, environment)
         self._layers = dict.fromkeys(str(layer) for function in described for layer in function.layers)
         self._logs = logs
         self._http_turn = threading.Lock()
+        self._apps: list[App] = []
 
     def __enter__(self) -> Self:
         with ExitStack() as opened:
@@ -68,17 +73,25 @@ class House:
     def pool(self, function: Function, first: bytes | None) -> ThreadPool:
         """The threads of a function; those with routes take turns, for Powertools keeps a request in a class."""
         turn = self._http_turn if function.routes else nullcontext()
-        return ThreadPool(function, self._logs.of(function.name), turn, first)
+        return ThreadPool(function, self._logs.of(function.name), turn, cache(partial(self._app_of, function)), first)
 
     def wire(self, functions: Functions) -> None:
-        """Let the handlers find the store here, and invoke each other without a detour."""
+        """Let the functions invoke each other without a detour; what else runs here finds the same store."""
         self._invoker = DirectInvoker(functions)
-        crew, http = Crew(self._settings.parallel), HttpOut(self._settings.parallel)
-        store = ledgers.logged(self._store, self._settings)
-        configure(settings=self._settings, store=store, invoker=self._invoker, crew=crew, http=http)
-        self._opened.callback(configure)
-        self._opened.callback(http.close)
-        self._opened.callback(_close, crew)
+        self._http = HttpOut(self._settings.parallel)
+        self._opened.callback(self._http.close)
+        self._opened.callback(_close, self._apps)
+        self._opened.enter_context(PROCESS.using(self._app(self._settings)))
+
+    def _app_of(self, function: Function) -> App:
+        """The App that a function has by its own settings. Raises InvalidSettings."""
+        return self._app(settings.parse(self._environment.settings(function)))
+
+    def _app(self, given: Settings) -> App:
+        store = ledgers.logged(self._store, given)
+        app = App(given, Parts(store=store, invoker=self._invoker, http=self._http))
+        self._apps.append(app)
+        return app
 
     def bridge(self, function: Function, notice: Callable[[str], None]) -> ThreadBridge:
         """A bridge whose rings invoke `function`."""
@@ -124,8 +137,11 @@ def logged() -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-def _close(crew: Crew) -> None:
-    """End the crew's threads, but wait for none that is stuck in its work."""
-    ending = threading.Thread(target=crew.close, daemon=True)
-    ending.start()
-    ending.join(PATIENCE_S)
+def _close(apps: Iterable[App]) -> None:
+    """End the threads of all Apps, but wait for none that is stuck in its work."""
+    until = time.monotonic() + PATIENCE_S
+    closing = [threading.Thread(target=app.close, daemon=True) for app in apps]
+    for thread in closing:
+        thread.start()
+    for thread in closing:
+        thread.join(max(0.0, until - time.monotonic()))

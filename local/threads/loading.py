@@ -11,16 +11,16 @@ from typing import Any
 
 from ..template.model import Function
 
-Handler = Callable[[Any, Any], Any]
+Handle = Callable[[Any, Any], Any]
 _loading = Lock()
 
 
-def load(function: Function) -> Handler:
+def load(function: Function) -> Handle:
     """The function's handler, its module under a name of its own. Raises whatever its import raises."""
     path, _, name = function.handler.rpartition(".")
     file = (function.code / path).with_suffix(".py")
     with _loading, _found_in(function.code):
-        handler: Handler = getattr(_module(f"duecourse_function_{function.logical_id}", file), name)
+        handler: Handle = getattr(_module(f"duecourse_function_{function.logical_id}", file), name)
     return handler
 
 

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 import psutil
 
 from duecourse.engine.crew import Crew
+from duecourse.process import Handler
+from duecourse.wiring import App
 
 from ..aws.account import arn
 from ..aws.invocation import (
@@ -33,7 +35,7 @@ from ..aws.invocation import (
 from ..process.code import Code
 from ..stack.logs import Log
 from ..template.model import Function
-from .loading import Handler, load
+from .loading import Handle, load
 from .voices import VOICES
 
 T = TypeVar("T")
@@ -46,18 +48,28 @@ GRACE_S = 5.0
 
 
 class ThreadPool:
-    """A function and its threads; `turn` is held while its handler runs, `first` the event that makes it warm."""
+    """A function and its threads.
+
+    `turn` is held while its handler runs; `app_of_it` makes the App of a handler of the product's; `first` is the event
+    that makes the function warm.
+    """
 
     def __init__(
-        self, function: Function, log: Log, turn: AbstractContextManager[Any], first: bytes | None = None
+        self,
+        function: Function,
+        log: Log,
+        turn: AbstractContextManager[Any],
+        app_of_it: Callable[[], App],
+        first: bytes | None = None,
     ) -> None:
         self.function = function
         self._log = log
         self._turn = turn
+        self._app_of_it = app_of_it
         self._first = first
         self._crew = Crew(function.concurrency)
         self._writing = threading.Lock()
-        self._handler: Handler | None = None
+        self._handler: Handle | None = None
         self._code = Code(function.code, LOOK_EVERY_S)
         self._loaded = self._code.version
         self._busy = 0
@@ -129,8 +141,12 @@ class ThreadPool:
         self._crew.do(body)
         return await done
 
-    def _load(self) -> Handler | Answer:
-        return self._guarded(NOT_YET, lambda: load(self.function))
+    def _load(self) -> Handle | Answer:
+        return self._guarded(NOT_YET, self._loaded_handler)
+
+    def _loaded_handler(self) -> Handle:
+        handle = load(self.function)
+        return handle.on(self._app_of_it()) if isinstance(handle, Handler) else handle
 
     def _run(self, invocation: Invocation, until: float) -> Answer:
         def handle() -> Answer:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import redis
 
-from duecourse import wiring
 from duecourse.adapters.redis.bells import RedisBells
 from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
@@ -21,10 +20,10 @@ from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
 from duecourse.lingering import start_linger
-from duecourse.parts import configure
 from duecourse.ports.tasks import MAX_ADD
 from duecourse.settings import Settings
 from duecourse.wire.events.rings import read_rings
+from duecourse.wiring import App, Parts
 from tests.bench.figures import Figure, lateness
 from tests.bench.server import BenchServer
 from tests.support.wait import until
@@ -122,14 +121,14 @@ def _measure_linger(name: str, url: str, probes: Sequence[NewTask], *, events: b
 def _ticking(url: str, kind: Kind, *, events: str) -> Iterator[None]:
     """Lingering ticks of this process, as the schedule makes them."""
     settings = Settings(store=url, tick_linger_ms=int(LINGER_S * 1_000), events=events)
-    configure(settings=settings, kinds={"probe": kind})
+    app = App(settings, Parts(kinds={"probe": kind}))
     over = threading.Event()
-    ticks = [threading.Thread(target=_tick)]
+    ticks = [threading.Thread(target=_tick, args=(app,))]
     ticks[0].start()
 
     def keep() -> None:
         while not over.wait(TICK_S):
-            ticks.append(threading.Thread(target=_tick))
+            ticks.append(threading.Thread(target=_tick, args=(app,)))
             ticks[-1].start()
 
     keeper = threading.Thread(target=keep)
@@ -138,20 +137,19 @@ def _ticking(url: str, kind: Kind, *, events: str) -> Iterator[None]:
     over.set()
     for thread in (keeper, *ticks):
         thread.join()
-    wiring.crew().close()
-    configure()
+    app.close()
 
 
-def _tick() -> None:
+def _tick(app: App) -> None:
     """What poll_tick does."""
     end = time.monotonic() + LINGER_S + MARGIN_MS / 1000 + 1
 
     def remaining_ms() -> int:
         return int((end - time.monotonic()) * 1000)
 
-    found = wiring.sweeper().survey(lambda: 900_000)
-    linger = start_linger(remaining_ms)
-    wiring.sweeper().tick(found, remaining_ms)
+    found = app.sweeper.survey(lambda: 900_000)
+    linger = start_linger(app, remaining_ms)
+    app.sweeper.tick(found, remaining_ms)
     linger.stay_until_over()
     linger.stop()
 

@@ -11,9 +11,10 @@ import redis
 import urllib3
 
 from duecourse.client import Client, TaskFields
-from duecourse.parts import configure
+from duecourse.process import PROCESS
 from duecourse.settings import Settings
 from duecourse.wire.http.batch import MAX_BATCH
+from duecourse.wiring import App
 from local.stack.options import Options, Precision
 from local.stack.stack import Stack
 from tests.bench.figures import Figure, in_turn, lateness, per_second
@@ -34,11 +35,8 @@ def figures(server: BenchServer, _pending: int) -> Iterator[Figure]:
     """Each beside a no-op EVALSHA by redis-py, in turn."""
     with redis.Redis.from_url(server.url) as plain:
         plain.flushall()
-        configure(settings=Settings(store=server.url, targets=TARGETS))
-        try:
+        with PROCESS.using(App(Settings(store=server.url, targets=TARGETS))):
             yield from _client(Client.from_env(), partial(_no_ops, plain, plain.script_load("return 1")))
-        finally:
-            configure()
         plain.flushall()
         yield from _http(server.url)
 

@@ -12,10 +12,12 @@ from duecourse.ports.store import Store
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.level_store import level_store
+from tests.support.matrix import in_turn
 from tests.support.redis_server import REDIS
 
 CLUSTER = "redis-cluster"
-STORES = ["memory", "leveldb", *(f"redis-{version}" for version in REDIS), CLUSTER]
+FIRST, *NEWER = (f"redis-{version}" for version in REDIS)
+STORES = ["memory", *in_turn(FIRST, *NEWER, "leveldb", CLUSTER)]
 SHARDS = 8
 
 

@@ -21,7 +21,7 @@ from duecourse.ports.leases import Delivery, Settled
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle
-from tests.support.redis_server import REDIS, RedisServer, need
+from tests.support.redis_server import SERVERS, RedisServer, need
 from tests.support.wait import until
 
 BELL = "duecourse:{default/0}:bell"
@@ -76,7 +76,7 @@ def test_no_script_sets_a_time_to_live_but_by_set_pxat(script: Path) -> None:
     code = "\n".join(line.partition("--")[0] for line in script.read_text().splitlines())
     words = re.findall(r"'([A-Z]+)'", code)
     assert not [word for word in words if "EXPIRE" in word or word in FORBIDDEN]
-    assert words.count("PXAT") == (1 if script.name == "prelude.lua" else 0)
+    assert words.count("PXAT") == (1 if script.name == "bell.lua" else 0)
 
 
 def test_the_bell_is_the_one_key_with_a_time_to_live(store: RedisStore, redis_client: redis.Redis) -> None:
@@ -301,7 +301,7 @@ def test_out_of_memory_lets_an_idle_step_hang_the_bell(store: RedisStore, redis_
         redis_client.config_set("maxmemory", 0)
 
 
-@pytest.mark.parametrize("version", REDIS)
+@pytest.mark.parametrize("version", SERVERS)
 def test_an_rdb_restart_drops_a_bell_without_an_event_and_the_next_look_hangs_it(version: str) -> None:
     with RedisServer(need(version), "--save", "3600 1") as server:
         with connect(server.url) as client:
@@ -320,7 +320,7 @@ def test_an_rdb_restart_drops_a_bell_without_an_event_and_the_next_look_hangs_it
             assert [t.status for t in claim(store)] == [Status.LEASED]
 
 
-@pytest.mark.parametrize("version", REDIS)
+@pytest.mark.parametrize("version", SERVERS)
 def test_an_aof_restart_keeps_every_acknowledged_task_and_lease(version: str) -> None:
     with RedisServer(need(version), "--appendonly", "yes", "--appendfsync", "always") as server:
         with connect(server.url) as client:

@@ -12,6 +12,7 @@ from local.stack.options import Options, Precision
 from local.stack.stack import Stack
 from tests.support.answering import answering
 from tests.support.api import Api
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.project import ROOT
 from tests.support.redis_cluster import ClusterServers
 from tests.support.slow_receiver import DONE
@@ -36,7 +37,7 @@ def found(shown: str) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize(
     ("precision", "events", "killed"),
-    [("bridge", "off", "The bridge is killed"), ("linger", "on", "The lingering tick is killed")],
+    in_turn(("linger", "on", "The lingering tick is killed"), ("bridge", "off", "The bridge is killed")),
 )
 def test_the_demos_stories_hold(precision: str, events: str, killed: str) -> None:
     shown = demo("--precision", precision, DUECOURSE_EVENTS=events)
@@ -50,6 +51,7 @@ def test_the_demos_stories_hold(precision: str, events: str, killed: str) -> Non
     assert sorted(late)[len(late) // 2] < 400, shown
 
 
+@MATRIX
 @pytest.mark.parametrize("precision", ["bridge", "linger"])
 def test_the_demos_stories_hold_on_a_cluster_with_queues_of_many_shards(
     precision: str, cluster: ClusterServers

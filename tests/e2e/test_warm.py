@@ -13,6 +13,7 @@ import urllib3
 from local.stack.options import Precision
 from local.stack.stack import Stack
 from tests.support.api import Api
+from tests.support.matrix import in_turn
 from tests.support.probe import FUNCTION, Line, Probe
 from tests.support.wait import until
 
@@ -37,7 +38,7 @@ class Scene(NamedTuple):
         return self.probe.lines()[id]
 
 
-@pytest.fixture(params=[Precision.BRIDGE, Precision.LINGER])
+@pytest.fixture(params=in_turn(Precision.LINGER, Precision.BRIDGE))
 def scene(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, http: urllib3.PoolManager
 ) -> Iterator[Scene]:

@@ -13,9 +13,10 @@ from local.stack.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.api import Api
 from tests.support.commands import FREE_PORTS, gone, run, up
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.wait import until
 
-STORES = ["memory://", "leveldb://{folder}/ledger"]
+MEMORY, LEVELDB = "memory://", "leveldb://{folder}/ledger"
 
 
 def on_disk(folder: Path) -> tuple[str, str]:
@@ -23,8 +24,7 @@ def on_disk(folder: Path) -> tuple[str, str]:
     return "--store", f"leveldb://{folder}/ledger"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", in_turn(MEMORY, LEVELDB))
 def test_the_demos_stories_hold_with_no_redis(store: str, tmp_path: Path) -> None:
     told = run("demo", "--store", store.format(folder=tmp_path))
     assert told.returncode == 0, told.stderr + told.stdout
@@ -33,7 +33,7 @@ def test_the_demos_stories_hold_with_no_redis(store: str, tmp_path: Path) -> Non
     assert "never more than 2 at a time" in shown
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", in_turn(LEVELDB, MEMORY))
 def test_requests_beside_each_other_are_each_answered_with_their_own(
     http: urllib3.PoolManager, store: str, tmp_path: Path
 ) -> None:
@@ -95,6 +95,7 @@ def test_a_second_up_is_told_who_has_the_folder_and_the_first_goes_on(
         assert Api(http, addresses["api"]).call("GET", "/health")[0] == 200
 
 
+@MATRIX
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_up_stops_cleanly_when_told_to_and_prints_one_line(
     http: urllib3.PoolManager, tmp_path: Path, number: signal.Signals

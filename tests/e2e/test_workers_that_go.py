@@ -14,11 +14,12 @@ from local.stack.options import Options, Precision
 from local.stack.stack import Stack
 from tests.support.answering import Server
 from tests.support.api import Api
+from tests.support.matrix import in_turn
 from tests.support.slow_receiver import SHORT_LEASE, outcomes, slow_at_first
 from tests.support.wait import until
 
 
-@pytest.fixture(scope="module", params=[Precision.BRIDGE, Precision.LINGER])
+@pytest.fixture(scope="module", params=in_turn(Precision.LINGER, Precision.BRIDGE))
 def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
     with Stack(Options(tick=2, precision=request.param, environment=SHORT_LEASE)) as stack:
         assert (stack.pids()["bridge"] is None) == (request.param is Precision.LINGER)

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from duecourse import Client, wiring
+from duecourse import Client
 from duecourse.domain.order import AddResult
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Json, Shard
+from duecourse.process import PROCESS
 
 SCENE = "DUECOURSE_FUZZ_SCENE"
 """The environment's word for the file that tells `hooks` what stands."""
@@ -37,7 +38,7 @@ def built(asked: str) -> dict[str, list[Standing]]:
     client = Client.from_env(TENANT)
     dead = _leased(client, "dead")
     ends = [Settlement(id, TENANT, str(token), Ending.DROP, detail="no use") for id, token in dead]
-    wiring.store().settle(Shard(), ends)
+    PROCESS.app().store.settle(Shard(), ends)
     return {
         "leased": _leased(client, "leased"),
         "dead": dead,
@@ -54,7 +55,7 @@ def _added(client: Client, name: str, **fields: Any) -> list[str]:
 
 def _leased(client: Client, name: str) -> list[Standing]:
     _added(client, name)
-    return [(task.id, task.token) for task in wiring.store().claim(Shard(), EACH, lease_ms=LEASE_MS).tasks]
+    return [(task.id, task.token) for task in PROCESS.app().store.claim(Shard(), EACH, lease_ms=LEASE_MS).tasks]
 
 
 def _reminder(client: Client, name: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from duecourse.settings import variables
+from tests.support.matrix import MATRIX
 from tests.support.project import ROOT
 from tests.support.redis_server import FLOOR, RedisServer, need
 
@@ -58,6 +59,7 @@ def test_the_image_runs_as_nobody_and_its_python_is_the_functions() -> None:
     assert "Runtime: python3.11" in (ROOT / "template.yaml").read_text()
 
 
+@MATRIX
 @pytest.mark.skipif(PYTHON is None, reason="the image has Python 3.11, and there is none here")
 def test_what_the_image_holds_is_a_bridge_that_gets_ready(tmp_path: Path) -> None:
     inside = build(tmp_path)

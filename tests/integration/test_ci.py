@@ -20,7 +20,7 @@ case "$1 $2" in
   "-s checks") echo check-format check-api;;
 esac
 case "$1" in
-  test) printf '%s' "$REPORT" > "$report"; exit $SUITE;;
+  test-all) printf '%s' "$REPORT" > "$report"; exit $SUITE;;
   $FAILS) echo "no good" >&2; exit 2;;
 esac
 """
@@ -55,19 +55,20 @@ def calls(folder: Path) -> list[str]:
 
 def test_the_last_line_counts_the_whole(tmp_path: Path) -> None:
     done = gate(tmp_path)
-    assert done.stdout.splitlines()[-1] == "40 passed, 0 failed, 3 skipped", "37 tests, the demo and two checks"
+    assert done.stdout.splitlines()[-1] == "41 passed, 0 failed, 3 skipped", "37 tests, the demo, `test`, two checks"
     assert done.returncode == 0
-    assert calls(tmp_path) == ["setup", "demo", "test", "check-format", "check-api"]
+    assert calls(tmp_path) == ["setup", "demo", "test", "test-all", "check-format", "check-api"]
 
 
 @pytest.mark.parametrize(
     ("told", "last"),
     [
-        ({"fails": "demo"}, "39 passed, 1 failed, 3 skipped"),
-        ({"fails": "check-format"}, "39 passed, 1 failed, 3 skipped"),
-        ({"report": REPORT.format(errors=1, failures=2), "suite": 1}, "37 passed, 3 failed, 3 skipped"),
-        ({"suite": 1}, "40 passed, 1 failed, 3 skipped"),
-        ({"report": "", "suite": 4}, "3 passed, 1 failed, 0 skipped"),
+        ({"fails": "demo"}, "40 passed, 1 failed, 3 skipped"),
+        ({"fails": "test"}, "40 passed, 1 failed, 3 skipped"),
+        ({"fails": "check-format"}, "40 passed, 1 failed, 3 skipped"),
+        ({"report": REPORT.format(errors=1, failures=2), "suite": 1}, "38 passed, 3 failed, 3 skipped"),
+        ({"suite": 1}, "41 passed, 1 failed, 3 skipped"),
+        ({"report": "", "suite": 4}, "4 passed, 1 failed, 0 skipped"),
     ],
 )
 def test_whatever_fails_the_rest_is_run_and_the_last_line_counts_it(
@@ -91,6 +92,15 @@ def test_the_checks_of_the_gate_are_those_of_make_check() -> None:
     assert [name.partition("-")[0] for name in said] == ["check"] * len(said)
     for tool in ("ruff format --check", "ruff check", "mypy", "tests.fuzz"):
         assert tool in planned
+
+
+def test_only_make_test_leaves_the_matrix_out() -> None:
+    planned = {
+        target: subprocess.run([MAKE, "-n", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for target in ("test", "test-all")
+    }
+    assert '-m "not deployed and not matrix"' in planned["test"]
+    assert '-m "' not in planned["test-all"]
 
 
 def setup(folder: Path, **pythons: str) -> subprocess.CompletedProcess[str]:

@@ -21,7 +21,7 @@ from duecourse.ports.tasks import Move, Reply
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger_model import ADD
-from tests.support.redis_server import REDIS, RedisServer, need
+from tests.support.redis_server import SERVERS, RedisServer, need
 
 LEDGERS = Path(__file__).parent / "fixtures" / "ledgers"
 SHARD = Shard()
@@ -52,7 +52,7 @@ def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=REDIS, ids=lambda binary: f"redis-{binary}")
+@pytest.fixture(params=SERVERS, ids=lambda binary: f"redis-{binary}")
 def former(request: pytest.FixtureRequest, version: str) -> Iterator[Former]:
     """The ledger on a server of its own."""
     shown = json.loads((LEDGERS / f"{version}.rdb.json").read_text())

@@ -23,6 +23,7 @@ from duecourse.ports.tasks import MAX_ADD
 from duecourse.wire.events.invocation import decode_tasks
 from tests.support.engine import ample, engine
 from tests.support.ledger import SHARD, new
+from tests.support.matrix import in_turn
 from tests.support.redis_server import RedisServer, need, newest
 from tests.support.wait import until
 
@@ -60,7 +61,7 @@ class Service:
             self._function(event)
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=in_turn("redis", "memory"))
 def stored(request: pytest.FixtureRequest) -> Iterator[Store]:
     """A store by the real time: in memory, or Redis."""
     if request.param == "memory":

@@ -25,11 +25,12 @@ from local.cli.app import app
 from tests.support.answering import Reply, answering
 from tests.support.commands import BARE, FREE_PORTS, Up, gone, run, up
 from tests.support.level_store import level_store
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.project import ROOT
 from tests.support.wait import until
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", in_turn(signal.SIGINT, signal.SIGTERM))
 def test_up_prints_one_line_when_all_is_ready_and_stops_cleanly_when_told_to(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -47,7 +48,9 @@ def test_up_prints_one_line_when_all_is_ready_and_stops_cleanly_when_told_to(
     assert gone(children)
 
 
-@pytest.mark.parametrize("store", [(), ("--store", "memory://")], ids=["processes", "threads"])
+@pytest.mark.parametrize(
+    "store", [(), pytest.param(("--store", "memory://"), marks=MATRIX)], ids=["processes", "threads"]
+)
 def test_up_in_a_terminal_prints_a_line_for_each_event_of_a_task_and_no_record(
     tmp_path: Path, store: tuple[str, ...]
 ) -> None:

@@ -21,6 +21,7 @@ from local.cli.rabbitmq import RabbitMq
 from local.stack.options import Precision
 from local.stack.problems import HarnessError
 from tests.support.harness import Probes, probes
+from tests.support.matrix import MATRIX
 from tests.support.project import ROOT
 from tests.support.rabbitmq import Rabbit, need, rabbit
 from tests.support.wait import until
@@ -295,6 +296,7 @@ def all_of(events: list[Any], count: int) -> list[Any]:
     return events if sum(len(rabbit_messages(event)) for event in events) == count else []
 
 
+@MATRIX
 def test_a_rabbitmq_source_goes_on_after_its_broker_was_killed_and_its_queue_deleted(
     rabbitmq: RabbitMq, tmp_path: Path
 ) -> None:

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from duecourse import wiring
 from duecourse.errors import InvocationRefused
+from duecourse.process import PROCESS
+from duecourse.settings import Settings
+from duecourse.wire.events.invocation import tasks_event
 from tests.support.harness import Probes
+from tests.support.ledger import claim, new, standing
 from tests.support.threads import FUNCTIONS, threads
 from tests.support.wait import until
 
@@ -47,6 +50,21 @@ def test_functions_share_one_environment_and_nothing_of_the_hosts_account(stack:
     assert seen["DUECOURSE_STORE"] == "memory://"
     assert seen["AWS_ENDPOINT_URL_LAMBDA"] == stack.stack.lambda_url
     assert seen["AWS_ACCESS_KEY_ID"] == "local"
+
+
+def test_each_handler_of_the_products_has_an_app_of_its_functions_own_settings(stack: Probes) -> None:
+    first, other = (stack.invoke(name).payload for name in ("OfApp", "OfOther"))
+    assert (first["targets"], first["parallel"]) == ({"report": "lambda:Report"}, Settings().parallel)
+    assert (other["targets"], other["parallel"]) == ({}, 3)
+    assert first["app"] != other["app"]
+
+
+def test_a_task_saves_and_adds_in_the_one_ledger_from_threads_of_its_own_too(stack: Probes) -> None:
+    store = PROCESS.app().store
+    store.add([new("a", kind="saving")])
+    assert stack.invoke("Saving", tasks_event(claim(store))).payload["done"] == 1
+    assert standing(store, "a").state == {"step": 1}
+    assert standing(store, "next").kind == "webhook"
 
 
 def test_each_function_has_the_modules_of_its_own_folder(stack: Probes) -> None:
@@ -96,16 +114,19 @@ def test_a_handler_that_takes_too_long_is_answered_for_and_keeps_its_place_until
 
 
 def test_the_engine_and_the_bridge_invoke_without_a_detour(stack: Probes) -> None:
-    assert wiring.invoker().invoke("Echo", {"a": 1})["event"] == {"a": 1}
+    assert PROCESS.app().invoker.invoke("Echo", {"a": 1})["event"] == {"a": 1}
     for function, problem in (("Raising", "KeyError"), ("Nobody", "Function not found")):
         with pytest.raises(InvocationRefused, match=problem):
-            wiring.invoker().invoke(function, {})
+            PROCESS.app().invoker.invoke(function, {})
     with pytest.raises(InvocationRefused, match="Function not found"):
-        wiring.invoker().send("Nobody", {})
+        PROCESS.app().invoker.send("Nobody", {})
     assert stack.stack.in_threads
 
 
 def test_code_that_has_changed_is_loaded_anew(stack: Probes, folder: Path) -> None:
     assert stack.invoke("Other").payload["helper"] == "two"
+    app = stack.invoke("OfOther").payload["app"]
     (folder / "two" / "helper.py").write_text("NAME = 'three, and longer'")
     until(lambda: stack.invoke("Other").payload["helper"] == "three, and longer")
+    until(lambda: stack.invoke("OfOther").payload["helper"] == "three, and longer")
+    assert stack.invoke("OfOther").payload["app"] == app, "kept, for it has threads"

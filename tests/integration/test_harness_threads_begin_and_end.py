@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from duecourse import ledgers, wiring
+from duecourse import ledgers
 from duecourse.errors import StoreInUse
+from duecourse.process import PROCESS
 from local.stack.problems import HarnessError
 from local.threads.pool import GRACE_S
 from tests.support.harness import probes
@@ -46,15 +47,15 @@ def test_what_the_stack_changed_in_its_process_is_as_before_afterwards(tmp_path:
     before, running = around(), set(threading.enumerate())
     with threads(tmp_path) as stack:
         assert stack.invoke("Echo").error is None
-        wiring.crew().do(lambda: None)
-        store = wiring.store()
-        assert store is wiring.store()
+        PROCESS.app().crew.do(lambda: None)
+        store = PROCESS.app().store
+        assert store is PROCESS.app().store
         assert around() != before
     assert around() == before
     assert set(threading.enumerate()) <= running, "no thread of it runs on"
     with threads(tmp_path) as stack:
         assert stack.invoke("Echo").error is None
-        assert wiring.store() is not store
+        assert PROCESS.app().store is not store
 
 
 def test_nothing_of_the_hosts_account_is_left_for_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +116,7 @@ def test_a_folder_in_use_is_named_and_the_first_stack_goes_on(tmp_path: Path) ->
     url = f"leveldb://{tmp_path}/ledger"
     with threads(tmp_path, store=url) as stack:
         with pytest.raises(StoreInUse, match=f"{url} is in use by process {os.getpid()}"):
-            ledgers.open_store(wiring.settings())
+            ledgers.open_store(PROCESS.app().settings)
         assert stack.invoke("Echo").error is None
     with threads(tmp_path, store=url) as stack:
         assert stack.invoke("Echo").error is None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.matrix import in_turn
 from tests.support.project import ROOT
 
 MACHINES = {"arm64": 183, "x86_64": 62}
@@ -26,11 +27,11 @@ HttpOut(1).call(HttpRequest("GET", "http://bücher.invalid/", {}, None, 2_000, 1
 """
 WRITES = """
 import zoneinfo; zoneinfo.reset_tzpath([])
-from duecourse import wiring
+from duecourse.process import PROCESS
 from duecourse.ports.writer import Letter
 to = {"name": "Ada", "channel": "phone", "address": "+43", "time_zone": "Europe/Vienna"}
 payload = {"reminder": "a", "subject": "s", "message": "{{ starts_at }}", "html": "", "data": {}, "recipient": to}
-print(wiring.write([Letter({**payload, "lead_ms": 1000}, 1774747800000)])[0].text)
+print(PROCESS.app().write([Letter({**payload, "lead_ms": 1000}, 1774747800000)])[0].text)
 """
 
 pytestmark = pytest.mark.skipif(PYTHON is None, reason="the layer is compiled by python3.11, and there is none")
@@ -40,7 +41,7 @@ def make(*words: str, where: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["make", *words, f"PYTHON={PYTHON}"], cwd=where, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module", params=MACHINES)
+@pytest.fixture(scope="module", params=in_turn(*MACHINES))
 def architecture(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

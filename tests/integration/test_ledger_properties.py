@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 import redis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -30,14 +31,15 @@ from tests.support.ledger import SHARD
 from tests.support.ledger_model import HANDED, TARGET, Model
 from tests.support.level_store import level_store
 from tests.support.lossy_proxy import LossyProxy, load_scripts
+from tests.support.matrix import in_turn
 from tests.support.redis_server import RedisServer
 
 QUEUE = SHARD.queue
 UNSYNCED = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a folder of its own is made in it
 """Where a change is not waited for until it is on a disk: no power is cut here."""
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+EXAMPLES = in_turn(30, 1_500 if LONG else 100)
 PROFILE = settings(
-    max_examples=1_500 if LONG else 100,
     stateful_step_count=60 if LONG else 50,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
@@ -356,11 +358,13 @@ class LedgerMachine(RuleBasedStateMachine):
         raise AssertionError("it was asked again, and nobody knows whether it was done twice")
 
 
-def test_every_store_answers_as_the_model_does(redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("examples", EXAMPLES)
+def test_every_store_answers_as_the_model_does(examples: int, redis_server: RedisServer) -> None:
     with (
         LossyProxy(redis_server.socket) as proxy,
         connect(proxy.url) as client,
         redis_server.client() as direct,
     ):
         load_scripts(direct)
-        run_state_machine_as_test(lambda: LedgerMachine(proxy, client, direct), settings=PROFILE)
+        profile = settings(PROFILE, max_examples=examples)
+        run_state_machine_as_test(lambda: LedgerMachine(proxy, client, direct), settings=profile)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
 import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -18,11 +19,11 @@ from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, ending, lease_of, new
+from tests.support.matrix import in_turn
 from tests.support.redis_server import RedisServer
 
-PROFILE = settings(
-    max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-)
+EXAMPLES = in_turn(50, 150)
+PROFILE = settings(stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 QUEUE = SHARD.queue
 LEASE_MS = 400
 RETRY = RetryPolicy(max_attempts=1_000, backoff_ms=30, factor=1, max_backoff_ms=30, jitter=False)
@@ -197,19 +198,23 @@ class LimitMachine(RuleBasedStateMachine):
         return [key for key in ripe if self._room() and self._tenant_room(key[0])]
 
 
-def test_in_memory_limits_hold_and_nothing_is_idle() -> None:
+@pytest.mark.parametrize("examples", EXAMPLES)
+def test_in_memory_limits_hold_and_nothing_is_idle(examples: int) -> None:
     def machine() -> LimitMachine:
         clock = HandClock()
         return LimitMachine(MemoryStore(clock), clock, lambda: None)
 
-    run_state_machine_as_test(machine, settings=PROFILE)
+    run_state_machine_as_test(machine, settings=settings(PROFILE, max_examples=examples))
 
 
-def test_on_redis_limits_hold_and_nothing_is_idle(redis_server: RedisServer, redis_client: redis.Redis) -> None:
+@pytest.mark.parametrize("examples", EXAMPLES)
+def test_on_redis_limits_hold_and_nothing_is_idle(
+    examples: int, redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
     def machine() -> LimitMachine:
         with redis_server.client() as client:
             client.flushall()
         clock = HandClock()
         return LimitMachine(RedisStore(redis_client, travel=clock), clock, lambda: redis_ledger.check(redis_client))
 
-    run_state_machine_as_test(machine, settings=PROFILE)
+    run_state_machine_as_test(machine, settings=settings(PROFILE, max_examples=examples))

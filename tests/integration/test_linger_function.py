@@ -42,7 +42,7 @@ def wired(server: RedisServer, kind: Callable[[Task], None], **settings: Any) ->
     with connect(server.url) as client:
         store = RedisStore(client, "test")
         parts = Settings(**given | linger_ms | settings)
-        with wired_with(settings=parts, store=store, results=None, kinds={"noop": kind}):
+        with wired_with(settings=parts, store=store, kinds={"noop": kind}):
             yield store
 
 
@@ -182,7 +182,7 @@ def test_how_the_ledger_stands_is_seen_before_rings_are_served(redis_server: Red
 def test_a_ledger_without_bells_is_named() -> None:
     settings = Settings(store="memory://", tick_linger_ms=60_000)
     with (
-        wired_with(settings=settings, store=MemoryStore(), results=None),
+        wired_with(settings=settings, store=MemoryStore()),
         pytest.raises(InvalidSettings, match=r"DUECOURSE_STORE: .* no bells"),
     ):
         invoke("poll_tick", saved("poll_tick/rule"), Running(10))
@@ -195,7 +195,7 @@ def test_a_tick_that_lingers_warms_the_function_of_what_comes_next(redis_server:
     with connect(redis_server.url) as client:
         store = RedisStore(client, "test")
         parts = Settings(**given | times)
-        with wired_with(settings=parts, store=store, results=None, kinds={}, invoker=service):
+        with wired_with(settings=parts, store=store, kinds={}, invoker=service):
             store.add([NewTask("soon", "report", delay_ms=2_200), NewTask("next", "report", delay_ms=2_500)])
             invoke("poll_tick", saved("poll_tick/rule"), Running(10))
     assert service.ids() == [[], ["soon"], ["next"]]

@@ -33,6 +33,7 @@ from tests.support.commands import gone
 from tests.support.deaf_proxy import DeafProxy
 from tests.support.engine import MARGIN_MS, Lambda, ample, engine
 from tests.support.ledger import SHARD, new, standing
+from tests.support.matrix import MATRIX
 from tests.support.project import ROOT
 from tests.support.rabbitmq import Rabbit, need, need_server, rabbit
 from tests.support.tls import certificate, tls_front
@@ -305,6 +306,7 @@ def test_what_was_confirmed_outlives_the_broker(rabbitmq: RabbitMq) -> None:
         assert connection.channel().queue_declare(queue, passive=True).method.message_count == 62
 
 
+@MATRIX
 def test_a_broker_that_is_short_of_memory_is_said_so_and_what_waits_is_taken_afterwards(rabbitmq: RabbitMq) -> None:
     publisher = AmqpPublisher(rabbitmq.url, within_s=2.0)
     assert publisher.publish("short", messages(1)) == [""]
@@ -329,6 +331,7 @@ def control(server: RabbitMq, *words: str) -> None:
     subprocess.run(command, env=server._environment(), check=True, capture_output=True)
 
 
+@MATRIX
 def test_a_process_that_was_frozen_while_its_connection_died_publishes_on_a_new_one(rabbitmq: RabbitMq) -> None:
     with child(PUBLISHER, rabbitmq.url, "frozen") as publisher:
         assert publisher.ask("a:1") == "['']"
@@ -348,6 +351,7 @@ def published(publisher: AmqpPublisher, queue: str) -> list[str]:
         return []
 
 
+@MATRIX
 def test_the_command_ends_in_order_though_it_is_told_to_again_and_again(tmp_path: Path) -> None:
     need_server()
     command = [sys.executable, "-m", "local", "rabbitmq", "--port", "0"]
@@ -364,6 +368,7 @@ def running_with(port: str) -> list[psutil.Process]:
     return [p for p in psutil.process_iter(["cmdline"]) if port in " ".join(p.info["cmdline"] or ())]
 
 
+@MATRIX
 def test_a_broker_of_ones_own_does_not_outlive_a_harness_that_is_killed() -> None:
     need_server()
     command = [sys.executable, "-m", "local", "rabbitmq", "--port", "0"]

@@ -14,12 +14,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from duecourse import Client, wiring
+from duecourse import Client
 from duecourse.adapters.http.caller import HttpOut
 from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.query import QueryState
 from duecourse.domain.task import Shard
+from duecourse.process import PROCESS
 from duecourse.settings import Settings
 from tests.support.answering import Asked, Reply, answering
 from tests.support.engine import ample
@@ -44,7 +45,7 @@ def store(redis_server: RedisServer) -> Iterator[RedisStore]:
     with connect(redis_server.url) as client, closing(HttpOut(CROWD)) as http:
         store = RedisStore(client)
         parts = Settings(query_parallel=LIMIT)
-        with wired_with(settings=parts, store=store, results=None, http=http):
+        with wired_with(settings=parts, store=store, http=http):
             yield store
 
 
@@ -75,7 +76,7 @@ def queue_at(url: str) -> str:
 
 
 def drain(queue: str) -> None:
-    wiring.drainer().drain([Shard(queue)], ample)
+    PROCESS.app().drainer.drain([Shard(queue)], ample)
 
 
 def test_a_crowd_with_the_same_query_is_one_call(store: RedisStore) -> None:

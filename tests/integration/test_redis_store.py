@@ -27,7 +27,7 @@ from duecourse.ports.leases import MAX_CLAIM, Settled
 from duecourse.ports.tasks import MAX_ADD, Move, Reply
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, state
 from tests.support.lossy_proxy import LossyProxy, load_scripts
-from tests.support.redis_server import REDIS, RedisServer, need
+from tests.support.redis_server import SERVERS, RedisServer, need
 from tests.support.wait import until
 
 VERBS: dict[str, Callable[[RedisStore], object]] = {
@@ -80,7 +80,7 @@ def test_scripts_that_were_flushed_are_loaded_again(store: RedisStore, redis_cli
     assert state(store).status is Status.DONE
 
 
-@pytest.mark.parametrize("version", REDIS)
+@pytest.mark.parametrize("version", SERVERS)
 def test_a_server_that_hangs_is_told_in_bounded_time(version: str) -> None:
     with RedisServer(need(version)) as server, connect(server.url) as client:
         store = RedisStore(client)
@@ -146,7 +146,7 @@ def is_busy(client: redis.Redis) -> bool:
         return True
 
 
-@pytest.mark.parametrize("version", REDIS)
+@pytest.mark.parametrize("version", SERVERS)
 def test_an_add_may_wait_for_replicas_and_says_so_where_they_do_not_have_it(version: str) -> None:
     binary, port = need(version), free_port()
     with (
@@ -239,7 +239,7 @@ def test_whatever_a_caller_is_told_of_waits_for_replicas(redis_server: RedisServ
         assert {state(alone, id).status for id in ("moved", "dead")} == {Status.SCHEDULED}
 
 
-@pytest.mark.parametrize("version", REDIS)
+@pytest.mark.parametrize("version", SERVERS)
 def test_a_move_that_is_sent_again_waits_for_what_the_first_wrote(version: str) -> None:
     binary, port = need(version), free_port()
     with (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.settings import Settings
+from duecourse.wiring import App
 from tests.support.kinds import Outbox, Web, answer
 from tests.support.wired import wired_with
 
@@ -22,9 +22,7 @@ def web() -> Web:
 
 
 @pytest.fixture(autouse=True)
-def wired(store: MemoryStore, outbox: Outbox, web: Web) -> Iterator[None]:
-    """The functions' parts, all of this process."""
-    with wired_with(
-        settings=Settings(), store=store, results=None, senders=dict.fromkeys(("email", "phone"), outbox), http=web
-    ):
-        yield
+def app(store: MemoryStore, outbox: Outbox, web: Web) -> Iterator[App]:
+    """The functions' App, all of this process."""
+    with wired_with(store=store, senders=dict.fromkeys(("email", "phone"), outbox), http=web) as app:
+        yield app

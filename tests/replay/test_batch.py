@@ -8,12 +8,11 @@ import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Status
-from duecourse.parts import configure
-from duecourse.settings import Settings
 from duecourse.wire.http.batch import MAX_BATCH, MAX_BATCH_BYTES
 from tests.support.clock import HandClock
 from tests.support.ledger import bring, standing
 from tests.support.requests import WEBHOOK, ask, wrong
+from tests.support.wired import Wire
 
 
 def batch(*tasks: dict[str, Any]) -> dict[str, Any]:
@@ -74,9 +73,9 @@ class CountingClock(HandClock):
         return super().now()
 
 
-def test_the_time_is_asked_for_once_however_many_have_a_deadline() -> None:
+def test_the_time_is_asked_for_once_however_many_have_a_deadline(wire: Wire) -> None:
     clock = CountingClock()
-    configure(settings=Settings(), store=MemoryStore(clock), results=None)
+    wire(store=MemoryStore(clock))
 
     def asked(tasks: int) -> int:
         before = clock.asked

@@ -12,7 +12,6 @@ from duecourse import Client
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.client_reminders import ReminderClient
 from duecourse.errors import DuecourseError, QueryFailed
-from duecourse.parts import configure
 from duecourse.settings import Settings
 from duecourse.wire.http import problems
 from duecourse.wire.http.batch import show_batch
@@ -26,6 +25,7 @@ from tests.support.clock import HandClock
 from tests.support.kinds import Ready
 from tests.support.ledger import bring
 from tests.support.requests import MEETING, POLL, ask
+from tests.support.wired import Wire
 from tests.unit.test_template_policies import ROUTES
 
 Fields = dict[str, Any]
@@ -163,16 +163,15 @@ WRONG_TEXT = ["a b", "x" * 300, "-", "soon", "0", "é"]
 class Both:
     """Two ledgers alike: the client's, and the one that the functions are wired with."""
 
-    def __init__(self) -> None:
-        clock = HandClock()
+    def __init__(self, wire: Wire) -> None:
+        self._wire, clock = wire, HandClock()
         self.client, own = self._made(clock)
         self.other, behind_http = self._made(clock)
         self._stores = (own, behind_http)
 
     def _made(self, clock: HandClock) -> tuple[Client, MemoryStore]:
         store = MemoryStore(clock)
-        settings = Settings(targets={"report": "lambda:Report"})
-        configure(settings=settings, store=store, results=None, http=Ready())
+        self._wire(Settings(targets={"report": "lambda:Report"}), store=store, http=Ready())
         client = Client.from_env()
         for state in STATES:
             bring(store, state, state)
@@ -215,8 +214,8 @@ def _text(value: Any) -> str:
 
 
 @pytest.fixture
-def both() -> Both:
-    return Both()
+def both(wire: Wire) -> Both:
+    return Both(wire)
 
 
 def test_every_verb_and_every_route_is_here() -> None:
@@ -241,11 +240,11 @@ def test_what_is_asked_for_in_both_ways_is_answered_alike_and_leaves_the_same(
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_is_wrong_is_told_of_the_same_fields_in_the_same_words(both: Both, name: str) -> None:
+def test_what_is_wrong_is_told_of_the_same_fields_in_the_same_words(both: Both, name: str, wire: Wire) -> None:
     for fields in wrong_inputs(name):
         told, answered = by_client(both, name, fields), by_http(name, fields)
         if told[0] and answered[0]:
-            both = Both()
+            both = Both(wire)
         else:
             assert told == answered, fields
 

@@ -9,12 +9,11 @@ from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Shard, Status
 from duecourse.domain.times import format_instant
-from duecourse.parts import configure
 from duecourse.ports.tasks import Move
-from duecourse.settings import Settings
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import LEASE_MS, bring, claim_one, new
 from tests.support.requests import WEBHOOK, ask, replay, wrong
+from tests.support.wired import Wire
 from tests.unit.test_template_policies import ROUTES
 
 NOT_FOUND = {"type": "urn:duecourse:problem:task-not-found"}
@@ -93,7 +92,7 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "show_unknown_queue": ([], 404, {"type": "urn:duecourse:problem:queue-not-found"}),
     "show_query": (["ask_query"], 200, {"status": "processing", "queue": "query:127.0.0.1:9"}),
     "show_unknown_query": ([], 404, {"type": "urn:duecourse:problem:query-not-found"}),
-    "show_unknown": ([], 404, {"type": "urn:duecourse:problem:task-not-found"}),
+    "show_unknown": ([], 404, NOT_FOUND | {"detail": "Queue default has no task nobody."}),
 }
 
 
@@ -322,7 +321,7 @@ def test_json_is_json_however_its_type_is_written(written: str) -> None:
     assert ask("POST", "/tasks", WEBHOOK, content_type=written).status == 201
 
 
-def test_an_answer_out_of_shape_is_our_fault_not_the_callers(store: MemoryStore) -> None:
+def test_an_answer_out_of_shape_is_our_fault_not_the_callers(store: MemoryStore, wire: Wire) -> None:
     class Odd:
         def __getattr__(self, verb: str) -> Any:
             return getattr(store, verb)
@@ -331,7 +330,7 @@ def test_an_answer_out_of_shape_is_our_fault_not_the_callers(store: MemoryStore)
             return store.get(*named)._replace(status="odd")
 
     bring(store, "scheduled")
-    configure(settings=Settings(), store=Odd(), results=None)
+    wire(store=Odd())
     answer = ask("GET", "/tasks/a")
     assert (answer.status, answer.body["type"]) == (500, "urn:duecourse:problem:internal")
 
@@ -413,8 +412,8 @@ class Broken:
 @pytest.mark.parametrize(
     "case", ["add_poll", "show_poll", "move_poll", "cancel_webhook", "add_reminder", "settle_done"]
 )
-def test_a_store_that_is_away_is_told_with_a_time_to_come_again(case: str) -> None:
-    configure(settings=Settings(), store=Broken(errors.StoreUnavailable("Error 111 at 10.0.0.7")), results=None)
+def test_a_store_that_is_away_is_told_with_a_time_to_come_again(case: str, wire: Wire) -> None:
+    wire(store=Broken(errors.StoreUnavailable("Error 111 at 10.0.0.7")))
     answer = invoke("enqueue_http", saved(f"enqueue_http/{case}"))
     assert (answer["statusCode"], answer["headers"]["Retry-After"]) == (503, "1")
     assert json.loads(answer["body"])["detail"] == "The store does not answer.", (
@@ -422,15 +421,15 @@ def test_a_store_that_is_away_is_told_with_a_time_to_come_again(case: str) -> No
     )
 
 
-def test_health_tells_that_the_store_is_away() -> None:
-    configure(settings=Settings(), store=Broken(errors.StoreUnavailable()), results=None)
+def test_health_tells_that_the_store_is_away(wire: Wire) -> None:
+    wire(store=Broken(errors.StoreUnavailable()))
     answer = invoke("enqueue_http", saved("enqueue_http/health"))
     assert (answer["statusCode"], answer["headers"]["Retry-After"]) == (503, "1")
     assert json.loads(answer["body"]) == {"status": "unavailable", "store": "unavailable"}
 
 
-def test_an_unexpected_error_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    configure(settings=Settings(), store=Broken(KeyError("a secret")), results=None)
+def test_an_unexpected_error_is_logged_and_not_told(caplog: pytest.LogCaptureFixture, wire: Wire) -> None:
+    wire(store=Broken(KeyError("a secret")))
     status, problem = replay("add_poll")
     assert (status, problem["detail"]) == (500, "An internal error occurred; the log has its cause.")
     assert "a secret" in caplog.text

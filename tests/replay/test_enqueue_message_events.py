@@ -11,12 +11,11 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Status
 from duecourse.errors import StoreUnavailable
-from duecourse.parts import configure
-from duecourse.settings import Settings
 from tests.support.brokers import rabbitmq_event, sqs_event
 from tests.support.clock import START
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import SHARD, claim, settle, standing
+from tests.support.wired import Wire
 
 FIRST = "19dd0b57-b21e-4ac1-bd88-01bbb068cb78"
 HOOK = json.dumps({"kind": "webhook", "payload": {"url": "https://example.com/hook"}})
@@ -144,11 +143,11 @@ def test_another_services_event_is_refused() -> None:
         invoke("enqueue_message", {"source": "duecourse"})
 
 
-def test_while_the_ledger_is_away_the_whole_batch_comes_again() -> None:
+def test_while_the_ledger_is_away_the_whole_batch_comes_again(wire: Wire) -> None:
     class Away(MemoryStore):
         def get(self, *_: object, **__: object) -> None:
             raise StoreUnavailable
 
-    configure(settings=Settings(), store=Away(), results=None)
+    wire(store=Away())
     with pytest.raises(StoreUnavailable):
         invoke("enqueue_message", sqs_event(HOOK))

@@ -9,7 +9,6 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status
 from duecourse.engine.idempotency import SKEW_MS
-from duecourse.parts import configure
 from duecourse.ports.idempotency import KEPT_MS, KeyedRequest, SavedResponse
 from duecourse.routes.idempotency import GRACE_MS
 from duecourse.settings import Settings
@@ -17,6 +16,7 @@ from tests.support.clock import HandClock
 from tests.support.functions import Context
 from tests.support.ledger import bring, claim, settle, standing
 from tests.support.requests import MEETING, WEBHOOK, Answer, ask, wrong
+from tests.support.wired import Wire
 
 KEY = '"8e03978e-40d5-43e8-bc93-6894a57f9324"'
 REMAINING_MS = 15_000
@@ -131,7 +131,7 @@ def test_where_nothing_is_changed_a_key_says_nothing(store: MemoryStore) -> None
     assert keyed("GET", "/tasks/a", key=KEY).body["task"]["state"] == "cancelled"
 
 
-def test_the_first_one_still_under_way_is_told_with_a_time_to_come_again(store: MemoryStore) -> None:
+def test_the_first_one_still_under_way_is_told_with_a_time_to_come_again(store: MemoryStore, wire: Wire) -> None:
     """The other is asked while the first is in its engine's call: a store that asks is where that is."""
     others: list[Answer] = []
 
@@ -145,7 +145,7 @@ def test_the_first_one_still_under_way_is_told_with_a_time_to_come_again(store: 
                 others.append(keyed("POST", "/tasks", WEBHOOK | {"delay": 1}))
             return store.add(*given, **named)
 
-    configure(settings=Settings(), store=Slow(), results=None)
+    wire(store=Slow())
     assert keyed("POST", "/tasks", WEBHOOK).status == 201
     busy, reused = others
     assert (busy.status, busy.body["reason"]) == (409, "under_way")
@@ -192,12 +192,12 @@ class Unending:
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize(("path", "body"), [("/tasks", WEBHOOK), ("/tasks/batch", {"tasks": [WEBHOOK, WEBHOOK]})])
 def test_a_function_that_died_blocks_its_key_for_its_time_and_what_it_added_is_not_added_twice(
-    path: str, body: Any, done: bool, store: MemoryStore, clock: HandClock
+    path: str, body: Any, done: bool, store: MemoryStore, clock: HandClock, wire: Wire
 ) -> None:
-    configure(settings=Settings(), store=Dying(store, KeyboardInterrupt()), results=None)
+    wire(store=Dying(store, KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         keyed("POST", path, body)
-    configure(settings=Settings(), store=store, results=None)
+    wire(store=store)
     before = count(store)
     clock.advance(REMAINING_MS + GRACE_MS - 1)
     assert keyed("POST", path, body).status == 409
@@ -228,11 +228,11 @@ class Away:
         raise errors.StoreUnavailable
 
 
-def test_a_fault_is_not_kept(store: MemoryStore) -> None:
-    configure(settings=Settings(), store=Away(store), results=None)
+def test_a_fault_is_not_kept(store: MemoryStore, wire: Wire) -> None:
+    wire(store=Away(store))
     assert keyed("POST", "/tasks", WEBHOOK).status == 503
     assert keyed("POST", "/tasks", WEBHOOK).status == 503
-    configure(settings=Settings(), store=store, results=None)
+    wire(store=store)
     assert keyed("POST", "/tasks", WEBHOOK | {"delay": 1}).status == 422, "but its key stays its own"
     assert keyed("POST", "/tasks", WEBHOOK).status == 201
 
@@ -243,33 +243,33 @@ def test_a_fault_is_not_kept(store: MemoryStore) -> None:
     [("scheduled", "replace", 5_000), ("done", "keep", 5_000), ("cancelled", "keep", 5_000), ("scheduled", "keep", 0)],
 )
 def test_what_stood_before_a_request_that_failed_is_not_taken_for_what_that_added(
-    path: str, state: str, on_duplicate: str, due_in_ms: int, store: MemoryStore, clock: HandClock
+    path: str, state: str, on_duplicate: str, due_in_ms: int, store: MemoryStore, clock: HandClock, wire: Wire
 ) -> None:
     bring(store, state)
     old = standing(store)
     clock.advance(SKEW_MS + 1)
     body = WEBHOOK | {"id": "a", "on_duplicate": on_duplicate, "delay": 5}
     asked = body if path == "/tasks" else {"tasks": [body]}
-    configure(settings=Settings(), store=Away(store), results=None)
+    wire(store=Away(store))
     assert keyed("POST", path, asked).status == 503
-    configure(settings=Settings(), store=store, results=None)
+    wire(store=store)
     assert keyed("POST", path, asked).status in {200, 201}
     assert standing(store).due_at == (clock.now() + due_in_ms if due_in_ms else old.due_at)
     assert standing(store).status is Status.SCHEDULED
 
 
-def test_what_was_reject_is_still_rejected_after_a_fault(store: MemoryStore, clock: HandClock) -> None:
+def test_what_was_reject_is_still_rejected_after_a_fault(store: MemoryStore, clock: HandClock, wire: Wire) -> None:
     bring(store, "scheduled")
     clock.advance(SKEW_MS + 1)
     body = WEBHOOK | {"id": "a", "on_duplicate": "reject"}
-    configure(settings=Settings(), store=Away(store), results=None)
+    wire(store=Away(store))
     assert keyed("POST", "/tasks", body).status == 503
-    configure(settings=Settings(), store=store, results=None)
+    wire(store=store)
     assert keyed("POST", "/tasks", body).status == 409
 
 
 def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
-    store: MemoryStore, clock: HandClock, caplog: pytest.LogCaptureFixture
+    store: MemoryStore, clock: HandClock, caplog: pytest.LogCaptureFixture, wire: Wire
 ) -> None:
     class Forgetful:
         def __getattr__(self, verb: str) -> Any:
@@ -278,7 +278,7 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
         def idempotency(self) -> Any:
             return Unending(store.idempotency())
 
-    configure(settings=Settings(), store=Forgetful(), results=None)
+    wire(store=Forgetful())
     first = keyed("POST", "/tasks", WEBHOOK)
     assert first.status == 201
     assert "could not be stored" in caplog.text
@@ -300,7 +300,7 @@ def test_ids_are_random_without_a_key_and_an_id_that_is_given_is_taken(store: Me
     assert store.get("default", "a")
 
 
-def test_a_tenant_that_is_none_is_refused_and_keeps_nothing(store: MemoryStore) -> None:
-    configure(settings=Settings(tenant_header="X-Tenant"), store=store, results=None)
+def test_a_tenant_that_is_none_is_refused_and_keeps_nothing(store: MemoryStore, wire: Wire) -> None:
+    wire(settings=Settings(tenant_header="X-Tenant"), store=store)
     answer = ask("POST", "/tasks", WEBHOOK, Context(), idempotency_key=KEY, x_tenant="a/b")
     assert wrong(answer).keys() == {"X-Tenant"}

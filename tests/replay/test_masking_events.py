@@ -6,27 +6,25 @@ from typing import Any
 
 import pytest
 
-from duecourse import wiring
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard
-from duecourse.parts import configure
-from duecourse.settings import Settings
+from duecourse.wiring import App
 from tests.support.answering import Reply, answering
 from tests.support.engine import ample
 from tests.support.ledger import claim, settle
 from tests.support.requests import MEETING, ask
+from tests.support.wired import wired_with
 
 KEY = '"8e03978e-40d5-43e8-bc93-6894a57f9324"'
 HEADERS = {"Authorization": "Bearer HIDDEN", "Cookie": "HIDDEN", "x-api-key": "HIDDEN", "accept": "a/b"}
 
 
 @pytest.fixture(autouse=True)
-def crew(store: MemoryStore) -> Iterator[None]:
-    """Parts that work tasks, on the same ledger."""
-    configure(settings=Settings(), store=store, results=None)
-    yield
-    wiring.crew().close()
+def app(store: MemoryStore) -> Iterator[App]:
+    """Parts that call for real, on the same ledger."""
+    with wired_with(store=store) as app:
+        yield app
 
 
 def poll(url: str, **fields: Any) -> dict[str, Any]:
@@ -44,12 +42,12 @@ def seen(*paths: str) -> str:
 VIEWS = ("/tasks/a", "/tasks", "/tasks?state=scheduled", "/tasks/a/why")
 
 
-def test_a_task_is_worked_with_its_credentials_and_shown_without_them() -> None:
+def test_a_task_is_worked_with_its_credentials_and_shown_without_them(app: App) -> None:
     with answering(lambda _: Reply(500, b"no")) as server:
         url = server.url.replace("http://", "http://user:HIDDEN@")
         notify = {"url": f"{url}/told?token=HIDDEN", "include": ["payload"]}
         added = ask("POST", "/tasks", poll(url, notify_done=notify))
-        assert wiring.drainer().drain([Shard()], ample).retried == 1
+        assert app.drainer.drain([Shard()], ample).retried == 1
     (asked,) = server.asked
     assert (asked.path, asked.headers["authorization"]) == ("/x?key=HIDDEN", "Bearer HIDDEN")
     moved = ask("PATCH", "/tasks/a", {"delay": 60})

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from duecourse import errors, wiring
+from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Trigger
 from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import NewTask, Shard
 from duecourse.settings import Settings
 from duecourse.wire.settings.watches import read_watches
+from duecourse.wiring import App
 from tests.support.clock import START
 from tests.support.engine import Lambda
 from tests.support.functions import cases, invoke, saved
@@ -73,12 +74,12 @@ def test_a_name_that_no_bridge_tells_is_refused(forged: dict[str, str], field: s
     assert [problem.field for problem in caught.value.problems] == [field]
 
 
-def test_only_the_shards_that_rang_are_drained(store: MemoryStore, outbox: Outbox) -> None:
+def test_only_the_shards_that_rang_are_drained(app: App, store: MemoryStore, outbox: Outbox) -> None:
     people = (
         Recipient("Ada", Channel.EMAIL, "ada@example.com"),
         Recipient("Grace", Channel.EMAIL, "grace@example.com"),
     )
-    wiring.reminders().add(Reminder("standup", "Stand-up", START + 60_000, (90_000,), people))
+    app.reminders.add(Reminder("standup", "Stand-up", START + 60_000, (90_000,), people))
     add(store, "later", kind="webhook", delay_ms=7_000)
     quiet = NOTHING | {"bell_at": START + 7_000}
     assert invoke("on_expired", saved("on_expired/one_bell")) == quiet
@@ -109,7 +110,7 @@ def test_what_a_ring_found_tells_by_which_door(store: MemoryStore, case: str, tr
 @pytest.fixture
 def watching(store: MemoryStore) -> Iterator[Shard]:
     """The functions watch, and their queue is paused, so that what they add is to be seen."""
-    with wired_with(settings=Settings(watch=read_watches([WATCH])), store=store, results=None):
+    with wired_with(settings=Settings(watch=read_watches([WATCH])), store=store):
         store.configure("default", {"paused": True})
         yield Shard()
 
@@ -146,7 +147,7 @@ def targets(store: MemoryStore) -> Iterator[Lambda]:
     """The functions hand two kinds over, one of them to a function that is away."""
     service = Lambda()
     given = Settings(targets={"report": "lambda:Report", "bill": "lambda:Bill"})
-    with wired_with(settings=given, store=store, results=None, invoker=service):
+    with wired_with(settings=given, store=store, invoker=service):
         yield service
 
 

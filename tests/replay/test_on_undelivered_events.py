@@ -5,12 +5,11 @@ import pytest
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.errors import InvalidInput, StoreUnavailable
-from duecourse.parts import configure
 from duecourse.ports.leases import Delivery
-from duecourse.settings import Settings
 from tests.support.clock import HandClock
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import lease_of, new
+from tests.support.wired import Wire
 
 REMINDERS = Shard("reminders")
 ID = "standup:300:0"
@@ -107,17 +106,17 @@ def test_what_is_no_record_of_ours_is_left_for_the_dead_letters_and_the_rest_is_
     assert "Runtime.ExitError" in standing(store).error
 
 
-def test_an_event_of_another_shape_is_refused(store: MemoryStore) -> None:
-    configure(settings=Settings(), store=store)
+def test_an_event_of_another_shape_is_refused(store: MemoryStore, wire: Wire) -> None:
+    wire(store=store)
     with pytest.raises(InvalidInput):
         invoke("on_undelivered", saved("on_undelivered/bad_shape"))
 
 
-def test_while_the_store_is_away_all_are_delivered_again(clock: HandClock) -> None:
+def test_while_the_store_is_away_all_are_delivered_again(clock: HandClock, wire: Wire) -> None:
     class Away(MemoryStore):
         def settle(self, *_given: object) -> list[object]:  # type: ignore[override]
             raise StoreUnavailable
 
-    configure(settings=Settings(), store=Away(clock))
+    wire(store=Away(clock))
     with pytest.raises(StoreUnavailable):
         invoke("on_undelivered", saved("on_undelivered/timed_out"))

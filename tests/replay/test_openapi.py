@@ -162,7 +162,7 @@ def test_a_route_that_says_nothing_more_is_described_by_what_it_is() -> None:
     """Nothing but its function says anything of it."""
     from aws_lambda_powertools.event_handler import Response
 
-    app = type(load("enqueue_http").app)(enable_validation=True)
+    app = type(load("enqueue_http").api)(enable_validation=True)
 
     def revive_task(id: str) -> Response[None]:  # noqa: ARG001
         """Schedule a dead task.
@@ -199,7 +199,7 @@ def test_a_function_starts_without_any_of_it() -> None:
 
 
 def test_the_document_is_made_at_its_first_use_and_the_same_afterwards() -> None:
-    app = load("enqueue_http").app
+    app = load("enqueue_http").api
     vars(app).pop("document", None)
     first = ask("GET", "/openapi.json").text
     assert json.loads(first) == app.document == json.loads(ask("GET", "/openapi.json").text)

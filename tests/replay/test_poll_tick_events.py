@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from duecourse import errors, wiring
+from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import Status
-from duecourse.parts import configure
-from duecourse.settings import Settings
+from duecourse.wiring import App
 from tests.support.clock import START, HandClock
 from tests.support.functions import cases, invoke, saved
 from tests.support.kinds import Outbox
 from tests.support.ledger import bring, new, standing
 from tests.support.partly import Partly
+from tests.support.wired import Wire
 
 GOOD = ("rule", "scheduler")
 NOTHING = {
@@ -48,9 +48,11 @@ def test_only_a_schedule_makes_a_tick() -> None:
 
 
 @pytest.mark.parametrize("case", GOOD)
-def test_a_tick_does_what_the_rings_missed(case: str, store: MemoryStore, clock: HandClock, outbox: Outbox) -> None:
+def test_a_tick_does_what_the_rings_missed(
+    case: str, app: App, store: MemoryStore, clock: HandClock, outbox: Outbox
+) -> None:
     people = (Recipient("Ada", Channel.EMAIL, "ada@example.com"),)
-    wiring.reminders().add(Reminder("standup", "Stand-up", START + 60_000, (40_000,), people))
+    app.reminders.add(Reminder("standup", "Stand-up", START + 60_000, (40_000,), people))
     clock.advance(25_000)
     counts = {"shards": 1, "claimed": 1, "done": 1, "oldest_overdue_ms": 5_000}
     assert invoke("poll_tick", saved(f"poll_tick/{case}")) == NOTHING | counts
@@ -71,13 +73,12 @@ def test_a_tick_measures_what_the_alarms_watch(store: MemoryStore, capsys: pytes
 
 
 def test_a_tick_that_cannot_see_all_shards_serves_the_others_and_fails(
-    clock: HandClock, capsys: pytest.CaptureFixture[str]
+    clock: HandClock, capsys: pytest.CaptureFixture[str], wire: Wire
 ) -> None:
     store = Partly(clock)
     store.add([new(kind="webhook", payload="{}"), new(kind="webhook", payload="{}", queue="dead")])
-    configure(settings=Settings(), store=store, results=None)
+    wire(store=store)
     with pytest.raises(errors.StoreUnavailable):
         invoke("poll_tick", saved("poll_tick/rule"))
     assert '"Claimed": 1' in capsys.readouterr().out
     assert standing(store).run == 1
-    wiring.crew().close()

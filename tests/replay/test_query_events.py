@@ -9,13 +9,12 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Status
 from duecourse.domain.timeline import timeline
 from duecourse.errors import CallFailed, CallTimedOut, ResultsUnavailable
-from duecourse.parts import configure
 from duecourse.ports.results import Result
-from duecourse.settings import Settings
 from tests.support.clock import HandClock
 from tests.support.engine import Kept
 from tests.support.functions import Context, invoke, saved
 from tests.support.kinds import Web, answer
+from tests.support.wired import Wire
 
 QUEUE = "query:127.0.0.1:9"
 """Of the saved request: wherever it is replayed for real, nobody is called."""
@@ -170,7 +169,9 @@ def test_under_a_key_the_same_answer_comes_again(web: Web) -> None:
 
 
 @answering(READY, READY)
-def test_under_a_key_whose_answer_could_not_be_told_it_is_not_asked_again(web: Web, store: MemoryStore) -> None:
+def test_under_a_key_whose_answer_could_not_be_told_it_is_not_asked_again(
+    web: Web, store: MemoryStore, wire: Wire
+) -> None:
     class Away(Kept):
         def get(self, queue: str, id: str, tenant: str) -> Result | None:
             if len(web.asked) == 1 and not told:
@@ -178,7 +179,7 @@ def test_under_a_key_whose_answer_could_not_be_told_it_is_not_asked_again(web: W
             return super().get(queue, id, tenant)
 
     told: list[Any] = []
-    configure(settings=Settings(), store=store, results=Away(), http=web)
+    wire(store=store, results=Away(), http=web)
     event = saved("enqueue_http/ask_query")
     event["headers"]["idempotency-key"] = '"one"'
     event["body"] = json.dumps(json.loads(event["body"]) | {"max_age": 0})

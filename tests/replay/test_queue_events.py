@@ -9,10 +9,10 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.shards import Sharding
-from duecourse.parts import configure
 from tests.support.clock import HandClock
 from tests.support.ledger import add, claim, claim_one, new, settle
 from tests.support.requests import replay
+from tests.support.wired import Wire
 
 SET = QueueSettings(False, 20, Rate(50, 1_000), 5, 7, 172_800_000, 120_000)
 
@@ -107,8 +107,8 @@ def test_a_wrong_setting_is_named_and_changes_nothing(
     assert store.shards() == []
 
 
-def test_a_limit_below_the_number_of_shards_is_refused_and_the_split_is_told(clock: HandClock) -> None:
-    configure(store=MemoryStore(clock, Sharding({"default": 3})))
+def test_a_limit_below_the_number_of_shards_is_refused_and_the_split_is_told(clock: HandClock, wire: Wire) -> None:
+    wire(store=MemoryStore(clock, Sharding({"default": 3})))
     problem = "must be at least 3: the queue has 3 shards, and each gets its part"
     assert wrong(max_running=2, rate={"count": 1, "per": 1}) == {"max_running": problem, "rate.count": problem}
     status, shown = set_queue(max_running=7, rate={"count": 4, "per": 2})

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from duecourse import errors, wiring
+from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.reminder import QUEUE, Channel, Recipient, Reminder
 from duecourse.domain.task import Shard, Status, Task
+from duecourse.process import PROCESS
 from tests.support.clock import START, HandClock
 from tests.support.functions import cases, invoke, saved
 from tests.support.kinds import Outbox, Web
@@ -45,7 +46,7 @@ def test_a_lease_that_is_lost_sends_nothing(case: str, outbox: Outbox) -> None:
 def leased(store: MemoryStore, channel: Channel = Channel.EMAIL) -> Task:
     """The saved event's task, as the ledger leases it."""
     to = Recipient("Ada", channel, ADDRESSES[channel])
-    wiring.reminders().add(Reminder("standup", "Stand-up", START + 300_000, (300_000,), (to,), "Room 4"))
+    PROCESS.app().reminders.add(Reminder("standup", "Stand-up", START + 300_000, (300_000,), (to,), "Room 4"))
     [task] = store.claim(SHARD, 10, lease_ms=60_000).tasks
     return task
 

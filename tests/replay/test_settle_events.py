@@ -10,13 +10,12 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, Shard, Status, Task
 from duecourse.domain.times import format_instant
-from duecourse.parts import configure
 from duecourse.ports.leases import Delivery
-from duecourse.settings import Settings
 from tests.support.clock import HandClock
 from tests.support.engine import Table
 from tests.support.functions import invoke, saved
 from tests.support.ledger import LEASE_MS, SHARD, claim, claim_one, new, standing
+from tests.support.wired import Wire
 
 ID = "order-7:paid"
 
@@ -27,9 +26,9 @@ def task(store: MemoryStore) -> Task:
 
 
 @pytest.fixture
-def table(store: MemoryStore) -> Table:
+def table(store: MemoryStore, wire: Wire) -> Table:
     results = Table()
-    configure(settings=Settings(), store=store, results=results)
+    wire(store=store, results=results)
     return results
 
 
@@ -196,10 +195,10 @@ def test_a_task_is_settled_in_the_queue_that_was_named(store: MemoryStore, task:
     assert standing(store, ID).status is Status.LEASED
 
 
-def test_of_many_shards_it_is_the_tasks_own_that_keeps_and_ends_its_lease(clock: HandClock) -> None:
+def test_of_many_shards_it_is_the_tasks_own_that_keeps_and_ends_its_lease(clock: HandClock, wire: Wire) -> None:
     sharding = Sharding({"default": 8})
     store = MemoryStore(clock, sharding)
-    configure(settings=Settings(), store=store, results=None)
+    wire(store=store)
     store.add([new(ID, group="order-8")])
     shard = store.shard_of("default", ID, "order-8")
     assert shard not in (Shard("default"), store.shard_of("default", ID)), "else this shows nothing"

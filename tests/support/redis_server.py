@@ -17,6 +17,7 @@ import redis
 from local.process.children import TETHER
 from local.stack.redis_binaries import Binary, candidates, version_of
 from local.stack.sockets import LOOPBACK, free_port
+from tests.support.matrix import in_turn
 from tests.support.missing import missing
 from tests.support.wait import until
 
@@ -129,4 +130,5 @@ def on_a_port(binary: Path) -> Iterator[str]:
 
 
 REDIS = list(binaries()) or ["none"]
-"""The versions to test on."""
+"""The versions to test on, the oldest first: what it does, a newer one does too."""
+SERVERS = in_turn(*REDIS)

@@ -11,7 +11,10 @@ from tests.support.harness import Probes, probes
 
 APP = """
 import os, sys, time
+from concurrent.futures import ThreadPoolExecutor
 import helper, probelib
+from duecourse import Client, Done, save, task_handler
+from duecourse.process import Handler
 
 def echo(event, context):
     print("echoing", event)
@@ -34,6 +37,20 @@ def interrupted(event, context):
 
 def unspeakable(event, context):
     return object()
+
+@Handler
+def of_app(app, event, context):
+    return {"helper": helper.NAME, "targets": app.settings.targets, "parallel": app.settings.parallel, "app": id(app)}
+
+@task_handler
+def saving(task):
+    crew = ThreadPoolExecutor(1)
+    crew.submit(save, task, {"step": 1}).result()
+    added = crew.submit(lambda: Client.from_env().add(kind="webhook", payload=HOOK, id="next", delay=3600)).result()
+    crew.shutdown()
+    return Done(added.task.id)
+
+HOOK = {"url": "https://example.com/"}
 """
 PROPERTIES = {"Runtime": "python3.11", "Timeout": 10, "Layers": [{"Ref": "Library"}]}
 
@@ -58,6 +75,9 @@ FUNCTIONS = {
     "Busy": function("app.busy", Timeout=1, ReservedConcurrentExecutions=1),
     "Unspeakable": function("app.unspeakable"),
     "Unimportable": function("broken.handler"),
+    "Saving": function("app.saving"),
+    "OfApp": function("app.of_app", **variables(DUECOURSE_TARGETS='{"report": "lambda:Report"}')),
+    "OfOther": function("app.of_app", "two", **variables(DUECOURSE_TARGETS="", DUECOURSE_PARALLEL="3")),
 }
 
 

@@ -1,19 +1,19 @@
-"""The functions' parts in the test's own process, as the test wants them."""
+"""An App as a test wants it, and has it be that of the test's process: its handlers and clients find it there."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any, TypeAlias
 
-from duecourse import wiring
-from duecourse.parts import configure
+from duecourse.process import PROCESS
+from duecourse.settings import Settings
+from duecourse.wiring import App, Parts
+
+Wire: TypeAlias = Callable[..., App]
+"""`wired_with` until the end of the test."""
 
 
 @contextmanager
-def wired_with(**parts: Any) -> Iterator[None]:
-    """These parts for the while; none of them is left to the next test, and no thread."""
-    configure(**parts)
-    try:
-        yield
-    finally:
-        wiring.crew().close()
-        configure()
+def wired_with(settings: Settings | None = None, **parts: Any) -> Iterator[App]:
+    """An App with these settings (else the defaults) and parts for the while; none of it is left, and no thread."""
+    with closing(App(settings or Settings(), Parts(**parts))) as app, PROCESS.using(app):
+        yield app

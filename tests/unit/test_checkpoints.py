@@ -9,7 +9,6 @@ from duecourse import Task
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.errors import LeaseLost
-from duecourse.settings import Settings
 from tests.support.clock import HandClock
 from tests.support.ledger import claim, new, settle, standing
 from tests.support.wired import wired_with
@@ -17,7 +16,7 @@ from tests.support.wired import wired_with
 
 @pytest.fixture(autouse=True)
 def wired(store: MemoryStore) -> Iterator[None]:
-    with wired_with(settings=Settings(), store=store, results=None):
+    with wired_with(store=store):
         yield
 
 

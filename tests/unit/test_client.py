@@ -201,8 +201,9 @@ def test_why_tells_who_did_what(client: Client) -> None:
         ("cancelled", "client"),
     ]
     assert why.waits.what == "nothing"
-    with pytest.raises(errors.TaskNotFound):
+    with pytest.raises(errors.TaskNotFound, match=r"^Queue default has no task b\.$") as absent:
         client.why("b")
+    assert (absent.value.id, absent.value.queue, absent.value.tenant) == ("b", "default", "-")
 
 
 def test_tasks_are_listed_page_by_page(client: Client) -> None:
@@ -298,7 +299,7 @@ def test_a_wrong_setting_of_a_queue_is_named(client: Client, store: MemoryStore)
 
 def test_a_query_is_checked_asked_and_found_again(store: MemoryStore) -> None:
     web = Web(answer(200, {"ready": True, "rows": 3}))
-    with wired_with(settings=Settings(), store=store, results=None, http=web):
+    with wired_with(store=store, http=web):
         client = Client.from_env(tenant="team")
         seen = client.query(
             url="https://api.example.com/a", interval=timedelta(seconds=5), until="ready", result="rows"

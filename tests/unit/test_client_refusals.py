@@ -9,7 +9,6 @@ import pytest
 from duecourse import Client, client_reminders, errors
 from duecourse import client as client_module
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.settings import Settings
 from duecourse.wire.http.queries import QUERY_ID
 from tests.support.kinds import Ready
 from tests.support.ledger import bring
@@ -52,7 +51,7 @@ ALSO = {"kind": {"payload"}, "delay": {"due_at"}}
 @pytest.fixture
 def client(store: MemoryStore) -> Iterator[Client]:
     bring(store, "leased")
-    with wired_with(settings=Settings(), store=store, results=None, http=Ready()):
+    with wired_with(store=store, http=Ready()):
         yield Client.from_env()
 
 

@@ -6,20 +6,22 @@ from typing import Any
 
 import pytest
 
-from duecourse import Client, wiring
+from duecourse import Client
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.notification import DEAD
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, OnDuplicate
 from duecourse.errors import InvalidInput, ResultsUnavailable
-from duecourse.parts import configure
+from duecourse.process import PROCESS
 from duecourse.settings import Settings
 from duecourse.wire.events.invocation import decode_tasks
 from duecourse.wire.http.tasks import show_task
+from duecourse.wiring import App
 from tests.support.answering import Reply, answering
 from tests.support.clock import HandClock
 from tests.support.engine import Broker, Lambda, Table, ample
 from tests.support.ledger import SHARD, claim, claim_one, new, settle, standing
+from tests.support.wired import Wire, wired_with
 
 TARGETS = {"audit": "lambda:Audit", "report": "lambda:Report"}
 
@@ -45,17 +47,15 @@ def table() -> Table:
 
 
 @pytest.fixture(autouse=True)
-def wired(store: MemoryStore, invoker: Lambda, broker: Broker, table: Table) -> Iterator[None]:
+def app(store: MemoryStore, invoker: Lambda, broker: Broker, table: Table) -> Iterator[App]:
     given = Settings(targets=TARGETS, dead_target="sqs:dead")
-    configure(settings=given, store=store, results=table, invoker=invoker, brokers={"sqs": broker})
-    yield
-    wiring.crew().close()
-    configure()
+    with wired_with(given, store=store, results=table, invoker=invoker, brokers={"sqs": broker}) as app:
+        yield app
 
 
 def drain() -> Any:
     """Work what is due."""
-    return wiring.drainer().drain([SHARD], ample)
+    return PROCESS.app().drainer.drain([SHARD], ample)
 
 
 def published(broker: Broker) -> list[Any]:
@@ -228,9 +228,9 @@ def _raise(error: Exception) -> Any:
     raise error
 
 
-def test_a_dead_target_that_is_unset_leaves_what_waits_for_it_among_the_dead(store: MemoryStore) -> None:
+def test_a_dead_target_that_is_unset_leaves_what_waits_for_it_among_the_dead(store: MemoryStore, wire: Wire) -> None:
     settle(store, claim_one(store), Ending.DROP, detail="x")
-    configure(settings=Settings(), store=store, results=None)
+    wire(store=store)
     assert drain().dead == 1
     page = Client.from_env().list(state="dead", kind=DEAD)
     assert "no kind" in page.tasks[0].error
@@ -254,10 +254,10 @@ def test_an_inline_task_that_drops_is_told_of_in_the_same_drain(store: MemorySto
     assert published(broker)[0]["data"]["error"].startswith("payload.url")
 
 
-def test_what_a_worker_gets_is_told_once_and_for_all(store: MemoryStore) -> None:
+def test_what_a_worker_gets_is_told_once_and_for_all(store: MemoryStore, app: App) -> None:
     settle(store, claim_one(store), Ending.DROP, detail="x")
     (notification,) = claim(store)
-    told = wiring.filled(notification)
-    assert wiring.filled(told) == told
+    told = app.told(notification)
+    assert app.told(told) == told
     plain = standing(store)
-    assert wiring.filled(plain) is plain
+    assert app.told(plain) is plain

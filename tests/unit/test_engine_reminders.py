@@ -341,7 +341,7 @@ def test_an_unknown_reminder_is_not_found(reminders: Reminders) -> None:
         reminders.preview_standing,
         lambda unknown: reminders.move(unknown, START + HOUR),
     ):
-        with pytest.raises(errors.TaskNotFound):
+        with pytest.raises(errors.TaskNotFound, match=r"^Queue reminders has no reminder nobody\.$"):
             refused("nobody")
 
 

@@ -12,14 +12,12 @@ from duecourse.domain.lease import GRACE_MS
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Status
 from duecourse.errors import InvalidInput, StoreUnavailable
-from duecourse.parts import configure
-from duecourse.settings import Settings
 from duecourse.wire.events.invocation import tasks_event
 from tests.support.clock import HandClock
 from tests.support.engine import Table
 from tests.support.functions import Context
 from tests.support.ledger import SHARD, claim, new, standing
-from tests.support.wired import wired_with
+from tests.support.wired import Wire, wired_with
 
 
 @pytest.fixture
@@ -29,7 +27,7 @@ def table() -> Table:
 
 @pytest.fixture(autouse=True)
 def wired(store: MemoryStore, table: Table) -> Iterator[None]:
-    with wired_with(settings=Settings(), store=store, results=table):
+    with wired_with(store=store, results=table):
         yield
 
 
@@ -81,7 +79,7 @@ def test_an_event_without_tasks_has_the_ledger_opened(clock: HandClock, away: bo
             if away:
                 raise StoreUnavailable
 
-    with wired_with(settings=Settings(), store=Asked(clock)):
+    with wired_with(store=Asked(clock)):
         answer = handler(tasks_event([]), Context())
     assert (set(answer.values()), asked) == ({0}, ["ping"])
 
@@ -92,9 +90,9 @@ def test_an_event_that_is_not_the_engines_is_refused(strange: object) -> None:
         handler(strange, Context())
 
 
-def test_a_checkpoint_and_more_time_reach_the_tasks_own_shard(clock: HandClock) -> None:
+def test_a_checkpoint_and_more_time_reach_the_tasks_own_shard(clock: HandClock, wire: Wire) -> None:
     store = MemoryStore(clock, Sharding({"default": 8}))
-    configure(settings=Settings(), store=store)
+    wire(store=store)
     store.add([new("a", group="g")])
     (task,) = store.claim(store.shard_of("default", "a", "g"), 1, lease_ms=5_000).tasks
     save(task, {"at": 3})

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from duecourse import Again, Done, Drop, Retry, Task, save, task_handler, wiring
+from duecourse import Again, Done, Drop, Retry, Task, save, task_handler
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Outcome
 from duecourse.domain.task import RetryPolicy, Status
 from duecourse.errors import InvalidInput, MessagesFailed, StoreUnavailable
-from duecourse.parts import configure
-from duecourse.settings import Settings
+from duecourse.process import PROCESS
 from duecourse.wire.events.invocation import decode_message, message_body
 from tests.support.brokers import rabbitmq_event, sqs_event
 from tests.support.clock import START
@@ -20,7 +19,7 @@ from tests.support.engine import Table
 from tests.support.functions import Context
 from tests.support.kinds import leased
 from tests.support.ledger import claim_one, new, settle, standing
-from tests.support.wired import wired_with
+from tests.support.wired import Wire, wired_with
 
 SEEN: list[Task] = []
 
@@ -33,7 +32,7 @@ def table() -> Table:
 @pytest.fixture(autouse=True)
 def wired(store: MemoryStore, table: Table) -> Iterator[None]:
     SEEN.clear()
-    with wired_with(settings=Settings(), store=store, results=table):
+    with wired_with(store=store, results=table):
         yield
 
 
@@ -137,13 +136,15 @@ def test_again_of_a_task_whose_id_is_dead_has_the_message_delivered_again(
     assert "the ledger did not accept it back: The task is dead" in caplog.text
 
 
-def test_again_while_the_ledger_is_away_has_the_message_delivered_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_again_while_the_ledger_is_away_has_the_message_delivered_again(
+    caplog: pytest.LogCaptureFixture, wire: Wire
+) -> None:
     class Away(MemoryStore):
         def add(self, *_: object, **__: object) -> list[object]:  # type: ignore[override]
             raise StoreUnavailable
 
-    wiring.crew().close()
-    configure(settings=Settings(), store=Away(), results=None)
+    PROCESS.app().crew.close()
+    wire(store=Away())
     assert failures(handler(sqs_event(body("again")), Context())) == ["m-0"]
     assert "the ledger did not accept it back: The store does not answer." in caplog.text
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from duecourse import wiring
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.errors import InvalidSettings
-from duecourse.parts import configure
 from duecourse.settings import Settings, parse
+from duecourse.wiring import App, Parts
 from tests.support.source import ROOT
 from tests.unit.test_settings import wrong
 
@@ -94,17 +93,12 @@ def test_where_no_key_can_be_heard_watching_is_refused(variables: dict[str, str]
 def test_a_kind_that_nothing_runs_is_refused_where_its_tasks_are_made(store: MemoryStore) -> None:
     entries = [GOOD, GOOD | {"pattern": "b-{x}", "kind": "poll", "payload": POLL}, GOOD | {"pattern": "c", "kind": "x"}]
     given = parse({"DUECOURSE_WATCH": json.dumps(entries), "DUECOURSE_TARGETS": '{"report": "lambda:R"}'})
-    configure(settings=given, store=store)
-    try:
-        with pytest.raises(InvalidSettings) as caught:
-            wiring.watches()
-        [problem] = caught.value.problems
-        assert problem.field == "DUECOURSE_WATCH.2.kind"
-        assert "poll, report, webhook" in problem.problem
-        configure(settings=replace(given, watch=given.watch[:2]), store=store)
-        wiring.watches()
-    finally:
-        configure()
+    with pytest.raises(InvalidSettings) as caught:
+        _ = App(given, Parts(store=store)).watches
+    [problem] = caught.value.problems
+    assert problem.field == "DUECOURSE_WATCH.2.kind"
+    assert "poll, report, webhook" in problem.problem
+    assert App(replace(given, watch=given.watch[:2]), Parts(store=store)).watches
 
 
 POLL = {"url": "http://h/job", "interval": "PT1S", "until": "done"}

@@ -36,7 +36,7 @@ def test_a_task_needs_a_kind_and_a_payload_and_nothing_else() -> None:
     assert task.retry == RetryPolicy()
     assert task.on_duplicate is OnDuplicate.KEEP
     assert re.fullmatch(ID_PATTERN, task.id)
-    assert task.id != AddTask.model_validate(WORK).id
+    assert task.id != AddTask.model_validate(WORK).task().id
 
 
 def test_every_field_arrives_in_the_ledgers_units() -> None:

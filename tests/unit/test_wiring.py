@@ -1,4 +1,4 @@
-"""The parts put together: built at their first use, kept, replaced by what is given."""
+"""The parts of an App: built at their first use, kept, replaced by what is given."""
 
 import os
 import subprocess
@@ -6,66 +6,73 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from threading import Barrier, BrokenBarrierError
+from threading import Barrier, BrokenBarrierError, RLock
 
 import pytest
 
-from duecourse import ledgers, wiring
+from duecourse import ledgers
 from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.reminder import Channel
 from duecourse.domain.task import Task
 from duecourse.errors import InvalidSettings
-from duecourse.parts import configure, part
+from duecourse.lazy import lazy
 from duecourse.ports.sender import Message
 from duecourse.ports.writer import Letter
 from duecourse.settings import Settings
+from duecourse.wiring import App, Parts
 from tests.support.engine import ample
 from tests.support.ledger import SHARD, new, standing
 from tests.support.source import ROOT
 from tests.support.wired import wired_with
 
 
-@pytest.fixture(autouse=True)
-def wired(store: MemoryStore) -> Iterator[None]:
-    with wired_with(settings=Settings(), store=store):
-        yield
+@pytest.fixture
+def app(store: MemoryStore) -> Iterator[App]:
+    with wired_with(store=store) as app:
+        yield app
 
 
-def test_a_part_is_built_once_and_kept() -> None:
-    assert wiring.drainer() is wiring.drainer()
-    assert wiring.crew().size == Settings().parallel
+def test_a_part_is_built_once_and_kept(app: App) -> None:
+    assert app.drainer is app.drainer
+    assert app.crew.size == Settings().parallel
 
 
 def test_threads_that_use_a_part_at_once_build_it_once() -> None:
     """A ledger in memory that was built twice is two, and one on disk is in its own way."""
     together = Barrier(2)
 
-    @part
-    def slow() -> object:
-        with suppress(BrokenBarrierError):
-            together.wait(0.3)  # for a second builder, who must not come
-        return object()
+    class Slow:
+        building = RLock()
 
+        @lazy
+        def part(self) -> object:
+            with suppress(BrokenBarrierError):
+                together.wait(0.3)  # for a second builder, who must not come
+            return object()
+
+    slow = Slow()
     with ThreadPoolExecutor(2) as threads:
-        first, second = threads.map(lambda _: slow(), range(2))
+        first, second = threads.map(lambda _: slow.part, range(2))
     assert first is second
 
 
-def test_what_is_given_is_used_and_what_was_built_is_forgotten(store: MemoryStore) -> None:
-    before = wiring.tasks()
-    configure(settings=Settings(), store=store)
-    assert wiring.store() is store
-    assert wiring.tasks() is not before
+def test_what_is_given_is_used_and_what_is_built_is_one_apps(app: App, store: MemoryStore) -> None:
+    other = App(Settings(), Parts(store=store))
+    assert other.store is app.store is store
+    assert other.tasks is not app.tasks
 
 
-def test_the_environment_is_read_once_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    configure()
-    monkeypatch.setenv("DUECOURSE_NAMESPACE", "mine")
-    assert wiring.settings().namespace == "mine"
-    monkeypatch.setenv("DUECOURSE_NAMESPACE", "other")
-    assert wiring.settings().namespace == "mine"
+def test_a_part_that_an_app_does_not_have_cannot_be_given(store: MemoryStore) -> None:
+    with pytest.raises(TypeError, match="stroe"):
+        Parts(stroe=store)  # type: ignore[call-arg]
+
+
+def test_an_app_that_ran_nothing_has_no_thread_to_end() -> None:
+    app = App(Settings())
+    app.close()
+    assert "crew" not in vars(app)
 
 
 @pytest.mark.parametrize(
@@ -76,32 +83,30 @@ def test_the_ledger_is_the_one_that_the_settings_name_and_nothing_is_opened_for_
 
 
 def test_results_are_kept_in_the_ledger_unless_a_table_is_named() -> None:
-    assert wiring.results() is None
-    configure(settings=Settings(results_table="results"))
-    assert wiring.results() is not None
+    assert App(Settings()).results is None
+    assert App(Settings(results_table="results")).results is not None
 
 
 def test_a_results_table_without_boto3_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
-    configure(settings=Settings(results_table="results"))
     with pytest.raises(InvalidSettings, match=r"DUECOURSE_RESULTS_TABLE: needs boto3.*pip install 'duecourse\[aws\]'"):
-        wiring.results()
+        _ = App(Settings(results_table="results")).results
 
 
 def test_a_caller_may_ask_for_what_something_runs() -> None:
     targets = {"report": "lambda:Report", "reminder": "lambda:SendReminder", "poll": "inline"}
-    assert wiring.known_kinds(Settings(targets=targets)) == {"poll", "webhook", "report"}
+    assert App(Settings(targets=targets)).known_kinds == {"poll", "webhook", "report"}
 
 
-def test_the_kinds_of_the_design_are_worked_inline() -> None:
-    assert set(wiring.kinds()) == {"poll", "webhook", "reminder", "task.ended"}
+def test_the_kinds_of_the_design_are_worked_inline(app: App) -> None:
+    assert set(app.kinds) == {"poll", "webhook", "reminder", "task.ended"}
 
 
 def test_each_channel_that_a_service_serves_has_a_sender_and_jinja2_waits_for_the_first_message() -> None:
-    assert set(wiring.senders()) | {"webhook"} == set(Channel)
-    configure(writer=lambda letters: [Message("", letter.payload, "") for letter in letters])
-    assert wiring.write([Letter("a", 0)]) == [Message("", "a", "")]
-    assert "jinja2" not in loaded_by("wiring.reminders(), wiring.reminder_kind(), wiring.kinds()")
+    assert set(App(Settings()).senders) | {"webhook"} == set(Channel)
+    app = App(Settings(), Parts(writer=lambda letters: [Message("", letter.payload, "") for letter in letters]))
+    assert app.write([Letter("a", 0)]) == [Message("", "a", "")]
+    assert "jinja2" not in loaded_by("app = PROCESS.app(); app.reminders, app.reminder_kind, app.kinds")
 
 
 def test_a_client_that_asks_no_query_does_without_what_a_poll_needs() -> None:
@@ -111,37 +116,40 @@ def test_a_client_that_asks_no_query_does_without_what_a_poll_needs() -> None:
 
 def loaded_by(made: str) -> set[str]:
     """The modules that a fresh process has once it has put this together."""
-    code = f"import sys; from duecourse import Client, wiring; {made}; print(*sys.modules)"
+    code = (
+        f"import sys; from duecourse import Client; from duecourse.process import PROCESS; {made}; print(*sys.modules)"
+    )
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "layers/core"), "DUECOURSE_STORE": "memory://"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     return set(done.stdout.split())
 
 
-def test_uses_of_functions_are_noted_only_where_idle_ones_are_warmed(store: MemoryStore) -> None:
-    assert wiring.noting() is not wiring.invoker()
-    configure(settings=Settings(warm_ms=0), store=store)
-    assert wiring.noting() is wiring.invoker()
+def test_uses_of_functions_are_noted_only_where_idle_ones_are_warmed(app: App, store: MemoryStore) -> None:
+    assert app.noting() is not app.invoker
+    cold = App(Settings(warm_ms=0), Parts(store=store))
+    assert cold.noting() is cold.invoker
+    assert (app.warming is None, cold.warming) == (False, None)
 
 
-def test_both_doors_lead_to_the_same_engine(store: MemoryStore) -> None:
+def test_both_doors_lead_to_the_same_engine(app: App, store: MemoryStore) -> None:
     store.add([new("a", kind="nobodys"), new("b", kind="nobodys", queue="other")])
-    assert wiring.drainer().drain([SHARD], ample).dead == 1
-    sweeper = wiring.sweeper()
+    assert app.drainer.drain([SHARD], ample).dead == 1
+    sweeper = app.sweeper
     assert sweeper.tick(sweeper.survey(ample), ample).dead == 1
     assert "no kind 'nobodys' is known here" in standing(store, "a").error
 
 
-def test_a_functions_worker_runs_its_one_kind_whatever_the_tasks_is_called(store: MemoryStore) -> None:
+def test_a_functions_worker_runs_its_one_kind_whatever_the_tasks_is_called(app: App, store: MemoryStore) -> None:
     store.add([new("a", kind="this"), new("b", kind="that")])
     ran: list[Task] = []
     leased = store.claim(SHARD, 2, lease_ms=30_000).tasks
-    assert wiring.worker(ran.append).work(leased, ample)["done"] == 2
+    assert app.worker(ran.append).work(leased, ample)["done"] == 2
     assert {task.kind for task in ran} == {"this", "that"}
 
 
 def test_a_drain_does_not_wait_past_its_margin_for_an_event_to_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    invoker = wiring.invoker()
+    invoker = App(Settings()).invoker
     assert isinstance(invoker, LambdaInvoker)
     given = invoker._calls.timeout
     assert 2 * (given.connect_timeout + given.read_timeout) < Settings().margin_ms / 1000

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Required, Self, TypedDict, Unpack
 
-from duecourse import wiring
 from duecourse.client_reminders import ReminderClient
 from duecourse.domain.order import AddResult, Item
 from duecourse.domain.outcomes import Span
@@ -18,6 +17,7 @@ from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.tasks import Tasks
 from duecourse.ports.tasks import Move
+from duecourse.process import PROCESS
 from duecourse.wire.http.fields import read, read_both
 from duecourse.wire.http.keys import CancelTask, TaskKey, TenantKey
 from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, encode_cursor
@@ -113,7 +113,8 @@ class Client:
 
         The client sees the tasks of `tenant` only. Raises InvalidSettings, and InvalidInput for a wrong `tenant`.
         """
-        return cls(wiring.tasks(), wiring.reminders(), wiring.queues(), wiring.queries(), tenant)
+        app = PROCESS.app()
+        return cls(app.tasks, app.reminders, app.queues, app.queries, tenant)
 
     def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> AddResult:
         """Schedule a task; `fields` are those of POST /tasks, and times may be datetime and timedelta too.

@@ -52,6 +52,13 @@ class TaskNotFound(DuecourseError):
 
     code = "task-not-found"
 
+    def __init__(self, id: str = "", queue: str = "", tenant: str = "", what: str = "task") -> None:
+        self.id = id
+        self.queue = queue
+        self.tenant = tenant
+        whose = f" of tenant {tenant}" if tenant.strip("-") else ""  # a caller without a tenant is "-"
+        super().__init__(f"Queue {queue} has no {what} {id}{whose}." if id else None)
+
 
 class QueueNotFound(DuecourseError):
     """The queue does not exist: nobody has added a task to it or configured it."""

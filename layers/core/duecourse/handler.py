@@ -3,23 +3,33 @@
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
-from typing import Any
+from contextvars import ContextVar
+from functools import partial, update_wrapper
+from typing import Any, TypeAlias
 
-from duecourse import wiring
 from duecourse.domain.lease import longest_lease
 from duecourse.domain.outcomes import Outcome, Span
 from duecourse.domain.task import Json, Task, dump_state
 from duecourse.domain.times import parse_duration
+from duecourse.engine.receive import Receiver
 from duecourse.errors import InvalidInput, LeaseLost, StoreUnavailable
 from duecourse.ports.leases import Lease
+from duecourse.ports.store import Store
+from duecourse.process import PROCESS, Handler
 from duecourse.wire.events.invocation import decode_message, decode_tasks
 from duecourse.wire.events.messages import Batch, answer, read_batch
+from duecourse.wiring import App
 
 log = logging.getLogger("duecourse.handler")
 
+Function: TypeAlias = Callable[[Task], Outcome | None]
+Answer: TypeAlias = dict[str, Json]
 
-def task_handler(function: Callable[[Task], Outcome | None]) -> Callable[[Json, Any], dict[str, Json]]:
+_runs_with: ContextVar[App] = ContextVar("runs_with")
+"""App whose task runs in this context: `save` and `extend` get only the task."""
+
+
+def task_handler(function: Function) -> Handler[Answer]:
     """Make `function` a Lambda handler for tasks, from the engine (`lambda:`) and from queues (`sqs:`, `amqp:`) alike.
 
     The function gets one Task and returns Done, Again, Retry or Drop; None counts as Done, an exception as Retry. The
@@ -32,26 +42,42 @@ def task_handler(function: Callable[[Task], Outcome | None]) -> Callable[[Json, 
     other event.
     """
 
-    @wraps(function)
-    def handler(event: Json, context: Any) -> dict[str, Json]:
-        batch, left_ms = read_batch(event), context.get_remaining_time_in_millis
-        if batch is not None:
-            return _receive(function, batch, left_ms)
-        tasks = decode_tasks(event)
-        if not tasks:
-            _get_ready()
-        return dict(wiring.worker(function).work(tasks, left_ms))
-
+    handler = app_task_handler(partial(_run, function))
+    update_wrapper(handler, function)
     return handler
 
 
-def _get_ready() -> None:
+def app_task_handler(run: Callable[[App, Task], Outcome | None]) -> Handler[Answer]:
+    """Make `run` such a handler, for a function of duecourse's own, which is given the App too."""
+    return Handler(partial(_serve, run))
+
+
+def _serve(run: Callable[[App, Task], Outcome | None], app: App, event: Json, context: Any) -> Answer:
+    kind = partial(run, app)
+    batch, left_ms = read_batch(event), context.get_remaining_time_in_millis
+    if batch is not None:
+        return _receive(app.receiver(kind), batch, left_ms)
+    tasks = decode_tasks(event)
+    if not tasks:
+        _get_ready(app)
+    return dict(app.worker(kind).work(tasks, left_ms))
+
+
+def _run(function: Function, app: App, task: Task) -> Outcome | None:
+    before = _runs_with.set(app)
+    try:
+        return function(task)
+    finally:
+        _runs_with.reset(before)
+
+
+def _get_ready(app: App) -> None:
     """Open the ledger: an event without tasks warms the function some seconds before one with tasks."""
     with suppress(StoreUnavailable):
-        wiring.store().ping()
+        app.store.ping()
 
 
-def _receive(function: Callable[[Task], Outcome | None], batch: Batch, left_ms: Callable[[], int]) -> dict[str, Json]:
+def _receive(receiver: Receiver, batch: Batch, left_ms: Callable[[], int]) -> Answer:
     tasks, failed = {}, {}
     for message in batch.messages:
         try:
@@ -61,7 +87,7 @@ def _receive(function: Callable[[Task], Outcome | None], batch: Batch, left_ms: 
         else:
             deliveries = message.deliveries
             tasks[message.name] = task._replace(run=deliveries, attempt=deliveries, left_ms=left_ms)
-    failed |= wiring.receiver(function).work(tasks)
+    failed |= receiver.work(tasks)
     for name, problem in failed.items():
         log.error("message %s will be delivered again: %s", name, problem)
     return answer(batch, failed)
@@ -72,7 +98,7 @@ def save(task: Task, state: Json) -> None:
 
     Raises LeaseLost if another worker has the task: stop the work then.
     """
-    store = wiring.store()
+    store = _store()
     if not store.save(store.shard_of(task.queue, task.id, task.group), _lease(task), dump_state(state)):
         raise LeaseLost
 
@@ -83,12 +109,17 @@ def extend(task: Task, time: Span) -> None:
     The lease is extended by itself while a handler runs. Call this only before work that blocks all other threads for
     half a minute or more. Raises LeaseLost if another worker has the task.
     """
-    store, lease_ms = wiring.store(), parse_duration(time)
+    store, lease_ms = _store(), parse_duration(time)
     if task.left_ms is not None:
         lease_ms = min(lease_ms, longest_lease(task.left_ms()))
     shard = store.shard_of(task.queue, task.id, task.group)
     if not all(store.extend(shard, [_lease(task)], lease_ms, at_least=True)):
         raise LeaseLost
+
+
+def _store() -> Store:
+    """The ledger of the task that runs here; in a thread that a function started, of the process."""
+    return (_runs_with.get(None) or PROCESS.app()).store
 
 
 def _lease(task: Task) -> Lease:

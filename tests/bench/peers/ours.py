@@ -3,15 +3,16 @@
 import sys
 
 from duecourse.client import Client, TaskFields
-from duecourse.parts import configure
+from duecourse.process import PROCESS
 from duecourse.settings import Settings
+from duecourse.wiring import App
 from tests.bench.peers.turns import BATCH, DELAY_S, PAYLOAD, serve
 
 
 def main() -> None:
     """Serve."""
-    configure(settings=Settings(store=sys.argv[1], targets={"report": "lambda:report"}))
-    client = Client.from_env()
+    with PROCESS.using(App(Settings(store=sys.argv[1], targets={"report": "lambda:report"}))):
+        client = Client.from_env()
     asked: TaskFields = {"kind": "report", "payload": PAYLOAD, "delay": DELAY_S}
 
     def one(count: int) -> None:

@@ -25,7 +25,7 @@ def delay_ms(policy: RetryPolicy, attempt: int, rng: random.Random) -> int:
 
 
 def delay_of_lease_ms(policy: RetryPolicy, attempt: int, token: str) -> int:
-    """The wait as `delay_ms` has it, its random part drawn from a lease's token, as lua/included/lease.lua draws it.
+    """The wait as `delay_ms` has it, its random part drawn from a lease's token, as lua/modules/leases.lua draws it.
 
     Fences follow each other: what multiplies them is near 65,536 over the golden ratio, and spreads them evenly.
     """

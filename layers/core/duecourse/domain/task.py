@@ -2,12 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from enum import StrEnum
-from hashlib import sha256
-from itertools import count
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
@@ -43,24 +39,10 @@ _rest: Any = (None, _ENCODER.default, json.encoder.encode_basestring, None, ":",
 _encode: Any = _make(*_rest) if _make else _ENCODER.iterencode
 """Inner encoder of `encode`, made once: to make it takes as long as three small payloads. No circle is detected."""
 
-_derived: ContextVar[Iterator[str] | None] = ContextVar("derived", default=None)
-
 
 def new_id() -> str:
-    """A fresh task id: 24 hexadecimal digits, 96 bits, random except within `ids_from`."""
-    derived = _derived.get()
-    return os.urandom(12).hex() if derived is None else next(derived)
-
-
-@contextmanager
-def ids_from(seed: str) -> Iterator[None]:
-    """Let `new_id` give the same ids, in the same order, each time that the seed is the same; random ones for ""."""
-    derived = (sha256(f"{seed}\0{number}".encode()).hexdigest()[:24] for number in count())
-    before = _derived.set(derived if seed else None)
-    try:
-        yield
-    finally:
-        _derived.reset(before)
+    """A fresh task id: 24 hexadecimal digits, 96 random bits."""
+    return os.urandom(12).hex()
 
 
 def dump_json(value: Json) -> str:

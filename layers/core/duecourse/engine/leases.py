@@ -6,7 +6,8 @@ from hashlib import sha256
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.run import Runner
-from duecourse.errors import LeaseLost, TaskNotFound
+from duecourse.engine.tasks import stored
+from duecourse.errors import LeaseLost
 from duecourse.ports.leases import Lease, LeaseStore, Settled
 
 ENDINGS: dict[type, Ending] = {Done: Ending.DONE, Again: Ending.AGAIN, Retry: Ending.RETRY, Drop: Ending.DROP}
@@ -64,10 +65,7 @@ class Leases:
             raise LeaseLost
 
     def _task(self, queue: str, lease: Lease) -> Task:
-        task = self._store.get(queue, lease.id, lease.tenant)
-        if task is None:
-            raise TaskNotFound
-        return task
+        return stored(self._store, queue, lease.id, lease.tenant)
 
     def _shard(self, task: Task) -> Shard:
         return self._store.shard_of(task.queue, task.id, task.group)

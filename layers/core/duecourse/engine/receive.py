@@ -55,7 +55,7 @@ class Receiver:
         """Have the ledger keep the task until it is due again; a task that was added meanwhile under its id stays."""
         try:
             [added] = self._store().add([_anew(task, settlement)])
-            require(added.reply)
+            require(added.reply, task.queue, task.id, task.tenant)
         except DuecourseError as error:
             return f"the ledger did not accept it back: {error}"
         return ""

@@ -103,7 +103,7 @@ class Reminders:
         self._write(Letter(task.payload, starts_at) for task in stale)
         moves = [_move(task, starts_at, now) for task in stale]
         replies = self._store.move(QUEUE, moves, tenant, group=id)
-        _refuse_if_gone(replies)
+        _refuse_if_gone(replies, id, tenant)
         moved = zip(stale, moves, replies, strict=True)
         return Moved(
             id,
@@ -134,7 +134,7 @@ class Reminders:
     def _group(self, id: str, tenant: str) -> list[Task]:
         tasks = self._store.group(QUEUE, id, tenant)
         if not tasks:
-            raise TaskNotFound("No such reminder.")
+            raise _absent(id, tenant)
         return tasks
 
     def _in_state(self, id: str, allowed: frozenset[Status], tenant: str) -> list[Task]:
@@ -158,10 +158,16 @@ def _refuse_if_live(standing: list[Task]) -> None:
         raise refusal("Another reminder stands under this id: move or delete it.")
 
 
-def _refuse_if_gone(replies: list[Reply]) -> None:
+def _refuse_if_gone(replies: list[Reply], id: str, tenant: str) -> None:
     """All was cancelled, or died, between being looked at and being moved."""
     if replies and GONE.issuperset(replies):
+        if replies[0] is Reply.ABSENT:
+            raise _absent(id, tenant)
         raise REJECTIONS[replies[0]](f"All of this reminder is {replies[0]}.")
+
+
+def _absent(id: str, tenant: str) -> TaskNotFound:
+    return TaskNotFound(id, QUEUE, tenant, what="reminder")
 
 
 def _move(task: Task, starts_at: int, now: int) -> Move:

@@ -26,6 +26,7 @@ from duecourse.errors import (
     TaskScheduled,
     bounded,
 )
+from duecourse.ports.ledger import Ledger
 from duecourse.ports.results import Results
 from duecourse.ports.tasks import MAX_ADD, AddReply, Move, Reply, TaskStore
 
@@ -33,7 +34,6 @@ log = logging.getLogger("duecourse.engine")
 
 OWN_KINDS = "For a kind of your own, name its target in DUECOURSE_TARGETS: here, and where the functions are"
 REJECTIONS: dict[Reply, type[DuecourseError]] = {
-    Reply.ABSENT: TaskNotFound,
     Reply.SCHEDULED: TaskScheduled,
     Reply.LEASED: TaskLeased,
     Reply.DONE: TaskDone,
@@ -43,10 +43,20 @@ REJECTIONS: dict[Reply, type[DuecourseError]] = {
 }
 
 
-def require(reply: Reply) -> None:
+def require(reply: Reply, queue: str, id: str, tenant: str) -> None:
     """Raise the error of a rejection; return for any other reply."""
+    if reply is Reply.ABSENT:
+        raise TaskNotFound(id, queue, tenant)
     if reply in REJECTIONS:
         raise REJECTIONS[reply]
+
+
+def stored(ledger: Ledger, queue: str, id: str, tenant: str) -> Task:
+    """One task. Raises TaskNotFound."""
+    task = ledger.get(queue, id, tenant)
+    if task is None:
+        raise TaskNotFound(id, queue, tenant)
+    return task
 
 
 def add_all(store: TaskStore, tasks: Sequence[NewTask]) -> list[Reply]:
@@ -147,9 +157,7 @@ class Tasks:
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
         """One task with its result, from the ledger or a results table. Raises TaskNotFound and ResultsUnavailable."""
-        task = self._store.get(queue, id, tenant)
-        if task is None:
-            raise TaskNotFound
+        task = stored(self._store, queue, id, tenant)
         if task.status is not Status.DONE:
             return task
         if self._results is None:
@@ -164,21 +172,19 @@ class Tasks:
     def move(self, queue: str, move: Move, tenant: str = DEFAULT_TENANT) -> Task:
         """Give a scheduled task a new due time, with force also a leased one. Raises TaskNotFound or a Conflict."""
         [reply] = self._store.move(queue, [move._replace(by=self._by)], tenant)
-        require(reply)
+        require(reply, queue, move.id, tenant)
         return self.get(queue, move.id, tenant)
 
     def cancel(self, queue: str, id: str, *, force: bool = False, tenant: str = DEFAULT_TENANT) -> None:
         """Cancel a scheduled task (with force a leased one), delete a dead one. Raises TaskNotFound or a Conflict."""
         [reply] = self._store.cancel(queue, [id], force=force, tenant=tenant, by=self._by)
-        require(reply)
+        require(reply, queue, id, tenant)
 
     def replay(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
         """Schedule a dead task for now, with all attempts and as much time as at first. Raises as `cancel` does."""
-        dead = self._store.get(queue, id, tenant)
-        if dead is None:
-            raise TaskNotFound
+        dead = stored(self._store, queue, id, tenant)
         [reply] = self._store.replay(queue, [id], tenant, deadlines_ms=[deadline_ms(dead)], by=self._by)
-        require(reply)
+        require(reply, queue, id, tenant)
         return self.get(queue, id, tenant)
 
     def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:
@@ -187,9 +193,7 @@ class Tasks:
 
     def why(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Why:
         """History and current wait of a task. Raises TaskNotFound."""
-        task = self._store.get(queue, id, tenant)
-        if task is None:
-            raise TaskNotFound
+        task = stored(self._store, queue, id, tenant)
         held = self._store.throttle(self._store.shard_of(queue, id, task.group), tenant, task)
         return Why(task, timeline(task), waiting(task, held))
 

@@ -1,17 +1,22 @@
 """The router of the HTTP API, and the OpenAPI document of its routes: Powertools', with what that cannot know."""
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, get_args, get_origin, get_type_hints
 
-from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, ApiGatewayResolver, Response
 from aws_lambda_powertools.event_handler.api_gateway import Route
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
+from duecourse.errors import MAX_FIELD, FieldError, InvalidInput, bounded
 from duecourse.routes.parts import REJECTS
 from duecourse.routes.request import CHANGING
 
 Operation = dict[str, Any]
+SIGNING = re.compile("x-amz-", re.IGNORECASE)
+"""Beginning of the parameters by which a request may be signed in its URL, which are API Gateway's."""
 DESCRIPTION = (
     "Delayed and polled tasks for AWS Lambda. Instants are RFC 3339 with an offset; durations are seconds or ISO 8601 "
     "(`PT5M`), at most 100 years. Bodies are JSON, with `Content-Type: application/json`. Errors are problem documents "
@@ -37,6 +42,19 @@ class Api(APIGatewayHttpResolver):
             operation |= {} if refused is None else {REJECTS: refused}
             operation["responses"] = _successes(route, operation["responses"])
         return openapi.completed(made)
+
+    def check_parameters(self, app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
+        """The middleware: a query parameter that its route does not have is rejected: a misspelt filter finds all."""
+        asked = (app.current_event.http_method, app.request.route)
+        given = app.current_event.query_string_parameters or {}
+        routes = [one for one in self.described if (one.method, one.openapi_path) == asked] if given else []
+        for route in routes:
+            known = [one.alias for one in route.dependant.query_params]
+            problem = f"is not a parameter of this route; known: {', '.join(known) or 'none'}"
+            strangers = [name for name in given if name not in known and not SIGNING.match(name)]
+            if strangers:
+                raise InvalidInput(bounded([FieldError(name[:MAX_FIELD], problem) for name in strangers]))
+        return next_middleware(app)
 
     @property
     def described(self) -> Iterator[Route]:

@@ -5,9 +5,9 @@ from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
 from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
-from duecourse import wiring
 from duecourse.errors import StoreUnavailable
 from duecourse.routes.parts import answer
+from duecourse.routes.request import app
 from duecourse.wire.http import problems
 from duecourse.wire.http.health import Health
 
@@ -28,7 +28,7 @@ ANSWERS: dict[int, OpenAPIResponse] = {
 def health() -> Response[Health]:
     """Report whether the service accepts tasks."""
     try:
-        wiring.store().ping()
+        app().store.ping()
     except StoreUnavailable:
         return answer(503, AWAY, problems.RETRY_AFTER)
     return answer(200, {"status": "ok", "store": "ok"})

@@ -7,10 +7,9 @@ from typing import Any
 from aws_lambda_powertools.event_handler import ApiGatewayResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
-from duecourse import wiring
 from duecourse.ports.idempotency import KeyedRequest
 from duecourse.routes import request
-from duecourse.routes.parts import rejection, tenant
+from duecourse.routes.parts import rejection
 from duecourse.wire.http import problems
 
 GRACE_MS = 1_000
@@ -19,17 +18,18 @@ GRACE_MS = 1_000
 
 def idempotent(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
     """The middleware: a changing request with a key is done under it, any other as if this were not here."""
-    key = request.key()
+    asked = request.served()
+    key = asked.key()
     if key is None:
         return next_middleware(app)
 
     def do(since: int) -> bytes:
-        with request.begun(since):
-            return _pack(next_middleware(app))
+        asked.since = since
+        return _pack(next_middleware(app))
 
-    sent = KeyedRequest(tenant(), key, request.fingerprint())
+    sent = KeyedRequest(asked.tenant, key, asked.fingerprint())
     lock_ms = app.lambda_context.get_remaining_time_in_millis() + GRACE_MS
-    return _unpack(wiring.idempotency().answer(sent, lock_ms, do, _saved))
+    return _unpack(asked.app.idempotency.answer(sent, lock_ms, do, _saved))
 
 
 def _saved(error: BaseException) -> bytes | None:

@@ -6,12 +6,12 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
-from duecourse import wiring
 from duecourse.domain.task import DEFAULT_QUEUE, dump_state
 from duecourse.domain.times import format_instant
 from duecourse.errors import LeaseLost, TaskNotFound
 from duecourse.ports.leases import Lease
-from duecourse.routes.parts import Id, Queue, rejects, tenant
+from duecourse.routes.parts import Id, Queue, rejects
+from duecourse.routes.request import app, tenant
 from duecourse.wire.http.leases import (
     BeginAnswer,
     BeginTask,
@@ -29,7 +29,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @rejects(TaskNotFound, LeaseLost)
 def begin_task(id: Id, body: Annotated[BeginTask, Body()], queue: Queue = DEFAULT_QUEUE) -> BeginAnswer:
     """Begin a task that was handed over: 409 where another began it, or it was given back; do not run it then."""
-    task = wiring.leases().begin(queue, Lease(id, body.token, tenant()), body.time, body.worker)
+    task = app().leases.begin(queue, Lease(id, body.token, tenant()), body.time, body.worker)
     expires_at = format_instant(task.lease_expires_at)
     return {"token": task.token, "expires_at": expires_at, "run": task.run, "attempt": task.attempt}
 
@@ -38,19 +38,19 @@ def begin_task(id: Id, body: Annotated[BeginTask, Body()], queue: Queue = DEFAUL
 @rejects(TaskNotFound, LeaseLost)
 def settle_task(id: Id, body: Annotated[SettleTask, Body()], queue: Queue = DEFAULT_QUEUE) -> SettleAnswer:
     """Settle a task, for a function that does so over HTTP."""
-    return {"settled": wiring.leases().settle(queue, Lease(id, body.token, tenant()), body.value())}
+    return {"settled": app().leases.settle(queue, Lease(id, body.token, tenant()), body.value())}
 
 
 @router.post("/tasks/<id>/extend")
 @rejects(TaskNotFound, LeaseLost)
 def extend_task(id: Id, body: Annotated[ExtendLease, Body()], queue: Queue = DEFAULT_QUEUE) -> LeaseAnswer:
     """Extend a lease."""
-    return {"expires_at": format_instant(wiring.leases().extend(queue, Lease(id, body.token, tenant()), body.time))}
+    return {"expires_at": format_instant(app().leases.extend(queue, Lease(id, body.token, tenant()), body.time))}
 
 
 @router.post("/tasks/<id>/save")
 @rejects(TaskNotFound, LeaseLost)
 def save_task(id: Id, body: Annotated[SaveState, Body()], queue: Queue = DEFAULT_QUEUE) -> Response[None]:
     """Save a checkpoint."""
-    wiring.leases().save(queue, Lease(id, body.token, tenant()), dump_state(body.state))
+    app().leases.save(queue, Lease(id, body.token, tenant()), dump_state(body.state))
     return Response(204)

@@ -11,7 +11,6 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from pydantic import BeforeValidator
 
-from duecourse import wiring
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.errors import DuecourseError
 from duecourse.metrics import AddedLine, measure
@@ -49,20 +48,15 @@ def rejects(*kinds: type[DuecourseError]) -> Callable[[F], F]:
     return mark
 
 
-def tenant() -> str:
-    """Tenant of this request. Raises InvalidInput if its header has no valid tenant."""
-    return request.tenant(wiring.settings().tenant_header)
-
-
 def owned(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
     """The middleware: a request with an invalid tenant in its header is rejected, whether or not its route asks."""
-    tenant()
+    request.tenant()
     return next_middleware(app)
 
 
 def of_json(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
     """The middleware: a body that is not said to be JSON is rejected, also by a route that reads none."""
-    request.check_type()
+    request.served().check_type()
     return next_middleware(app)
 
 

@@ -10,12 +10,11 @@ from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from pydantic import BeforeValidator
 
-from duecourse import wiring
 from duecourse.domain.masking import masked_error
 from duecourse.domain.query import QueryState
 from duecourse.errors import QueryFailed, QueryNotFound
-from duecourse.routes import request
-from duecourse.routes.parts import answer, count_added, rejection, rejects, tenant
+from duecourse.routes.parts import answer, count_added, rejection, rejects
+from duecourse.routes.request import app, served, tenant
 from duecourse.wire.http import problems
 from duecourse.wire.http.queries import ANSWERED, PROCESSING, AskQuery, QueryId, QueryView, show_query
 
@@ -43,7 +42,7 @@ def query(body: Annotated[AskQuery, Body()]) -> Response[Any]:
 
     To stop a query, send `DELETE /tasks/{id}` with its task and queue.
     """
-    asked = wiring.queries().ask(body.query(), request.remaining_ms, tenant(), since=request.since())
+    asked = app().queries.ask(body.query(), served().remaining_ms, tenant(), since=served().since)
     count_added(int(asked.created))
     seen = asked.standing
     if seen.status is QueryState.FAILED:
@@ -55,4 +54,4 @@ def query(body: Annotated[AskQuery, Body()]) -> Response[Any]:
 @rejects(QueryNotFound)
 def get_query(id: Id) -> QueryView:
     """Show a query: its answer, or the newest known data."""
-    return show_query(wiring.queries().get(id, tenant()))
+    return show_query(app().queries.get(id, tenant()))

@@ -6,7 +6,6 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
-from duecourse import wiring
 from duecourse.errors import (
     ReminderTooLarge,
     TaskCancelled,
@@ -16,7 +15,8 @@ from duecourse.errors import (
     TaskNotFound,
     TaskScheduled,
 )
-from duecourse.routes.parts import Force, ReminderId, answer, count_added, rejects, tenant
+from duecourse.routes.parts import Force, ReminderId, answer, count_added, rejects
+from duecourse.routes.request import app, served, tenant
 from duecourse.wire.http.reminder_answers import (
     AddReminderAnswer,
     MoveReminderAnswer,
@@ -36,9 +36,10 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @rejects(TaskScheduled, TaskLeased, ReminderTooLarge)
 def add_reminder(body: Annotated[AddReminder, Body()]) -> Response[AddReminderAnswer]:
     """Add a reminder; 201 if it is new, 200 if the same reminder already exists."""
-    made = wiring.reminders().add(body.reminder(), tenant())
+    reminder = body.reminder(served().new_id)
+    made = app().reminders.add(reminder, tenant())
     count_added(len(made.tasks) if made.created else 0)
-    return answer(201 if made.created else 200, show_added(body.id, made.tasks))
+    return answer(201 if made.created else 200, show_added(reminder.id, made.tasks))
 
 
 @router.post("/reminders/preview")
@@ -46,27 +47,28 @@ def add_reminder(body: Annotated[AddReminder, Body()]) -> Response[AddReminderAn
 def preview_reminder(body: Annotated[PreviewReminder, Body()]) -> PreviewAnswer:
     """Write out each message of a new or existing reminder, and send none."""
     if isinstance(body, ReminderKey):
-        return show_preview(body.id, wiring.reminders().preview_standing(body.id, tenant()))
-    return show_preview(body.id, wiring.reminders().preview(body.reminder()))
+        return show_preview(body.id, app().reminders.preview_standing(body.id, tenant()))
+    reminder = body.reminder(served().new_id)
+    return show_preview(reminder.id, app().reminders.preview(reminder))
 
 
 @router.get("/reminders/<id>")
 @rejects(TaskNotFound)
 def get_reminder(id: ReminderId) -> ReminderAnswer:
     """Show a reminder."""
-    return show_reminder(wiring.reminders().get(id, tenant()))
+    return show_reminder(app().reminders.get(id, tenant()))
 
 
 @router.patch("/reminders/<id>")
 @rejects(TaskNotFound, TaskCancelled, TaskDead)
 def move_reminder(id: ReminderId, body: Annotated[MoveReminder, Body()]) -> MoveReminderAnswer:
     """Move a reminder to a new start."""
-    return show_moved(wiring.reminders().move(id, body.starts_at, tenant()))
+    return show_moved(app().reminders.move(id, body.starts_at, tenant()))
 
 
 @router.delete("/reminders/<id>")
 @rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
 def cancel_reminder(id: ReminderId, force: Force = False) -> Response[None]:
     """Cancel a reminder."""
-    wiring.reminders().cancel(id, force=force, tenant=tenant())
+    app().reminders.cancel(id, force=force, tenant=tenant())
     return Response(204)

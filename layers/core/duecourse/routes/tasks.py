@@ -6,13 +6,12 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
-from duecourse import wiring
 from duecourse.domain.order import AddResult
 from duecourse.domain.task import DEFAULT_QUEUE, Status
 from duecourse.errors import PastDeadline, TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
 from duecourse.ports.tasks import Move
-from duecourse.routes import request
-from duecourse.routes.parts import Force, Id, Queue, answer, count_added, rejects, tenant
+from duecourse.routes.parts import Force, Id, Queue, answer, count_added, rejects
+from duecourse.routes.request import app, served, tenant
 from duecourse.wire.http.batch import MAX_BATCH_BYTES, BatchAnswer, show_batch
 from duecourse.wire.http.fields import Name
 from duecourse.wire.http.pages import DEFAULT_PAGE, Cursor, ListTasks, PageAnswer, PageLimit, show_page
@@ -30,7 +29,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @rejects(TaskScheduled, TaskLeased, TaskDead, PastDeadline)
 def add_task(body: Annotated[AskedTask, Body()]) -> Response[AddAnswer]:
     """Add a task; 201 if it is new, 200 if the id already exists."""
-    taken = wiring.tasks().add(body.task(tenant()), since=request.since())
+    taken = app().tasks.add(body.task(tenant(), served().new_id), since=served().since)
     count_added(int(taken.created))
     return answer(201 if taken.created else 200, {"task": show_task(taken.task), "created": taken.created})
 
@@ -39,8 +38,8 @@ def add_task(body: Annotated[AskedTask, Body()]) -> Response[AddAnswer]:
 @rejects()
 def add_tasks(body: Annotated[AskedBatch, Body()]) -> BatchAnswer:
     """Add up to 1,000 tasks. A wrong field rejects all of them; an id's state rejects one."""
-    asked = body.new_tasks(tenant())
-    items = wiring.tasks().add_many(asked, since=request.since())
+    asked = body.new_tasks(tenant(), served().new_id)
+    items = app().tasks.add_many(asked, since=served().since)
     count_added(sum(isinstance(item, AddResult) and item.created for item in items))
     return show_batch([task.id for task in asked], items)
 
@@ -57,14 +56,14 @@ def list_tasks(
 ) -> PageAnswer:
     """List the tasks of a queue, by state and time."""
     asked = ListTasks(queue=queue, state=state, kind=kind, group=group, cursor=cursor, limit=limit)
-    return show_page(wiring.tasks().page(queue, asked.wanted(), asked.place(), limit, tenant()))
+    return show_page(app().tasks.page(queue, asked.wanted(), asked.place(), limit, tenant()))
 
 
 @router.get("/tasks/<id>")
 @rejects(TaskNotFound)
 def get_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Show a task."""
-    return {"task": show_task(wiring.tasks().get(queue, id, tenant()))}
+    return {"task": show_task(app().tasks.get(queue, id, tenant()))}
 
 
 @router.patch("/tasks/<id>")
@@ -72,26 +71,26 @@ def get_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
 def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Move a task to a new due time."""
     move = Move(id, due_at=body.due_at, delay_ms=body.delay or 0, force=body.force)
-    return {"task": show_task(wiring.tasks().move(queue, move, tenant()))}
+    return {"task": show_task(app().tasks.move(queue, move, tenant()))}
 
 
 @router.get("/tasks/<id>/why")
 @rejects(TaskNotFound)
 def why_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> WhyAnswer:
     """Explain a task: what happened to it, and why it is not running now."""
-    return show_why(wiring.tasks().why(queue, id, tenant()))
+    return show_why(app().tasks.why(queue, id, tenant()))
 
 
 @router.post("/tasks/<id>/replay")
 @rejects(TaskNotFound, TaskScheduled, TaskLeased, TaskDone, TaskCancelled)
 def replay_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Replay a dead task now, with all its attempts and the full time to its deadline."""
-    return {"task": show_task(wiring.tasks().replay(queue, id, tenant()))}
+    return {"task": show_task(app().tasks.replay(queue, id, tenant()))}
 
 
 @router.delete("/tasks/<id>")
 @rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
 def cancel_task(id: Id, queue: Queue = DEFAULT_QUEUE, force: Force = False) -> Response[None]:
     """Cancel a task, or delete a dead one."""
-    wiring.tasks().cancel(queue, id, force=force, tenant=tenant())
+    app().tasks.cancel(queue, id, force=force, tenant=tenant())
     return Response(204)

@@ -23,7 +23,7 @@ FIXED = (
     "late",
     "waiting",
 )
-"""The keys every script declares, in the order of `lua/included/prelude.lua`."""
+"""The keys every script declares, in the order of `lua/modules/shard.lua`."""
 CANARY = "canary/b"
 """How a canary's shard begins: none is called so, for its number is one."""
 

@@ -22,6 +22,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
+from duecourse.adapters.redis.bundle import Bundle, Modules, Source
 from duecourse.adapters.redis.connect import Client, drop_idle, learn, node_of, open_client
 from duecourse.adapters.redis.keys import Keys
 from duecourse.adapters.redis.lines import execute, execute_ahead, is_plain
@@ -43,17 +44,8 @@ IDLE_S = 5.0
 """After how long without a command the pooled connections are dropped rather than trusted."""
 WAIT_MS = 1_000
 """How long replicas have to take what was written."""
-INCLUDE = re.compile(r"^ *--include (.+)$", re.MULTILINE)
-"""Where a script says which files of `lua/included` it builds on: they take this line's place, and its scope.
-
-In the order prelude, fresh, record, history, lease, force, ending, handout, turns, handover, chosen, each with those
-before it that it speaks of.
-"""
-EXPORTS = re.compile(r"^--exports (.+)$", re.MULTILINE)
-"""The names that an included file adds to that scope; all others are its own.
-
-Lua takes 200 local names a function: a file's own names end with the block that it is wrapped in.
-"""
+LUA = files("duecourse.adapters.redis") / "lua"
+MODULES = Modules(LUA / "modules")
 
 AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
 _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
@@ -82,22 +74,16 @@ def connect(url: str) -> Client:
     return open_client(url, socket_timeout=3, socket_connect_timeout=2)
 
 
+def bundle(verb: str) -> Bundle:
+    """A verb, with what it needs of the modules."""
+    return Bundle(Source(verb, (LUA / f"{verb}.lua").read_text()), MODULES)
+
+
 @cache
 def load(verb: str) -> Script:
-    """The script of one verb, with what it builds on."""
-    folder = files("duecourse.adapters.redis") / "lua"
-
-    def included(include: re.Match[str]) -> str:
-        return "\n".join(_module((folder / "included" / f"{part}.lua").read_text()) for part in include[1].split())
-
-    text = INCLUDE.sub(included, (folder / f"{verb}.lua").read_text())
+    """The script of one verb, with the modules that it requires."""
+    text = bundle(verb).script()
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
-
-
-def _module(text: str) -> str:
-    """An included file in a block of its own, which sets the names it exports; as it is where it exports none."""
-    names = " ".join(EXPORTS.findall(text)).split()
-    return f"local {', '.join(names)}\ndo\n{text}\nend" if names else text
 
 
 def translate(error: Exception) -> DuecourseError:

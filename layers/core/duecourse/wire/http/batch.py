@@ -1,13 +1,13 @@
 """The request and answer of `/tasks/batch`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, NotRequired
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from duecourse.domain.order import AddResult, Item
-from duecourse.domain.task import DEFAULT_TENANT, NewTask
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, new_id
 from duecourse.domain.times import format_instant
 from duecourse.errors import Conflict
 from duecourse.wire.http.fields import ShownInstant, Strict
@@ -32,9 +32,9 @@ class AddBatch(Strict):
         ),
     ]
 
-    def new_tasks(self, tenant: str = DEFAULT_TENANT) -> list[NewTask]:
-        """The tasks asked for."""
-        return [task.task(tenant) for task in self.tasks]
+    def new_tasks(self, tenant: str = DEFAULT_TENANT, name: Callable[[], str] = new_id) -> list[NewTask]:
+        """The tasks asked for, with ids of `name` where none were given."""
+        return [task.task(tenant, name) for task in self.tasks]
 
 
 class BatchItem(TypedDict):

@@ -56,15 +56,15 @@ class RateView(TypedDict):
     per: Annotated[str, Field(description="Length of the sliding window.", examples=["PT1S"])]
 
 
-def _told(one: Setting) -> Any:
+def _shown_type(one: Setting) -> Any:
     """Type and description of a setting in an answer."""
     kind: Any = RateView if one.kind is domain.Rate else str if one.is_time else one.kind
     about = Field(description=one.about.meaning, examples=[one.default])
     return Annotated[kind | None if one.default is None else kind, about]
 
 
-LimitsView = TypedDict("LimitsView", {one.name: _told(one) for one in SETTINGS if one.about.split})  # type: ignore[misc]
-SettingsView = TypedDict("SettingsView", {one.name: _told(one) for one in SETTINGS})  # type: ignore[misc]
+LimitsView = TypedDict("LimitsView", {one.name: _shown_type(one) for one in SETTINGS if one.about.split})  # type: ignore[misc]
+SettingsView = TypedDict("SettingsView", {one.name: _shown_type(one) for one in SETTINGS})  # type: ignore[misc]
 
 
 class ShardLimitsView(LimitsView):

@@ -1,6 +1,7 @@
 """The requests of `/reminders`."""
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Self
 from zoneinfo import ZoneInfo
 
@@ -130,7 +131,7 @@ class AddReminder(Strict):
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
     id: Name = Field(
-        default_factory=new_id,
+        default_factory=str,
         description="Id of the reminder, unique. Default: generated, as for a task.",
         examples=["standup"],
     )
@@ -179,8 +180,8 @@ class AddReminder(Strict):
             raise refuse_fields(f"{total} are over 16 MiB: shorten those, or make several reminders", "recipients")
         return self
 
-    def reminder(self) -> Reminder:
-        """The reminder asked for."""
+    def reminder(self, name: Callable[[], str] = new_id) -> Reminder:
+        """The reminder asked for, with an id of `name` where none was given."""
         people: dict[tuple[Channel, str], Recipient] = {}
         for person in self.recipients:
             zone = person.time_zone or self.time_zone
@@ -188,7 +189,7 @@ class AddReminder(Strict):
                 same = address.lower() if channel is Channel.EMAIL else address
                 people.setdefault((channel, same), Recipient(person.name, channel, address, zone))
         return Reminder(
-            id=self.id,
+            id=self.id or name(),
             subject=self.subject,
             starts_at=self.starts_at,
             leads_ms=tuple(dict.fromkeys(self.remind_before)),

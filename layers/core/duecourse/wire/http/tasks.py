@@ -1,6 +1,7 @@
 """The requests and answers of `/tasks`."""
 
 import json
+from collections.abc import Callable
 from typing import Annotated, Any, NotRequired, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
@@ -64,7 +65,7 @@ class AddTask(Strict):
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE], "not": given("due_at", "delay")})
 
     id: TaskId = Field(
-        default_factory=new_id,
+        default_factory=str,
         description="Id of the task, unique within its queue. Default: derived from the Idempotency-Key, or "
         "random without one.",
         examples=["export-42"],
@@ -117,10 +118,10 @@ class AddTask(Strict):
             raise refuse_fields("give due_at or delay, not both", "due_at", "delay")
         return self
 
-    def task(self, tenant: str = DEFAULT_TENANT) -> NewTask:
-        """The task asked for."""
+    def task(self, tenant: str = DEFAULT_TENANT, name: Callable[[], str] = new_id) -> NewTask:
+        """The task asked for, with an id of `name` where none was given."""
         return NewTask(
-            id=self.id,
+            id=self.id or name(),
             tenant=tenant,
             kind=self.kind,
             payload=dump_json(self.payload),

@@ -47,6 +47,8 @@ MODES = {str(mode): mode for mode in OnDuplicate}
 NOT_GIVEN = Deadline()
 HTTP = "http"
 """Source of the tasks in the bodies below."""
+UNNAMED = str
+"""Maker of empty ids: the router reads a body before a route can say whose request it is."""
 
 
 class Unusual(ValueError):
@@ -67,26 +69,28 @@ def read_tasks(batch: Any, tenant: str = DEFAULT_TENANT, by: str = "") -> list[N
     return read(AddBatch, batch).new_tasks(tenant) if tasks is None else tasks
 
 
-def _usual_batch(batch: Any, tenant: str, by: str) -> list[NewTask] | None:
+def _usual_batch(batch: Any, tenant: str, by: str, name: Callable[[], str] = new_id) -> list[NewTask] | None:
     """The tasks of a batch of the usual shape; None where the model is to judge all of it."""
     tasks: Any = batch["tasks"] if type(batch) is dict and batch.keys() == {"tasks"} else None
     if type(tasks) not in (list, tuple) or not 0 < len(tasks) <= MAX_BATCH:
         return None
     try:
-        return [usual(fields, tenant, by) or AddTask.model_validate(fields).task(tenant) for fields in tasks]
+        return [
+            usual(fields, tenant, by, name) or AddTask.model_validate(fields).task(tenant, name) for fields in tasks
+        ]
     except ValidationError:
         return None
 
 
-def usual(fields: Any, tenant: str = DEFAULT_TENANT, by: str = "") -> NewTask | None:
+def usual(fields: Any, tenant: str = DEFAULT_TENANT, by: str = "", name: Callable[[], str] = new_id) -> NewTask | None:
     """The task where its fields are of the usual shape, as the model would make it; else None, wrong or not."""
     try:
-        return _usual(fields, tenant, by)
+        return _usual(fields, tenant, by, name)
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
-def _usual(fields: Any, tenant: str, by: str) -> NewTask:
+def _usual(fields: Any, tenant: str, by: str, name: Callable[[], str]) -> NewTask:
     known = _constants()
     if type(fields) is not dict or not fields.keys() <= known.names:
         raise Unusual
@@ -97,6 +101,7 @@ def _usual(fields: Any, tenant: str, by: str) -> NewTask:
     payload, deadline, notify = _payload(kind, fields["payload"]), given("deadline"), given("notify_done")
     until = NOT_GIVEN if deadline is None else _deadline(deadline)
     return NewTask(
+        id=_id(_text(fields["id"])) if "id" in fields else name(),
         queue=_queue(_text(fields["queue"])) if "queue" in fields else known.queue,
         tenant=tenant,
         by=by,
@@ -110,8 +115,6 @@ def _usual(fields: Any, tenant: str, by: str) -> NewTask:
         on_duplicate=MODES[_text(fields["on_duplicate"])] if "on_duplicate" in fields else known.on_duplicate,
         max_wait_ms=_duration(fields["max_wait"]) if "max_wait" in fields else known.max_wait_ms,
         notify="" if notify is None else NotifyDone.model_validate(notify).text(),
-        # Last: what makes ids in a fixed order is not asked twice for one task.
-        id=_id(_text(fields["id"])) if "id" in fields else new_id(),
     )
 
 
@@ -225,9 +228,9 @@ class AskedTask:
     def __init__(self, task: NewTask) -> None:
         self._task = task
 
-    def task(self, tenant: str) -> NewTask:
-        """The task asked for."""
-        return self._task if tenant == self._task.tenant else self._task._replace(tenant=tenant)
+    def task(self, tenant: str, name: Callable[[], str]) -> NewTask:
+        """The task asked for, with an id of `name` where none was given."""
+        return _owned(self._task, tenant, name)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -235,7 +238,7 @@ class AskedTask:
 
     @classmethod
     def _read(cls, value: Any, by_the_model: Callable[[Any], AddTask]) -> Self:
-        return cls(usual(value, by=HTTP) or by_the_model(value).task())
+        return cls(usual(value, by=HTTP, name=UNNAMED) or by_the_model(value).task(name=UNNAMED))
 
 
 class AskedBatch:
@@ -246,9 +249,9 @@ class AskedBatch:
     def __init__(self, tasks: list[NewTask]) -> None:
         self._tasks = tasks
 
-    def new_tasks(self, tenant: str) -> list[NewTask]:
-        """The tasks asked for."""
-        return [task if tenant == task.tenant else task._replace(tenant=tenant) for task in self._tasks]
+    def new_tasks(self, tenant: str, name: Callable[[], str]) -> list[NewTask]:
+        """The tasks asked for, with ids of `name` where none were given."""
+        return [_owned(task, tenant, name) for task in self._tasks]
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -256,5 +259,9 @@ class AskedBatch:
 
     @classmethod
     def _read(cls, value: Any, by_the_model: Callable[[Any], AddBatch]) -> Self:
-        tasks = _usual_batch(value, DEFAULT_TENANT, HTTP)
-        return cls(by_the_model(value).new_tasks() if tasks is None else tasks)
+        tasks = _usual_batch(value, DEFAULT_TENANT, HTTP, UNNAMED)
+        return cls(by_the_model(value).new_tasks(name=UNNAMED) if tasks is None else tasks)
+
+
+def _owned(task: NewTask, tenant: str, name: Callable[[], str]) -> NewTask:
+    return task if task.id and tenant == task.tenant else task._replace(id=task.id or name(), tenant=tenant)

@@ -1,18 +1,21 @@
 -- Pauses the shard; and, once nothing in it is leased, closes it to all but who changes how many its queue has.
 --
--- KEYS    as in included/prelude.lua
--- ARGV    prelude's, then: what `shards` shall be in meta, "" to pause only
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard, then: what `shards` shall be in meta, "" to pause only
 -- RETURNS {now, bell_at, leased, fence, 1 where a user had paused it, when the newest claim in the log was, 0 for none}
 
---include prelude
+local bell = require 'bell'
+local shard = require 'shard'
 
-local paused, leased = PAUSED, call('ZCARD', LEASED)
+local call = redis.call
+
+local paused, leased = shard.PAUSED, call('ZCARD', shard.LEASED)
 if not paused then
-  PAUSED = 'reshard'
-  call('HSET', META, 'paused', PAUSED)
+  shard.PAUSED = 'reshard'
+  call('HSET', shard.META, 'paused', shard.PAUSED)
 end
-if leased == 0 and ARGV[FIRST] ~= '' then
-  call('HSET', META, 'shards', ARGV[FIRST])
+if leased == 0 and ARGV[shard.FIRST] ~= '' then
+  call('HSET', shard.META, 'shards', ARGV[shard.FIRST])
 end
-return { NOW, hang(false), leased, tonumber(call('HGET', META, 'fence') or 0), paused == '1' and 1 or 0,
-  tonumber(call('ZRANGE', LOG, -1, -1, 'WITHSCORES')[2]) or 0 }
+return { shard.NOW, bell.hang(false), leased, tonumber(call('HGET', shard.META, 'fence') or 0), paused == '1' and 1 or 0,
+  tonumber(call('ZRANGE', shard.LOG, -1, -1, 'WITHSCORES')[2]) or 0 }

@@ -1,29 +1,33 @@
 -- Sets the queue anew, in one of its shards.
 --
--- KEYS    as in included/prelude.lua
--- ARGV    prelude's, then: 1 for a default, which sets what is not set and lets the queue be forgotten; fields of meta and
---         their values for the whole queue, "" for none
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard, then: 1 for a default, which sets what is not set and lets the queue be forgotten; fields of
+--         meta and their values for the whole queue, "" for none
 -- RETURNS {now, bell_at}
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
---include prelude settings
+local bell = require 'bell'
+local settings = require 'settings'
+local shard = require 'shard'
 
-local held = PAUSED or full() or opens_at() > NOW
-if ARGV[FIRST] == '1' then
-  call('ZREM', LEASED, '')
-  call('HDEL', META, 'idle') -- whoever set this goes on for a while in the belief that it is set
-  for at = FIRST + 1, #ARGV, 2 do
-    if call('HSETNX', META, ARGV[at], ARGV[at + 1]) == 1 then
-      call('HSET', META, 'defaulted', 1)
+local call = redis.call
+
+local held = bell.is_held()
+if ARGV[shard.FIRST] == '1' then
+  call('ZREM', shard.LEASED, '')
+  call('HDEL', shard.META, 'idle') -- whoever set this goes on for a while in the belief that it is set
+  for at = shard.FIRST + 1, #ARGV, 2 do
+    if call('HSETNX', shard.META, ARGV[at], ARGV[at + 1]) == 1 then
+      call('HSET', shard.META, 'defaulted', 1)
     end
   end
-  read_meta()
+  shard.read_meta()
 else
-  set(FIRST + 1)
-  call('HDEL', META, 'defaulted')
+  settings.set(shard.FIRST + 1)
+  call('HDEL', shard.META, 'defaulted')
 end
-if COUNT ~= '1' then
-  call('HSET', META, 'shards', COUNT)
+if shard.COUNT ~= '1' then
+  call('HSET', shard.META, 'shards', shard.COUNT)
 end
-return { NOW, hang(held and not (PAUSED or full() or opens_at() > NOW)) }
+return { shard.NOW, bell.hang(held and not bell.is_held()) }

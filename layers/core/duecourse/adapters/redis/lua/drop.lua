@@ -1,23 +1,28 @@
 -- Forgets tasks that another shard has taken in.
 --
--- KEYS    as in included/prelude.lua
--- ARGV    prelude's, then the stored ids
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard, then the stored ids
 -- RETURNS {now, bell_at}
 
---include prelude fresh record
+local bell = require 'bell'
+local record = require 'record'
+local shard = require 'shard'
+local tenants = require 'tenants'
 
-for at = FIRST, #ARGV do
+local call = redis.call
+
+for at = shard.FIRST, #ARGV do
   local sid = ARGV[at]
-  call('ZREM', DUE[tenant_of(sid)], sid)
-  call('ZREM', DONE, sid)
-  call('ZREM', DEAD, sid)
-  local r = open(call('HGET', TASKS, sid))
+  call('ZREM', shard.DUE[tenants.tenant_of(sid)], sid)
+  call('ZREM', shard.DONE, sid)
+  call('ZREM', shard.DEAD, sid)
+  local r = record.open(call('HGET', shard.TASKS, sid))
   if r then
-    leave_group(sid, r.rest)
+    record.leave_group(sid, r.rest)
   end
-  call('HDEL', TASKS, sid)
+  call('HDEL', shard.TASKS, sid)
 end
-for tenant in pairs(DUE) do
-  rehead(tenant)
+for tenant in pairs(shard.DUE) do
+  tenants.rehead(tenant)
 end
-return { NOW, hang(false) }
+return { shard.NOW, bell.hang(false) }

@@ -1,25 +1,28 @@
 -- Tells what holds a tenant's due tasks back; changes nothing.
 --
--- KEYS    as in included/prelude.lua
--- ARGV    prelude's (of tenants the one), then of the task that it is about, if any: stored id, due
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard (of tenants the one), then of the task that it is about, if any: stored id, due
 -- RETURNS {now, 0 nothing, 1 a pause, 2 as many run as may, 3 as many of the tenant do, 4 the rate, 5 its target has
 --         as many as it may that it has not begun, until when: 0 where that is not known}
 
---include prelude
+local bell = require 'bell'
+local shard = require 'shard'
 
-local running, opens = tonumber(call('HGET', META, 'running:' .. TENANT) or 0), opens_at()
+local call = redis.call
 
-if PAUSED then
-  return { NOW, 1, 0 }
-elseif full() then
-  return { NOW, 2, 0 }
-elseif TENANT_MAX and running >= TENANT_MAX then
-  return { NOW, 3, 0 }
-elseif opens > NOW then
-  return { NOW, 4, opens }
+local running, opens = tonumber(call('HGET', shard.META, 'running:' .. shard.TENANT) or 0), bell.opens_at()
+
+if shard.PAUSED then
+  return { shard.NOW, 1, 0 }
+elseif bell.full() then
+  return { shard.NOW, 2, 0 }
+elseif shard.TENANT_MAX and running >= shard.TENANT_MAX then
+  return { shard.NOW, 3, 0 }
+elseif opens > shard.NOW then
+  return { shard.NOW, 4, opens }
 end
-local score = ARGV[FIRST] and tonumber(call('ZSCORE', DUE[TENANT], ARGV[FIRST]) or nil)
-if score and score > tonumber(ARGV[FIRST + 1]) then
-  return { NOW, 5, 0 }
+local score = ARGV[shard.FIRST] and tonumber(call('ZSCORE', shard.DUE[shard.TENANT], ARGV[shard.FIRST]) or nil)
+if score and score > tonumber(ARGV[shard.FIRST + 1]) then
+  return { shard.NOW, 5, 0 }
 end
-return { NOW, 0, 0 }
+return { shard.NOW, 0, 0 }

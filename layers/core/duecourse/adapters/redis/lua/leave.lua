@@ -1,21 +1,26 @@
--- Empties a shard that has been without tasks or settings for long, but for its fence: it is about to be off the record.
+-- Empties a shard that has been without tasks or settings for long, but for its fence: it is about to be off the
+-- record.
 --
--- KEYS    as in included/prelude.lua
--- ARGV    prelude's, then: for how long it must have been so (ms)
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard, then: for how long it must have been so (ms)
 -- RETURNS {now, bell_at, 1, or 0 where it is not so}
 --
 -- An add is refused from here on until its caller has put the shard on record again. Fences go on where they were.
 
---include prelude idle
+local bell = require 'bell'
+local idleness = require 'idleness'
+local shard = require 'shard'
 
-if idle_ms() < tonumber(ARGV[FIRST]) then
-  return { NOW, hang(false), 0 }
+local call = redis.call
+
+if idleness.idle_ms() < tonumber(ARGV[shard.FIRST]) then
+  return { shard.NOW, bell.hang(false), 0 }
 end
-for _, field in ipairs(call('HKEYS', META)) do
+for _, field in ipairs(call('HKEYS', shard.META)) do
   if field ~= 'fence' and field ~= 'clock' and field ~= 'bell_at' then
-    call('HDEL', META, field)
+    call('HDEL', shard.META, field)
   end
 end
-call('DEL', LOG, LATE)
-call('HSET', META, 'leaving', 1)
-return { NOW, hang(false), 1 }
+call('DEL', shard.LOG, shard.LATE)
+call('HSET', shard.META, 'leaving', 1)
+return { shard.NOW, bell.hang(false), 1 }

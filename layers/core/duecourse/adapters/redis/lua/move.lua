@@ -1,35 +1,46 @@
 -- Gives tasks new due times: scheduled ones, leased ones by force, done ones where they may be revived.
 --
--- KEYS    as in included/prelude.lua
--- ARGV    prelude's (of tenants the one), then: 1 where all is one step, then for each task: stored id, due ("+ms" from
---         now, or epoch ms), state ("" as it is, "=<json>" new), force (1), revive (1), by whom, 8 bytes that are this
---         move's alone, the same where it is sent again
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard (of tenants the one), then: 1 where all is one step, then for each task: stored id, due ("+ms"
+--         from now, or epoch ms), state ("" as it is, "=<json>" new), force (1), revive (1), by whom, 8 bytes that are
+--         this move's alone, the same where it is sent again
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 moved, -1 absent, -3 leased, -4 done, -5 cancelled, -6 dead, -11 it
 --         would be due no sooner than its deadline; there are fewer than tasks where its bytes ran out before the last,
 --         and it is not one step
 
---include prelude fresh record history lease force
+local bell = require 'bell'
+local force = require 'force'
+local history = require 'history'
+local layout = require 'layout'
+local record = require 'record'
+local shard = require 'shard'
+local tenants = require 'tenants'
+local values = require 'values'
+
+local call = redis.call
+local unpack_struct = struct.unpack
 
 local ITEM = 7
-local REFUSALS = { [LEASE] = -3, [FINISHED] = -4, [CANCELLED] = -5, [DIED] = -6 }
+local REFUSALS = { [layout.LEASE] = -3, [layout.FINISHED] = -4, [layout.CANCELLED] = -5, [layout.DIED] = -6 }
 local PAST_DEADLINE = -11
-local OF_CALLERS = { [DEBOUNCED_] = true, [MOVED] = true, [REPLAYED] = true }
+local OF_CALLERS = { [history.DEBOUNCED_] = true, [history.MOVED] = true, [history.REPLAYED] = true }
 local replies, changed, fresh = {}, false, false
 
 -- A task that ran and is moved is a new generation, with all its attempts.
 local function begin_anew(r)
-  r.generation, r.run, r.attempt, r.claimed, r.fence, r.nonce = next_fence(), 0, 1, 0, 0, NO_NONCE
+  r.generation, r.run, r.attempt, r.claimed, r.fence, r.nonce = shard.next_fence(), 0, 1, 0, 0, layout.NO_NONCE
   r.last, r.door = 0, 0
 end
 
 local function allowed(r, at)
-  return r.status == SCHEDULED or (r.status == LEASE and ARGV[at + 3] == '1')
-    or (r.status == FINISHED and ARGV[at + 4] == '1')
+  return r.status == layout.SCHEDULED or (r.status == layout.LEASE and ARGV[at + 3] == '1')
+    or (r.status == layout.FINISHED and ARGV[at + 4] == '1')
 end
 
--- Goes through a record's log, oldest first, with what `see` makes of each entry: letter, body. Stops where that is true.
+-- Goes through a record's log, oldest first, with what `see` makes of each entry: letter, body. Stops where that is
+-- true.
 local function look_through(r, see)
-  local _, _, _, log = split(r.rest)
+  local _, _, _, log = record.split(r.rest)
   local at = 3
   while at <= #log do
     local length = unpack_struct('>I2', log, at + 8)
@@ -45,16 +56,16 @@ end
 local function moved_before(r, at)
   local mine = '\0' .. ARGV[at + 6]
   return look_through(r, function(letter, body)
-    return letter == MOVED and string.sub(body, -#mine) == mine
+    return letter == history.MOVED and string.sub(body, -#mine) == mine
   end)
 end
 
--- From when a deadline counts that was given as a duration: the due time that a caller gave last, else the first run's. Of
--- what has run for so long that it has forgotten that, it is the oldest run's that it remembers.
+-- From when a deadline counts that was given as a duration: the due time that a caller gave last, else the first run's.
+-- Of what has run for so long that it has forgotten that, it is the oldest run's that it remembers.
 local function counted_from(r)
   local due
   look_through(r, function(letter, body)
-    if letter == ADDED or letter == REPLACED_ then
+    if letter == history.ADDED or letter == history.REPLACED_ then
       due = nil -- of what stood here before this one
     elseif OF_CALLERS[letter] then
       due = unpack_struct('>I6', body, 7)
@@ -70,64 +81,64 @@ end
 -- would be dead before it could run.
 local function deadline_when(r, due)
   local deadline = r.deadline
-  if deadline > 0 and bit.band(r.flags, COUNTS) ~= 0 then
+  if deadline > 0 and bit.band(r.flags, layout.COUNTS) ~= 0 then
     deadline = due + deadline - counted_from(r)
   end
-  return (deadline == 0 or deadline > math.max(due, NOW)) and deadline or nil
+  return (deadline == 0 or deadline > math.max(due, shard.NOW)) and deadline or nil
 end
 
 -- Takes a task out of where it stands; answers what stands there then.
 local function leave(sid, r)
-  if r.status == LEASE then
-    return take_away(sid, r)
-  elseif r.status == FINISHED then
-    call('ZREM', DONE, sid)
-    local body, state, _, log = split(r.rest)
-    r.rest = join(body, state, '', log)
+  if r.status == layout.LEASE then
+    return force.take_away(sid, r)
+  elseif r.status == layout.FINISHED then
+    call('ZREM', shard.DONE, sid)
+    local body, state, _, log = record.split(r.rest)
+    r.rest = record.join(body, state, '', log)
   end
   return r
 end
 
 local function move(sid, at, r, due, deadline)
-  local stays = r.status == SCHEDULED and r.run == 0 and r.due == due -- which is told once
+  local stays = r.status == layout.SCHEDULED and r.run == 0 and r.due == due -- which is told once
   r = leave(sid, r)
   if r.run > 0 then
     begin_anew(r)
   end
-  note(r, MOVED, ARGV[at + 5] .. '\0' .. ARGV[at + 6], r.due, due, nil, stays)
-  r.status, r.due, r.deadline = SCHEDULED, due, deadline
+  history.note(r, history.MOVED, ARGV[at + 5] .. '\0' .. ARGV[at + 6], r.due, due, nil, stays)
+  r.status, r.due, r.deadline = layout.SCHEDULED, due, deadline
   if ARGV[at + 2] ~= '' then
-    set_state(r, string.sub(ARGV[at + 2], 2))
+    history.set_state(r, string.sub(ARGV[at + 2], 2))
   end
-  call('ZADD', DUE[tenant_of(sid)], due_score(sid, r.due), sid)
-  call('HSET', TASKS, sid, close(r))
-  changed, fresh = true, fresh or r.due <= NOW
+  call('ZADD', shard.DUE[tenants.tenant_of(sid)], record.due_score(sid, r.due), sid)
+  call('HSET', shard.TASKS, sid, record.close(r))
+  changed, fresh = true, fresh or r.due <= shard.NOW
   return 0
 end
 
 local function answer(sid, at)
-  local data = call('HGET', TASKS, sid)
-  local r = open(data)
+  local data = call('HGET', shard.TASKS, sid)
+  local r = record.open(data)
   if not r then
     return -1
   elseif moved_before(r, at) then
-    call('HSET', TASKS, sid, data) -- as it is: who waits for replicas waits for what this connection wrote
+    call('HSET', shard.TASKS, sid, data) -- as it is: who waits for replicas waits for what this connection wrote
     return 0
   elseif not allowed(r, at) then
     return REFUSALS[r.status]
   end
-  local due = instant(ARGV[at + 1], NOW)
-  local deadline = deadline_when(has_successor(r) and open(call('HGET', TASKS, sid .. '+')) or r, due)
+  local due = values.instant(ARGV[at + 1], shard.NOW)
+  local deadline = deadline_when(record.has_successor(r) and record.open(call('HGET', shard.TASKS, sid .. '+')) or r, due)
   return deadline and move(sid, at, r, due, deadline) or PAST_DEADLINE
 end
 
-for at = FIRST + 1, #ARGV, ITEM do
-  if weight >= BYTES and ARGV[FIRST] == '0' then
+for at = shard.FIRST + 1, #ARGV, ITEM do
+  if shard.weight >= record.BYTES and ARGV[shard.FIRST] == '0' then
     break
   end
   replies[#replies + 1] = answer(ARGV[at], at)
 end
 if changed then
-  rehead(TENANT)
+  tenants.rehead(shard.TENANT)
 end
-return { NOW, hang(fresh), replies }
+return { shard.NOW, bell.hang(fresh), replies }

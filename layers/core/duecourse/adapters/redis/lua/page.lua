@@ -1,19 +1,23 @@
 -- Reads a tenant's tasks in one section of the order, those after a place in it; changes nothing.
 --
--- KEYS    as in included/prelude.lua
--- ARGV    prelude's (of tenants the one), then: section (due, leased, done, dead), at and id of the place, limit,
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard (of tenants the one), then: section (due, leased, done, dead), at and id of the place, limit,
 --         status (its letter in a record, "" for any), kind ("" for any), group ("" for any)
 -- RETURNS {now, how far it looked: at, id ("" before all of that instant), or nothing where that is all,
 --         {stored id, at, record...}}
 
---include prelude fresh record
+local record = require 'record'
+local shard = require 'shard'
+local values = require 'values'
+
+local call = redis.call
 
 local LOOK, MOST = 500, 1000000 -- entries, bytes
 local OF_GROUP = 4000 -- members that are put in the order of time: beyond that, all of the section are looked at
-local tenant, section, id = TENANT, ARGV[FIRST], ARGV[FIRST + 2]
-local at, limit = ARGV[FIRST + 1], tonumber(ARGV[FIRST + 3])
-local status, kind, group = string.byte(ARGV[FIRST + 4]), ARGV[FIRST + 5], ARGV[FIRST + 6]
-local SECTIONS = { due = DUE[tenant], leased = LEASED, done = DONE, dead = DEAD }
+local tenant, section, id = shard.TENANT, ARGV[shard.FIRST], ARGV[shard.FIRST + 2]
+local at, limit = ARGV[shard.FIRST + 1], tonumber(ARGV[shard.FIRST + 3])
+local status, kind, group = string.byte(ARGV[shard.FIRST + 4]), ARGV[shard.FIRST + 5], ARGV[shard.FIRST + 6]
+local SECTIONS = { due = shard.DUE[tenant], leased = shard.LEASED, done = shard.DONE, dead = shard.DEAD }
 local key, own = SECTIONS[section], tenant .. '/'
 
 -- Byte by byte, as sorted sets compare; Lua goes by the server's locale.
@@ -46,10 +50,10 @@ local function rank_after(sid)
 end
 
 local function fits(sid, r)
-  local by_end, kind_end = ends_of(r.rest)
+  local by_end, kind_end = record.ends_of(r.rest)
   return (not status or r.status == status)
     and (kind == '' or kind == string.sub(r.rest, by_end + 1, kind_end))
-    and (group == '' or (group == group_of(r.rest) and not is_follow_up(sid)))
+    and (group == '' or (group == record.group_of(r.rest) and not record.is_follow_up(sid)))
 end
 
 -- The place after what was looked at, in words of this tenant's alone: another's ids are not told.
@@ -59,7 +63,7 @@ local function place(score, sid)
   elseif less(sid, own) then
     return { score, '' }
   end
-  return { text_of(tonumber(score) + 1), '' }
+  return { values.text_of(tonumber(score) + 1), '' }
 end
 
 local found = {}
@@ -67,24 +71,24 @@ local found = {}
 -- Whether there is room for more after this one.
 local function take(sid, score, data)
   local mine = string.sub(sid, 1, #own) == own
-  local r = mine and open(data)
-  weight = weight + (mine and 0 or #(data or ''))
+  local r = mine and record.open(data)
+  shard.weight = shard.weight + (mine and 0 or #(data or ''))
   if r and fits(sid, r) then
     found[#found + 1] = sid
-    push(found, score, data)
+    values.push(found, score, data)
   end
-  return #found < 3 * limit and weight < MOST
+  return #found < 3 * limit and shard.weight < MOST
 end
 
--- What of a group stands in the section after the place, in order, {stored id, at...}: by the group's index, which is in
--- the order of ids. Nil of a group of too many.
+-- What of a group stands in the section after the place, in order, {stored id, at...}: by the group's index, which is
+-- in the order of ids. Nil of a group of too many.
 local function of_group()
   local from, to = '[' .. own .. group .. '\0', '(' .. own .. group .. '\1'
-  if call('ZLEXCOUNT', GROUPS, from, to) > OF_GROUP then
+  if call('ZLEXCOUNT', shard.GROUPS, from, to) > OF_GROUP then
     return nil
   end
   local sids, later, flat = {}, {}, {}
-  for i, member in ipairs(call('ZRANGEBYLEX', GROUPS, from, to)) do
+  for i, member in ipairs(call('ZRANGEBYLEX', shard.GROUPS, from, to)) do
     sids[i] = string.match(member, '%z(.*)$')
   end
   local begin = tonumber(at)
@@ -98,7 +102,7 @@ local function of_group()
     return a[3] < b[3] or (a[3] == b[3] and a[4] < b[4])
   end)
   for i = 1, math.min(#later, LOOK) do
-    push(flat, later[i][1], later[i][2])
+    values.push(flat, later[i][1], later[i][2])
   end
   return flat
 end
@@ -113,15 +117,15 @@ local reached = #flat == 2 * LOOK and place(flat[#flat], flat[#flat - 1]) or {}
 local looked, count = 0, #flat / 2
 while looked < count do
   local sids = {}
-  for i = looked + 1, math.min(looked + piece(looked), count) do
+  for i = looked + 1, math.min(looked + record.piece(looked), count) do
     sids[#sids + 1] = flat[2 * i - 1]
   end
-  for i, data in ipairs(call('HMGET', TASKS, unpack(sids))) do
+  for i, data in ipairs(call('HMGET', shard.TASKS, unpack(sids))) do
     local score = flat[2 * (looked + i)]
     if not take(sids[i], score, data) then
-      return { NOW, place(score, sids[i]), found }
+      return { shard.NOW, place(score, sids[i]), found }
     end
   end
   looked = looked + #sids
 end
-return { NOW, reached, found }
+return { shard.NOW, reached, found }

@@ -1,20 +1,26 @@
 -- Takes in tasks of another shard, as they are; one that is here already is overwritten with itself.
 --
--- KEYS    as in included/prelude.lua
--- ARGV    prelude's, then for each task: stored id, when (due, or when it ended), packed record
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard, then for each task: stored id, when (due, or when it ended), packed record
 -- RETURNS {now, bell_at}
 
---include prelude fresh record
+local bell = require 'bell'
+local layout = require 'layout'
+local record = require 'record'
+local shard = require 'shard'
+local tenants = require 'tenants'
 
-local PLACES = { [FINISHED] = DONE, [CANCELLED] = DONE, [DIED] = DEAD }
+local call = redis.call
 
-for at = FIRST, #ARGV, 3 do
-  local sid, r = ARGV[at], open(ARGV[at + 2])
-  call('HSET', TASKS, sid, ARGV[at + 2])
-  call('ZADD', PLACES[r.status] or DUE[tenant_of(sid)], ARGV[at + 1], sid)
-  join_group(sid, r.rest)
+local PLACES = { [layout.FINISHED] = shard.DONE, [layout.CANCELLED] = shard.DONE, [layout.DIED] = shard.DEAD }
+
+for at = shard.FIRST, #ARGV, 3 do
+  local sid, r = ARGV[at], record.open(ARGV[at + 2])
+  call('HSET', shard.TASKS, sid, ARGV[at + 2])
+  call('ZADD', PLACES[r.status] or shard.DUE[tenants.tenant_of(sid)], ARGV[at + 1], sid)
+  record.join_group(sid, r.rest)
 end
-for tenant in pairs(DUE) do
-  rehead(tenant)
+for tenant in pairs(shard.DUE) do
+  tenants.rehead(tenant)
 end
-return { NOW, hang(false) }
+return { shard.NOW, bell.hang(false) }

@@ -1,19 +1,25 @@
 -- Keeps a checkpoint of a task's state, under its token.
 --
--- KEYS    as in included/prelude.lua
--- ARGV    prelude's, then: stored id, token (14 bytes), state (JSON text)
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard, then: stored id, token (14 bytes), state (JSON text)
 -- RETURNS {now, bell_at, 1 kept or 0 the lease is lost}
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
---include prelude fresh record history lease
+local bell = require 'bell'
+local history = require 'history'
+local leases = require 'leases'
+local record = require 'record'
+local shard = require 'shard'
 
-local sid = ARGV[FIRST]
-local r = open(call('HGET', TASKS, sid))
-local held = r and is_held(r, ARGV[FIRST + 1])
+local call = redis.call
+
+local sid = ARGV[shard.FIRST]
+local r = record.open(call('HGET', shard.TASKS, sid))
+local held = r and leases.is_held(r, ARGV[shard.FIRST + 1])
 if held then
-  call('ZREM', LEASED, '')
-  set_state(r, ARGV[FIRST + 2])
-  call('HSET', TASKS, sid, close(r))
+  call('ZREM', shard.LEASED, '')
+  history.set_state(r, ARGV[shard.FIRST + 2])
+  call('HSET', shard.TASKS, sid, record.close(r))
 end
-return { NOW, hang(false), held and 1 or 0 }
+return { shard.NOW, bell.hang(false), held and 1 or 0 }

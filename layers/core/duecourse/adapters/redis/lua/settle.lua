@@ -1,24 +1,39 @@
 -- Ends leases, each under its token and with an ending; the same token and ending again is answered as before.
 --
--- KEYS    as in included/prelude.lua
--- ARGV    prelude's and ending's, then the heads of all leases in one, 23 bytes each: token 14, ending 1 (D done,
---         A again, R retry, X drop, B release, F failed: a retry, by a delivery's token too that was begun, V undelivered),
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard and endings, then the heads of all leases in one, 23 bytes each: token 14, ending 1 (D done,
+--         A again, R retry, X drop, B release, F failed: a retry, by a delivery's token too that was begun, V
+--         undelivered),
 --         1 where due counts from now, due 6, 1 where it has details; the stored id
 --         of each; the details of those that have any: state length 2 (65535 as it is), state, detail length 2, detail,
 --         result
--- RETURNS {now, bell_at, {reply...}}; a reply is 1 done, 2 again, 3 retried, 4 dead, 5 released, 0 stale; there are fewer
---         than leases where its bytes ran out before the last
+-- RETURNS {now, bell_at, {reply...}}; a reply is 1 done, 2 again, 3 retried, 4 dead, 5 released, 0 stale; there are
+--         fewer than leases where its bytes ran out before the last
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
---include prelude fresh record history lease ending
+local bell = require 'bell'
+local endings = require 'endings'
+local history = require 'history'
+local layout = require 'layout'
+local leases = require 'leases'
+local places = require 'places'
+local record = require 'record'
+local shard = require 'shard'
+local tenants = require 'tenants'
+local values = require 'values'
+
+local call = redis.call
+local pack, unpack_struct = struct.pack, struct.unpack
 
 local SIZE, HEAD = 23, '>c14BBI6B'
 local KEPT = 65535 -- the length of a state that stays as it is
-local HEADS_OF_ALL = ARGV[FIRST]
+local HEADS_OF_ALL = ARGV[shard.FIRST]
 local count = #HEADS_OF_ALL / SIZE
 local AGAIN_, RETRY_, DROP_, FAILED = 65, 82, 88, 70
-local REPLIES = { [DONE_] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [RELEASED] = 5, [UNDELIVERED] = 5 }
+local REPLIES = {
+  [record.DONE_] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [record.RELEASED] = 5, [record.UNDELIVERED] = 5,
+}
 local STALE, DEAD_ = 0, 4
 local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
 
@@ -41,74 +56,74 @@ end
 
 -- What an ending does to the record; answers the reply.
 local ENDINGS = {
-  [DONE_] = function(r, _, _, _, result)
-    remember(r, DONE_, '', nil, result)
-    r.status = FINISHED
+  [record.DONE_] = function(r, _, _, _, result)
+    record.remember(r, record.DONE_, '', nil, result)
+    r.status = layout.FINISHED
     return 1
   end,
   [AGAIN_] = function(r, due, state)
-    if expired(r) then
-      remember(r, AGAIN_, 'past its deadline', state)
-      r.status = DIED
+    if leases.expired(r) then
+      record.remember(r, AGAIN_, 'past its deadline', state)
+      r.status = layout.DIED
       return DEAD_
     end
-    remember(r, AGAIN_, '', state)
-    r.status, r.attempt, r.due = SCHEDULED, 1, due
+    record.remember(r, AGAIN_, '', state)
+    r.status, r.attempt, r.due = layout.SCHEDULED, 1, due
     return 2
   end,
   [RETRY_] = function(r, due, state, detail)
-    remember(r, RETRY_, detail, state)
-    return retry_or_die(r, due) and 3 or DEAD_
+    record.remember(r, RETRY_, detail, state)
+    return leases.retry_or_die(r, due) and 3 or DEAD_
   end,
   [DROP_] = function(r, _, _, detail)
-    remember(r, DROP_, detail)
-    r.status = DIED
+    record.remember(r, DROP_, detail)
+    r.status = layout.DIED
     return DEAD_
   end,
-  [UNDELIVERED] = function(r, _, _, detail)
-    return undelivered(r, detail) and 5 or DEAD_
+  [record.UNDELIVERED] = function(r, _, _, detail)
+    return endings.undelivered(r, detail) and 5 or DEAD_
   end,
-  [RELEASED] = function(r, due, _, detail)
-    remember(r, RELEASED, detail)
+  [record.RELEASED] = function(r, due, _, detail)
+    record.remember(r, record.RELEASED, detail)
     if r.target then
-      end_delivery(r)
+      leases.end_delivery(r)
     end
-    r.status, r.due = SCHEDULED, due
+    r.status, r.due = layout.SCHEDULED, due
     return 5
   end,
 }
 
 local function settled_before(r, token, ending)
   ending = ending == FAILED and RETRY_ or ending
-  if is_held(r, token) then
+  if leases.is_held(r, token) then
     return STALE
-  elseif token_of(r) == token then
+  elseif leases.token_of(r) == token then
     return r.last == ending and REPLIES[ending] or r.last == ending + DIED_OF_IT and DEAD_ or STALE
   end
-  return remembered(r, unpack_struct('>I6', token)) == ending and REPLIES[ending] or STALE
+  return history.remembered(r, unpack_struct('>I6', token)) == ending and REPLIES[ending] or STALE
 end
 
 local function place(sid, r)
-  local tenant = tenant_of(sid)
-  if r.status == FINISHED then
-    push(finished, NOW_TEXT, sid)
-  elseif r.status == DIED then
-    push(died, NOW_TEXT, sid)
+  local tenant = tenants.tenant_of(sid)
+  if r.status == layout.FINISHED then
+    values.push(finished, shard.NOW_TEXT, sid)
+  elseif r.status == layout.DIED then
+    values.push(died, shard.NOW_TEXT, sid)
   else
     scheduled[tenant] = scheduled[tenant] or {}
-    push(scheduled[tenant], due_score(sid, r.due), sid)
-    fresh = fresh or r.due <= NOW
+    values.push(scheduled[tenant], record.due_score(sid, r.due), sid)
+    fresh = fresh or r.due <= shard.NOW
   end
   running[tenant] = (running[tenant] or 0) - 1
-  push(written, sid, close(r))
+  values.push(written, sid, record.close(r))
 end
 
 -- Whether this ending may end the lease that stands there under this token.
 local function may_end(r, token, ending)
-  if ending == FAILED and r.status == LEASE and r.delivery == token then
+  if ending == FAILED and r.status == layout.LEASE and r.delivery == token then
     return true
   end
-  return is_held(r, token) and (ending ~= UNDELIVERED or r.target)
+  return leases.is_held(r, token) and (ending ~= record.UNDELIVERED or r.target)
 end
 
 local function settle(sid, r, token, ending, due, text)
@@ -117,34 +132,35 @@ local function settle(sid, r, token, ending, due, text)
   end
   ending = ending == FAILED and RETRY_ or ending
   if r.target then
-    free_place(sid, r.target)
-    if ending ~= RELEASED and ending ~= UNDELIVERED then
+    places.free_place(sid, r.target)
+    if ending ~= record.RELEASED and ending ~= record.UNDELIVERED then
       r.target = nil -- its worker did not say that it began, and this is its run
     end
   end
   local reply = ENDINGS[ending](r, due, details(text))
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
   ended[#ended + 1] = { sid, r }
-  if r.status ~= SCHEDULED then
-    for _, one in ipairs(tell_of(sid, r)) do
+  if r.status ~= layout.SCHEDULED then
+    for _, one in ipairs(endings.tell_of(sid, r)) do
       told[#told + 1] = one
     end
   end
   return reply
 end
 
--- The record with its end behind it, where a lease stands there and nobody is told of it: most ends are such, and a table
--- of the fields costs as much again. Nil for any other, and where a successor waits; one that broke while it was leased is
--- not seen, as in a claim.
-local ENDED_NOW = pack('>I6', NOW) .. 'D'
+-- The record with its end behind it, where a lease stands there and nobody is told of it: most ends are such, and a
+-- table of the fields costs as much again. Nil for any other, and where a successor waits; one that broke while it was
+-- leased is not seen, as in a claim.
+local ENDED_NOW = pack('>I6', shard.NOW) .. 'D'
 local NO_RESULT = '\0\0\0\0' .. ENDED_NOW
 local NOTIFY_FROM, NOTIFY_TO = 80, 81 -- its length
 local byte, sub = string.byte, string.sub -- each look into a table costs, and most settles look four times
 
 local function done_at_once(data, token, text)
   local letter = byte(data, -1)
-  if (letter ~= BEGUN and letter ~= WORKED) or sub(data, TOKEN_FROM, TOKEN_TO) ~= token or byte(data) ~= VERSION
-    or byte(data, 2) % (2 * SUCCESSOR) >= SUCCESSOR or sub(data, NOTIFY_FROM, NOTIFY_TO) ~= '\0\0' then
+  if (letter ~= record.BEGUN and letter ~= record.WORKED) or sub(data, record.TOKEN_FROM, record.TOKEN_TO) ~= token
+    or byte(data) ~= layout.VERSION or byte(data, 2) % (2 * record.SUCCESSOR) >= record.SUCCESSOR
+    or sub(data, NOTIFY_FROM, NOTIFY_TO) ~= '\0\0' then
     return nil
   elseif text == '' then
     return data .. NO_RESULT
@@ -154,16 +170,16 @@ local function done_at_once(data, token, text)
 end
 
 local standing, base, read_to = nil, 0, 0
-local opened, changed, gone, n, at, detailed = {}, {}, {}, 0, 1, FIRST + count
+local opened, changed, gone, n, at, detailed = {}, {}, {}, 0, 1, shard.FIRST + count
 for i = 1, count do
   if i > read_to then
-    if weight >= BYTES then
+    if shard.weight >= record.BYTES then
       break
     end
-    base, read_to = i - 1, math.min(i - 1 + piece(i - 1), count)
-    standing = call('HMGET', TASKS, unpack(ARGV, FIRST + i, FIRST + read_to))
+    base, read_to = i - 1, math.min(i - 1 + record.piece(i - 1), count)
+    standing = call('HMGET', shard.TASKS, unpack(ARGV, shard.FIRST + i, shard.FIRST + read_to))
   end
-  local sid, text = ARGV[FIRST + i], ''
+  local sid, text = ARGV[shard.FIRST + i], ''
   local token, ending, delayed, due, more, next_at = unpack_struct(HEAD, HEADS_OF_ALL, at)
   at = next_at
   if more == 1 then
@@ -171,18 +187,18 @@ for i = 1, count do
     text = ARGV[detailed]
   end
   local data = changed[sid] or standing[i - base] -- one may be there twice
-  local done = ending == DONE_ and data and not opened[sid] and done_at_once(data, token, text)
+  local done = ending == record.DONE_ and data and not opened[sid] and done_at_once(data, token, text)
   if done then
-    local tenant = tenant_of(sid)
-    n, weight = n + 2, weight + #data
+    local tenant = tenants.tenant_of(sid)
+    n, shard.weight = n + 2, shard.weight + #data
     changed[sid], gone[n / 2], replies[i] = done, sid, 1
-    finished[n - 1], finished[n] = NOW_TEXT, sid
+    finished[n - 1], finished[n] = shard.NOW_TEXT, sid
     written[n - 1], written[n] = sid, done
     running[tenant] = (running[tenant] or 0) - 1
   else
-    local r = opened[sid] or open(data)
+    local r = opened[sid] or record.open(data)
     opened[sid] = r
-    replies[i] = r and settle(sid, r, token, ending, delayed == 1 and NOW + due or due, text) or STALE
+    replies[i] = r and settle(sid, r, token, ending, delayed == 1 and shard.NOW + due or due, text) or STALE
   end
 end
 
@@ -190,19 +206,19 @@ for _, pair in ipairs(ended) do
   gone[#gone + 1] = pair[1]
 end
 if #gone > 0 then
-  call('ZREM', LEASED, unpack(gone))
+  call('ZREM', shard.LEASED, unpack(gone))
   for _, pair in ipairs(ended) do
     local sid, r = pair[1], pair[2]
-    place(sid, has_successor(r) and succeed(sid, r) or r)
+    place(sid, record.has_successor(r) and history.succeed(sid, r) or r)
   end
-  in_pieces('HSET', TASKS, written)
-  in_pieces('ZADD', DONE, finished)
-  in_pieces('ZADD', DEAD, died)
-  count_all_running(running)
+  values.in_pieces('HSET', shard.TASKS, written)
+  values.in_pieces('ZADD', shard.DONE, finished)
+  values.in_pieces('ZADD', shard.DEAD, died)
+  leases.count_all_running(running)
   for tenant, members in pairs(scheduled) do
-    in_pieces('ZADD', DUE[tenant], members)
-    rehead(tenant)
+    values.in_pieces('ZADD', shard.DUE[tenant], members)
+    tenants.rehead(tenant)
   end
-  follow(told)
+  endings.follow(told)
 end
-return { NOW, hang(fresh or followed), replies }
+return { shard.NOW, bell.hang(fresh), replies }

@@ -1,10 +1,10 @@
 -- One shard in numbers: all are counts that Redis keeps. It writes nothing.
 --
--- KEYS    as in included/prelude.lua, without the due sets
+-- KEYS    as in modules/shard.lua, without the due sets
 -- ARGV    fields of meta
 -- RETURNS {now, tasks (with successors), leased, done, dead, the heads' first entry, that of the parked, the tenants in
---         the ring, when the bell goes (nil where none hangs), the fields' values, when the longest due of those that are put
---         aside was due (nil for none)}
+--         the ring, when the bell goes (nil where none hangs), the fields' values, when the longest due of those that
+--         are put aside was due (nil for none)}
 
 local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local DEAD, META, BELL, PARKED = KEYS[6], KEYS[8], KEYS[9], KEYS[10]

@@ -1,36 +1,47 @@
 -- Leases one scheduled task, due or not, where the queue's limits allow it. Lapsed leases are taken back first.
 --
--- KEYS    as in included/prelude.lua
--- ARGV    prelude's and ending's, then: stored id, lease ms where the queue has none of its own, nonce (8 bytes), door (its
---         letter in a record)
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard and endings, then: stored id, lease ms where the queue has none of its own, nonce (8 bytes),
+--         door (its letter in a record)
 -- RETURNS {now, bell_at, {tenant whose due set was not among KEYS...}, record or "", lease ms}
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
---include prelude fresh record history lease ending handout
+local bell = require 'bell'
+local endings = require 'endings'
+local handout = require 'handout'
+local layout = require 'layout'
+local leases = require 'leases'
+local record = require 'record'
+local shard = require 'shard'
+local tenants = require 'tenants'
 
-local sid, lease_ms = ARGV[FIRST], LEASE_OF_QUEUE or tonumber(ARGV[FIRST + 1])
-local tenant, want, taken = tenant_of(sid), {}, ''
-call('ZREM', LEASED, '') -- its first write in any case
-reclaim(RECLAIM, want, RECLAIM_BYTES)
+local call = redis.call
+local pack = struct.pack
+
+local sid, lease_ms = ARGV[shard.FIRST], shard.LEASE or tonumber(ARGV[shard.FIRST + 1])
+local tenant, want, taken = tenants.tenant_of(sid), {}, ''
+call('ZREM', shard.LEASED, '') -- its first write in any case
+endings.reclaim(handout.RECLAIM, want, handout.RECLAIM_BYTES)
 
 local function take(data, run, due)
-  call('ZREM', DUE[tenant], sid)
-  local fence = next_fence()
-  taken = data .. pack(LEASE_FRONT, run, fence) .. lease_end(ARGV[FIRST + 2], ARGV[FIRST + 3])
-  call('HSET', TASKS, sid, taken)
-  call('ZADD', LEASED, NOW + lease_ms, sid)
-  count_running(tenant, 1)
-  log_claimed(fence, 1)
-  if due <= NOW then
-    log_lateness({ [due] = 1 })
+  call('ZREM', shard.DUE[tenant], sid)
+  local fence = shard.next_fence()
+  taken = data .. pack(handout.LEASE_FRONT, run, fence) .. handout.lease_end(ARGV[shard.FIRST + 2], ARGV[shard.FIRST + 3])
+  call('HSET', shard.TASKS, sid, taken)
+  call('ZADD', shard.LEASED, shard.NOW + lease_ms, sid)
+  leases.count_running(tenant, 1)
+  handout.log_claimed(fence, 1)
+  if due <= shard.NOW then
+    handout.log_lateness({ [due] = 1 })
   end
-  rehead(tenant)
+  tenants.rehead(tenant)
 end
 
-local data = call('HGET', TASKS, sid)
-local r = open(data)
-if #want == 0 and r and r.status == SCHEDULED and not expired(r) and room(1) > 0 and tenant_room(tenant) > 0 then
+local data = call('HGET', shard.TASKS, sid)
+local r = record.open(data)
+local may_run = #want == 0 and r and r.status == layout.SCHEDULED and not leases.expired(r)
+if may_run and handout.room(1) > 0 and handout.tenant_room(tenant) > 0 then
   take(data, r.run + 1, r.due)
 end
-return { NOW, hang(followed), want, taken, lease_ms }
+return { shard.NOW, bell.hang(false), want, taken, lease_ms }

@@ -1,63 +1,74 @@
 -- Begins tasks that were handed over: the lease of each delivery becomes that of its run.
 --
--- KEYS    as in included/prelude.lua
--- ARGV    prelude's and ending's, then: lease ms from now, then for each: stored id, token of the delivery (14 bytes), nonce
---         of the worker (8 bytes), which makes the new token
--- RETURNS {now, bell_at, {token, or "" where it is lost, run...}, end of the leases}, fewer than deliveries where its bytes
---         ran out; the same delivery and nonce again get the same token
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard and endings, then: lease ms from now, then for each: stored id, token of the delivery (14
+--         bytes), nonce of the worker (8 bytes), which makes the new token
+-- RETURNS {now, bell_at, {token, or "" where it is lost, run...}, end of the leases}, fewer than deliveries where its
+--         bytes ran out; the same delivery and nonce again get the same token
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
---include prelude fresh record history lease ending
+local bell = require 'bell'
+local endings = require 'endings'
+local history = require 'history'
+local layout = require 'layout'
+local leases = require 'leases'
+local places = require 'places'
+local record = require 'record'
+local shard = require 'shard'
+local tenants = require 'tenants'
+local values = require 'values'
 
-local lease_ms = tonumber(ARGV[FIRST])
-local ends_at, answers = NOW + lease_ms, {}
-call('ZREM', LEASED, '')
+local call = redis.call
+
+local lease_ms = tonumber(ARGV[shard.FIRST])
+local ends_at, answers = shard.NOW + lease_ms, {}
+call('ZREM', shard.LEASED, '')
 
 -- It dies as one past its deadline that is claimed.
 local function bury(sid, r)
-  local tenant = tenant_of(sid)
-  remember(r, 69, 'past its deadline')
-  free_place(sid, r.target)
-  end_delivery(r)
-  r.status, r.last = DIED, 0
-  call('ZREM', LEASED, sid)
-  count_running(tenant, -1)
-  local told, after = tell_of(sid, r), has_successor(r) and succeed(sid, r) or r
-  if after.status == SCHEDULED then
-    call('ZADD', DUE[tenant], after.due, sid)
+  local tenant = tenants.tenant_of(sid)
+  record.remember(r, 69, 'past its deadline')
+  places.free_place(sid, r.target)
+  leases.end_delivery(r)
+  r.status, r.last = layout.DIED, 0
+  call('ZREM', shard.LEASED, sid)
+  leases.count_running(tenant, -1)
+  local told, after = endings.tell_of(sid, r), record.has_successor(r) and history.succeed(sid, r) or r
+  if after.status == layout.SCHEDULED then
+    call('ZADD', shard.DUE[tenant], after.due, sid)
   else
-    call('ZADD', DEAD, NOW, sid)
+    call('ZADD', shard.DEAD, shard.NOW, sid)
   end
-  call('HSET', TASKS, sid, close(after))
-  rehead(tenant)
-  follow(told)
+  call('HSET', shard.TASKS, sid, record.close(after))
+  tenants.rehead(tenant)
+  endings.follow(told)
 end
 
 local function begin(sid, r, token, nonce)
-  free_place(sid, r.target)
-  r.target, r.delivery, r.fence, r.nonce, r.claimed = nil, token, next_fence(), nonce, NOW
-  call('HSET', TASKS, sid, close(r))
+  places.free_place(sid, r.target)
+  r.target, r.delivery, r.fence, r.nonce, r.claimed = nil, token, shard.next_fence(), nonce, shard.NOW
+  call('HSET', shard.TASKS, sid, record.close(r))
 end
 
-for at = FIRST + 1, #ARGV, 3 do
-  if weight >= BYTES then
+for at = shard.FIRST + 1, #ARGV, 3 do
+  if shard.weight >= record.BYTES then
     break
   end
   local sid, token, nonce = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  local r = open(call('HGET', TASKS, sid))
-  if r and r.target and is_held(r, token) then
-    if expired(r) then
+  local r = record.open(call('HGET', shard.TASKS, sid))
+  if r and r.target and leases.is_held(r, token) then
+    if leases.expired(r) then
       bury(sid, r)
     else
       begin(sid, r, token, nonce)
     end
   end
-  if r and r.status == LEASE and r.delivery == token and r.nonce == nonce then
-    call('ZADD', LEASED, ends_at, sid)
-    push(answers, token_of(r), r.run)
+  if r and r.status == layout.LEASE and r.delivery == token and r.nonce == nonce then
+    call('ZADD', shard.LEASED, ends_at, sid)
+    values.push(answers, leases.token_of(r), r.run)
   else
-    push(answers, '', 0)
+    values.push(answers, '', 0)
   end
 end
-return { NOW, hang(followed), answers, ends_at }
+return { shard.NOW, bell.hang(false), answers, ends_at }

@@ -1,43 +1,47 @@
--- What the scripts that read records share, after fresh.lua: records opened and closed, their logs; groups.
---
--- KEYS    as in prelude.lua
--- ARGV    prelude's
--- RETURNS nothing
+-- What the scripts that read records share, after layout.lua: records opened and closed, their logs; groups.
 
---exports is_foreign is_newer
---exports BYTES weight piece BEGUN HANDED WORKED UNDELIVERED TOKEN_FROM TOKEN_TO DONE_ RELEASED SUCCESSOR SMALLEST PUT_OFF
---exports LENGTHS ends_of split join take_last times_in_a_row grown remember open close has_successor group_of is_follow_up
---exports due_score join_group leave_group
+local layout = require 'layout'
+local shard = require 'shard'
+local tenants = require 'tenants'
+local values = require 'values'
 
--- Redis serves nobody while a script runs: one that has read records of so many bytes stops where it may. `weight` is what
--- it has read, as far as that was opened; a script that reads without opening adds to it.
-BYTES, weight = 2000000, 0
+local call = redis.call
+local pack, unpack_struct = struct.pack, struct.unpack
+
+-- Redis serves nobody while a script runs: one that has read records of so many bytes (`shard.weight`) stops where it
+-- may. A script that reads without opening adds to them.
+local BYTES = 2000000
 
 -- How many records to read next, where so many were read before: few until it is known that they are small.
-function piece(read)
+local function piece(read)
   if read == 0 then
     return 8
   end
-  return weight < read * 8192 and 32 or 4
+  return shard.weight < read * 8192 and 32 or 4
 end
 
 local BEGUN_FORMAT, BEGUN_SIZE = '>I4I6c8I6B', 26
 local TOKEN_SIZE = 14
-BEGUN, HANDED, WORKED = 76, 86, 87 -- L V W
-TOKEN_FROM, TOKEN_TO = -22, -9 -- within that, from the record's end
+local BEGUN = 76 -- L
+local HANDED = 86 -- V
+local WORKED = 87 -- W
+local TOKEN_FROM = -22 -- within that, from the record's end
+local TOKEN_TO = -9
 local OVER, OVER_FORMAT, OVER_SIZE = 68, '>I4I6', 11 -- D
-DONE_, RELEASED, UNDELIVERED = 68, 66, 86 -- D B V, as they stand in the log
-SUCCESSOR = 2
-SMALLEST = 86 -- bytes
-PUT_OFF = 60000 -- how long what cannot be read is left alone
+local DONE_ = 68 -- D, as they stand in the log
+local RELEASED = 66 -- B, as they stand in the log
+local UNDELIVERED = 86 -- V, as they stand in the log
+local SUCCESSOR = 2
+local SMALLEST = 86 -- bytes
+local PUT_OFF = 60000 -- how long what cannot be read is left alone
 local LOG_LENGTH, LOG_BYTES = 20, 6000 -- as domain/history.py
 local NOTHING_FORGOTTEN = '\0\0'
 local MOST_LATE = 4294967295 -- ms, what 4 bytes hold
 
-LENGTHS = '>BBBI2I4' -- of by, kind, group, notify and payload
+local LENGTHS = '>BBBI2I4' -- of by, kind, group, notify and payload
 
 -- Where each of them ends in a rest.
-function ends_of(rest)
+local function ends_of(rest)
   local by, kind, group, notify, payload = unpack_struct(LENGTHS, rest, 22)
   by = 30 + by
   kind = by + kind
@@ -60,7 +64,7 @@ local function is_whole(rest, entries)
 end
 
 -- The rest up to its tail, then the tail's state, result, and log with what was forgotten of it.
-function split(rest)
+local function split(rest)
   local _, _, _, _, body_end = ends_of(rest)
   if #rest == body_end then
     return rest, '', '', NOTHING_FORGOTTEN
@@ -71,7 +75,7 @@ function split(rest)
     string.sub(rest, state_end + 5, result_end), string.sub(rest, result_end + 1)
 end
 
-function join(body, state, result, log)
+local function join(body, state, result, log)
   if #state + #result == 0 and #log == 2 then
     return body
   end
@@ -80,7 +84,7 @@ function join(body, state, result, log)
 end
 
 -- Takes off the log's last entry where it has this letter; answers how many it stands for and its body.
-function take_last(r, log, letter)
+local function take_last(r, log, letter)
   local at, last = 3, nil
   while at <= #log do
     last, at = at, at + 10 + unpack_struct('>I2', log, at + 8)
@@ -93,7 +97,7 @@ function take_last(r, log, letter)
 end
 
 -- The log with one entry more, within its bounds.
-function grown(r, log, letter, at, times, body)
+local function grown(r, log, letter, at, times, body)
   log = log .. pack('>BI6BI2', letter, at, times, #body) .. body
   r.count = r.count + 1
   while r.count > LOG_LENGTH or #log - 2 > LOG_BYTES do
@@ -106,7 +110,7 @@ end
 
 -- Ends a run in the record's log, at `at`; nil leaves the state or the result as it is. Leases that are given back one
 -- after the other are one entry, the last.
-function remember(r, outcome, detail, state, result, at)
+local function remember(r, outcome, detail, state, result, at)
   local body, old_state, old_result, log = split(r.rest)
   local times = 0
   if outcome == RELEASED or outcome == UNDELIVERED then
@@ -115,23 +119,23 @@ function remember(r, outcome, detail, state, result, at)
   local late = r.claimed > 0 and math.min(math.max(r.claimed - r.due, 0), MOST_LATE) or 0
   local run = pack('>I4I6I6BI4', r.run, r.fence, r.claimed, r.claimed > 0 and r.door or 0, late) .. detail
   r.detail = detail
-  log = grown(r, log, outcome, at or NOW, math.min(times + 1, 255), run)
+  log = grown(r, log, outcome, at or shard.NOW, math.min(times + 1, 255), run)
   r.rest = join(body, state or old_state, result or old_result, log)
 end
 
 -- Whether another version of this code wrote a record: it may be whole, and is left as it is for those who know it.
-function is_foreign(data)
+local function is_foreign(data)
   local version = string.byte(data)
-  return version and version ~= VERSION and version < 32
+  return version and version ~= layout.VERSION and version < 32
 end
 
 -- Whether a later one did.
-function is_newer(data)
-  return is_foreign(data) and string.byte(data) > VERSION
+local function is_newer(data)
+  return is_foreign(data) and string.byte(data) > layout.VERSION
 end
 
 -- How many entries with this letter the log ends in, as one.
-function times_in_a_row(r, letter)
+local function times_in_a_row(r, letter)
   local _, _, _, log = split(r.rest)
   local count = r.count
   local _, times = take_last(r, log, letter)
@@ -146,10 +150,10 @@ local function open_bare(data)
   end
   local status = string.byte(data, -1)
   local version, flags, last, count, door, run, attempt, due, created, generation, deadline, claimed, fence,
-    nonce = unpack_struct(FRONT, data)
-  local rest = string.sub(data, FRONT_SIZE + 1, -2)
+    nonce = unpack_struct(layout.FRONT, data)
+  local rest = string.sub(data, layout.FRONT_SIZE + 1, -2)
   local ran, whole = pcall(is_whole, rest, count)
-  if version ~= VERSION or not string.find('sldxc', string.char(status), 1, true) or not ran or not whole then
+  if version ~= layout.VERSION or not string.find('sldxc', string.char(status), 1, true) or not ran or not whole then
     return nil
   end
   return { -- in one, for a table that grows field by field is made anew four times
@@ -159,13 +163,13 @@ local function open_bare(data)
   }
 end
 
--- A record, with the lease behind it folded in, as a claim leaves it, and the end behind that, as a settle does. Nil where
--- there is none, and where it cannot be read: written by another version, or broken.
-function open(data)
+-- A record, with the lease behind it folded in, as a claim leaves it, and the end behind that, as a settle does. Nil
+-- where there is none, and where it cannot be read: written by another version, or broken.
+local function open(data)
   if not data or #data < SMALLEST then
     return nil
   end
-  weight = weight + #data
+  shard.weight = shard.weight + #data
   local result, ended
   if string.byte(data, -1) == OVER then
     local length
@@ -185,15 +189,15 @@ function open(data)
     end
   end
   local r = open_bare(string.sub(data, 1, math.max(bare, 0)))
-  if not r or (begun and r.status ~= SCHEDULED) or (ended and (not begun or target)) then
+  if not r or (begun and r.status ~= layout.SCHEDULED) or (ended and (not begun or target)) then
     return nil
   end
   if begun then
-    r.status, r.target, r.delivery = LEASE, target, delivery
+    r.status, r.target, r.delivery = layout.LEASE, target, delivery
     r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(BEGUN_FORMAT, data, #data - BEGUN_SIZE + 1)
   end
   if ended then
-    r.status, r.last = FINISHED, DONE_
+    r.status, r.last = layout.FINISHED, DONE_
     remember(r, DONE_, '', nil, result, ended)
   end
   return r
@@ -206,48 +210,82 @@ local function behind(r)
     .. string.char(r.target and HANDED or WORKED) or ''
 end
 
-function close(r)
-  local handed = r.status == LEASE and behind(r) or ''
-  return pack(FRONT, VERSION, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created, r.generation,
+local function close(r)
+  local handed = r.status == layout.LEASE and behind(r) or ''
+  return pack(layout.FRONT, layout.VERSION, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created, r.generation,
     r.deadline, r.claimed, r.fence, r.nonce) .. r.rest
-    .. string.char(handed == '' and r.status or SCHEDULED) .. handed
+    .. string.char(handed == '' and r.status or layout.SCHEDULED) .. handed
 end
 
-function has_successor(r)
+local function has_successor(r)
   return bit.band(r.flags, SUCCESSOR) ~= 0
 end
 
-function group_of(rest)
+local function group_of(rest)
   local _, kind_end, group_end = ends_of(rest)
   return string.sub(rest, kind_end + 1, group_end)
 end
 
 -- A follow-up tells of another task's end: it is of that one's group for the sake of its shard alone.
-function is_follow_up(sid)
+local function is_follow_up(sid)
   return string.find(sid, '~', 1, true)
 end
 
 -- Where a scheduled task stands among what its tenant has due. A follow-up that is due already comes before all that is
 -- none, beside those that wait: the end that it tells of is over, and a backlog may take hours.
-function due_score(sid, due)
-  if due > NOW or not is_follow_up(sid) then
-    return text_of(due)
+local function due_score(sid, due)
+  if due > shard.NOW or not is_follow_up(sid) then
+    return values.text_of(due)
   end
-  local first = call('ZRANGE', DUE[tenant_of(sid)], '0', '0', 'WITHSCORES')
+  local first = call('ZRANGE', shard.DUE[tenants.tenant_of(sid)], '0', '0', 'WITHSCORES')
   local at = math.min(tonumber(first[2]) or due, due)
-  return text_of(at < due and is_follow_up(first[1]) and at or math.max(at - 1, 0))
+  return values.text_of(at < due and is_follow_up(first[1]) and at or math.max(at - 1, 0))
 end
 
-function join_group(sid, rest)
+local function join_group(sid, rest)
   local group = group_of(rest)
   if group ~= '' and not is_follow_up(sid) then
-    call('ZADD', GROUPS, 0, group_member(sid, group))
+    call('ZADD', shard.GROUPS, 0, layout.group_member(sid, group))
   end
 end
 
-function leave_group(sid, rest)
+local function leave_group(sid, rest)
   local group = group_of(rest)
   if group ~= '' then
-    call('ZREM', GROUPS, group_member(sid, group))
+    call('ZREM', shard.GROUPS, layout.group_member(sid, group))
   end
 end
+
+return {
+  BYTES = BYTES,
+  BEGUN = BEGUN,
+  HANDED = HANDED,
+  WORKED = WORKED,
+  TOKEN_FROM = TOKEN_FROM,
+  TOKEN_TO = TOKEN_TO,
+  DONE_ = DONE_,
+  RELEASED = RELEASED,
+  UNDELIVERED = UNDELIVERED,
+  SUCCESSOR = SUCCESSOR,
+  SMALLEST = SMALLEST,
+  PUT_OFF = PUT_OFF,
+  LENGTHS = LENGTHS,
+  piece = piece,
+  ends_of = ends_of,
+  split = split,
+  join = join,
+  take_last = take_last,
+  grown = grown,
+  remember = remember,
+  is_foreign = is_foreign,
+  is_newer = is_newer,
+  times_in_a_row = times_in_a_row,
+  open = open,
+  close = close,
+  has_successor = has_successor,
+  group_of = group_of,
+  is_follow_up = is_follow_up,
+  due_score = due_score,
+  join_group = join_group,
+  leave_group = leave_group,
+}

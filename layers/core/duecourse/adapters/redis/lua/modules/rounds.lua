@@ -1,10 +1,12 @@
 -- Whose turn it is, for a claim: tenants with ripe work stand in the ring, and each turn is a quantum.
---
--- KEYS    as in prelude.lua
--- ARGV    prelude's
--- RETURNS nothing
 
---exports notice gather leave_due bar move_on backlog
+local handout = require 'handout'
+local leases = require 'leases'
+local shard = require 'shard'
+local tenants = require 'tenants'
+local values = require 'values'
+
+local call = redis.call
 
 -- Bounds of one claim: heads that join the ring at a time, tenants of the ring's front that it looks at, those of them
 -- whose backlog it counts, and a backlog of which nobody must know how much more it is.
@@ -15,37 +17,37 @@ local TURNS = 20 -- how many tenants share a claim at the least, where so many h
 local SEVERAL, LONG = 8, string.rep('-', 65)
 
 -- Tenants whose head has come due join the ring's end.
-function notice()
-  local ripe = call('ZRANGEBYSCORE', HEADS, '-inf', NOW_TEXT, 'LIMIT', '0', NOTICE)
+local function notice()
+  local ripe = call('ZRANGEBYSCORE', shard.HEADS, '-inf', shard.NOW_TEXT, 'LIMIT', '0', NOTICE)
   if #ripe == 0 then
     return
   end
-  call('ZREM', HEADS, unpack(ripe))
-  local turn, members = last_turn(), {}
+  call('ZREM', shard.HEADS, unpack(ripe))
+  local turn, members = tenants.last_turn(), {}
   for i, tenant in ipairs(ripe) do
-    push(members, turn + i, tenant)
+    values.push(members, turn + i, tenant)
   end
-  call('ZADD', RING, unpack(members))
+  call('ZADD', shard.RING, unpack(members))
 end
 
--- One turn of each tenant in the ring's front, and the stored ids that they have in it, `free` at most, those of `first`
--- to `last` each. A tenant that runs all it may is barred; one whose due set is not among KEYS is added to
+-- One turn of each tenant in the ring's front, and the stored ids that they have in it, `free` at most, those of
+-- `first` to `last` each. A tenant that runs all it may is barred; one whose due set is not among KEYS is added to
 -- `want`; of what it has, the first `skipped` are passed over.
-function gather(free, want, skipped)
+local function gather(free, want, skipped)
   local turns, sids = {}, {}
-  local front = call('ZRANGE', RING, '0', LOOK - 1)
+  local front = call('ZRANGE', shard.RING, '0', LOOK - 1)
   local quantum = math.ceil(free / math.max(1, math.min(#front, TURNS)))
   for _, tenant in ipairs(front) do
-    if not DUE[tenant] then
+    if not shard.DUE[tenant] then
       want[#want + 1] = tenant
     elseif #sids == free then
       break
     else
-      local few = math.min(quantum, free - #sids, tenant_room(tenant))
+      local few = math.min(quantum, free - #sids, handout.tenant_room(tenant))
       local first, more = #sids + 1, false
       if few > 0 then
-        local due = call('ZRANGEBYSCORE', DUE[tenant], '-inf', NOW_TEXT, 'LIMIT', text_of(skipped[tenant] or 0),
-          text_of(few + 1))
+        local due = call('ZRANGEBYSCORE', shard.DUE[tenant], '-inf', shard.NOW_TEXT, 'LIMIT',
+          values.text_of(skipped[tenant] or 0), values.text_of(few + 1))
         more = #due > few
         for i = 1, math.min(few, #due) do
           sids[first + i - 1] = due[i]
@@ -60,11 +62,11 @@ function gather(free, want, skipped)
 end
 
 -- What was looked at is due no more. Answers how much of it is not leased.
-function leave_due(turns, sids)
+local function leave_due(turns, sids)
   local useless = 0
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first then
-      call('ZREM', DUE[turn.tenant], unpack(sids, turn.first, turn.seen))
+      call('ZREM', shard.DUE[turn.tenant], unpack(sids, turn.first, turn.seen))
       useless = useless + turn.seen - turn.first + 1 - turn.begun
     end
   end
@@ -72,64 +74,73 @@ function leave_due(turns, sids)
 end
 
 -- Counts what the turns began, and bars the tenants that now run all they may.
-function bar(turns)
+local function bar(turns)
   local begun = {}
   for _, turn in ipairs(turns) do
     begun[turn.tenant] = turn.begun > 0 and turn.begun or nil
   end
   if #turns > SEVERAL then
-    call('HSET', META, LONG, '')
-    call('HDEL', META, LONG)
-    call('ZADD', RING, 0, LONG)
-    call('ZREM', RING, LONG)
+    call('HSET', shard.META, LONG, '')
+    call('HDEL', shard.META, LONG)
+    call('ZADD', shard.RING, 0, LONG)
+    call('ZREM', shard.RING, LONG)
   end
   if next(begun) then
-    begun = count_all_running(begun)
+    begun = leases.count_all_running(begun)
   end
   for _, turn in ipairs(turns) do
-    turn.barred = turn.barred or (begun[turn.tenant] or 0) >= (TENANT_MAX or math.huge)
+    turn.barred = turn.barred or (begun[turn.tenant] or 0) >= (shard.TENANT_MAX or math.huge)
   end
 end
 
 -- Where tenants stand after their turn: with more due at the ring's end, barred from more parked, else by what comes.
 -- Answers whether any left the ring.
-function move_on(turns)
+local function move_on(turns)
   local leaving, ring, heads, parked, last = {}, {}, {}, {}, nil
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first or turn.last < turn.first then
-      local tenant, at = turn.tenant, NOW
+      local tenant, at = turn.tenant, shard.NOW
       if turn.barred or not (turn.more or turn.seen < turn.last) then -- else more is due
-        at = tonumber(call('ZRANGE', DUE[tenant], '0', '0', 'WITHSCORES')[2])
+        at = tonumber(call('ZRANGE', shard.DUE[tenant], '0', '0', 'WITHSCORES')[2])
       end
-      if at and at <= NOW and not turn.barred then
-        last = (last or last_turn()) + 1
-        push(ring, text_of(last), tenant)
+      if at and at <= shard.NOW and not turn.barred then
+        last = (last or tenants.last_turn()) + 1
+        values.push(ring, values.text_of(last), tenant)
       else
         leaving[#leaving + 1] = tenant
         if at then
-          push(at > NOW and heads or parked, at, tenant)
+          values.push(at > shard.NOW and heads or parked, at, tenant)
         end
       end
     end
   end
-  in_pieces('ZREM', RING, leaving)
-  in_pieces('ZADD', RING, ring)
-  in_pieces('ZADD', HEADS, heads)
-  in_pieces('ZADD', PARKED, parked)
+  values.in_pieces('ZREM', shard.RING, leaving)
+  values.in_pieces('ZADD', shard.RING, ring)
+  values.in_pieces('ZADD', shard.HEADS, heads)
+  values.in_pieces('ZADD', shard.PARKED, parked)
   return #leaving > 0
 end
 
 -- How many are left that could be claimed; of tenants far back in the ring, and behind plenty, each counts as one. And
 -- whose turn is next, where there are others than those among KEYS.
-function backlog()
-  local left = call('ZCOUNT', HEADS, '-inf', NOW_TEXT) + call('ZCARD', RING)
-  local front, others = call('ZRANGE', RING, '0', LOOK - 1), false
+local function backlog()
+  local left = call('ZCOUNT', shard.HEADS, '-inf', shard.NOW_TEXT) + call('ZCARD', shard.RING)
+  local front, others = call('ZRANGE', shard.RING, '0', LOOK - 1), false
   for i, tenant in ipairs(front) do
-    local due = DUE[tenant]
+    local due = shard.DUE[tenant]
     others = others or not due
     if due and i <= COUNTED and left < PLENTY then
-      left = left + call('ZCOUNT', due, '-inf', NOW_TEXT) - 1
+      left = left + call('ZCOUNT', due, '-inf', shard.NOW_TEXT) - 1
     end
   end
   return left, others and front or {}
 end
+
+return {
+  notice = notice,
+  gather = gather,
+  leave_due = leave_due,
+  bar = bar,
+  move_on = move_on,
+  backlog = backlog,
+}

@@ -1,0 +1,104 @@
+-- What an add writes, gathered and written in one go.
+--
+-- ARGV    add.lua's
+
+local layout = require 'layout'
+local shard = require 'shard'
+local tenants = require 'tenants'
+local values = require 'values'
+
+local CREATED = 1 -- the replies
+local KEPT = 2
+local REPLACED = 3
+local DEBOUNCED = 4
+local APART = 97 -- a, of a mode
+
+local fence -- of the task before
+local written, scheduled, grouped
+local soonest -- of each tenant
+
+local function empty()
+  written, scheduled, grouped = {}, {}, {}
+end
+
+local function begin()
+  soonest = {}
+  empty()
+end
+
+-- Draws a fence for each of so many tasks, and answers how many were drawn before.
+local function draw_fences(count)
+  fence = shard.next_fence(count) - count
+  return fence
+end
+
+local function due_and_deadline(at)
+  local due, deadline = values.instant(ARGV[at + 2], shard.NOW), ARGV[at + 3]
+  return due, deadline == '' and 0 or values.instant(deadline, due)
+end
+
+-- A fresh record of the task at this place in ARGV; `how` says how it came (0 created, 1 replaced ...), as `flags`
+-- keeps it.
+local function fresh(at, how, due, deadline, created)
+  fence = fence + 1
+  local counts = string.byte(ARGV[at + 3], 1) == 43 and layout.COUNTS / 4 or 0
+  return layout.fresh_record(how + counts, due, created, fence, deadline, ARGV[at + 6])
+end
+
+-- Puts a scheduled task's record on the batch's list.
+local function put(sid, at, due, data)
+  local tenant = tenants.tenant_of(sid)
+  written[#written + 1] = sid
+  written[#written + 1] = data
+  local members = scheduled[tenant]
+  if not members then
+    members = {}
+    scheduled[tenant], soonest[tenant] = members, math.min(due, soonest[tenant] or due)
+  end
+  members[#members + 1] = values.text_of(due)
+  members[#members + 1] = sid
+  if due < soonest[tenant] then
+    soonest[tenant] = due
+  end
+  if ARGV[at + 5] ~= '' then
+    values.push(grouped, '0', layout.group_member(sid, ARGV[at + 5]))
+  end
+  return data
+end
+
+-- Answers when the first of each tenant is due that this call has scheduled.
+local function flush()
+  values.in_pieces('HSET', shard.TASKS, written)
+  for tenant, members in pairs(scheduled) do
+    values.in_pieces('ZADD', shard.DUE[tenant], members)
+  end
+  values.in_pieces('ZADD', shard.GROUPS, grouped)
+  empty()
+  return soonest
+end
+
+-- Whether the group of the task at this place has one that it must be apart from, those of this batch among them.
+local function has_neighbour(at)
+  local first, last = string.match(ARGV[at + 1], '^a(.-)%z(.*)$')
+  if #grouped > 0 then
+    flush()
+  end
+  local group = ARGV[at + 5]
+  local from, to = '[' .. layout.group_member(first, group), '[' .. layout.group_member(last, group)
+  return #redis.call('ZRANGEBYLEX', shard.GROUPS, from, to, 'LIMIT', 0, 1) > 0
+end
+
+return {
+  CREATED = CREATED,
+  KEPT = KEPT,
+  REPLACED = REPLACED,
+  DEBOUNCED = DEBOUNCED,
+  APART = APART,
+  begin = begin,
+  draw_fences = draw_fences,
+  due_and_deadline = due_and_deadline,
+  fresh = fresh,
+  put = put,
+  flush = flush,
+  has_neighbour = has_neighbour,
+}

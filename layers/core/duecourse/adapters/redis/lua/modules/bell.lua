@@ -1,0 +1,125 @@
+-- The bell of a shard, and what holds its tasks back: they say when it goes.
+
+local shard = require 'shard'
+local values = require 'values'
+local tenants = require 'tenants'
+local places = require 'places'
+
+local call = redis.call
+local DEADMAN = 1000
+local LOOK_AHEAD = 32 -- entries of the log
+
+local was_full
+
+-- Whether the shard runs as many tasks as it may.
+local function full()
+  return shard.MAX_RUNNING and call('ZCARD', shard.LEASED) >= shard.MAX_RUNNING
+end
+
+local function begin()
+  was_full = full()
+end
+
+-- When the rate next lets a task be claimed, 0 where it does.
+local function opens_at()
+  if not shard.RATE or shard.LOGGED < shard.RATE then
+    return 0
+  end
+  local over, at = shard.LOGGED - shard.RATE + 1, 0
+  local entries = call('ZRANGE', shard.LOG, 0, LOOK_AHEAD - 1, 'WITHSCORES')
+  for i = 1, #entries, 2 do
+    at, over = entries[i + 1] + shard.PER, over - string.match(entries[i], '%d+$')
+    if over <= 0 then
+      break
+    end
+  end
+  return at
+end
+
+-- Whether tasks that wait are claimed by nobody for now.
+local function is_held()
+  return shard.PAUSED or full() or opens_at() > shard.NOW
+end
+
+-- The earliest instant at which a claim could change something, nil for never. Of a queue that is paused or full those
+-- are its leases.
+local function earliest()
+  local at = tonumber(call('ZRANGE', shard.LEASED, '0', '0', 'WITHSCORES')[2])
+  if shard.PAUSED or full() then
+    return at
+  end
+  local front = call('ZRANGE', shard.RING, '0', '0')[1]
+  if front and shard.DUE[front] then
+    tenants.rehead(front) -- after a step of the clock what was ripe may not be
+    front = call('ZRANGE', shard.RING, '0', '0')[1]
+  end
+  local head = (front or shard.WAKE) and shard.NOW or tonumber(call('ZRANGE', shard.HEADS, '0', '0', 'WITHSCORES')[2])
+  head = head and math.max(head, opens_at(), 1) -- 0 would be none
+  return at and head and math.min(at, head) or at or head
+end
+
+local function hung()
+  if shard.TRAVEL then
+    return tonumber(call('HGET', shard.META, 'bell_at') or nil)
+  end
+  -- Time moves inside a script and expiry does not: a bell that is still here has yet to ring, though its time is past.
+  local value = call('GET', shard.BELL)
+  return value and math.max(tonumber(value), shard.NOW)
+end
+
+-- It begins with a ZREM, which runs where memory is short, and so does then what follows it.
+local function set_bell(at)
+  local text = values.text_of(at)
+  call('ZREM', shard.LEASED, '')
+  if shard.TRAVEL then
+    call('HSET', shard.META, 'bell_at', text)
+  elseif at > 0 then
+    call('SET', shard.BELL, text, 'PXAT', text)
+  else
+    call('DEL', shard.BELL)
+  end
+  call('PUBLISH', shard.HEAD_CHANNEL, text)
+end
+
+-- When the bell is to go where that is due already. What was due was rung for, so it gets a deadman a second off,
+-- unless this script made it due (`fresh`): then at once, which is never before now + 1, for a key that is set into the
+-- past would vanish without an event.
+local function ring_again(was, fresh)
+  if fresh then
+    return shard.NOW + 1
+  elseif was >= shard.NOW and was <= shard.NOW + DEADMAN then
+    return was
+  end
+  return shard.NOW + DEADMAN
+end
+
+-- Ends every script: the bell hangs at the earliest instant, which it answers. `fresh` where the script made something
+-- due; so did what gave back the place that a due task waited for.
+local function hang(fresh)
+  places.give_places()
+  local at, was = earliest() or 0, hung() or 0
+  if at > 0 and at <= shard.NOW then
+    at = ring_again(was, fresh or shard.followed or shard.woken or (was_full and not full()))
+  end
+  if at ~= was then
+    set_bell(at)
+  end
+  return at
+end
+
+-- Ends a claim: who claims and leaves something due comes again.
+local function hang_after_claim()
+  was_full, shard.woken = false, false
+  return hang(false)
+end
+
+return {
+  full = full,
+  begin = begin,
+  opens_at = opens_at,
+  is_held = is_held,
+  earliest = earliest,
+  hung = hung,
+  hang = hang,
+  hang_after_claim = hang_after_claim,
+}

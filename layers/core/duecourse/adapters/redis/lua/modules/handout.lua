@@ -1,0 +1,132 @@
+-- What the scripts that begin leases share: how many may begin, the rate's log, the lateness, a lease behind a record.
+
+local shard = require 'shard'
+local values = require 'values'
+
+local call = redis.call
+local pack = struct.pack
+
+local RECLAIM = 500 -- lapsed leases that are taken back first
+local RECLAIM_BYTES = 1000000 -- lapsed leases that are taken back first
+local match = string.match
+local SLOT, SLOTS = 300000, 13 -- of domain/lateness.py
+
+local late_slot
+
+local function begin()
+  local own = call('HMGET', shard.META, 'lease', 'priority', 'late_slot')
+  shard.LEASE, shard.PRIORITY = tonumber(own[1] or nil), tonumber(own[2] or -1)
+  late_slot = tonumber(own[3] or nil)
+end
+
+-- A lease as it stands behind a record, record.lua's BEGUN_FORMAT in two halves: run and fence, then what is one for
+-- all that a script leases. To make the record's front anew would cost twice as much.
+local LEASE_FRONT = '>I4I6'
+
+local function lease_end(nonce, door)
+  return nonce .. pack('>I6', shard.NOW) .. door .. 'L'
+end
+
+-- The rate's log counts claims, "fence:count" at the time of the newest that it counts: those of one thousandth of the
+-- window are one entry, so that neither its length nor what leaves it at once grows with the rate.
+local ENTRIES = 2000 -- of a log that is longer, for it was written when each claim was one
+
+-- The rate's window moves on: what has left it is forgotten. Where the clock was put back, what is ahead of it counts
+-- from now, or the queue would be held for as long as that step.
+local function slide()
+  local gone, count = call('ZRANGEBYSCORE', shard.LOG, '-inf', shard.NOW - shard.PER, 'LIMIT', 0, ENTRIES), 0
+  for _, entry in ipairs(gone) do
+    count = count + match(entry, '%d+$')
+  end
+  if count > 0 then
+    call('ZREM', shard.LOG, unpack(gone))
+    shard.LOGGED = call('HINCRBY', shard.META, 'logged', -count)
+  end
+  local ahead, members = call('ZRANGEBYSCORE', shard.LOG, '(' .. shard.NOW_TEXT, '+inf', 'LIMIT', 0, ENTRIES), {}
+  for _, entry in ipairs(ahead) do
+    values.push(members, shard.NOW_TEXT, entry)
+  end
+  values.in_pieces('ZADD', shard.LOG, members)
+end
+
+-- How many leases may begin, at most `wanted`.
+local function room(wanted)
+  if shard.PAUSED then
+    return 0
+  elseif shard.MAX_RUNNING then
+    wanted = math.min(wanted, shard.MAX_RUNNING - call('ZCARD', shard.LEASED))
+  end
+  if shard.RATE then
+    slide()
+    wanted = math.min(wanted, shard.RATE - shard.LOGGED)
+  end
+  return wanted
+end
+
+-- How many more a tenant may run.
+local function tenant_room(tenant)
+  return shard.TENANT_MAX and shard.TENANT_MAX - (call('HGET', shard.META, 'running:' .. tenant) or 0) or math.huge
+end
+
+local function log_claimed(fence, count)
+  if not shard.RATE or count == 0 then
+    return
+  end
+  local width, all, newest = math.max(shard.PER / 1000, 1), count, call('ZRANGE', shard.LOG, '-1', '-1', 'WITHSCORES')
+  if newest[2] and math.floor(newest[2] / width) == math.floor(shard.NOW / width) then
+    call('ZREM', shard.LOG, newest[1])
+    all = all + match(newest[1], '%d+$')
+  end
+  call('ZADD', shard.LOG, shard.NOW_TEXT, string.format('%d:%d', fence, all))
+  shard.LOGGED = call('HINCRBY', shard.META, 'logged', count)
+end
+
+-- Slots that were left out hold what is over an hour old, and so does the one that begins.
+local function begin_slot(slot)
+  local stale, fields = {}, {}
+  for over = math.max(late_slot or 0, slot - SLOTS) + 1, slot do
+    stale[over % SLOTS .. ''] = true
+  end
+  for _, field in ipairs(call('HKEYS', shard.LATE)) do
+    if stale[string.match(field, '^%d+')] then
+      fields[#fields + 1] = field
+    end
+  end
+  values.in_pieces('HDEL', shard.LATE, fields)
+  call('HSET', shard.META, 'late_slot', slot)
+end
+
+local function bucket_of(late)
+  if late <= 0 then
+    return 0
+  end
+  local fraction, exponent = math.frexp(late)
+  return exponent * 8 + math.floor((fraction - 0.5) * 16)
+end
+
+-- Counts what was claimed by how late it was: due time -> how many.
+local function log_lateness(claimed)
+  local slot, buckets = math.floor(shard.NOW / SLOT), {}
+  if next(claimed) and slot ~= late_slot then
+    begin_slot(slot)
+  end
+  for due, count in pairs(claimed) do
+    local bucket = bucket_of(shard.NOW - due)
+    buckets[bucket] = (buckets[bucket] or 0) + count
+  end
+  for bucket, count in pairs(buckets) do
+    call('HINCRBY', shard.LATE, slot % SLOTS .. ':' .. bucket, count)
+  end
+end
+
+return {
+  RECLAIM = RECLAIM,
+  RECLAIM_BYTES = RECLAIM_BYTES,
+  LEASE_FRONT = LEASE_FRONT,
+  begin = begin,
+  lease_end = lease_end,
+  room = room,
+  tenant_room = tenant_room,
+  log_claimed = log_claimed,
+  log_lateness = log_lateness,
+}

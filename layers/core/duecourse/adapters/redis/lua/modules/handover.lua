@@ -1,0 +1,177 @@
+-- What a claim does with kinds that are handed over: room at their targets, those that wait for it, leases of delivery.
+--
+-- ARGV    those of shard and endings, and as the verb says: kind, target, how many it may have unbegun, lease ms of
+--         delivery
+
+local layout = require 'layout'
+local places = require 'places'
+local record = require 'record'
+local shard = require 'shard'
+local tenants = require 'tenants'
+local values = require 'values'
+
+local call = redis.call
+local unpack_struct = struct.unpack
+
+local PUT_ASIDE = 900000 -- ms until it is looked at again, should nothing make it due before
+local MOST_TARGETS = 64 -- as stats.lua
+local LOOKED_AT = 500 -- of those that wait, for each target
+local WOKEN_AT_ONCE = 64 -- fewer than the tenants that one claim declares, for each may be another's
+local delivered -- what names the places that this claim gives
+local targets, by_kind, any -- name -> what is known of it; kind -> the same
+
+-- Reads what is handed over, from ARGV `at` on.
+local function handed_kinds(at)
+  delivered, targets, by_kind, any = {}, {}, {}, at <= #ARGV
+  for i = at, #ARGV, 4 do
+    local name = ARGV[i + 1]
+    targets[name] = targets[name] or { name = name, most = tonumber(ARGV[i + 2]), ms = tonumber(ARGV[i + 3]), lent = 0 }
+    by_kind[ARGV[i]] = targets[name]
+  end
+  for name, target in pairs(targets) do
+    local known = call('HMGET', shard.META, 'out:' .. name, 'most:' .. name)
+    target.out, target.waited = tonumber(known[1] or 0), known[2]
+    target.free = target.most - target.out
+  end
+end
+
+local function waiting_member(target, due, aside, sid)
+  return string.format('%s\0%013d%013d\0', target, due, aside) .. sid
+end
+
+-- One that waits becomes due again, unless it is put aside no more. Answers whether it did.
+local function make_due(target, member, tenant)
+  local rest = string.sub(member, #target + 2)
+  local due, aside, sid = string.sub(rest, 1, 13), string.sub(rest, 14, 26), string.sub(rest, 28)
+  call('ZREM', shard.WAITING, member)
+  if tonumber(call('ZSCORE', shard.DUE[tenant], sid) or nil) ~= tonumber(aside) then
+    return false
+  end
+  call('ZADD', shard.DUE[tenant], record.due_score(sid, tonumber(due)), sid)
+  tenants.rehead(tenant)
+  return true
+end
+
+-- The longest due of those that wait for a target become due again, as many as it has room for; one that is no longer
+-- put aside is forgotten there, and takes nobody's place. Tenants that it could not serve it adds to `want`.
+local function wake(target, limit, want)
+  local left, looked, members = math.min(target.free, limit, WOKEN_AT_ONCE), 0, nil
+  repeat
+    members = places.waiting_for(target.name, values.text_of(left))
+    for _, member in ipairs(members) do
+      local tenant = tenants.tenant_of(string.sub(member, #target.name + 29))
+      if not shard.DUE[tenant] then
+        want[#want + 1] = tenant
+      elseif make_due(target.name, member, tenant) then
+        left = left - 1
+      end
+    end
+    looked = looked + #members
+  until left <= 0 or #members == 0 or #want > 0 or looked >= LOOKED_AT
+  if #members == 0 or not places.waiting_for(target.name, '1')[1] then
+    call('HDEL', shard.META, 'most:' .. target.name)
+    target.waited = nil
+  end
+end
+
+-- The targets that tasks wait for.
+local function waited_for()
+  local names, from = {}, '[\1' -- before it are deliveries, not what waits
+  for i = 1, MOST_TARGETS do
+    local member = call('ZRANGEBYLEX', shard.WAITING, from, '+', 'LIMIT', '0', '1')[1]
+    if not member then
+      break
+    end
+    names[i] = string.match(member, '^%Z*')
+    from = '(' .. names[i] .. '\1'
+  end
+  return names
+end
+
+-- What waits for a target that this claim hands nothing to becomes due too: its kind has another target by now, or
+-- none.
+local function wake_waiting(limit, want)
+  if limit <= 0 then
+    return
+  end
+  for _, target in pairs(targets) do
+    if target.waited and target.free > 0 then
+      wake(target, limit, want)
+    end
+  end
+  for _, name in ipairs(shard.WAKE and waited_for() or {}) do
+    if not targets[name] then
+      wake({ name = name, free = limit }, limit, want)
+    end
+  end
+end
+
+-- The target of a record that is handed over, nil of one that is worked where it is claimed.
+local function target_of(data)
+  if not any then
+    return nil
+  end
+  local by, kind = unpack_struct('>BB', data, layout.FRONT_SIZE + 22)
+  local from = layout.FRONT_SIZE + 31 + by
+  return by_kind[string.sub(data, from, from + kind - 1)]
+end
+
+-- Due tasks that their target has no room for, {stored id, due, target...}, are due later, and wait. `times` are when
+-- they stood due: later than that where they wait already.
+local function put_aside(aside, times)
+  local at = shard.NOW + PUT_ASIDE
+  for i = 1, #aside, 3 do
+    local sid, due, target = aside[i], aside[i + 1], aside[i + 2]
+    local before = tonumber(times[(i + 2) / 3])
+    if before ~= due then
+      call('ZREM', shard.WAITING, waiting_member(target.name, due, before, sid))
+    end
+    call('ZADD', shard.DUE[tenants.tenant_of(sid)], values.text_of(at), sid)
+    call('ZADD', shard.WAITING, '0', waiting_member(target.name, due, at, sid))
+    if target.waited ~= values.text_of(target.most) then
+      target.waited = values.text_of(target.most)
+      call('HSET', shard.META, 'most:' .. target.name, target.waited)
+    end
+  end
+end
+
+-- What stands before a lease of delivery.
+local function deliver(sid, target)
+  target.lent = target.lent + 1
+  values.push(delivered, '0', places.place_of(sid, target.name))
+  return target.name .. string.char(#target.name)
+end
+
+local function count_deliveries()
+  values.in_pieces('ZADD', shard.WAITING, delivered)
+  for name, target in pairs(targets) do
+    if target.lent > 0 then
+      call('HINCRBY', shard.META, 'out:' .. name, target.lent)
+    end
+  end
+end
+
+-- Lets nothing ring for what waits any more, unless there is room for some of it still.
+local function stop_waking()
+  if not shard.WAKE then
+    return
+  end
+  for _, name in ipairs(waited_for()) do
+    local known = call('HMGET', shard.META, 'out:' .. name, 'most:' .. name)
+    if known[2] and places.has_room(tonumber(known[2]), tonumber(known[1] or 0)) then
+      return
+    end
+  end
+  call('HDEL', shard.META, 'wake')
+  shard.WAKE = nil
+end
+
+return {
+  handed_kinds = handed_kinds,
+  wake_waiting = wake_waiting,
+  target_of = target_of,
+  put_aside = put_aside,
+  deliver = deliver,
+  count_deliveries = count_deliveries,
+  stop_waking = stop_waking,
+}

@@ -1,0 +1,38 @@
+-- What the scripts share that forget shards: for how long one has had neither tasks nor settings.
+
+local shard = require 'shard'
+
+local call = redis.call
+
+-- How the queue is set; a queue of several shards keeps each, for its number is told there. What a query set by default
+-- is set anew by the next.
+local SET = { 'paused', 'rate_count', 'tenant_max_running', 'priority', 'retention', 'lease', 'shards' }
+
+local function is_set()
+  for _, value in pairs(call('HMGET', shard.META, unpack(SET))) do
+    if value then
+      return true
+    end
+  end
+  return shard.MAX_RUNNING and not call('HGET', shard.META, 'defaulted')
+end
+
+-- In ms; -1 where there is a task or a setting. It is counted from the first look that found neither, as long as no add
+-- draws a fence: then anew.
+local function idle_ms()
+  if call('HLEN', shard.TASKS) > 0 or is_set() then
+    return -1
+  end
+  local fence = call('HGET', shard.META, 'fence') or '0'
+  local was, since = string.match(call('HGET', shard.META, 'idle') or '', '^(%d+):(%d+)$')
+  if was == fence then
+    return shard.NOW - since
+  end
+  call('ZREM', shard.LEASED, '') -- this may be the script's first write, and memory short
+  call('HSET', shard.META, 'idle', fence .. ':' .. shard.NOW_TEXT)
+  return 0
+end
+
+return {
+  idle_ms = idle_ms,
+}

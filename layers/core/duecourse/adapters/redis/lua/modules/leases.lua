@@ -1,0 +1,108 @@
+-- What the scripts that know leases share: attempts, and how many of a tenant's tasks are leased.
+
+local layout = require 'layout'
+local shard = require 'shard'
+local values = require 'values'
+
+local call = redis.call
+local pack, unpack_struct = struct.pack, struct.unpack
+
+local function spent(r)
+  return r.attempt >= unpack_struct('>I2', r.rest, 10)
+end
+
+local function token_of(r)
+  return pack('>I6', r.fence) .. r.nonce
+end
+
+local function is_held(r, token)
+  return r.status == layout.LEASE and token_of(r) == token
+end
+
+local function expired(r)
+  return r.deadline > 0 and r.deadline <= shard.NOW
+end
+
+-- A tenant that waited for a place of its own may be claimed from again.
+local function wake(tenant)
+  local at = call('ZSCORE', shard.PARKED, tenant)
+  if at then
+    call('ZREM', shard.PARKED, tenant)
+    call('ZADD', shard.HEADS, at, tenant)
+    shard.woken = true
+  end
+end
+
+-- How many of a tenant's tasks are leased, which is written down while any is. Answers it.
+local function count_running(tenant, change)
+  local running = call('HINCRBY', shard.META, 'running:' .. tenant, change)
+  if running <= 0 then
+    call('HDEL', shard.META, 'running:' .. tenant)
+  end
+  if shard.TENANT_MAX and change < 0 and running < shard.TENANT_MAX then
+    wake(tenant)
+  end
+  return running
+end
+
+-- The same for many tenants at once: tenant -> change. Answers tenant -> how many.
+local function count_all_running(changes)
+  local tenants, fields, set, gone, running = {}, {}, {}, {}, {}
+  for tenant in pairs(changes) do
+    tenants[#tenants + 1], fields[#fields + 1] = tenant, 'running:' .. tenant
+  end
+  for i, count in ipairs(call('HMGET', shard.META, unpack(fields))) do
+    local tenant = tenants[i]
+    count = (count or 0) + changes[tenant]
+    if count > 0 then
+      values.push(set, fields[i], values.text_of(count))
+    else
+      gone[#gone + 1] = fields[i]
+    end
+    if shard.TENANT_MAX and changes[tenant] < 0 and count < shard.TENANT_MAX then
+      wake(tenant)
+    end
+    running[tenant] = count
+  end
+  values.in_pieces('HDEL', shard.META, gone)
+  values.in_pieces('HSET', shard.META, set)
+  return running
+end
+
+-- The end of a delivery that nobody began: the run that it was to be is none.
+local function end_delivery(r)
+  r.run, r.target = r.run - 1, nil
+end
+
+-- How many ms a task waits after its attempt failed, by its own policy (domain/backoff.py): the random part is of its
+-- lease's token, for a script draws the same numbers each time.
+local function backoff(r)
+  local jitter, _, wait, factor, longest = unpack_struct('>BI2I4I2I4', r.rest, 9)
+  longest = math.floor(math.min(wait * (factor / 100) ^ math.min(r.attempt - 1, 64), longest))
+  if jitter == 0 then
+    return longest
+  end
+  local draw = (r.fence % 65536 * 40503 + unpack_struct('>I2', r.nonce)) % 65536
+  return math.floor((longest + 1) * draw / 65536)
+end
+
+-- Spends an attempt: the record is scheduled at `due`, or dead. Answers whether it lives.
+local function retry_or_die(r, due)
+  if spent(r) or expired(r) then
+    r.status = layout.DIED
+    return false
+  end
+  r.status, r.attempt, r.due = layout.SCHEDULED, r.attempt + 1, due
+  return true
+end
+
+return {
+  token_of = token_of,
+  is_held = is_held,
+  expired = expired,
+  count_running = count_running,
+  count_all_running = count_all_running,
+  end_delivery = end_delivery,
+  backoff = backoff,
+  retry_or_die = retry_or_die,
+}

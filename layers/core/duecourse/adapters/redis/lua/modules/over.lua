@@ -1,0 +1,109 @@
+-- What an add does where its id stands already.
+--
+-- ARGV    add.lua's
+
+local batch = require 'batch'
+local history = require 'history'
+local layout = require 'layout'
+local record = require 'record'
+local shard = require 'shard'
+
+local call, open = redis.call, record.open
+local unpack_struct = struct.unpack
+local PAST_DEADLINE = -11
+local REFUSALS = { [layout.SCHEDULED] = -2, [layout.LEASE] = -3, [layout.DIED] = -6 }
+
+local function put_in_place(sid, at, old, due, data)
+  record.leave_group(sid, old.rest)
+  call('ZREM', shard.DONE, sid)
+  call('ZREM', shard.DEAD, sid)
+  return batch.put(sid, at, due, data)
+end
+
+local function created_over(sid, at, old, how)
+  local due, deadline = batch.due_and_deadline(at)
+  local data = batch.fresh(at, how, due, deadline, shard.NOW)
+  if how > 0 then
+    local r = open(data)
+    history.inherit(r, old)
+    data = record.close(r)
+  end
+  return put_in_place(sid, at, old, due, data)
+end
+
+-- A replacement for a task that runs waits beside it until the lease ends.
+local function put_successor(sid, at, old)
+  local due, deadline = batch.due_and_deadline(at)
+  if record.has_successor(old) then
+    history.drop_successor(sid, old)
+  end
+  old.flags = old.flags + record.SUCCESSOR
+  call('HINCRBY', shard.META, 'successors', 1)
+  local data = batch.fresh(at, batch.REPLACED - 1, due, deadline, shard.NOW)
+  call('HSET', shard.TASKS, sid, record.close(old), sid .. '+', data)
+  record.join_group(sid, ARGV[at + 6])
+  return data
+end
+
+-- Whether a record came of this task of this call, or of a later one with the same id in its batch.
+local function came_of(rest, mine)
+  return string.sub(rest, 1, 6) == string.sub(mine, 1, 6)
+    and unpack_struct('>I2', rest, 7) >= unpack_struct('>I2', mine, 7)
+end
+
+-- The answer to a call that is sent again because its reply was lost.
+local function resent(sid, at, old, data)
+  local mine = ARGV[at + 6]
+  local waiting = record.has_successor(old) and call('HGET', shard.TASKS, sid .. '+')
+  local successor = open(waiting)
+  if successor and came_of(successor.rest, mine) then
+    return batch.REPLACED, waiting
+  end
+  if came_of(old.rest, mine) then
+    return math.floor(old.flags / 4) % 4 + 1, data
+  end
+end
+
+-- Debouncing pushes a task back, never before the due time it had nor past its longest wait.
+local function debounce(sid, at, old)
+  local due, deadline = batch.due_and_deadline(at)
+  local latest = old.created + tonumber(ARGV[at + 4])
+  local pushed = math.max(old.due, math.min(due, latest))
+  if string.byte(ARGV[at + 3]) == 43 then -- a relative deadline counts from the due time that came of it
+    deadline = deadline - due + pushed
+  elseif deadline > 0 and deadline <= pushed then
+    return PAST_DEADLINE, ''
+  end
+  local r = open(batch.fresh(at, batch.DEBOUNCED - 1, pushed, deadline, old.created))
+  history.debounced(r, old, history.by_of(r.rest))
+  return batch.DEBOUNCED, put_in_place(sid, at, old, pushed, record.close(r))
+end
+
+-- Answers the reply and the record; `old` is the opened `data`, which stands there.
+local function add(sid, at, data, old)
+  local mode = ARGV[at + 1]
+  local reply, stands = resent(sid, at, old, data)
+  if reply then
+    return reply, stands
+  elseif string.byte(mode) == batch.APART then
+    return batch.KEPT, data
+  end
+  local live = old.status == layout.SCHEDULED or old.status == layout.LEASE
+  if old.status == layout.FINISHED or old.status == layout.CANCELLED then
+    return batch.CREATED, created_over(sid, at, old, batch.CREATED - 1)
+  elseif mode == 'k' and live then
+    return batch.KEPT, data
+  elseif mode == 'j' or (old.status == layout.DIED and mode ~= 'r') then
+    return REFUSALS[old.status], ''
+  elseif old.status == layout.LEASE then
+    return batch.REPLACED, put_successor(sid, at, old)
+  elseif mode == 'd' then
+    return debounce(sid, at, old)
+  end
+  return batch.REPLACED, created_over(sid, at, old, batch.REPLACED - 1)
+end
+
+return {
+  open = open,
+  add = add,
+}

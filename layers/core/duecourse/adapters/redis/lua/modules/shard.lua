@@ -1,0 +1,116 @@
+-- One call on one shard: its keys and arguments, the time, the settings, and what the call has come to so far.
+--
+-- KEYS    1 tasks   hash, stored id -> packed record (its layout: adapters/redis/record.py); "<stored id>+" is a
+--                   successor
+--         2 heads   zset, tenant -> its earliest due time, of tenants that are neither in the ring nor parked
+--         3 ring    zset, tenant with ripe work -> its turn
+--         4 leased  zset, stored id -> end of the lease
+--         5 done    zset, stored id -> when it was done or cancelled
+--         6 dead    zset, stored id -> when it died
+--         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"
+--         8 meta    hash: fence, running:<tenant> while any is, clock and bell_at (travel), successors: how many wait,
+--                   logged: the sum of `log`, late_slot: the newest in `late`; shards: how many the queue has where
+--                   that is or was not 1, or "<from>><to>#<who>" while they are changed; how the whole queue is set,
+--                   where it is: paused, max_running, rate_count, rate_per (ms), tenant_max_running, priority,
+--                   retention, lease (ms); defaulted where max_running is a default; dead_swept: when a sweep first
+--                   looked for old dead tasks; idle: "<fence>:<since>" of a shard without tasks or settings, leaving
+--                   where it is being forgotten; out:<target> how many were handed over and are not begun, while any
+--                   is; most:<target> how many may be, while tasks wait for that; wake: 1 while a claim may hand over
+--                   what waits
+--         9 bell    string with a TTL: the instant at which it goes
+--         10 parked zset, tenant that runs as many tasks as it may -> its earliest due time
+--         11 log    zset, "<first fence>:<how many>" of each claim within the rate's window -> claimed_at
+--         12 late   hash, "<slot>:<bucket>" -> how many were claimed that late (domain/lateness.py)
+--         13 waiting zset, all scores 0, "<target>\0<due, 13 digits><until when it is put aside, 13 digits>\0<id>" of
+--                   due tasks whose target has as many as it may that it has not begun (<id>: the stored one); and
+--                   "\0<id>\0<target>" of those that it has not begun, for a record that is cut off does not tell whose
+--                   place it has
+--         14...     due:<tenant> zset, stored id -> due_at (of a follow-up, `due_score`), of each tenant that the
+--                   verb is about
+-- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 how many shards the queue has
+--         then the verb's own
+-- RETURNS a negative number alone: -8 the shard is not registered, -9 an override where the clock does not travel,
+--         -10 the queue has another number of shards
+--
+-- A module is made once, where the store is in this process, and a verb runs many times: whatever depends on the call
+-- is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this one.
+
+local call = redis.call
+
+local shard = {
+  TASKS = '', HEADS = '', RING = '', LEASED = '', DONE = '', DEAD = '', GROUPS = '', META = '', BELL = '', PARKED = '',
+  LOG = '', LATE = '', WAITING = '',
+  DUE = false, TENANT = '', -- tenant -> its due set; the last of the tenants
+  FIRST = 0, -- the place of the verb's own arguments
+  HEAD_CHANNEL = '', COUNT = '', TRAVEL = false,
+  NOW = 0, NOW_TEXT = '',
+  -- How the queue is set: limits are this shard's part; LEASE and PRIORITY are read where leases begin.
+  PAUSED = false, MAX_RUNNING = false, TENANT_MAX = false, RATE = false, PER = 0, LEASE = false, PRIORITY = 0,
+  LOGGED = 0, LEAVING = false, WAKE = false, -- as in meta
+  weight = 0, -- bytes of the records that were read, as far as they were opened
+  woken = false, -- whether a tenant was that waited for a place of its own
+  followed = false, -- whether a follow-up was added: it is due now
+}
+
+-- This shard's part of a limit of the queue: one more for the first ones where it does not divide.
+local function part_of(whole)
+  whole = tonumber(whole)
+  local count = tonumber(shard.COUNT) or 1
+  if count == 1 then
+    return whole
+  end
+  local number = tonumber(string.match(shard.TASKS, '/(%d+)}:tasks$'))
+  return math.floor(whole / count) + (number < whole % count and 1 or 0)
+end
+
+-- Answers how many shards the queue has, where that is on record, and whether the clock travels.
+function shard.read_meta()
+  local meta = call('HMGET', shard.META, 'shards', 'clock', 'paused', 'max_running', 'tenant_max_running', 'rate_count',
+    'rate_per', 'logged', 'leaving', 'wake')
+  shard.PAUSED, shard.LEAVING, shard.WAKE = meta[3], meta[9], meta[10]
+  shard.MAX_RUNNING, shard.TENANT_MAX = meta[4] and part_of(meta[4]), meta[5] and part_of(meta[5])
+  shard.RATE, shard.PER, shard.LOGGED = meta[6] and part_of(meta[6]), tonumber(meta[7] or 0), tonumber(meta[8] or 0)
+  return meta[1], meta[2]
+end
+
+local function name_keys()
+  local keys, due = KEYS, {}
+  shard.TASKS, shard.HEADS, shard.RING, shard.LEASED, shard.DONE, shard.DEAD, shard.GROUPS, shard.META, shard.BELL,
+    shard.PARKED, shard.LOG, shard.LATE, shard.WAITING = unpack(keys, 1, 13)
+  local name_at, tenant = #keys[1] - #'tasks' + #'due:' + 1, nil
+  for i = 14, #keys do
+    tenant = string.sub(keys[i], name_at)
+    due[tenant] = keys[i]
+  end
+  shard.DUE, shard.TENANT = due, tenant
+end
+
+-- Time is the server's; it moves while a script runs, so it is read once.
+local function read_clock()
+  if shard.TRAVEL then
+    return tonumber(ARGV[1])
+  end
+  local time = call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+function shard.begin()
+  name_keys()
+  shard.HEAD_CHANNEL, shard.COUNT, shard.FIRST = ARGV[2], ARGV[3], 4
+  shard.TRAVEL = ARGV[1] ~= ''
+  local count, clock = shard.read_meta()
+  if (count or shard.COUNT) ~= shard.COUNT then
+    return -10
+  elseif shard.TRAVEL and clock ~= 'travel' then
+    return -9
+  end
+  shard.NOW = read_clock()
+  shard.NOW_TEXT = string.format('%d', shard.NOW)
+  shard.weight, shard.woken, shard.followed = 0, false, false
+end
+
+function shard.next_fence(n)
+  return call('HINCRBY', shard.META, 'fence', n or 1)
+end
+
+return shard

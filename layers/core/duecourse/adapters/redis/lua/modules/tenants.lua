@@ -1,0 +1,38 @@
+-- Tenants of a shard: whose a task is, and where a tenant stands by what it has due.
+
+local shard = require 'shard'
+
+local call = redis.call
+local match = string.match -- here alone, for this is called for every task
+
+local function tenant_of(sid)
+  return match(sid, '^[^/]*')
+end
+
+-- A tenant's place after its due set changed: in the ring while it is ripe and has a turn there, parked while it is,
+-- else among the heads.
+local function rehead(tenant)
+  local at = call('ZRANGE', shard.DUE[tenant], '0', '0', 'WITHSCORES')[2]
+  if call('ZSCORE', shard.RING, tenant) then
+    if at and tonumber(at) <= shard.NOW then
+      return
+    end
+    call('ZREM', shard.RING, tenant)
+  end
+  local place = shard.TENANT_MAX and call('ZSCORE', shard.PARKED, tenant) and shard.PARKED or shard.HEADS
+  if at then
+    call('ZADD', place, at, tenant)
+  else
+    call('ZREM', place, tenant)
+  end
+end
+
+local function last_turn()
+  return tonumber(call('ZRANGE', shard.RING, '-1', '-1', 'WITHSCORES')[2]) or 0
+end
+
+return {
+  tenant_of = tenant_of,
+  rehead = rehead,
+  last_turn = last_turn,
+}

@@ -1,0 +1,46 @@
+-- The usual add, tried before any other: one task of no group, later than its tenant's next and than a bell that hangs
+-- as early as anything needs, where nothing has its id. It changes neither the bell nor the tenant's place, and needs
+-- none of the other modules, which take longer to make than all that it does.
+--
+-- ARGV    add.lua's
+
+local layout = require 'layout'
+
+local call = redis.call
+
+-- Answers as add.lua, or nil where another add is asked for: then it has written nothing.
+local function begin()
+  if #ARGV ~= 14 or ARGV[6] ~= '' or ARGV[11] ~= '' or ARGV[13] ~= '' then
+    return nil
+  end
+  local meta, sid = KEYS[8], ARGV[8]
+  local now, hung = tonumber(ARGV[1]), nil
+  if now then
+    hung = call('HGET', meta, 'bell_at')
+  else
+    local time = call('TIME')
+    now, hung = time[1] * 1000 + math.floor(time[2] / 1000), call('GET', KEYS[9])
+  end
+  local after = string.match(ARGV[10], '^%+(%d+)$')
+  local due = after and now + after or tonumber(ARGV[10])
+  hung = tonumber(hung or nil)
+  if hung and now <= hung and hung < due then
+    local tenant, first = string.match(sid, '^[^/]*'), call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
+    local head = tonumber(first[1] == tenant and first[2] or call('ZSCORE', KEYS[2], tenant) or nil)
+    local lease = tonumber(call('ZRANGE', KEYS[4], '0', '0', 'WITHSCORES')[2])
+    local right = head and head <= due and hung <= tonumber(first[2]) and hung <= (lease or hung)
+      and call('ZCARD', KEYS[3]) == 0
+    local fence, leaving, wake, shards, clock = unpack(call('HMGET', meta, 'fence', 'leaving', 'wake', 'shards', 'clock'))
+    local ours = fence and not leaving and not wake and (shards or ARGV[3]) == ARGV[3] and (clock or ARGV[1] == '')
+    if right and ours and call('HEXISTS', KEYS[1], sid) == 0 then
+      local data = layout.fresh_record(0, due, now, call('HINCRBY', meta, 'fence', '1'), 0, ARGV[14])
+      call('HSET', KEYS[1], sid, data)
+      call('ZADD', KEYS[14], string.format('%d', due), sid)
+      return { now, hung, { 1 }, ARGV[5] == '1' and { data } or {} }
+    end
+  end
+end
+
+return {
+  begin = begin,
+}

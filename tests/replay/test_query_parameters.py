@@ -1,0 +1,47 @@
+"""Query parameters: those that a route does not have are rejected by name, whatever the method."""
+
+import pytest
+
+from duecourse.adapters.embedded.store import MemoryStore
+from duecourse.errors import MAX_ERRORS, MAX_FIELD
+from tests.support.ledger import add, standing
+from tests.support.requests import ask, wrong
+
+UNKNOWN = "is not a parameter of this route; known: "
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "known"),
+    [
+        ("/tasks", "stat=dead&queue=default", "queue, state, kind, group, cursor, limit"),
+        ("/tasks/a", "stat=1", "queue"),
+        ("/queues", "stat", "none"),
+        ("/health", "stat=", "none"),
+    ],
+)
+def test_an_unknown_parameter_is_named_with_those_that_there_are(path: str, query: str, known: str) -> None:
+    assert wrong(ask("GET", path, query=query)) == {"stat": UNKNOWN + known}
+
+
+def test_a_misspelt_force_takes_nothing_from_a_worker_and_cancels_nothing(store: MemoryStore) -> None:
+    add(store, "a", delay_ms=60_000)
+    assert wrong(ask("DELETE", "/tasks/a", query="forced=true")) == {"forced": f"{UNKNOWN}queue, force"}
+    assert standing(store, "a").status == "scheduled"
+    assert ask("DELETE", "/tasks/a", query="force").status == 204
+
+
+def test_a_request_that_is_signed_in_its_url_is_taken(store: MemoryStore) -> None:
+    add(store, "a", delay_ms=60_000)
+    assert ask("GET", "/tasks/a", query="X-Amz-Signature=0a1b&X-Amz-Date=20261122T100000Z&queue=default").status == 200
+
+
+def test_an_answer_to_many_parameters_is_short() -> None:
+    query = "&".join(f"{'a' * MAX_FIELD}{number}=" for number in range(2 * MAX_ERRORS))
+    errors = ask("GET", "/tasks", query=query).body["errors"]
+    assert len(errors) == MAX_ERRORS + 1
+    assert all(len(error["field"]) <= MAX_FIELD for error in errors)
+
+
+def test_a_path_that_nothing_answers_to_is_not_found_whatever_its_parameters() -> None:
+    assert ask("GET", "/nothing", query="stat=1").status == 404
+    assert ask("GET", "/docs", query="stat=1").status == 200
