@@ -42,8 +42,7 @@ PROCESS = Process()
 
 
 class Handler(Generic[R]):
-    """A Lambda handler from a function of an App, an event and its context; the App is the process's, unless one is
-    given."""
+    """A Lambda handler from a function of an App, an event and its context; the App is by default the process's."""
 
     def __init__(self, serve: Callable[[App, Any, Any], R]) -> None:
         self._serve = serve

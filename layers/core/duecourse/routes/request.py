@@ -103,7 +103,7 @@ class Request:
 
 
 _served: ContextVar[Request] = ContextVar("served")
-"""The request, for each thread its own: the router gives a route its parameters only, and a harness may serve several."""
+"""The request, one for each thread: the router gives a route its parameters only, and a harness may serve several."""
 
 
 @contextmanager
