@@ -257,7 +257,7 @@ def test_an_inline_task_that_drops_is_told_of_in_the_same_drain(store: MemorySto
 def test_what_a_worker_gets_is_told_once_and_for_all(store: MemoryStore, app: App) -> None:
     settle(store, claim_one(store), Ending.DROP, detail="x")
     (notification,) = claim(store)
-    told = app.told(notification)
-    assert app.told(told) == told
+    told = app.filled(notification)
+    assert app.filled(told) == told
     plain = standing(store)
-    assert app.told(plain) is plain
+    assert app.filled(plain) is plain
