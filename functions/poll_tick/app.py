@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from duecourse.engine.sweep import Survey, Ticked
+from duecourse.engine.survey import Survey
+from duecourse.engine.sweep import Ticked
 from duecourse.errors import StoreUnavailable
 from duecourse.lingering import start_linger
 from duecourse.metrics import TickLine, measure

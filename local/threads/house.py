@@ -17,7 +17,7 @@ from duecourse.adapters.embedded.bells import EmbeddedBells
 from duecourse.adapters.embedded.store import EmbeddedStore
 from duecourse.adapters.http.caller import HttpOut
 from duecourse.bridge import Bridge
-from duecourse.bridge.rings import invoking
+from duecourse.bridge.rings import Invoked
 from duecourse.errors import DuecourseError
 from duecourse.process import PROCESS
 from duecourse.settings import Settings
@@ -96,7 +96,7 @@ class House:
     def bridge(self, function: Function, notice: Callable[[str], None]) -> ThreadBridge:
         """A bridge whose rings invoke `function`."""
         bells = EmbeddedBells(self._store, self._settings.namespace)
-        made = Bridge(bells, invoking(self._invoker, function.name), in_flight=self._settings.bridge_in_flight)
+        made = Bridge(bells, Invoked(self._invoker, function.name), in_flight=self._settings.bridge_in_flight)
         return ThreadBridge(made, notice)
 
     def _be_the_one(self, opened: ExitStack) -> None:

@@ -12,7 +12,7 @@ from duecourse.adapters.redis.bells import RedisBells
 from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.bridge import Bridge
-from duecourse.bridge.rings import invoking
+from duecourse.bridge.rings import Invoked
 from duecourse.domain.outcomes import Done
 from duecourse.domain.task import Json, NewTask, Task, new_id
 from duecourse.engine.crew import Crew
@@ -93,7 +93,7 @@ def _measure(name: str, url: str, probes: Sequence[NewTask], *, events: bool = T
     with connect(url) as client:
         service = InProcess(RedisStore(client))
         bells = RedisBells.from_url(url, "duecourse", events=events)
-        bridge = Bridge(bells, invoking(service, "on_expired"))
+        bridge = Bridge(bells, Invoked(service, "on_expired"))
         bridge.start()
         assert bridge.wait_ready(30)
         _add(probes, RedisStore(client))

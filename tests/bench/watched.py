@@ -39,10 +39,12 @@ class Notes:
     def __init__(self) -> None:
         self.late: list[int] = []
 
-    def serve(self, _rings: Sequence[Ring], expired: Sequence[Expired]) -> Json:
+    def drain(self, _rings: Sequence[Ring]) -> Json:
+        """There are no tasks."""
+
+    def note(self, expired: Sequence[Expired]) -> Json:
         """Write down how late each was heard; it is named for when it was due."""
         self.late += [one.heard_at - int(one.key.split(b"-")[1]) for one in expired]
-        return {}
 
 
 def _measure(server: BenchServer, client: redis.Redis, count: int, over_ms: int, name: str) -> Figure:
@@ -77,7 +79,7 @@ def _cost_of_strangers(client: redis.Redis) -> Figure:
 
 def _bridge(server: BenchServer, notes: Notes) -> Bridge:
     watched = Watchlist([Pattern("timer-{due}-{n}")])
-    bridge = Bridge(RedisBells.from_url(server.url, "duecourse", watched=watched), notes.serve)
+    bridge = Bridge(RedisBells.from_url(server.url, "duecourse", watched=watched), notes)
     bridge.start()
     assert bridge.wait_ready(30)
     return bridge

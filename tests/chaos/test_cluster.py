@@ -104,7 +104,7 @@ def load(cluster: ClusterServers, *, wait: int) -> Iterator[Work]:
                     ending.callback(adder.join)
                 ending.callback(work.stop)
                 yield work
-            until(lambda: not work.missing(), seconds=20)
+            until(lambda: not work.missing())
         for shard in SHARDS.every("default"):
             redis_ledger.check(client, shard, NAMESPACE)
 
@@ -122,9 +122,9 @@ def test_a_primary_killed_under_load_costs_time_and_no_task(whole: ClusterServer
         whole.kill(port)
         killed = len(work.acknowledged)
         whole.wait_failover()
-        until(lambda: not [id for id in work.acknowledged[:killed] if id not in work.ran], seconds=20)
+        until(lambda: not [id for id in work.acknowledged[:killed] if id not in work.ran])
         whole.revive(port)  # only then has each primary a replica again, which an add here waits for
-        until(lambda: len(work.acknowledged) > killed + 200, seconds=20)
+        until(lambda: len(work.acknowledged) > killed + 200)
         on_time_again(work)
     assert work.refused > 0, "it was killed in the midst"
 
@@ -138,7 +138,7 @@ def test_a_process_that_only_adds_and_waits_for_replicas_follows_a_failover(whol
         whole.wait_failover()
         until(lambda: "0 of 1 replicas" in told(store), seconds=5)  # by the one that took over
         whole.revive(port)
-        until(lambda: told(store) == "added", seconds=20)
+        until(lambda: told(store) == "added")
 
 
 QUEUES = (f"q-{n}" for n in count())
@@ -199,10 +199,10 @@ def test_a_process_that_has_added_to_a_queue_puts_it_on_record_again_after_a_fai
             store.add([NewTask("a", "work")])
             whole.kill(first)
         whole.wait_failover()
-        until(lambda: told(store) == "added", seconds=20)
+        until(lambda: told(store) == "added")
         with suppress(StoreUnavailable):
             store.now()  # of the node that is dead: what this process knew of it may be lost
-        until(lambda: told(store) == "added" and is_on_record(whole, Shard()), seconds=20)
+        until(lambda: told(store) == "added" and is_on_record(whole, Shard()))
 
 
 def test_an_add_to_a_new_queue_waits_until_a_replica_has_the_queue_too(whole: ClusterServers) -> None:
@@ -295,7 +295,7 @@ def on_time_again(work: Work) -> None:
         ids = [id for id in work.acknowledged if id in work.late][-100:]
         return sum(work.late[id] < LATE_MS for id in ids) >= 98
 
-    until(on_time, seconds=20, every=0.05)
+    until(on_time, every=0.05)
 
 
 def test_slots_moved_under_load_cost_no_task_and_hardly_any_time(whole: ClusterServers) -> None:

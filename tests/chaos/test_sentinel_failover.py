@@ -46,10 +46,10 @@ def test_the_store_and_the_bridge_follow_a_sentinels_failover(
         until(lambda: recorder.of(BELL))
         service.kill(service.primary_port)
         assert not added(store, "lost")
-        until(lambda: service.primary() == service.replica_port, seconds=20)
+        until(lambda: service.primary() == service.replica_port)
         store = RedisStore(client, NAMESPACE)
-        until(lambda: added(store, "after"), seconds=20, every=0.05)
-        until(lambda: "the store is back" in caplog.text, seconds=20)
+        until(lambda: added(store, "after"), every=0.05)
+        until(lambda: "the store is back" in caplog.text)
         assert bridge.stats().events
         before = len(recorder.of(BELL))
         added(store, "rings")
@@ -69,8 +69,8 @@ def test_a_primary_that_was_demoted_is_left(service: SentinelServers) -> None:
         store.add([new("a")])
         with open_client(f"redis://127.0.0.1:{service.port}") as sentinel:
             sentinel.execute_command("SENTINEL", "FAILOVER", "main")
-        until(lambda: service.primary() == service.replica_port, seconds=20)
-        until(lambda: added(store, "b"), seconds=20, every=0.05)
+        until(lambda: service.primary() == service.replica_port)
+        until(lambda: added(store, "b"), every=0.05)
         assert {task.id for task in store.claim(Shard(), 9, lease_ms=LEASE_MS).tasks} == {"a", "b"}
 
 

@@ -59,7 +59,7 @@ def test_how_a_function_failed_is_the_error_of_the_attempt(api: Api, mode: str) 
         task = api.task(mode)
         return task if task.get("error") else None
 
-    task = until(failed, seconds=25, every=0.1)
+    task = until(failed, every=0.1)
     assert ERRORS[mode] in task["error"]
     assert (task["state"], task["run"], task["attempt"]) == ("scheduled", 1, 2)
     assert [run["outcome"] for run in task["history"]] == ["retry"]

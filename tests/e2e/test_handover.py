@@ -61,9 +61,9 @@ def test_a_reminder_goes_by_a_queue_to_its_sender(shared: Handing) -> None:
     people = [{"name": "Ada", "email": "ada@example.com"}, {"name": "Max", "email": "max@example.com"}]
     wanted = {"id": "standup", "subject": "Stand-up", "starts_at": starts.isoformat(), "remind_before": ["PT30S"]}
     api.post("/reminders", {**wanted, "recipients": people})
-    mails = until(lambda: found if len(found := mails_of(stack)) == 2 else None, seconds=20, every=0.1)
+    mails = until(lambda: found if len(found := mails_of(stack)) == 2 else None, every=0.1)
     assert {mail["to"] for mail in mails} == {"ada@example.com", "max@example.com"}
-    tasks = until(lambda: done_of(api, "standup:30:0", "standup:30:1"), seconds=10, every=0.1)
+    tasks = until(lambda: done_of(api, "standup:30:0", "standup:30:1"), every=0.1)
     assert [run["outcome"] for task in tasks for run in task["history"]] == ["done", "done"]
     assert notices == []
 
@@ -90,7 +90,7 @@ def test_a_message_in_the_intake_queue_becomes_a_task_and_what_is_none_a_dead_le
         task = until(lambda: found if (found := api.task(id)) and found["state"] == "done" else None, every=0.1)
         assert task["payload"]["body"] == {"order": 42}
         dead = sqs.get_queue_url(QueueName="IntakeDeadLetters")["QueueUrl"]
-        [letter] = until(lambda: sqs.receive_message(QueueUrl=dead).get("Messages"), seconds=20, every=0.1)
+        [letter] = until(lambda: sqs.receive_message(QueueUrl=dead).get("Messages"), every=0.1)
         assert letter["MessageId"] == bad
         sqs.close()
 
@@ -119,7 +119,7 @@ def test_a_task_waits_while_the_broker_is_away_though_its_function_was_frozen_me
         task = until(lambda: found if (found := api.task("meanwhile"))["run"] else None, every=0.05)
         assert (task["state"], task["attempt"]) in {("scheduled", 1), ("leased", 1)}
         with way_to_the_broker(port):
-            api.done("meanwhile", seconds=30)
+            api.done("meanwhile")
     assert broker.count() == 2
 
 

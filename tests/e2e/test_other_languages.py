@@ -48,7 +48,7 @@ def ended(api: str, id: str, payload: Any) -> Any:
             task = http.request("GET", f"{api}/tasks/{id}").json()["task"]
             return task if task["state"] in ("done", "dead") else None
 
-        return until(look, seconds=20, every=0.05)
+        return until(look, every=0.05)
 
 
 def test_a_node_function_settles_again_retry_and_done_over_http(api: str) -> None:

@@ -48,14 +48,14 @@ def test_what_a_preview_shows_is_what_each_recipient_gets(tmp_path: Path, http: 
         assert (status, server.asked, sent(http, stack.line)) == (200, [], {"mails": [], "sms": []})
         api.post("/reminders", body)
         assert api.call("POST", "/reminders/preview", {"id": "review"})[1]["messages"] == in_order(preview)
-        told = until(lambda: found if len((found := sent(http, stack.line))["mails"]) == 2 else None, seconds=20)
-        hooks = until(lambda: server.asked if len(server.asked) == 3 else None, seconds=20)
+        told = until(lambda: found if len((found := sent(http, stack.line))["mails"]) == 2 else None)
+        hooks = until(lambda: server.asked if len(server.asked) == 3 else None)
         shown = preview["messages"]
         mails = [m for m in shown if "email" in m["recipient"]]
         assert sorted((m["subject"], m["body"]) for m in told["mails"]) == sorted(
             (m["subject"], m["html"]) for m in mails
         )
-        texts = until(lambda: f if len(f := sent(http, stack.line)["sms"]) == 2 else None, seconds=20)
+        texts = until(lambda: f if len(f := sent(http, stack.line)["sms"]) == 2 else None)
         assert {sms["text"] for sms in texts} == {m["text"] for m in shown if "phone" in m["recipient"]}
         got = {json.loads(asked.body)["text"] for asked in hooks}
         assert got == {m["text"] for m in shown if "webhook" in m["recipient"]}

@@ -33,7 +33,7 @@ def test_a_death_is_told_explained_listed_and_replayed(http: urllib3.PoolManager
         api = Api(http, stack.api)
         notify = {"notify_done": {"url": f"{server.url}/told"}}
         assert api.add_webhook("a", f"{server.url}/work", delay=0.3, **notify) == 201
-        until(lambda: told, seconds=20)
+        until(lambda: told)
         body = json.loads(told[0].body)
         assert (body["type"], body["data"]["id"], body["data"]["state"]) == ("task.dead", "a", "dead")
 
@@ -51,6 +51,6 @@ def test_a_death_is_told_explained_listed_and_replayed(http: urllib3.PoolManager
         works = True
         assert api.call("POST", "/queues/default/dead/replay", {"rate": {"count": 1, "per": "PT1S"}})[0] == 200
         assert api.done("a")["result"] == {"status": 200}
-        until(lambda: len(told) == 2, seconds=20)
+        until(lambda: len(told) == 2)
     assert json.loads(told[1].body)["type"] == "task.done"
     assert told[0].headers["webhook-id"] != told[1].headers["webhook-id"]

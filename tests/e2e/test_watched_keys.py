@@ -26,7 +26,7 @@ def test_a_key_that_expires_calls_a_webhook_with_the_parts_of_its_name_where_a_t
         options = Options(parameters={**PARAMETERS, "Watch": watch}, precision=Precision.LINGER, tick=5)
         with Stack(options) as stack, redis.Redis.from_url(stack.store) as client:
             subscribed = "__keyevent@0__:expired"
-            until(lambda: client.pubsub_numsub(subscribed)[0][1] > 0, seconds=20)
+            until(lambda: client.pubsub_numsub(subscribed)[0][1] > 0)
             call(client, server, "send_message-42-sms")
     assert called(server) == [{"key": {"user": "42", "type": "sms"}}]
 
@@ -53,9 +53,9 @@ def test_with_a_bridge_a_key_calls_a_webhook_and_another_a_function_of_ones_own_
                 return [task["result"]["seen"] for task in tasks if task["state"] == "done"]
 
             client.set("send_message-42-sms", "v", px=300)
-            until(lambda: len(seen()) == 1, seconds=20)
+            until(lambda: len(seen()) == 1)
             client.set("send_message-42-sms", "v", px=600)
-            until(lambda: len(seen()) == 2, seconds=20)
+            until(lambda: len(seen()) == 2)
             assert seen() == [{"n": 1, "key": {"user": "42", "type": "sms"}}] * 2
             call(client, server, "web_send_message-42-sms")
     assert called(server) == [{"key": {"user": "42", "type": "sms"}}]
@@ -64,7 +64,7 @@ def test_with_a_bridge_a_key_calls_a_webhook_and_another_a_function_of_ones_own_
 def call(client: redis.Redis, server: Server, key: str) -> None:
     """Have a key expire, and see the webhook called for it."""
     client.set(key, "v", px=300)
-    until(lambda: server.asked, seconds=20)
+    until(lambda: server.asked)
 
 
 def called(server: Server) -> list[Any]:

@@ -41,7 +41,7 @@ def test_its_task_goes_to_the_next_run_and_its_late_settle_changes_nothing(
     with slow_at_first() as (receiver, server):
         api, id = Api(http, stack.api), how.name
         assert api.add_webhook(id, server.url) == 201
-        assert receiver.asked.wait(10)
+        assert receiver.asked.wait(30)
         first = worker(stack, server)
         os.kill(first, how)
         try:

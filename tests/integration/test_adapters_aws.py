@@ -247,7 +247,7 @@ def test_an_answer_that_does_not_come_in_time_is_a_refusal_and_is_not_asked_for_
     go = threading.Event()
 
     def late(_: Asked) -> Reply:
-        go.wait(10)
+        go.wait(30)
         return Reply(body=b"{}")
 
     with functions(late, monkeypatch, timeout_ms=200) as (invoker, server):

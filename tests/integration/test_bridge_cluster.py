@@ -162,7 +162,7 @@ def test_after_a_failover_every_bell_rings_on_time_again(
         until(lambda: recorder.of(bell))
         cluster.kill(port)
         cluster.wait_failover()
-        until(lambda: "the store is back" in caplog.text, seconds=20)
+        until(lambda: "the store is back" in caplog.text)
         bells.redis.nodes_manager.initialize()
         for each in (bell, *every.values()):
             rings_on_time(bells, recorder, each)

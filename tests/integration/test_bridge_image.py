@@ -76,7 +76,7 @@ def test_what_the_image_holds_is_a_bridge_that_gets_ready(tmp_path: Path) -> Non
             assert process.stdout
             ready = process.stdout.readline()
             process.terminate()
-            process.communicate(timeout=10)
+            process.communicate(timeout=30)
     assert ready.startswith("bridge ready")
     assert process.returncode == 0
 

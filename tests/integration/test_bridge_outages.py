@@ -119,7 +119,7 @@ def test_a_replica_is_refused_until_it_is_promoted(
         until(lambda: "is a replica" in caplog.text)
         assert not recorder.invocations
         bells.redis.replicaof("NO", "ONE")
-        assert bridge.wait_ready(10)
+        assert bridge.wait_ready(30)
         until(lambda: recorder.of(bell))
 
 

@@ -48,7 +48,7 @@ class _Invoke(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.invoked.append((self.path, event))
-        self.server.hold.wait(10)
+        self.server.hold.wait(60)
         body = b'{"claimed": 0, "backlog": 0}'
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -100,7 +100,7 @@ def test_it_says_that_it_is_ready_and_stops_cleanly(bridge: subprocess.Popen[str
     assert bridge.stdout
     assert bridge.stdout.readline().startswith("bridge ready: 0 shards at unix://")
     bridge.send_signal(how)
-    out, err = bridge.communicate(timeout=10)
+    out, err = bridge.communicate(timeout=30)
     assert bridge.returncode == 0
     assert [json.loads(line)["Rings"] for line in out.splitlines()] == [0], "its last figures"
     assert "Traceback" not in err
@@ -123,7 +123,7 @@ def test_it_invokes_the_function_that_is_set_and_finishes_what_is_under_way(
 ) -> None:
     invoking.send_signal(signal.SIGTERM)
     service.hold.set()
-    out, err = invoking.communicate(timeout=10)
+    out, err = invoking.communicate(timeout=30)
     assert invoking.returncode == 0, err
     told = json.loads(out)
     assert (told["Rings"], told["Invocations"], told["Refused"], told["service"]) == (1, 1, 0, "duecourse")
@@ -141,7 +141,7 @@ def test_a_second_signal_does_not_cut_its_stop_short(
         for how in (signal.SIGINT, signal.SIGTERM):
             invoking.send_signal(how)
     service.hold.set()
-    out, err = invoking.communicate(timeout=10)
+    out, err = invoking.communicate(timeout=30)
     assert (invoking.returncode, json.loads(out)["Invocations"]) == (0, 1)
     assert "Traceback" not in err
 
@@ -156,10 +156,10 @@ def test_an_invocation_that_never_answers_is_given_up_after_a_lease_and_begun_an
         service.hold.clear()
         bells.hang("test:{default/0}:bell", 20)
         until(lambda: len(service.invoked) == 1)
-        until(lambda: len(service.invoked) > 1, seconds=5)
+        until(lambda: len(service.invoked) > 1)
         process.terminate()
         service.hold.set()
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=30)
     assert "timed out" in err.lower() or "timeout" in err.lower()
 
 
@@ -167,7 +167,7 @@ def test_its_log_has_one_line_an_event_with_time_and_level(bridge: subprocess.Po
     assert bridge.stdout
     bridge.stdout.readline()
     bridge.terminate()
-    _, err = bridge.communicate(timeout=10)
+    _, err = bridge.communicate(timeout=30)
     for line in err.splitlines():
         time, level, _ = line.split(" ", 2)
         assert time.endswith("Z")
@@ -185,7 +185,7 @@ def test_its_log_has_one_line_an_event_with_time_and_level(bridge: subprocess.Po
 )
 def test_wrong_settings_are_named(environment: dict[str, str], named: str) -> None:
     with start(**environment) as process:
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=30)
     assert process.returncode == 2
     assert named in err
     assert "Traceback" not in err
@@ -196,7 +196,7 @@ def test_a_store_that_is_away_is_told_and_waited_for(service: LambdaService) -> 
         assert process.stderr
         line = process.stderr.readline()
         process.terminate()
-        out, _ = process.communicate(timeout=10)
+        out, _ = process.communicate(timeout=30)
     assert "LOST the store" in line
     assert "secret" not in line
     assert process.returncode == 0
@@ -210,7 +210,7 @@ def test_with_events_off_it_says_so_and_is_quiet_where_there_is_no_config(servic
             assert process.stdout
             line = process.stdout.readline()
             process.terminate()
-            _, err = process.communicate(timeout=10)
+            _, err = process.communicate(timeout=30)
     assert ", events off, " in line
     assert not {"WARNING", "ERROR"} & {word for line in err.splitlines() for word in line.split()}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.bridge.rings import Warming, warming
+from duecourse.bridge.rings import Invoked, Warming
 from tests.support.bridges import Bellman, bridging
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
@@ -37,13 +37,13 @@ def test_a_bell_after_an_idle_spell_is_warmed_for_and_then_rung(
     server: RedisServer, bells: Bellman, events: bool
 ) -> None:
     service = Service()
-    terms = Warming(warming(service, "on_expired"), AHEAD_MS, IDLE_MS)
+    terms = Warming(Invoked(service, "on_expired").warm, AHEAD_MS, IDLE_MS)
     with bridging(server, service, warming=terms, events=events) as bridge:
         bell = bells.shard("default/0")
         at = bells.hang(bell, 2_600)
-        until(lambda: service.rung, seconds=10)
+        until(lambda: service.rung)
         bells.hang(bell, 1_500)
-        until(lambda: len(service.rung) == 2, seconds=10)
+        until(lambda: len(service.rung) == 2)
         [(when, warmed)] = service.warmed
         assert warmed == [bell]
         assert at - AHEAD_MS - 5 <= when <= at - 1_000

@@ -10,7 +10,7 @@ import pytest
 from duecourse.adapters.embedded.bells import EmbeddedBells
 from duecourse.adapters.embedded.store import EmbeddedStore, MemoryStore
 from duecourse.bridge import Bridge
-from duecourse.bridge.rings import invoking
+from duecourse.bridge.rings import Invoked
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Task
 from duecourse.ports.bells import Sound, View, What
@@ -53,10 +53,10 @@ class Working(Recorder):
 
 @contextmanager
 def bridging(store: EmbeddedStore, invoker: Recorder, beat_s: float = 10.0) -> Iterator[Bridge]:
-    bridge = Bridge(EmbeddedBells(store, "test"), invoking(invoker, "on_expired"), beat_s=beat_s)
+    bridge = Bridge(EmbeddedBells(store, "test"), Invoked(invoker, "on_expired"), beat_s=beat_s)
     bridge.start()
     try:
-        assert bridge.wait_ready(10)
+        assert bridge.wait_ready(30)
         yield bridge
         assert not bridge.wait_ended(0), "one of the bridge's threads died"
     finally:

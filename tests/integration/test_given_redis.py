@@ -49,7 +49,7 @@ def test_notifications_that_the_bridge_turns_on_are_told_and_put_back(given: Red
 def test_notifications_stay_while_another_program_listens(given: RedisServer) -> None:
     with given.client() as client, client.pubsub() as other:
         other.subscribe("__keyevent@0__:expired")
-        other.get_message(timeout=5)
+        other.get_message(timeout=30)
         notices, meanwhile = told(given)
         assert flags(client) == meanwhile
         assert f"stays {meanwhile!r} (it was ''), for other programs listen there" in notices[-1]

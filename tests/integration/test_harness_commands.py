@@ -66,7 +66,7 @@ def test_up_in_a_terminal_prints_a_line_for_each_event_of_a_task_and_no_record(
         assert addresses["docs"] == f"{addresses['api']}/docs"
         task = {"id": "r1", "kind": "webhook", "payload": {"url": receiver.url}}
         assert urllib3.request("POST", f"{addresses['api']}/tasks", json=task).status == 201
-        until(lambda: "r1 done" in (tmp_path / "err").read_text(), seconds=30)
+        until(lambda: "r1 done" in (tmp_path / "err").read_text())
         process.send_signal(signal.SIGINT)
         assert (process.wait(timeout=30), process.stdout.read()) == (0, "")
     told = [re.sub(r"^[\d:]{8}  ", "", line) for line in (tmp_path / "err").read_text().splitlines()]
@@ -95,7 +95,7 @@ def test_children_die_with_a_killed_up_and_the_next_one_goes_on_with_its_data(tm
         until(lambda: b"kept-by-the-file" in b"".join(f.read_bytes() for f in (tmp_path / "state").rglob("*.aof")))
         children = stack.children
         stack.process.kill()
-        until(lambda: gone(children), seconds=30)
+        until(lambda: gone(children))
     with up(tmp_path / "state", "--precision", "tick") as stack, redis.Redis.from_url(stack.line["store"]) as client:
         assert stack.line["pids"]["bridge"] is None
         assert client.get("a") == b"kept-by-the-file"
@@ -132,7 +132,7 @@ def state(lit: Lit) -> Path:
 
 def test_a_dead_bridge_is_told_and_the_rest_goes_on(lit: Lit) -> None:
     os.kill(lit.stack.line["pids"]["bridge"], signal.SIGKILL)
-    until(lambda: "THE BRIDGE IS DEAD" in lit.state.with_suffix(".err").read_text(), seconds=30)
+    until(lambda: "THE BRIDGE IS DEAD" in lit.state.with_suffix(".err").read_text())
     with urllib3.PoolManager() as http:
         assert http.request("GET", f"{lit.stack.line['api']}/health").status == 200
 

@@ -106,7 +106,7 @@ def test_of_a_batch_only_what_is_reported_comes_back_and_after_two_deliveries_li
 ) -> None:
     dead = fed.waiting("dead")
     fed.put("work", "fail", "good one", "good two")
-    until(lambda: fed.waiting("dead") == dead + 1, seconds=20, every=0.1)
+    until(lambda: fed.waiting("dead") == dead + 1, every=0.1)
     assert (fed.seen("work", "fail"), fed.seen("work", "good one"), fed.seen("work", "good two")) == (2, 1, 1)
     counts = [r["attributes"]["ApproximateReceiveCount"] for b in fed.events("work") for r in b if r["body"] == "fail"]
     assert counts == ["1", "2"]
@@ -117,7 +117,7 @@ def test_of_a_batch_only_what_is_reported_comes_back_and_after_two_deliveries_li
 def test_a_batch_whose_function_fails_or_answers_nonsense_comes_back_whole(fed: Fed, how: str) -> None:
     dead = fed.waiting("dead")
     fed.put("work", how, f"beside {how}")
-    until(lambda: fed.waiting("dead") == dead + 2, seconds=20, every=0.1)
+    until(lambda: fed.waiting("dead") == dead + 2, every=0.1)
     assert fed.seen("work", f"beside {how}") == 2
 
 
@@ -136,7 +136,7 @@ def test_an_sqs_batch_that_is_more_than_an_invocation_takes_comes_in_several(fed
     large = [letter + "é" * 500_000 for letter in "abc"]  # JSON's escapes make three times as much of it
     for body in large:
         fed.put("gathered", body)
-    until(lambda: all(fed.seen("gathered", body) for body in large), seconds=20, every=0.1)
+    until(lambda: all(fed.seen("gathered", body) for body in large), every=0.1)
     until(lambda: fed.waiting("gathered") == 0)
     assert [fed.seen("gathered", body) for body in large] == [1, 1, 1]
 
@@ -162,7 +162,7 @@ def test_a_message_whose_function_is_busy_elsewhere_comes_back(fed: Fed) -> None
     fed.stack.client.invoke(FunctionName="Narrow", InvocationType="Event", Payload=json.dumps(event))
     until(lambda: fed.seen("elsewhere", "slow"), every=0.05)
     fed.put("narrowed", "throttled")
-    until(lambda: fed.seen("narrowed", "throttled"), seconds=20, every=0.05)
+    until(lambda: fed.seen("narrowed", "throttled"), every=0.05)
     until(lambda: fed.waiting("narrowed") == 0)
     counts = [
         b[0]["attributes"]["ApproximateReceiveCount"] for b in fed.events("narrowed") if b[0]["body"] == "throttled"
@@ -331,8 +331,8 @@ def deliver(node: RabbitMq, body: str, delivered: Callable[[str], bool]) -> None
                 return True
         return False
 
-    until(sent, seconds=20, every=0.1)
-    until(lambda: delivered(body), seconds=20, every=0.05)
+    until(sent, every=0.1)
+    until(lambda: delivered(body), every=0.05)
 
 
 def test_a_rabbitmq_batch_that_fails_is_requeued_whole_and_delivered_again(broker: Rabbit, read: Read) -> None:
@@ -359,7 +359,7 @@ def test_a_rabbitmq_batch_is_no_larger_than_its_size(broker: Rabbit, read: Read)
 def test_a_rabbitmq_batch_that_is_more_than_an_invocation_takes_comes_in_several(broker: Rabbit, read: Read) -> None:
     for n in range(3):
         broker.put(f"{n}" * 3_000_000)
-    until(lambda: broker.count() == 0 and len(read()) == 3, seconds=20, every=0.1)
+    until(lambda: broker.count() == 0 and len(read()) == 3, every=0.1)
     assert [[len(body) for body in rabbit_bodies(event)] for event in read()] == [[3_000_000]] * 3
 
 

@@ -28,6 +28,6 @@ def test_a_signal_that_does_not_wake_the_thread_that_stays_ends_it_all_the_same(
         try:
             assert staying.stdout.readline() == "up\n"
             staying.send_signal(signal.SIGTERM)
-            staying.wait(10)
+            staying.wait(30)
         finally:
             staying.kill()

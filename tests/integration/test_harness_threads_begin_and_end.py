@@ -32,7 +32,7 @@ def test_what_a_function_prints_is_in_its_log_between_start_and_report(tmp_path:
 
 
 def test_invocations_of_a_function_run_beside_each_other(tmp_path: Path) -> None:
-    meeting = threading.Barrier(4, timeout=10)
+    meeting = threading.Barrier(4, timeout=30)
     sys.modules["meeting"] = meeting  # type: ignore[assignment]
     with threads(tmp_path, {"Meet": function("meet.handler")}) as stack, ThreadPoolExecutor(4) as crowd:
         (tmp_path / "one" / "meet.py").write_text("import meeting\ndef handler(event, context): meeting.wait()")

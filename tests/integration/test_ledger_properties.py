@@ -25,6 +25,7 @@ from duecourse.errors import StoreUnavailable
 from duecourse.ports.leases import Delivery, Lease
 from duecourse.ports.store import Store
 from duecourse.ports.tasks import Move
+from duecourse.ports.upkeep import Outlook
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD
@@ -168,7 +169,7 @@ class LedgerMachine(RuleBasedStateMachine):
             expected = [task for id in leased if (task := self.model.task(id))]
             shown = [names.translate(task, own) for task, own in zip(claim.tasks, expected, strict=True)]
             assert shown == expected
-            assert claim[1:5] == (died, backlog, bell_at, self.clock.at)
+            assert (claim.died, claim.backlog, claim.bell_at, claim.now) == (died, backlog, bell_at, self.clock.at)
         if not lost:
             self.hands[caller] += [(id, self.model.rows[id].token) for id in leased]
 
@@ -309,6 +310,14 @@ class LedgerMachine(RuleBasedStateMachine):
     def every_number_is_true(self) -> None:
         for store in self.stores:
             assert store.stats(SHARD) == self.model.stats()
+            [outlook] = store.outlook_of([SHARD])
+            assert isinstance(outlook, Outlook)
+            assert outlook.dead == self.model.stats().dead
+            next_at = self.model.next_at()
+            if self.model.waiting or 0 < next_at <= self.model.now:
+                assert 0 < outlook.next_at <= self.model.now
+            else:
+                assert outlook.next_at == next_at
             for group in ("g", "h"):
                 assert [task.id for task in store.group(QUEUE, group)] == self.model.group(group)
 

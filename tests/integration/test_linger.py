@@ -117,12 +117,12 @@ def test_what_is_under_way_at_the_end_is_finished_and_what_is_not_begun_is_given
 
     def slow(_: Task) -> None:
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(30)
 
     store.add([NewTask(id, "noop") for id in ("one", "two")])
     threading.Timer(1.2, go_on.set).start()
     with lingering(server, slow, linger_ms=600, size=1):
-        assert begun.wait(5)
+        assert begun.wait(30)
     states = sorted((task(store, id).status, task(store, id).attempt) for id in ("one", "two"))
     assert states == [(Status.DONE, 1), (Status.SCHEDULED, 1)]
 
@@ -156,7 +156,7 @@ def test_where_the_tick_fails_its_drains_begin_nothing_more(server: RedisServer,
 
     store.add([NewTask(f"task-{n}", "noop") for n in range(300)])
     with pytest.raises(ZeroDivisionError), lingering(server, slow, linger_ms=60_000, size=1):
-        _ = 1 / (not begun.wait(5))
+        _ = 1 / (not begun.wait(30))
     assert store.stats(Shard()).done < 100
     assert store.stats(Shard()).leased == 0, "what was claimed and not begun is given back"
 

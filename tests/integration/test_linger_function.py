@@ -97,7 +97,7 @@ def test_a_tick_with_slow_work_of_its_own_serves_rings_meanwhile(redis_server: R
     def kind(task: Task) -> None:
         late[task.id] = task.claimed_at - task.due_at
         if task.id == "slow":
-            assert go_on.wait(10)
+            assert go_on.wait(30)
 
     with wired(redis_server, kind, tick_linger_ms=2_000) as store:
         store.add([NewTask("slow", "noop")])
@@ -128,7 +128,7 @@ class Halting(Running):
             if next(asks) < passes:
                 return left_ms()
             (self.asked_again if self.asked.is_set() else self.asked).set()
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(30)
             return left_ms()
 
         self.get_remaining_time_in_millis = halt  # type: ignore[method-assign]
@@ -152,10 +152,10 @@ def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(
         if away == "as it comes":
             server.stop(signal.SIGKILL)
         thread.start()
-        assert context.asked.wait(10)
+        assert context.asked.wait(30)
         server.stop(signal.SIGKILL)
         context.go_on.set()
-        assert context.asked_again.wait(10), "it stays"
+        assert context.asked_again.wait(30), "it stays"
         server.start()
         until(lambda: ran, seconds=6)
         thread.join()
@@ -171,7 +171,7 @@ def test_how_the_ledger_stands_is_seen_before_rings_are_served(redis_server: Red
         client.config_resetstat()
         thread = threading.Thread(target=invoke, args=("poll_tick", saved("poll_tick/rule"), context))
         thread.start()
-        assert context.asked.wait(10)
+        assert context.asked.wait(30)
         seen: Any = client.info("commandstats")
         context.go_on.set()
         thread.join()

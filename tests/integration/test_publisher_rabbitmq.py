@@ -299,7 +299,7 @@ def test_what_was_confirmed_outlives_the_broker(rabbitmq: RabbitMq) -> None:
         with pytest.raises(PublishRefused):
             publisher.publish(queue, messages(1, "lost"))
         rabbitmq.start()
-        assert until(lambda: published(publisher, queue), seconds=20, every=0.1) == [""]
+        assert until(lambda: published(publisher, queue), every=0.1) == [""]
         assert publisher.publish(queue, messages(20, how.name)) == [""] * 20
     publisher.close()
     with pika.BlockingConnection(pika.URLParameters(rabbitmq.url)) as connection:
@@ -311,9 +311,9 @@ def test_a_broker_that_is_short_of_memory_is_said_so_and_what_waits_is_taken_aft
     publisher = AmqpPublisher(rabbitmq.url, within_s=2.0)
     assert publisher.publish("short", messages(1)) == [""]
     with memory_alarm(rabbitmq):
-        found = until(lambda: [p for p in publisher.publish("short", messages(1)) if p], seconds=20)
+        found = until(lambda: [p for p in publisher.publish("short", messages(1)) if p])
         assert found == ["the broker did not answer in time: it takes no messages, for it is low on memory"]
-    assert until(lambda: published(publisher, "short"), seconds=20) == [""]
+    assert until(lambda: published(publisher, "short")) == [""]
     publisher.close()
 
 
@@ -358,7 +358,7 @@ def test_the_command_ends_in_order_though_it_is_told_to_again_and_again(tmp_path
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, text=True, stdout=PIPE) as up:
         assert up.stdout
         port = up.stdout.readline().rsplit(":", 1)[1].strip("/\n")
-        until(lambda: up.send_signal(signal.SIGINT) or up.poll() is not None, seconds=30, every=0.1)
+        until(lambda: up.send_signal(signal.SIGINT) or up.poll() is not None, every=0.1)
         assert up.returncode == 0
     assert list(tmp_path.iterdir()) == []
     assert running_with(port) == []

@@ -64,7 +64,7 @@ class Slow:
             self.peak = max(self.peak, self._inside)
             if self._inside >= LIMIT:
                 self._full.set()
-        self._full.wait(10)
+        self._full.wait(30)
         time.sleep(0.02)  # it is slow, so that one more would be met in it
         with self._lock:
             self._inside -= 1
@@ -82,7 +82,7 @@ def drain(queue: str) -> None:
 def test_a_crowd_with_the_same_query_is_one_call(store: RedisStore) -> None:
     with slow_at_first() as (api, server), ThreadPoolExecutor(CROWD) as crowd:
         asked = [crowd.submit(Client.from_env().query, url=server.url, **ALWAYS) for _ in range(CROWD)]
-        assert api.asked.wait(10)
+        assert api.asked.wait(30)
         until(lambda: sum(one.done() for one in asked) == CROWD - 1)
         api.go_on.set()
         told = Counter(one.result().status for one in asked)
@@ -117,7 +117,7 @@ def test_a_request_killed_at_its_call_leaves_the_query_to_be_polled_on(
             [sys.executable, "-c", ASK, server.url], env={**os.environ, "DUECOURSE_STORE": redis_server.url}
         )
         try:
-            assert api.asked.wait(20)
+            assert api.asked.wait(30)
         finally:
             process.kill()
             process.wait()

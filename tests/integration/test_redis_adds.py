@@ -46,7 +46,7 @@ def test_threads_share_scripts_and_each_gets_what_became_of_its_own(
     redis_client.config_resetstat()
 
     def work(thread: int) -> list[AddReply]:
-        together.wait(10)
+        together.wait(30)
         return [
             store.add([new(f"{thread}.{n}", payload=f'"{thread}.{n}"', tenant=f"t{thread % 3}")], echo=True)[0]
             for n in range(EACH)
@@ -64,7 +64,7 @@ def test_of_one_id_one_thread_adds_the_task_and_the_others_hear_so(store: RedisS
     together = threading.Barrier(THREADS)
 
     def work(thread: int) -> Reply:
-        together.wait(10)
+        together.wait(30)
         mode = OnDuplicate.REJECT if thread % 2 else OnDuplicate.KEEP
         return store.add([new("same", on_duplicate=mode)])[0].reply
 
@@ -89,7 +89,7 @@ def test_what_does_not_fit_into_a_record_is_its_callers_error_alone(
     together = threading.Barrier(THREADS)
 
     def work(thread: int) -> str:
-        together.wait(10)
+        together.wait(30)
         try:
             return store.add([new(f"f-{thread}", kind="k" * (300 if thread % 5 == 0 else 3))])[0].reply
         except InvalidInput:
@@ -106,7 +106,7 @@ def test_a_record_that_cannot_be_read_fails_the_add_of_its_own_id_alone(
     together = threading.Barrier(THREADS)
 
     def work(thread: int) -> str:
-        together.wait(10)
+        together.wait(30)
         try:
             return store.add([new("bad" if thread == 7 else f"r-{thread}")])[0].reply
         except StoreMisused:

@@ -78,7 +78,7 @@ def test_threads_have_a_connection_each_and_no_more_are_kept_than_a_few(
     together = threading.Barrier(many)
 
     def ask(n: int) -> list[bytes]:
-        together.wait(10)
+        together.wait(30)
         return [execute(client, "EVAL", "return ARGV[1]", 0, f"{n}.{i}") for i in range(50)]
 
     with ThreadPoolExecutor(many) as crew:

@@ -169,7 +169,7 @@ def test_a_bridge_that_is_killed_beside_another_loses_nothing(
             client.set(f"send_message-{n}-x", "v", px=100 + 6 * n)
         until(lambda: len(house.ran) > 30)
         killed.kill()
-        until(lambda: len(house.ran) >= 100 and idle(house), seconds=20)
+        until(lambda: len(house.ran) >= 100 and idle(house))
     assert sorted(int(key["user"]) for key in keys_of(house)) == list(range(100))
 
 

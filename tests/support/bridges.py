@@ -13,7 +13,7 @@ from duecourse.adapters.redis.bells import RedisBells
 from duecourse.adapters.redis.cluster_bells import ClusterBells
 from duecourse.adapters.redis.connect import Client, is_cluster
 from duecourse.bridge import Bridge
-from duecourse.bridge.rings import Warming, invoking
+from duecourse.bridge.rings import Invoked, Warming
 from duecourse.domain.watch import Pattern, Watchlist
 from tests.support.drainer import ENVIRONMENT
 from tests.support.project import ROOT
@@ -109,11 +109,11 @@ def bridging(
     """A bridge on the server, ready unless told otherwise, and stopped at the end."""
     made = ClusterBells if is_cluster(server.url) else RedisBells.from_url
     bells = made(server.url, NAMESPACE, events=events, watched=Watchlist([Pattern(text) for text in watched]))
-    bridge = Bridge(bells, invoking(invoker, "on_expired"), in_flight=in_flight, beat_s=beat_s, warming=warming)
+    bridge = Bridge(bells, Invoked(invoker, "on_expired"), in_flight=in_flight, beat_s=beat_s, warming=warming)
     bridge.start()
     try:
         if ready:
-            assert bridge.wait_ready(10)
+            assert bridge.wait_ready(30)
         yield bridge
         assert not bridge.wait_ended(0), "one of the bridge's threads died"
     finally:

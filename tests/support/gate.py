@@ -24,7 +24,7 @@ class Gate(Generic[T]):
             self.calls.append(items)
             self.running.append(items)
             self.most_at_once = max(self.most_at_once, len(self.running))
-        assert self.open.acquire(timeout=10)
+        assert self.open.acquire(timeout=30)
         with self._lock:
             self.running.remove(items)
         return self._answer(items)

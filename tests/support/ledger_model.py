@@ -329,6 +329,11 @@ class Model:
         scheduled, leased, dead = counts[S.SCHEDULED], counts[S.LEASED], counts[S.DEAD]
         return Stats(scheduled, leased, done, dead, oldest, self.bell, QueueSettings(paused=self.paused), self.now)
 
+    def next_at(self) -> int:
+        """The first instant at which a task comes due or a lease ends; 0 for none."""
+        instants = [row.lease_end for row in self.rows.values() if row.status == S.LEASED]
+        return min([*instants, *(row.looked_at for row in self.rows.values() if row.status == S.SCHEDULED)], default=0)
+
     def group(self, group: str) -> list[str]:
         """The ids that stand in a group, by themselves or by what waits for their lease to end."""
         rows = sorted(self.rows.items())

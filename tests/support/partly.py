@@ -10,7 +10,7 @@ from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Claim
 from duecourse.ports.ledger import Away, answered
-from duecourse.ports.upkeep import Swept
+from duecourse.ports.upkeep import Outlook, Swept
 
 
 class OneByOne(MemoryStore):
@@ -18,6 +18,14 @@ class OneByOne(MemoryStore):
 
     def stats_of(self, shards: Sequence[Shard]) -> list[Stats | Away]:
         return [answered(partial(self.stats, shard)) for shard in shards]
+
+    def outlook_of(self, shards: Sequence[Shard]) -> list[Outlook | Away]:
+        return [answered(partial(self.outlook, shard)) for shard in shards]
+
+    def outlook(self, shard: Shard) -> Outlook:
+        [outlook] = super().outlook_of([shard])
+        assert isinstance(outlook, Outlook)
+        return outlook
 
     def sweep_all(
         self, shards: Sequence[Shard], *, retention_ms: int, dead_retention_ms: int | None = None
@@ -38,11 +46,15 @@ class Partly(OneByOne):
         if self.away:
             raise StoreUnavailable
 
-    def stats(self, shard: Shard) -> Stats:
+    def outlook(self, shard: Shard) -> Outlook:
         if self.away:
             raise StoreUnavailable
         if shard.queue == "dead" and not self.rejects:
             raise self.why
+        return super().outlook(shard)
+
+    def stats(self, shard: Shard) -> Stats:
+        assert self.rejects or shard.queue != "dead", "what did not answer is left alone"
         return super().stats(shard)
 
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:

@@ -119,8 +119,8 @@ class ClusterServers:
     def wait_failover(self) -> None:
         """Wait until a replica has taken a killed primary's place."""
         others = [other for other in self.ports if self.servers[other].runs]
-        until(lambda: len(self.primaries()) == 3, seconds=20)
-        until(lambda: all(self._info(other)["cluster_state"] == "ok" for other in others), seconds=20)
+        until(lambda: len(self.primaries()) == 3)
+        until(lambda: all(self._info(other)["cluster_state"] == "ok" for other in others))
 
     def move_slot(self, slot: int, source: int, target: int) -> None:
         """Move a slot and its keys from one primary to another, as `redis-cli --cluster reshard` does."""
@@ -152,7 +152,7 @@ class ClusterServers:
 
     def wait_whole(self) -> None:
         """Wait until all six agree that all is well, each replica in step."""
-        until(lambda: all(map(self._is_well, self.ports)), seconds=30, every=0.02)
+        until(lambda: all(map(self._is_well, self.ports)), every=0.02)
 
     def emptied(self) -> "ClusterServers":
         """This cluster, whole and with nothing in it."""
@@ -185,7 +185,7 @@ class ClusterServers:
             self._do(port, "MEET", "127.0.0.1", self.ports[0])
         for index, port in enumerate(primaries):
             self._do(port, "ADDSLOTS", *range(index * SLOTS // 3, (index + 1) * SLOTS // 3))
-        until(lambda: all(self._info(port)["cluster_known_nodes"] == "6" for port in self.ports), seconds=20)
+        until(lambda: all(self._info(port)["cluster_known_nodes"] == "6" for port in self.ports))
         for primary, replica in zip(primaries, replicas, strict=True):
             self._do(replica, "REPLICATE", self._do(primary, "MYID"))
         self.wait_whole()

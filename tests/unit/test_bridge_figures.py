@@ -10,7 +10,9 @@ from duecourse.adapters.embedded.bells import EmbeddedBells
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.bridge import Bridge, Stats
 from duecourse.bridge import __main__ as process
+from duecourse.bridge.rings import Invoked
 from duecourse.settings import Settings
+from tests.support.engine import Lambda
 
 
 def test_a_line_of_figures_is_of_the_time_since_the_last_one() -> None:
@@ -60,6 +62,6 @@ def test_a_bridge_tells_its_figures_whenever_a_minute_is_over(
 
 
 def test_the_worst_lateness_is_that_since_the_last_report() -> None:
-    bridge = Bridge(EmbeddedBells(MemoryStore(), "test"), lambda _: None)
+    bridge = Bridge(EmbeddedBells(MemoryStore(), "test"), Invoked(Lambda(), "on_expired"))
     bridge._timer.latest_ms = 7.0
     assert [bridge.report().latest_ms, bridge.report().latest_ms] == [7.0, 0.0]

@@ -108,7 +108,7 @@ def test_a_function_that_rejects_all_is_asked_ever_less_often_however_much_comes
         assert len(gate.calls) < 60
         asked = len(gate.calls)
         taken.set()
-        until(lambda: {name for call in gate.calls[asked:] for name in call} == names, seconds=15)
+        until(lambda: {name for call in gate.calls[asked:] for name in call} == names)
 
 
 def test_one_that_is_always_rejected_keeps_no_other_waiting() -> None:
@@ -166,7 +166,7 @@ def test_what_waits_beyond_the_end_is_left_and_every_thread_ends(monkeypatch: py
     pool.put(["a", "b"])
     until(lambda: pool.refused)
     pool.stop(0.3, hand_over=True)
-    assert all(ended.acquire(timeout=5) for _ in range(2))
+    assert all(ended.acquire(timeout=30) for _ in range(2))
     assert pool.kept == 2
 
 
@@ -179,5 +179,5 @@ def test_a_fault_in_the_call_is_told() -> None:
     pool = pool_of(fail, threads=1, on_end=ended.set)
     pool.start()
     pool.put(["a"])
-    assert ended.wait(5)
+    assert ended.wait(30)
     pool.stop(5)

@@ -30,7 +30,7 @@ class Function:
 
     def __call__(self, expired: list[Expired]) -> Any:
         self.calls.append(expired)
-        assert self.open.wait(10)
+        assert self.open.wait(30)
         if self.refusals:
             self.refusals -= 1
             raise InvocationRefused("no")

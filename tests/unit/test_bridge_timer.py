@@ -217,11 +217,11 @@ def test_a_step_of_the_servers_clock_is_followed(
     timer: Timer, rung: Rung, bells: HandBells, caplog: pytest.LogCaptureFixture
 ) -> None:
     with running(timer):
-        hang(bells, timer, BELL, 30_000)
-        bells.ahead_ms = 30_000
+        hang(bells, timer, BELL, 300_000)
+        bells.ahead_ms = 300_000
         timer.set_clock()
-        until(lambda: rung.keys, seconds=2)
-    assert "clock moved by +30000 ms" in caplog.text
+        until(lambda: rung.keys)
+    assert "clock moved by +300000 ms" in caplog.text
 
 
 def test_a_step_back_makes_no_look_hot(timer: Timer, bells: HandBells) -> None:
@@ -250,7 +250,7 @@ def test_a_look_does_not_undo_what_a_head_told_meanwhile(timer: Timer, rung: Run
     timer.look([BELL], ring_missing=True)
     racing.hung.clear()
     with running(timer):
-        until(lambda: rung.keys, seconds=2)
+        until(lambda: rung.keys)
 
 
 def test_a_look_rings_for_what_vanished_and_learns_what_hangs(timer: Timer, rung: Rung, bells: HandBells) -> None:
@@ -322,7 +322,7 @@ def test_a_subscription_that_breaks_ends_the_ears_with_its_error(timer: Timer) -
     broken.error = StoreUnavailable("connection reset")
     ears = Ears(broken, timer, lambda _: None, HandBells.canary, ended)
     ears.start()
-    assert ended.wait(5)
+    assert ended.wait(30)
     with pytest.raises(StoreUnavailable, match="connection reset"):
         ears.heard_canary()
     ears.close()

@@ -12,7 +12,7 @@ def threads(crew: Crew) -> int:
 
 
 def test_work_is_done_by_as_many_threads_as_there_are_places() -> None:
-    crew, together = Crew(3), threading.Barrier(3, timeout=10)
+    crew, together = Crew(3), threading.Barrier(3, timeout=30)
     done: list[int] = []
     for _ in range(6):
         crew.do(lambda: done.append(together.wait()))
@@ -34,7 +34,7 @@ def test_threads_are_hired_as_work_comes_and_kept() -> None:
 def test_a_crew_never_outgrows_its_size_whoever_gives_it_work() -> None:
     crew, gate = Crew(2), threading.Event()
     givers = [
-        threading.Thread(target=lambda: [crew.do(lambda: gate.wait(10) and None) for _ in range(20)]) for _ in range(4)
+        threading.Thread(target=lambda: [crew.do(lambda: gate.wait(30) and None) for _ in range(20)]) for _ in range(4)
     ]
     for giver in givers:
         giver.start()

@@ -34,7 +34,7 @@ class Works:
     def __call__(self, task: Task) -> Outcome | None:
         self.begun.append(task.id)
         if task.id.startswith("slow"):
-            assert self.gate.wait(20)
+            assert self.gate.wait(30)
         return self._outcome(task)
 
 
@@ -201,7 +201,7 @@ def test_what_waits_behind_a_slow_task_is_given_back_for_others_to_work(store: T
     works, other = Works(), Works()
     fill(store, "a", "slow", "u")
     with engine(store, works, size=1) as run, engine(store, other) as second, draining(run) as drain:
-        until(lambda: standing(store, "u").run == 1, seconds=20)  # claimed ahead, for `a` was quick
+        until(lambda: standing(store, "u").run == 1)  # claimed ahead, for `a` was quick
         until(lambda: states(store, "u") == [Status.SCHEDULED])
         assert second.drainer.drain([SHARD], ample).done == 1
         assert standing(store, "u").attempt == 1

@@ -45,14 +45,14 @@ def test_a_place_that_was_freed_is_filled_while_others_run(clock: HandClock) -> 
 
     def work(task: Task) -> None:
         if task.id == "a-slow":
-            gate.wait(10)
+            gate.wait(30)
         done.release()
 
     with engine(store, work) as run, ThreadPoolExecutor(1) as pool:
         drain = pool.submit(run.drainer.drain, [SHARD], ample)
         began = time.monotonic()
         for _ in range(20):
-            assert done.acquire(timeout=5)
+            assert done.acquire(timeout=30)
         took = time.monotonic() - began
         gate.set()
         assert drain.result().done == 21
@@ -118,7 +118,7 @@ def test_a_place_that_comes_free_in_a_queue_goes_before_the_work_of_a_lower_prio
         if ran.count("high") == 10:
             all_high_ran.set()
         elif task.queue == "low":
-            all_high_ran.wait(5)
+            all_high_ran.wait(30)
 
     with engine(store, work, size=2) as run:
         assert run.drainer.drain(shards, ample).done == 20
@@ -171,11 +171,11 @@ def test_what_none_has_begun_is_given_back_before_any_end_is_written_once_time_i
             gate.set()
             tried = threading.Event()
             run.crew.do(tried.set)
-            assert tried.wait(10)
+            assert tried.wait(30)
 
     def work(task: Task) -> None:
         begun.append(task.id)
-        run.crew.do(lambda: gate.wait(10) and None)
+        run.crew.do(lambda: gate.wait(30) and None)
 
     def left_ms() -> int:
         short.extend([True] * (store.stats(other).leased == 2))

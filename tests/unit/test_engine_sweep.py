@@ -9,13 +9,13 @@ import pytest
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.run import Kind
-from duecourse.engine.sweep import AT_A_TIME, Retention, Sweeper, Ticked
+from duecourse.engine.survey import AT_A_TIME, PARTS
+from duecourse.engine.sweep import Retention, Sweeper, Ticked
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.idempotency import KEPT_MS, PRUNE, KeyedRequest
-from duecourse.ports.upkeep import Swept
+from duecourse.ports.upkeep import Outlook, Swept
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine
 from tests.support.ledger import LEASE_MS, add, claim, claim_one, new, settle, standing
@@ -152,9 +152,9 @@ class Noting(OneByOne):
         self.swept: list[Shard] = []
         self.looked_at: list[Shard] = []
 
-    def stats(self, shard: Shard) -> Stats:
+    def outlook(self, shard: Shard) -> Outlook:
         self.looked_at.append(shard)
-        return super().stats(shard)
+        return super().outlook(shard)
 
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
         self.swept.append(shard)
@@ -174,6 +174,63 @@ def test_a_tick_looks_at_its_time_for_each_few_shards_and_takes_them_in_turn(clo
             sweeper.tick(found, lambda: MARGIN_MS)
     assert 50 * AT_A_TIME <= len(store.swept) < 50 * len(found.shards), "a step in any case, some beside the drain"
     assert set(store.swept) == set(found.shards)
+
+
+def test_each_idle_shard_is_swept_within_five_minutes_and_a_part_of_them_in_each_tick(clock: HandClock) -> None:
+    store = Noting(clock)
+    store.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(4 * AT_A_TIME)])
+    tick(store)
+    assert len(store.swept) == 4 * AT_A_TIME, "nobody has swept them before"
+    swept_at = dict.fromkeys(store.swept, clock.at)
+    for n in range(12):
+        clock.advance(120_000 if n == 5 else 60_000)  # one tick is missed
+        store.swept.clear()
+        tick(store)
+        assert 0 < len(store.swept) < 3 * AT_A_TIME
+        swept_at |= dict.fromkeys(store.swept, clock.at)
+        assert min(swept_at.values()) > clock.at - 300_000 + 60_000, "the next tick is a minute away"
+
+
+def test_a_shard_with_work_is_swept_and_drained_in_each_tick(clock: HandClock) -> None:
+    store = Noting(clock)
+    store.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(4 * AT_A_TIME)])
+    tick(store)
+    for n in range(8):
+        store.add([new("late", queue=f"q{n}")])
+        clock.advance(60_000)
+        store.swept.clear()
+        assert tick(store)[:2] == (4 * AT_A_TIME, 60_000)
+        assert Shard(f"q{n}") in store.swept
+        assert store.stats(Shard(f"q{n}")).done == 1
+
+
+def test_what_a_sweep_finds_in_an_idle_shard_is_drained(clock: HandClock) -> None:
+    class Mistaken(Noting):
+        """Its outlooks say that there is nothing to do."""
+
+        def outlook(self, shard: Shard) -> Outlook:
+            return super().outlook(shard)._replace(next_at=0)
+
+    store = Mistaken(clock)
+    add(store, "a")
+    assert tick(store).done == 1
+
+
+def test_a_part_that_time_did_not_suffice_for_is_swept_by_the_next_tick(clock: HandClock) -> None:
+    store = Noting(clock)
+    store.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(8 * AT_A_TIME)])
+    tick(store, remaining_ms=lambda: 0)
+    assert store.rounds().swept_at() == {}
+    tick(store)
+    assert set(store.swept) == set(store.shards())
+
+
+def test_a_clock_that_was_set_back_keeps_no_part_waiting(clock: HandClock) -> None:
+    store = Noting(clock)
+    store.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(2 * AT_A_TIME)])
+    store.rounds().note(range(PARTS), clock.at + 3_600_000)
+    tick(store)
+    assert set(store.swept) == set(store.shards())
 
 
 def test_a_store_that_is_away_is_told_at_once(clock: HandClock) -> None:

@@ -33,7 +33,7 @@ def made() -> Iterator[list[logging.LogRecord]]:
 
 
 def test_each_line_carries_the_id_of_its_task(made: list[logging.LogRecord], store: MemoryStore) -> None:
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=30)
 
     def kind(task: Task) -> Done:
         both.wait()

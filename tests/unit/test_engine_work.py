@@ -285,7 +285,7 @@ def test_a_lease_that_has_lapsed_and_gone_to_nobody_still_holds(store: MemorySto
 
 
 def test_tasks_of_one_invocation_run_beside_each_other(store: MemoryStore) -> None:
-    together = threading.Barrier(4, timeout=10)
+    together = threading.Barrier(4, timeout=30)
     counts = work(store, meeting(together), leased(store, "a", "b", "c", "d"))
     assert counts["done"] == 4
 
@@ -293,7 +293,7 @@ def test_tasks_of_one_invocation_run_beside_each_other(store: MemoryStore) -> No
 def test_tasks_of_several_queues_go_back_to_their_own(store: MemoryStore) -> None:
     store.add([new("a"), new("b", queue="other")])
     both = claim(store) + store.claim(Shard("other"), 1, lease_ms=5_000).tasks
-    together = threading.Barrier(2, timeout=10)
+    together = threading.Barrier(2, timeout=30)
     assert work(store, meeting(together), both)["done"] == 2
     assert store.stats(SHARD).done == store.stats(Shard("other")).done == 1
 

@@ -299,7 +299,7 @@ def test_no_secret_of_a_request_that_cannot_be_sent_is_in_the_error(http: HttpOu
 
 
 def test_calls_in_parallel_do_not_wait_for_each_other(http: HttpOut) -> None:
-    together = threading.Barrier(4, timeout=5)
+    together = threading.Barrier(4, timeout=30)
 
     def meet(_: Asked) -> Reply:
         together.wait()

@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
+from threading import Barrier, BrokenBarrierError
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,18 +51,12 @@ class Map:
     """A cluster whose bells are named for where they are."""
 
     canary = "all"
-    changed = False
-    subscribed = True
+
+    def __init__(self) -> None:
+        self.canaries = CANARIES
 
     def owner_of(self, bell: str) -> str:
         return bell.partition("/")[0]
-
-    def check_unchanged(self) -> None:
-        if self.changed:
-            raise StoreUnavailable("others now")
-
-    def unsubscribed(self) -> None:
-        self.subscribed = False
 
 
 @contextmanager
@@ -72,7 +68,6 @@ def listening(cluster: Map) -> Iterator[tuple[Any, dict[str, Heard]]]:
     finally:
         subscription.close()
     assert all(node.closed for node in nodes.values())
-    assert not cluster.subscribed
 
 
 def all_heard(subscription: Any) -> list[Sound]:
@@ -117,7 +112,7 @@ def test_other_primaries_end_it() -> None:
     cluster = Map()
     with listening(cluster) as (subscription, _):
         assert subscription.hear(0.01) is None
-        cluster.changed = True
+        cluster.canaries = {**CANARIES, "two": "another"}
         with pytest.raises(StoreUnavailable, match="others now"):
             subscription.hear(0.01)
 
@@ -182,6 +177,59 @@ def test_a_bell_that_is_on_no_primary_is_away(place: int) -> None:
     bell = next(bell for n in range(99) if key_slot((bell := f"ns:{{q/{n}}}:bell").encode()) % 3 == place)
     with pytest.raises(StoreUnavailable):
         with_holes().look([bell])
+
+
+class Closed:
+    """Bells of a primary that count how often they are closed."""
+
+    canary = "canary"
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_primary_that_was_left_is_closed_then_and_in_the_end() -> None:
+    """A thread that is looking at its bells at that moment connects to it once more."""
+    bells, left = with_holes(), Closed()
+    bells._primaries["gone"] = left  # type: ignore[assignment]
+    bells._meet()
+    assert (left.closed, bells.canaries.keys()) == (1, {"one"})
+    bells._opened = None
+    bells.close()
+    assert left.closed == 2
+
+
+class Slow(Holes):
+    """A cluster of one primary, to which two connect at the same time if both may; it counts them."""
+
+    name = "one"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._together = Barrier(2)
+        self.connected = 0
+
+    def get_primaries(self) -> list[Any]:
+        return [self]
+
+    @property
+    def redis_connection(self) -> redis.Redis:
+        with suppress(BrokenBarrierError):
+            self._together.wait(0.3)
+        self.connected += 1
+        return redis.Redis()
+
+
+def test_threads_that_meet_a_primary_at_once_connect_to_it_once() -> None:
+    """The connections of one would be left open, and in nobody's table."""
+    bells = ClusterBells("redis-cluster://nowhere", "ns")
+    bells._opened = cluster = Slow()
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda _: bells._meet(), range(2)))
+    assert cluster.connected == 1
 
 
 def test_a_cluster_that_was_never_reached_is_away() -> None:

@@ -23,7 +23,7 @@ class Server:
 
     def __call__(self, items: Sequence[int]) -> list[int]:
         self.calls.append(list(items))
-        assert self.gate.acquire(timeout=10)
+        assert self.gate.acquire(timeout=30)
         for item in items:
             if item in self.errors:
                 raise self.errors[item]

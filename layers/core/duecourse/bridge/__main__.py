@@ -12,7 +12,7 @@ import time
 from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
 from duecourse.bridge import Bridge, Stats
 from duecourse.bridge.bridge import SWITCH_S
-from duecourse.bridge.rings import Warming, invoking, warming
+from duecourse.bridge.rings import Invoked, Warming
 from duecourse.domain.address import split
 from duecourse.errors import FieldError, InvalidSettings, InvocationRefused
 from duecourse.ledgers import open_bells
@@ -61,10 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
         logging.getLogger("duecourse.bridge").critical("wrong settings: %s", error)
         return 2
     sys.setswitchinterval(SWITCH_S)
-    serve = invoking(invoker, settings.on_expired_function)
-    warm = warming(invoker, settings.on_expired_function)
-    ahead = Warming(warm, settings.warm_ms, settings.warm_idle_ms) if settings.warm_ms else None
-    bridge = Bridge(bells, serve, in_flight=settings.bridge_in_flight, warming=ahead)
+    on_expired = Invoked(invoker, settings.on_expired_function)
+    ahead = Warming(on_expired.warm, settings.warm_ms, settings.warm_idle_ms) if settings.warm_ms else None
+    bridge = Bridge(bells, on_expired, in_flight=settings.bridge_in_flight, warming=ahead)
     return _serve(bridge, settings)
 
 

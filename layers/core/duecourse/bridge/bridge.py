@@ -10,12 +10,10 @@ from duecourse.bridge.clock import ServerClock
 from duecourse.bridge.dispatcher import dispatcher
 from duecourse.bridge.keeper import Keeper
 from duecourse.bridge.relay import Relay
-from duecourse.bridge.rings import Ring, Serve, Warming
+from duecourse.bridge.rings import Ring, Server, Warming
 from duecourse.bridge.threads import daemon
 from duecourse.bridge.timer import Timer
 from duecourse.bridge.warmer import Warmer
-from duecourse.domain.task import Json
-from duecourse.domain.watch import Expired
 from duecourse.metrics import BridgeLine
 from duecourse.ports.bells import Bells, What
 
@@ -58,7 +56,7 @@ class Stats(NamedTuple):
 
 
 class Bridge:
-    """Hands rings to `serve`, `in_flight` calls at a time, and watched keys beside them; for one start and one stop.
+    """Hands rings to `server`, `in_flight` calls at a time, and watched keys beside them; for one start and one stop.
 
     With `warming`, functions are warmed before bells that follow an idle spell.
     """
@@ -66,7 +64,7 @@ class Bridge:
     def __init__(
         self,
         bells: Bells,
-        serve: Serve,
+        server: Server,
         *,
         in_flight: int = 4,
         beat_s: float = BEAT_S,
@@ -74,15 +72,8 @@ class Bridge:
     ) -> None:
         self._bells = bells
         clock = ServerClock()
-
-        def drain(rings: Sequence[Ring]) -> Json:
-            return serve(rings, ())
-
-        def note(expired: Sequence[Expired]) -> Json:
-            return serve((), expired)
-
-        self._dispatcher = dispatcher(drain, in_flight=in_flight, on_end=self._end)
-        self._relay = Relay(note, clock, bells.channel(What.EXPIRED), on_end=self._end)
+        self._dispatcher = dispatcher(server.drain, in_flight=in_flight, on_end=self._end)
+        self._relay = Relay(server.note, clock, bells.channel(What.EXPIRED), on_end=self._end)
         self._timer = Timer(bells, clock, self._ring)
         self._warmer = Warmer(self._timer, clock, warming, on_end=self._end) if warming else None
         self._keeper = Keeper(bells, self._timer, beat_s=beat_s, on_swept=self._on_swept, on_expiry=self._relay.hear)

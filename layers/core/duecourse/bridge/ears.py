@@ -81,6 +81,10 @@ class Ears:
             self._timer.went(sound.bell, sound.what)
 
     def _on_canary(self, what: What) -> None:
+        """Its head ends one trial, and says whether the event came before it.
+
+        The server sends both over this connection, in order: so no clock decides how long an event may take.
+        """
         if what is What.HEAD:
             self._canaries.put(self._canary_went)
         self._canary_went = what is not What.HEAD

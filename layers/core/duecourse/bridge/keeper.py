@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 from duecourse.bridge.ears import Ears, OnExpiry
 from duecourse.bridge.timer import Timer
+from duecourse.domain.backoff import ceiling_ms
+from duecourse.domain.task import RetryPolicy
 from duecourse.errors import EventsRefused, StoreUnavailable
 from duecourse.ports.bells import Bells
 
 log = logging.getLogger("duecourse.bridge")
 
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 5.0
+PAUSES = RetryPolicy(backoff_ms=100, max_backoff_ms=5_000)
 
 
 class Keeper:
@@ -55,6 +56,11 @@ class Keeper:
         self._ended.set()
 
     def _session(self) -> None:
+        """One connection's life: prove that it hears, then sweep, then look again at every beat.
+
+        Redis announces an event once, to those who listen then. So the sweep comes after the proof: what went before it
+        is seen by the sweep, what goes after it is heard, and there is no gap between the two.
+        """
         self._bells.check_primary()
         self._timer.set_clock()
         refusal = self._enable_events()
@@ -78,6 +84,10 @@ class Keeper:
         self._on_swept(len(shards))
 
     def _beat(self, ears: Ears) -> None:
+        """Look for what nobody tells: a failover, a stepped clock, a dead connection, flags turned off, new shards.
+
+        A connection whose other end has gone is silent; so is one on which nothing happens. The canary tells which.
+        """
         self._bells.check_primary()
         self._timer.set_clock()
         heard = self._hears(ears)
@@ -87,7 +97,7 @@ class Keeper:
         else:
             self._judge(heard, "")
         shards = self._bells.known()
-        self._timer.look(shards, ring_missing=False)
+        self._timer.look(shards, ring_missing=False)  # an idle shard has no bell: one that was never seen is no ring
         if not ears.covers(shards):
             raise StoreUnavailable("new shards need a new subscription, because this server rejects patterns")
 
@@ -146,5 +156,5 @@ class Keeper:
 
     def _pause_s(self) -> float:
         """Half of it is jitter, so that bridges which lost one server do not come back to it together."""
-        longest = min(FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 10), LONGEST_PAUSE_S)
-        return random.uniform(longest / 2, longest)
+        longest_s = ceiling_ms(PAUSES, self._failures) / 1000
+        return random.uniform(longest_s / 2, longest_s)

@@ -5,7 +5,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from duecourse.bridge.bridge import SWITCH_S, Bridge, Stats
 from duecourse.bridge.rings import Ring, Warming
@@ -87,7 +88,7 @@ class Linger:
         self._margin_ms = margin_ms
         self._stay = Stay(remaining_ms, linger_ms=linger_ms, margin_ms=margin_ms)
         self._stopped = False
-        self._bridge = Bridge(bells, self._serve, in_flight=in_flight, warming=warming)
+        self._bridge = Bridge(bells, self, in_flight=in_flight, warming=warming)
         self._switch_s = sys.getswitchinterval()
         self._counting = threading.Lock()
         self.counts: Counter[str] = Counter()
@@ -116,6 +117,19 @@ class Linger:
             )
         sys.setswitchinterval(self._switch_s)
 
+    def drain(self, rings: Sequence[Ring]) -> Json:
+        """See rings.Server."""
+        with _refused():
+            answer = self._drain({ring.key: ring.trigger for ring in rings}, self._left_for_drain_ms)
+        self._count(**{name: answer[name] for name in COUNTED})
+        return answer
+
+    def note(self, expired: Sequence[Expired]) -> None:
+        """See rings.Server."""
+        with _refused():
+            added = self._note(expired)
+        self._count(added=added)
+
     def stats(self) -> Stats:
         """Figures of the bridge within."""
         return self._bridge.stats()
@@ -139,17 +153,15 @@ class Linger:
         """Milliseconds as a drain counts them, which leaves the margin alone by itself."""
         return self._margin_ms + (0 if self._stopped else self._stay.left_ms())
 
-    def _serve(self, rings: Sequence[Ring], expired: Sequence[Expired]) -> Json:
-        try:
-            if expired:
-                return self._count(added=self._note(expired))
-            answer = self._drain({ring.key: ring.trigger for ring in rings}, self._left_for_drain_ms)
-        except Exception as error:
-            raise InvocationRefused(f"the drain failed: {error!r}") from error
-        self._count(**{name: answer[name] for name in COUNTED})
-        return answer
-
-    def _count(self, **done: int) -> Json:
+    def _count(self, **done: int) -> None:
         with self._counting:
             self.counts.update(done)
-        return done
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """A drain's failure as a failed invocation would be, so that one fault does not end the minute."""
+    try:
+        yield
+    except Exception as error:
+        raise InvocationRefused(f"the drain failed: {error!r}") from error

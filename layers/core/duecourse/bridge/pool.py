@@ -92,7 +92,9 @@ class Pool(Generic[T]):
                 now = time.monotonic()
                 if taken := self._lanes.take(now):
                     self.invocations += 1
-                    self._changed.notify()  # there may be work for another thread, or no more
+                    # While something waits, a thread that is idle knows for how long: this one no longer does.
+                    if self._lanes.waiting or self._end < inf:
+                        self._changed.notify()
                     return taken
                 pause_s = min(self._lanes.next_at(), self._end) - now
                 self._changed.wait(None if pause_s == inf else max(0.0, pause_s))
@@ -106,7 +108,6 @@ class Pool(Generic[T]):
             now = time.monotonic()
             recovered = self._lanes.accepted(taken, now)
             self._lanes.add(again, now)
-            self._changed.notify()
         if recovered:
             log.warning("the function accepts %s again", self._what)
 
@@ -114,6 +115,5 @@ class Pool(Generic[T]):
         with self._changed:
             self.refused += 1
             is_first = self._lanes.rejected(taken, time.monotonic())
-            self._changed.notify()
         if is_first:
             log.error("the function rejects %s; they wait and are tried again: %s", self._what, error)

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from duecourse.domain.history import Trigger
 from duecourse.domain.task import Json
@@ -23,11 +23,14 @@ class Ring(NamedTuple):
     trigger: Trigger = Trigger.RING
 
 
-Serve = Callable[[Sequence[Ring], Sequence[Expired]], Json]
-"""Has tasks made of these keys and the shards of these bells drained, and answers what `on_expired` does.
+class Server(Protocol):
+    """Destination of rings and watched keys: a function, or a drain in this process. Each verb raises InvocationRefused."""
 
-May raise InvocationRefused.
-"""
+    def drain(self, rings: Sequence[Ring]) -> Json:
+        """Have the shards of these bells drained; answers what `on_expired` does."""
+
+    def note(self, expired: Sequence[Expired]) -> Json:
+        """Have tasks made of these keys."""
 
 
 Warm = Callable[[Sequence[str]], Json]
@@ -50,14 +53,24 @@ class Warming:
     last: dict[str, float] = field(default_factory=dict)
 
 
-def invoking(invoker: Invoker, function: str) -> Serve:
-    """Rings and keys served by invoking `function`, and waiting for it."""
-    return lambda rings, expired: invoker.invoke(function, event(rings, expired))
+class Invoked:
+    """`on_expired`, by its name: invoked, and waited for."""
 
+    def __init__(self, invoker: Invoker, function: str) -> None:
+        self._invoker = invoker
+        self._function = function
 
-def warming(invoker: Invoker, function: str) -> Warm:
-    """Functions warmed by invoking `function`, which knows them, and is warm itself by that."""
-    return lambda bells: invoker.invoke(function, warm_event(bells))
+    def drain(self, rings: Sequence[Ring]) -> Json:
+        """See Server."""
+        return self._invoker.invoke(self._function, event(rings))
+
+    def note(self, expired: Sequence[Expired]) -> Json:
+        """See Server."""
+        return self._invoker.invoke(self._function, event([], expired))
+
+    def warm(self, bells: Sequence[str]) -> Json:
+        """Have the functions warmed, which it knows; it is warm itself by that."""
+        return self._invoker.invoke(self._function, warm_event(bells))
 
 
 def warm_event(bells: Sequence[str]) -> dict[str, Any]:

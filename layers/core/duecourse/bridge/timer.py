@@ -39,9 +39,13 @@ class Timer:
         self._ring_on = ring
         self._changed = threading.Condition()
         self._hung: dict[str, int] = {}
+        """When each bell will go, as far as is known."""
         self._asks: list[tuple[float, str, int]] = []
+        """When to ask for which bell, and when it was to go: stale where that is another time by now."""
         self._echoes: set[str] = set()
+        """Bells that a look found gone, and rang for: it made Redis announce them, which is no second ring."""
         self._moved: set[str] = set()
+        """Bells whose head was heard since the last look was asked for: it knows more than that look's answer."""
         self._stopped = False
         self.latest_ms = 0.0
         """The worst lateness of a ring of this timer's since somebody set this to 0."""
@@ -63,7 +67,7 @@ class Timer:
         """Its expiry or eviction was heard: a ring, unless it echoes this timer's own look at a bell rung for."""
         with self._changed:
             echo = bell in self._echoes and what is What.EXPIRED
-            self._echoes.discard(bell)
+            self._echoes.discard(bell)  # an echo comes once: the next expiry is another bell's end
             passed = self._passed(bell)
             if passed:
                 del self._hung[bell]
@@ -133,6 +137,8 @@ class Timer:
     def _wait(self) -> dict[str, int]:
         with self._changed:
             while not self._stopped:
+                # The believed time moves where the server's clock was stepped or this machine slept: so a wait is for
+                # a time, never for a length, and `set_clock` ends it.
                 pause_ms = self._asks[0][0] - self._clock.now() if self._asks else IDLE_S * 1000
                 if pause_ms <= 0:
                     if due := self._pop():
@@ -157,7 +163,7 @@ class Timer:
                 at = due[bell]
                 if self._hung.get(bell) != at:
                     continue  # a sound was quicker, and rang
-                if seen == at:
+                if seen == at:  # it hangs still, by a clock that is behind, or the server did not answer
                     self._ask_again(bell, at)
                     continue
                 if seen is None:
@@ -185,7 +191,7 @@ class Timer:
         heapq.heappush(self._asks, ask)
         if self._asks[0] is ask:
             self._changed.notify()
-        if len(self._asks) > 2 * len(self._hung) + 1000:
+        if len(self._asks) > 2 * len(self._hung) + 1000:  # mostly stale: bells that move often leave one each time
             self._asks = [(at + AFTER_MS, bell, at) for bell, at in self._hung.items()]
             heapq.heapify(self._asks)
 

@@ -118,6 +118,7 @@ class Stats(NamedTuple):
     """A shard in numbers; `oldest_due_at` is the earliest scheduled due time and `bell_at` the bell's, 0 for none.
 
     `done` counts the cancelled too. `settings` is how the queue is set, with this shard's part of its limits.
+    Where more than a thousand tenants take turns, `oldest_due_at` is that of a thousand of them.
     """
 
     scheduled: int
@@ -143,6 +144,16 @@ class ThrottleReason(StrEnum):
     TENANT_MAX_RUNNING = "tenant_max_running"
     RATE = "rate"
     TARGET = "target"
+
+
+THROTTLED: dict[ThrottleReason, str] = {
+    ThrottleReason.PAUSE: "its queue is paused",
+    ThrottleReason.MAX_RUNNING: "its queue runs as many tasks as max_running allows",
+    ThrottleReason.TENANT_MAX_RUNNING: "its tenant runs as many tasks as tenant_max_running allows",
+    ThrottleReason.RATE: "its queue has claimed as many tasks as its rate allows",
+    ThrottleReason.TARGET: "its target has as many tasks to begin as DUECOURSE_OUTSTANDING allows",
+}
+"""Each reason as a part of a sentence on a task."""
 
 
 class Throttle(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from duecourse.domain.history import ORIGINS, Action, Change, Entry, Run, Trigger
-from duecourse.domain.queues import Throttle, ThrottleReason
+from duecourse.domain.queues import THROTTLED, Throttle
 from duecourse.domain.spoken import span
 from duecourse.domain.task import Status, Task
 from duecourse.domain.times import format_instant
@@ -111,15 +111,6 @@ ENDS = {
     Status.DONE: "It is done.",
     Status.DEAD: "It is dead: replay or delete it.",
     Status.CANCELLED: "It was cancelled.",
-}
-
-
-THROTTLED = {
-    ThrottleReason.PAUSE: "its queue is paused",
-    ThrottleReason.MAX_RUNNING: "its queue runs as many tasks as max_running allows",
-    ThrottleReason.TENANT_MAX_RUNNING: "its tenant runs as many tasks as tenant_max_running allows",
-    ThrottleReason.RATE: "its queue has claimed as many tasks as its rate allows",
-    ThrottleReason.TARGET: "its target has as many tasks to begin as DUECOURSE_OUTSTANDING allows",
 }
 
 

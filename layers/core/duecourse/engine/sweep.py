@@ -3,15 +3,17 @@
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Event
 from typing import NamedTuple
 
 from duecourse.domain.history import Trigger
-from duecourse.domain.queues import Stats
 from duecourse.domain.task import Shard
+from duecourse.engine import survey
 from duecourse.engine.drain import Drainer, DrainResult
+from duecourse.engine.survey import AT_A_TIME, SOON_MS, Survey, part_of
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.idempotency import PRUNE
 from duecourse.ports.ledger import Away
@@ -19,26 +21,8 @@ from duecourse.ports.upkeep import Swept, Upkeep
 
 log = logging.getLogger("duecourse.sweep")
 
-AT_A_TIME = 50
-"""Number of shards read at once; the time left is checked in between."""
-SOON_MS = 60_000
-"""A drain looks at shards with something to do within this time: until the next tick."""
 REST = 3
 """Rest of the upkeep beside a drain, as a multiple of a step's time: Redis is there for the drain first."""
-
-
-class Survey(NamedTuple):
-    """State of the ledger at the start of a tick; `oldest_overdue_ms` is the lateness of the longest waiting task.
-
-    `left_out` shards are not among `shards`, and `away` is the reason: a cluster's primary has gone, or a queue has
-    another number of shards than the settings say.
-    """
-
-    shards: list[Shard]
-    oldest_overdue_ms: int
-    dead_total: int
-    away: Away | None
-    left_out: int = 0
 
 
 class Ticked(NamedTuple):
@@ -76,44 +60,26 @@ class Sweeper:
         self._margin_ms = margin_ms
 
     def survey(self, remaining_ms: Callable[[], int]) -> Survey:
-        """See what there is, and change nothing. Raises StoreUnavailable where the whole store is away.
-
-        Shards that time does not suffice to look at are among those found.
-        """
-        every = self._store.shards()
-        stats: dict[Shard, Stats] = {}
-        away: dict[Shard, Away] = {}
-        for some in pieces(every):
-            if remaining_ms() > self._margin_ms:
-                for shard, answer in zip(some, self._store.stats_of(some), strict=True):
-                    if isinstance(answer, Stats):
-                        stats[shard] = answer
-                    else:
-                        away[shard] = answer
-        if any(isinstance(error, StoreUnavailable) for error in away.values()):
-            self._store.ping()
-        overdue_ms = max((one.overdue_ms for one in stats.values() if not one.settings.paused), default=0)
-        found = [shard for shard in every if shard not in away]
-        return Survey(found, overdue_ms, sum(s.dead for s in stats.values()), _first(away), len(away))
+        """See what there is, and change nothing. Raises StoreUnavailable where the whole store is away."""
+        return survey.take(self._store, lambda: remaining_ms() > self._margin_ms)
 
     def tick(self, found: Survey, remaining_ms: Callable[[], int]) -> Ticked:
-        """Sweep the shards found, a bounded step each, drain those with work, and sweep on beside that and after it.
+        """Sweep shards with work and some idle ones, a bounded step each, drain those with work, sweep on meanwhile.
 
         One that does not answer holds up no other: it is left out. Which comes first differs from tick to tick, so that
         where time is short all have their turn.
         """
-        shards = found.shards[:]
-        random.shuffle(shards)
-        upkeep = _Upkeep(self._store, self._retention, shards)
+        upkeep = _Upkeep(self._store, self._retention, _shuffled(found.busy), _shuffled(found.resting))
         until_ms = self._margin_ms + (remaining_ms() - self._margin_ms) // 2  # the rest is the drain's
         upkeep.go_round(lambda: remaining_ms() > until_ms)
         drained, drain_away = self._drain_beside(upkeep, remaining_ms)
         while upkeep.goes_on and remaining_ms() > self._margin_ms:
             upkeep.step()
+        self._note_round(found, upkeep)
         self._forget_requests(remaining_ms)
         swept = upkeep.swept
         return Ticked(
-            shards=len(shards),
+            shards=len(found.shards),
             oldest_overdue_ms=found.oldest_overdue_ms,
             dead_total=found.dead_total,
             reclaimed=swept.reclaimed,
@@ -125,7 +91,7 @@ class Sweeper:
             dead=drained.dead + swept.died,
             backlog=drained.backlog,
             left_out=found.left_out + len(upkeep.away),
-            away=found.away or _first(upkeep.away) or drain_away,
+            away=found.away or next(iter(upkeep.away.values()), None) or drain_away,
         )
 
     def _drain_beside(self, upkeep: "_Upkeep", remaining_ms: Callable[[], int]) -> DrainResult:
@@ -140,6 +106,13 @@ class Sweeper:
                 if sweeping:
                     sweeping.result()
 
+    def _note_round(self, found: Survey, upkeep: "_Upkeep") -> None:
+        """Note which parts are swept, for the next tick: what time did not suffice for is its first work."""
+        parts = found.parts - {part_of(shard) for shard in set(upkeep.unfinished).intersection(found.resting)}
+        if parts:
+            with suppress(StoreUnavailable):  # where memory is short, the next tick sweeps them once more
+                self._store.rounds().note(parts, found.now)
+
     def _forget_requests(self, remaining_ms: Callable[[], int]) -> None:
         idempotency = self._store.idempotency()
         while idempotency.prune() == PRUNE and remaining_ms() > self._margin_ms:
@@ -149,12 +122,12 @@ class Sweeper:
 class _Upkeep:
     """The sweeps of one tick: which shards are to be swept yet, or again, and what was done."""
 
-    def __init__(self, store: Upkeep, retention: Retention, shards: Sequence[Shard]) -> None:
+    def __init__(self, store: Upkeep, retention: Retention, busy: Sequence[Shard], resting: Sequence[Shard]) -> None:
         self._store = store
         self._retention = retention
-        self._waiting = list(shards)
-        self._idle: set[Shard] = set()
-        self._shards = shards
+        self._shards = [*busy, *resting]
+        self._waiting = self._shards[:]
+        self._idle = set(resting)
         self.away: dict[Shard, Away] = {}
         self.swept = Swept(0, 0, 0, False, 0, 0)
 
@@ -162,6 +135,11 @@ class _Upkeep:
     def goes_on(self) -> bool:
         """True if there is a shard to sweep."""
         return bool(self._waiting)
+
+    @property
+    def unfinished(self) -> list[Shard]:
+        """Shards that are to be swept yet, or again."""
+        return self._waiting
 
     def go_round(self, has_time: Callable[[], bool]) -> None:
         """Sweep each shard once, as far as there is time; some in any case."""
@@ -191,13 +169,15 @@ class _Upkeep:
                 log.warning("shard %s is left out of this tick: %s", shard, answer)
 
     def with_work(self) -> list[Shard]:
-        """The shards that may have something due before the next tick, those not swept yet among them."""
+        """The shards that may have something due before the next tick, busy ones not swept yet among them."""
         return [shard for shard in self._shards if shard not in self._idle and shard not in self.away]
 
     def _note(self, shard: Shard, step: Swept) -> None:
         if step.more:
             self._waiting.append(shard)
-        if not 0 < step.bell_at <= step.now + SOON_MS:
+        if 0 < step.bell_at <= step.now + SOON_MS:
+            self._idle.discard(shard)
+        else:
             self._idle.add(shard)
         was = self.swept
         self.swept = was._replace(
@@ -205,10 +185,5 @@ class _Upkeep:
         )
 
 
-def pieces(shards: Sequence[Shard]) -> Iterator[Sequence[Shard]]:
-    """The shards, AT_A_TIME each."""
-    return (shards[first : first + AT_A_TIME] for first in range(0, len(shards), AT_A_TIME))
-
-
-def _first(away: dict[Shard, Away]) -> Away | None:
-    return next(iter(away.values()), None)
+def _shuffled(shards: Sequence[Shard]) -> list[Shard]:
+    return random.sample(shards, len(shards))

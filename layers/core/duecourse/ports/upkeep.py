@@ -6,6 +6,18 @@ from typing import NamedTuple, Protocol
 from duecourse.domain.task import Shard
 from duecourse.ports.idempotency import IdempotencyStore
 from duecourse.ports.ledger import Away, Figures
+from duecourse.ports.rounds import Rounds
+
+
+class Outlook(NamedTuple):
+    """The next instant at which a shard has something to do, 0 for none: a task comes due, or a lease ends.
+
+    The instant is past where due tasks wait, whatever they wait for. `dead` is the number of dead tasks.
+    """
+
+    next_at: int
+    dead: int
+    now: int
 
 
 class Swept(NamedTuple):
@@ -24,6 +36,12 @@ class Upkeep(Figures, Protocol):
 
     def idempotency(self) -> IdempotencyStore:
         """Records of requests with an Idempotency-Key, kept with the tasks and by the same clock."""
+
+    def rounds(self) -> Rounds:
+        """Instants at which the parts of the shards were last swept, kept with the tasks."""
+
+    def outlook_of(self, shards: Sequence[Shard]) -> list[Outlook | Away]:
+        """Next work of many shards, or the error for one: a few reads a shard, and no change."""
 
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step.

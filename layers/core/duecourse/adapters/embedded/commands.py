@@ -137,6 +137,9 @@ class Commands:
     def smembers(self, key: bytes) -> Reply:
         return list(self._space.set(key).scores)
 
+    def sscan(self, key: bytes, _cursor: bytes, *options: bytes) -> Reply:
+        return _scanned(self._space.set(key).scores, options)
+
     # Keys and the rest
 
     def get(self, _key: bytes) -> Reply:
@@ -145,10 +148,11 @@ class Commands:
     def del_(self, *keys: bytes) -> Reply:
         return sum(map(self._space.delete, keys))
 
+    def exists(self, *keys: bytes) -> Reply:
+        return sum(bool(self._space.hash(key) or self._space.set(key).scores) for key in keys)
+
     def scan(self, _cursor: bytes, *options: bytes) -> Reply:
-        pattern = options[options.index(MATCH) + 1] if MATCH in options else b"*"
-        keys: list[Reply] = [*fnmatch.filter(self._space.keys(), pattern)]
-        return [b"0", keys]  # all at once
+        return _scanned(self._space.keys(), options)
 
     def publish(self, channel: bytes, message: bytes) -> Reply:
         self._publish(channel, message)
@@ -160,6 +164,12 @@ class Commands:
 
     def ping(self) -> Reply:
         return b"PONG"
+
+
+def _scanned(names: Iterable[bytes], options: Sequence[bytes]) -> Reply:
+    """The names that match, all at once."""
+    found: list[Reply] = [*fnmatch.filter(names, options[options.index(MATCH) + 1])]
+    return [b"0", found]
 
 
 def _shown(found: Iterable[tuple[float, bytes]], options: Sequence[bytes]) -> Reply:

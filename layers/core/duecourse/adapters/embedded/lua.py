@@ -56,8 +56,12 @@ class Lua:
         """Run a command for a script; lupa raises its error as it is where the script was started."""
         reply = self._commands[name](*(one if type(one) is bytes else number(one) for one in arguments))
         if type(reply) is list:
-            return self._runtime.table_from([False if one is None else one for one in reply])
+            return self._table(reply)
         return False if reply is None else reply
+
+    def _table(self, reply: list[Reply]) -> Any:
+        parts = [False if one is None else self._table(one) if type(one) is list else one for one in reply]
+        return self._runtime.table_from(parts)
 
     def _reply(self, value: Any) -> Reply:
         """Value of Lua in the form of a Redis answer: fractions are cut off, true is 1, false and nil are None."""

@@ -57,7 +57,7 @@ class Names:
         self._own = self.canary.encode()
 
     def is_bell(self, key: bytes) -> bool:
-        """Whether a key is a bell of ours; another bridge's canary is not."""
+        """True for a bell of ours. Another bridge's canary is none: there is no shard behind it."""
         if not (key.startswith(self._prefix) and key.endswith(b"}:bell")):
             return False
         return key == self._own or not key.startswith(self._canaries)
@@ -82,6 +82,7 @@ class RedisSubscription:
             raise
 
     def _confirm(self, *commands: Sequence[str]) -> None:
+        """Subscribe, and wait for every confirmation: only what is told after it is sure to be heard."""
         for command in commands:
             self._connection.send_command(*command)
         for _ in range(sum(len(command) - 1 for command in commands)):
@@ -106,6 +107,7 @@ class RedisSubscription:
         return bool(self._connection.can_read(timeout=timeout))
 
     def _sound(self, message: Sequence[bytes]) -> Sound | Expiry | None:
+        """One message as a sound: an event's text is the key's name, a head's is the time, its channel the bell's."""
         channel, data = message[-2:]
         if what := self._names.events_heard.get(channel):
             if self._names.is_bell(data):
@@ -215,6 +217,8 @@ class RedisBells:
         """Hang the canary for a millisecond, touch it until it is gone, publish its head."""
         with translated():
             hung = self.events and self._hang_canary()
+            # Redis deletes a key whose time is over, and sends its event, when somebody asks for it; else at leisure.
+            # After a millisecond it is gone at the first asking, unless the server's clock was set back meanwhile.
             for _ in range(100 if hung else 0):
                 time.sleep(0.002)
                 if not self.client.exists(self.canary):
@@ -226,9 +230,9 @@ class RedisBells:
         try:
             return bool(self.client.set(self.canary, "0", px=1))
         except redis.ReadOnlyError:
-            raise
+            raise  # a replica: it proves nothing, and is to be left
         except redis.ResponseError:
-            return False
+            return False  # a primary that takes no writes now (OOM, MISCONF) may send events all the same
 
     def close(self) -> None:
         """Close every connection."""

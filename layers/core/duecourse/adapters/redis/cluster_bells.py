@@ -14,14 +14,12 @@ from redis.crc import key_slot
 from redis.exceptions import SlotNotCoveredError
 
 from duecourse.adapters.redis.bells import TIMEOUT_S, Names, RedisBells, RedisSubscription, hung_at, translated
-from duecourse.adapters.redis.cluster_subscription import ClusterSubscription
+from duecourse.adapters.redis.cluster_subscription import CHANGED, ClusterSubscription
 from duecourse.adapters.redis.connect import learn, open_client
 from duecourse.adapters.redis.keys import bells_on_record, new_canary, shards_key
 from duecourse.domain.watch import Watchlist
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import View, What
-
-CHANGED = "the cluster's primaries, or their slots, are others now"
 
 
 class ClusterBells:
@@ -33,11 +31,15 @@ class ClusterBells:
         self._watched = watched or Watchlist()
         self.watches = bool(self._watched)
         self._names = Names(namespace, 0)
-        self._opening = threading.Lock()
+        self._meeting = threading.RLock()
+        """Held while the cluster is opened or its primaries are met: the keeper and the timer both do so after a
+        failover, and one's new connections would be lost, still open, in the other's new table."""
         self._opened: Any = None
         self._primaries: dict[str, RedisBells] = {}
+        """By their names; a new table each time, so that who reads needs no lock."""
+        self._left: list[RedisBells] = []
+        """Of primaries that are none any more: closed, but a thread that was using one may have connected again."""
         self._behind: dict[str, float] = {}
-        self._subscribed: set[str] | None = None
         self.canary = self._names.canary
 
     def channel(self, what: What) -> str:
@@ -45,18 +47,17 @@ class ClusterBells:
         return self._names.events[what]
 
     def check_primary(self) -> None:
-        """Ask where the slots are and every primary whether it is one; raises where others were subscribed to."""
+        """Ask where the slots are, and every primary whether it is one."""
         with translated():
             learn(self._cluster())
             self._meet()
-        self.check_unchanged()
         for bells in self._primaries.values():
             bells.check_primary()
 
-    def check_unchanged(self) -> None:
-        """Return while primaries, and what they have, are those subscribed to. Raises StoreUnavailable."""
-        if self._subscribed is not None and self._subscribed != {b.canary for b in self._primaries.values()}:
-            raise StoreUnavailable(CHANGED)
+    @property
+    def canaries(self) -> dict[str, str]:
+        """The canary of each primary, by its name. Where they are others, primaries or their slots have changed."""
+        return {name: bells.canary for name, bells in self._primaries.items()}
 
     def enable_events(self) -> str:
         """Turn on what is missing at every primary; answers the flags that one or the other had not."""
@@ -65,21 +66,15 @@ class ClusterBells:
 
     def subscribe(self) -> ClusterSubscription:
         """A subscription to every primary."""
-        subscriptions: dict[str, RedisSubscription] = {}
-        canaries = {name: bells.canary for name, bells in self._primaries.items()}
+        primaries, subscriptions = self._primaries, dict[str, RedisSubscription]()
         try:
-            for name, bells in self._primaries.items():
+            for name, bells in primaries.items():
                 subscriptions[name] = bells.subscribe()
         except StoreUnavailable:
             for subscription in subscriptions.values():
                 subscription.close()
             raise
-        self._subscribed = set(canaries.values())
-        return ClusterSubscription(self, subscriptions, canaries)
-
-    def unsubscribed(self) -> None:
-        """The subscription has ended: nothing depends on which the primaries were."""
-        self._subscribed = None
+        return ClusterSubscription(self, subscriptions, {name: bells.canary for name, bells in primaries.items()})
 
     def known(self) -> list[str]:
         """The bells of `<namespace>:shards`."""
@@ -96,11 +91,11 @@ class ClusterBells:
         with translated():
             if not bells:
                 return View(self._compare_clocks(), [])
-            places = [self.owner_of(bell) for bell in bells]
-            hung: dict[str, int | None] = {}
-            now = 0.0
-            for name in dict.fromkeys(places):
-                mine = [bell for bell, place in zip(bells, places, strict=True) if place == name]
+            places: dict[str, list[str]] = {}
+            for bell in bells:
+                places.setdefault(self.owner_of(bell), []).append(bell)
+            now, hung = 0.0, dict[str, int | None]()
+            for name, mine in places.items():
                 now, values = self._look(name, mine)
                 hung |= dict(zip(mine, values, strict=True))
             return View(now, [hung[bell] for bell in bells])
@@ -120,31 +115,33 @@ class ClusterBells:
 
     def close(self) -> None:
         """Leave every node."""
-        for bells in self._primaries.values():
+        for bells in (*self._primaries.values(), *self._left):
             bells.close()
         if self._opened:
             self._opened.close()
 
     def _cluster(self) -> Any:
-        with self._opening:
+        with self._meeting:
             if not self._opened:
                 self._opened = open_client(self._url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
             return self._opened
 
     def _meet(self) -> None:
         """Have bells for each primary that there is, with a canary that is its own."""
-        nodes: list[Any] = self._cluster().get_primaries()
-        met = {node.name: node for node in nodes}
-        kept = {
-            name: bells
-            for name, bells in self._primaries.items()
-            if name in met and self.owner_of(bells.canary) == name
-        }
-        for name, bells in self._primaries.items():
-            if name not in kept:
-                bells.close()
-        new = {name: self._bells_of(node) for name, node in met.items() if name not in kept}
-        self._primaries = kept | new
+        with self._meeting:
+            nodes: list[Any] = self._cluster().get_primaries()
+            met = {node.name: node for node in nodes}
+            kept = {
+                name: bells
+                for name, bells in self._primaries.items()
+                if name in met and self.owner_of(bells.canary) == name
+            }
+            for name, bells in self._primaries.items():
+                if name not in kept:
+                    bells.close()
+                    self._left.append(bells)
+            new = {name: self._bells_of(node) for name, node in met.items() if name not in kept}
+            self._primaries = kept | new
 
     def _bells_of(self, node: Any) -> RedisBells:
         """Bells on connections of their own: the cluster's client closes its own at will."""
@@ -154,6 +151,7 @@ class ClusterBells:
         return RedisBells(client, self._names.namespace, events=self.events, canary=canary, watched=self._watched)
 
     def _canary_of(self, name: str) -> str:
+        """A canary in one of a primary's slots: its key event is that node's alone, and proves that it is heard."""
         while True:
             canary = new_canary(self._names.namespace)
             if self.owner_of(canary) == name:
@@ -166,7 +164,7 @@ class ClusterBells:
             raise StoreUnavailable(CHANGED)
         with self._primaries[name].client.pipeline(transaction=False) as pipe:
             pipe.time()
-            for bell in bells:
+            for bell in bells:  # no MGET: they are in several slots, and one that has moved would fail them all
                 pipe.get(bell)
             (seconds, micros), *values = pipe.execute(raise_on_error=False)
         now = seconds * 1000 + micros / 1000 + self._behind.get(name, 0.0)

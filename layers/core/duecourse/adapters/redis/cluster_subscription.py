@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from duecourse.adapters.redis.cluster_bells import ClusterBells
 
 HEAR_S = 0.2
+CHANGED = "the cluster's primaries, or their slots, are others now"
 
 
 class ClusterSubscription:
@@ -50,7 +51,8 @@ class ClusterSubscription:
                 raise heard
             with translated():
                 self._judge(*heard)
-        self._bells.check_unchanged()
+        if self._bells.canaries != self._canaries:
+            raise StoreUnavailable(CHANGED)
         return self._told.popleft() if self._told else None
 
     def covers(self, bells: Sequence[str]) -> bool:
@@ -62,7 +64,6 @@ class ClusterSubscription:
         self._closing = True
         for thread in self._threads:
             thread.join()
-        self._bells.unsubscribed()
 
     def _listen(self, name: str, subscription: RedisSubscription) -> None:
         try:
@@ -81,7 +82,7 @@ class ClusterSubscription:
         elif sound.bell == self._canaries[name]:
             self._on_canary(name, sound.what)
         elif sound.what is not What.HEAD or self._bells.owner_of(sound.bell) == name:
-            self._told.append(sound)
+            self._told.append(sound)  # what is published reaches every node, and over several links in another order
 
     def _on_canary(self, name: str, what: What) -> None:
         """All canaries are told as one: it went if all did, and its head comes with the last of theirs."""

@@ -72,6 +72,11 @@ def leaving_key(namespace: str) -> str:
     return f"{{{shards_key(namespace)}}}:leaving"
 
 
+def rounds_key(namespace: str) -> str:
+    """The hash of parts of the shards, each with when it was last swept: on one node with the set."""
+    return f"{{{shards_key(namespace)}}}:swept"
+
+
 def tasks_pattern(namespace: str) -> str:
     """What the keys match that hold the tasks of shards, as Redis takes patterns; a key of another's may too."""
     return f"{namespace}:{{*}}:tasks"

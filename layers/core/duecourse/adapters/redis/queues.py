@@ -34,8 +34,6 @@ def _fields_of(one: Setting) -> list[str]:
 
 FIELDS = {field: one.field for one in SETTINGS for field in _fields_of(one)}
 """Where a shard's meta says how the whole queue is set: its field to the setting that it is of."""
-REASONS = (None, *ThrottleReason)
-"""What the numbers of held_back.lua mean."""
 
 
 def configure(verbs: Verbs, queue: str, changes: QueueChanges, default: bool) -> None:
@@ -127,8 +125,8 @@ def _read_slot(meta: str, pipe: Any) -> None:
 def throttle(verbs: Verbs, shard: Shard, tenant: str, task: Task | None) -> Throttle:
     """What holds a tenant's due tasks back, or this one of them."""
     one = (stored_id(task.tenant, task.id), task.due_at) if task else ()
-    now, code, until = verbs.run("held_back", shard, [tenant], one, again=True)
-    return Throttle(REASONS[code], until, now)
+    now, hold, until = verbs.run("held_back", shard, [tenant], one, again=True)
+    return Throttle(ThrottleReason(hold.decode()) if hold else None, until, now)
 
 
 def _heads(verbs: Verbs, keys: Keys, ring: Sequence[bytes]) -> list[float]:

@@ -15,7 +15,9 @@ from duecourse.adapters.redis.connect import Client
 from duecourse.adapters.redis.idempotency import RedisIdempotency
 from duecourse.adapters.redis.lost_shards import LostShards
 from duecourse.adapters.redis.many import Asked, ask
+from duecourse.adapters.redis.outlooks import outlook_of
 from duecourse.adapters.redis.record import stored_id
+from duecourse.adapters.redis.rounds import RedisRounds
 from duecourse.adapters.redis.verbs import Verbs, in_steps
 from duecourse.adapters.redis.warmth import RedisWarmth
 from duecourse.domain.history import Trigger, cut_by
@@ -29,7 +31,7 @@ from duecourse.ports.leases import MAX_CLAIM, NO_DELIVERIES, Begun, Claim, Deliv
 from duecourse.ports.ledger import Away, check_count
 from duecourse.ports.queues import FORGET_MS
 from duecourse.ports.tasks import AddReply, Alone, Move, Reply
-from duecourse.ports.upkeep import Swept
+from duecourse.ports.upkeep import Outlook, Swept
 
 
 class RedisStore:
@@ -243,6 +245,14 @@ class RedisStore:
     def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
         """How each of some queues is set, as a whole."""
         return redis_queues.settings_of(self._verbs, queues)
+
+    def rounds(self) -> RedisRounds:
+        """When the parts of the shards were last swept, on the same servers."""
+        return RedisRounds(self._scripts, self._namespace)
+
+    def outlook_of(self, shards: Sequence[Shard]) -> list[Outlook | Away]:
+        """What many shards have to do next, or why one's is not known."""
+        return outlook_of(self._verbs, shards)
 
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step."""

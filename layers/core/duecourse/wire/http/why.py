@@ -6,6 +6,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from duecourse.domain.masking import masked_error
+from duecourse.domain.queues import ThrottleReason
 from duecourse.domain.task import Status
 from duecourse.domain.timeline import Happened, Why
 from duecourse.domain.times import format_instant
@@ -44,7 +45,7 @@ WaitsView = TypedDict(
             str,
             Field(
                 description="Event that the task waits for: `due`, `claim`, `lease` or `nothing`. For a "
-                "throttled task: `pause`, `max_running`, `tenant_max_running`, `rate` or `target`.",
+                f"throttled task, one of {', '.join(f'`{hold}`' for hold in ThrottleReason)}.",
                 examples=["due"],
             ),
         ],

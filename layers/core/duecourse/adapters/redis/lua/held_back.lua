@@ -2,8 +2,7 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard (of tenants the one), then of the task that it is about, if any: stored id, due
--- RETURNS {now, 0 nothing, 1 a pause, 2 as many run as may, 3 as many of the tenant do, 4 the rate, 5 its target has
---         as many as it may that it has not begun, until when: 0 where that is not known}
+-- RETURNS {now, what holds them (domain/queues.py: Hold), "" for nothing, until when: 0 where that is not known}
 
 local bell = require 'bell'
 local shard = require 'shard'
@@ -13,16 +12,16 @@ local call = redis.call
 local running, opens = tonumber(call('HGET', shard.META, 'running:' .. shard.TENANT) or 0), bell.opens_at()
 
 if shard.PAUSED then
-  return { shard.NOW, 1, 0 }
+  return { shard.NOW, 'pause', 0 }
 elseif bell.full() then
-  return { shard.NOW, 2, 0 }
+  return { shard.NOW, 'max_running', 0 }
 elseif shard.TENANT_MAX and running >= shard.TENANT_MAX then
-  return { shard.NOW, 3, 0 }
+  return { shard.NOW, 'tenant_max_running', 0 }
 elseif opens > shard.NOW then
-  return { shard.NOW, 4, opens }
+  return { shard.NOW, 'rate', opens }
 end
 local score = ARGV[shard.FIRST] and tonumber(call('ZSCORE', shard.DUE[shard.TENANT], ARGV[shard.FIRST]) or nil)
 if score and score > tonumber(ARGV[shard.FIRST + 1]) then
-  return { shard.NOW, 5, 0 }
+  return { shard.NOW, 'target', 0 }
 end
-return { shard.NOW, 0, 0 }
+return { shard.NOW, '', 0 }

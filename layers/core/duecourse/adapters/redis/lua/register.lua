@@ -5,21 +5,28 @@
 --         already: who waits for replicas waits for what its own connection wrote
 -- RETURNS 0, or how many the queue has on record
 
-local queue = ARGV[1] .. '/' -- which no queue's name has in it
-for _, member in ipairs(redis.call('SMEMBERS', KEYS[1])) do
-  if string.sub(member, 1, #queue) == queue then
-    local count = string.match(member, '%d+$')
+local queue = ARGV[1] .. '/' -- which no queue's name has in it, nor anything that means more in a pattern
+local member = queue .. ARGV[2] .. '/' .. ARGV[3]
+local is_there = redis.call('SISMEMBER', KEYS[1], member) == 1
+
+-- The server looks for the queue's others: to hand out all queues' would take it ten times as long.
+local cursor = not is_there and '0'
+while cursor do
+  local found = redis.call('SSCAN', KEYS[1], cursor, 'MATCH', queue .. '*', 'COUNT', '1000')
+  for _, other in ipairs(found[2]) do
+    local count = string.match(other, '%d+$')
     if count ~= ARGV[3] then
       return tonumber(count)
     end
   end
+  cursor = found[1] ~= '0' and found[1]
 end
-local member = queue .. ARGV[2] .. '/' .. ARGV[3]
+
 if ARGV[4] == '1' then
   redis.call('SREM', KEYS[1], member)
 end
 redis.call('SREM', KEYS[2], member) -- so that whoever is forgetting it lets it be
-if redis.call('SISMEMBER', KEYS[1], member) == 0 then -- a write, even of what is there, is refused where memory is short
+if not is_there or ARGV[4] == '1' then -- a write, even of what is there, is refused where memory is short
   redis.call('SADD', KEYS[1], member)
 end
 return 0

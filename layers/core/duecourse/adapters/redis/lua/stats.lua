@@ -2,8 +2,8 @@
 --
 -- KEYS    as in modules/shard.lua, without the due sets
 -- ARGV    fields of meta
--- RETURNS {now, tasks (with successors), leased, done, dead, the heads' first entry, that of the parked, the tenants in
---         the ring, when the bell goes (nil where none hangs), the fields' values, when the longest due of those that
+-- RETURNS {now, tasks (with successors), leased, done, dead, the heads' first entry, that of the parked, the tenants at
+--         both ends of the ring, when the bell goes (nil where none hangs), the fields' values, when the longest due of those that
 --         are put aside was due (nil for none)}
 
 local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -11,6 +11,7 @@ local DEAD, META, BELL, PARKED = KEYS[6], KEYS[8], KEYS[9], KEYS[10]
 local WAITING = KEYS[13]
 local call = redis.call
 local MOST_TARGETS = 64
+local FRONT, BACK = 700, 300 -- tenants of the ring whose tasks are to be looked at
 
 -- The first of each target's is its longest due.
 local function oldest_waiting()
@@ -26,11 +27,23 @@ local function oldest_waiting()
   return oldest and string.format('%d', oldest)
 end
 
+-- Those whose turn is next have waited longest. Those who had theirs and have more due stand at the end.
+local function ends_of_ring()
+  local tenants = call('ZRANGE', RING, 0, FRONT - 1)
+  local rest = call('ZCARD', RING) - #tenants
+  if rest > 0 then
+    for _, tenant in ipairs(call('ZRANGE', RING, -math.min(rest, BACK), -1)) do
+      tenants[#tenants + 1] = tenant
+    end
+  end
+  return tenants
+end
+
 local time = call('TIME')
 return {
   time[1] * 1000 + math.floor(time[2] / 1000),
   call('HLEN', TASKS), call('ZCARD', LEASED), call('ZCARD', DONE), call('ZCARD', DEAD),
-  call('ZRANGE', HEADS, 0, 0, 'WITHSCORES'), call('ZRANGE', PARKED, 0, 0, 'WITHSCORES'), call('ZRANGE', RING, 0, -1),
+  call('ZRANGE', HEADS, 0, 0, 'WITHSCORES'), call('ZRANGE', PARKED, 0, 0, 'WITHSCORES'), ends_of_ring(),
   call('GET', BELL), call('HMGET', META, unpack(ARGV)),
   oldest_waiting() or false,
 }
