@@ -24,7 +24,7 @@ class Ring(NamedTuple):
 
 
 class Server(Protocol):
-    """Destination of rings and watched keys: a function, or a drain in this process. Each verb raises InvocationRefused."""
+    """Server of rings and watched keys: a function, or a drain in this process. Each verb raises InvocationRefused."""
 
     def drain(self, rings: Sequence[Ring]) -> Json:
         """Have the shards of these bells drained; answers what `on_expired` does."""
