@@ -25,7 +25,7 @@ from duecourse.errors import Part, PartlyAdded, StoreFull, StoreUnavailable
 from duecourse.ports.idempotency import KeyedRequest
 from duecourse.ports.leases import MAX_CLAIM, Settled
 from duecourse.ports.tasks import MAX_ADD, Move, Reply
-from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, state
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, standing
 from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.redis_server import SERVERS, RedisServer, need
 from tests.support.wait import until
@@ -77,7 +77,7 @@ def test_scripts_that_were_flushed_are_loaded_again(store: RedisStore, redis_cli
     for step in (lambda: add(store, task_id), lambda: settle(store, claim(store)[0], Ending.DONE)):
         redis_client.script_flush()
         step()
-    assert state(store).status is Status.DONE
+    assert standing(store).status is Status.DONE
 
 
 @pytest.mark.parametrize("version", SERVERS)
@@ -93,7 +93,7 @@ def test_a_server_that_hangs_is_told_in_bounded_time(version: str) -> None:
         server._process.send_signal(signal.SIGCONT)
         assert time.monotonic() - began < 5
         until(client.ping)
-        assert state(store).run <= 1
+        assert standing(store).run <= 1
 
 
 @pytest.mark.parametrize("verb", ["add", "claim", "cancel"])
@@ -162,7 +162,7 @@ def test_an_add_may_wait_for_replicas_and_says_so_where_they_do_not_have_it(vers
             careful.add([new("b")])
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
             careful.add([new("c")])
-        assert state(careful, "c").status is Status.SCHEDULED
+        assert standing(careful, "c").status is Status.SCHEDULED
         assert [task.id for task in claim(careful)] == ["a", "b", "c"], "a claim that is lost is a run again"
 
 
@@ -236,7 +236,7 @@ def test_whatever_a_caller_is_told_of_waits_for_replicas(redis_server: RedisServ
             with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
                 tell()
             assert verb
-        assert {state(alone, id).status for id in ("moved", "dead")} == {Status.SCHEDULED}
+        assert {standing(alone, id).status for id in ("moved", "dead")} == {Status.SCHEDULED}
 
 
 @pytest.mark.parametrize("version", SERVERS)
@@ -255,13 +255,13 @@ def test_a_move_that_is_sent_again_waits_for_what_the_first_wrote(version: str) 
         RedisStore(direct).add([new("a", delay_ms=LATER_MS)])
         until(lambda: copy.info("replication")["master_link_status"] == "up")
         careful = RedisStore(client, wait=1)
-        state(careful)
+        standing(careful)
         ending.callback(replica.process.send_signal, signal.SIGCONT)
         replica.process.send_signal(signal.SIGSTOP)  # it is there, and has what nobody wrote
         proxy.lose_next_reply()
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
             careful.move("default", [Move("a")])
-        assert (proxy.lost, len(state(careful).log)) == (1, 1)
+        assert (proxy.lost, len(standing(careful).log)) == (1, 1)
 
 
 def free_port() -> int:
@@ -368,7 +368,7 @@ def everything(store: RedisStore) -> None:
     store.add(
         [new("later", delay_ms=60_000), new("a"), new("b"), new("once", retry=policy), new("late", deadline_ms=1)]
     )
-    until(lambda: store.now() > state(store, "late").deadline_at)
+    until(lambda: store.now() > standing(store, "late").deadline_at)
     tasks = {(task.tenant, task.id): task for _ in range(3) for task in claim(store, 100, lease_ms=30)}
     replacing = OnDuplicate.REPLACE
     store.add([new("a", on_duplicate=replacing, group="h"), new("later", on_duplicate=OnDuplicate.DEBOUNCE)])
