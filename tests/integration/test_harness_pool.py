@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from local.aws.invocation import Answer, Invocation, Refused
+from local.aws.invocation import Answer, Invocation, LambdaError
 from local.process.environment import Environment
 from local.process.pool import Pool, Starts
 from local.process.worker import Rules
@@ -112,7 +112,7 @@ def test_what_is_over_the_limit_is_refused_at_once(function: Function, log: Log)
     async def burst() -> None:
         scene = Scene(replace(function, concurrency=2), log)
         answers = await scene.at_once(3)
-        assert [type(answer) for answer in answers] == [Answer, Answer, Refused]
+        assert [type(answer) for answer in answers] == [Answer, Answer, LambdaError]
         await scene.pool.close()
 
     asyncio.run(burst())
@@ -248,7 +248,7 @@ def test_what_waits_for_a_process_is_refused_when_the_stack_stops(function: Func
             waiting = asyncio.create_task(scene.pool.invoke(Invocation(b"{}")))
             await asyncio.sleep(0)
             await scene.pool.close()
-            with pytest.raises(Refused, match="stopping"):
+            with pytest.raises(LambdaError, match="stopping"):
                 await waiting
 
     asyncio.run(stop())
