@@ -70,12 +70,12 @@ class Stack:
 
     @property
     def lambda_url(self) -> str:
-        """Where Lambda's Invoke API answers."""
+        """URL of Lambda's Invoke API."""
         return self._services.lambda_url
 
     @property
     def aws(self) -> str:
-        """Where AWS's other services answer."""
+        """URL of AWS's other services."""
         return self._services.aws
 
     @property
@@ -85,7 +85,7 @@ class Stack:
 
     @property
     def in_threads(self) -> bool:
-        """Whether the functions are threads of this process, and with them the bridge."""
+        """True if the functions, and with them the bridge, are threads of this process."""
         return self.store.startswith(SCHEMES)
 
     def session(self) -> Session:
@@ -93,7 +93,7 @@ class Stack:
         return aws_emulator.session(self.aws)
 
     def addresses(self) -> dict[str, Any]:
-        """What `up --json` prints."""
+        """Addresses and processes, as `up --json` prints them."""
         return self._services.addresses()
 
     def pids(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Stack:
         return found
 
     def invoke(self, function: str, event: Any) -> Answer:
-        """Run a function and wait for its answer. Raises Refused."""
+        """Run a function and wait for its answer. Raises LambdaError."""
         invocation = Invocation(json.dumps(event).encode())
         return self._wait_for(self._services.functions.invoke(function, invocation))
 

@@ -26,7 +26,7 @@ Function: TypeAlias = Callable[[Task], Outcome | None]
 Answer: TypeAlias = dict[str, Json]
 
 _runs_with: ContextVar[App] = ContextVar("runs_with")
-"""App whose task runs in this context: a function gives `save` and `extend` its task only."""
+"""App whose task runs in this context: `save` and `extend` get only the task."""
 
 
 def task_handler(function: Function) -> Handler[Answer]:
