@@ -53,6 +53,7 @@ check-format: setup
 
 check-lint: setup
 	@$(PY) -m ruff check .
+	@$(PY) -m tests.sizes
 
 check-types: setup
 	@$(PY) -m mypy
