@@ -1,4 +1,4 @@
-"""The HTTP API: the routes put together, and their refusals as problem documents."""
+"""The HTTP API: the routes put together, and its rejections as problem documents."""
 
 import logging
 from typing import Any
@@ -12,7 +12,7 @@ from duecourse.process import Handler
 from duecourse.routes import docs, health, leases, queries, queues, reminders, tasks
 from duecourse.routes.api import Api
 from duecourse.routes.idempotency import idempotent
-from duecourse.routes.parts import of_json, owned, refusal
+from duecourse.routes.parts import of_json, owned, rejection
 from duecourse.routes.request import Request, serving
 from duecourse.wire.http import problems
 from duecourse.wire.http.body import MAX_BODY_BYTES, parse_body
@@ -35,15 +35,15 @@ docs.serve(api)
 
 
 def refuse(error: Exception) -> Response[str]:
-    """Answer with a problem document; what is nobody's fault outside goes to the log."""
+    """Answer with a problem document; a 5xx, which no caller can mend, also goes to the log."""
     problem = problems.describe(translate(error))
     if problem.status >= 500:
         log.error("request rejected", exc_info=error, extra={"status": problem.status})
-    return refusal(problem)
+    return rejection(problem)
 
 
 def translate(error: Exception) -> Exception:
-    """The router's own refusals in our words; any other error as it is."""
+    """The router's own rejections as errors of ours; any other error as it is."""
     match error:
         case DuecourseError():
             return error

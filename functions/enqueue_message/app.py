@@ -14,11 +14,11 @@ log = logging.getLogger("duecourse.enqueue_message")
 
 @Handler
 def handler(app: App, event: dict[str, Any], _context: Any) -> dict[str, Any]:
-    """Add the tasks of one batch; what is refused goes back to its queue, and from there to the dead letters."""
+    """Add the tasks of one batch; rejected messages go back to their queue, and from there to the dead letters."""
     orders = read_each(event, read_order)
     filled = app.tasks.fill(orders.content)
-    refused = {**orders.problems, **filled.refused}
-    for name, problem in refused.items():
+    rejected = {**orders.problems, **filled.rejected}
+    for name, problem in rejected.items():
         log.error("a message was rejected", extra={"message_id": name, "problem": problem})
-    measure(IntakeLine(Added=filled.added, MessagesRefused=len(refused)))
-    return answer(orders.batch, refused)
+    measure(IntakeLine(Added=filled.added, MessagesRefused=len(rejected)))
+    return answer(orders.batch, rejected)

@@ -18,17 +18,17 @@ def handler(app: App, event: dict[str, Any], context: Any) -> RingsAnswer | Warm
     """Make tasks of watched keys that expired, and drain the shards whose bells rang; or warm what will do so."""
     if isinstance(event, dict) and "warm" in event:
         return warm(app, event)
-    told = read_rings(event)
-    rang = told.heard(app.settings.namespace)
-    noted = app.watches.note(told.expired)
-    if rang.strangers:
-        log.warning("ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rang.strangers)]})
-    if noted.strangers:
+    given = read_rings(event)
+    rang = given.heard(app.settings.namespace)
+    noted = app.watches.note(given.expired)
+    if rang.unknown:
+        log.warning("ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rang.unknown)]})
+    if noted.unknown:
         log.warning(
             "ignored keys that match no pattern of DUECOURSE_WATCH",
-            extra={"keys": [show(key) for key in noted.strangers]},
+            extra={"keys": [show(key) for key in noted.unknown]},
         )
-    drained = app.drainer.drain(rang.shards, context.get_remaining_time_in_millis, rang.doors)
+    drained = app.drainer.drain(rang.shards, context.get_remaining_time_in_millis, rang.triggers)
     measure(
         RungLine(
             Added=noted.added,
@@ -44,10 +44,8 @@ def handler(app: App, event: dict[str, Any], context: Any) -> RingsAnswer | Warm
 def warm(app: App, event: dict[str, Any]) -> WarmAnswer:
     """Be ready for a ring, and have the functions be so that its tasks will be handed to."""
     rings = shards_behind(read_warm_up(event), app.settings.namespace)
-    if rings.strangers:
-        log.warning(
-            "ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rings.strangers)]}
-        )
+    if rings.unknown:
+        log.warning("ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rings.unknown)]})
     app.get_ready()
     warmed = app.warmer.warm(rings.shards)
     measure(WarmLine(FunctionsWarmed=len(warmed)))

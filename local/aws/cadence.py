@@ -1,4 +1,4 @@
-"""When a schedule is next due: EventBridge's `rate(…)` and `cron(…)` expressions."""
+"""Due times of schedules: EventBridge's `rate(…)` and `cron(…)` expressions."""
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -14,7 +14,7 @@ UNIT_SECONDS = {"minute": 60, "hour": 3_600, "day": 86_400}
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 SPANS = ((0, 59), (0, 23), (1, 31), (1, 12), (1, 7), (1970, 2199))
-"""Of minute, hour, day of the month, month, day of the week (Sunday is 1) and year."""
+"""Bounds of minute, hour, day of the month, month, day of the week (Sunday is 1) and year."""
 HORIZON = timedelta(days=5 * 366)
 
 

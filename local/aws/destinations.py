@@ -1,4 +1,4 @@
-"""Where the records of asynchronous invocations go: SQS queues and SNS topics of the emulator."""
+"""Destinations of the records of asynchronous invocations: SQS queues and SNS topics of the emulator."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from .emulator import session
 
 
 def deliverer(aws: str, notice: Callable[[str], None]) -> Callable[[str, str], None]:
-    """A function that sends a record (JSON text) to a destination's ARN; where that fails, the user is told."""
+    """A function that sends a record (JSON text) to a destination's ARN; `notice` gets its failures."""
 
     def deliver(destination: str, record: str) -> None:
         try:

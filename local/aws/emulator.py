@@ -20,7 +20,7 @@ from .account import CREDENTIALS, REGION
 READY_WITHIN = 60.0
 ENDPOINT = "AWS_ENDPOINT_URL"
 SENT = "/duecourse/sent"
-"""Where moto, as we start it, tells of messages: {"mails": [{"to", "subject", "body"}], "sms": [{"to", "text"}]}."""
+"""Path at which our moto lists messages: {"mails": [{"to", "subject", "body"}], "sms": [{"to", "text"}]}."""
 _environment = Lock()
 HOME = Path(__file__).parents[len(__package__.split("."))]
 # Where this package is comes last on the search path: nothing beside it may stand in for a library.
@@ -32,9 +32,10 @@ runpy.run_module("{__package__}.moto_server", run_name="__main__", alter_sys=Tru
 
 
 async def start(sock: socket.socket, environment: Mapping[str, str], log: Log, names: Sequence[str] = ()) -> Process:
-    """Start moto's server on a listening socket, which from then on is its alone; `names` as `Doorman` takes them.
+    """Start moto's server on a listening socket, which becomes the server's own; `names` as `Guard` takes them.
 
-    It takes a second to come, in which another program would be given a port that only it was to listen on.
+    The socket listens before the server exists: the server takes a second to start, and meanwhile another program could
+    get the port.
     """
     with sock:
         command = (sys.executable, "-P", "-c", PROGRAM, str(sock.fileno()), SENT, *names)

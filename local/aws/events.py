@@ -16,7 +16,7 @@ TEXT_TYPES = ("json", "javascript", "xml")
 
 
 class HttpRequest(NamedTuple):
-    """What came over HTTP: path decoded, query as it was sent, headers in their order."""
+    """Request over HTTP: path decoded, query as it was sent, headers in their order."""
 
     method: str
     path: str
@@ -93,7 +93,7 @@ def _is_text(headers: Mapping[str, str]) -> bool:
 
 
 def scheduled_event(name: str, at: float, *, scheduler: bool = False) -> Event:
-    """What a schedule sends at `at` (epoch seconds): an EventBridge rule's event, or EventBridge Scheduler's."""
+    """Event of a schedule at `at` (epoch seconds): an EventBridge rule's, or EventBridge Scheduler's."""
     return {
         "version": "0",
         "id": str(uuid.uuid4()),
@@ -108,7 +108,7 @@ def scheduled_event(name: str, at: float, *, scheduler: bool = False) -> Event:
 
 
 class Delivered(NamedTuple):
-    """How an asynchronous invocation ended: JSON texts, how often it was tried, the function's error if any."""
+    """End of an asynchronous invocation: JSON texts, the number of tries, the function's error if any."""
 
     function: str
     request_id: str
@@ -119,7 +119,7 @@ class Delivered(NamedTuple):
 
 
 def invocation_record(delivered: Delivered) -> Event:
-    """What Lambda sends to the destination of an asynchronous invocation."""
+    """Record that Lambda sends to the destination of an asynchronous invocation."""
     return {
         "version": "1.0",
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),

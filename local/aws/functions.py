@@ -11,7 +11,7 @@ from typing import Protocol
 from ..template.model import Function
 from .account import arn
 from .events import Delivered, invocation_record
-from .invocation import MAX_ASYNC_BYTES, MAX_SYNC_BYTES, Answer, InitFailed, Invocation, Refused
+from .invocation import MAX_ASYNC_BYTES, MAX_SYNC_BYTES, Answer, InitFailed, Invocation, LambdaError
 
 NAME = re.compile(r"^(?:arn:aws:lambda:[a-z0-9-]+:)?(?:\d{12}:)?(?:function:)?(?P<name>[A-Za-z0-9_-]+)(?::\$LATEST)?$")
 MEASURE_EVERY = 0.1
@@ -24,13 +24,13 @@ class Host(Protocol):
     function: Function
 
     def pids(self) -> list[int]:
-        """Its processes."""
+        """Processes of the function."""
 
     async def warm(self) -> None:
         """Be ready for one invocation. Raises InitFailed."""
 
     async def invoke(self, invocation: Invocation) -> Answer:
-        """Run it. Raises Refused where the function's limit is reached."""
+        """Run the function once. Raises LambdaError (429) where the function's limit is reached."""
 
     def measure(self) -> None:
         """Hold it to its memory size."""
@@ -69,9 +69,9 @@ class Functions:
         return {name: pool.pids() for name, pool in self._pools.items()}
 
     async def warm(self, warmed: Callable[[str], None]) -> None:
-        """Have one process of each function ready, and tell of each.
+        """Have one process of each function ready, and report each to `warmed`.
 
-        What does not start is told, and fails again when invoked.
+        A function that does not start goes to `notice`, and fails again when it is invoked.
         """
         await asyncio.gather(*(self._warm(pool, warmed) for pool in self._pools.values()))
 
@@ -87,12 +87,12 @@ class Functions:
         warmed(name)
 
     def find(self, name: str) -> Host:
-        """The function called `name`: its name, logical id, or an ARN, whole or partial. Raises Refused (404)."""
+        """The function called `name`: its name, logical id, or an ARN, whole or partial. Raises LambdaError (404)."""
         match = NAME.match(name)
         found = self._pools.get(self._names.get(match["name"], match["name"])) if match else None
         if found is None:
             meant = name if name.startswith("arn:") else arn("lambda", f"function:{name}")
-            raise Refused(404, "ResourceNotFoundException", f"Function not found: {meant}")
+            raise LambdaError(404, "ResourceNotFoundException", f"Function not found: {meant}")
         return found
 
     def missing(self, targets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -102,17 +102,17 @@ class Functions:
             if place == "lambda":
                 try:
                     self.find(name)
-                except Refused:
+                except LambdaError:
                     yield kind, name
 
     async def invoke(self, name: str, invocation: Invocation) -> Answer:
-        """Run a function and wait for its answer. Raises Refused."""
+        """Run a function and wait for its answer. Raises LambdaError."""
         pool = self.find(name)
         check(invocation, MAX_SYNC_BYTES)
         return await pool.invoke(invocation)
 
     def send(self, name: str, invocation: Invocation) -> None:
-        """Have a function run, without its answer. Raises Refused."""
+        """Have a function run, without its answer. Raises LambdaError."""
         pool = self.find(name)
         check(invocation, MAX_ASYNC_BYTES)
         task = asyncio.create_task(self._deliver(pool, invocation))
@@ -138,7 +138,7 @@ class Functions:
         while True:
             try:
                 return await pool.invoke(invocation)
-            except Refused as refused:
+            except LambdaError as refused:
                 if time.monotonic() + wait > until:
                     text = json.dumps({"errorType": refused.kind, "errorMessage": str(refused)})
                     return Answer(text.encode(), refused.kind)
@@ -163,7 +163,7 @@ class Functions:
                 await pool.retire()
 
     async def close(self) -> None:
-        """Stop what is under way and end every process."""
+        """Stop every pending delivery and end every process."""
         for task in self._underway:
             task.cancel()
         with suppress(asyncio.CancelledError):
@@ -172,12 +172,12 @@ class Functions:
 
 
 def check(invocation: Invocation, limit: int) -> None:
-    """Refuse what Lambda refuses before it runs anything: too large, or no JSON. Raises Refused."""
+    """Return if Lambda would run it. Raises LambdaError: 413 for a request too large, 400 for no JSON."""
     if len(invocation.payload) > limit:
         text = f"Request must be smaller than {limit} bytes for the InvokeFunction operation"
-        raise Refused(413, "RequestTooLargeException", text)
+        raise LambdaError(413, "RequestTooLargeException", text)
     try:
         json.loads(invocation.payload)
     except ValueError as error:
         text = f"Could not parse request body into json: {error}"
-        raise Refused(400, "InvalidRequestContentException", text) from None
+        raise LambdaError(400, "InvalidRequestContentException", text) from None

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from .events import HttpRequest, http_event
 from .functions import Functions
-from .invocation import Answer, Invocation, Refused
+from .invocation import Answer, Invocation, LambdaError
 from .routes import Routes
 
 MAX_BODY = 10 * 1024 * 1024
@@ -50,7 +50,7 @@ class Gateway:
             return _message(413, "Request Entity Too Large")
         except TimeoutError:
             return _message(503, "Service Unavailable")
-        except Refused:
+        except LambdaError:
             return _message(500, "Internal Server Error")
         return _response(answer)
 
@@ -86,7 +86,7 @@ async def _read(request: Request) -> HttpRequest:
 
 
 async def _body(request: Request) -> bytes:
-    """The whole body; one over the limit is read to its end all the same, so that its sender hears the refusal."""
+    """The whole body. Raises TooLarge, after reading to the end: a sender that is cut off would not see the 413."""
     body, length = bytearray(), 0
     async for chunk in request.stream():
         length += len(chunk)

@@ -15,7 +15,7 @@ MB = 1024 * 1024
 MAX_SYNC_BYTES = 6 * MB
 MAX_ASYNC_BYTES = MB
 TAIL_BYTES = 4096
-"""How much of its log an invocation hands back."""
+"""Size of the end of its log that an invocation hands back, in bytes."""
 UNHANDLED = "Unhandled"
 
 
@@ -40,14 +40,14 @@ class Invocation:
 
 
 class Answer(NamedTuple):
-    """What a function answered, or, with `error` set, how it failed: both as JSON text."""
+    """Answer of a function, or, with `error` set, its failure: both as JSON text."""
 
     payload: bytes
     error: str | None = None
 
 
-class Refused(HarnessError):
-    """Lambda's own refusal: HTTP status, error type and message, as the service words them."""
+class LambdaError(HarnessError):
+    """Error that Lambda's own service answers: HTTP status, error type and message, in the service's words."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -63,14 +63,14 @@ class InitFailed(Exception):
         self.answer = answer
 
 
-def stopping() -> Refused:
+def stopping() -> LambdaError:
     """The stack takes no more."""
-    return Refused(500, "ServiceException", "The stack is stopping.")
+    return LambdaError(500, "ServiceException", "The stack is stopping.")
 
 
-def throttled() -> Refused:
+def throttled() -> LambdaError:
     """The function runs as often as it may at a time."""
-    return Refused(429, "TooManyRequestsException", "Rate Exceeded.")
+    return LambdaError(429, "TooManyRequestsException", "Rate Exceeded.")
 
 
 def unhandled(kind: str, message: str) -> Answer:
@@ -107,7 +107,7 @@ def begun(invocation: Invocation) -> str:
 
 
 def cut_off(invocation: Invocation, seconds: float) -> str:
-    """What the log of an invocation says whose time was up."""
+    """Line in the log of an invocation that took too long."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return f"{stamp} {invocation.request_id} Task timed out after {seconds:.2f} seconds\n"
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from .functions import Functions
-from .invocation import Invocation, Refused
+from .invocation import Invocation, LambdaError
 
 PATH = "/2015-03-31/functions/{name:path}/invocations"
 
@@ -20,7 +20,7 @@ def lambda_api(functions: Functions) -> Starlette:
     async def invoke(request: Request) -> Response:
         try:
             return await _invoke(functions, request)
-        except Refused as refused:
+        except LambdaError as refused:
             return _refusal(refused)
 
     return Starlette(routes=[Route(PATH, invoke, methods=["POST"])])
@@ -47,13 +47,15 @@ async def _invoke(functions: Functions, request: Request) -> Response:
 
 
 def _client_context(header: str) -> str:
-    """The context as ASCII JSON text, "" for none. Raises Refused."""
+    """The context as ASCII JSON text, "" for none. Raises LambdaError."""
     if not header:
         return ""
     try:
         return json.dumps(json.loads(base64.b64decode(header, validate=True)))
     except ValueError as error:
-        raise Refused(400, "InvalidRequestContentException", f"Client context must be base64 JSON: {error}") from None
+        raise LambdaError(
+            400, "InvalidRequestContentException", f"Client context must be base64 JSON: {error}"
+        ) from None
 
 
 def _response(invocation: Invocation, status: int, body: bytes = b"") -> Response:
@@ -65,7 +67,7 @@ def _response(invocation: Invocation, status: int, body: bytes = b"") -> Respons
     return Response(body, status, headers, media_type="application/json")
 
 
-def _refusal(refused: Refused) -> Response:
+def _refusal(refused: LambdaError) -> Response:
     body = {"Type": "User", "Message": str(refused), "message": str(refused)}
     if refused.status == 429:
         body["Reason"] = "ReservedFunctionConcurrentInvocationLimitExceeded"

@@ -1,4 +1,4 @@
-"""moto's server as a program of its own, which also tells what it was given to send to people."""
+"""Moto's server as a program of its own, which also lists the messages that it was given to send to people."""
 
 import json
 import os
@@ -13,7 +13,7 @@ os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"  # read as moto is imported: wit
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 
-from ..stack.strangers import HEADERS, Asked, Doorman
+from ..stack.guard import HEADERS, Guard, Origin
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -30,23 +30,23 @@ def telling(application: Application, path: str) -> Application:
     return answer
 
 
-def guarded(application: Application, doorman: Doorman) -> Application:
+def guarded(application: Application, guard: Guard) -> Application:
     """The application, for those whom `doorman` lets in."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         keys = {name: f"HTTP_{name.upper().replace('-', '_')}" for name in HEADERS}
         given = {name: [environ[key]] if key in environ else [] for name, key in keys.items()}
-        turned = doorman.refusal(Asked(given, environ["SERVER_NAME"]))
-        if turned is None:
+        rejection = guard.rejection(Origin(given, environ["SERVER_NAME"]))
+        if rejection is None:
             return application(environ, start_response)
-        start_response(f"{turned.status} Refused", [("content-type", "application/json")])
-        return [turned.body]
+        start_response(f"{rejection.status} Refused", [("content-type", "application/json")])
+        return [rejection.body]
 
     return answer
 
 
 def sent() -> dict[str, list[dict[str, str]]]:
-    """What went out: of an e-mail moto keeps its HTML part where there is one, else its text."""
+    """Messages that went out: of an e-mail moto keeps the HTML part if there is one, else the text."""
     from moto.ses.models import ses_backends
     from moto.sns.models import sns_backends
 
@@ -63,12 +63,12 @@ def _each(backends: Any) -> Iterator[Any]:
 
 
 def main(descriptor: int, path: str, names: Sequence[str]) -> None:
-    """Serve on a listening socket until a signal comes; `names` as `Doorman` takes them."""
+    """Serve on a listening socket until a signal comes; `names` as `Guard` takes them."""
     with socket.socket(fileno=os.dup(descriptor)) as sock:
         host, port = sock.getsockname()
     os.environ.setdefault("MOTO_PORT", str(port))
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # to tear so many modules down takes most of a second
-    application = guarded(telling(DomainDispatcherApplication(create_backend_app), path), Doorman(names))
+    application = guarded(telling(DomainDispatcherApplication(create_backend_app), path), Guard(names))
     server = make_server(host, port, application, threaded=True, request_handler=MotoRequestHandler, fd=descriptor)
     server.log_startup()
     server.serve_forever()

@@ -27,9 +27,9 @@ SIMPLE_TYPES = {"String": "S", "Number": "N", "Binary": "B"}
 
 
 def create(template: Template, aws: str) -> list[str]:
-    """Create on the emulator every resource of a known type, and name them all; those that are there stay.
+    """Create on the emulator every resource of a known type, and return all their names; existing ones stay.
 
-    Raises HarnessError where the emulator does not answer, or refuses.
+    Raises HarnessError where the emulator does not answer, or rejects one.
     """
     # A queue that has a dead-letter queue wants that to be there.
     resources = sorted(template.resources(*MAKERS), key=lambda resource: "RedrivePolicy" in resource.properties)

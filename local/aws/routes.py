@@ -1,4 +1,4 @@
-"""Which function a request goes to: an HTTP API's rules, the most specific route first."""
+"""Choice of the function for a request: an HTTP API's rules, the most specific route first."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -13,7 +13,7 @@ from .invocation import Invocation
 
 
 class Schedules:
-    """The schedules of all functions; `tick` seconds stands in for every schedule's own cadence, 0 is none at all."""
+    """The schedules of all functions; `tick` seconds replaces every schedule's own cadence, 0 disables all."""
 
     def __init__(self, described: Iterable[Function], functions: Functions, tick: float | None) -> None:
         self._all = [(function.name, schedule) for function in described for schedule in function.schedules]
@@ -22,7 +22,7 @@ class Schedules:
 
     @property
     def described(self) -> str:
-        """Who is invoked when, for people; "" for nobody."""
+        """Function and cadence of each schedule, for people; "" for none."""
         if self._tick == 0:
             return ""
         return "  ".join(f"{function} {self._cadence(schedule)}" for function, schedule in self._all)
@@ -31,7 +31,7 @@ class Schedules:
         return Every(self._tick) if self._tick else schedule.cadence
 
     async def keep(self, *, at_once: bool = False) -> None:
-        """Send every event at its time, and once before if so told, until cancelled."""
+        """Send every event at its time, and with `at_once` also now, until cancelled."""
         if self._tick == 0:
             return
         if at_once:

@@ -23,9 +23,9 @@ ROOT = TEMPLATE.parent
 BUILT = ROOT / ".aws-sam" / "build" / "template.yaml"
 LAYER_MB = 30.0
 STARTS = 40.0
-"""The bound of a cold import, in starts of the bare interpreter: both are slower on a slower or busier machine.
+"""Bound of a cold import, in starts of the bare interpreter: both are slower on a slower or busier machine.
 
-It tells of what grows. The aim is 8: functions without requests take some 11, the HTTP API, whose router and models
+The bound catches growth. The aim is 8: functions without requests take some 11, the HTTP API, whose router and models
 are built on pydantic, some 35.
 """
 ROUNDS = 7
@@ -65,7 +65,7 @@ def built(
 
         python -m local built --architecture x86_64
     """
-    with console.problems_told():
+    with console.problems_shown():
         functions = Template(_there(BUILT), NOWHERE, {**PARAMETERS, "Architecture": architecture}).functions
         found = [*_sizes(functions)]
         with _layers_for_here(functions, architecture, python) as layers:

@@ -1,4 +1,4 @@
-"""What the short commands talk to: the stack that is up, or one of their own for the while."""
+"""Access of the short commands to a stack: the running one, or one of their own for the time of the command."""
 
 import os
 import time
@@ -44,7 +44,7 @@ def duration(text: str) -> str:
 
 
 class Invoked(NamedTuple):
-    """What an invoke brought: the payload as text, the function's error if any, how many milliseconds it took."""
+    """Result of an invoke: the payload as text, the function's error if any, the time in milliseconds."""
 
     payload: str
     error: str | None
@@ -81,7 +81,7 @@ def ledger(store: str | None, folder: Path, **given: str | None) -> Settings:
 
 
 def invoke(service: str, function: str, event: bytes) -> Invoked:
-    """Invoke a function and wait. Raises HarnessError where the service refuses."""
+    """Invoke a function and wait. Raises HarnessError where the service rejects it."""
     began = time.perf_counter()
     path = f"{service}/2015-03-31/functions/{quote(function, safe='')}/invocations"
     with urllib3.PoolManager(retries=False) as http:

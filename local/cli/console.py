@@ -1,4 +1,4 @@
-"""How the commands speak: results on the standard output, everything else on the standard error."""
+"""Output of the commands: results on the standard output, everything else on the standard error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,8 +29,8 @@ def notice(text: str) -> None:
 
 
 @contextmanager
-def problems_told() -> Iterator[None]:
-    """Turn what the harness or the system refuses into one line and exit code 2."""
+def problems_shown() -> Iterator[None]:
+    """Turn an error of the harness or the system into one line and exit code 2."""
     try:
         yield
     except (HarnessError, OSError) as error:

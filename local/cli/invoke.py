@@ -34,7 +34,7 @@ def invoke(
 
         sam local invoke PollTickFunction -e events/poll_tick/scheduler.json --parameter-overrides Architecture=x86_64
     """
-    with console.problems_told():
+    with console.problems_shown():
         found = client.functions().get(function)
         with client.lambda_service(folder) as service:
             answer = client.invoke(service, found.name if found else function, _read(event))

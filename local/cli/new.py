@@ -24,7 +24,7 @@ def new(
     """
     root = TEMPLATE.parent
     wanted = scaffold.New(name, kind or name)
-    with console.problems_told():
+    with console.problems_shown():
         for path in scaffold.write(root, wanted):
             console.out.print(f"wrote {path.relative_to(root)}")
     body = f'{{"kind": "{wanted.kind}", "payload": {{"hello": "world"}}}}'

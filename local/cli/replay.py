@@ -16,7 +16,7 @@ from .client import Invoked
 
 EVENTS = TEMPLATE.parent / "events"
 MEANT_TO_FAIL = "bad_"
-"""How the names of events begin that their functions may refuse."""
+"""Beginning of the names of events that their functions may reject."""
 
 
 def replay(
@@ -43,7 +43,7 @@ def replay(
 
         python -m local replay events/on_expired events/poll_tick/scheduler.json
     """
-    with console.problems_told():
+    with console.problems_shown():
         events = [(path, _function_of(path)) for path in _files(paths or [EVENTS])]
         with client.lambda_service(folder if paths else None) as service:
             failed = [path.name for path, function in events if _replay(service, path, function).error]

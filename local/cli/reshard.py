@@ -43,7 +43,7 @@ def reshard(
 
         python -m local reshard default 8 --store redis-cluster://10.0.0.1:6379
     """
-    with console.problems_told():
+    with console.problems_shown():
         total = _reshard(queue, count, client.ledger(store, folder, namespace=namespace), wait)
     console.out.print(
         f"{queue} has {count} shards now, {total} tasks in them" if total else f"{queue}: nothing to move"
@@ -56,7 +56,7 @@ def _reshard(queue: str, count: int, settings: Settings, wait: str) -> int:
     try:
         with connect(settings.store) as redis:
             deaths = bool(settings.dead_target)
-            change = Reshard(redis, settings.namespace, queue, count, _tell, deaths=deaths)
+            change = Reshard(redis, settings.namespace, queue, count, _print, deaths=deaths)
             return change.run(parse_duration(wait) / 1000)
     except StoreUnavailable as error:
         raise HarnessError(f"{error}\nRun the same command again to continue") from error
@@ -64,5 +64,5 @@ def _reshard(queue: str, count: int, settings: Settings, wait: str) -> int:
         raise HarnessError(str(error)) from error
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     console.out.print(line)

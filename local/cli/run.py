@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..aws.account import CREDENTIALS
-from ..process.environment import Surroundings, host_settings
+from ..process.environment import Environment, host_settings
 from ..stack import state
 from ..stack.options import PARAMETERS, TEMPLATE
 from ..stack.problems import HarnessError
@@ -23,7 +23,7 @@ SETTINGS = (
     "DUECOURSE_SHARDS",
     "DUECOURSE_RESULTS_TABLE",
 )
-"""What `Client.from_env` reads, of all that the functions have."""
+"""Settings that `Client.from_env` reads, of all that the functions have."""
 AS_GIVEN = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Options after the command are the command's own."""
 
@@ -40,7 +40,7 @@ def run(
 
         python -m local run env
     """
-    with console.problems_told():
+    with console.problems_shown():
         variables = _variables(folder)
         if shutil.which(command[0]) is None:
             raise HarnessError(f"{command[0]}: no such command")
@@ -61,4 +61,4 @@ def _settings(up: dict[str, Any]) -> dict[str, str]:
     """Those of the function behind the HTTP API: it adds tasks, as the program will."""
     functions = Template(TEMPLATE, Addresses(up["api"], up["aws"], up["store"]), PARAMETERS).functions
     api = next(function for function in functions if function.routes)
-    return Surroundings(up["aws"], up["lambda"], up["store"], host_settings()).settings(api)
+    return Environment(up["aws"], up["lambda"], up["store"], host_settings()).settings(api)

@@ -17,7 +17,7 @@ from ..stack.problems import HarnessError
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 MAX_NAME = 40
 TARGETS = '"reminder": "${Reminders}"'
-"""What the lines of the template that hold the targets have in common."""
+"""Text that only those lines of the template contain that define the targets."""
 BEFORE_RESOURCE = "\n  WorkPolicy:\n"
 BEFORE_STATEMENT = "          - !If\n            - HasTargetArns\n"
 
@@ -73,7 +73,7 @@ class New(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Its logical id in the template: `send_report` is SendReportFunction."""
+        """Logical id in the template: SendReportFunction for `send_report`."""
         return "".join(part.capitalize() for part in self.name.split("_")) + "Function"
 
 

@@ -1,4 +1,4 @@
-"""What `up` prints of the logs while it runs: a line a task's event, warnings, errors; all of it stays in the files."""
+"""Lines of the logs that `up` prints: one for each event of a task, warnings, errors. The files have all lines."""
 
 import json
 import re
@@ -16,10 +16,10 @@ FRAME = re.compile(r"(START|END|REPORT|INIT_REPORT) ?(RequestId)?.*?(Error Type:
 LOGGED = re.compile(r"\S+Z (?P<level>[A-Z]+) (?P<message>.*)")
 """A line of the bridge's log."""
 UNSAID = ("Runtime.ExitError", "Function.ResponseSizeTooLarge")
-"""How invocations fail that leave no other line."""
+"""Errors of invocations that leave no other line."""
 COLOURS = {"done": "green", "dead": "red", "failed": "red", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
 ADVICE = "LAMBDA_WARNING: Unhandled exception"
-"""How Lambda's runtime client begins five lines of general advice, after which comes the error."""
+"""Beginning of five lines of general advice by Lambda's runtime client, which the error follows."""
 CAUSES = ("problem", "error")
 """Fields of a record by which functions of ours say why, beside the message."""
 BRIDGE = "bridge"

@@ -19,15 +19,15 @@ def sent(folder: client.StateUsed = state.DEFAULT) -> None:
 
         python -m local sent
     """
-    with console.problems_told():
+    with console.problems_shown():
         up = state.running(folder)
         if not up:
             raise HarnessError("no stack is running: run make up")
-        told = _ask(str(up["aws"]))
+        messages = _ask(str(up["aws"]))
     table = Table("by", "to", "subject", "body", show_lines=True)
-    for mail in told["mails"]:
+    for mail in messages["mails"]:
         table.add_row("email", escape(mail["to"]), escape(mail["subject"]), escape(mail["body"]))
-    for sms in told["sms"]:
+    for sms in messages["sms"]:
         table.add_row("phone", escape(sms["to"]), "", escape(sms["text"]))
     console.out.print(table)
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from duecourse import ledgers
 from duecourse.domain.address import shown
 from duecourse.domain.masking import masked, masked_error
-from duecourse.domain.queues import QueueStanding
+from duecourse.domain.queues import QueueStatus
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, RetryPolicy, Status, Task, dump_json
 from duecourse.domain.timeline import Waiting, timeline, waiting
 from duecourse.domain.times import format_duration, format_instant
@@ -49,12 +49,12 @@ def show(
 
         python -m local show --queue reminders
     """
-    with console.problems_told():
+    with console.problems_shown():
         settings = client.ledger(store, folder)
         with _opened(settings) as ledger:
             seen = None if id else Queues(ledger).get(queue)
             task = ledger.get(queue, id, tenant) if id else None
-            waits = task and waiting(task, ledger.held_back(ledger.shard_of(queue, task.id, task.group), tenant))
+            waits = task and waiting(task, ledger.throttle(ledger.shard_of(queue, task.id, task.group), tenant))
     if seen:
         console.out.print(_queue(seen))
         return
@@ -76,26 +76,26 @@ def _opened(settings: Settings) -> Iterator[Store]:
         raise HarnessError(f"{error} (the ledger at {shown(settings.store)})") from error
 
 
-def _queue(seen: QueueStanding) -> Table:
+def _queue(seen: QueueStatus) -> Table:
     table = Table("field", "value", show_header=False)
     view = show_queue(seen)
     for name, value in view.items():
         if name != "split":
-            table.add_row(name, _told(value))
+            table.add_row(name, _shown(value))
     for part in view["split"] if len(view["split"]) > 1 else ():
         of_shard = {name: value for name, value in part.items() if name != "shard"}
-        table.add_row(f"shard {part['shard']}", _told(of_shard))
+        table.add_row(f"shard {part['shard']}", _shown(of_shard))
     return table
 
 
-def _told(value: object) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_told(part)}" for key, part in value.items() if part is not None)
+        return ", ".join(f"{key} {_shown(part)}" for key, part in value.items() if part is not None)
     return "" if value is None else escape(str(value))
 
 
 def _record(task: Task) -> Table:
-    """As GET /tasks/{id} has it, and what only the ledger knows."""
+    """A task as GET /tasks/{id} shows it, with the fields that only the ledger has."""
     view = dict(show_task(task))
     del view["history"]
     kept = {

@@ -1,4 +1,4 @@
-"""How a command stays until Ctrl-C, and ends in good order."""
+"""Commands that stay until Ctrl-C, and end in good order."""
 
 import signal
 import socket
@@ -16,11 +16,11 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def until_stopped() -> Iterator[None]:
-    """Be interrupted by the first Ctrl-C, SIGTERM or closed terminal, exit code 0; problems are told."""
+    """Be interrupted by the first Ctrl-C, SIGTERM or closed terminal: exit code 0. The harness's errors: code 2."""
     for number in STOPS:
         signal.signal(number, _interrupt)
     try:
-        with console.problems_told():
+        with console.problems_shown():
             yield
     except KeyboardInterrupt:
         raise typer.Exit(0) from None

@@ -1,4 +1,4 @@
-"""`up`: start everything and stay until told to stop."""
+"""`up`: start everything and stay until Ctrl-C."""
 
 import json
 import math
@@ -114,7 +114,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
 
 
 def _near(folder: Path) -> Path:
-    """As it is reached from here."""
+    """The folder relative to the current one, if it is inside."""
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 

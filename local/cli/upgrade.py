@@ -41,7 +41,7 @@ def upgrade(
 
         python -m local upgrade --store redis://10.0.0.1:6379 --watch PT5M
     """
-    with console.problems_told():
+    with console.problems_shown():
         done = _upgrade(client.ledger(store, folder, namespace=namespace), watch)
     console.out.print(f"{done.shards} shards, {done.raised} of them upgraded now, {done.rewritten} records rewritten")
 

@@ -1,1 +1,1 @@
-"""The demo: stories with real parts and real invocations, checked as they are told."""
+"""The demo: stories with real parts and real invocations, each checked as it happens."""

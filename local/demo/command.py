@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from ..cli.console import err, out, problems_told
+from ..cli.console import err, out, problems_shown
 from ..cli.up import SHOWN
 from ..process.environment import host_settings
 from ..stack.options import PARAMETERS, Options, Precision
@@ -57,27 +57,27 @@ def demo(precision: By = Precision.BRIDGE, store: Store = None) -> None:
     status = err.status(STARTING)
     status.start()
     try:
-        with problems_told(), Others() as others:
+        with problems_shown(), Others() as others:
             watch = _watch(others.url) if _hears_keys(precision, store) else {}
             options = Options(tick=TICK_S, precision=precision, store=store, parameters={**PARAMETERS, **watch})
             with Stack(options) as stack:
                 status.update("playing the stories, about 15 s …")
                 stage = Stage(stack, others)
-                told = _play(stage, watches=bool(watch))
+                reports = _play(stage, watches=bool(watch))
     except StoryFailed as failed:
         status.stop()
         err.print(f"[bold red]A check of the stories failed.[/]\n{escape(str(failed))}")
         raise typer.Exit(1) from None
     finally:
         status.stop()
-    out.print(_stories(told))
+    out.print(_stories(reports))
     out.print(_lateness(stage.lateness))
     how = THREADS if stack.in_threads else PROCESSES
     out.print(f"All checks passed in {time.monotonic() - began:.0f} s: {how}.")
 
 
 def _hears_keys(precision: Precision, store: str | None) -> bool:
-    """Whether other programs' keys are heard without a gap: ticks that linger for seconds leave one at a cold start."""
+    """True if other programs' keys are heard without a gap: ticks that linger for seconds leave one at a cold start."""
     given = {"DUECOURSE_EVENTS": "on", "DUECOURSE_WATCH": "", **host_settings()}
     ours = given["DUECOURSE_EVENTS"] == "on" and not given["DUECOURSE_WATCH"]
     return precision == Precision.BRIDGE and ours and not (given_store(store) or "").startswith(SCHEMES)
@@ -87,17 +87,17 @@ def _watch(url: str) -> Mapping[str, str]:
     return {"Watch": json.dumps([stories.sessions(url)])}
 
 
-def _play(stage: Stage, *, watches: bool) -> list[stories.Told]:
+def _play(stage: Stage, *, watches: bool) -> list[stories.Report]:
     """All but the last beside each other; who rings is ended when they are over."""
     begins = [stories.poll, stories.meetings, stories.webhook, stories.batch]
     endings = [begin(stage) for begin in [*begins, *([stories.watched] if watches else [])]]
-    told = [ending() for ending in endings]
-    return [*told, stories.ringer_killed(stage)()]
+    reports = [ending() for ending in endings]
+    return [*reports, stories.ringer_killed(stage)()]
 
 
-def _stories(told: list[stories.Told]) -> Table:
+def _stories(reports: list[stories.Report]) -> Table:
     table = Table("", "story", "what happened", title="duecourse", show_lines=True)
-    for number, story in enumerate(told, 1):
+    for number, story in enumerate(reports, 1):
         table.add_row(str(number), escape(story.title), escape("\n".join(story.lines)))
     return table
 

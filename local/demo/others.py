@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 PROCESSING = 2
-"""How often the slow API answers "processing" before it is done."""
+"""Number of times that the slow API answers "processing" before it is done."""
 FAILURES = 2
-"""How often the receiver fails."""
+"""Number of times that the receiver fails."""
 UNLOADING_S = 0.05
-"""How long the depot takes for each, so that one too many would be met there."""
+"""Time that the depot takes for each, so that one too many would be met there."""
 CLOSED_S = 5.0
-"""How long it keeps its callers waiting at most."""
+"""Longest time that the depot keeps a caller waiting."""
 
 
 class Delivery(NamedTuple):
@@ -27,7 +27,7 @@ class Delivery(NamedTuple):
 
 
 class Depot:
-    """Keeps whoever comes until it is opened, and counts those who are in it."""
+    """Receiver that keeps its callers until it is opened, and counts those inside."""
 
     def __init__(self) -> None:
         self.opened = threading.Event()
@@ -71,7 +71,7 @@ class Others:
                 self.wfile.write(data)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing: the demo tells what came."""
+                """Print nothing: the demo has lines of its own."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="others")
@@ -94,7 +94,7 @@ class Others:
 
     @property
     def url(self) -> str:
-        """Where they are."""
+        """Address of all of them."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def export(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the stories are played on: the running stack, seen as its users see it."""
+"""Stage of the stories: the running stack, seen as its users see it."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class Sms(NamedTuple):
 
 
 class Lateness(NamedTuple):
-    """How long after it was due a task's last run was claimed."""
+    """Time from the due time of a task's last run to its claim."""
 
     task: str
     kind: str
@@ -63,7 +63,7 @@ class Stage:
         return answer.json() if answer.data else None
 
     def finished(self, id: str, *, queue: str = "default") -> Any:
-        """The task once it is done; how late its last run was and which door found it are noted."""
+        """The task once it is done; its lateness and the trigger of its last run are noted."""
         path = f"/tasks/{id}?queue={queue}"
 
         def look() -> Any:
@@ -73,15 +73,15 @@ class Stage:
         task = until(look, f"task {id} ends")
         check(task["state"] == "done", f"task {id} is done", json.dumps(task))
         late = _ms(task["history"][-1]["claimed_at"], task["due_at"])
-        self.lateness.append(Lateness(id, task["kind"], task["run"], self._door(id, queue), late))
+        self.lateness.append(Lateness(id, task["kind"], task["run"], self._trigger(id, queue), late))
         return task
 
-    def _door(self, id: str, queue: str) -> str:
+    def _trigger(self, id: str, queue: str) -> str:
         timeline = self.call("GET", f"/tasks/{id}/why?queue={queue}", expect=200)["timeline"]
-        return str([entry["door"] for entry in timeline if "door" in entry][-1])
+        return str([entry["trigger"] for entry in timeline if "trigger" in entry][-1])
 
     def result(self, id: str) -> Any:
-        """What the results table keeps for a task of the default queue."""
+        """Value that the results table keeps for a task of the default queue, or None."""
         names = self.stack.session().client("dynamodb").list_tables()["TableNames"]
         table = self.stack.session().resource("dynamodb").Table(names[0])
         item = table.get_item(Key={"id": f"default/-/{id}"}).get("Item")
@@ -102,13 +102,13 @@ class Stage:
 
     def mails(self) -> list[Mail]:
         """Every e-mail sent so far."""
-        told = self._http.request("GET", self.stack.aws + SENT).json()
-        return [Mail(mail["to"], mail["subject"], mail["body"]) for mail in told["mails"]]
+        answer = self._http.request("GET", self.stack.aws + SENT).json()
+        return [Mail(mail["to"], mail["subject"], mail["body"]) for mail in answer["mails"]]
 
     def texts(self) -> list[Sms] | None:
         """Every SMS sent so far; None where the emulator does not tell."""
-        told = self._http.request("GET", self.stack.aws + SENT)
-        return [Sms(sms["to"], sms["text"]) for sms in told.json()["sms"]] if told.status == 200 else None
+        answer = self._http.request("GET", self.stack.aws + SENT)
+        return [Sms(sms["to"], sms["text"]) for sms in answer.json()["sms"]] if answer.status == 200 else None
 
 
 def until(probe: Callable[[], T | None], what: str) -> T:

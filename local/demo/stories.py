@@ -1,4 +1,4 @@
-"""The stories; each begins things, and tells what it saw once they have happened."""
+"""The stories; each begins things, and reports once they have happened."""
 
 import time
 from collections.abc import Callable
@@ -14,14 +14,14 @@ LEAD_S = 5
 GUESTS = ("Ada", "Grace", "Edsger")
 
 
-class Told(NamedTuple):
+class Report(NamedTuple):
     """A story as it happened: what was done, and what was seen."""
 
     title: str
     lines: list[str]
 
 
-Ending = Callable[[], Told]
+Ending = Callable[[], Report]
 
 
 def poll(stage: Stage) -> Ending:
@@ -32,13 +32,13 @@ def poll(stage: Stage) -> Ending:
     stage.call("POST", "/tasks", {"id": "export-7", "kind": "poll", "payload": payload}, expect=201)
     answered_ms = (time.monotonic() - began) * 1000
 
-    def ending() -> Told:
+    def ending() -> Report:
         task = stage.finished("export-7")
         outcomes = [run["outcome"] for run in task["history"]]
         check(outcomes == ["again", "again", "done"], "again, again, done", str(outcomes))
         check(task["result"] == {"rows": 1203}, "the result in GET /tasks/export-7", str(task))
         check(stage.result("export-7") == {"rows": 1203}, "the result in the table", str(stage.result("export-7")))
-        return Told(
+        return Report(
             "A slow third-party API is polled until it is done",
             [
                 f"POST /tasks answered 201 after {answered_ms:.0f} ms; the task continued by itself",
@@ -61,7 +61,7 @@ def meetings(stage: Stage) -> Ending:
     check(len(moved["tasks"]) == len(GUESTS) + phones, "its reminders moved in one step", str(moved))
     stage.call("DELETE", "/reminders/retrospective", expect=204)
 
-    def ending() -> Told:
+    def ending() -> Report:
         for name in ("standup", "planning"):
             for id in tasks[name]:
                 stage.finished(id, queue="reminders")
@@ -73,7 +73,7 @@ def meetings(stage: Stage) -> Ending:
         written = sorted(sms.text for sms in stage.texts() or [])
         expected = [f"planning in {LEAD_S} seconds", f"standup in {LEAD_S} seconds"] if phones else []
         check([text.partition(",")[0] for text in written] == expected, str(expected), str(written))
-        return Told(
+        return Report(
             f"Meetings in a few seconds, reminders {LEAD_S} s before (a demo minute is a second)",
             [
                 "standup: 3 attendees, 3 e-mails in the emulated SES"
@@ -87,7 +87,7 @@ def meetings(stage: Stage) -> Ending:
 
 
 MEETINGS = {"standup": LEAD_S + 2, "planning": LEAD_S + 2, "retrospective": LEAD_S + 3}
-"""In how many seconds each begins."""
+"""Seconds until each begins."""
 
 
 def _remind(stage: Stage, name: str, start: datetime, *, phones: bool) -> list[str]:
@@ -109,14 +109,14 @@ def webhook(stage: Stage) -> Ending:
     retry = {"backoff": "PT0.4S", "jitter": False}
     stage.call("POST", "/tasks", {"id": "order-42", "kind": "webhook", "payload": payload, "retry": retry}, expect=201)
 
-    def ending() -> Told:
+    def ending() -> Report:
         task = stage.finished("order-42")
         seen = stage.others.deliveries["/hooks/orders"]
         statuses = [delivery.status for delivery in seen]
         check(statuses == [503, 503, 200], "503, 503, 200", str(statuses))
         keys = {delivery.webhook_id for delivery in seen}
         check(len(keys) == 1, "one webhook-id", str(keys))
-        return Told(
+        return Report(
             "A webhook whose receiver fails twice",
             [
                 f"answers {', '.join(map(str, statuses))}; waits of 0.4 s and 0.8 s between (backoff)",
@@ -129,7 +129,7 @@ def webhook(stage: Stage) -> Ending:
 
 PARCELS = 6
 RAMPS = 2
-"""How many of them the depot may be brought at a time."""
+"""Number of parcels that the depot takes at a time."""
 
 
 def batch(stage: Stage) -> Ending:
@@ -145,13 +145,13 @@ def batch(stage: Stage) -> Ending:
     held = _counts(stage, "depot")
     depot.opened.set()
 
-    def ending() -> Told:
+    def ending() -> Report:
         check(waits["for"] == "max_running", "the last parcel waits for the limit", str(waits))
         check((held["leased"], held["scheduled"]) == (RAMPS, PARCELS - RAMPS), "2 leased, 4 scheduled", str(held))
         until(lambda: _counts(stage, "depot")["done"] == PARCELS or None, f"{PARCELS} parcels are done")
         count = len(stage.others.deliveries["/hooks/depot"])
         check((count, depot.most) == (PARCELS, RAMPS), "each delivered once, two at a time", f"{count}, {depot.most}")
-        return Told(
+        return Report(
             f"A batch for a receiver that takes {RAMPS} at a time",
             [
                 f"POST /tasks/batch added {PARCELS} webhooks, due at once, to a queue with max_running {RAMPS}",
@@ -178,7 +178,7 @@ def watched(stage: Stage) -> Ending:
     with connect(stage.stack.store) as client:
         client.set(key, "anything", px=TTL_MS)
 
-    def ending() -> Told:
+    def ending() -> Report:
         # Redis tells of an expiry when it comes across the key, which may take long where it has many; a look is one.
         with connect(stage.stack.store) as client:
             until(lambda: client.get(key) is None or None, "the key expires")
@@ -186,7 +186,7 @@ def watched(stage: Stage) -> Ending:
         until(lambda: seen or None, "the key's expiry is told")
         bodies = [delivery.body for delivery in seen]
         check(bodies == [{"key": {"user": "ada"}}], "one call with the parts of the key's name", str(bodies))
-        return Told(
+        return Report(
             "A key of another program expires",
             [
                 f"SET {key} anything PX {TTL_MS}; DUECOURSE_WATCH names {SESSION}",
@@ -198,22 +198,22 @@ def watched(stage: Stage) -> Ending:
 
 
 def sessions(url: str) -> dict[str, Any]:
-    """What has their expiry told to a receiver, as `DUECOURSE_WATCH` has it."""
+    """Entry of `DUECOURSE_WATCH` that posts each expiry to a receiver at `url`."""
     return {"pattern": SESSION, "kind": "webhook", "payload": {"url": f"{url}/hooks/sessions"}}
 
 
 def ringer_killed(stage: Stage) -> Ending:
-    """Who serves rings is killed, or stopped where it is no process: a task due meanwhile runs at the next tick."""
+    """The bridge or lingering tick is killed (stopped if in threads): the next tick runs a task due meanwhile."""
     how = stage.end_ringer()
     payload = {"url": f"{stage.others.url}/hooks/meanwhile", "body": {}}
     body = {"id": "meanwhile", "kind": "webhook", "payload": payload, "delay": "PT0.5S"}
     stage.call("POST", "/tasks", body, expect=201)
 
-    def ending() -> Told:
+    def ending() -> Report:
         stage.finished("meanwhile")
         count = len(stage.others.deliveries["/hooks/meanwhile"])
         check(count == 1, "one delivery", str(count))
-        return Told(
+        return Report(
             f"The {how}",
             [
                 "a webhook was due half a second later, and nothing heard its bell",

@@ -1,4 +1,4 @@
-"""A function's code, watched for changes: what runs it is then started anew."""
+"""A function's code, watched for changes: a changed function gets a new process."""
 
 import os
 import time
@@ -26,7 +26,7 @@ class Code:
 
     @property
     def version(self) -> Version:
-        """What is there now, or was at the last look."""
+        """Files and their times, now or at the last look."""
         now = time.monotonic()
         if now - self._looked_at >= self._look_every:
             self._version, self._looked_at = frozenset(_files(self._folder)), now

@@ -1,4 +1,4 @@
-"""What a function's process finds around it: its environment variables and its search path."""
+"""Environment of a function's process: its environment variables and its search path."""
 
 import importlib.util
 import json
@@ -18,7 +18,7 @@ PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "TMPDIR")
 SETTINGS = "DUECOURSE_"
 TARGETS = "DUECOURSE_TARGETS"
 TENANTS = {"DUECOURSE_TENANT_HEADER": "X-Tenant"}
-"""On a laptop a request may say whose it is; the template sets no such thing: deployed, the header is ignored."""
+"""Tenants by header, for a laptop only: the template does not set this, so a deployed function ignores the header."""
 
 
 def host_settings() -> dict[str, str]:
@@ -27,18 +27,18 @@ def host_settings() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What all functions share: where the services are, and variables that win over the template's."""
+class Environment:
+    """Environment that all functions share: addresses of services, and variables that win over the template's."""
 
     aws: str
     lambda_url: str
     store: str
     overrides: Mapping[str, str] = field(default_factory=dict)
     pure_python: bool = False
-    """Use the stand-in for the runtime client's native part even where that is there."""
+    """Use the substitute for the runtime client's native part even where that part is installed."""
 
     def base(self) -> dict[str, str]:
-        """What every child of the harness finds, the bridge too."""
+        """Variables of every child of the harness, the bridge too."""
         return {
             **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
             **CREDENTIALS,

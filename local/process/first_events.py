@@ -1,4 +1,4 @@
-"""What a function's process is invoked with before it counts as ready: it loads all by that, and does nothing."""
+"""First event of a function's process, before it counts as ready: it loads everything and does nothing."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping

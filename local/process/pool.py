@@ -5,19 +5,19 @@ import os
 import time
 from collections import deque
 
-from ..aws.invocation import Answer, InitFailed, Invocation, Refused, stopping, throttled
+from ..aws.invocation import Answer, InitFailed, Invocation, LambdaError, stopping, throttled
 from ..stack.logs import Log
 from ..template.model import Function
 from .code import Code, Version
-from .environment import Surroundings
+from .environment import Environment
 from .worker import Rules, Worker
 
 PATIENCE_S = 0.025
-"""How long a busy process has to end its work before another is started, which takes some twenty times as long."""
+"""Time that a busy process has to end its work before another is started, which takes some twenty times as long."""
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """Number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -31,21 +31,21 @@ class Starts:
 class Pool:
     """A function and its processes; `starts` is shared by the functions of one stack.
 
-    `first` is the event (JSON text) that each process handles before it is free, where there is one: by that it has
-    loaded what it needs, and whoever waits takes a busy process meanwhile that ends its work.
+    `first` is the event (JSON text) that each process handles before it is free, if there is one. A process that has
+    handled it has loaded everything; until then a waiting invocation may get a busy process that ends its work earlier.
     """
 
     def __init__(
         self,
         function: Function,
-        surroundings: Surroundings,
+        environment: Environment,
         log: Log,
         rules: Rules,
         starts: Starts | None = None,
         first: bytes | None = None,
     ) -> None:
         self.function = function
-        self._surroundings = surroundings
+        self._environment = environment
         self._log = log
         self._rules = rules
         self._starts = starts or Starts()
@@ -70,7 +70,7 @@ class Pool:
             self._put_back(await self._started("-"))
 
     async def invoke(self, invocation: Invocation) -> Answer:
-        """Run the invocation on a free process, or on a new one. Raises Refused where the limit is reached."""
+        """Run the invocation on a free process, or on a new one. Raises LambdaError (429) if the limit is reached."""
         if self._closed:
             raise stopping()
         if self._running >= self.function.concurrency:
@@ -98,7 +98,7 @@ class Pool:
         return None
 
     def _usable(self, worker: Worker) -> bool:
-        """Whether it can take an invocation, and its code is as it was when it started."""
+        """True if the process can take an invocation and runs the newest code."""
         return worker.alive and self._workers.get(worker) == self._code.version
 
     async def _next(self, request_id: str) -> Worker:
@@ -120,7 +120,7 @@ class Pool:
             self._starting += 1
             try:
                 self._put_back(await self._started(request_id), fresh=True)
-            except (InitFailed, Refused) as failure:
+            except (InitFailed, LambdaError) as failure:
                 if waiting := self._first_waiting():
                     waiting.set_exception(failure)
             finally:
@@ -146,7 +146,7 @@ class Pool:
     async def _started(self, request_id: str) -> Worker:
         if self._closed:
             raise stopping()
-        worker = Worker(self.function, self._surroundings, self._log, self._rules)
+        worker = Worker(self.function, self._environment, self._log, self._rules)
         self._workers[worker] = self._code.version
         try:
             await worker.start(request_id)

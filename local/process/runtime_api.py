@@ -11,15 +11,15 @@ from typing import Protocol
 
 import httptools
 
-from ..stack.strangers import HEADERS, Asked, Doorman
+from ..stack.guard import HEADERS, Guard, Origin
 
 PREFIX = "/2018-06-01/runtime/"
-DOORMAN = Doorman()
+GUARD = Guard()
 REPORT = re.compile(r"^invocation/([^/]+)/(response|error)$")
 
 
 class Runtime(Protocol):
-    """What one function process does with its calls."""
+    """Calls of one function process."""
 
     def wants_next(self, connection: "RuntimeConnection") -> None:
         """The process is ready for an invocation: `connection.reply` brings it."""
@@ -63,7 +63,7 @@ class RuntimeConnection(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether the process is still there to be answered."""
+        """True if the process can still be answered."""
         return self._transport is not None and not self._transport.is_closing()
 
     def close(self) -> None:
@@ -103,9 +103,9 @@ class RuntimeConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Parser: the request is whole."""
-        turned = DOORMAN.refusal(Asked(self._given, ""))
-        if turned:
-            self.reply(turned.status, turned.body)
+        rejection = GUARD.rejection(Origin(self._given, ""))
+        if rejection:
+            self.reply(rejection.status, rejection.body)
             self.close()
             return
         call = self._url.decode().removeprefix(PREFIX)

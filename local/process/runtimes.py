@@ -1,4 +1,4 @@
-"""How a function of a given runtime is run here: AWS's own client for Python, a bootstrap of our own for Node."""
+"""Commands that run a function: AWS's own client for Python, a bootstrap of our own for Node."""
 
 import shutil
 import sys
@@ -15,7 +15,7 @@ class NoRuntime(HarnessError):
 
 
 def is_python(function: Function) -> bool:
-    """Whether its handler is Python."""
+    """True if the function's handler is Python."""
     return function.runtime.startswith("python")
 
 

@@ -31,17 +31,17 @@ from ..stack.logs import Log
 from ..stack.sockets import LOOPBACK
 from ..template.model import Function
 from .children import Pipe, spawn
-from .environment import Surroundings
+from .environment import Environment
 from .runtime_api import RuntimeConnection
 from .runtimes import NoRuntime, command
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How processes are treated: the limit of their start, whether they are stopped between invokes, and when they end.
+    """Treatment of processes: the limit of a start, a stop between invokes, and when they end. In seconds.
 
-    Seconds. A process that had nothing to do for `idle_limit` is ended, where another is left; one whose code has
-    changed, which is looked at every `look_every`, takes no more invocations.
+    A process without work for `idle_limit` is ended, unless it is the function's last. A process whose code has changed
+    takes no more invocations; the code is looked at every `look_every`.
     """
 
     init_limit: float = 10.0
@@ -53,9 +53,9 @@ class Rules:
 class Worker:
     """A function's process; implements `runtime_api.Runtime` for it."""
 
-    def __init__(self, function: Function, surroundings: Surroundings, log: Log, rules: Rules) -> None:
+    def __init__(self, function: Function, environment: Environment, log: Log, rules: Rules) -> None:
         self._function = function
-        self._surroundings = surroundings
+        self._environment = environment
         self._log = log
         self._rules = rules
         self._launching: asyncio.Task[None] | None = None
@@ -77,7 +77,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it can take an invocation."""
+        """True if the process can take an invocation."""
         return self._waiting is not None and self._waiting.open
 
     async def start(self, request_id: str) -> None:
@@ -108,7 +108,7 @@ class Worker:
         try:
             self._process = await spawn(
                 words,
-                environment=self._surroundings.of(self._function, f"{host}:{port}"),
+                environment=self._environment.of(self._function, f"{host}:{port}"),
                 out=self._pipe.child_end,
                 folder=self._function.code,
             )

@@ -1,4 +1,4 @@
-"""Pages of the reference, written anew: `python -m local.reference`."""
+"""Pages of the reference, written by `python -m local.reference`."""
 
 from . import metrics, settings
 from .api import REFERENCE, document, reference

@@ -115,12 +115,12 @@ def _parameter(one: Node) -> str:
 
 
 def _answer(status: str, answer: Node) -> str:
-    found = [_told(media, content) for media, content in answer.get("content", {}).items()]
+    found = [_media(media, content) for media, content in answer.get("content", {}).items()]
     headers = [f"`{name}`" for name in answer.get("headers", ())]
     return _row(status, "; ".join([*found, *headers]) or "no body", answer["description"])
 
 
-def _told(media: str, content: Node) -> str:
+def _media(media: str, content: Node) -> str:
     types: list[str] = next((part["properties"]["type"]["enum"] for part in content["schema"].get("allOf", ())[1:]), [])
     names = [f"[{one.rpartition(':')[2]}](#problems)" for one in types]
     return ", ".join(names) if media.startswith("application/problem") else _kind(content["schema"])
@@ -167,8 +167,8 @@ BOUNDS = {
 
 
 def _bounds(schema: Node) -> str:
-    told = [words.format(_number(schema[word])) for word, words in BOUNDS.items() if word in schema]
-    return f" ({', '.join(told)})" if told else ""
+    bounds = [words.format(_number(schema[word])) for word, words in BOUNDS.items() if word in schema]
+    return f" ({', '.join(bounds)})" if bounds else ""
 
 
 def _number(value: Any) -> Any:

@@ -32,7 +32,7 @@ class Bridge:
         return self._process.pid if self._process and self._process.returncode is None else None
 
     async def start(self) -> bool:
-        """Start it and wait for its `ready`; False, and the user is told, where that does not come."""
+        """Start the process and wait for its `ready`; False, after a notice to the user, where that does not come."""
         self._ready.clear()
         pipe = Pipe(self._heard)
         self._process = await spawn(

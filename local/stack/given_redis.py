@@ -17,14 +17,14 @@ EVENTS = "notify-keyspace-events"
 
 
 def hears(precision: Precision, settings: Mapping[str, str]) -> bool:
-    """Whether a stack turns key events on in its Redis."""
+    """True if the stack turns key events on in its Redis."""
     return precision != Precision.TICK and settings.get("DUECOURSE_EVENTS") != "off"
 
 
 async def visit(url: str, tell: Callable[[str], None], *, hears: bool) -> Callable[[], Awaitable[None]]:
-    """Tell what a user should know of the Redis at `url`; answers what puts its settings back once the stack has ended.
+    """Report problems of the Redis at `url`, and return a function that restores its settings once the stack has ended.
 
-    `hears` says that key events will be turned on there.
+    `hears` is True if key events will be turned on there.
     """
     flags = await asyncio.to_thread(_look, url, tell, hears=hears)
 
@@ -49,8 +49,10 @@ def _look(url: str, tell: Callable[[str], None], *, hears: bool) -> dict[str, st
             if flags is not None:
                 found[_name(server)] = flags
     if hears and any(missing_flags(flags) for flags in found.values()):
-        told = ", ".join(sorted({repr(flags) for flags in found.values()}))
-        tell(f"the store's {EVENTS} is {told}: the bridge adds what it needs, and it is put back when this stack stops")
+        values = ", ".join(sorted({repr(flags) for flags in found.values()}))
+        tell(
+            f"the store's {EVENTS} is {values}: the bridge adds what it needs, and it is put back when this stack stops"
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Where the output of functions and services goes: a file each, and, for `up`, the terminal."""
+"""Logs of functions and services: a file each, and, for `up`, the terminal."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,7 +29,7 @@ class Log:
 
     @property
     def descriptor(self) -> int:
-        """For a child that writes by itself."""
+        """File descriptor, for a child that writes by itself."""
         return self._file.fileno()
 
     def close(self) -> None:

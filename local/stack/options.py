@@ -1,4 +1,4 @@
-"""What a stack can be told."""
+"""Options of a stack."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ TEMPLATE = Path(__file__).resolve().parents[2] / "template.yaml"
 
 
 PARAMETERS = {"MailFrom": "reminders@example.com", "IntakeQueue": "sqs"}
-"""What stands in for a deployment's parameters: mail is sent to the emulator, which has a queue for new tasks."""
+"""Parameters in place of a deployment's: mail is sent to the emulator, which has a queue for new tasks."""
 
 
 class Precision(StrEnum):
-    """Who serves rings, as the template's parameter has it."""
+    """Component that serves rings, as in the template's parameter."""
 
     TICK = "tick"
     LINGER = "linger"
@@ -26,11 +26,11 @@ LINGER_FOR_TICK = 63 / 60
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to run a template; port 0 picks a free one, None leaves a thing to the template or the harness."""
+    """Options for running a template; port 0 picks a free one, None leaves a thing to the template or the harness."""
 
     template: Path = TEMPLATE
     parameters: Mapping[str, str] = field(default_factory=lambda: dict(PARAMETERS))
-    """For the template's parameters besides Precision; the rest have their defaults."""
+    """Values of the template's parameters besides Precision; the others have their defaults."""
     port: int = 0
     lambda_port: int = 0
     aws_port: int = 0
@@ -48,7 +48,7 @@ class Options:
     state: Path | None = None
     """None: a folder that goes with the stack."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """For the functions and the bridge; wins over the template's."""
+    """Variables for the functions and the bridge; they win over the template's."""
     hear: Callable[[str, str], None] | None = None
     """Gets the logs line by line, besides their files: a log's name, and the line."""
     init_limit: float = 10.0
@@ -57,10 +57,10 @@ class Options:
     retry_waits: tuple[float, ...] = (1.0, 2.0)
     """Seconds before each retry of a failed asynchronous invocation (Lambda's own: 60 and 120)."""
     pure_python: bool = False
-    """Use the stand-in for the runtime client's native part even where that is there."""
+    """Use the substitute for the runtime client's native part even where that part is installed."""
 
     def linger(self) -> dict[str, str]:
-        """How long a tick stays where ticks come at a pace that is not the template's: a little beyond the next one."""
+        """The setting of a tick's linger, if ticks have another pace than the template's: a little beyond the next."""
         if self.precision == Precision.LINGER and self.tick:
             return {"DUECOURSE_TICK_LINGER": f"{self.tick * LINGER_FOR_TICK:g}"}
         return {}

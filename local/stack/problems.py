@@ -1,4 +1,4 @@
-"""What the harness refuses to start with; each text is fit for a user."""
+"""Errors of the harness; each text is fit for a user."""
 
 
 class HarnessError(Exception):

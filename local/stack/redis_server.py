@@ -1,4 +1,4 @@
-"""The Redis of the harness: somebody's by its URL, or one of its own whose append-only file outlives it."""
+"""The Redis of the harness: the user's, by its URL, or one of its own whose append-only file outlives it."""
 
 import asyncio
 import os

@@ -25,7 +25,7 @@ from ..aws.routes import Routes
 from ..aws.schedules import Schedules
 from ..aws.sources.feeds import Feeds
 from ..process.children import stop
-from ..process.environment import TARGETS, Surroundings, host_settings
+from ..process.environment import TARGETS, Environment, host_settings
 from ..process.first_events import ON_EXPIRED, first_events
 from ..process.pool import Pool, Starts
 from ..process.worker import Rules
@@ -37,13 +37,13 @@ from ..threads.bridge import ThreadBridge
 from ..threads.house import House
 from . import given_redis, redis_server
 from .bridge import Bridge
+from .guard import Guard
 from .logs import Logs
 from .options import Options, Precision
 from .problems import HarnessError
 from .serving import serve
 from .sockets import listen, url_of
 from .state import StateFolder
-from .strangers import Doorman
 
 AWS_OPTION = "--aws-port, or use what is there with --aws"
 STORE_WITHIN = 5.0
@@ -77,10 +77,10 @@ class Services:
         ours = await self._start_aws()
         self._make_functions()
         await self._fill_aws_and_warm(ours)
-        doorman = Doorman(self._options.allow_hosts)
-        await serve(lambda_api(self.functions), invokes, doorman, parts)
+        guard = Guard(self._options.allow_hosts)
+        await serve(lambda_api(self.functions), invokes, guard, parts)
         self._say("lambda", self.lambda_url)
-        await serve(http_api(Routes(self.described), self.functions), api, doorman, parts)
+        await serve(http_api(Routes(self.described), self.functions), api, guard, parts)
         self._say("api", self.api)
         parts.push_async_callback(self.functions.close)  # before the servers, which then have nobody to wait for
         await self._start_bridge()
@@ -89,7 +89,7 @@ class Services:
         self._state.announce(self.addresses())
 
     def addresses(self) -> dict[str, Any]:
-        """Where everything is, and the processes."""
+        """Addresses of all services, and the processes."""
         pids = {"bridge": self.bridge.pid if self.bridge else None, "redis": self._redis_pid}
         return {
             "api": self.api,
@@ -105,7 +105,7 @@ class Services:
         return {**host_settings(), **amqp, **self._options.environment}
 
     def _check_settings(self) -> None:
-        """Refuse now what every function and the bridge would refuse later; the store's own is told by its option."""
+        """Return if every function and the bridge would accept the settings. Raises HarnessError."""
         given = {**self._given_settings(), "DUECOURSE_STORE": ""}
         try:
             settings.parse(given)
@@ -145,7 +145,7 @@ class Services:
             return False
         sock = listen(self._options.aws_port, AWS_OPTION)
         self.aws = url_of(sock)
-        environment, names = Surroundings(self.aws, "", "").base(), self._options.allow_hosts
+        environment, names = Environment(self.aws, "", "").base(), self._options.allow_hosts
         process = await aws_emulator.start(sock, environment, self._logs.of("aws"), names)
         self._mind("the AWS emulator", process)
         return True
@@ -161,7 +161,7 @@ class Services:
             await asyncio.wait((warming,))
 
     async def _warm(self) -> None:
-        """Have each function warm, and tell how far that is."""
+        """Have each function warm, and print the progress."""
         names: list[str] = []
 
         def warmed(name: str) -> None:
@@ -182,9 +182,9 @@ class Services:
         self._template = Template(options.template, Addresses(self.api, self.aws, self.store), parameters)
         self.described = self._template.functions
         overrides = options.linger() | self._given_settings()
-        self._surroundings = Surroundings(self.aws, self.lambda_url, self.store, overrides, options.pure_python)
+        self._environment = Environment(self.aws, self.lambda_url, self.store, overrides, options.pure_python)
         self._starts = Starts()
-        self._first = first_events(self.described, self._surroundings.settings)
+        self._first = first_events(self.described, self._environment.settings)
         self._open_house()
         self.functions = Functions(
             [self._pool(function) for function in self.described],
@@ -210,7 +210,7 @@ class Services:
             raise HarnessError(
                 f"with {self.store} the bridge is a thread of this process: leave --precision linger out"
             )
-        self._house = self._parts.enter_context(House(self.described, self._surroundings, self._logs))
+        self._house = self._parts.enter_context(House(self.described, self._environment, self._logs))
         self._say("store", f"{self.store}  in this process only; the functions are its threads")
 
     def _pool(self, function: Function) -> Host:
@@ -218,7 +218,7 @@ class Services:
         if self._house:
             return self._house.pool(function, first)
         rules = Rules(self._options.init_limit, self._options.freeze, self._options.idle_limit)
-        return Pool(function, self._surroundings, self._logs.of(function.name), rules, self._starts, first)
+        return Pool(function, self._environment, self._logs.of(function.name), rules, self._starts, first)
 
     async def _start_bridge(self) -> None:
         function = next((f for f in self.described if f.code.name == ON_EXPIRED), None)
@@ -232,7 +232,7 @@ class Services:
     def _make_bridge(self, function: Function) -> Bridge | ThreadBridge:
         if self._house:
             return self._house.bridge(function, self._notice)
-        return Bridge(self._surroundings.of_bridge(function), self._logs.of("bridge"), self._notice)
+        return Bridge(self._environment.of_bridge(function), self._logs.of("bridge"), self._notice)
 
     def _keep_time(self) -> None:
         self.schedules = Schedules(self.described, self.functions, self._options.tick)

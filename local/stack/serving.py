@@ -8,16 +8,16 @@ import uvicorn
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .strangers import HEADERS, Asked, Doorman
+from .guard import HEADERS, Guard, Origin
 
 KEEP_ALIVE = 3_600
 """Seconds: clients keep idle connections for long, and a request on one just closed would fail."""
 
 
-async def serve(application: ASGIApp, sock: socket.socket, doorman: Doorman, parts: AsyncExitStack) -> None:
+async def serve(application: ASGIApp, sock: socket.socket, guard: Guard, parts: AsyncExitStack) -> None:
     """Have `application` answer those whom `doorman` lets in, on `sock` until `parts` closes."""
     config = uvicorn.Config(
-        guarded(application, doorman),
+        guarded(application, guard),
         http="httptools",
         ws="none",
         lifespan="off",
@@ -38,20 +38,20 @@ async def serve(application: ASGIApp, sock: socket.socket, doorman: Doorman, par
         await asyncio.sleep(0.005)
 
 
-def guarded(application: ASGIApp, doorman: Doorman) -> ASGIApp:
+def guarded(application: ASGIApp, guard: Guard) -> ASGIApp:
     """The application, for those whom `doorman` lets in."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        turned = doorman.refusal(_asked(scope))
-        refused = turned and Response(turned.body, turned.status, media_type="application/json")
+        rejection = guard.rejection(_origin(scope))
+        refused = rejection and Response(rejection.body, rejection.status, media_type="application/json")
         await (refused or application)(scope, receive, send)
 
     return answer
 
 
-def _asked(scope: Scope) -> Asked:
+def _origin(scope: Scope) -> Origin:
     values: dict[str, list[str]] = {name: [] for name in HEADERS}
     for name, value in scope["headers"]:
         if (known := name.decode("latin-1")) in values:
             values[known].append(value.decode("latin-1"))
-    return Asked(values, (scope.get("server") or ("",))[0])
+    return Origin(values, (scope.get("server") or ("",))[0])

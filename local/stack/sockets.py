@@ -23,7 +23,7 @@ def listen(port: int, option: str) -> socket.socket:
 
 
 def url_of(sock: socket.socket) -> str:
-    """Where a socket answers."""
+    """URL at which a socket answers."""
     return f"http://{LOOPBACK}:{sock.getsockname()[1]}"
 
 

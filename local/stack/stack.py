@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -18,6 +18,9 @@ from .options import Options
 from .services import Services
 
 T = TypeVar("T")
+
+NOTICED_S = 0.2
+"""Time within which a signal is noticed while the stack starts."""
 
 
 def _quiet(*_: str) -> None:
@@ -44,8 +47,11 @@ class Stack:
         self._looping = threading.Event()
 
     def __enter__(self) -> Self:
-        self._thread.start()
         try:
+            self._thread.start()
+            # In steps: a signal that the kernel gives to another thread does not wake this one, which handles it.
+            while not wait([self._started], NOTICED_S).done:
+                pass
             self._started.result()
         except BaseException:
             self._stop()
@@ -64,12 +70,12 @@ class Stack:
 
     @property
     def lambda_url(self) -> str:
-        """Where Lambda's Invoke API answers."""
+        """URL of Lambda's Invoke API."""
         return self._services.lambda_url
 
     @property
     def aws(self) -> str:
-        """Where AWS's other services answer."""
+        """URL of AWS's other services."""
         return self._services.aws
 
     @property
@@ -79,7 +85,7 @@ class Stack:
 
     @property
     def in_threads(self) -> bool:
-        """Whether the functions are threads of this process, and with them the bridge."""
+        """True if the functions, and with them the bridge, are threads of this process."""
         return self.store.startswith(SCHEMES)
 
     def session(self) -> Session:
@@ -87,7 +93,7 @@ class Stack:
         return aws_emulator.session(self.aws)
 
     def addresses(self) -> dict[str, Any]:
-        """What `up --json` prints."""
+        """Addresses and processes, as `up --json` prints them."""
         return self._services.addresses()
 
     def pids(self) -> dict[str, Any]:
@@ -96,7 +102,7 @@ class Stack:
         return found
 
     def invoke(self, function: str, event: Any) -> Answer:
-        """Run a function and wait for its answer. Raises Refused."""
+        """Run a function and wait for its answer. Raises LambdaError."""
         invocation = Invocation(json.dumps(event).encode())
         return self._wait_for(self._services.functions.invoke(function, invocation))
 
@@ -131,6 +137,8 @@ class Stack:
             ending.cancel()
 
     def _stop(self) -> None:
+        if self._thread.ident is None:
+            return
         self._looping.wait()
         with suppress(RuntimeError):  # it has ended already
             self._loop.call_soon_threadsafe(self._end.set)

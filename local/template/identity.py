@@ -1,4 +1,4 @@
-"""What a template's resources are called once they exist: the answers to Ref and GetAtt."""
+"""Names of a template's resources once they exist: the answers to Ref and GetAtt."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from ..aws.account import ACCOUNT, arn
 
 
 class Addresses(NamedTuple):
-    """Where the emulated services answer, as URLs."""
+    """URLs of the emulated services."""
 
     api: str
     aws: str
@@ -49,12 +49,12 @@ KINDS: dict[str, Kind] = {
 
 
 def ref(kind: str, name: str, addresses: Addresses) -> Any:
-    """What Ref gives for a resource of type `kind` called `name`."""
+    """Value of Ref for a resource of type `kind` called `name`."""
     return KINDS[kind].ref(name, addresses) if kind in KINDS else name
 
 
 def attribute(kind: str, name: str, wanted: str, addresses: Addresses) -> str:
-    """What GetAtt gives; for types that the harness does not make, a text that at least names what was meant."""
+    """Value of GetAtt; for types that the harness does not make, a text that at least names the resource."""
     found = KINDS[kind].attributes.get(wanted) if kind in KINDS else None
     return found(name, addresses) if found else f"{name}.{wanted}"
 

@@ -10,7 +10,7 @@ Value: TypeAlias = Any
 """A piece of the template: what YAML can carry."""
 
 ABSENT = object()
-"""What `AWS::NoValue` becomes: the property is left out."""
+"""Value of `AWS::NoValue`: the property is left out."""
 
 DYNAMIC = re.compile(r"\{\{resolve:[^}]*\}\}")
 VARIABLE = re.compile(r"\$\{(!?)([^}]+)\}")
@@ -43,7 +43,7 @@ class Resolver:
         return value
 
     def holds(self, condition: Value) -> bool:
-        """Whether a condition, by its name or written out, is true."""
+        """True if a condition, by its name or written out, holds."""
         if isinstance(condition, str):
             return self.holds(self._entry("Conditions", condition))
         return bool(self.resolve(condition))
@@ -130,7 +130,7 @@ class Resolver:
 
 
 def is_call(value: Mapping[str, Value]) -> bool:
-    """Whether `value` is an intrinsic function's call and not a plain mapping."""
+    """True if `value` is a call of an intrinsic function and not a plain mapping."""
     if len(value) != 1:
         return False
     (name,) = value

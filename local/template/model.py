@@ -1,4 +1,4 @@
-"""What a template describes, as typed values."""
+"""Content of a template, as typed values."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from .intrinsics import Value
 
 @dataclass(frozen=True)
 class Route:
-    """What an HTTP API sends to a function: `GET /tasks/{id}`; method ANY and path `$default` are the catch-alls."""
+    """Route of an HTTP API to a function: `GET /tasks/{id}`; method ANY and path `$default` are the catch-alls."""
 
     method: str
     path: str
@@ -25,7 +25,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a function is invoked by itself; `input` is the event in place of the default one."""
+    """Schedule of a function; `input` is the event in place of the default one."""
 
     name: str
     cadence: Cadence
@@ -35,7 +35,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class AsyncPolicy:
-    """What becomes of an asynchronous invocation that fails; destinations are ARNs."""
+    """Policy for asynchronous invocations that fail; destinations are ARNs."""
 
     retries: int = 2
     max_age_s: float = 21_600
@@ -64,7 +64,7 @@ class Function:
 
     @property
     def log_group(self) -> str:
-        """Where its log would be on AWS: as its LoggingConfig says, else Lambda's own."""
+        """Name of its log group on AWS: that of its LoggingConfig, else Lambda's own."""
         return self.environment.get("AWS_LAMBDA_LOG_GROUP_NAME", f"/aws/lambda/{self.name}")
 
 
@@ -79,7 +79,7 @@ class Resource:
 
 
 def logging_variables(config: Mapping[str, str]) -> dict[str, str]:
-    """What Lambda tells a function of its LoggingConfig."""
+    """Variables in which Lambda hands a function its LoggingConfig."""
     named = {
         "AWS_LAMBDA_LOG_FORMAT": "LogFormat",
         "AWS_LAMBDA_LOG_LEVEL": "ApplicationLogLevel",
@@ -115,7 +115,7 @@ def schedule_of(name: str, event: Mapping[str, Value]) -> Schedule | None:
 
 
 def async_policy_of(config: Mapping[str, Value]) -> AsyncPolicy:
-    """What an EventInvokeConfig says."""
+    """Policy of an EventInvokeConfig."""
     destinations = config.get("DestinationConfig", {})
     return AsyncPolicy(
         retries=int(config.get("MaximumRetryAttempts", AsyncPolicy.retries)),

@@ -18,9 +18,9 @@ FUNCTION = "AWS::Serverless::Function"
 MAPPING = "AWS::Lambda::EventSourceMapping"
 LAYER = "AWS::Serverless::LayerVersion"
 DEFAULT_CONCURRENCY = 10
-"""How many processes a function without ReservedConcurrentExecutions may have on a laptop."""
+"""Maximum number of processes of a function without ReservedConcurrentExecutions, on a laptop."""
 IMPLICIT = {"ServerlessHttpApi": {"Type": "AWS::Serverless::HttpApi"}}
-"""What SAM adds for HttpApi events that name no API."""
+"""API that SAM adds for HttpApi events that name none."""
 PSEUDO = {
     "AWS::AccountId": ACCOUNT,
     "AWS::Region": REGION,
@@ -126,7 +126,7 @@ class Template:
         )
 
     def _mapped(self, function: str) -> Iterator[Source]:
-        """The sources that stand in the template as resources of their own."""
+        """Sources that the template declares as resources of their own."""
         name = self._name(function)
         for mapping in self.resources(MAPPING):
             # Its name or its ARN, perhaps with an alias.

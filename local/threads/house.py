@@ -24,14 +24,14 @@ from duecourse.settings import Settings
 from duecourse.wiring import App, Parts
 
 from ..aws.functions import Functions
-from ..process.environment import Surroundings
+from ..process.environment import Environment
 from ..stack.logs import Logs
 from ..stack.problems import HarnessError
 from ..template.model import Function
 from .bridge import ThreadBridge
+from .environment import environment, united
 from .invoker import DirectInvoker
 from .pool import ThreadPool
-from .surroundings import environment, united
 from .voices import VOICES
 
 SWITCH_S = 0.0005
@@ -43,9 +43,9 @@ _one = threading.Lock()
 class House:
     """One store and the functions around it, from `with` to its end. Raises HarnessError at the start."""
 
-    def __init__(self, described: Sequence[Function], surroundings: Surroundings, logs: Logs) -> None:
-        self._surroundings = surroundings
-        self._variables = united(described, surroundings)
+    def __init__(self, described: Sequence[Function], environment: Environment, logs: Logs) -> None:
+        self._environment = environment
+        self._variables = united(described, environment)
         self._layers = dict.fromkeys(str(layer) for function in described for layer in function.layers)
         self._logs = logs
         self._http_turn = threading.Lock()
@@ -85,10 +85,10 @@ class House:
 
     def _app_of(self, function: Function) -> App:
         """The App that a function has by its own settings. Raises InvalidSettings."""
-        return self._app(settings.parse(self._surroundings.settings(function)))
+        return self._app(settings.parse(self._environment.settings(function)))
 
     def _app(self, given: Settings) -> App:
-        store = ledgers.told(self._store, given)
+        store = ledgers.logged(self._store, given)
         app = App(given, Parts(store=store, invoker=self._invoker, http=self._http))
         self._apps.append(app)
         return app

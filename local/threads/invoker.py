@@ -9,7 +9,7 @@ from duecourse.domain.task import Json, dump_json
 from duecourse.errors import InvocationRefused
 
 from ..aws.functions import Functions
-from ..aws.invocation import Invocation, Refused
+from ..aws.invocation import Invocation, LambdaError
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class DirectInvoker:
     def _do(self, function: str, work: Coroutine[Any, Any, T]) -> T:
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-        except Refused as refused:
+        except LambdaError as refused:
             raise InvocationRefused(f"{function} was not invoked: {refused}") from refused
 
 

@@ -93,7 +93,7 @@ class ThreadPool:
         self._handler = loaded
 
     async def invoke(self, invocation: Invocation) -> Answer:
-        """Run the invocation on a thread. Raises Refused where the limit is reached.
+        """Run the invocation on a thread. Raises LambdaError where the limit is reached.
 
         One that takes too long is answered for, and goes on: it keeps its place until it ends.
         """

@@ -8,7 +8,7 @@ import argparse
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import first_line, lateness, ledger, scripts, users, watched
+from tests.bench import first_line, lateness, ledger, scripts, ticks, users, watched
 from tests.bench.figures import Figure
 from tests.bench.server import bench_server
 
@@ -16,6 +16,7 @@ SECTIONS = {
     "users": users.figures,
     "ledger": ledger.figures,
     "scripts": scripts.figures,
+    "ticks": ticks.figures,
     "lateness": lateness.figures,
     "watched": watched.figures,
     "first_line": first_line.figures,

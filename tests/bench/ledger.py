@@ -235,13 +235,15 @@ def _reads(task: Task) -> Done:
 def _work(store: RedisStore, shard: Shard, kind: Kind) -> int:
     crew = Crew(THREADS)
     runner = Runner(lambda _kind: kind, None, store.now, random.Random())
-    drainer = Drainer(store, runner, Targets({}, _Nobody()), crew, Limits(60_000, 0))
+    drainer = Drainer(store, runner, Targets({}, Nobody()), crew, Limits(60_000, 0))
     done = drainer.drain([shard], lambda: 60_000).done
     crew.close()
     return done
 
 
-class _Nobody:
+class Nobody:
+    """Invoker of no function: the tasks here are worked in place."""
+
     def invoke(self, function: str, event: object) -> object:
         raise NotImplementedError
 

@@ -78,7 +78,7 @@ def _many(store: RedisStore) -> None:
     for tenant in ("t1", "t3"):
         waiting = store.page(MANY.queue, Wanted(Status.SCHEDULED), None, 100, tenant).tasks
         store.move(MANY.queue, [Move(task.id, delay_ms=1) for task in waiting], tenant)
-        store.held_back(MANY, tenant)
+        store.throttle(MANY, tenant)
         store.cancel(MANY.queue, [task.id for task in waiting], tenant=tenant)
     store.stats(MANY)
     store.lateness_of([MANY])

@@ -7,7 +7,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, OnDuplicate, RetryPolicy, Shard, Status, Task
 from duecourse.ports.leases import Settled
 from duecourse.ports.store import Store
-from duecourse.ports.tasks import MAX_ADD, Added, Alone, Reply
+from duecourse.ports.tasks import MAX_ADD, AddReply, Alone, Reply
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, lease_of, new, settle, standing
 
@@ -115,15 +115,15 @@ def test_a_batch_may_have_as_many_as_the_port_says_and_no_more(store: Store) -> 
 
 def test_echo_shows_the_record_kept_for_each_task(store: Store) -> None:
     (created,) = store.add([new()], echo=True)
-    assert created == Added("a", Reply.CREATED, standing(store))
+    assert created == AddReply("a", Reply.CREATED, standing(store))
     (kept,) = store.add([new(payload="2")], echo=True)
-    assert kept == Added("a", Reply.KEPT, standing(store))
+    assert kept == AddReply("a", Reply.KEPT, standing(store))
     claim(store)
     (waiting,) = store.add([new(payload="3", on_duplicate=REPLACE)], echo=True)
     assert waiting.task
     assert (waiting.task.payload_json, waiting.task.status) == ("3", Status.SCHEDULED)
     (refused,) = store.add([new(on_duplicate=OnDuplicate.REJECT)], echo=True)
-    assert refused == Added("a", Reply.LEASED)
+    assert refused == AddReply("a", Reply.LEASED)
 
 
 @pytest.mark.parametrize("how", [Ending.DONE, Ending.DROP])

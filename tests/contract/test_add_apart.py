@@ -7,7 +7,7 @@ import pytest
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Apart, NewTask, OnDuplicate
 from duecourse.ports.store import Store
-from duecourse.ports.tasks import Added, Reply
+from duecourse.ports.tasks import AddReply, Reply
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, bring, claim, new, settle, standing
 
@@ -20,7 +20,7 @@ def at(number: int, span: int = 10, **fields: Any) -> NewTask:
     return new(f"g:{number:03d}", **{"group": "g", "apart": apart} | fields)
 
 
-def replies(added: list[Added]) -> list[Reply]:
+def replies(added: list[AddReply]) -> list[Reply]:
     return [one.reply for one in added]
 
 
@@ -28,7 +28,7 @@ def replies(added: list[Added]) -> list[Reply]:
 def test_a_task_within_anothers_span_is_that_task(store: Store, number: int) -> None:
     store.add([at(500, payload="1")])
     own = standing(store, "g:500") if number == 500 else None
-    assert store.add([at(number, payload="2")], echo=True) == [Added(f"g:{number:03d}", KEPT, own)]
+    assert store.add([at(number, payload="2")], echo=True) == [AddReply(f"g:{number:03d}", KEPT, own)]
     assert [(t.id, t.payload_json) for t in store.group("default", "g")] == [("g:500", "1")]
     assert store.stats(SHARD).scheduled == 1
 

@@ -7,7 +7,7 @@ import pytest
 
 from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.queues import Hold
+from duecourse.domain.queues import ThrottleReason
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Status, Task
 from duecourse.ports.leases import MOST_UNDELIVERED, PUT_ASIDE_MS, Begun, Claim, Delivery, Lease, Settled
 from duecourse.ports.store import Store
@@ -378,6 +378,6 @@ def test_that_a_task_waits_for_room_at_its_target_is_told(store: Store) -> None:
     store.add([new("a", kind="report"), new("b", kind="report"), new("c", kind="report", delay_ms=LATER_MS)])
     [task] = claim(store, most=1).tasks
     waiting = standing(store, "b" if task.id == "a" else "a")
-    assert store.held_back(SHARD, "-", waiting).by is Hold.TARGET
-    assert store.held_back(SHARD, "-", standing(store, "c")).by is None
-    assert store.held_back(SHARD).by is None
+    assert store.throttle(SHARD, "-", waiting).by is ThrottleReason.TARGET
+    assert store.throttle(SHARD, "-", standing(store, "c")).by is None
+    assert store.throttle(SHARD).by is None

@@ -34,7 +34,7 @@ def first_of(store: Store, clock: HandClock, **fields: object) -> Task:
     return task
 
 
-def follow_up(task: Task) -> str:
+def notification(task: Task) -> str:
     return f"{task.id}~{task.generation}.{task.run}~n"
 
 
@@ -44,7 +44,7 @@ def test_it_is_claimed_next(store: Store, clock: HandClock, later_ms: int) -> No
     clock.advance(later_ms)
     settle(store, task, Ending.DONE)
     told, after = claim(store, 2)
-    assert (told.id, told.due_at) == (follow_up(task), clock.at)
+    assert (told.id, told.due_at) == (notification(task), clock.at)
     assert "~" not in after.id
 
 
@@ -55,7 +55,7 @@ def test_it_is_claimed_in_its_tenants_next_turn(store: Store, clock: HandClock) 
     settle(store, task, Ending.DONE)
     claimed = claim(store, 4)
     assert {one.tenant for one in claimed} == {"-", "a", "b", "z"}
-    assert follow_up(task) in {one.id for one in claimed}
+    assert notification(task) in {one.id for one in claimed}
 
 
 def lapse(store: Store, clock: HandClock) -> None:
@@ -79,7 +79,7 @@ def expire(store: Store, clock: HandClock) -> None:
 def test_of_a_death_too(store: Store, clock: HandClock, die: Callable[[Store, HandClock], None]) -> None:
     die(store, clock)
     dead = standing(store, "0")
-    assert (dead.status, standing(store, follow_up(dead)).status) == (Status.DEAD, Status.LEASED)
+    assert (dead.status, standing(store, notification(dead)).status) == (Status.DEAD, Status.LEASED)
 
 
 def test_one_that_was_given_back_or_whose_lease_lapsed_is_first_again(store: Store, clock: HandClock) -> None:
@@ -88,15 +88,15 @@ def test_one_that_was_given_back_or_whose_lease_lapsed_is_first_again(store: Sto
     settle(store, claim(store, 1)[0], Ending.RELEASE)
     [told] = claim(store, 1)
     clock.advance(LEASE_MS)
-    assert [told.id] == [one.id for one in claim(store, 1)] == [follow_up(task)]
+    assert [told.id] == [one.id for one in claim(store, 1)] == [notification(task)]
 
 
 def test_one_that_is_moved_to_now_or_replayed_is_first_again(store: Store, clock: HandClock) -> None:
     task = first_of(store, clock)
     settle(store, task, Ending.DONE)
-    store.move(QUEUE, [Move(follow_up(task), delay_ms=5_000)])
+    store.move(QUEUE, [Move(notification(task), delay_ms=5_000)])
     assert "~" not in claim(store, 1)[0].id
-    store.move(QUEUE, [Move(follow_up(task), delay_ms=0)])
+    store.move(QUEUE, [Move(notification(task), delay_ms=0)])
     [told] = claim(store, 1)
     settle(store, told, Ending.DROP, detail="no")
     store.replay(QUEUE, [told.id])
@@ -121,7 +121,7 @@ def test_one_that_waited_for_room_at_its_target_is_first_again(store: Store, clo
     assert "~" not in behind.id
     settle(store, out, Ending.DONE)
     [told] = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=deliveries).tasks
-    assert told.id == follow_up(task)
+    assert told.id == notification(task)
 
 
 def test_the_backlog_is_worked_all_the_same(store: Store, clock: HandClock) -> None:
@@ -151,7 +151,7 @@ def test_pages_show_it_once_and_leave_nothing_out(store: Store, clock: HandClock
         page = store.page(QUEUE, Wanted(), page.next, 100)
     shown += [one.id for one in page.tasks]
     assert len(shown) == len(set(shown)) == BACKLOG + 2
-    assert follow_up(task) in shown
+    assert notification(task) in shown
 
 
 def test_one_that_is_due_before_all_else_stands_at_its_own_time(store: Store, clock: HandClock) -> None:
@@ -161,4 +161,4 @@ def test_one_that_is_due_before_all_else_stands_at_its_own_time(store: Store, cl
     settle(store, task, Ending.DONE)
     assert clock.at - 1 <= store.stats(SHARD).oldest_due_at <= clock.at
     clock.advance(5)
-    assert [one.id for one in claim(store)] == [follow_up(task), "later"]
+    assert [one.id for one in claim(store)] == [notification(task), "later"]

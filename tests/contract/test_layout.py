@@ -11,7 +11,7 @@ from duecourse.adapters.redis.layout import INSIDE, NEWEST
 from duecourse.adapters.redis.record import FRONT, unpack
 from duecourse.adapters.redis.record_log import HEAD, pack_entry
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.history import Change, Deed, Entry
+from duecourse.domain.history import Action, Change, Entry
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, Task
 from duecourse.ports.tasks import Move
@@ -87,7 +87,7 @@ def claim_now(store: RedisStore) -> Task:
 
 def without_marks(written: bytearray, log: Sequence[Entry]) -> bytearray:
     """The record without what tells a re-sent move, which is Redis's alone as well: NUL and 8 bytes behind by whom."""
-    marked = [MARK if isinstance(entry, Change) and entry.deed is Deed.MOVED else 0 for entry in log]
+    marked = [MARK if isinstance(entry, Change) and entry.action is Action.MOVED else 0 for entry in log]
     sizes = [len(pack_entry(entry)) for entry in log]
     end = len(written) - 1  # the status
     at = end - sum(sizes) - sum(marked)
@@ -145,4 +145,4 @@ def test_what_is_added_behind_a_record_is_read_as_if_it_were_in_it(
     else:
         taken = log[-1]
         assert (taken.run, taken.fence, taken.claimed_at) == (task.run, task.fence, task.claimed_at)
-        assert taken.door is task.door is shown.door
+        assert taken.trigger is task.trigger is shown.trigger

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.domain.history import LOG_BYTES, LOG_LENGTH, Change, Deed, Door, Run
+from duecourse.domain.history import LOG_BYTES, LOG_LENGTH, Action, Change, Run, Trigger
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, RetryPolicy
 from duecourse.domain.timeline import timeline
@@ -20,15 +20,15 @@ def test_a_task_tells_by_which_door_it_was_added(store: Store) -> None:
     assert add(store, "c", by="ü" * 40).by == "ü" * 16
 
 
-@pytest.mark.parametrize("door", Door)
-def test_a_run_tells_by_which_door_it_was_found_and_how_late(store: Store, clock: HandClock, door: Door) -> None:
+@pytest.mark.parametrize("trigger", Trigger)
+def test_a_run_tells_by_which_door_it_was_found_and_how_late(store: Store, clock: HandClock, trigger: Trigger) -> None:
     add(store, delay_ms=100)
     clock.advance(107)
-    (task,) = store.claim(SHARD, 1, lease_ms=LEASE_MS, door=door).tasks
-    assert task.door is standing(store).door is door
+    (task,) = store.claim(SHARD, 1, lease_ms=LEASE_MS, trigger=trigger).tasks
+    assert task.trigger is standing(store).trigger is trigger
     clock.advance(5)
     settle(store, task, Ending.RETRY, delay_ms=1, detail="x")
-    assert standing(store).log == (Run(1, task.fence, clock.at - 5, clock.at, "retry", "x", door, late_ms=7),)
+    assert standing(store).log == (Run(1, task.fence, clock.at - 5, clock.at, "retry", "x", trigger, late_ms=7),)
 
 
 @pytest.mark.parametrize("first", [Ending.DONE, Ending.RELEASE])
@@ -45,13 +45,13 @@ def test_a_task_that_was_due_decades_ago_ends_and_its_shard_goes_on(store: Store
 
 def test_a_lease_that_lapsed_tells_its_door_and_one_that_never_was_has_none(store: Store, clock: HandClock) -> None:
     add(store, deadline_ms=LEASE_MS, retry=RetryPolicy(max_attempts=9))
-    store.claim(SHARD, 1, lease_ms=10, door=Door.TIMER)
+    store.claim(SHARD, 1, lease_ms=10, trigger=Trigger.TIMER)
     clock.advance(10)
     store.sweep(SHARD, retention_ms=99)
     clock.advance(LEASE_MS)
     claim(store)
-    assert [(e.outcome, e.door, e.late_ms) for e in standing(store).history] == [
-        ("lapsed", Door.TIMER, 0),
+    assert [(e.outcome, e.trigger, e.late_ms) for e in standing(store).history] == [
+        ("lapsed", Trigger.TIMER, 0),
         ("expired", None, 0),
     ]
 
@@ -81,8 +81,8 @@ def test_each_move_tells_from_when_to_when_and_by_whom(store: Store, clock: Hand
     store.move(QUEUE, [Move("a", delay_ms=5, by="client")])
     at = clock.at
     assert standing(store).log == (
-        Change(at, Deed.MOVED, "http", at + 10, at + 20),
-        Change(at, Deed.MOVED, "client", at + 20, at + 5),
+        Change(at, Action.MOVED, "http", at + 10, at + 20),
+        Change(at, Action.MOVED, "client", at + 20, at + 5),
     )
 
 
@@ -95,10 +95,10 @@ def test_what_is_replaced_tells_what_it_replaced_and_goes_on_with_its_log(store:
     run, origin = replaced.log
     assert isinstance(run, Run)
     assert (run.outcome, run.detail) == ("retry", "x")
-    assert origin == Change(added_at, Deed.ADDED, "http", 0, added_at + 50)
+    assert origin == Change(added_at, Action.ADDED, "http", 0, added_at + 50)
     assert (replaced.by, replaced.created_at, replaced.run) == ("client", clock.at, 0)
     again = add(store, on_duplicate=OnDuplicate.REPLACE, delay_ms=8, by="message")
-    assert again.log[2] == Change(clock.at, Deed.REPLACED, "client", 0, clock.at + 9)
+    assert again.log[2] == Change(clock.at, Action.REPLACED, "client", 0, clock.at + 9)
 
 
 def test_a_replacement_of_a_running_task_goes_on_with_its_log_after_the_lease(store: Store, clock: HandClock) -> None:
@@ -108,7 +108,7 @@ def test_a_replacement_of_a_running_task_goes_on_with_its_log_after_the_lease(st
     settle(store, task, Ending.DONE)
     run, origin = standing(store).log
     assert isinstance(run, Run)
-    assert (run.outcome, origin) == ("done", Change(clock.at, Deed.ADDED, "http", 0, clock.at))
+    assert (run.outcome, origin) == ("done", Change(clock.at, Action.ADDED, "http", 0, clock.at))
     assert standing(store).by == "client"
 
 
@@ -120,18 +120,18 @@ def test_debounces_in_a_row_are_told_as_one_and_the_first_add_is_kept(store: Sto
         add(store, delay_ms=50, on_duplicate=OnDuplicate.DEBOUNCE, by=by)
     task = standing(store)
     assert (task.by, task.created_at) == ("http", at)
-    assert task.log == (Change(at + 2, Deed.DEBOUNCED, "message", at + 10, at + 52, times=2),)
+    assert task.log == (Change(at + 2, Action.DEBOUNCED, "message", at + 10, at + 52, times=2),)
 
 
 def test_a_replay_and_a_cancel_tell_by_whom(store: Store, clock: HandClock) -> None:
     bring(store, "dead")
     store.replay(QUEUE, ["a"], by="http", delays_ms=[70])
     replay = standing(store).log[-1]
-    assert replay == Change(clock.at, Deed.REPLAYED, "http", clock.at, clock.at + 70)
+    assert replay == Change(clock.at, Action.REPLAYED, "http", clock.at, clock.at + 70)
     assert (standing(store).due_at, standing(store).history[0].outcome) == (clock.at + 70, "drop")
     clock.advance(1)
     store.cancel(QUEUE, ["a"], by="client")
-    assert standing(store).log[-1] == Change(clock.at, Deed.CANCELLED, "client", clock.at + 69)
+    assert standing(store).log[-1] == Change(clock.at, Action.CANCELLED, "client", clock.at + 69)
 
 
 @pytest.mark.parametrize("verb", ["cancel", "move"])
@@ -139,15 +139,15 @@ def test_a_run_that_is_ended_by_force_is_told_with_its_claim(store: Store, clock
     at = clock.at
     add(store, delay_ms=100)
     clock.advance(107)
-    (task,) = store.claim(SHARD, 1, lease_ms=LEASE_MS, door=Door.TICK).tasks
+    (task,) = store.claim(SHARD, 1, lease_ms=LEASE_MS, trigger=Trigger.TICK).tasks
     clock.advance(5)
     if verb == "cancel":
         store.cancel(QUEUE, ["a"], force=True, by="http")
-        change = Change(clock.at, Deed.CANCELLED, "http", at + 100)
+        change = Change(clock.at, Action.CANCELLED, "http", at + 100)
     else:
         store.move(QUEUE, [Move("a", delay_ms=9, force=True, by="http")])
-        change = Change(clock.at, Deed.MOVED, "http", at + 100, clock.at + 9)
-    run = Run(1, task.fence, at + 107, clock.at, "taken", "", Door.TICK, late_ms=7)
+        change = Change(clock.at, Action.MOVED, "http", at + 100, clock.at + 9)
+    run = Run(1, task.fence, at + 107, clock.at, "taken", "", Trigger.TICK, late_ms=7)
     assert (standing(store).log, standing(store).error) == ((run, change), "")
     assert settle(store, task, Ending.DONE) is Settled.STALE
     happened = [one for one in timeline(standing(store)) if one.event in {"added", "claimed", "taken"}]
@@ -187,7 +187,7 @@ def test_a_good_end_is_remembered_as_it_was_by_a_task_that_goes_on(store: Store,
     clock.advance(5)
     store.move(QUEUE, [Move("a", delay_ms=9, revive=True, by="x")])
     revived = standing(store)
-    moved = Change(clock.at, Deed.MOVED, "x", ended_at, clock.at + 9)
+    moved = Change(clock.at, Action.MOVED, "x", ended_at, clock.at + 9)
     assert revived.log == (*done.log, moved)[-LOG_LENGTH:]
     assert (len(revived.log) + revived.forgotten, revived.result_json) == (runs + 2, "")
 

@@ -11,7 +11,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Apart, OnDuplicate, RetryPolicy, Status, Task
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.leases import Settled
-from duecourse.ports.tasks import Added, Move, Reply
+from duecourse.ports.tasks import AddReply, Move, Reply
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, ending, lease_of, new, settle, standing
 from tests.support.lossy_proxy import LossyProxy, load_scripts
@@ -79,7 +79,7 @@ def test_an_add_is_answered_as_before_though_the_task_ran_meanwhile(store: Redis
     add(store, "first")
     proxy.lose_next_reply()
     store.add([new("a")])
-    assert store.add([new("a")]) == [Added("a", Reply.KEPT)]
+    assert store.add([new("a")]) == [AddReply("a", Reply.KEPT)]
 
 
 def test_an_id_that_stands_twice_in_an_add_runs_once_though_it_is_sent_again_while_it_runs(

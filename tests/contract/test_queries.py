@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Settlement
-from duecourse.domain.query import Known, Query, QueryStatus, queue_of
+from duecourse.domain.query import Known, Query, QueryState, queue_of
 from duecourse.domain.task import Shard, Task
 from duecourse.engine.queries import Queries
 from duecourse.engine.run import Runner
@@ -30,7 +30,7 @@ def asking(store: Store, outcome: Outcome, meanwhile: Callable[[], object] = lam
 def test_a_query_goes_from_asked_to_answered_and_is_asked_anew(store: Store, clock: HandClock) -> None:
     asked = asking(store, Again(after=5)).ask(query(1), ample)
     assert (asked.created, asked.standing.status, asked.standing.due_at) == (
-        True, QueryStatus.PROCESSING, clock.at + 5_000
+        True, QueryState.PROCESSING, clock.at + 5_000
     )  # fmt: skip
     assert asking(store, Done(1)).ask(query(1), ample) == (asked.standing, False)
     shard = Shard(queue_of(query(1).id))
@@ -41,7 +41,7 @@ def test_a_query_goes_from_asked_to_answered_and_is_asked_anew(store: Store, clo
     known = Known("x" * 60_000, clock.at)
     assert asking(store, Done(2)).get(query(1).id).known == known
     dead = asking(store, Drop("no")).ask(query(1, max_age_ms=0), ample).standing
-    assert (dead.status, dead.known, dead.error) == (QueryStatus.FAILED, known, "no")
+    assert (dead.status, dead.known, dead.error) == (QueryState.FAILED, known, "no")
     assert asking(store, Done(3)).ask(query(1), ample).standing.known == Known(3, clock.at)
 
 
@@ -54,5 +54,5 @@ def test_beyond_a_hosts_limit_a_query_waits_due_and_one_under_way_is_nobody_else
     assert first.ask(query(1), ample).standing.known == Known(1, clock.at)
     [seen] = waiting
     assert seen == second.get(query(2).id)
-    assert (second.get(query(2).id).status, second.get(query(2).id).due_at) == (QueryStatus.PROCESSING, clock.at)
+    assert (second.get(query(2).id).status, second.get(query(2).id).due_at) == (QueryState.PROCESSING, clock.at)
     assert len(store.claim(Shard(queue_of(query(2).id)), 10, lease_ms=1_000).tasks) == 1

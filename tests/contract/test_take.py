@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.lateness import bucket_of
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueChanges, Rate
@@ -22,11 +22,11 @@ def test_a_task_that_is_not_due_is_leased_as_by_a_claim(store: Store, clock: Han
     assert task is not None
     assert (task.status, task.run, task.attempt, task.claimed_at) == (Status.LEASED, 1, 1, clock.at)
     assert task.lease_expires_at == clock.at + LEASE_MS
-    assert task.door is Door.TAKE
+    assert task.trigger is Trigger.TAKE
     (b,) = claim(store)
     assert b.fence > task.fence > 0
     assert settle(store, task, Ending.DONE) == Settled.DONE
-    assert [(run.door, run.fence) for run in standing(store).history] == [(Door.TAKE, task.fence)]
+    assert [(run.trigger, run.fence) for run in standing(store).history] == [(Trigger.TAKE, task.fence)]
 
 
 @pytest.mark.parametrize("state", [state for state in STATES if state != "scheduled"])

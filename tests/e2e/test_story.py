@@ -40,7 +40,7 @@ def test_a_death_is_told_explained_listed_and_replayed(http: urllib3.PoolManager
         status, why = api.call("GET", "/tasks/a/why")
         assert (status, [one["event"] for one in why["timeline"]]) == (200, ["added", "claimed", "drop"])
         claimed = why["timeline"][1]
-        assert claimed["door"] in {"ring", "timer"}
+        assert claimed["trigger"] in {"ring", "timer"}
         assert 0 <= claimed["late_ms"] < 5_000
         assert "answered 410" in why["timeline"][2]["error"]
 

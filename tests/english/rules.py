@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 MAX_WORDS = 25
+MAX_WORDS_IN_CODE = 30
+"""A docstring has names and shapes to say, and readers who came for them."""
 BARE = (
     "what|which|whether|how|who|whom|whose|why|where|by|above|below|for|from|in|into|on|of|with|without|within|as"
     "|until|till|since|else|than|towards?|at(?! (?:most|least)\\b)|(?:when|after|if)(?![^.:;]*,)"
@@ -64,7 +66,7 @@ def words(sentence: str) -> int:
 
 def opens_bare(text: str) -> Iterator[str]:
     """A text that begins with an interrogative or a preposition."""
-    if re.match(rf"(?:{BARE})\b", text, re.IGNORECASE):
+    if re.match(rf"(?:{BARE})\b(?!-)", text, re.IGNORECASE):
         yield text
 
 
@@ -73,9 +75,9 @@ def opens_with_pronoun(text: str) -> Iterator[str]:
     yield from (each for each in sentences(text) if re.match(rf"(?:{PRONOUN})\b", each, re.IGNORECASE))
 
 
-def too_long(text: str) -> Iterator[str]:
-    """A sentence of more words than a reader keeps in mind."""
-    yield from (each for each in sentences(text) if words(each) > MAX_WORDS)
+def longer_than(most: int) -> Callable[[str], Iterator[str]]:
+    """Sentences of more words than a reader keeps in mind."""
+    return lambda text: (each for each in sentences(text) if words(each) > most)
 
 
 def holding(pattern: str) -> Callable[[str], Iterator[str]]:
@@ -85,7 +87,8 @@ def holding(pattern: str) -> Callable[[str], Iterator[str]]:
 
 OPENING = Rule("begin with a noun or an imperative", opens_bare)
 PRONOUNS = Rule("name the noun in place of the pronoun", opens_with_pronoun)
-LENGTH = Rule(f"at most {MAX_WORDS} words a sentence", too_long)
+LENGTH = Rule(f"at most {MAX_WORDS} words a sentence", longer_than(MAX_WORDS))
+LENGTH_IN_CODE = Rule(f"at most {MAX_WORDS_IN_CODE} words a sentence", longer_than(MAX_WORDS_IN_CODE))
 CHOICE = tuple(Rule(hint, holding(pattern)) for hint, pattern in PHRASES.items())
 DESCRIBING = (OPENING, PRONOUNS, LENGTH, *CHOICE)
 """For a text of its own: a description, an option's help, an error's message."""
@@ -93,3 +96,5 @@ TELLING = (PRONOUNS, LENGTH, *CHOICE)
 """For prose, and for part of a message, in which a sentence may begin with any word."""
 NAMING = CHOICE
 """For what is in a table."""
+CODING = (OPENING, LENGTH_IN_CODE, *CHOICE)
+"""For a docstring, which those read who change the code."""

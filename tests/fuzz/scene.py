@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from duecourse import Client
-from duecourse.domain.order import Taken
+from duecourse.domain.order import AddResult
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Json, Shard
 from duecourse.process import PROCESS
@@ -50,7 +50,7 @@ def built(asked: str) -> dict[str, list[Standing]]:
 
 def _added(client: Client, name: str, **fields: Any) -> list[str]:
     asked: list[Any] = [{"id": f"{name}-{n}", "kind": "webhook", "payload": HOOK, **fields} for n in range(EACH)]
-    return [taken.task.id for taken in client.add_many(asked) if isinstance(taken, Taken)]
+    return [taken.task.id for taken in client.add_many(asked) if isinstance(taken, AddResult)]
 
 
 def _leased(client: Client, name: str) -> list[Standing]:

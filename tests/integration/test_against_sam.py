@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from local.process.environment import Surroundings
+from local.process.environment import Environment
 from local.stack.options import Options, Precision
 from local.stack.stack import Stack
 from local.template.model import Function
@@ -53,7 +53,7 @@ DIFFERS = {
 class Sides(NamedTuple):
     stack: Stack
     functions: dict[str, Function]
-    surroundings: Surroundings
+    environment: Environment
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def sides() -> Iterator[Sides]:
     """The harness with the project's own template, and what it knows of its functions by their folders."""
     with Stack(Options(precision=Precision.TICK, tick=0)) as stack:
         services = stack._services
-        yield Sides(stack, {f.code.name: f for f in services.described}, services._surroundings)
+        yield Sides(stack, {f.code.name: f for f in services.described}, services._environment)
 
 
 def logging_of(function: Function) -> dict[str, str]:
@@ -78,7 +78,7 @@ def test_every_folder_of_events_is_held_against_sam() -> None:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_function_finds_the_variables_that_sam_gives_it(sides: Sides, folder: str) -> None:
     function = sides.functions[folder]
-    ours, sams = sides.surroundings.of(function, "127.0.0.1:1"), sam_environment(function, logging_of(function))
+    ours, sams = sides.environment.of(function, "127.0.0.1:1"), sam_environment(function, logging_of(function))
     sams["DUECOURSE_STORE"] = sides.stack.store  # a secret on AWS, which sam local does not read
     different = {name for name, value in sams.items() if ours.get(name) != value}
     assert different == set(DIFFERS)

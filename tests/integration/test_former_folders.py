@@ -16,7 +16,7 @@ from duecourse.domain.pages import Wanted
 from duecourse.domain.queues import Rate
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard, Task
-from duecourse.ports.repeats import Claimed, Sent, Standing
+from duecourse.ports.idempotency import KeyedRequest, RequestState, SavedResponse
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 
@@ -56,7 +56,9 @@ def test_a_folder_of_a_former_layout_is_read_once_and_has_all_that_it_had(tmp_pa
         assert shown(store, clock) == before
         redis_ledger.check(store.client, SHARD)
         assert store.settings_of(["default"])[0][:3] == (False, 50, Rate(100, 60_000))
-        assert store.repeats().begin(Sent("-", "key", b"f" * 32), b"p" * 8, 1_000) == Claimed(Standing.ENDED, b"answer")
+        assert store.idempotency().begin(KeyedRequest("-", "key", b"f" * 32), b"p" * 8, 1_000) == SavedResponse(
+            RequestState.ENDED, b"answer"
+        )
         store.close()
     with plyvel.DB(str(folder)) as written:
         assert written.get(LAYOUT_KEY) == LAYOUT == b"duecourse keyspace 5"

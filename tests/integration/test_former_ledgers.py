@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.domain.follow_up import is_follow_up
+from duecourse.domain.notification import is_notification
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status, Task
@@ -138,7 +138,7 @@ def test_what_ended_in_it_is_forgotten(former: Former) -> None:
 
 @pytest.mark.parametrize("mode", OnDuplicate)
 def test_an_add_over_a_task_of_it_is_answered_by_its_state(former: Former, mode: OnDuplicate) -> None:
-    tasks = [task for task in former.every(*Status) if not is_follow_up(task.id)]
+    tasks = [task for task in former.every(*Status) if not is_notification(task.id)]
     for before in tasks:
         added = NewTask(before.id, "new", '{"new":1}', delay_ms=9_000, tenant=before.tenant, on_duplicate=mode)
         [answer] = former.store.add([added])

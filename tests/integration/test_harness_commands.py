@@ -82,7 +82,10 @@ def test_up_can_be_told_to_stop_while_it_starts(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=ROOT, env=BARE, stdout=subprocess.PIPE, text=True) as process:
         children = until(lambda: psutil.Process(process.pid).children(recursive=True))
         process.terminate()
-        out, _ = process.communicate(timeout=30)
+        try:
+            out, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert process.returncode == 0
     assert "Ctrl-C" not in out
     assert gone([child.pid for child in children])

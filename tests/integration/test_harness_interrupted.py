@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from local.process.environment import Surroundings
+from local.process.environment import Environment
 from local.process.pool import Pool
 from local.process.worker import Rules
 from local.stack.logs import Logs
@@ -39,8 +39,8 @@ def test_a_function_whose_start_is_called_off_leaves_no_socket_no_pipe_and_no_pr
 ) -> None:
     template = Template(FOLDER / "endless.yaml", Addresses(NOWHERE, NOWHERE, NOWHERE), {})
     logs = Logs(tmp_path)
-    surroundings = Surroundings(NOWHERE, NOWHERE, "redis://127.0.0.1:9/0")
-    pool = Pool(template.functions[0], surroundings, logs.of("function"), Rules())
+    environment = Environment(NOWHERE, NOWHERE, "redis://127.0.0.1:9/0")
+    pool = Pool(template.functions[0], environment, logs.of("function"), Rules())
     before = open_here()
     assert not asyncio.run(begin_and_cancel(pool, turns))
     assert open_here() == before

@@ -98,20 +98,24 @@ def test_a_function_over_its_memory_size_is_killed(stack: Probes) -> None:
     assert stack.invoke("Greedy", {"mb": 10}).error is None
 
 
-def test_requests_at_once_get_processes_up_to_the_reserved_concurrency_and_then_429(stack: Probes) -> None:
-    def busy(_: int) -> int | ClientError:
+def test_requests_at_once_get_processes_up_to_the_reserved_concurrency_and_then_429(
+    stack: Probes, tmp_path: Path
+) -> None:
+    over = tmp_path / "over"
+    with ThreadPoolExecutor(2) as threads:
+        events = [{"file": str(tmp_path / name), "until": str(over)} for name in ("one", "two")]
+        answers = [threads.submit(stack.invoke, "Busy", event) for event in events]
         try:
-            return int(stack.invoke("Busy", {"seconds": 0.5}).payload)
-        except ClientError as error:
-            return error
-
-    with ThreadPoolExecutor(4) as threads:
-        answers = list(threads.map(busy, range(4)))
-    refusals = [a for a in answers if isinstance(a, ClientError)]
-    assert len({a for a in answers if isinstance(a, int)}) == 2
-    assert [r.response["Error"]["Code"] for r in refusals] == ["TooManyRequestsException"] * 2
-    assert refusals[0].response["ResponseMetadata"]["HTTPStatusCode"] == 429
-    assert refusals[0].response["Reason"] == "ReservedFunctionConcurrentInvocationLimitExceeded"  # type: ignore[typeddict-item]
+            until(lambda: all(Path(event["file"]).exists() for event in events))
+            with pytest.raises(ClientError) as refused:
+                stack.invoke("Busy", {})
+        finally:
+            over.touch()
+    assert len({int(answer.result().payload) for answer in answers}) == 2
+    response: Any = refused.value.response
+    assert response["Error"]["Code"] == "TooManyRequestsException"
+    assert response["ResponseMetadata"]["HTTPStatusCode"] == 429
+    assert response["Reason"] == "ReservedFunctionConcurrentInvocationLimitExceeded"
 
 
 def test_an_idle_process_that_was_killed_costs_no_request(stack: Probes) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from local.aws.invocation import Answer, Invocation, Refused
-from local.process.environment import Surroundings
+from local.aws.invocation import Answer, Invocation, LambdaError
+from local.process.environment import Environment
 from local.process.pool import Pool, Starts
 from local.process.worker import Rules
 from local.stack.logs import Log
@@ -47,7 +47,7 @@ def test_a_process_that_is_only_being_started_goes_with_its_pool(
     listening, children = _listening(), _children()
 
     async def stop_meanwhile() -> None:
-        pool = Pool(function, Surroundings(NOWHERE, NOWHERE, "memory://"), log, Rules())
+        pool = Pool(function, Environment(NOWHERE, NOWHERE, "memory://"), log, Rules())
         invoking = asyncio.create_task(pool.invoke(Invocation(b"{}")))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -73,8 +73,8 @@ class Scene:
 
     def __init__(self, function: Function, log: Log, **rules: float) -> None:
         self.starts = Starts(1)
-        surroundings = Surroundings(NOWHERE, NOWHERE, "memory://")
-        self.pool = Pool(function, surroundings, log, Rules(**rules), self.starts)  # type: ignore[arg-type]
+        environment = Environment(NOWHERE, NOWHERE, "memory://")
+        self.pool = Pool(function, environment, log, Rules(**rules), self.starts)  # type: ignore[arg-type]
 
     async def at_once(self, count: int) -> list[Any]:
         """What so many invocations at a time answer."""
@@ -112,7 +112,7 @@ def test_what_is_over_the_limit_is_refused_at_once(function: Function, log: Log)
     async def burst() -> None:
         scene = Scene(replace(function, concurrency=2), log)
         answers = await scene.at_once(3)
-        assert [type(answer) for answer in answers] == [Answer, Answer, Refused]
+        assert [type(answer) for answer in answers] == [Answer, Answer, LambdaError]
         await scene.pool.close()
 
     asyncio.run(burst())
@@ -185,8 +185,8 @@ def test_every_process_has_handled_its_first_event_before_it_meets_another(
     first.open()
 
     async def spare() -> None:
-        surroundings = Surroundings(NOWHERE, NOWHERE, "memory://")
-        pool = Pool(replace(counted, concurrency=2), surroundings, log, Rules(), first=first.event.payload)
+        environment = Environment(NOWHERE, NOWHERE, "memory://")
+        pool = Pool(replace(counted, concurrency=2), environment, log, Rules(), first=first.event.payload)
         both = [asyncio.create_task(pool.invoke(work.event)) for _ in range(2)]
         await until(pool, 2, work.event.payload)
         work.open()
@@ -203,8 +203,8 @@ def test_an_event_takes_a_busy_process_that_is_free_before_the_next_is_warm(
     counted, first, work = replace(function, handler="app.counted"), Gate(tmp_path / "first"), Gate(tmp_path / "work")
 
     async def spare() -> None:
-        surroundings = Surroundings(NOWHERE, NOWHERE, "memory://")
-        pool = Pool(replace(counted, concurrency=2), surroundings, log, Rules(), first=first.event.payload)
+        environment = Environment(NOWHERE, NOWHERE, "memory://")
+        pool = Pool(replace(counted, concurrency=2), environment, log, Rules(), first=first.event.payload)
         first.open()
         await pool.warm()
         [warm] = pool.pids()
@@ -220,8 +220,8 @@ def test_an_event_takes_a_busy_process_that_is_free_before_the_next_is_warm(
 
 def test_a_process_that_dies_of_its_first_event_has_not_started(function: Function, log: Log) -> None:
     async def die() -> None:
-        surroundings = Surroundings(NOWHERE, NOWHERE, "memory://")
-        pool = Pool(replace(function, handler="app.slow", timeout=1), surroundings, log, Rules(), first=b"{}")
+        environment = Environment(NOWHERE, NOWHERE, "memory://")
+        pool = Pool(replace(function, handler="app.slow", timeout=1), environment, log, Rules(), first=b"{}")
         answer = await pool.invoke(Invocation(b"{}"))
         assert b"Sandbox.Timedout" in answer.payload
         assert pool.pids() == []
@@ -248,7 +248,7 @@ def test_what_waits_for_a_process_is_refused_when_the_stack_stops(function: Func
             waiting = asyncio.create_task(scene.pool.invoke(Invocation(b"{}")))
             await asyncio.sleep(0)
             await scene.pool.close()
-            with pytest.raises(Refused, match="stopping"):
+            with pytest.raises(LambdaError, match="stopping"):
                 await waiting
 
     asyncio.run(stop())

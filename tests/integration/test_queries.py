@@ -18,7 +18,7 @@ from duecourse import Client
 from duecourse.adapters.http.caller import HttpOut
 from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.query import QueryStatus
+from duecourse.domain.query import QueryState
 from duecourse.domain.task import Shard
 from duecourse.process import PROCESS
 from duecourse.settings import Settings
@@ -87,8 +87,8 @@ def test_a_crowd_with_the_same_query_is_one_call(store: RedisStore) -> None:
         api.go_on.set()
         told = Counter(one.result().status for one in asked)
         again = Client.from_env().query(url=server.url, **ALWAYS)
-    assert told == {QueryStatus.DONE: 1, QueryStatus.PROCESSING: CROWD - 1}
-    assert (again.status, again.known and again.known.data) == (QueryStatus.DONE, {})
+    assert told == {QueryState.DONE: 1, QueryState.PROCESSING: CROWD - 1}
+    assert (again.status, again.known and again.known.data) == (QueryState.DONE, {})
     assert len(server.asked) == 1
     assert store.stats(Shard(queue_at(server.url)))[:4] == (0, 0, 1, 0)
 
@@ -99,7 +99,7 @@ def test_no_more_than_so_many_are_in_a_host_at_a_time_by_requests_and_drains_tog
         queue, client = queue_at(server.url), Client.from_env()
         asked = [crowd.submit(client.query, url=f"{server.url}/{n}", **ALWAYS) for n in range(CROWD)]
         ids = [one.result().id for one in asked]
-        while any(client.get_query(id).status is QueryStatus.PROCESSING for id in ids):
+        while any(client.get_query(id).status is QueryState.PROCESSING for id in ids):
             list(crowd.map(drain, [queue] * 2))
         assert [client.get_query(id).known for id in ids].count(None) == 0
     assert len(server.asked) == CROWD
@@ -123,8 +123,8 @@ def test_a_request_killed_at_its_call_leaves_the_query_to_be_polled_on(
             process.wait()
         client = Client.from_env()
         seen = client.query(url=server.url, **ALWAYS)
-        assert seen.status is QueryStatus.PROCESSING
-        until(lambda: drain(queue) or client.get_query(seen.id).status is QueryStatus.DONE)
+        assert seen.status is QueryState.PROCESSING
+        until(lambda: drain(queue) or client.get_query(seen.id).status is QueryState.DONE)
         api.go_on.set()
     task = store.get(queue, seen.id)
     assert task is not None

@@ -14,7 +14,7 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, OnDuplicate
 from duecourse.errors import InvalidInput, StoreMisused, StoreUnavailable
-from duecourse.ports.tasks import MAX_ADD, Added, Reply
+from duecourse.ports.tasks import MAX_ADD, AddReply, Reply
 from tests.support.ledger import LATER_MS, SHARD, new
 from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.redis_server import RedisServer
@@ -45,7 +45,7 @@ def test_threads_share_scripts_and_each_gets_what_became_of_its_own(
     together = threading.Barrier(THREADS)
     redis_client.config_resetstat()
 
-    def work(thread: int) -> list[Added]:
+    def work(thread: int) -> list[AddReply]:
         together.wait(30)
         return [
             store.add([new(f"{thread}.{n}", payload=f'"{thread}.{n}"', tenant=f"t{thread % 3}")], echo=True)[0]

@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 import redis
 
+from duecourse.adapters.redis.group_spots import MEMBERS
 from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.store import RedisStore
+from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.queues import Rate
+from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, OnDuplicate, Task
 from duecourse.ports.leases import MAX_CLAIM, Settled
 from duecourse.ports.tasks import Alone, Move, Reply
@@ -217,12 +220,42 @@ def test_a_rates_log_of_an_older_version_is_forgotten_in_bounded_steps(
     assert redis_client.zcard(keys.log) == 7_000 + 1
 
 
-def test_a_group_of_any_size_is_paged(redis_client: redis.Redis, clock: HandClock) -> None:
-    store, ids = RedisStore(redis_client, travel=clock), [f"t{n:04}" for n in range(8_200)]
+def test_a_group_of_any_size_is_paged_without_reading_any_other_task(
+    redis_server: RedisServer, redis_client: redis.Redis, clock: HandClock
+) -> None:
+    store, ids = RedisStore(redis_client, travel=clock), [f"t{n:04}" for n in range(MEMBERS + 200)]
+    for first in range(0, 1_200, 1_000):
+        store.add([new(f"other{first + n}", delay_ms=1) for n in range(1_000)])
     for first in range(0, len(ids), 1_000):
-        store.add([new(id, group="g", delay_ms=1) for id in ids[first : first + 1_000]])
-    page = store.page("default", Wanted(group="g"), None, 100)
-    assert [task.id for task in page.tasks] == ids[:100]
+        store.add([new(id, group="g", delay_ms=9_999 - int(id[1:])) for id in ids[first : first + 1_000]])
+    with records_read(redis_server) as reads:
+        page = store.page("default", Wanted(group="g"), None, 100)
+        rest = store.page("default", Wanted(group="g"), page.next, 100)
+    assert [task.id for task in page.tasks + rest.tasks] == ids[:-201:-1]
+    assert sum(reads) <= 2 * (100 + PIECE)
+
+
+def test_a_task_of_a_group_that_moved_since_its_place_was_read_is_left_to_a_later_page(
+    redis_client: redis.Redis, clock: HandClock
+) -> None:
+    RedisStore(redis_client, travel=clock).add([new(id, group="g", due_at=clock.at + 5) for id in "ab"])
+    verbs = Verbs(redis_client, "duecourse", Sharding(), clock)
+    named = ("-/a", clock.at + 5, "-/b", clock.at + 4, "-/c", clock.at + 5)
+    answer = verbs.run("page", SHARD, ["-"], ("due", 0, "", 100, "", "", "g", *named), again=True)
+    assert answer[2][::3] == [b"-/a"]
+
+
+def test_every_task_of_a_large_group_is_on_one_page(redis_client: redis.Redis, clock: HandClock) -> None:
+    store = RedisStore(redis_client, travel=clock)
+    for first in range(0, 1_200, 400):
+        store.add([new(f"t{first + n}", group="g", delay_ms=1) for n in range(400)])
+    seen, after = [], None
+    while True:
+        page = store.page("default", Wanted(group="g"), after, 100)
+        seen += [task.id for task in page.tasks]
+        if not (after := page.next):
+            break
+    assert sorted(seen) == sorted(f"t{n}" for n in range(1_200))
 
 
 def test_claims_of_a_thousandth_of_a_rates_window_leave_it_when_the_newest_does(

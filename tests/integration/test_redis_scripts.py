@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 import redis
 
-from duecourse.adapters.redis.bundle import COMMENT, EXPORT, NAME, REQUIRE, Source
+from duecourse.adapters.redis.bundle import COMMENT, CONSTANTS, FIRST, FUNCTION_OR_GIVEN, NAME, REQUIRE
 from duecourse.adapters.redis.scripts import load
 
 LUA = files("duecourse.adapters.redis") / "lua"
@@ -29,7 +29,12 @@ def fields_of(module: str) -> set[str]:
     code = code_of(MODULES[module])
     table = re.search(rf"^local {module} = {{(.*?)^}}", code, re.MULTILINE | re.DOTALL)
     state = re.findall(r"(\w+) = ", table[1]) if table else []
-    return {*EXPORT.findall(code), *state, *re.findall(rf"^function {module}\.(\w+)", code, re.MULTILINE)}
+    functions = re.findall(rf"^function {module}\.(\w+)", code, re.MULTILINE)
+    return {*(given for _, given in FUNCTION_OR_GIVEN.findall(code)), *state, *functions}
+
+
+def required_by(text: str) -> set[str]:
+    return set(REQUIRE.findall(COMMENT.sub("", text)))
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
@@ -40,16 +45,16 @@ def test_each_script_has_room_for_more_names(redis_client: redis.Redis, verb: st
 
 @pytest.mark.parametrize(("name", "text"), FILES, ids=IDS)
 def test_a_file_requires_the_modules_that_it_speaks_of_and_no_others(name: str, text: str) -> None:
-    required = {module for _, _, module in REQUIRE.findall(COMMENT.sub("", text))}
+    required = required_by(text)
     spoken = {found.partition(".")[0] for found in NAME.findall(code_of(text)) if "." in found}
-    needless = {module for module in required - spoken if not Source(module, MODULES[module]).begins}
-    assert needless == set()
+    begun = {module for module in required if "begin" in fields_of(module)}
+    assert required - spoken <= begun
     assert spoken & MODULES.keys() - {name} <= required
 
 
 @pytest.mark.parametrize("text", [text for _, text in FILES], ids=IDS)
 def test_a_file_speaks_of_what_modules_give(text: str) -> None:
-    required = {module for _, _, module in REQUIRE.findall(COMMENT.sub("", text))}
+    required = required_by(text)
     spoken = [found.split(".")[:2] for found in NAME.findall(code_of(text)) if "." in found]
     assert [
         f"{module}.{field}" for module, field in spoken if module in required and field not in fields_of(module)
@@ -58,7 +63,7 @@ def test_a_file_speaks_of_what_modules_give(text: str) -> None:
 
 @pytest.mark.parametrize("text", [text for _, text in FILES], ids=IDS)
 def test_no_local_name_hides_a_module(text: str) -> None:
-    required = set(Source("", text).first)
+    required = set({*FIRST.findall(COMMENT.sub("", text))})
     code = re.sub(r"^local .* = require .*", "", code_of(text), flags=re.MULTILINE)
     declared = re.findall(
         r"\blocal (?!function)([\w, ]+)|\bfunction[ \w.]*\(([\w, ]*)\)|\bfor ([\w, ]+?) (?:in|=)", code
@@ -74,3 +79,11 @@ def test_a_function_stands_above_those_that_speak_of_it(text: str) -> None:
         for name in re.findall(r"^local function (\w+)", code, re.MULTILINE)
     }
     assert {name: found and found[1] for name, found in first.items()} == dict.fromkeys(first, "function ")
+
+
+@pytest.mark.parametrize("text", [text for _, text in FILES], ids=IDS)
+def test_no_constant_is_named_within_a_longer_text_in_quotes(text: str) -> None:
+    code = COMMENT.sub("", text)
+    named = {name for names, _ in CONSTANTS.findall(code) for name in names.split(", ")}
+    quoted = {word for one in TEXT.findall(code) for word in NAME.findall(one) if one != f"'{word}'"}
+    assert named & quoted == set()

@@ -22,8 +22,8 @@ from duecourse.domain.queues import Rate
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status
 from duecourse.errors import Part, PartlyAdded, StoreFull, StoreUnavailable
+from duecourse.ports.idempotency import KeyedRequest
 from duecourse.ports.leases import MAX_CLAIM, Settled
-from duecourse.ports.repeats import Sent
 from duecourse.ports.tasks import MAX_ADD, Move, Reply
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, standing
 from tests.support.lossy_proxy import LossyProxy, load_scripts
@@ -222,15 +222,15 @@ def test_whatever_a_caller_is_told_of_waits_for_replicas(redis_server: RedisServ
         alone.add([new("dead"), new("done")])
         for task in claim(alone):
             settle(alone, task, Ending.DROP if task.id == "dead" else Ending.DONE)
-        repeats, sent = careful.repeats(), Sent("-", "key", b"f" * 32)
+        idempotency, sent = careful.idempotency(), KeyedRequest("-", "key", b"f" * 32)
         told: dict[str, Callable[[], object]] = {
             "move": lambda: careful.move("default", [Move("moved")]),
             "cancel": lambda: careful.cancel("default", ["cancelled"]),
             "replay": lambda: careful.replay("default", ["dead"]),
             "configure": lambda: careful.configure("default", {"paused": True}),
             "a queue's first setting": lambda: careful.configure("new", {"paused": True}),
-            "begin": lambda: repeats.begin(sent, b"o" * 8, 1_000),
-            "end": lambda: repeats.end(sent, b"o" * 8, b"answer"),
+            "begin": lambda: idempotency.begin(sent, b"o" * 8, 1_000),
+            "end": lambda: idempotency.end(sent, b"o" * 8, b"answer"),
         }
         for verb, tell in told.items():
             with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
@@ -397,7 +397,7 @@ def everything(store: RedisStore) -> None:
     store.page("default", Wanted(), Place("due", 5, "x"), 9)
     store.page("default", Wanted(group="g"), None, 9, "tenant-1")
     store.stats(SHARD)
-    store.held_back(SHARD)
+    store.throttle(SHARD)
 
 
 def test_every_key_a_script_touches_is_declared_and_all_are_of_one_node(

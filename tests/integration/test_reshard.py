@@ -38,7 +38,7 @@ USES: dict[str, Callable[[RedisStore], object]] = {
     "claim": lambda store: store.claim(Shard(), 1, lease_ms=LEASE_MS),
     "take": lambda store: store.take("default", "t-0", lease_ms=LEASE_MS),
     "configure": lambda store: store.configure("default", {"paused": True}),
-    "held back": lambda store: store.held_back(Shard()),
+    "held back": lambda store: store.throttle(Shard()),
     "move": lambda store: store.move("default", [Move("t-0")]),
     "stats": lambda store: store.stats(Shard()),
     "sweep": lambda store: store.sweep(Shard(), retention_ms=1),

@@ -13,7 +13,7 @@ import redis
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.redis import wire as redis_wire
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain import follow_up
+from duecourse.domain import notification
 from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import Wanted
@@ -157,8 +157,11 @@ class Alike:
 def test_memory_and_redis_show_the_same_after_the_same_steps(
     redis_client: redis.Redis, clock: HandClock, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (follow_up, redis_wire):  # the random part of a wait is drawn from a token, which is another in each
-        monkeypatch.setattr(module, "POLICY", follow_up.POLICY._replace(jitter=False))
+    for module in (
+        notification,
+        redis_wire,
+    ):  # the random part of a wait is drawn from a token, which is another in each
+        monkeypatch.setattr(module, "POLICY", notification.POLICY._replace(jitter=False))
     stores: list[Store] = [MemoryStore(clock, deaths=True), RedisStore(redis_client, travel=clock, deaths=True)]
     alike = Alike(stores, clock, seed)
     steps = [alike.add, alike.claim, alike.take, alike.settle, alike.keep, alike.change, alike.wait, alike.begin]

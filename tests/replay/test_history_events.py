@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import Rate
 from duecourse.domain.times import format_instant
@@ -39,7 +39,7 @@ def test_why_tells_a_tasks_whole_story_in_order(store: MemoryStore, clock: HandC
     replay("add_webhook")
     store.move("default", [Move(HOOK, delay_ms=1_000, by="http")])
     clock.advance(1_250)
-    (task,) = store.claim(SHARD, 1, lease_ms=LEASE_MS, door=Door.TIMER).tasks
+    (task,) = store.claim(SHARD, 1, lease_ms=LEASE_MS, trigger=Trigger.TIMER).tasks
     clock.advance(40)
     settle(store, task, Ending.RETRY, delay_ms=60_000, detail="HTTP 500")
     status, why = replay("why_webhook")
@@ -59,7 +59,7 @@ def test_why_tells_a_tasks_whole_story_in_order(store: MemoryStore, clock: HandC
         "event": "claimed",
         "text": "Claimed by the bridge's timer, 250 milliseconds after it was due: run 1.",
         "run": 1,
-        "door": "timer",
+        "trigger": "timer",
         "late_ms": 250,
     }
     assert (retry["error"], retry["ran_ms"]) == ("HTTP 500", 40)

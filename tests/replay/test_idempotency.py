@@ -8,8 +8,8 @@ from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status
-from duecourse.engine.requests import SKEW_MS
-from duecourse.ports.repeats import KEPT_MS, Claimed, Sent
+from duecourse.engine.idempotency import SKEW_MS
+from duecourse.ports.idempotency import KEPT_MS, KeyedRequest, SavedResponse
 from duecourse.routes.idempotency import GRACE_MS
 from duecourse.settings import Settings
 from tests.support.clock import HandClock
@@ -168,18 +168,18 @@ class Dying:
         self._store.add(*given, **named)
         raise self._error
 
-    def repeats(self) -> Any:
-        return Unending(self._store.repeats())
+    def idempotency(self) -> Any:
+        return Unending(self._store.idempotency())
 
 
 class Unending:
     """The ends of requests are lost."""
 
-    def __init__(self, repeats: Any) -> None:
-        self._repeats = repeats
+    def __init__(self, idempotency: Any) -> None:
+        self._idempotency = idempotency
 
-    def begin(self, sent: Sent, owner: bytes, lock_ms: int) -> Claimed:
-        begun: Claimed = self._repeats.begin(sent, owner, lock_ms)
+    def begin(self, sent: KeyedRequest, owner: bytes, lock_ms: int) -> SavedResponse:
+        begun: SavedResponse = self._idempotency.begin(sent, owner, lock_ms)
         return begun
 
     def __getattr__(self, verb: str) -> Any:
@@ -275,8 +275,8 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
         def __getattr__(self, verb: str) -> Any:
             return getattr(store, verb)
 
-        def repeats(self) -> Any:
-            return Unending(store.repeats())
+        def idempotency(self) -> Any:
+            return Unending(store.idempotency())
 
     wire(store=Forgetful())
     first = keyed("POST", "/tasks", WEBHOOK)

@@ -8,7 +8,7 @@ import pytest
 
 from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import NewTask, Shard
 from duecourse.settings import Settings
@@ -100,11 +100,11 @@ def test_a_ring_measures_what_it_did(capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(line).keys() == {"_aws", "service", "Added", "Claimed", "Done", "Retried", "Dead"}
 
 
-@pytest.mark.parametrize(("case", "door"), [("one_bell", Door.TIMER), ("many_bells", Door.RING)])
-def test_what_a_ring_found_tells_by_which_door(store: MemoryStore, case: str, door: Door) -> None:
+@pytest.mark.parametrize(("case", "trigger"), [("one_bell", Trigger.TIMER), ("many_bells", Trigger.RING)])
+def test_what_a_ring_found_tells_by_which_door(store: MemoryStore, case: str, trigger: Trigger) -> None:
     store.add([NewTask("a", "webhook", '{"url":1}')])
     invoke("on_expired", saved(f"on_expired/{case}"))
-    assert standing(store).history[0].door is door
+    assert standing(store).history[0].trigger is trigger
 
 
 @pytest.fixture

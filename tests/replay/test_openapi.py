@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from duecourse.errors import DuecourseError
 from duecourse.wire.http import problems
-from duecourse.wire.http.openapi import every, refusals
+from duecourse.wire.http.openapi import every, rejections
 from tests.support.functions import load
 from tests.support.requests import ask
 from tests.support.source import ROOT
@@ -61,7 +61,7 @@ def test_every_part_says_what_it_is() -> None:
 def test_every_refusal_that_http_tells_is_described_and_says_what_it_is() -> None:
     told = {one["type"] for each in operations().values() for one in examples(each) if "type" in one}
     statuses = {status for status in problems.STATUS.values() if status != 500}
-    known = [kind for status in statuses for kind in refusals(status)]
+    known = [kind for status in statuses for kind in rejections(status)]
     assert told == {problems.describe(kind()).document["type"] for kind in known if kind not in OF_INPUT} | {
         problems.URN + name for name in ("invalid-input", "internal")
     }
@@ -70,7 +70,7 @@ def test_every_refusal_that_http_tells_is_described_and_says_what_it_is() -> Non
         assert kind.__doc__, kind
 
 
-OF_INPUT = {kind for kind in refusals(422) if kind.__name__ == "InvalidInput"}
+OF_INPUT = {kind for kind in rejections(422) if kind.__name__ == "InvalidInput"}
 
 
 def examples(operation: dict[str, Any]) -> Iterator[Any]:

@@ -48,8 +48,8 @@ class Doors:
         rang, expired = told.heard(NAMESPACE), told.expired
         noted = self._watches.note(expired)
         self.heard += expired
-        assert (rang.strangers, noted.strangers) == ([], [])
-        return show_drained(self._drainer.drain(rang.shards, ample, rang.doors)._asdict(), noted.added)
+        assert (rang.unknown, noted.unknown) == ([], [])
+        return show_drained(self._drainer.drain(rang.shards, ample, rang.triggers)._asdict(), noted.added)
 
     def send(self, function: str, event: Any) -> None:
         raise AssertionError((function, event))

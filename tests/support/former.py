@@ -61,5 +61,5 @@ def told(task: Task) -> dict[str, Any]:
         "payload": len(task.payload_json),
         "state": task.state_json,
         "result": task.result_json,
-        "log": [entry.outcome if isinstance(entry, Run) else str(entry.deed) for entry in task.log],
+        "log": [entry.outcome if isinstance(entry, Run) else str(entry.action) for entry in task.log],
     }

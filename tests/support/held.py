@@ -46,8 +46,8 @@ def encode(held: Held) -> bytes:
     behind = pack_behind(task)
     status = STATUS_CODES[Status.SCHEDULED if behind else task.status]
     flags = held.successor * SUCCESSOR + held.came * CAME + held.counts * COUNTS + bool(held.body) * APART
-    door, token = DOOR_CODES[task.door], pack_token(task.token)
-    front = FRONT.pack(NEWEST, flags, held.last, len(task.log), door, task.run, task.attempt, *halves, token)
+    trigger, token = DOOR_CODES[task.trigger], pack_token(task.token)
+    front = FRONT.pack(NEWEST, flags, held.last, len(task.log), trigger, task.run, task.attempt, *halves, token)
     body = NewTask(
         task.id, task.kind, task.payload_json, group=task.group, retry=task.retry, by=task.by, notify=task.notify
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from duecourse.domain.history import LOG_LENGTH, Change, Deed, Door, Entry, Run
+from duecourse.domain.history import LOG_LENGTH, Action, Change, Entry, Run, Trigger
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.queues import QueueSettings, Stats
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
@@ -53,9 +53,9 @@ class Row:
     last: tuple[Ending, Settled] | None = None
     log: list[Entry] = field(default_factory=list)
     forgotten: int = 0
-    came: Deed = Deed.ADDED
+    came: Action = Action.ADDED
     by: str = ""
-    door: Door | None = None
+    trigger: Trigger | None = None
     successor: "Row | None" = None
     handed: bool = False
     delivery: int = 0
@@ -109,7 +109,7 @@ class Model:
         return [{one.asked.group for one in (row, row.successor) if one} for row in rows]
 
     def claim(
-        self, limit: int, lease_ms: int, tight: bool, door: Door = Door.TAKE, most: int = 0
+        self, limit: int, lease_ms: int, tight: bool, trigger: Trigger = Trigger.TAKE, most: int = 0
     ) -> tuple[list[str], int, int]:
         """Ids leased, how many died, backlog; `tight` where the bytes allow but one task.
 
@@ -138,7 +138,7 @@ class Model:
                 break
             else:
                 handed = bool(most) and row.asked.kind == HANDED
-                self._lease(row, 2 * lease_ms if handed else lease_ms, door)
+                self._lease(row, 2 * lease_ms if handed else lease_ms, trigger)
                 row.handed = handed
                 leased.append(id)
         self._stop_waking()
@@ -247,9 +247,9 @@ class Model:
             self._take_token(row)
         row.result, row.state = "", row.state if move.state is None else move.state
         before, last = row.due, row.log[-1] if row.log else None
-        if stays and isinstance(last, Change) and last.deed == Deed.MOVED:
+        if stays and isinstance(last, Change) and last.action == Action.MOVED:
             row.log, before = row.log[:-1], last.due_before
-        self._remember(row, Change(self.now, Deed.MOVED, move.by, before, due))
+        self._remember(row, Change(self.now, Action.MOVED, move.by, before, due))
         row.due, row.deadline = due, deadline
         self._schedule(move.id, row)
         return R.OK
@@ -277,7 +277,7 @@ class Model:
             del self.rows[id]
         elif row.status == S.SCHEDULED or (row.status == S.LEASED and force):
             row = self.rows[id] = self._taken(row)
-            self._remember(row, Change(self.now, Deed.CANCELLED, by, row.due))
+            self._remember(row, Change(self.now, Action.CANCELLED, by, row.due))
             self._take_token(row)
             row.status, row.ended = S.CANCELLED, self.now
         else:
@@ -290,7 +290,7 @@ class Model:
             return R.ABSENT
         if row.status != S.DEAD:
             return Reply(row.status.value)
-        self._remember(row, Change(self.now, Deed.REPLAYED, by, row.due, self.now))
+        self._remember(row, Change(self.now, Action.REPLAYED, by, row.due, self.now))
         row.attempt, row.deadline, row.due = 1, 0, self.now
         self._schedule(id, row)
         return R.OK
@@ -368,7 +368,7 @@ class Model:
             lease_expires_at=row.lease_end if leased else 0,
             by=row.by,
             notify=asked.notify,
-            door=row.door,
+            trigger=row.trigger,
             forgotten=row.forgotten,
             target=TARGET if leased and row.handed else "",
             delivery=str(row.delivery) if leased and row.delivery else "",
@@ -379,7 +379,7 @@ class Model:
         return Row(new, due, self.now, _deadline(new, due), self._draw(), new.state, by=new.by)
 
     def _replacing(self, row: Row, old: Row) -> Row:
-        row.log, row.forgotten, row.came = old.log, old.forgotten, Deed.REPLACED
+        row.log, row.forgotten, row.came = old.log, old.forgotten, Action.REPLACED
         self._remember(row, Change(old.created, old.came, old.by, 0, old.due))
         return row
 
@@ -389,7 +389,7 @@ class Model:
         row.due = max(old.due, min(row.due, old.created + new.max_wait_ms))
         row.deadline = _deadline(new, row.due)
         row.log, row.forgotten, row.by = old.log, old.forgotten, old.by
-        self._remember(row, Change(self.now, Deed.DEBOUNCED, new.by, old.due, row.due))
+        self._remember(row, Change(self.now, Action.DEBOUNCED, new.by, old.due, row.due))
         return row
 
     def _schedule(self, id: str, row: Row) -> None:
@@ -401,9 +401,9 @@ class Model:
         due = [(r.looked_at, id) for id, r in self.rows.items() if r.status == S.SCHEDULED and r.looked_at <= self.now]
         return [id for _, id in sorted(due)]
 
-    def _lease(self, row: Row, lease_ms: int, door: Door) -> None:
+    def _lease(self, row: Row, lease_ms: int, trigger: Trigger) -> None:
         row.status, row.run, row.token = S.LEASED, row.run + 1, self._draw()
-        row.claimed, row.lease_end, row.door = self.now, self.now + lease_ms, door
+        row.claimed, row.lease_end, row.trigger = self.now, self.now + lease_ms, trigger
         row.aside = row.delivery = 0
 
     def _take_back(self) -> tuple[int, int]:
@@ -469,7 +469,7 @@ class Model:
     def _succeed(self, id: str, row: Row) -> None:
         if row.successor:
             successor = self._replacing(row.successor, row)
-            successor.token, successor.last, successor.door = row.token, row.last, row.door
+            successor.token, successor.last, successor.trigger = row.token, row.last, row.trigger
             self.rows[id] = successor
 
     def _settled_before(self, row: Row, ending: Ending, token: int) -> Settled:
@@ -486,18 +486,18 @@ class Model:
         return row if row and row.status == S.LEASED and row.token == token else None
 
     def _take_token(self, row: Row) -> None:
-        row.token, row.claimed, row.last, row.successor, row.door = 0, 0, None, None, None
+        row.token, row.claimed, row.last, row.successor, row.trigger = 0, 0, None, None, None
 
     def _remember_run(self, row: Row, outcome: str, detail: str) -> None:
         late = max(0, row.claimed - row.due)
-        self._remember(row, Run(row.run, row.token, row.claimed, self.now, outcome, detail, row.door, late))
+        self._remember(row, Run(row.run, row.token, row.claimed, self.now, outcome, detail, row.trigger, late))
 
     def _remember(self, row: Row, entry: Entry) -> None:
         """Bounded by number, for the errors in these tests are short; releases and debounces in a row are one."""
         last = row.log[-1] if row.log else None
         if isinstance(entry, Run) and isinstance(last, Run) and entry.outcome == last.outcome in UNUSED:
             row.log, entry = row.log[:-1], entry._replace(times=min(last.times + 1, 255))
-        if isinstance(entry, Change) and isinstance(last, Change) and entry.deed == last.deed == Deed.DEBOUNCED:
+        if isinstance(entry, Change) and isinstance(last, Change) and entry.action == last.action == Action.DEBOUNCED:
             row.log, entry = (
                 row.log[:-1],
                 entry._replace(times=min(last.times + 1, 255), due_before=last.due_before),
@@ -519,9 +519,9 @@ def _counted_from(row: Row) -> int:
     for entry in row.log:
         if isinstance(entry, Run):
             due = due or (entry.claimed_at and entry.claimed_at - entry.late_ms)
-        elif entry.deed in (Deed.ADDED, Deed.REPLACED):
+        elif entry.action in (Action.ADDED, Action.REPLACED):
             due = 0
-        elif entry.deed != Deed.CANCELLED:
+        elif entry.action != Action.CANCELLED:
             due = entry.due_at
     return due or row.due
 

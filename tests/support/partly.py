@@ -38,7 +38,7 @@ class Partly(OneByOne):
     """Its queue `dead` does not answer, for which `why` is told; with `away` none does."""
 
     away = False
-    refuses = False
+    rejects = False
     """Whether it is only its scripts that it refuses, as one whose shards were changed under a warm function."""
     why: type[StoreUnavailable | StoreMisused] = StoreUnavailable
 
@@ -49,16 +49,16 @@ class Partly(OneByOne):
     def outlook(self, shard: Shard) -> Outlook:
         if self.away:
             raise StoreUnavailable
-        if shard.queue == "dead" and not self.refuses:
+        if shard.queue == "dead" and not self.rejects:
             raise self.why
         return super().outlook(shard)
 
     def stats(self, shard: Shard) -> Stats:
-        assert self.refuses or shard.queue != "dead", "what did not answer is left alone"
+        assert self.rejects or shard.queue != "dead", "what did not answer is left alone"
         return super().stats(shard)
 
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
-        if self.refuses and shard.queue == "dead":
+        if self.rejects and shard.queue == "dead":
             raise self.why
         assert shard.queue != "dead", "what did not answer is left alone"
         return super().sweep(shard, retention_ms=retention_ms, dead_retention_ms=dead_retention_ms)

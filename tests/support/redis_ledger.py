@@ -7,7 +7,7 @@ from duecourse.adapters.redis.connect import Client
 from duecourse.adapters.redis.keys import Keys, keys_of
 from duecourse.adapters.redis.layout import INSIDE
 from duecourse.adapters.redis.record import body_field, unpack
-from duecourse.domain.follow_up import is_follow_up
+from duecourse.domain.notification import is_notification
 from duecourse.domain.task import Shard, Status, Task
 
 DEFAULT = Shard()
@@ -28,7 +28,7 @@ def check(client: Client, shard: Shard = DEFAULT, namespace: str = "duecourse") 
         assert [name for name, members in places.items() if sid in members] == [_place(task)], sid
         if task.status == Status.SCHEDULED:
             at = places[_place(task)][sid]
-            assert at in (task.due_at, aside.get(sid)) or (at < task.due_at and is_follow_up(sid))
+            assert at in (task.due_at, aside.get(sid)) or (at < task.due_at and is_notification(sid))
     assert Counter(sid for members in places.values() for sid in members) == Counter(list(tasks))
     _check_handed_over(client, keys, list(tasks.values()))
     _check_successors(records)

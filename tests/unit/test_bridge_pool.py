@@ -156,6 +156,30 @@ def test_at_its_end_what_waits_can_be_handed_over() -> None:
     assert time.monotonic() - began < 25, "no thread waits for the end of the patience"
 
 
+def test_at_its_end_no_thread_waits_for_what_another_has_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "PAUSES", RetryPolicy(backoff_ms=60_000, max_backoff_ms=60_000, jitter=False))
+    first, go_on = threading.Event(), threading.Event()
+
+    def call(items: list[str]) -> Sequence[str]:
+        if items == ["a"]:
+            first.set()
+            assert go_on.wait(10)
+        elif not go_on.is_set():
+            raise InvocationRefused("throttled")
+        return ()
+
+    pool = Pool("things", call, Rules(threads=3, batch=1, calls=3), key=lambda _: "", on_end=lambda: None)
+    pool.start()
+    pool.put(["a"])
+    assert first.wait(5)
+    pool.put(["b"])
+    until(lambda: pool.refused)
+    threading.Timer(0.2, go_on.set).start()
+    began = time.monotonic()
+    assert pool.stop(30, hand_over=True)
+    assert (pool.kept, time.monotonic() - began < 25) == (0, True)
+
+
 def test_what_waits_beyond_the_end_is_left_and_every_thread_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "PAUSES", RetryPolicy(backoff_ms=60_000, max_backoff_ms=60_000, jitter=False))
     ended = threading.Semaphore(0)

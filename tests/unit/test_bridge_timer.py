@@ -12,7 +12,7 @@ from duecourse.bridge.clock import ServerClock
 from duecourse.bridge.ears import Ears
 from duecourse.bridge.rings import Ring
 from duecourse.bridge.timer import Timer
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import Sound, Subscription, View, What
 from tests.support.wait import until
@@ -73,10 +73,10 @@ class Rung:
 
     def __init__(self) -> None:
         self.rings: list[tuple[str, str, float]] = []
-        self.doors: list[Door] = []
+        self.doors: list[Trigger] = []
 
     def __call__(self, rings: list[Ring]) -> None:
-        self.doors += [ring.door for ring in rings]
+        self.doors += [ring.trigger for ring in rings]
         self.rings += [(ring.key, ring.channel, time.time() * 1000) for ring in rings]
 
     @property
@@ -331,4 +331,4 @@ def test_a_subscription_that_breaks_ends_the_ears_with_its_error(timer: Timer) -
 def test_a_ring_says_whether_an_event_or_the_timer_found_it(timer: Timer, rung: Rung) -> None:
     timer.went(BELL, What.EXPIRED)
     timer.look([OTHER], ring_missing=True)
-    assert (rung.keys, rung.doors) == ([BELL, OTHER], [Door.RING, Door.TIMER])
+    assert (rung.keys, rung.doors) == ([BELL, OTHER], [Trigger.RING, Trigger.TIMER])

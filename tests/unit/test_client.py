@@ -11,9 +11,9 @@ import duecourse
 from duecourse import Client, errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.client import QueueFields
-from duecourse.domain.order import Taken
+from duecourse.domain.order import AddResult
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.query import Known, QueryStatus
+from duecourse.domain.query import Known, QueryState
 from duecourse.domain.queues import SETTINGS, QueueSettings, Rate
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, RetryPolicy, Status
 from duecourse.engine.tasks import _hint_at_the_table
@@ -62,8 +62,8 @@ def test_many_are_added_at_once_each_with_what_add_would_have_answered(client: C
         ]
     )
     assert isinstance(dead, errors.TaskDead)
-    assert isinstance(added, Taken)
-    assert isinstance(again, Taken)
+    assert isinstance(added, AddResult)
+    assert isinstance(again, AddResult)
     assert (added.created, added.task.due_at, again.created) == (True, START + 60_000, False)
     assert standing(store, "b").payload == PAYLOAD
 
@@ -304,7 +304,7 @@ def test_a_query_is_checked_asked_and_found_again(store: MemoryStore) -> None:
         seen = client.query(
             url="https://api.example.com/a", interval=timedelta(seconds=5), until="ready", result="rows"
         )
-        assert (seen.status, seen.known) == (QueryStatus.DONE, Known(3, START))
+        assert (seen.status, seen.known) == (QueryState.DONE, Known(3, START))
         assert client.get_query(seen.id) == seen
         with pytest.raises(errors.QueryNotFound):
             Client.from_env().get_query(seen.id)

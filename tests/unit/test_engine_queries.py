@@ -8,9 +8,9 @@ import pytest
 
 from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.domain.history import Change, Deed
+from duecourse.domain.history import Action, Change
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry, Settlement
-from duecourse.domain.query import KNOWN, Known, Query, QueryStanding, QueryStatus, queue_of
+from duecourse.domain.query import KNOWN, Known, Query, QueryState, QueryStatus, queue_of
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Status, Task
 from duecourse.engine.queries import RESERVE_MS, Queries
@@ -67,7 +67,7 @@ def asking(store: MemoryStore, results: Results | None, *outcomes: Outcome, para
     return Queries(store, results, api.call, parallel), api
 
 
-def ask(queries: Queries, query: Query = QUERY, remaining_ms: int = 15_000) -> QueryStanding:
+def ask(queries: Queries, query: Query = QUERY, remaining_ms: int = 15_000) -> QueryStatus:
     return queries.ask(query, lambda: remaining_ms).standing
 
 
@@ -91,7 +91,7 @@ def poll_on(store: MemoryStore, api: Api) -> None:
 def test_an_answer_that_comes_at_once_is_told_at_once(store: MemoryStore, results: Kept | None) -> None:
     queries, api = asking(store, results, Done({"rows": 3}))
     seen = ask(queries)
-    assert seen == QueryStanding(QUERY.id, QUEUE, QueryStatus.DONE, Known({"rows": 3}, START))
+    assert seen == QueryStatus(QUERY.id, QUEUE, QueryState.DONE, Known({"rows": 3}, START))
     assert queries.get(QUERY.id) == seen
     assert len(api.asked) == 1
 
@@ -101,7 +101,7 @@ def test_one_that_is_not_there_yet_is_polled_on_and_found_by_its_id(
 ) -> None:
     queries, api = asking(store, results, BUSY, Done("ready"))
     seen = ask(queries)
-    assert seen == QueryStanding(QUERY.id, QUEUE, QueryStatus.PROCESSING, None, "", START + 10_000)
+    assert seen == QueryStatus(QUERY.id, QUEUE, QueryState.PROCESSING, None, "", START + 10_000)
     assert ask(queries) == seen
     assert len(api.asked) == 1
     clock.advance(10_000)
@@ -111,10 +111,10 @@ def test_one_that_is_not_there_yet_is_polled_on_and_found_by_its_id(
 
 def test_the_same_query_under_way_is_one_job(store: MemoryStore, results: Kept | None) -> None:
     queries, api = asking(store, results, Done("first"))
-    meanwhile: list[QueryStanding] = []
+    meanwhile: list[QueryStatus] = []
     api.meanwhile = lambda: meanwhile.append(ask(queries))
-    assert ask(queries).status is QueryStatus.DONE
-    assert [seen.status for seen in meanwhile] == [QueryStatus.PROCESSING]
+    assert ask(queries).status is QueryState.DONE
+    assert [seen.status for seen in meanwhile] == [QueryState.PROCESSING]
     assert len(api.asked) == 1
 
 
@@ -153,10 +153,10 @@ def test_one_who_asks_anew_takes_from_nobody_else_an_answer_that_is_young_enough
 ) -> None:
     queries, api = asking(store, results, Done("young"), BUSY)
     told = ask(queries)
-    assert ask(queries, Query(PAYLOAD, 0)).status is QueryStatus.PROCESSING
+    assert ask(queries, Query(PAYLOAD, 0)).status is QueryState.PROCESSING
     assert ask(queries) == told
     clock.advance(AGE_MS)
-    assert ask(queries).status is QueryStatus.PROCESSING
+    assert ask(queries).status is QueryState.PROCESSING
     assert len(api.asked) == 2
 
 
@@ -178,15 +178,15 @@ def test_while_it_is_asked_anew_what_was_known_is_told(
     ask(queries)
     clock.advance(AGE_MS)
     seen = ask(queries)
-    assert (seen.status, seen.known) == (QueryStatus.PROCESSING, Known("old", START))
+    assert (seen.status, seen.known) == (QueryState.PROCESSING, Known("old", START))
     assert (KNOWN in task_of(store).payload) is (results is None)
     store.cancel(QUEUE, [QUERY.id])
-    assert queries.get(QUERY.id) == QueryStanding(
-        QUERY.id, QUEUE, QueryStatus.FAILED, Known("old", START), "it was cancelled"
+    assert queries.get(QUERY.id) == QueryStatus(
+        QUERY.id, QUEUE, QueryState.FAILED, Known("old", START), "it was cancelled"
     )
-    assert ask(queries) == QueryStanding(QUERY.id, QUEUE, QueryStatus.FAILED, Known("old", START), "gone")
+    assert ask(queries) == QueryStatus(QUERY.id, QUEUE, QueryState.FAILED, Known("old", START), "gone")
     assert ask(queries).known == Known("old", START)
-    assert queries.get(QUERY.id).status is QueryStatus.PROCESSING
+    assert queries.get(QUERY.id).status is QueryState.PROCESSING
 
 
 def test_an_answer_of_null_is_one(store: MemoryStore, clock: HandClock, results: Kept | None) -> None:
@@ -203,7 +203,7 @@ def test_an_answer_outlives_its_task_where_a_database_keeps_it(store: MemoryStor
     clock.advance(AGE_MS - 1)
     store.sweep(Shard(QUEUE), retention_ms=1)
     assert store.get(QUEUE, QUERY.id) is None
-    assert queries.get(QUERY.id) == QueryStanding(QUERY.id, QUEUE, QueryStatus.DONE, Known("kept", START))
+    assert queries.get(QUERY.id) == QueryStatus(QUERY.id, QUEUE, QueryState.DONE, Known("kept", START))
     assert ask(queries).known == Known("kept", START)
     assert len(api.asked) == 1
 
@@ -294,7 +294,7 @@ def test_while_the_database_is_away_no_query_is_asked_and_no_answer_costs_an_att
         ask(queries)
     assert (task_of(store).status, task_of(store).attempt) == (Status.SCHEDULED, 1)
     kept.away, api.meanwhile = False, lambda: None
-    assert ask(queries).status is QueryStatus.PROCESSING
+    assert ask(queries).status is QueryState.PROCESSING
     clock.advance(1_000)
     poll_on(store, api)
     assert queries.get(QUERY.id).known == Known("kept", clock.at)
@@ -303,17 +303,17 @@ def test_while_the_database_is_away_no_query_is_asked_and_no_answer_costs_an_att
 def test_one_that_is_gone_before_its_request_looks_again_failed(store: MemoryStore) -> None:
     queries, api = asking(store, None, Drop("no"))
     api.meanwhile = lambda: store.cancel(QUEUE, [QUERY.id], force=True) and store.sweep(Shard(QUEUE), retention_ms=-1)
-    assert ask(queries) == QueryStanding(QUERY.id, QUEUE, QueryStatus.FAILED, None, "it was removed meanwhile")
+    assert ask(queries) == QueryStatus(QUERY.id, QUEUE, QueryState.FAILED, None, "it was removed meanwhile")
 
 
 def test_one_that_is_never_answered_is_given_up_after_a_day(store: MemoryStore, clock: HandClock) -> None:
     queries, _ = asking(store, None, BUSY)
     ask(queries)
     clock.advance(86_400_000 + 1_000)
-    assert queries.get(QUERY.id).status is QueryStatus.PROCESSING
+    assert queries.get(QUERY.id).status is QueryState.PROCESSING
     clock.advance(1)
     store.claim(Shard(QUEUE), 10, lease_ms=1_000)
-    assert queries.get(QUERY.id).status is QueryStatus.FAILED
+    assert queries.get(QUERY.id).status is QueryState.FAILED
 
 
 def test_what_was_never_asked_is_not_found(store: MemoryStore, results: Kept | None) -> None:
@@ -324,7 +324,7 @@ def test_what_was_never_asked_is_not_found(store: MemoryStore, results: Kept | N
 
 def test_a_failed_call_is_told_and_tried_again(store: MemoryStore, results: Kept | None) -> None:
     queries, _ = asking(store, results, Retry(after=5, error="answered 503"))
-    assert ask(queries) == QueryStanding(QUERY.id, QUEUE, QueryStatus.PROCESSING, None, "answered 503", START + 5_000)
+    assert ask(queries) == QueryStatus(QUERY.id, QUEUE, QueryState.PROCESSING, None, "answered 503", START + 5_000)
 
 
 def test_the_error_is_of_the_call_that_is_asked_now_and_of_none_before_it(
@@ -333,14 +333,14 @@ def test_the_error_is_of_the_call_that_is_asked_now_and_of_none_before_it(
     queries, _ = asking(store, results, Drop("answered 403"), BUSY, Retry(after=5, error="answered 503"))
     ask(queries)
     seen = ask(queries)
-    assert (seen.status, seen.error) == (QueryStatus.PROCESSING, "")
+    assert (seen.status, seen.error) == (QueryState.PROCESSING, "")
     store.cancel(QUEUE, [QUERY.id])
     assert ask(queries).error == "answered 503"
 
 
 def test_what_died_does_not_stand_in_the_way(store: MemoryStore, results: Kept | None) -> None:
     queries, api = asking(store, results, Drop("answered 403"), Done("let in"))
-    assert ask(queries) == QueryStanding(QUERY.id, QUEUE, QueryStatus.FAILED, None, "answered 403")
+    assert ask(queries) == QueryStatus(QUERY.id, QUEUE, QueryState.FAILED, None, "answered 403")
     assert task_of(store).status is Status.DEAD
     assert ask(queries).known == Known("let in", START)
     assert len(api.asked) == 2
@@ -350,7 +350,7 @@ def test_no_more_than_so_many_call_a_host_and_the_rest_are_due_at_once(
     store: MemoryStore, results: Kept | None
 ) -> None:
     queries, api = asking(store, results, BUSY, parallel=2)
-    inner: list[QueryStanding] = []
+    inner: list[QueryStatus] = []
 
     def more() -> None:
         if len(api.asked) < 4:
@@ -372,7 +372,7 @@ def test_of_a_queue_of_several_shards_each_query_is_found_in_its_own(clock: Hand
     assert [ask(queries, other(n)).known for n in range(9)] == [Known(1, START)] * 9
     assert len({store.shard_of(QUEUE, task.id, task.group) for task, _ in api.asked}) == 3
     unhurried = [ask(queries, other(n), remaining_ms=0) for n in range(10, 19)]
-    assert [(seen.status, seen.due_at) for seen in unhurried] == [(QueryStatus.PROCESSING, START)] * 9
+    assert [(seen.status, seen.due_at) for seen in unhurried] == [(QueryState.PROCESSING, START)] * 9
 
 
 def test_a_host_s_limit_is_set_once_and_an_operator_s_stays(store: MemoryStore, results: Kept | None) -> None:
@@ -435,8 +435,8 @@ def test_the_call_ends_within_the_request_and_the_lease_outlasts_it(store: Memor
 def test_a_request_without_time_leaves_its_query_to_others(store: MemoryStore) -> None:
     queries, api = asking(store, None, BUSY)
     seen = ask(queries, remaining_ms=RESERVE_MS)
-    assert (api.asked, seen.status, seen.due_at) == ([], QueryStatus.PROCESSING, START)
-    assert task_of(store).log == (Change(START, Deed.MOVED, "http", START + 1_000, START),)
+    assert (api.asked, seen.status, seen.due_at) == ([], QueryState.PROCESSING, START)
+    assert task_of(store).log == (Change(START, Action.MOVED, "http", START + 1_000, START),)
 
 
 def test_tenants_ask_for_themselves_within_the_same_limit(store: MemoryStore, results: Kept | None) -> None:

@@ -7,14 +7,14 @@ from threading import Event
 import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.run import Kind
 from duecourse.engine.survey import AT_A_TIME, PARTS
 from duecourse.engine.sweep import Retention, Sweeper, Ticked
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.repeats import KEPT_MS, PRUNE, Sent
+from duecourse.ports.idempotency import KEPT_MS, PRUNE, KeyedRequest
 from duecourse.ports.upkeep import Outlook, Swept
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine
@@ -115,7 +115,7 @@ def test_a_shard_that_refuses_its_sweep_and_its_claim_stops_no_other(
     clock: HandClock, why: type[StoreUnavailable | StoreMisused]
 ) -> None:
     store = Partly(clock)
-    store.why, store.refuses = why, True
+    store.why, store.rejects = why, True
     store.add([new("a", queue="dead"), new("b"), new("c", queue="other")])
     ticked = tick(store)
     assert isinstance(ticked.away, why)
@@ -244,22 +244,22 @@ def test_a_store_that_is_away_is_told_at_once(clock: HandClock) -> None:
 def test_what_a_tick_found_says_so(store: MemoryStore) -> None:
     add(store)
     tick(store)
-    assert [run.door for run in standing(store).history] == [Door.TICK]
+    assert [run.trigger for run in standing(store).history] == [Trigger.TICK]
 
 
 def test_it_forgets_requests_of_a_day_ago_as_long_as_there_is_time(store: MemoryStore, clock: HandClock) -> None:
-    repeats = store.repeats()
+    idempotency = store.idempotency()
 
     def begin(count: int) -> None:
         for number in range(count):
-            repeats.begin(Sent("-", str(number), b"f" * 32), b"1" * 8, 1_000)
+            idempotency.begin(KeyedRequest("-", str(number), b"f" * 32), b"1" * 8, 1_000)
 
     begin(PRUNE * 2 + 1)
     clock.advance(KEPT_MS)
     tick(store, remaining_ms=lambda: 0)
-    assert repeats.prune() == PRUNE, "one step at the least"
+    assert idempotency.prune() == PRUNE, "one step at the least"
     tick(store)
     begin(PRUNE * 2 + 1)
     clock.advance(KEPT_MS)
     tick(store)
-    assert repeats.prune() == 0
+    assert idempotency.prune() == 0

@@ -8,9 +8,9 @@ from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, Status, Task
-from duecourse.engine.tasks import REFUSALS, Tasks
+from duecourse.engine.tasks import REJECTIONS, Tasks
 from duecourse.ports.results import Result
-from duecourse.ports.tasks import Added, Alone, Move
+from duecourse.ports.tasks import AddReply, Alone, Move
 from tests.support.clock import START, HandClock
 from tests.support.ledger import bring, claim_one, new, settle
 
@@ -84,7 +84,7 @@ def test_a_poll_is_given_up_after_a_day_unless_it_says_otherwise(tasks: Tasks) -
     assert tasks.add(new("d")).task.deadline_at == 0
 
 
-RAISED = {"absent": errors.TaskNotFound, **{reply.value: error for reply, error in REFUSALS.items()}}
+RAISED = {"absent": errors.TaskNotFound, **{reply.value: error for reply, error in REJECTIONS.items()}}
 
 
 @pytest.mark.parametrize("state", ["absent", "leased", "done", "cancelled", "dead"])
@@ -171,7 +171,7 @@ def test_a_table_that_is_away_is_told(store: MemoryStore) -> None:
 class Filling(MemoryStore):
     """A store that takes no more than the first task of a batch."""
 
-    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[AddReply]:
         super().add(tasks[:1], echo=echo, alone=alone)
         raise errors.PartlyAdded([errors.Part(task.id, index == 0) for index, task in enumerate(tasks)])
 

@@ -3,8 +3,9 @@
 import pytest
 
 from tests.english.__main__ import found
+from tests.english.docstrings import docstrings
 from tests.english.messages import raised
-from tests.english.rules import DESCRIBING, TELLING, plain
+from tests.english.rules import CODING, DESCRIBING, TELLING, plain
 from tests.english.texts import Text, texts
 
 BROKEN = [
@@ -70,3 +71,66 @@ def test_texts_come_from_every_place() -> None:
 def test_a_message_is_read_where_an_error_is_made() -> None:
     source = 'raise HarnessError(f"{name} was " + "told of it")\nprint("is told of")\nraise ValueError("x", 1)\n'
     assert list(raised(source)) == [(1, "X was told of it")]
+
+
+CODE = '''"""What a module says."""
+
+LIMIT = 1
+"""Bound of it."""
+
+
+class Thing:
+    """Table of a thing.
+
+    | what | stands |
+
+    Examples:
+
+        python -m local told
+    """
+
+    def act(self) -> None:
+        """Do it, whatever a stranger may call it in the end."""
+        # Why it is told.
+        print("is told")
+'''
+
+
+def test_docstrings_are_read_without_their_tables_and_examples() -> None:
+    assert dict(docstrings(CODE)) == {
+        1: "What a module says.",
+        4: "Bound of it.",
+        8: "Table of a thing.\n\n\nExamples:\n",
+        18: "Do it, whatever a stranger may call it in the end.",
+    }
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Whether the queue is paused.",
+        "As the store does it.",
+        "A task that is told to wait.",
+        f"A sentence of {'many ' * 28}words.",
+    ],
+)
+def test_a_docstring_that_breaks_a_rule_is_found(docstring: str) -> None:
+    assert found(Text("here", plain(docstring), CODING))
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "True if the queue is paused.",
+        "In-flight work of one drain.",
+        f"A sentence of {'many ' * 26}words.",
+        "Its kind.",
+    ],
+)
+def test_a_plain_docstring_is_left_alone(docstring: str) -> None:
+    assert found(Text("here", plain(docstring), CODING)) == []
+
+
+def test_docstrings_of_all_code_are_looked_at() -> None:
+    folders = {text.place.split("/")[0] for text in texts() if text.rules == CODING}
+    assert folders == {"layers", "local", "functions"}

@@ -3,12 +3,12 @@
 import pytest
 
 from duecourse.settings import parse
-from local.process.environment import Surroundings
+from local.process.environment import Environment
 from local.stack.options import PARAMETERS, TEMPLATE
 from local.template.identity import Addresses
 from local.template.model import Function
 from local.template.reader import Template
-from local.threads.surroundings import united
+from local.threads.environment import united
 
 OWN = '{"report": "lambda:ReportFunction", "poll": "lambda:Poll"}'
 FUNCTIONS = Template(TEMPLATE, Addresses("http://api", "http://aws", "redis://store"), PARAMETERS).functions
@@ -18,19 +18,19 @@ FUNCTIONS = Template(TEMPLATE, Addresses("http://api", "http://aws", "redis://st
 def test_targets_of_ones_own_join_the_templates_so_that_reminders_still_have_their_sender(
     function: Function,
 ) -> None:
-    around = Surroundings("http://aws", "http://lambda", "memory://", {"DUECOURSE_TARGETS": OWN})
+    around = Environment("http://aws", "http://lambda", "memory://", {"DUECOURSE_TARGETS": OWN})
     found = parse({"DUECOURSE_TARGETS": around.settings(function)["DUECOURSE_TARGETS"]}).targets
     own = parse({"DUECOURSE_TARGETS": function.environment["DUECOURSE_TARGETS"]}).targets
     assert found == (own | {"report": "lambda:ReportFunction", "poll": "lambda:Poll"} if own else {})
 
 
 def test_functions_that_are_threads_of_one_process_can_have_targets_of_ones_own() -> None:
-    around = Surroundings("http://aws", "http://lambda", "memory://", {"DUECOURSE_TARGETS": OWN})
+    around = Environment("http://aws", "http://lambda", "memory://", {"DUECOURSE_TARGETS": OWN})
     found = parse({"DUECOURSE_TARGETS": united(FUNCTIONS, around)["DUECOURSE_TARGETS"]}).targets
     assert found.keys() == {"reminder", "report", "poll"}
 
 
 def test_the_functions_that_drain_hand_reminders_to_their_sender_by_the_template_alone() -> None:
-    around = Surroundings("http://aws", "http://lambda", "memory://")
+    around = Environment("http://aws", "http://lambda", "memory://")
     draining = next(function for function in FUNCTIONS if function.name == "OnExpiredFunction")
     assert around.settings(draining)["DUECOURSE_TARGETS"] == '{"reminder": "lambda:SendReminderFunction"}'

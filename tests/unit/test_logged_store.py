@@ -96,8 +96,8 @@ def test_many_at_once_are_counted(told: Store, capsys: pytest.CaptureFixture[str
 
 
 def test_it_is_written_only_where_the_settings_ask_for_it(store: MemoryStore) -> None:
-    assert ledgers.told(store, parse({})) is store
-    assert ledgers.told(store, parse({"DUECOURSE_LOG_TASKS": "on"})) is not store
+    assert ledgers.logged(store, parse({})) is store
+    assert ledgers.logged(store, parse({"DUECOURSE_LOG_TASKS": "on"})) is not store
 
 
 def test_the_other_verbs_are_the_stores_own(told: Store, store: MemoryStore) -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duecourse.domain.history import Door, Run, cut_detail
+from duecourse.domain.history import Run, Trigger, cut_detail
 from duecourse.domain.masking import MASK, is_secret, masked, masked_error, masked_text
-from duecourse.domain.queues import HeldBack
+from duecourse.domain.queues import Throttle
 from duecourse.domain.timeline import Why, timeline, waiting
 from duecourse.wire.http.tasks import show_payload, show_task
 from duecourse.wire.http.why import show_why
@@ -140,10 +140,10 @@ def test_no_credential_is_shown_wherever_it_is(plain: dict[str, Any], host: str,
 
 
 def test_an_error_that_an_older_version_kept_is_shown_without_credentials() -> None:
-    run = Run(1, 8, START, START + 10, "retry", "401 for https://a:HIDDEN@b.example/?c=HIDDEN", Door.RING)
+    run = Run(1, 8, START, START + 10, "retry", "401 for https://a:HIDDEN@b.example/?c=HIDDEN", Trigger.RING)
     task = leased("report", {})._replace(log=(run,), run=1)
     assert "HIDDEN" in task.error
-    view, why = show_task(task), show_why(Why(task, timeline(task), waiting(task, HeldBack(None))))
+    view, why = show_task(task), show_why(Why(task, timeline(task), waiting(task, Throttle(None))))
     errors = [view["error"], view["history"][0]["detail"], *(one["error"] for one in why["timeline"] if "error" in one)]
     assert errors == ["401 for https://•••@b.example/?c=•••"] * 3
     assert "HIDDEN" not in str(why)

@@ -5,7 +5,7 @@ import pytest
 from duecourse.adapters.aws.dynamodb_results import ATTEMPTS, BACKOFF_MS, CONNECT_MS, READ_MS
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Done
-from duecourse.domain.query import QueryStatus
+from duecourse.domain.query import QueryState
 from duecourse.domain.task import Task
 from duecourse.engine.queries import RESERVE_MS
 from duecourse.errors import ResultsUnavailable
@@ -61,7 +61,7 @@ def test_a_query_whose_database_hangs_is_answered_within_its_requests_time(
     except ResultsUnavailable:
         assert not answers
     else:
-        assert asked.standing.status is QueryStatus.DONE
+        assert asked.standing.status is QueryState.DONE
     assert clock.now() <= START + REQUEST_MS
     assert REQUEST_MS < API_GATEWAY_MS
 

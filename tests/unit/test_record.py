@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from duecourse.adapters.redis import record_log
 from duecourse.adapters.redis.record import BEGUN, FRONT, HEAD, OVER, UNREADABLE, pack_rest, pack_token, unpack
-from duecourse.domain.history import Door, Run, cut_by
+from duecourse.domain.history import Run, Trigger, cut_by
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, NewTask, RetryPolicy, Status, dump_json
 from duecourse.errors import InvalidInput
 
@@ -81,9 +81,9 @@ def test_state_result_and_history_stand_in_the_tail() -> None:
     log = entry("R", 1, "é" * 200) + entry("D", 2, "")
     task = unpack("q", "-/a", packed(NewTask("a", "k"), count=2, tail=tail + log))
     assert (task.state, len(task.result_json)) == ({"é": 1}, 65_536)
-    failed = Run(1, 9, 10, 11, "retry", "é" * 200, Door.RING, 7)
-    assert task.history == (failed, Run(2, 9, 10, 11, "done", "", Door.RING, 7))
-    assert (task.forgotten, task.door) == (5, Door.TIMER)
+    failed = Run(1, 9, 10, 11, "retry", "é" * 200, Trigger.RING, 7)
+    assert task.history == (failed, Run(2, 9, 10, 11, "done", "", Trigger.RING, 7))
+    assert (task.forgotten, task.trigger) == (5, Trigger.TIMER)
 
 
 @pytest.mark.parametrize("log", [b"", bytes(8) + entry("R", 1, "why")], ids=["without a log", "with one"])
@@ -99,9 +99,13 @@ def test_a_lease_stands_behind_what_is_scheduled_and_a_good_end_behind_that() ->
     begun = packed(NewTask("a", "k", "{}")) + BEGUN.pack(4, bytes(5) + b"\x09tokentok", 0, 10, ord("r"), ord("L"))
     over = begun + b'"D"' + OVER.pack(3, 0, 11, ord("D"))
     task = unpack("q", "-/a", begun)
-    assert (task.status, task.run, task.fence, task.claimed_at, task.door) == (Status.LEASED, 4, 9, 10, Door.RING)
+    assert (task.status, task.run, task.fence, task.claimed_at, task.trigger) == (Status.LEASED, 4, 9, 10, Trigger.RING)
     done = unpack("q", "-/a", over)
-    assert (done.status, done.result, done.log) == (Status.DONE, "D", (Run(4, 9, 10, 11, "done", "", Door.RING, 10),))
+    assert (done.status, done.result, done.log) == (
+        Status.DONE,
+        "D",
+        (Run(4, 9, 10, 11, "done", "", Trigger.RING, 10),),
+    )
 
 
 @pytest.mark.parametrize("status", "ldxc")

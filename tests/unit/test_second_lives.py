@@ -4,7 +4,7 @@ import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Again, Ending
-from duecourse.domain.query import DEADLINE_MS, QueryStatus
+from duecourse.domain.query import DEADLINE_MS, QueryState
 from duecourse.domain.replay import Replay
 from duecourse.domain.task import DEADLINES_MS, Shard, Status, Task
 from duecourse.engine.tasks import Tasks
@@ -51,10 +51,10 @@ def test_a_replayed_query_is_given_up_again_however_often(
         assert task_of(store).status is Status.DEAD
         clock.advance(WEEK_MS)
         replay(tasks, task_of(store), one=one)
-        assert queries.get(QUERY.id).status is QueryStatus.PROCESSING
+        assert queries.get(QUERY.id).status is QueryState.PROCESSING
         assert task_of(store).deadline_at == clock.now() + DEADLINE_MS
         assert live(store, clock, Shard(QUEUE)) == DEADLINE_MS
-    assert queries.get(QUERY.id).status is QueryStatus.FAILED
+    assert queries.get(QUERY.id).status is QueryState.FAILED
 
 
 @pytest.mark.parametrize("one", [True, False], ids=["replayed", "with its queue"])

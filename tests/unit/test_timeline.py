@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from duecourse.domain.history import Change, Deed, Door, Run
-from duecourse.domain.queues import HeldBack, Hold
+from duecourse.domain.history import Action, Change, Run, Trigger
+from duecourse.domain.queues import Throttle, ThrottleReason
 from duecourse.domain.task import Status, Task
 from duecourse.domain.timeline import timeline, waiting
 from tests.support.clock import START
@@ -28,7 +28,7 @@ def test_a_task_that_was_only_added_says_so() -> None:
 
 
 def test_a_run_is_told_when_it_was_claimed_and_when_it_ended() -> None:
-    run = Run(1, 8, START + 10, START + 2_510, "retry", "HTTP 500", Door.RING, 4)
+    run = Run(1, 8, START + 10, START + 2_510, "retry", "HTTP 500", Trigger.RING, 4)
     assert texts(task(log=(run,), run=1)) == [
         "Added, due 2026-09-21T14:13:20.006Z.",
         "Claimed after its bell rang, 4 milliseconds after it was due: run 1.",
@@ -37,17 +37,17 @@ def test_a_run_is_told_when_it_was_claimed_and_when_it_ended() -> None:
 
 
 def test_what_a_retry_was_due_at_is_not_told_of_the_add() -> None:
-    run = Run(1, 8, START + 500, START + 510, "retry", "HTTP 500", Door.RING, 0)
-    moved = Change(START + 600, Deed.MOVED, "http", START + 1_510, START + 9_000)
+    run = Run(1, 8, START + 500, START + 510, "retry", "HTTP 500", Trigger.RING, 0)
+    moved = Change(START + 600, Action.MOVED, "http", START + 1_510, START + 9_000)
     assert texts(task(log=(run, moved), run=1))[0] == "Added, due 2026-09-21T14:13:20.500Z."
     assert texts(task(log=(moved,)))[0] == "Added, due 2026-09-21T14:13:21.510Z."
 
 
 def test_what_was_replaced_stands_before_its_replacement() -> None:
     log = (
-        Run(1, 8, START - 90, START - 80, "again", "", Door.TICK, 0),
-        Change(START - 99, Deed.ADDED, "http", 0, START - 95),
-        Change(START + 5, Deed.MOVED, "client", START + 400, START + 500),
+        Run(1, 8, START - 90, START - 80, "again", "", Trigger.TICK, 0),
+        Change(START - 99, Action.ADDED, "http", 0, START - 95),
+        Change(START + 5, Action.MOVED, "client", START + 400, START + 500),
     )
     assert [(one.event, one.at - START) for one in timeline(task(log=log, by="message"))] == [
         ("added", -99),
@@ -61,10 +61,10 @@ def test_what_was_replaced_stands_before_its_replacement() -> None:
 
 def test_each_add_is_told_with_what_it_was_due_at_then_not_with_what_became_of_that() -> None:
     log = (
-        Change(START - 90, Deed.MOVED, "http", START + 100, START + 900),
-        Change(START - 99, Deed.ADDED, "http", 0, START + 900),
-        Run(1, 8, START + 510, START + 520, "retry", "It said no.", Door.TICK, 10),
-        Change(START + 530, Deed.MOVED, "http", START + 700, START + 800),
+        Change(START - 90, Action.MOVED, "http", START + 100, START + 900),
+        Change(START - 99, Action.ADDED, "http", 0, START + 900),
+        Run(1, 8, START + 510, START + 520, "retry", "It said no.", Trigger.TICK, 10),
+        Change(START + 530, Action.MOVED, "http", START + 700, START + 800),
     )
     added, moved, replaced, _, failed, _ = timeline(task(log=log, run=1))
     assert (added.event, added.due_at) == ("added", START + 100)
@@ -75,19 +75,19 @@ def test_each_add_is_told_with_what_it_was_due_at_then_not_with_what_became_of_t
 
 
 def test_a_due_time_that_stayed_is_told_once() -> None:
-    log = (Change(START + 1, Deed.DEBOUNCED, "http", START + 9, START + 9),)
+    log = (Change(START + 1, Action.DEBOUNCED, "http", START + 9, START + 9),)
     assert texts(task(log=log))[-1] == "Debounced by http, due 2026-09-21T14:13:20.009Z."
 
 
 def test_a_claim_that_goes_on_is_told() -> None:
-    going = task(status=Status.LEASED, run=2, claimed_at=START + 700, door=Door.TIMER)
+    going = task(status=Status.LEASED, run=2, claimed_at=START + 700, trigger=Trigger.TIMER)
     assert texts(going)[-1] == "Claimed by the bridge's timer, 200 milliseconds after it was due: run 2."
 
 
 def test_what_was_folded_is_told_with_its_number() -> None:
     log = (
-        Change(START + 1, Deed.DEBOUNCED, "http", START + 5, START + 9, times=4),
-        Run(3, 8, START + 10, START + 11, "release", "sqs:bills did not confirm it", Door.TICK, 2, times=3),
+        Change(START + 1, Action.DEBOUNCED, "http", START + 5, START + 9, times=4),
+        Run(3, 8, START + 10, START + 11, "release", "sqs:bills did not confirm it", Trigger.TICK, 2, times=3),
     )
     debounced, _, given_back = texts(task(log=log, run=3))[1:]
     assert ", 4 times in a row, due" in debounced
@@ -101,15 +101,19 @@ def test_what_was_folded_is_told_with_its_number() -> None:
     ("fields", "held", "what"),
     [
         ({}, None, ("due", "It is due in 500 milliseconds, at 2026-09-21T14:13:20.500Z.", START + 500)),
-        ({"due_at": START - 1_500}, Hold.PAUSE, ("pause", "It has been due for 1.5 seconds; its queue is paused.", 0)),
+        (
+            {"due_at": START - 1_500},
+            ThrottleReason.PAUSE,
+            ("pause", "It has been due for 1.5 seconds; its queue is paused.", 0),
+        ),
         (
             {"due_at": START},
-            Hold.MAX_RUNNING,
+            ThrottleReason.MAX_RUNNING,
             ("max_running", "It has been due for 0 seconds; its queue runs as many tasks as max_running allows.", 0),
         ),
         (
             {"due_at": START},
-            Hold.TENANT_MAX_RUNNING,
+            ThrottleReason.TENANT_MAX_RUNNING,
             (
                 "tenant_max_running",
                 "It has been due for 0 seconds; its tenant runs as many tasks as tenant_max_running allows.",
@@ -118,7 +122,7 @@ def test_what_was_folded_is_told_with_its_number() -> None:
         ),
         (
             {"due_at": START},
-            Hold.RATE,
+            ThrottleReason.RATE,
             (
                 "rate",
                 "It has been due for 0 seconds; its queue has claimed as many tasks as its rate allows, "
@@ -139,14 +143,14 @@ def test_what_was_folded_is_told_with_its_number() -> None:
         ({"status": Status.DEAD}, None, ("nothing", "It is dead: replay or delete it.", 0)),
     ],
 )
-def test_what_it_waits_for(fields: dict[str, Any], held: Hold | None, what: tuple[str, str, int]) -> None:
-    until = START + 1_000 if held is Hold.RATE else 0
-    assert waiting(task(**fields), HeldBack(held, until, START)) == what
+def test_what_it_waits_for(fields: dict[str, Any], held: ThrottleReason | None, what: tuple[str, str, int]) -> None:
+    until = START + 1_000 if held is ThrottleReason.RATE else 0
+    assert waiting(task(**fields), Throttle(held, until, START)) == what
 
 
 def test_a_delivery_that_nobody_began_says_so_with_how_often() -> None:
     detail = "handed over to lambda:report, but the function did not begin it"
-    lapsed = Run(1, 8, START, START + 120_000, "undelivered", detail, Door.RING, 3, times=3)
+    lapsed = Run(1, 8, START, START + 120_000, "undelivered", detail, Trigger.RING, 3, times=3)
     [_, given_back] = timeline(task(log=(lapsed,)))
     assert (given_back.event, given_back.times) == ("undelivered", 3)
     assert given_back.text == f"Given back after 2 minutes, not begun, no attempt spent, 3 times in a row: {detail}."
@@ -154,12 +158,12 @@ def test_a_delivery_that_nobody_began_says_so_with_how_often() -> None:
 
 def test_what_was_handed_over_waits_to_be_begun() -> None:
     given = task(status=Status.LEASED, target="lambda:report", lease_expires_at=START + 60_000, claimed_at=START)
-    waits = waiting(given, HeldBack(now=START))
+    waits = waiting(given, Throttle(now=START))
     assert (waits.what, waits.until) == ("lease", START + 60_000)
     assert "handed over to lambda:report, which has not begun it yet" in waits.text
 
 
 def test_a_task_that_waits_for_room_at_its_target_says_so() -> None:
-    waits = waiting(task(due_at=START), HeldBack(Hold.TARGET, now=START + 5_000))
+    waits = waiting(task(due_at=START), Throttle(ThrottleReason.TARGET, now=START + 5_000))
     assert waits.what == "target"
     assert "its target has as many tasks to begin as DUECOURSE_OUTSTANDING allows" in waits.text

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from duecourse.bridge.rings import event as bridges_event
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.task import RetryPolicy, Shard
 from duecourse.domain.watch import Expired
 from duecourse.errors import InvalidInput
@@ -110,7 +110,7 @@ def rung(*keys: str) -> dict[str, object]:
 
 def test_rings_are_folded_into_shards_in_their_order() -> None:
     event = rung("ns:{b/3}:bell", "ns:{a.x@y:z-_/0}:bell", "ns:{b/3}:bell")
-    doors = {Shard("b", 3): Door.RING, Shard("a.x@y:z-_", 0): Door.RING}
+    doors = {Shard("b", 3): Trigger.RING, Shard("a.x@y:z-_", 0): Trigger.RING}
     assert read_rings(event).heard("ns") == ([Shard("b", 3), Shard("a.x@y:z-_", 0)], [], doors)
 
 
@@ -118,7 +118,7 @@ def test_rings_are_folded_into_shards_in_their_order() -> None:
     "key", ["", "session:1", "ns:{a/0}:tasks", "other:{a/0}:bell", "nsx:{a/0}:bell", "ns:{a}:bell", "ns:{a/x}:bell"]
 )
 def test_a_key_that_is_no_bell_of_ours_is_left_out_and_told(key: str) -> None:
-    assert read_rings(rung(key, "ns:{a/0}:bell")).heard("ns") == ([Shard("a", 0)], [key], {Shard("a", 0): Door.RING})
+    assert read_rings(rung(key, "ns:{a/0}:bell")).heard("ns") == ([Shard("a", 0)], [key], {Shard("a", 0): Trigger.RING})
 
 
 def test_a_namespace_is_taken_literally() -> None:

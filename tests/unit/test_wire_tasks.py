@@ -113,12 +113,12 @@ def test_a_backoff_that_no_record_holds_is_named(field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "name", "door"),
+    ("field", "name", "trigger"),
     [("kind", "reminder", "/reminders"), ("queue", "reminders", "/reminders"), ("queue", "query:h", "/queries")],
 )
-def test_what_is_made_in_another_way_is_named_with_that_way(field: str, name: str, door: str) -> None:
+def test_what_is_made_in_another_way_is_named_with_that_way(field: str, name: str, trigger: str) -> None:
     problem = refused(AddTask, WORK | {field: name})[field]
-    assert f"POST {door}" in problem
+    assert f"POST {trigger}" in problem
     assert problem.endswith(f"choose another {field}")
 
 

@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Required, Self, TypedDict, Unpack
 
 from duecourse.client_reminders import ReminderClient
-from duecourse.domain.order import Item, Taken
+from duecourse.domain.order import AddResult, Item
 from duecourse.domain.outcomes import Span
-from duecourse.domain.query import QueryStanding
-from duecourse.domain.queues import QueueStanding
+from duecourse.domain.query import QueryStatus
+from duecourse.domain.queues import QueueStatus
 from duecourse.domain.replay import Replayed
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task
 from duecourse.domain.timeline import Why
@@ -116,7 +116,7 @@ class Client:
         app = PROCESS.app()
         return cls(app.tasks, app.reminders, app.queues, app.queries, tenant)
 
-    def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> Taken:
+    def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> AddResult:
         """Schedule a task; `fields` are those of POST /tasks, and times may be datetime and timedelta too.
 
         An omitted id is generated, so two calls add two tasks.
@@ -126,8 +126,8 @@ class Client:
     def add_many(self, tasks: Sequence[TaskFields]) -> list[Item]:
         """Schedule up to 1,000 tasks at once; a wrong field rejects all of them.
 
-        Returns for each task, in order, a Taken, or the Conflict that `add` would have raised. Raises PartlyAdded if
-        the store took only a part.
+        Returns for each task, in order, an AddResult, or the Conflict that `add` would have raised. Raises PartlyAdded
+        if the store took only a part.
         """
         return self._tasks.add_many(read_tasks({"tasks": tasks}, self._tenant, BY))
 
@@ -199,25 +199,25 @@ class Client:
         page = self._tasks.page(asked.queue, asked.wanted(), asked.place(), asked.limit, self._tenant)
         return Listed(page.tasks, page.next and encode_cursor(page.next))
 
-    def list_queues(self) -> Sequence[QueueStanding]:
+    def list_queues(self) -> Sequence[QueueStatus]:
         """Return all queues, by name, with their settings and numbers of tasks."""
         return self._queues.every()
 
-    def get_queue(self, queue: str) -> QueueStanding:
+    def get_queue(self, queue: str) -> QueueStatus:
         """Return one queue, with its settings and numbers of tasks."""
         return self._queues.get(read(QueueKey, {"queue": queue}).queue)
 
-    def set_queue(self, queue: str, **fields: Unpack[QueueFields]) -> QueueStanding:
+    def set_queue(self, queue: str, **fields: Unpack[QueueFields]) -> QueueStatus:
         """Change the given settings of a queue, which need not have a task yet."""
         key, asked = read_both(QueueKey, {"queue": queue}, SetQueue, fields)
         return self._queues.configure(key.queue, asked.changes())
 
-    def query(self, *, url: str, interval: Span, until: str, **fields: Unpack[QueryFields]) -> QueryStanding:
+    def query(self, *, url: str, interval: Span, until: str, **fields: Unpack[QueryFields]) -> QueryStatus:
         """Ask a slow API now, and keep asking until it answers; see `status`."""
         asked = read(AskQuery, {"url": url, "interval": interval, "until": until, **fields}).query()
         return self._queries.ask(asked, lambda: QUERY_MS, self._tenant).standing
 
-    def get_query(self, id: str) -> QueryStanding:
+    def get_query(self, id: str) -> QueryStatus:
         """Return a query: its answer, or the newest known data."""
         return self._queries.get(read(QueryKey, {"id": id}).id, self._tenant)
 

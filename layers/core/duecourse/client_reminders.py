@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Required, TypedDict, Unpack
 
 from duecourse.domain.outcomes import Span
-from duecourse.domain.reminder import Made, Moved, Shown, Standing
+from duecourse.domain.reminder import Made, Moved, ReminderStatus, Shown
 from duecourse.domain.task import Json
 from duecourse.engine.reminders import Reminders
 from duecourse.wire.http.fields import read, read_both
@@ -49,7 +49,7 @@ class ReminderClient:
         """Render the messages of an existing reminder, and send none."""
         return self._reminders.preview_standing(_id(id), self._tenant)
 
-    def get(self, id: str) -> Standing:
+    def get(self, id: str) -> ReminderStatus:
         """Return a reminder and its tasks."""
         return self._reminders.get(_id(id), self._tenant)
 

@@ -26,7 +26,7 @@ Function: TypeAlias = Callable[[Task], Outcome | None]
 Answer: TypeAlias = dict[str, Json]
 
 _runs_with: ContextVar[App] = ContextVar("runs_with")
-"""App whose task runs in this context: `save` and `extend` are told the task only."""
+"""App whose task runs in this context: `save` and `extend` get only the task."""
 
 
 def task_handler(function: Function) -> Handler[Answer]:
@@ -41,7 +41,6 @@ def task_handler(function: Function) -> Handler[Answer]:
     those that failed (ReportBatchItemFailures); for RabbitMQ it raises MessagesFailed. Raises InvalidInput for any
     other event.
     """
-
     handler = app_task_handler(partial(_run, function))
     update_wrapper(handler, function)
     return handler
@@ -118,7 +117,7 @@ def extend(task: Task, time: Span) -> None:
 
 
 def _store() -> Store:
-    """The ledger of the task that runs here; in a thread that a function started, of the process."""
+    """The ledger of the task that runs here; in a thread that a function started, that of the process."""
     return (_runs_with.get(None) or PROCESS.app()).store
 
 

@@ -28,13 +28,13 @@ def open_store(given: Settings) -> Store:
     return RedisStore(connect(given.store), given.namespace, sharding=sharding, wait=given.wait, deaths=deaths)
 
 
-def told(store: Store, given: Settings) -> Store:
+def logged(store: Store, given: Settings) -> Store:
     """The store, with a line of log for what happens to tasks where the settings ask for it."""
     if given.log_tasks == "off":
         return store
-    from duecourse.adapters.logged_store import logged
+    from duecourse.adapters.logged_store import logged as with_log
 
-    return logged(store)
+    return with_log(store)
 
 
 def open_bells(given: Settings) -> Bells:

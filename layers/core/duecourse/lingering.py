@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.ledgers import open_bells
 from duecourse.wire.events.rings import shards_of
 from duecourse.wiring import App
@@ -21,9 +21,9 @@ def start_linger(app: App, remaining_ms: Callable[[], int]) -> "Linger":
 
     given = app.settings
 
-    def drain(bells: Mapping[str, Door], left_ms: Callable[[], int]) -> dict[str, int]:
+    def drain(bells: Mapping[str, Trigger], left_ms: Callable[[], int]) -> dict[str, int]:
         heard = shards_of(bells, given.namespace)
-        return app.drainer.drain(heard.shards, left_ms, heard.doors)._asdict()
+        return app.drainer.drain(heard.shards, left_ms, heard.triggers)._asdict()
 
     linger = Linger(
         open_bells(given),

@@ -42,7 +42,7 @@ PROCESS = Process()
 
 
 class Handler(Generic[R]):
-    """A Lambda handler, made of what serves an event and its context with an App: that of the process, if not told."""
+    """A Lambda handler from a function of an App, an event and its context; the App is by default the process's."""
 
     def __init__(self, serve: Callable[[App, Any, Any], R]) -> None:
         self._serve = serve

@@ -1,7 +1,7 @@
-"""Every setting, as the environment says it: the names are the fields with the prefix `DUECOURSE_`.
+"""Settings from the environment: the names are the fields with the prefix `DUECOURSE_`.
 
-Read without pydantic, which every function would load for it at each cold start; DUECOURSE_WATCH alone, where it is
-set, holds what a request does, and is read as one.
+This module works without pydantic, which every function would load for it at each cold start. DUECOURSE_WATCH alone, if
+it is set, holds the fields of a request, and is read as one.
 """
 
 import re
@@ -11,7 +11,7 @@ from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 from duecourse.domain.address import WITHOUT_BELLS, check_servers, check_store, split
-from duecourse.domain.follow_up import RESERVED
+from duecourse.domain.notification import RESERVED
 from duecourse.domain.query import KIND as POLL
 from duecourse.domain.query import QUEUE_PREFIX
 from duecourse.domain.shards import MAX_SHARDS

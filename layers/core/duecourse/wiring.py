@@ -8,7 +8,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from duecourse import ledgers
-from duecourse.domain.follow_up import DEAD, ENDED, is_follow_up
+from duecourse.domain.notification import DEAD, ENDED, is_notification
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.reminder import Channel
 from duecourse.domain.reserved import open_kinds
@@ -16,13 +16,13 @@ from duecourse.domain.task import Task
 from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.failures import Failures
-from duecourse.engine.follow_ups import FollowUps
+from duecourse.engine.idempotency import Idempotency
 from duecourse.engine.leases import Leases
+from duecourse.engine.notifications import Notifications
 from duecourse.engine.queries import Queries
 from duecourse.engine.queues import Queues
 from duecourse.engine.receive import Receiver
 from duecourse.engine.reminders import Reminders
-from duecourse.engine.requests import Requests
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.engine.targets import INLINE, Handing, Targets
@@ -81,7 +81,7 @@ class App:
     @lazy
     def store(self) -> Store:
         """The ledger."""
-        return ledgers.told(ledgers.open_store(self.settings), self.settings)
+        return ledgers.logged(ledgers.open_store(self.settings), self.settings)
 
     @lazy
     def results(self) -> Results | None:
@@ -161,19 +161,19 @@ class App:
             "poll": Poll(self.http, self.settings.http_timeout_ms),
             "webhook": self.webhook_kind,
             "reminder": self.reminder_kind,
-            ENDED: lambda task: self.webhook_kind(self.told(task)),
+            ENDED: lambda task: self.webhook_kind(self.filled(task)),
         }
 
     @lazy
-    def follow_ups(self) -> FollowUps:
+    def notifications(self) -> Notifications:
         """Completion notifications."""
         from duecourse.wire.http.tasks import show_task
 
-        return FollowUps(self.tasks, lambda task: {**show_task(task)})
+        return Notifications(self.tasks, lambda task: {**show_task(task)})
 
-    def told(self, task: Task) -> Task:
-        """A task as whoever works it gets it: a follow-up with what it tells."""
-        return self.follow_ups.told(task) if is_follow_up(task.id) else task
+    def filled(self, task: Task) -> Task:
+        """A task as its worker gets it: a completion notification with its content."""
+        return self.notifications.filled(task) if is_notification(task.id) else task
 
     @lazy
     def crew(self) -> Crew:
@@ -193,7 +193,7 @@ class App:
         """Drainer of shards whose bells rang."""
         handed = self.settings.targets | ({DEAD: self.settings.dead_target} if self.settings.dead_target else {})
         handing = Handing(self.settings.outstanding, self.settings.delivery_lease_ms)
-        targets = Targets(handed, self.noting(), self.brokers, self.told, handing)
+        targets = Targets(handed, self.noting(), self.brokers, self.filled, handing)
         return Drainer(
             self.store,
             self.runner(self.kinds.get),
@@ -267,9 +267,9 @@ class App:
         return open_kinds([*BUILT_IN, *self.settings.targets])
 
     @lazy
-    def requests(self) -> Requests:
+    def idempotency(self) -> Idempotency:
         """Requests with an Idempotency-Key."""
-        return Requests(self.store.repeats())
+        return Idempotency(self.store.idempotency())
 
     @lazy
     def queues(self) -> Queues:
@@ -289,7 +289,7 @@ class App:
 
     @lazy
     def leases(self) -> Leases:
-        """The verbs on leases, for workers that are told of them and answer from outside."""
+        """The verbs on leases, for workers outside, which learn of their tasks from an event and answer over HTTP."""
         return Leases(self.store, self.runner(lambda _name: None), self.settings.lease_ms)
 
     @lazy

@@ -1,4 +1,4 @@
-"""What a template says of the queues that functions read."""
+"""Description of the queues that functions read, from a template."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ BATCH_SIZE = {SQS: 10, RABBITMQ: 100}
 WINDOW_S = {SQS: 0.0, RABBITMQ: 0.5}
 """Lambda's defaults."""
 POLLERS = 5
-"""How many batches of an SQS queue Lambda has under way to begin with."""
+"""Number of batches of an SQS queue that Lambda works at a time to begin with."""
 MAX_BATCH = 10_000
 MAX_BATCH_AT_ONCE = 10
-"""What an SQS batch holds at most that no window gathers, or that a FIFO queue gives."""
+"""Maximum size of an SQS batch without a window, or from a FIFO queue."""
 MAX_WINDOW_S = 300
 MAX_POLLERS = 1_000
 PARTIAL = "ReportBatchItemFailures"
@@ -70,7 +70,7 @@ def _source(name: str, properties: Mapping[str, Value], named: str) -> Source | 
 
 
 def _checked(name: str, source: Source) -> Source:
-    """What Lambda refuses, refused."""
+    """The source, if Lambda would take it. Raises TemplateError."""
     gathers = source.window_s > 0 and not source.queue.endswith(".fifo")
     if source.kind == SQS and source.batch_size > MAX_BATCH_AT_ONCE and not gathers:
         wanted = "that needs a MaximumBatchingWindowInSeconds, and no FIFO queue"

@@ -13,7 +13,7 @@ from .described import Source
 Event = dict[str, Any]
 T = TypeVar("T")
 ENVELOPE_BYTES = 1_000
-"""What an event takes besides its messages: the longest names."""
+"""Size of an event besides its messages, in bytes: the longest names."""
 PROPERTIES = (
     ("contentType", "content_type"),
     ("contentEncoding", "content_encoding"),
@@ -128,7 +128,7 @@ def _header(value: Any) -> Any:
 
 
 def _instant(seconds: int) -> str:
-    """As Java writes it; beyond Python's years, where milliseconds sent as seconds lie, the plain number."""
+    """A time as Java writes it; the plain number beyond Python's years, where milliseconds sent as seconds lie."""
     try:
         at = datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):

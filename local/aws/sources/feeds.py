@@ -33,11 +33,11 @@ class Feeds:
 
     @property
     def described(self) -> str:
-        """Who is fed from where, for people; "" for nobody."""
+        """Queue and function of each feed, for people; "" for none."""
         return "  ".join(f"{source.queue} → {function}" for function, source in self._fed())
 
     def duties(self) -> list[Coroutine[Any, Any, None]]:
-        """What feeds each of them, until cancelled; a source that cannot be fed is told of."""
+        """Coroutines that feed each source until cancelled; `notice` gets the sources that cannot be fed."""
         for function, source in self._all:
             if not self._can_feed(source):
                 self._notice(

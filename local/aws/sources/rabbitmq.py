@@ -10,7 +10,7 @@ from pika import BlockingConnection, URLParameters
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from ...stack.problems import HarnessError
-from ..invocation import Answer, Refused
+from ..invocation import Answer, LambdaError
 from .described import Source
 from .events import Delivery, Event, fitting, rabbitmq_event, rabbitmq_message
 
@@ -40,7 +40,7 @@ class RabbitMqFeed:
         self._thread = threading.Thread(target=self._feed, name=f"feed-{source.queue}", daemon=True)
 
     async def keep(self) -> None:
-        """Feed until cancelled; what is under way then goes back to its queue."""
+        """Feed until cancelled; the batch at hand then goes back to its queue."""
         self._thread.start()
         try:
             await asyncio.get_running_loop().create_future()
@@ -56,16 +56,16 @@ class RabbitMqFeed:
                 self._notice(f"RabbitMQ's queue {self._source.queue} is not fed from any more: see the error above")
 
     def _go_on(self) -> None:
-        told = False
+        noticed = False
         while not self._stopping.is_set():
             try:
                 with BlockingConnection(self._parameters) as connection:
-                    told = False
+                    noticed = False
                     self._consume(connection)
             except (AMQPError, OSError) as error:
-                if not told:
+                if not noticed:
                     self._notice(f"RabbitMQ's queue {self._source.queue} is not fed from: {error!r}")
-                told = True
+                noticed = True
                 self._stopping.wait(AWAY_S)
 
     def _consume(self, connection: BlockingConnection) -> None:
@@ -85,7 +85,7 @@ class RabbitMqFeed:
                 batch = []
 
     def _declared(self, connection: BlockingConnection) -> Any:
-        """A channel on which the queue is there: as it stands, else made durable."""
+        """A channel on which the queue exists: unchanged if it did, else durable."""
         channel: Any = connection.channel()
         try:
             channel.queue_declare(self._source.queue, passive=True)
@@ -113,7 +113,7 @@ class RabbitMqFeed:
     def _worked(self, answering: Any) -> bool:
         try:
             return answering.result().error is None
-        except Refused as refused:
+        except LambdaError as refused:
             if refused.status != THROTTLED:
                 self._notice(f"a message of RabbitMQ's queue {self._source.queue} cannot be delivered: {refused}")
             return False

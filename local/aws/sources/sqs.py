@@ -11,12 +11,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ..emulator import session
 from ..functions import Functions
-from ..invocation import Invocation, Refused
+from ..invocation import Invocation, LambdaError
 from .described import Source
 from .events import failed_items, fitting, sqs_event, sqs_record
 
 LOOK_EVERY_S = 0.2
-"""How often an empty queue is looked at: moto's own long poll would hold a thread that Ctrl-C has to wait for."""
+"""Time between two looks at an empty queue: moto's own long poll would block a thread that Ctrl-C has to wait for."""
 AWAY_S = 1.0
 MOST_AT_ONCE = 10
 
@@ -40,16 +40,16 @@ class SqsFeed:
 
     async def keep(self) -> None:
         """Feed until cancelled."""
-        told = False
+        noticed = False
         try:
             while True:
                 try:
                     await self._feed()
-                    told = False
+                    noticed = False
                 except (BotoCoreError, ClientError) as error:
-                    if not told:
+                    if not noticed:
                         self._notice(f"{self._function} is not fed from {self._source.queue}: {error}")
-                    told = True
+                    noticed = True
                     await asyncio.sleep(AWAY_S)
         finally:
             for task in self._underway:
@@ -110,7 +110,7 @@ class SqsFeed:
         event = json.dumps(sqs_event(self._source, batch)).encode()
         try:
             answer = await self._functions.invoke(self._function, Invocation(event))
-        except Refused:
+        except LambdaError:
             return  # throttled: they come back
         ids = [message["MessageId"] for message in batch]
         failed = set(ids) if answer.error else failed_items(answer.payload, ids) if self._source.partial else set()

@@ -1,4 +1,4 @@
-"""Stands in for the native part of `awslambdaric` where it has no wheel: the same four calls, over http.client."""
+"""Replacement for the native part of `awslambdaric` where it has no wheel: the same four calls, over http.client."""
 
 import http.client
 import os
@@ -16,7 +16,7 @@ class Client:
         self._connection = http.client.HTTPConnection(address)
 
     def call(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[bytes, HTTPMessage]:
-        """One call; raises RuntimeError where it is refused."""
+        """Send one call. Raises RuntimeError for a status of 300 or more."""
         named = {"User-Agent": self.user_agent.encode()} | {
             name: value.encode() for name, value in headers.items() if value
         }

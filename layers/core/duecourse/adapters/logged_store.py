@@ -13,17 +13,17 @@ from duecourse.domain.times import format_instant
 from duecourse.ports.leases import Begun, Claim, Lease, Settled
 from duecourse.ports.ledger import Away
 from duecourse.ports.store import Store
-from duecourse.ports.tasks import Added, Move, Reply
+from duecourse.ports.tasks import AddReply, Move, Reply
 from duecourse.ports.upkeep import Swept
 
 LOGGER = "duecourse.tasks"
 MOST = 8
-"""Of how many tasks, at most, one step tells each by its name."""
+"""Maximum number of tasks of one step that get a line each; more get a count."""
 ON_THE_WAY = "out of attempts, or past the deadline"
 
 
 class Happened(NamedTuple):
-    """What happened to one task: the event in a word, for people in a few."""
+    """Event of one task: in a word, and in a few for people."""
 
     task: str
     event: str
@@ -36,7 +36,7 @@ def logged(store: Store) -> Store:
 
 
 class LoggedStore:
-    """The verbs that change tasks, told; all others are the store's own."""
+    """The verbs that change tasks, with a line of log; all others are the store's own."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -44,88 +44,88 @@ class LoggedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def add(self, tasks: Sequence[NewTask], **options: Any) -> list[Added]:
-        """As the store does it."""
+    def add(self, tasks: Sequence[NewTask], **options: Any) -> list[AddReply]:
+        """See Store."""
         answers = self._store.add(tasks, **options)
-        _tell([_added(task, one.reply) for task, one in zip(tasks, answers, strict=False)])  # all of them, or none
+        _log([_added(task, one.reply) for task, one in zip(tasks, answers, strict=False)])  # all of them, or none
         return answers
 
     def claim(self, shard: Shard, limit: int, **options: Any) -> Claim:
-        """As the store does it."""
+        """See Store."""
         claim = self._store.claim(shard, limit, **options)
-        _tell([_claimed(task) for task in claim.tasks])
-        _tell_count(claim.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
+        _log([_claimed(task) for task in claim.tasks])
+        _log_count(claim.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
         return claim
 
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, **options: Any) -> Task | None:
-        """As the store does it."""
+        """See Store."""
         task = self._store.take(queue, id, tenant, **options)
-        _tell([_claimed(task)] if task else [])
+        _log([_claimed(task)] if task else [])
         return task
 
     def begin(self, shard: Shard, deliveries: Sequence[Lease], *rest: Any) -> list[Begun]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.begin(shard, deliveries, *rest)
         begun = [one for one, answer in zip(deliveries, answers, strict=True) if answer.token]
-        _tell([Happened(_name(shard.queue, one.id, one.tenant), "started", "") for one in begun])
+        _log([Happened(_name(shard.queue, one.id, one.tenant), "started", "") for one in begun])
         return answers
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.settle(shard, settlements)
         ends = zip(settlements, answers, strict=True)
-        _tell([_settled(shard, *end) for end in ends if end[0].detail or end[1] is not Settled.RELEASED])
+        _log([_settled(shard, *end) for end in ends if end[0].detail or end[1] is not Settled.RELEASED])
         return answers
 
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, **options: Any) -> list[Reply]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.move(queue, moves, tenant, **options)
         moved = [one for one, answer in zip(moves, answers, strict=True) if answer is Reply.OK]
-        _tell([Happened(_name(queue, one.id, tenant), "moved", _when(one.due_at, one.delay_ms)) for one in moved])
+        _log([Happened(_name(queue, one.id, tenant), "moved", _when(one.due_at, one.delay_ms)) for one in moved])
         return answers
 
     def cancel(self, queue: str, ids: Sequence[str], *, tenant: str = DEFAULT_TENANT, **options: Any) -> list[Reply]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.cancel(queue, ids, tenant=tenant, **options)
-        _tell(_changed(queue, ids, tenant, answers, "cancelled"))
+        _log(_changed(queue, ids, tenant, answers, "cancelled"))
         return answers
 
     def replay(self, queue: str, ids: Sequence[str], tenant: str = DEFAULT_TENANT, **options: Any) -> list[Reply]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.replay(queue, ids, tenant, **options)
-        _tell(_changed(queue, ids, tenant, answers, "replayed"))
+        _log(_changed(queue, ids, tenant, answers, "replayed"))
         return answers
 
     def sweep(self, shard: Shard, **options: Any) -> Swept:
-        """As the store does it."""
+        """See Store."""
         swept = self._store.sweep(shard, **options)
-        _tell_swept(shard, swept)
+        _log_swept(shard, swept)
         return swept
 
     def sweep_all(self, shards: Sequence[Shard], **options: Any) -> list[Swept | Away]:
-        """As the store does it."""
+        """See Store."""
         answers = self._store.sweep_all(shards, **options)
         for shard, answer in zip(shards, answers, strict=True):
             if isinstance(answer, Swept):
-                _tell_swept(shard, answer)
+                _log_swept(shard, answer)
         return answers
 
 
-def _tell_swept(shard: Shard, swept: Swept) -> None:
-    _tell_count(swept.reclaimed, "taken back", f" in queue {shard.queue}: the lease lapsed")
-    _tell_count(swept.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
+def _log_swept(shard: Shard, swept: Swept) -> None:
+    _log_count(swept.reclaimed, "taken back", f" in queue {shard.queue}: the lease lapsed")
+    _log_count(swept.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
 
 
 def _added(task: NewTask, reply: Reply) -> Happened:
     name, when = _name(task.queue, task.id, task.tenant), _when(task.due_at, task.delay_ms)
     if reply is Reply.CREATED:
         return Happened(name, "added", f"{task.kind}, {when}")
-    told = {
+    texts = {
         Reply.KEPT: "its id exists already, and the task stays as it is",
         Reply.REPLACED: when,
         Reply.DEBOUNCED: when,
     }
-    return Happened(name, reply.value, told.get(reply, "rejected"))
+    return Happened(name, reply.value, texts.get(reply, "rejected"))
 
 
 def _claimed(task: Task) -> Happened:
@@ -137,7 +137,7 @@ def _claimed(task: Task) -> Happened:
 
 
 def _settled(shard: Shard, end: Settlement, became: Settled) -> Happened:
-    told = {
+    texts = {
         Settled.DONE: "",
         Settled.AGAIN: f"runs again {_when(end.due_at, end.delay_ms)}",
         Settled.RETRIED: f"{end.detail}; next attempt {_when(end.due_at, end.delay_ms)}",
@@ -146,7 +146,7 @@ def _settled(shard: Shard, end: Settlement, became: Settled) -> Happened:
         Settled.STALE: "its lease had ended: another worker may have the task",
     }
     words = {Settled.AGAIN: "not yet", Settled.RETRIED: "failed", Settled.RELEASED: "given back"}
-    return Happened(_name(shard.queue, end.id, end.tenant), words.get(became, became.value), told[became])
+    return Happened(_name(shard.queue, end.id, end.tenant), words.get(became, became.value), texts[became])
 
 
 def _changed(queue: str, ids: Sequence[str], tenant: str, answers: Sequence[Reply], event: str) -> list[Happened]:
@@ -166,22 +166,22 @@ def _when(due_at: int | None, delay_ms: int) -> str:
     return f"in {span(delay_ms)}" if delay_ms > 0 else "now"
 
 
-def _tell(happened: Sequence[Happened]) -> None:
+def _log(happened: Sequence[Happened]) -> None:
     if len(happened) > MOST:
         for event, count in Counter(one.event for one in happened).items():
-            _tell_count(count, event)
+            _log_count(count, event)
         return
     for one in happened:
         _write(f"{one.task} {one.event}" + (f": {one.text}" if one.text else ""), event=one.event, task=one.task)
 
 
-def _tell_count(count: int, event: str, why: str = "") -> None:
+def _log_count(count: int, event: str, why: str = "") -> None:
     if count:
         _write(f"{count:,} task{'s' if count > 1 else ''} {event}{why}", event=event, count=count)
 
 
 def _write(message: str, **fields: str | int) -> None:
-    """In one call: threads write beside each other."""
+    """Write a line in one call: threads write beside each other."""
     record = {"level": "INFO", "logger": LOGGER, "message": message, **fields}
     sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
     sys.stdout.flush()

@@ -49,7 +49,7 @@ follows, in CloudWatch's embedded format. Several bridges may run at the same ti
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a bridge until it is told to stop; the exit status: 0 then, 1 after a fault, 2 for wrong settings."""
+    """Run a bridge until SIGTERM or Ctrl-C; returns the exit status: 0 then, 1 after a fault, 2 for wrong settings."""
     parser = argparse.ArgumentParser("duecourse.bridge", description=HELP, epilog=EPILOG)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.parse_args(arguments)
@@ -81,16 +81,16 @@ def _serve(bridge: Bridge, settings: Settings) -> int:
 
 
 class _Reporter:
-    """Tells what a bridge did since it last told."""
+    """Reports the figures of a bridge since the last report."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
-        self._told = Stats(0, 0, 0, 0.0, None)
+        self._reported = Stats(0, 0, 0, 0.0, None)
 
     def report(self) -> None:
         stats = self._bridge.report()
-        measure(stats.since(self._told))
-        self._told = stats
+        measure(stats.since(self._reported))
+        self._reported = stats
 
 
 def _stay(bridge: Bridge, settings: Settings, reporter: _Reporter) -> bool:

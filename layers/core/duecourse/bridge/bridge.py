@@ -28,9 +28,9 @@ SWITCH_S = 0.0005
 class Stats(NamedTuple):
     """Figures of a bridge since its start: rings heard, invocations begun, those rejected; and its timer's lateness.
 
-    `latest_ms` is the timer's worst lateness since the last report. `events` tells whether key events are heard;
-    `keys` is how many watched keys were heard to expire, `lost` how many of them came to nothing; `warmed` how many
-    events were sent that warm functions.
+    `latest_ms` is the timer's worst lateness since the last report. `events` is True if key events are heard. `keys`
+    counts the watched keys heard to expire, `lost` those of them that added no task, `warmed` the events that warmed
+    functions.
     """
 
     rings: int
@@ -96,7 +96,7 @@ class Bridge:
         return self._ready.wait(timeout) and not self._ended.is_set()
 
     def wait_ended(self, timeout: float | None = None) -> bool:
-        """Wait for one of the bridge's threads to end, which none does before `stop` but by a fault."""
+        """Wait for one of the bridge's threads to end, which before `stop` is a fault."""
         return self._ended.wait(timeout)
 
     def stop(self, patience_s: float = PATIENCE_S) -> bool:

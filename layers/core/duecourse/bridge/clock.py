@@ -1,9 +1,9 @@
-"""The server's time, told by this machine's monotonic clock."""
+"""The server's time, by this machine's monotonic clock."""
 
 import time
 
 STEP_MS = 50.0
-"""A correction above this is told: the server's clock was stepped, or this machine slept."""
+"""Correction above which the log has a line: the server's clock was stepped, or this machine slept."""
 
 
 class ServerClock:

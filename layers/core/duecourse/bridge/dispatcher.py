@@ -18,7 +18,7 @@ JOIN_S = 0.02
 def dispatcher(serve: Callable[[list[Ring]], Json], *, in_flight: int, on_end: Callable[[], None]) -> Pool[Ring]:
     """A pool that has the shards of rings drained by `serve`, which answers what `on_expired` does.
 
-    One ring of a bell stands for all that wait: a drain takes whatever is due.
+    One ring of a bell counts for all that wait: a drain takes whatever is due.
     """
 
     def drain(rings: list[Ring]) -> Sequence[Ring]:

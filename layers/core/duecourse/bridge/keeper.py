@@ -58,7 +58,7 @@ class Keeper:
     def _session(self) -> None:
         """One connection's life: prove that it hears, then sweep, then look again at every beat.
 
-        Redis tells of an event once, to whoever listens then. So the sweep comes after the proof: what went before it
+        Redis announces an event once, to those who listen then. So the sweep comes after the proof: what went before it
         is seen by the sweep, what goes after it is heard, and there is no gap between the two.
         """
         self._bells.check_primary()

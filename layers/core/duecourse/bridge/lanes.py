@@ -1,6 +1,6 @@
-"""What waits to be handed over: a lane for each key, and the rules by which what is rejected comes again.
+"""Items to be handed over: a lane for each key, and the rules by which rejected ones come again.
 
-Nothing here has a thread or a lock, or looks at a clock: `now` is time.monotonic(), told by the pool.
+Nothing here has a thread or a lock, or looks at a clock: `now` is time.monotonic(), as the pool read it.
 """
 
 import heapq
@@ -22,7 +22,7 @@ PAUSES = RetryPolicy(backoff_ms=200, max_backoff_ms=5_000)
 
 
 class Rules(NamedTuple):
-    """How much may be under way at once, and how much may wait."""
+    """Bounds on the calls at a time, and on the items that may wait."""
 
     threads: int
     batch: int
@@ -32,14 +32,14 @@ class Rules(NamedTuple):
     join_s: float = 0.0
     """Time for which the first call has a key for itself: what comes next waits for its end, but no longer."""
     folds: bool = False
-    """True if of one key one item stands for all that wait."""
+    """True if one item of a key counts for all that wait."""
     bound: float = inf
     """The most items that are kept, those under way among them."""
 
 
 @dataclass(slots=True)
 class _Lane(Generic[T]):
-    """What there is of one key: items that wait, calls under way, rejections since the last call that was accepted."""
+    """State of one key: items that wait, calls in progress, rejections since the last call that was accepted."""
 
     waiting: deque[T] = field(default_factory=deque)
     calls: int = 0

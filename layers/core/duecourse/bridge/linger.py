@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from duecourse.bridge.bridge import SWITCH_S, Bridge, Stats
 from duecourse.bridge.rings import Ring, Warming
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.task import Json
 from duecourse.domain.watch import Expired
 from duecourse.errors import InvocationRefused
@@ -21,8 +21,8 @@ log = logging.getLogger("duecourse.bridge")
 
 Remaining = Callable[[], int]
 """Milliseconds that this invocation still has."""
-Drain = Callable[[Mapping[str, Door], Remaining], Json]
-"""Works the shards of these bells, each found by a door, and answers what `on_expired` does.
+Drain = Callable[[Mapping[str, Trigger], Remaining], Json]
+"""Works the shards of these bells, each with the trigger of its ring, and answers what `on_expired` does.
 
 What it raises holds the rings back.
 """
@@ -66,8 +66,8 @@ class Stay:
 class Linger:
     """Serves rings in this process: `start`, `stay_until_over`, and `stop` in any case. For one invocation.
 
-    It never serves into the invocation's last `margin_ms`: those are for finishing what is under way. What was claimed
-    and not begun by then is released.
+    The last `margin_ms` of the invocation are for finishing the tasks that run. Tasks claimed and not begun by then are
+    released.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Linger:
                 return
 
     def stop(self) -> None:
-        """Begin nothing more, finish what is under way, and close every thread and every connection."""
+        """Begin nothing more, finish the work in progress, and close every thread and every connection."""
         self._stopped = True
         patience_s = max(0, self._remaining_ms() - RETURN_MS) / 1000
         if not self._bridge.stop(patience_s):
@@ -120,7 +120,7 @@ class Linger:
     def drain(self, rings: Sequence[Ring]) -> Json:
         """See rings.Server."""
         with _refused():
-            answer = self._drain({ring.key: ring.door for ring in rings}, self._left_for_drain_ms)
+            answer = self._drain({ring.key: ring.trigger for ring in rings}, self._left_for_drain_ms)
         self._count(**{name: answer[name] for name in COUNTED})
         return answer
 

@@ -19,12 +19,12 @@ T = TypeVar("T")
 class Pool(Generic[T]):
     """Hands over what is put, in batches, and tries again what is rejected.
 
-    `call` hands a batch over and answers those items that are to go again at once. InvocationRefused is the one error
-    that is tried again; any other ends its thread. `on_end` is called when a thread ends, which before `stop` is a
-    fault. `what` names the items in the log.
+    `call` hands a batch over and returns the items to hand over again at once. Only after InvocationRefused is a batch
+    tried again; any other error ends its thread. `on_end` is called when a thread ends, which before `stop` is a fault.
+    `what` names the items in the log.
 
-    concurrent.futures has no place for the rules of `Lanes`: a batch is made of what waits when a thread is free, not
-    when it is submitted. Nor does it let go of a call that does not return, which would keep a process from ending.
+    concurrent.futures has no place for the rules of `Lanes`: a batch is made when a thread is free, not when items are
+    submitted. Nor does it let go of a call that does not return, which would keep a process from ending.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class Pool(Generic[T]):
                 now = time.monotonic()
                 if taken := self._lanes.take(now):
                     self.invocations += 1
-                    # While something waits, a thread that is idle knows for how long: this one no longer does.
-                    if self._lanes.waiting or self._end < inf:
-                        self._changed.notify()
+                    if self._lanes.waiting:
+                        self._changed.notify()  # while something waits, an idle thread is to know for how long
                     return taken
                 pause_s = min(self._lanes.next_at(), self._end) - now
                 self._changed.wait(None if pause_s == inf else max(0.0, pause_s))
+            self._changed.notify_all()  # there is nothing for the others to wait for either
         return {}
 
     def _is_over(self) -> bool:

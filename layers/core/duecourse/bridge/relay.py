@@ -28,8 +28,8 @@ TELL_S = 10.0
 class Relay:
     """Hands expired keys to `note`, which makes tasks of them and may raise InvocationRefused: then they come again.
 
-    An invocation of their own is theirs, for one that drains may take a minute. What is beyond BOUND is lost, told and
-    counted. `on_end` is called when one of the pool's threads ends, which before `stop` is a fault.
+    Keys have invocations of their own, for one that drains may take a minute. Keys beyond BOUND are lost, with a line
+    in the log and a count. `on_end` is called when one of the pool's threads ends, which before `stop` is a fault.
     """
 
     def __init__(

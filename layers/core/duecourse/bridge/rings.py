@@ -1,30 +1,30 @@
-"""A ring: a bell went, and its shard is to be drained; and the event of rings and of watched keys that expired."""
+"""Rings of bells that went, whose shards are then drained; and the event for rings and expired watched keys."""
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.task import Json
 from duecourse.domain.watch import Expired, show
 from duecourse.ports.invoker import Invoker
 
 
 class Ring(NamedTuple):
-    """One bell that went: its key, where that was or would have been heard, and when (the server's epoch ms).
+    """One bell that went: its key, the channel of its event, and the time of that event (the server's epoch ms).
 
-    `door` is RING where its event told of it, TIMER where the bridge found it gone.
+    `trigger` is RING if its event was heard, TIMER if the bridge found the bell gone.
     """
 
     key: str
     channel: str
     heard_at: int
-    door: Door = Door.RING
+    trigger: Trigger = Trigger.RING
 
 
 class Server(Protocol):
-    """Where rings and watched keys go: a function, or a drain in this process. Each verb raises InvocationRefused."""
+    """Server of rings and watched keys: a function, or a drain in this process. Each verb raises InvocationRefused."""
 
     def drain(self, rings: Sequence[Ring]) -> Json:
         """Have the shards of these bells drained; answers what `on_expired` does."""
@@ -80,12 +80,17 @@ def warm_event(bells: Sequence[str]) -> dict[str, Any]:
 
 def event(rings: Sequence[Ring], expired: Sequence[Expired] = ()) -> dict[str, Any]:
     """Event for `on_expired`."""
-    told = {"source": "duecourse.bridge", "version": "1", "rings": [ring._asdict() for ring in rings]}
+    told = {"source": "duecourse.bridge", "version": "1", "rings": [_heard(ring) for ring in rings]}
     return {**told, "expired": [_show(one) for one in expired]} if expired else told
 
 
+def _heard(ring: Ring) -> dict[str, Any]:
+    # The event says `door`, as in version 0.1: a bridge and its functions are not deployed in one step.
+    return {"key": ring.key, "channel": ring.channel, "heard_at": ring.heard_at, "door": ring.trigger}
+
+
 def _show(expired: Expired) -> dict[str, Any]:
-    """A name that is no UTF-8 is told in Base64 as well, for the text is only to be looked at."""
+    """One expired key; a name that is not UTF-8 is also in Base64, for its text is only to be looked at."""
     name = show(expired.key)
     exact = {} if name.encode() == expired.key else {"base64": b64encode(expired.key).decode()}
     return {**expired._asdict(), "key": name, **exact}

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 
 from duecourse.bridge.clock import STEP_MS, ServerClock
 from duecourse.bridge.rings import Ring
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import Bells, View, What
 
 log = logging.getLogger("duecourse.bridge")
 
 AFTER_MS = 1.0
-"""At its deadline's own millisecond a key still exists."""
+"""Delay after a deadline, since at its own millisecond a key still exists."""
 SLACK_MS = 0.5
 """Longest lag of the believed time behind the server's."""
 LOOK = 200
@@ -43,7 +43,7 @@ class Timer:
         self._asks: list[tuple[float, str, int]] = []
         """When to ask for which bell, and when it was to go: stale where that is another time by now."""
         self._echoes: set[str] = set()
-        """Bells that a look found gone, and rang for: it made Redis tell of them, which is no second ring."""
+        """Bells that a look found gone, and rang for: it made Redis announce them, which is no second ring."""
         self._moved: set[str] = set()
         """Bells whose head was heard since the last look was asked for: it knows more than that look's answer."""
         self._stopped = False
@@ -72,7 +72,7 @@ class Timer:
             if passed:
                 del self._hung[bell]
         if passed or not echo:
-            self._ring([bell], what, Door.RING)
+            self._ring([bell], what, Trigger.RING)
 
     def hung(self) -> list[tuple[str, int]]:
         """Every bell that hangs, and when it goes (the server's epoch ms)."""
@@ -105,7 +105,7 @@ class Timer:
         return rung
 
     def _learn(self, bell: str, at: int | None, ring_missing: bool) -> bool:
-        """Take over what a look saw, unless a head told more since. Returns whether it is a ring."""
+        """Take over what a look saw, unless a newer head has come. Returns True for a ring."""
         if bell in self._moved:
             return False
         expected = self._hung.get(bell)
@@ -174,7 +174,7 @@ class Timer:
         self._ring(gone)
 
     def _ask_again(self, bell: str, at: int) -> None:
-        """When its time is over; in a millisecond if it is, ever less often where it stays or the server is away."""
+        """Ask once the bell's time is over; if it is already, in a millisecond, and ever less often while it stays."""
         now, when = self._clock.now(), at + AFTER_MS
         if now >= when:
             when = now + min(max(AFTER_MS, (now - at) / 4), LONGEST_ASK_MS)
@@ -207,7 +207,7 @@ class Timer:
             log.warning("the server's clock moved by %+.0f ms against this machine's", correction)
         return view
 
-    def _ring(self, bells: list[str], what: What = What.EXPIRED, door: Door = Door.TIMER) -> None:
+    def _ring(self, bells: list[str], what: What = What.EXPIRED, trigger: Trigger = Trigger.TIMER) -> None:
         if bells:
             now, channel = int(self._clock.now()), self._bells.channel(what)
-            self._ring_on([Ring(bell, channel, now, door) for bell in bells])
+            self._ring_on([Ring(bell, channel, now, trigger) for bell in bells])

@@ -1,4 +1,4 @@
-"""A store's URL: the forms there are, the servers that it names, and how it is told to others."""
+"""A store's URL: its forms, the servers that it names, and the same without its password."""
 
 import re
 from ipaddress import IPv6Address
@@ -22,7 +22,7 @@ class Form(NamedTuple):
     """Form of a scheme's URLs: a pattern without options, the same for a reader, and the options' patterns."""
 
     pattern: str
-    told: str
+    shown: str
     options: dict[str, str]
 
 
@@ -117,7 +117,7 @@ def _folds(letter: str) -> bool:
 
 
 def check_store(url: str) -> str:
-    """`url`. Raises ValueError, with what it must be, where no store's is written so; no part of it is told."""
+    """`url`. Raises ValueError, with the form that it must have, and without any part of it."""
     scheme, _, rest = url.partition("://")
     form = FORMS.get(scheme)
     if not form:
@@ -128,7 +128,7 @@ def check_store(url: str) -> str:
         check_servers(url)
         place, _, query = rest.partition("?")
     if not re.fullmatch(form.pattern, place):
-        raise ValueError(f"must be {scheme}://{form.told}" + (f" ({ESCAPED})" if "<host>" in form.told else ""))
+        raise ValueError(f"must be {scheme}://{form.shown}" + (f" ({ESCAPED})" if "<host>" in form.shown else ""))
     _check_options(form, query)
     return url
 

@@ -1,4 +1,4 @@
-"""Cutting what is to be sent into pieces that a transport takes."""
+"""Batches: things to be sent, in pieces that a transport takes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar

@@ -1,10 +1,10 @@
 """Start of a deadline that was given as a duration."""
 
-from duecourse.domain.history import ORIGINS, Change, Deed, Run
+from duecourse.domain.history import ORIGINS, Action, Change, Run
 from duecourse.domain.task import Task
 
-SETS_DUE = frozenset({Deed.DEBOUNCED, Deed.MOVED, Deed.REPLAYED})
-"""The deeds by which a caller gives a task another due time."""
+SETS_DUE = frozenset({Action.DEBOUNCED, Action.MOVED, Action.REPLAYED})
+"""The actions by which a caller gives a task another due time."""
 
 
 def counted_from(task: Task) -> int:
@@ -15,7 +15,7 @@ def counted_from(task: Task) -> int:
     due_at = 0
     for entry in task.log:
         if isinstance(entry, Change):
-            due_at = 0 if entry.deed in ORIGINS else entry.due_at if entry.deed in SETS_DUE else due_at
+            due_at = 0 if entry.action in ORIGINS else entry.due_at if entry.action in SETS_DUE else due_at
         elif not due_at:
             due_at = _due(entry)
     return due_at or task.due_at

@@ -15,7 +15,7 @@ LOCAL_NAT64_PLACES = ((6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12), (12, 13, 1
 
 
 def forms(address: str) -> set[Address]:
-    """An address (a zone after % is left out), and every address that it embeds or stands for."""
+    """An address (a zone after % is left out), and every address that it embeds or maps to."""
     first = ip_address(address.partition("%")[0])
     return {first, *_embedded(first)} if isinstance(first, IPv6Address) else {first}
 

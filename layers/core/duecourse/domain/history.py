@@ -17,7 +17,7 @@ BY_LENGTH = 32
 """Maximum length of a source's name, in bytes."""
 
 
-class Door(StrEnum):
+class Trigger(StrEnum):
     """Trigger of a claim: a key event, the bridge's timer, a tick, or a request that took the task itself."""
 
     RING = "ring"
@@ -26,7 +26,7 @@ class Door(StrEnum):
     TAKE = "take"
 
 
-class Deed(StrEnum):
+class Action(StrEnum):
     """Action of a caller. The log has earlier adds and replacements, but not the one that made the record."""
 
     ADDED = "added"
@@ -37,16 +37,15 @@ class Deed(StrEnum):
     CANCELLED = "cancelled"
 
 
-ORIGINS = frozenset({Deed.ADDED, Deed.REPLACED})
+ORIGINS = frozenset({Action.ADDED, Action.REPLACED})
 """Actions that make a record. In a log, one ends an earlier life of the id: later entries are its successor's."""
 
 
 class Run(NamedTuple):
-    """One finished lease: how it ended (`done`, `again`, `retry`, `drop`, `release`, `lapsed`, `undelivered`, `taken`,
-    `expired`).
+    """One finished lease. `outcome` is one of the keys of timeline.OUTCOMES: `done`, `again`, `lapsed` and so on.
 
-    `door` is None where nothing was claimed; `late_ms` is how long after it was due it was claimed. `times` is over 1
-    where leases that were given back one after the other are told as one, the last.
+    `trigger` is None where nothing was claimed; `late_ms` is the time from the due time to the claim. `times` is over 1
+    for leases given back in a row, which make one entry, the last.
     """
 
     run: int
@@ -55,7 +54,7 @@ class Run(NamedTuple):
     ended_at: int
     outcome: str
     detail: str = ""
-    door: Door | None = None
+    trigger: Trigger | None = None
     late_ms: int = 0
     times: int = 1
 
@@ -63,11 +62,11 @@ class Run(NamedTuple):
 class Change(NamedTuple):
     """Action of a caller, its source, and the due time before and after it.
 
-    `times` is over 1 where debounces that followed each other are told as one.
+    `times` is over 1 for debounces in a row, which make one entry.
     """
 
     at: int
-    deed: Deed
+    action: Action
     by: str = ""
     due_before: int = 0
     due_at: int = 0

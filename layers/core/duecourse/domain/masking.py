@@ -1,7 +1,8 @@
 """Masking of credentials: a mark shows that they exist, and nothing else.
 
-A worker gets a task as it was given. Whoever looks at it, is told of its end, or reads a log, sees MASK in place of
-credentials: of headers and fields by their names, of addresses their user, password and the values of their query.
+A worker gets a task as it was given. Anyone who looks at it, gets its completion notification or reads a log sees MASK
+in place of credentials. That covers headers and fields by their names, and the user, password and query values of
+addresses.
 """
 
 import re
@@ -67,7 +68,7 @@ def masked_text(text: str) -> str:
 
 
 def masked_error(text: str) -> str:
-    """The same of an error's text, which may tell of a header."""
+    """The same for an error's text, which may quote a header."""
     text = masked_text(text)
     return _SPOKEN.sub(rf"\1{MASK}", text) if is_suspect(text) else text
 

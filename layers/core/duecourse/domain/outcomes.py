@@ -22,8 +22,8 @@ class Done:
 class Again:
     """Not yet: run the task again `after` a duration or `at` an instant; no attempt is spent.
 
-    The next run begins 100 ms later at the earliest, so that a handler cannot spin. It finds `state` (JSON, at most
-    4 KiB) in `task.state`; None keeps the state that the task had.
+    The next run begins 100 ms later at the earliest, so that a handler cannot spin. `task.state` is then `state` (JSON,
+    at most 4 KiB); None keeps the state that the task had.
     """
 
     after: Span | None = None

@@ -29,7 +29,7 @@ class Wanted(NamedTuple):
         return named and self.status in {None, task.status}
 
     def sections(self) -> list[str]:
-        """Where they stand, in order."""
+        """Sections of the tasks that pass the filter, in order."""
         return [name for name, states in SECTIONS.items() if self.status is None or self.status in states]
 
 

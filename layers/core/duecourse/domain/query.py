@@ -39,7 +39,7 @@ class Known(NamedTuple):
     fetched_at: int
 
 
-class QueryStatus(StrEnum):
+class QueryState(StrEnum):
     """State of a query: answered, still polled, or failed."""
 
     DONE = "done"
@@ -47,15 +47,15 @@ class QueryStatus(StrEnum):
     FAILED = "failed"
 
 
-class QueryStanding(NamedTuple):
-    """A query as it stands; `known` is the newest answer, of an earlier time it was asked unless `status` is done.
+class QueryStatus(NamedTuple):
+    """Status of a query; `known` is its newest answer, which is an earlier one unless `status` is done.
 
-    `error` is why its last failed call failed, "" if none did; `due_at` when it is asked next, 0 where it is not.
+    `error` is that of its last failed call, "" if none failed; `due_at` is the time of the next call, 0 for none.
     """
 
     id: str
     queue: str
-    status: QueryStatus
+    status: QueryState
     known: Known | None
     error: str = ""
     due_at: int = 0
@@ -69,7 +69,7 @@ class Query(NamedTuple):
 
     @property
     def group(self) -> str:
-        """Its hash: a group of the one task, by which it is added on a condition."""
+        """Hash of the query: the group of its one task, so that the task can be added only if the group has none."""
         headers = {name.lower(): value for name, value in (self.payload.get("headers") or {}).items()}
         spelled = {"url": _plain(self.payload["url"]), "headers": headers}
         same = {name: self.payload.get(name) for name in IDENTITY} | spelled
@@ -78,7 +78,7 @@ class Query(NamedTuple):
 
     @property
     def id(self) -> str:
-        """What it is found under: the hash, and the host, by which its queue is found."""
+        """Id of the query: the hash, and the host, which names its queue."""
         return f"{self.group}@{host_of(self.payload['url'])}"
 
     def task(self, tenant: str, known: Known | None, by: str) -> NewTask:
@@ -105,9 +105,9 @@ def queue_of(id: str) -> str:
 
 
 def host_of(url: str) -> str:
-    """An address's host, however it is spelled, with its port where that is not the standard one; cut where too long.
+    """An address's host in one spelling, with a port that is not the standard one; cut where it is too long.
 
-    One that a queue's name cannot hold is told apart by a hash.
+    A host that does not fit into a queue's name is kept distinct by a hash.
     """
     parts = urlsplit(url)
     host = _spelled(unquote(parts.hostname or "").lower().rstrip("."))
@@ -118,9 +118,9 @@ def host_of(url: str) -> str:
 
 
 def _plain(url: str) -> str:
-    """An address without what makes no other request of it: the case of its host, a standard port, a fragment.
+    """An address without its meaningless variations: the case of its host, a standard port, a fragment.
 
-    Nothing more: two addresses that are told apart anywhere must not have one answer.
+    Nothing more: two addresses that differ for any server must not share one answer.
     """
     parts = urlsplit(url)
     user, at, place = parts.netloc.rpartition("@")

@@ -9,7 +9,7 @@ from duecourse.errors import FieldError, InvalidInput
 
 MAX_PRIORITY = 9
 DEFAULT_PRIORITY = 5
-"""Of 0 to 9: so that a queue can be put behind all others as well as before them."""
+"""Middle of 0 to 9, so that a queue can be put behind all others as well as before them."""
 
 
 class Rate(NamedTuple):
@@ -136,7 +136,7 @@ class Stats(NamedTuple):
         return max(0, self.now - self.oldest_due_at) if self.oldest_due_at else 0
 
 
-class Hold(StrEnum):
+class ThrottleReason(StrEnum):
     """Reason why due tasks are throttled: a pause, or a limit of the queue or of a task's target that is reached."""
 
     PAUSE = "pause"
@@ -146,25 +146,25 @@ class Hold(StrEnum):
     TARGET = "target"
 
 
-HELD: dict[Hold, str] = {
-    Hold.PAUSE: "its queue is paused",
-    Hold.MAX_RUNNING: "its queue runs as many tasks as max_running allows",
-    Hold.TENANT_MAX_RUNNING: "its tenant runs as many tasks as tenant_max_running allows",
-    Hold.RATE: "its queue has claimed as many tasks as its rate allows",
-    Hold.TARGET: "its target has as many tasks to begin as DUECOURSE_OUTSTANDING allows",
+THROTTLED: dict[ThrottleReason, str] = {
+    ThrottleReason.PAUSE: "its queue is paused",
+    ThrottleReason.MAX_RUNNING: "its queue runs as many tasks as max_running allows",
+    ThrottleReason.TENANT_MAX_RUNNING: "its tenant runs as many tasks as tenant_max_running allows",
+    ThrottleReason.RATE: "its queue has claimed as many tasks as its rate allows",
+    ThrottleReason.TARGET: "its target has as many tasks to begin as DUECOURSE_OUTSTANDING allows",
 }
 """Each reason as a part of a sentence on a task."""
 
 
-class HeldBack(NamedTuple):
+class Throttle(NamedTuple):
     """Reason why due tasks are throttled at `now`, or None; `until` is the end, 0 if unknown."""
 
-    by: Hold | None = None
+    by: ThrottleReason | None = None
     until: int = 0
     now: int = 0
 
 
-class ShardStanding(NamedTuple):
+class ShardStatus(NamedTuple):
     """One shard of a queue: what runs in it, and its part of the limits."""
 
     number: int
@@ -172,7 +172,7 @@ class ShardStanding(NamedTuple):
     settings: QueueSettings
 
 
-class QueueStanding(NamedTuple):
+class QueueStatus(NamedTuple):
     """A queue in numbers: tasks by state, `done` with the cancelled.
 
     In ms: how long the oldest due task waits, and how late those of the last hour were claimed, None where none was.
@@ -187,7 +187,7 @@ class QueueStanding(NamedTuple):
     oldest_overdue_ms: int
     late_p50_ms: int | None
     late_p99_ms: int | None
-    shards: list[ShardStanding]
+    shards: list[ShardStatus]
 
 
 def changed(settings: QueueSettings, changes: QueueChanges) -> QueueSettings:
@@ -198,8 +198,10 @@ def changed(settings: QueueSettings, changes: QueueChanges) -> QueueSettings:
 
 
 def share(settings: QueueSettings, number: int, count: int) -> QueueSettings:
-    """What the shard `number` of `count` goes by: its part of each limit, one more for the first where it does not
-    divide. A tenant's limit is divided too, so that it holds for the queue as a whole."""
+    """Settings of the shard `number` of `count`: its part of each limit; the first shards get the remainder.
+
+    A tenant's limit is divided too, so that it holds for the queue as a whole.
+    """
 
     def part(whole: Any) -> Any:
         if isinstance(whole, Rate):

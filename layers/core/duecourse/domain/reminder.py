@@ -23,7 +23,8 @@ class Channel(StrEnum):
 class Recipient(NamedTuple):
     """Recipient of one message, by one channel.
 
-    `address` is an e-mail address, a phone number (E.164) or a URL; `time_zone` an IANA name, for the hours told.
+    `address` is an e-mail address, a phone number (E.164) or a URL; `time_zone` is the IANA name in which times are
+    shown.
     """
 
     name: str
@@ -82,7 +83,7 @@ class Made(NamedTuple):
 
 
 class MovedTask(NamedTuple):
-    """One task that was moved: its new due time (epoch ms), and how it stood before."""
+    """One task that was moved: its new due time (epoch ms), and its state before."""
 
     id: str
     due_at: int
@@ -111,8 +112,8 @@ class Shown(NamedTuple):
     html: str
 
 
-class Standing(NamedTuple):
-    """A reminder as the ledger has it; never without tasks."""
+class ReminderStatus(NamedTuple):
+    """A reminder as the ledger has it, with at least one task."""
 
     id: str
     starts_at: int

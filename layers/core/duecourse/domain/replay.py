@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from duecourse.domain.history import Change, Deed
+from duecourse.domain.history import Action, Change
 from duecourse.domain.query import DEADLINE_MS, QUEUE_PREFIX
 from duecourse.domain.task import DEADLINES_MS, Task
 
@@ -36,11 +36,11 @@ class Replayed(NamedTuple):
 def deadline_ms(task: Task) -> int:
     """Time from the new due time to the deadline of a dead task: as long as before, 0 for none.
 
-    What it had is counted from its newest replay that its log tells of, else from when it was added. A query's is
-    always the same, and one that had none, or none that lay ahead, has its kind's.
+    The time before counts from the newest replay in the task's log, else from the add. A query always has the same
+    time. A task without a deadline, or with one in the past, gets its kind's default.
     """
     if task.queue.startswith(QUEUE_PREFIX):
         return DEADLINE_MS
-    replays = [entry.due_at for entry in task.log if isinstance(entry, Change) and entry.deed is Deed.REPLAYED]
+    replays = [entry.due_at for entry in task.log if isinstance(entry, Change) and entry.action is Action.REPLAYED]
     had_ms = task.deadline_at - (replays[-1] if replays else task.created_at)
     return had_ms if had_ms > 0 else DEADLINES_MS.get(task.kind, 0)

@@ -14,8 +14,9 @@ MAX_SHARDS = 256
 class Sharding:
     """Number of shards of each queue: that in `counts`, or one.
 
-    A task's shard is the CRC-32 (zlib's) of its group in UTF-8, else of its id, modulo the count: what is moved and
-    cancelled together is in one. An id is unique within its shard: a group's ids must not be used outside it.
+    A task's shard is the CRC-32 (zlib's) of its group in UTF-8, else of its id, modulo the count. So tasks that are
+    moved and cancelled together are in one shard. An id is unique within its shard: a group's ids must not be used
+    outside it.
     """
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:

@@ -16,7 +16,7 @@ _GSM_TWO = frozenset("^{}\\[~]|€")
 def parts_of(text: str) -> int:
     """Number of parts of `text`: 160 GSM characters in one or 153 in each of several, 70 and 67 with any other.
 
-    What takes two places stands in one part whole.
+    A character of two places is not split between parts.
     """
     if _GSM.union(_GSM_TWO).issuperset(text):
         widths, alone, each = [1 + (character in _GSM_TWO) for character in text], 160, 153

@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
-from duecourse.domain.history import Door, Entry, Run
+from duecourse.domain.history import Entry, Run, Trigger
 from duecourse.domain.times import DAY_MS
 
 Json: TypeAlias = Any
@@ -17,7 +17,7 @@ DEFAULT_QUEUE = "default"
 DEFAULT_TENANT = "-"
 ID_PATTERN = r"^[A-Za-z0-9._:@-]{1,128}$"
 ANY_ID_PATTERN = r"^[A-Za-z0-9._:@-]{1,128}(~[0-9]{1,15}\.[0-9]{1,10}~[nd])?$"
-"""An id that a user gave, or a follow-up's."""
+"""Pattern of an id that a user gave, or of a completion notification's."""
 MARK = "~"
 """Character in the id of each completion notification, and in no user's id."""
 NAME_PATTERN = r"^[A-Za-z0-9._:@-]{1,64}$"
@@ -28,16 +28,16 @@ MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_DEPTH = 100
 """Maximum depth of a payload, a result or a state: well within what every JSON library carries."""
 FENCE_DIGITS = 12
-"""Of a token, with which it begins: the lease's fence in hexadecimal, the rest of it is random."""
+"""Length of the lease's fence in hexadecimal, at the beginning of a token; the rest of the token is random."""
 DEADLINES_MS = {"poll": DAY_MS}
 """Default deadline of a kind's tasks, from the due time."""
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-"""Made once: `json.dumps` makes one anew for each text, which takes as long as a small payload itself."""
+"""Encoder, made once: `json.dumps` makes one for each text, which takes as long as a small payload itself."""
 _make: Any = getattr(json.encoder, "c_make_encoder", None)
 _rest: Any = (None, _ENCODER.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
 _encode: Any = _make(*_rest) if _make else _ENCODER.iterencode
-"""What `encode` makes anew for each value, in three times as long as a small payload takes; it knows no circles."""
+"""Inner encoder of `encode`, made once: to make it takes as long as three small payloads. No circle is detected."""
 
 
 def new_id() -> str:
@@ -112,7 +112,7 @@ class RetryPolicy(NamedTuple):
 class Apart(NamedTuple):
     """A condition on an add: no task of its tenant and group has an id from `first` to `last`, both included.
 
-    Ids are compared byte by byte. Where there is such a task, of whatever state, it stands for the new one.
+    Ids are compared byte by byte. If there is such a task, in whatever state, the new one is not added.
     """
 
     first: str
@@ -122,12 +122,15 @@ class Apart(NamedTuple):
 class NewTask(NamedTuple):
     """A task as asked for.
 
-    Due at `due_at` where given, else `delay_ms` after the server's now. It is dead past `deadline_at`, or
+    The task is due at `due_at` where given, else `delay_ms` after the server's now; dead past `deadline_at`, or
     `deadline_ms` after it was due. `payload` and `state` are JSON text (state "" for none).
+
     `max_wait_ms` bounds how far `debounce` pushes the due time back, counted from the first add.
-    `by` says by which of the product's doors it came (`http`, `client`, …). `notify` is who is told of its end: an
-    http or https URL, else a kind whose target is handed a task of it; "" for nobody (follow_up.Notify).
-    With `apart`, which wants a group, that decides in place of `on_duplicate`.
+
+    `by` is the source of the request (`http`, `client`, …). `notify` is the receiver of the completion notification: an
+    http or https URL, else a kind with a target; "" for none (notification.Notify).
+
+    With `apart`, which needs a group, that decides in place of `on_duplicate`.
     """
 
     id: str
@@ -154,7 +157,7 @@ class Task(NamedTuple):
 
     `due_at` is when it may next run. `payload_json`, `state_json` and `result_json` are JSON text, "" for none.
     `token` is the last lease's, "" before the first: hexadecimal digits, its fence in the first twelve, the rest
-    random. `door` is how that lease was found.
+    random. `trigger` is that of its claim.
     `target` is whom a leased task was handed to, until that one begins it; from then on `delivery` is that token.
     `left_ms` answers the milliseconds left to the function that works the task, None where nothing counts them.
     `log` is what it remembers of itself, oldest first, after as many entries as `forgotten` says.
@@ -182,7 +185,7 @@ class Task(NamedTuple):
     lease_expires_at: int = 0
     by: str = ""
     notify: str = ""
-    door: Door | None = None
+    trigger: Trigger | None = None
     forgotten: int = 0
     target: str = ""
     delivery: str = ""
@@ -210,12 +213,12 @@ class Task(NamedTuple):
 
     @property
     def history(self) -> tuple[Run, ...]:
-        """Its finished runs, oldest first; a lease that was given back unused is none."""
+        """Finished runs, oldest first, without leases that were given back unused."""
         return tuple(entry for entry in self.log if isinstance(entry, Run) and entry.outcome not in UNUSED)
 
     @property
     def member_of(self) -> str:
-        """The group that it is a member of; a follow-up, whose id has a `~`, is in its task's shard and no more."""
+        """Group of the task; "" for a completion notification, which has a group only for its shard."""
         return "" if MARK in self.id else self.group
 
     @property

@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from duecourse.domain.history import ORIGINS, Change, Deed, Door, Entry, Run
-from duecourse.domain.queues import HELD, HeldBack
+from duecourse.domain.history import ORIGINS, Action, Change, Entry, Run, Trigger
+from duecourse.domain.queues import THROTTLED, Throttle
 from duecourse.domain.spoken import span
 from duecourse.domain.task import Status, Task
 from duecourse.domain.times import format_instant
 
 FOUND = {
-    Door.RING: "after its bell rang",
-    Door.TIMER: "by the bridge's timer",
-    Door.TICK: "by a tick",
-    Door.TAKE: "by the request that asked",
+    Trigger.RING: "after its bell rang",
+    Trigger.TIMER: "by the bridge's timer",
+    Trigger.TICK: "by a tick",
+    Trigger.TAKE: "by the request that asked",
     None: "by a drain",
 }
 
@@ -26,7 +26,7 @@ class Happened(NamedTuple):
     text: str
     by: str = ""
     run: int = 0
-    door: Door | None = None
+    trigger: Trigger | None = None
     late_ms: int | None = None
     ran_ms: int | None = None
     error: str = ""
@@ -35,7 +35,7 @@ class Happened(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Wait of a task: `due`, `claim`, the reason of a throttled task (a `Hold`), `lease` or `nothing`.
+    """Wait of a task: `due`, `claim`, the reason of a throttled task (a `ThrottleReason`), `lease` or `nothing`.
 
     Until when, 0 where that is not known.
     """
@@ -62,25 +62,25 @@ def timeline(task: Task) -> list[Happened]:
     entries: list[Entry] = []
     for (origin, rest), due_at in zip(lives, dues, strict=True):
         entries += [origin._replace(due_at=due_at), *rest]
-    happened = [one for entry in entries for one in _told(entry)]
+    happened = [one for entry in entries for one in _entries(entry)]
     if task.status is Status.LEASED:
-        happened.append(_claimed(task.run, task.claimed_at, task.door, max(0, task.claimed_at - task.due_at)))
+        happened.append(_claimed(task.run, task.claimed_at, task.trigger, max(0, task.claimed_at - task.due_at)))
     return sorted(happened, key=lambda one: one.at)
 
 
 def _lives(task: Task) -> Iterator[tuple[Change, tuple[Entry, ...]]]:
-    """Each add or replacement, with what followed it; the one that the record itself came of last."""
+    """Each add or replacement, with the entries that followed it; last the one that made the record itself."""
     begin = 0
     for number, entry in enumerate(task.log):
-        if isinstance(entry, Change) and entry.deed in ORIGINS:
+        if isinstance(entry, Change) and entry.action in ORIGINS:
             yield entry, task.log[begin:number]
             begin = number + 1
-    deed = Deed.REPLACED if begin else Deed.ADDED
-    yield Change(task.created_at, deed, task.by, 0, task.due_at), task.log[begin:]
+    action = Action.REPLACED if begin else Action.ADDED
+    yield Change(task.created_at, action, task.by, 0, task.due_at), task.log[begin:]
 
 
 def _first_due(rest: tuple[Entry, ...], due_at: int) -> int:
-    """When a task was due to begin with, as the first thing that happened to it tells; 0 where that does not."""
+    """The first due time of a task, from its first entry; 0 if that entry does not have it."""
     match rest:
         case (Change() as change, *_):
             return change.due_before
@@ -89,7 +89,7 @@ def _first_due(rest: tuple[Entry, ...], due_at: int) -> int:
     return due_at
 
 
-def waiting(task: Task, held: HeldBack) -> Waiting:
+def waiting(task: Task, held: Throttle) -> Waiting:
     """Current wait of the task, given why due tasks of its tenant are throttled."""
     now = held.now
     if task.status is Status.SCHEDULED:
@@ -114,40 +114,40 @@ ENDS = {
 }
 
 
-def _until_claimed(task: Task, held: HeldBack) -> Waiting:
+def _until_claimed(task: Task, held: Throttle) -> Waiting:
     if task.due_at > held.now:
         text = f"It is due in {span(task.due_at - held.now)}, at {format_instant(task.due_at)}."
         return Waiting("due", text, task.due_at)
     since = f"It has been due for {span(held.now - task.due_at)}"
     if held.by:
         until = f", until {format_instant(held.until)}" if held.until else ""
-        return Waiting(held.by, f"{since}; {HELD[held.by]}{until}.", held.until)
+        return Waiting(held.by, f"{since}; {THROTTLED[held.by]}{until}.", held.until)
     return Waiting("claim", f"{since}, and waits for a claim, by a ring or by the next tick.")
 
 
-def _told(entry: Entry) -> Iterator[Happened]:
+def _entries(entry: Entry) -> Iterator[Happened]:
     if isinstance(entry, Change):
-        yield Happened(entry.at, entry.deed, _deed(entry), entry.by, due_at=entry.due_at, times=entry.times)
+        yield Happened(entry.at, entry.action, _action(entry), entry.by, due_at=entry.due_at, times=entry.times)
         return
     if entry.claimed_at and entry.outcome != "undelivered":
-        yield _claimed(entry.run, entry.claimed_at, entry.door, entry.late_ms)
+        yield _claimed(entry.run, entry.claimed_at, entry.trigger, entry.late_ms)
     ran_ms = max(0, entry.ended_at - entry.claimed_at) if entry.claimed_at else None
     text = _outcome(entry, ran_ms)
     error = entry.detail
     yield Happened(entry.ended_at, entry.outcome, text, run=entry.run, ran_ms=ran_ms, error=error, times=entry.times)
 
 
-def _claimed(run: int, at: int, door: Door | None, late_ms: int) -> Happened:
-    text = f"Claimed {FOUND[door]}, {span(late_ms)} after it was due: run {run}."
-    return Happened(at, "claimed", text, run=run, door=door, late_ms=late_ms)
+def _claimed(run: int, at: int, trigger: Trigger | None, late_ms: int) -> Happened:
+    text = f"Claimed {FOUND[trigger]}, {span(late_ms)} after it was due: run {run}."
+    return Happened(at, "claimed", text, run=run, trigger=trigger, late_ms=late_ms)
 
 
-def _deed(entry: Change) -> str:
+def _action(entry: Change) -> str:
     times = f", {entry.times} times in a row" if entry.times > 1 else ""
     by = f" by {entry.by}" if entry.by else ""
     due = f", due {format_instant(entry.due_at)}" if entry.due_at else ""
     before = f" instead of {format_instant(entry.due_before)}" if 0 < entry.due_before != entry.due_at > 0 else ""
-    return f"{entry.deed.capitalize()}{by}{times}{due}{before}."
+    return f"{entry.action.capitalize()}{by}{times}{due}{before}."
 
 
 OUTCOMES = {

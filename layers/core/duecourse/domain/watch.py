@@ -1,4 +1,4 @@
-"""Watched keys: what their names must look like, and the task that comes of an expiry."""
+"""Watched keys: the patterns of their names, and the task that an expiry adds."""
 
 import hashlib
 import re
@@ -39,7 +39,7 @@ class Pattern:
         self.prefix = self._literals[0]
 
     def match(self, key: bytes) -> dict[str, bytes] | None:
-        """The parts of a key's name; None where it is not called so. Its time is linear in the key's length."""
+        """The parts of a key's name; None if the name does not match. The time is linear in the key's length."""
         head, *middle = self._literals
         if not self._names:
             return {} if key == head else None
@@ -87,7 +87,7 @@ class Watch(NamedTuple):
     queue: str = DEFAULT_QUEUE
 
     def task(self, namespace: str, expired: Expired, parts: Mapping[str, bytes]) -> NewTask:
-        """The expiry as a task, its instant within its id: one within the window of another's stands for both."""
+        """The expiry as a task, with its instant in the id: expiries within one window are one task."""
         seed = b"\0".join((namespace.encode(), self.pattern.text.encode(), expired.key))
         group = f"watch:{hashlib.sha256(seed).hexdigest()[:32]}"
         first, last = (_id(group, at) for at in (expired.since - self.window_ms, expired.heard_at + self.window_ms))
@@ -104,7 +104,7 @@ class Watch(NamedTuple):
         )
 
     def _body(self, key: Json) -> Mapping[str, Json]:
-        """Of a webhook's payload nothing goes out but the body, so the parts are in that as well."""
+        """Body of a webhook, with the parts of the key: nothing else of its payload is sent."""
         body = self.payload.get("body") or {}
         return {"body": {**body, "key": key}} if self.kind == "webhook" and isinstance(body, dict) else {}
 
@@ -115,7 +115,7 @@ def show(name: bytes) -> str:
 
 
 def _id(group: str, at: int) -> str:
-    """In the order of their instants, until the year 2286."""
+    """Id of the task; ids sort in the order of their instants, until the year 2286."""
     return f"{group}:{max(at, 0):013d}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.queues import MAX_PRIORITY
 from duecourse.domain.task import Shard
@@ -22,7 +22,7 @@ from duecourse.ports.ledger import Away
 
 log = logging.getLogger("duecourse.drain")
 
-NO_DOORS: Mapping[Shard, Door] = MappingProxyType({})
+NO_TRIGGERS: Mapping[Shard, Trigger] = MappingProxyType({})
 LOOKS = 10
 """Average number of shards of one look: with more of them, a drain looks less often."""
 
@@ -59,7 +59,7 @@ class Limits(NamedTuple):
 
 
 class Drainer:
-    """Works what is due, as many tasks at a time as its crew has threads."""
+    """Works due tasks, as many at a time as it has threads."""
 
     def __init__(self, store: LeaseStore, runner: Runner, targets: Targets, crew: Crew, limits: Limits) -> None:
         self._store = store
@@ -70,28 +70,30 @@ class Drainer:
         self._priorities: dict[Shard, int] = {}
 
     def drain(
-        self, shards: Sequence[Shard], remaining_ms: Callable[[], int], doors: Mapping[Shard, Door] = NO_DOORS
+        self, shards: Sequence[Shard], remaining_ms: Callable[[], int], triggers: Mapping[Shard, Trigger] = NO_TRIGGERS
     ) -> Drained:
         """Work the shards until nothing in them is due, or `remaining_ms` falls to the margin.
 
-        Those of a higher priority are claimed from first for as long as they have work: each claim tells its queue's.
-        `doors` is by what each shard's work was found.
+        Shards of a higher priority are claimed from first while they have work: each claim answers its queue's
+        priority. `triggers` is the trigger of each shard's work.
 
-        Where the store goes away meanwhile, the ends of what was worked are offered to it until time is short. Raises
-        StoreUnavailable where it, or a shard, which holds up no other, does not come back or was not there at first,
-        and StoreMisused where a shard's queue has another number of them than the store was told: after all others are
-        worked.
+        If the store goes away meanwhile, finished tasks are settled again and again until time is short. A shard that
+        is away delays no other.
+
+        Raises StoreUnavailable if the store or a shard does not come back or was not there at first. Raises
+        StoreMisused if a shard's queue has another number of shards than the store was given. Either comes after all
+        other shards are worked.
         """
-        drained, away = self.drain_what_answers(shards, remaining_ms, doors)
+        drained, away = self.drain_what_answers(shards, remaining_ms, triggers)
         if away:
             raise away
         return drained
 
     def drain_what_answers(
-        self, shards: Sequence[Shard], remaining_ms: Callable[[], int], doors: Mapping[Shard, Door] = NO_DOORS
+        self, shards: Sequence[Shard], remaining_ms: Callable[[], int], triggers: Mapping[Shard, Trigger] = NO_TRIGGERS
     ) -> DrainResult:
-        """As `drain`, but what was left out is part of the answer."""
-        found = {shard: doors.get(shard, Door.TAKE) for shard in shards}
+        """Do what `drain` does, but return what was left out in place of raising it."""
+        found = {shard: triggers.get(shard, Trigger.TAKE) for shard in shards}
         pieces = Pieces(self._runner, self._targets, self._crew)
         flow = _Flow(self._store, pieces, found, self._priorities, self._targets.deliveries)
         with ThreadPoolExecutor(1, "duecourse-settle") as clerk:  # it starts a thread once there is work for it
@@ -113,15 +115,15 @@ class _Flow:
         self,
         store: LeaseStore,
         pieces: Pieces,
-        doors: Mapping[Shard, Door],
+        triggers: Mapping[Shard, Trigger],
         priorities: dict[Shard, int],
         deliveries: Deliveries,
     ) -> None:
         self._store = store
         self._deliveries = deliveries
         self._pieces = pieces
-        self._shards = self._waiting = list(doors)
-        self._doors = doors
+        self._shards = self._waiting = list(triggers)
+        self._triggers = triggers
         self._priorities = priorities
         self._look_s = LOOK_AGAIN_S * max(1, len(self._shards) / LOOKS)
         self._look_at = time.monotonic() + self._look_s
@@ -218,9 +220,9 @@ class _Flow:
     def _claim_from(self, shard: Shard, lease_ms: int) -> bool:
         """Answers whether the shard is worth another look at once."""
         self._settled.discard(shard)
-        most, door = min(self._pieces.free, MAX_CLAIM), self._doors[shard]
+        most, trigger = min(self._pieces.free, MAX_CLAIM), self._triggers[shard]
         try:
-            claim = self._store.claim(shard, most, lease_ms=lease_ms, door=door, deliveries=self._deliveries)
+            claim = self._store.claim(shard, most, lease_ms=lease_ms, trigger=trigger, deliveries=self._deliveries)
         except (StoreUnavailable, StoreMisused) as error:
             return self._lose(shard, error)
         self._last[shard] = replace(claim, tasks=[])
@@ -237,7 +239,7 @@ class _Flow:
         self._waiting = list(dict.fromkeys([*self._waiting, *again]))
 
     def _settle(self) -> None:
-        """It may run beside a claim: the two share only what they know to be away."""
+        """Settle what has ended; may run beside a claim: the two share only what they know to be away."""
         for shard in list(self._ended):
             if not self._away:
                 self._settle_in(shard)

@@ -16,8 +16,8 @@ ENDINGS: dict[type, Ending] = {Done: Ending.DONE, Again: Ending.AGAIN, Retry: En
 class Leases:
     """The verbs on leases, each under its token.
 
-    Each raises TaskNotFound for an id that does not stand in the queue, LeaseLost for a token that is not (or no
-    longer) its lease's, and StoreUnavailable.
+    Each raises TaskNotFound for an id that is not in the queue, LeaseLost for a token that is not, or no longer, its
+    lease's, and StoreUnavailable.
     """
 
     def __init__(self, store: LeaseStore, runner: Runner, lease_ms: int) -> None:

@@ -16,7 +16,7 @@ LOOK_AGAIN_S = 0.1
 """Time after which a drain that waits for slow tasks looks for due ones, and gives back those behind the slow."""
 
 SHORT, QUICK = 2, 8
-"""How many slots a thread has while tasks are short, and where more of them finish at once than there are threads."""
+"""Number of slots of a thread while tasks are short, and while more of them finish at once than there are threads."""
 
 
 class Piece(NamedTuple):
@@ -58,9 +58,9 @@ class Pieces:
             self._crew.do(self._work)
 
     def gather(self, *, wait: bool) -> Finished:
-        """What has finished, after a little wait for the first of it, and what nothing here will begin.
+        """Finished pieces, after a little wait for the first, and those that nothing here will begin.
 
-        `wait` is for nothing too.
+        With `wait`, wait even if nothing is in flight.
         """
         finished = self._finished(wait)
         if finished:
@@ -72,7 +72,7 @@ class Pieces:
         return finished
 
     def take_back(self) -> Finished:
-        """What no thread has begun, and now none will, with its release."""
+        """Pieces that no thread has begun, and now none will, with their releases."""
         taken = []
         with suppress(IndexError):  # threads take from the same end
             while True:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from duecourse.domain.history import ORIGINS, Change
 from duecourse.domain.outcomes import Settlement
-from duecourse.domain.query import KNOWN, Known, Query, QueryStanding, QueryStatus, queue_of
+from duecourse.domain.query import KNOWN, Known, Query, QueryState, QueryStatus, queue_of
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task
 from duecourse.errors import QueryNotFound
 from duecourse.ports.queues import FORGET_MS
@@ -29,9 +29,9 @@ MET_S = FORGET_MS / 1000 / 2
 
 
 class Asked(NamedTuple):
-    """A query as it stands now, and whether this request made its task."""
+    """Status of a query, and whether this request made its task."""
 
-    standing: QueryStanding
+    standing: QueryStatus
     created: bool
 
 
@@ -59,16 +59,16 @@ class Queries:
         self._met: dict[str, float] = {}
 
     def speaking_as(self, by: str) -> "Queries":
-        """The same verbs for another door."""
+        """The same verbs for another source of requests."""
         return Queries(self._store, self._results, self._call, self._parallel, by)
 
     def ask(
         self, query: Query, remaining_ms: Callable[[], int], tenant: str = DEFAULT_TENANT, *, since: int = 0
     ) -> Asked:
-        """Answer a query: of what is known where that is young enough, else by one call now, within the time left.
+        """Answer a query: from a known answer that is young enough, else by one call now, within the time left.
 
-        One that is under way is not called again: who is content with what is known has his answer all the same.
-        `since`: what was asked since then (epoch ms) is this query, however it ended.
+        A query in progress is not called again; a caller whom the known answer satisfies gets it all the same. With
+        `since` (epoch ms), a query that was asked since then is this one, however it ended.
 
         Raises StoreUnavailable and ResultsUnavailable.
         """
@@ -76,10 +76,10 @@ class Queries:
         task, standing = self._look(id, tenant)
         if standing and task and 0 < since <= task.created_at:
             return Asked(standing, created=False)
-        if standing and standing.status is not QueryStatus.FAILED:
+        if standing and standing.status is not QueryState.FAILED:
             if standing.known and self._is_young(standing.known, query.max_age_ms):
-                return Asked(QueryStanding(id, standing.queue, QueryStatus.DONE, standing.known), created=False)
-            if standing.status is QueryStatus.PROCESSING:
+                return Asked(QueryStatus(id, standing.queue, QueryState.DONE, standing.known), created=False)
+            if standing.status is QueryState.PROCESSING:
                 return Asked(standing, created=False)
         self._limit(queue_of(id))
         asked = query.task(tenant, standing.known if standing and self._results is None else None, self._by)
@@ -87,10 +87,10 @@ class Queries:
         if added:
             self._try(asked, remaining_ms())
         _, now = self._look(id, tenant)
-        return Asked(now or QueryStanding(id, queue_of(id), QueryStatus.FAILED, None, REMOVED), added)
+        return Asked(now or QueryStatus(id, queue_of(id), QueryState.FAILED, None, REMOVED), added)
 
-    def get(self, id: str, tenant: str = DEFAULT_TENANT) -> QueryStanding:
-        """One query as it stands. Raises QueryNotFound, StoreUnavailable and ResultsUnavailable."""
+    def get(self, id: str, tenant: str = DEFAULT_TENANT) -> QueryStatus:
+        """Status of one query. Raises QueryNotFound, StoreUnavailable and ResultsUnavailable."""
         _, standing = self._look(id, tenant)
         if standing is None:
             raise QueryNotFound
@@ -101,9 +101,9 @@ class Queries:
         return abs(self._store.now() - known.fetched_at) < max_age_ms
 
     def _limit(self, queue: str) -> None:
-        """Bound a host's calls where nobody has set its queue; what an operator has set stays.
+        """Bound a host's calls if nobody has set its queue; an operator's settings stay.
 
-        Said anew now and then: a queue that nobody used is forgotten, and that with it.
+        The default is set again now and then: an unused queue is forgotten, and its default with it.
         """
         now = time.time()  # not the monotonic clock, which stands still while a process is frozen
         if abs(now - self._met.get(queue, 0)) < MET_S:
@@ -118,7 +118,7 @@ class Queries:
         return bool(self._store.add([asked], alone=Alone(asked.group, since)))
 
     def _try(self, asked: NewTask, remaining_ms: int) -> None:
-        """Call now if the host's limit and the time left allow it; else it is due at once, for whoever has room."""
+        """Call now if the host's limit and the time left allow it; else make the task due at once, for any drain."""
         id, queue, tenant, group = asked.id, asked.queue, asked.tenant, asked.group
         lease_ms, left_ms = remaining_ms + GRACE_MS, remaining_ms - RESERVE_MS
         task = self._store.take(queue, id, tenant, lease_ms=lease_ms, group=group) if left_ms > 0 else None
@@ -127,13 +127,13 @@ class Queries:
             return
         self._store.settle(self._store.shard_of(queue, id, group), [self._call(task, left_ms)])
 
-    def _look(self, id: str, tenant: str) -> tuple[Task | None, QueryStanding | None]:
+    def _look(self, id: str, tenant: str) -> tuple[Task | None, QueryStatus | None]:
         queue = queue_of(id)
         task = self._store.get(queue, id, tenant)
         known = self._known(task, self._results.get(queue, id, tenant) if self._results else None)
         if task and task.status is not Status.DONE:
             return task, _standing(task, known)
-        return task, QueryStanding(id, queue, QueryStatus.DONE, known) if known else None
+        return task, QueryStatus(id, queue, QueryState.DONE, known) if known else None
 
     def _known(self, task: Task | None, kept: Result | None) -> Known | None:
         """The newest answer: of the finished task, where the ledger keeps it; else the database's; else the carried.
@@ -149,17 +149,17 @@ class Queries:
         return Known(**carried) if carried else None
 
 
-def _standing(task: Task, known: Known | None) -> QueryStanding:
+def _standing(task: Task, known: Known | None) -> QueryStatus:
     """Status of a query whose task is not done."""
     match task.status:
         case Status.SCHEDULED | Status.LEASED:
-            return QueryStanding(task.id, task.queue, QueryStatus.PROCESSING, known, _error(task), task.due_at)
+            return QueryStatus(task.id, task.queue, QueryState.PROCESSING, known, _error(task), task.due_at)
         case Status.CANCELLED:
-            return QueryStanding(task.id, task.queue, QueryStatus.FAILED, known, "it was cancelled")
-    return QueryStanding(task.id, task.queue, QueryStatus.FAILED, known, _error(task))
+            return QueryStatus(task.id, task.queue, QueryState.FAILED, known, "it was cancelled")
+    return QueryStatus(task.id, task.queue, QueryState.FAILED, known, _error(task))
 
 
 def _error(task: Task) -> str:
-    """Why the last call that failed did so: what took a dead task's place remembers that one's calls too."""
-    begun = [at for at, entry in enumerate(task.log) if isinstance(entry, Change) and entry.deed in ORIGINS]
+    """Error of the last failed call, without those of a dead task whose place this one took."""
+    begun = [at for at, entry in enumerate(task.log) if isinstance(entry, Change) and entry.action in ORIGINS]
     return task._replace(log=task.log[begun[-1] :] if begun else task.log).error

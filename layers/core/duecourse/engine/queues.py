@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from duecourse.domain.batches import cut
 from duecourse.domain.lateness import added_up, quantile
-from duecourse.domain.queues import QueueChanges, QueueSettings, QueueStanding, ShardStanding, Stats
+from duecourse.domain.queues import QueueChanges, QueueSettings, QueueStatus, ShardStatus, Stats
 from duecourse.domain.task import Shard
 from duecourse.errors import QueueNotFound, StoreMisused
 from duecourse.ports.ledger import Away
@@ -23,9 +23,11 @@ class Queues:
     def __init__(self, store: QueueStore) -> None:
         self._store = store
 
-    def every(self) -> list[QueueStanding]:
-        """All queues that were ever added to or set, by name; one of another number of shards than the settings say is
-        told in the log instead. Raises StoreUnavailable."""
+    def every(self) -> list[QueueStatus]:
+        """All queues that were ever added to or set, by name. Raises StoreUnavailable.
+
+        A queue with another number of shards than the settings say is left out, with an error in the log.
+        """
         queues: dict[str, list[Shard]] = {}
         for shard in self._store.shards():
             queues.setdefault(shard.queue, []).append(shard)
@@ -36,21 +38,21 @@ class Queues:
             for one in self._views(some, queues)
         ]
 
-    def get(self, queue: str) -> QueueStanding:
+    def get(self, queue: str) -> QueueStatus:
         """One queue. Raises QueueNotFound where nothing was ever added to it, nor was it set; StoreUnavailable."""
         shards = [shard for shard in self._store.shards() if shard.queue == queue]
         if not shards:
             raise QueueNotFound
-        stats = [_told(one) for one in self._store.stats_of(shards)]
+        stats = [_known(one) for one in self._store.stats_of(shards)]
         [settings], late = self._store.settings_of([queue]), self._store.lateness_of(shards)
         return _view(queue, settings, shards, stats, late)
 
-    def configure(self, queue: str, changes: QueueChanges) -> QueueStanding:
-        """Set a queue anew, which may have no tasks yet. Raises InvalidInput and StoreUnavailable."""
+    def configure(self, queue: str, changes: QueueChanges) -> QueueStatus:
+        """Change the settings of a queue, which may have no tasks yet. Raises InvalidInput and StoreUnavailable."""
         self._store.configure(queue, changes)
         return self.get(queue)
 
-    def _views(self, names: list[str], queues: Mapping[str, list[Shard]]) -> Iterator[QueueStanding]:
+    def _views(self, names: list[str], queues: Mapping[str, list[Shard]]) -> Iterator[QueueStatus]:
         """Some queues, asked for together."""
         every = [shard for name in names for shard in queues[name]]
         answers = dict(zip(every, self._store.stats_of(every), strict=True))
@@ -59,7 +61,7 @@ class Queues:
         late = dict(zip(shards, self._store.lateness_of(shards), strict=True))
         for name, settings in zip(shown, self._store.settings_of(shown), strict=True):
             own = queues[name]
-            yield _view(name, settings, own, [_told(answers[one]) for one in own], [late[one] for one in own])
+            yield _view(name, settings, own, [_known(answers[one]) for one in own], [late[one] for one in own])
 
     def _is_shown(self, queue: str, answers: list[Stats | Away]) -> bool:
         misused = [one for one in answers if isinstance(one, StoreMisused)]
@@ -68,7 +70,7 @@ class Queues:
         return not misused
 
 
-def _told(answer: Stats | Away) -> Stats:
+def _known(answer: Stats | Away) -> Stats:
     if isinstance(answer, Stats):
         return answer
     raise answer
@@ -76,9 +78,9 @@ def _told(answer: Stats | Away) -> Stats:
 
 def _view(
     queue: str, settings: QueueSettings, shards: list[Shard], stats: list[Stats], late: list[dict[int, int]]
-) -> QueueStanding:
+) -> QueueStatus:
     total = added_up(late)
-    return QueueStanding(
+    return QueueStatus(
         name=queue,
         settings=settings,
         scheduled=sum(one.scheduled for one in stats),
@@ -88,5 +90,5 @@ def _view(
         oldest_overdue_ms=max(one.overdue_ms for one in stats),
         late_p50_ms=quantile(total, 0.5),
         late_p99_ms=quantile(total, 0.99),
-        shards=[ShardStanding(s.number, one.leased, one.settings) for s, one in zip(shards, stats, strict=True)],
+        shards=[ShardStatus(s.number, one.leased, one.settings) for s, one in zip(shards, stats, strict=True)],
     )

@@ -25,10 +25,10 @@ class Receiver:
         self._store = store
 
     def work(self, tasks: Mapping[str, Task]) -> dict[str, str]:
-        """Run the tasks, beside each other; answers which are to be delivered again, by their keys, and why.
+        """Run the tasks at the same time; returns those to be delivered again, by their keys, with the reasons.
 
-        Done and Drop end a message, Again once the ledger has the task back; Retry and an exception have it delivered
-        again, when its broker sees fit.
+        Done and Drop end a message, and so does Again once the ledger has the task back. After Retry or an exception
+        the broker delivers it again, when it sees fit.
         """
         outbox: SimpleQueue[tuple[str, str]] = SimpleQueue()
         for name, task in tasks.items():
@@ -52,7 +52,7 @@ class Receiver:
         return settlement.detail or "the result could not be stored"
 
     def _give_back(self, task: Task, settlement: Settlement) -> str:
-        """Have the ledger keep the task until it is due again. Where its id has been given anew, that task stands."""
+        """Have the ledger keep the task until it is due again; a task that was added meanwhile under its id stays."""
         try:
             [added] = self._store().add([_anew(task, settlement)])
             require(added.reply, task.queue, task.id, task.tenant)

@@ -10,13 +10,13 @@ from duecourse.domain.reminder import (
     MovedTask,
     Recipient,
     Reminder,
+    ReminderStatus,
     Shown,
-    Standing,
     due,
     starting,
 )
 from duecourse.domain.task import DEFAULT_TENANT, Json, NewTask, Status, Task
-from duecourse.engine.tasks import REFUSALS
+from duecourse.engine.tasks import REJECTIONS
 from duecourse.errors import FieldError, InvalidInput, ReminderTooLarge, TaskLeased, TaskNotFound, TaskScheduled
 from duecourse.ports.sender import Message
 from duecourse.ports.tasks import Alone, Move, Reply, TaskStore
@@ -40,10 +40,11 @@ class Reminders:
     def add(self, reminder: Reminder, tenant: str = DEFAULT_TENANT) -> Made:
         """Schedule a reminder's tasks in one step.
 
-        The same reminder again (same start, leads, recipients and words) is kept as it stands, so that a request
-        whose answer was lost can be sent again. Another one under a live one's id is refused: TaskScheduled, or
-        TaskLeased. Once nothing of the old one is live, its id is free. Raises InvalidInput where the start has passed,
-        or a message cannot be written, and ReminderTooLarge.
+        The same reminder again (same start, leads, recipients and words) changes nothing, so that a request whose
+        answer was lost can be sent again. Another reminder under a live one's id raises TaskScheduled or TaskLeased;
+        once no task of the old one is live, its id is free.
+
+        Raises InvalidInput where the start has passed, or a message cannot be written, and ReminderTooLarge.
         """
         tasks = reminder.tasks(self._now_before(reminder.starts_at))
         wanted = [task._replace(tenant=tenant) for task in tasks]
@@ -73,7 +74,7 @@ class Reminders:
         ]
 
     def preview_standing(self, id: str, tenant: str = DEFAULT_TENANT) -> list[Shown]:
-        """Each message of a reminder that stands, as it was or would be sent now.
+        """Each message of an existing reminder, as it was or would be sent now.
 
         Raises TaskNotFound, and InvalidInput where one cannot be written.
         """
@@ -83,11 +84,11 @@ class Reminders:
             _shown(task.id, task.due_at, task.payload, message) for task, message in zip(tasks, written, strict=True)
         ]
 
-    def get(self, id: str, tenant: str = DEFAULT_TENANT) -> Standing:
-        """A reminder as it stands. Raises TaskNotFound."""
+    def get(self, id: str, tenant: str = DEFAULT_TENANT) -> ReminderStatus:
+        """Status of a reminder. Raises TaskNotFound."""
         tasks = self._group(id, tenant)
         newest = max(tasks, key=lambda task: (task.status is Status.SCHEDULED, task.generation))
-        return Standing(id, _start(newest), tasks)
+        return ReminderStatus(id, _start(newest), tasks)
 
     def move(self, id: str, starts_at: int, tenant: str = DEFAULT_TENANT) -> Moved:
         """Give every pending task its time before the new start (epoch ms), in one step.
@@ -113,10 +114,10 @@ class Reminders:
         )
 
     def cancel(self, id: str, *, force: bool = False, tenant: str = DEFAULT_TENANT) -> None:
-        """Cancel every pending task in one step and delete the dead ones.
+        """Cancel every pending task in one step and delete the dead ones; with `force`, cancel those being sent too.
 
-        Raises TaskNotFound, TaskDone or TaskCancelled where nothing is pending, and TaskLeased, naming what is being
-        sent, after all the others are cancelled; `force` cancels those too, though their messages may be out.
+        Raises TaskNotFound, and TaskDone or TaskCancelled where nothing is pending. Raises TaskLeased, with the ids
+        being sent, after all the others are cancelled. A message that is cancelled by force may already be out.
         """
         ids = [task.id for task in self._in_state(id, CANCELLABLE, tenant)]
         replies = self._store.cancel(QUEUE, ids, force=force, tenant=tenant, group=id, by=KIND)
@@ -140,7 +141,7 @@ class Reminders:
         tasks = self._group(id, tenant)
         fit = [task for task in tasks if task.status in allowed]
         if not fit:
-            raise REFUSALS[Reply(tasks[0].status)](f"All of this reminder is {tasks[0].status}.")
+            raise REJECTIONS[Reply(tasks[0].status)](f"All of this reminder is {tasks[0].status}.")
         return fit
 
 
@@ -162,7 +163,7 @@ def _refuse_if_gone(replies: list[Reply], id: str, tenant: str) -> None:
     if replies and GONE.issuperset(replies):
         if replies[0] is Reply.ABSENT:
             raise _absent(id, tenant)
-        raise REFUSALS[replies[0]](f"All of this reminder is {replies[0]}.")
+        raise REJECTIONS[replies[0]](f"All of this reminder is {replies[0]}.")
 
 
 def _absent(id: str, tenant: str) -> TaskNotFound:

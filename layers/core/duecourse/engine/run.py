@@ -23,7 +23,7 @@ Kind: TypeAlias = Callable[[Task], Outcome | None]
 """Handler of a task; None is Done."""
 
 AWAY = RetryPolicy(backoff_ms=1_000, max_backoff_ms=30_000)
-"""How long a task waits for what was away, its attempt unspent: by its run, for that is what counts up."""
+"""Delays of a task that waits for a missing service, no attempt spent: they grow with its runs."""
 
 SOONEST_MS = 100
 """Shortest delay after an Again."""
@@ -56,10 +56,10 @@ class Runner:
             return self.settlement(task, kind(task))
         except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too: all is a Retry
             _log(task, error)
-            return self._retry(task, Retry(error=_told(error)))
+            return self._retry(task, Retry(error=_text_of(error)))
 
     def settlement(self, task: Task, outcome: Outcome | None) -> Settlement:
-        """How the task's lease ends by this outcome; a result is kept where results are kept, before it is told."""
+        """End of the task's lease by this outcome; a result goes to the results table first."""
         match outcome:
             case Done():
                 return self._done(task, outcome)
@@ -82,11 +82,10 @@ class Runner:
         return Settlement(task.id, task.tenant, task.token, Ending.DONE, result=result)
 
     def _keep(self, results: Results, task: Task, result: str) -> Settlement:
-        """The result goes to its database before the lease ends: a crash between the two runs again and overwrites.
+        """Keep the result in its database before the lease ends: after a crash between the two, the task runs again.
 
-        A poll's null goes there too: it is an answer, which must not be taken for the one before it, nor for none.
-
-        Where a higher fence has written there the lease is lost, and the settle is refused.
+        The new run overwrites it. A poll's null is kept too: it is an answer, not the answer before it, nor a missing
+        one. Where a higher fence has written, the lease is lost, and the settle is stale.
         """
         try:
             results.put(task, result, self._now())
@@ -120,7 +119,7 @@ def release(task: Task) -> Settlement:
 
 
 def handed_over(task: Task) -> Settlement:
-    """The end of a task that a broker now owns."""
+    """Settlement of a task that a broker now owns."""
     return _end(task, Ending.DONE)
 
 
@@ -133,7 +132,7 @@ def put_off(task: Task, rng: random.Random, why: str) -> Settlement:
 
 
 def _log(task: Task, error: BaseException) -> None:
-    """The traceback, for whoever has to mend the code; the ledger keeps the error's last line only."""
+    """Log the traceback for the authors of the code; the ledger keeps the error's last line only."""
     if isinstance(error, CallFailed):
         return
     *_, (frame, line) = traceback.walk_tb(error.__traceback__)
@@ -144,12 +143,12 @@ def _log(task: Task, error: BaseException) -> None:
 
 def _shown(error: BaseException) -> Exception:
     """Replace an error for the log: of the same name, without credentials, in a text that any log can write."""
-    _, _, text = _told(error).partition(": ")
+    _, _, text = _text_of(error).partition(": ")
     named: type[Exception] = type(type(error).__name__, (Exception,), {})
     return named(cut_detail(text))
 
 
-def _told(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(error)).strip()
 
 

@@ -29,8 +29,8 @@ class Survey(NamedTuple):
 
     `shards` are those that answer. `busy` ones among them have, or may have, something to do before the next tick.
     `resting` are idle and to be swept this time, which completes the sweep of `parts` as of `now`.
-    `away` is why some shards are not among `shards`: a cluster's whose primary has gone, or those of a queue of another
-    number of shards than the settings say; `left_out` is how many.
+    `left_out` shards are not among `shards`, and `away` is the reason: a cluster's primary has gone, or a queue has
+    another number of shards than the settings say.
     """
 
     shards: list[Shard]

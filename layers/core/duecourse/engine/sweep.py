@@ -9,20 +9,20 @@ from contextlib import suppress
 from threading import Event
 from typing import NamedTuple
 
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.task import Shard
 from duecourse.engine import survey
 from duecourse.engine.drain import Drainer, DrainResult
 from duecourse.engine.survey import AT_A_TIME, SOON_MS, Survey, part_of
 from duecourse.errors import StoreUnavailable
+from duecourse.ports.idempotency import PRUNE
 from duecourse.ports.ledger import Away
-from duecourse.ports.repeats import PRUNE
 from duecourse.ports.upkeep import Swept, Upkeep
 
 log = logging.getLogger("duecourse.sweep")
 
 REST = 3
-"""How long the upkeep beside a drain rests, as a multiple of what a step took: Redis is there for the drain first."""
+"""Rest of the upkeep beside a drain, as a multiple of a step's time: Redis is there for the drain first."""
 
 
 class Ticked(NamedTuple):
@@ -51,7 +51,7 @@ class Retention(NamedTuple):
 
 
 class Sweeper:
-    """The second door to the ledger: needs no ring."""
+    """Work of a tick: finds due tasks without a ring."""
 
     def __init__(self, store: Upkeep, drainer: Drainer, retention: Retention, margin_ms: int) -> None:
         self._store = store
@@ -95,12 +95,12 @@ class Sweeper:
         )
 
     def _drain_beside(self, upkeep: "_Upkeep", remaining_ms: Callable[[], int]) -> DrainResult:
-        """Drain what has work, while another thread goes on sweeping: what is finished there must be forgotten too."""
+        """Drain the shards with work, while another thread sweeps on: tasks finished there must be forgotten too."""
         shards, stop = upkeep.with_work(), Event()
         with ThreadPoolExecutor(1, "duecourse-sweep") as broom:
             sweeping = broom.submit(upkeep.go_on, stop) if shards and upkeep.goes_on else None
             try:
-                return self._drainer.drain_what_answers(shards, remaining_ms, dict.fromkeys(shards, Door.TICK))
+                return self._drainer.drain_what_answers(shards, remaining_ms, dict.fromkeys(shards, Trigger.TICK))
             finally:
                 stop.set()
                 if sweeping:
@@ -114,8 +114,8 @@ class Sweeper:
                 self._store.rounds().note(parts, found.now)
 
     def _forget_requests(self, remaining_ms: Callable[[], int]) -> None:
-        repeats = self._store.repeats()
-        while repeats.prune() == PRUNE and remaining_ms() > self._margin_ms:
+        idempotency = self._store.idempotency()
+        while idempotency.prune() == PRUNE and remaining_ms() > self._margin_ms:
             pass
 
 

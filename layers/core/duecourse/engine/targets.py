@@ -27,8 +27,8 @@ MAX_BYTES = 240_000
 """Size of the tasks in an asynchronous invocation (256 KiB), less the event around them."""
 ENVELOPE_BYTES = 1_000
 """Size of a task besides its payload and state: the longest names, the policy, the lease."""
-Told: TypeAlias = Callable[[Task], Task]
-"""A task as its target gets it. May raise StoreUnavailable or ResultsUnavailable."""
+Prepare: TypeAlias = Callable[[Task], Task]
+"""Makes of a task what its target gets. May raise StoreUnavailable or ResultsUnavailable."""
 NO_BROKERS: Mapping[str, Publisher] = MappingProxyType({})
 
 
@@ -43,14 +43,14 @@ UNSET = Handing(100, 300_000)
 
 
 def as_it_is(task: Task) -> Task:
-    """A task whose target is told nothing else."""
+    """The task unchanged: its target needs nothing else."""
     return task
 
 
 class Targets:
     """Kinds by name: those not listed are worked inline; `brokers` by the word before a target's colon.
 
-    `told` makes of a follow-up what its target is to be told.
+    `prepare` gives a completion notification its content.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Targets:
         targets: Mapping[str, str],
         invoker: Invoker,
         brokers: Mapping[str, Publisher] = NO_BROKERS,
-        told: Told = as_it_is,
+        prepare: Prepare = as_it_is,
         handing: Handing = UNSET,
     ) -> None:
-        self._told = told
+        self._prepare = prepare
         self._targets = {kind: target for kind, target in targets.items() if target != INLINE}
         self._invoker = invoker
         self._brokers = brokers
@@ -81,16 +81,16 @@ class Targets:
                 yield target, batch
 
     def hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
-        """Hand the tasks to their target; answers the ends of those that it does not settle by itself.
+        """Hand the tasks to their target; returns the settlements of those that the target does not settle itself.
 
-        A function begins what it was invoked with, and settles it. What a broker has confirmed is done here and its own
-        from then on. What was not taken is released for a while, no attempt spent; should it have arrived all the same,
-        a function finds its delivery gone, and a queue holds it twice.
+        A function begins and settles the tasks of its invocation. A task that a broker has confirmed is done here and
+        the broker's from then on. A task that was not accepted is released for a while, no attempt spent. If it arrived
+        all the same, a function finds its delivery gone, and a queue holds it twice.
         """
         ready, ends = [], []
         for task in tasks:
             try:
-                ready.append(self._told(task))
+                ready.append(self._prepare(task))
             except (StoreUnavailable, ResultsUnavailable) as error:
                 log.warning(
                     "completion notification %s waits because the ended task cannot be read: %s", task.id, error

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
-from duecourse.domain.follow_up import Notify, is_url
-from duecourse.domain.order import Item, Order, Taken
+from duecourse.domain.notification import Notify, is_url
+from duecourse.domain.order import AddResult, Item, Order
 from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
 from duecourse.domain.replay import MAX_LOOKS, Replay, Replayed, deadline_ms
 from duecourse.domain.task import DEADLINES_MS, DEFAULT_TENANT, NewTask, Status, Task, dump_json
@@ -28,12 +28,12 @@ from duecourse.errors import (
 )
 from duecourse.ports.ledger import Ledger
 from duecourse.ports.results import Results
-from duecourse.ports.tasks import MAX_ADD, Added, Move, Reply, TaskStore
+from duecourse.ports.tasks import MAX_ADD, AddReply, Move, Reply, TaskStore
 
 log = logging.getLogger("duecourse.engine")
 
 OWN_KINDS = "For a kind of your own, name its target in DUECOURSE_TARGETS: here, and where the functions are"
-REFUSALS: dict[Reply, type[DuecourseError]] = {
+REJECTIONS: dict[Reply, type[DuecourseError]] = {
     Reply.SCHEDULED: TaskScheduled,
     Reply.LEASED: TaskLeased,
     Reply.DONE: TaskDone,
@@ -44,11 +44,11 @@ REFUSALS: dict[Reply, type[DuecourseError]] = {
 
 
 def require(reply: Reply, queue: str, id: str, tenant: str) -> None:
-    """Raise the error of a rejection; return for the rest."""
+    """Raise the error of a rejection; return for any other reply."""
     if reply is Reply.ABSENT:
         raise TaskNotFound(id, queue, tenant)
-    if reply in REFUSALS:
-        raise REFUSALS[reply]
+    if reply in REJECTIONS:
+        raise REJECTIONS[reply]
 
 
 def stored(ledger: Ledger, queue: str, id: str, tenant: str) -> Task:
@@ -70,7 +70,7 @@ Named: TypeAlias = Callable[[int, str], str]
 
 
 def in_a_list(index: int, field: str) -> str:
-    """As in the body of POST /tasks/batch."""
+    """Name of a field in the body of POST /tasks/batch."""
     return f"tasks.{index}.{field}"
 
 
@@ -78,14 +78,14 @@ class Filled(NamedTuple):
     """Results of orders: the number of added tasks, and the errors of rejected ones, by the orders' keys."""
 
     added: int
-    refused: dict[str, str]
+    rejected: dict[str, str]
 
 
 class Tasks:
-    """The verbs on tasks; `kinds` are those that something here can run, `results` where results are, if anywhere.
+    """The verbs on tasks; `kinds` are those that something here can run, `results` is the results table or None.
 
-    `handed` are the kinds that are handed to a target, which may be told of a task's end. `by` is what a task's log
-    says of who did it.
+    `handed` are the kinds with a target, which may receive completion notifications. `by` is the source in a task's
+    log.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class Tasks:
         self._by = by
 
     def speaking_as(self, by: str) -> "Tasks":
-        """The same verbs for another door."""
+        """The same verbs for another source of requests."""
         return Tasks(self._store, self._results, self._kinds, self._handed, by)
 
-    def add(self, task: NewTask, *, since: int = 0) -> Taken:
+    def add(self, task: NewTask, *, since: int = 0) -> AddResult:
         """Schedule one task. Raises InvalidInput, a Conflict or StoreUnavailable.
 
         `since`: what was added under its id since then (epoch ms), done or dead by now too, is it, and is left alone.
@@ -117,10 +117,10 @@ class Tasks:
         return taken
 
     def add_many(self, tasks: Sequence[NewTask], *, since: int = 0, named: Named = in_a_list) -> list[Item]:
-        """Schedule up to MAX_ADD tasks, in one step a shard, all of them fit or none: each one's refusal is its answer.
+        """Schedule up to MAX_ADD tasks, in one step a shard; returns each one's result, or the error that rejects it.
 
-        For `since` see `add`. Raises InvalidInput, naming every wrong field (by `named`), and StoreUnavailable: as
-        PartlyAdded, which tells the tasks apart, where the store has some of them.
+        A wrong field rejects them all. For `since` see `add`. Raises InvalidInput, with every wrong field (by `named`),
+        and StoreUnavailable: as PartlyAdded, which lists the tasks, where the store has some of them.
         """
         ready = self._prepare_all(tasks, named)
         found = [self._added(task, since) if since else None for task in ready]
@@ -130,33 +130,33 @@ class Tasks:
         except PartlyAdded as error:
             parts = iter(error.parts)
             raise PartlyAdded([Part(one.id, True) if one else next(parts) for one in found]) from error
-        return [Taken(standing, False) if standing else _taken(next(added)) for standing in found]
+        return [AddResult(standing, False) if standing else _result(next(added)) for standing in found]
 
     def _added(self, task: NewTask, since: int) -> Task | None:
         standing = self._store.get(task.queue, task.id, task.tenant)
         return standing if standing and standing.created_at >= since else None
 
     def fill(self, orders: Mapping[str, Order]) -> Filled:
-        """Add the tasks that messages ask for, those that are refused left out.
+        """Add the tasks of messages; rejected ones are left out and returned with their errors.
 
         Raises StoreUnavailable; the same orders again then add nothing twice.
         """
-        ready, refused = {}, {}
+        ready, rejected = {}, {}
         for name, order in orders.items():
             try:
                 task = self._prepare(order.task, self._store.now)._replace(by="message")
             except InvalidInput as error:
-                refused[name] = str(error)
+                rejected[name] = str(error)
                 continue
             if not (order.once and self._store.get(task.queue, task.id)):
                 ready[name] = task
         replies = add_all(self._store, list(ready.values()))
-        told = zip(ready, replies, strict=True)
-        refused |= {name: str(REFUSALS[reply]()) for name, reply in told if reply in REFUSALS}
-        return Filled(replies.count(Reply.CREATED), refused)
+        answers = zip(ready, replies, strict=True)
+        rejected |= {name: str(REJECTIONS[reply]()) for name, reply in answers if reply in REJECTIONS}
+        return Filled(replies.count(Reply.CREATED), rejected)
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
-        """One task with its result, wherever that is kept. Raises TaskNotFound, also ResultsUnavailable."""
+        """One task with its result, from the ledger or a results table. Raises TaskNotFound and ResultsUnavailable."""
         task = stored(self._store, queue, id, tenant)
         if task.status is not Status.DONE:
             return task
@@ -194,11 +194,11 @@ class Tasks:
     def why(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Why:
         """History and current wait of a task. Raises TaskNotFound."""
         task = stored(self._store, queue, id, tenant)
-        held = self._store.held_back(self._store.shard_of(queue, id, task.group), tenant, task)
+        held = self._store.throttle(self._store.shard_of(queue, id, task.group), tenant, task)
         return Why(task, timeline(task), waiting(task, held))
 
     def replay_dead(self, queue: str, asked: Replay, tenant: str = DEFAULT_TENANT) -> Replayed:
-        """As `replay` does a queue's dead tasks, oldest first, spread over time; a dry run only says which."""
+        """Replay a queue's dead tasks, oldest first, spread over time; a dry run only lists them."""
         dead, more = self._dead(queue, asked, tenant)
         delays = [asked.delay_ms(index) for index in range(len(dead))]
         now = self._store.now()
@@ -207,8 +207,8 @@ class Tasks:
         else:
             ids, ends = [task.id for task in dead], [deadline_ms(task) for task in dead]
             replies = self._store.replay(queue, ids, tenant, delays_ms=delays, deadlines_ms=ends, by=self._by)
-        told = zip(dead, delays, replies, strict=True)
-        return Replayed([(task.id, now + delay) for task, delay, reply in told if reply is Reply.OK], more)
+        answers = zip(dead, delays, replies, strict=True)
+        return Replayed([(task.id, now + delay) for task, delay, reply in answers if reply is Reply.OK], more)
 
     def _dead(self, queue: str, asked: Replay, tenant: str) -> tuple[list[Task], bool]:
         """The oldest dead tasks, at most as many as asked for, and whether there may be more."""
@@ -262,11 +262,11 @@ def _hint_at_the_table() -> None:
     )
 
 
-def _taken(added: Added) -> Item:
-    if added.reply in REFUSALS:
-        return REFUSALS[added.reply]()
+def _result(added: AddReply) -> Item:
+    if added.reply in REJECTIONS:
+        return REJECTIONS[added.reply]()
     assert added.task is not None  # noqa: S101 - for the type: what echo answers
-    return Taken(added.task, added.reply is Reply.CREATED)
+    return AddResult(added.task, added.reply is Reply.CREATED)
 
 
 def _ends_before_due(task: NewTask, now: Callable[[], int]) -> bool:

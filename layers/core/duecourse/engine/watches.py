@@ -13,7 +13,7 @@ class Noted(NamedTuple):
     """Results of expiries: the number of new tasks, and the keys that no pattern matches."""
 
     added: int
-    strangers: list[bytes]
+    unknown: list[bytes]
 
 
 class Watches:

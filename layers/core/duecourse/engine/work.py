@@ -20,7 +20,7 @@ from duecourse.ports.leases import Lease, LeaseStore, Settled
 log = logging.getLogger("duecourse.engine")
 
 LEAST_MS = 1_000
-"""With less time than that left, what waits behind others is not begun."""
+"""Least time left in which a waiting task is still begun."""
 
 Held = tuple[Shard, Task]
 
@@ -35,12 +35,12 @@ class Worker:
         self._lease_ms = lease_ms
 
     def work(self, tasks: Sequence[Task], remaining_ms: Callable[[], int]) -> dict[str, int]:
-        """Run the tasks, as many at a time as there are threads; answers what became of them.
+        """Run the tasks, as many at a time as there are threads; returns the number of tasks for each value of Settled.
 
-        Each is begun as a thread becomes free for it, and settled as it finishes. Keys are the values of Settled;
-        `stale` were not run, for another began or settled them before, or lost their lease; `released` there was no
-        time for.
-        Raises StoreUnavailable, where the store did not take a settlement, when all have run.
+        A task is begun when a thread is free for it, and settled when it finishes. `stale` tasks were not run, because
+        another worker had begun or settled them, or lost their lease; for `released` ones there was no time.
+
+        Raises StoreUnavailable, if the store did not take a settlement, when all have run.
         """
         return _Shift(self._store, self._runner, self._crew, self._lease_ms, remaining_ms).work(tasks)
 

@@ -18,9 +18,9 @@ EXCERPT_LENGTH = 200
 def to_request(
     payload: Json, method: str, timeout_ms: int, *, max_bytes: int, fixed: Mapping[str, str], text_as_is: bool = False
 ) -> HttpRequest:
-    """The request that `payload` describes, `method` and `timeout_ms` where it names none.
+    """The request that `payload` describes, with `method` and `timeout_ms` as defaults.
 
-    `fixed` headers win over the payload's. With `text_as_is` a body that is text goes out as it stands, else as JSON.
+    `fixed` headers win over the payload's. With `text_as_is` a body that is text is sent unchanged, any other as JSON.
     Raises InvalidInput, naming the field.
     """
     if not isinstance(payload, dict):

@@ -1,4 +1,4 @@
-"""JMESPath within bounds of steps, time and size: an expression comes from a stranger, and so may its data.
+"""JMESPath within bounds of steps, time and size: neither the expression nor its data can be trusted.
 
 An expression of thirty parts can double a value thirty times, or look at a million elements ten times over.
 """
@@ -82,7 +82,7 @@ class Search:
 
 
 class _Bounded(TreeInterpreter):
-    """Counts each node that it applies, and weighs whatever is made anew; what is only picked out weighs nothing."""
+    """Interpreter that counts each node it applies, and the size of each value it makes; picked values have no size."""
 
     def __init__(self) -> None:
         super().__init__()

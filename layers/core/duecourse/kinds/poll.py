@@ -14,7 +14,7 @@ MAX_ANSWER_BYTES = 1024 * 1024
 NOT_YET = frozenset({202, 204})
 """Answers that need no body to say: not yet."""
 HOPELESS = frozenset({400, 401, 403, 405, 406, 410, 411, 413, 414, 415, 422, 451})
-"""Refusals that the same request will meet again."""
+"""Statuses that the same request will meet again."""
 
 
 class Plan(NamedTuple):
@@ -30,15 +30,17 @@ class Plan(NamedTuple):
 class Poll:
     """Polls payload {url, method?="GET", headers?, body?, interval, timeout?, until, failed_when?, result?}.
 
-    A 2xx answer with JSON: `failed_when` true is Drop, `until` true is Done with `result` (the whole answer where there
-    is none, at most 64 KiB and 100 deep), anything else Again after the interval, or after a longer Retry-After. 202
-    and 204 need no body to be Again. True is what JMESPath calls true: not false, null or empty.
+    | answer | outcome |
+    | --- | --- |
+    | 2xx with JSON, `failed_when` true | Drop |
+    | 2xx with JSON, `until` true | Done with `result`, else the whole answer; at most 64 KiB and 100 deep |
+    | 2xx with any other JSON; 202 and 204 without | Again after the interval, or after a longer Retry-After |
+    | 400, 401, 403, 405, 410, 422 and the others of HOPELESS | Drop |
+    | none, 5xx, 408, 429, a redirect, 404, 425, no JSON, over 1 MiB | Retry, after Retry-After if given |
 
-    400, 401, 403, 405, 410, 422 and their like are Drop, as is a payload that can never be sent or judged. All else is
-    Retry, after the answer's Retry-After where it names one: no answer, 5xx, 408, 429, redirects (they are not
-    followed), 404 and 425 (what is asked for may not be there yet), an answer that is not JSON or over 1 MiB, and one
-    that an expression cannot be applied to. A call that was cut off for want of time is made again at once, no attempt
-    spent.
+    404 and 425 are Retry because the resource may not exist yet. An answer to which an expression cannot be applied is
+    Retry too; a payload that can never be sent or judged is Drop. True is what JMESPath calls true: not false, null or
+    empty. A call that was cut off because time was short is repeated at once, no attempt spent.
     """
 
     def __init__(self, http: HttpCaller, timeout_ms: int) -> None:

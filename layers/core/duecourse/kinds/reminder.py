@@ -15,8 +15,8 @@ class ReminderKind:
     """Writes and sends the payload that `domain.reminder.Reminder` makes, for state {starts_at}.
 
     By e-mail or phone: Done({"message_id": …}) once the service took it, Retry where it may take it later. By webhook:
-    as `webhook`, a task of that kind, ends. Drop where the start (epoch ms) has come already, where the templates
-    cannot be written out any more, and where the service will never take the message.
+    the outcome of `webhook`. Drop where the start (epoch ms) has passed, where the templates can no longer be rendered,
+    and where the service will never take the message.
     """
 
     def __init__(

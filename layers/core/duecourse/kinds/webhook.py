@@ -13,9 +13,9 @@ ANSWER_BYTES = 4_096
 class Webhook:
     """Sends payload {url, method?="POST", headers?, body?, timeout?} in the manner of Standard Webhooks.
 
-    `webhook-id` is the task's idempotency key, the same at every attempt; `webhook-timestamp` is when this attempt was
-    claimed, in seconds. 2xx is Done({"status": …}); 410 Gone is Drop, as is a payload that can never be sent; all else,
-    redirects among it, is Retry, after the answer's Retry-After where it names one.
+    `webhook-id` is the task's idempotency key, the same at every attempt. `webhook-timestamp` is the claim of this
+    attempt, in seconds. 2xx is Done({"status": …}). 410 Gone is Drop, as is a payload that can never be sent. Anything
+    else is Retry, redirects too, after the answer's Retry-After if it has one.
     """
 
     def __init__(self, http: HttpCaller, timeout_ms: int) -> None:

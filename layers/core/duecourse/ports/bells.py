@@ -86,9 +86,9 @@ class Bells(Protocol):
         """Times at which these bells expire. A bell whose time is over expires now, and is heard as EXPIRED."""
 
     def try_canary(self) -> bool:
-        """Hang the canary, touch it when it has gone, then say its HEAD.
+        """Hang the canary, touch it once its time is over, then publish its HEAD.
 
-        False where events are not wanted, or the server does not take the write: then only the HEAD is to be heard.
+        False if events are not wanted, or the server does not take the write: then only the HEAD can be heard.
         """
 
     def close(self) -> None:

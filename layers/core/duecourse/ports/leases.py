@@ -6,7 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.queues import DEFAULT_PRIORITY
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
@@ -91,7 +91,7 @@ class LeaseStore(Ledger, Protocol):
         *,
         lease_ms: int,
         max_bytes: int = 4_000_000,
-        door: Door = Door.TAKE,
+        trigger: Trigger = Trigger.TAKE,
         deliveries: Deliveries = NO_DELIVERIES,
     ) -> Claim:
         """Lease at most `limit` due tasks as the queue's limits allow, and no more than `max_bytes` after the first.
@@ -116,7 +116,7 @@ class LeaseStore(Ledger, Protocol):
         """Lease one scheduled task now, due or not; None where it is not scheduled, or a limit does not allow it.
 
         Lapsed leases are taken back first and a queue's own `lease_ms` goes before, as in a claim. Without its `group`,
-        a task is found in its id's shard only. The task's log has the trigger Door.TAKE.
+        a task is found in its id's shard only. The task's log has the trigger Trigger.TAKE.
         """
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:

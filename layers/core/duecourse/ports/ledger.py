@@ -1,11 +1,13 @@
 """The ledger as such, which every verb on it shares: its time, its shards, one task of it.
 
 Every verb is one atomic step on one shard: an answer has happened, and a rejected request has changed nothing. A great
-add may be several such steps; repeated after an interruption, it adds nothing twice.
-Time is the store's own. The step that ends a task, done or dead, also adds its completion notifications
-(domain/follow_up.py): for its own `notify`, and for any death if the store was made with `deaths`.
-Each verb raises StoreUnavailable if the store does not answer, StoreMisused if a queue has another number of shards
-than the store was given, and ValueError for more tasks at a time than the verb takes.
+add may be several such steps; repeated after an interruption, it adds nothing twice. Time is the store's own.
+
+The step that ends a task, done or dead, also adds its completion notifications (domain/notification.py): for its own
+`notify`, and for any death if the store was made with `deaths`.
+
+Each verb raises StoreUnavailable if the store does not answer, and ValueError for more tasks at a time than it takes.
+It raises StoreMisused if a queue has another number of shards than the store was given.
 """
 
 from collections.abc import Callable, Sequence

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from duecourse.domain.pages import Page, Place, Wanted
-from duecourse.domain.queues import HeldBack
+from duecourse.domain.queues import Throttle
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.ledger import Ledger
 
@@ -30,7 +30,7 @@ class Reply(StrEnum):
     PAST_DEADLINE = "past_deadline"
 
 
-class Added(NamedTuple):
+class AddReply(NamedTuple):
     """The answer to one added task; `task` is its record where `echo` asked for it."""
 
     id: str
@@ -67,7 +67,7 @@ class Move(NamedTuple):
 class TaskStore(Ledger, Protocol):
     """The ledger for those who ask for tasks."""
 
-    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[AddReply]:
         """Schedule tasks, at most MAX_ADD to a shard; `on_duplicate` of each decides if its id exists already.
 
         Each shard's tasks are one step, a great many are several. A step is done or not; if the store fails between two
@@ -85,7 +85,7 @@ class TaskStore(Ledger, Protocol):
         The work of one call is bounded, so that a page may be short, or empty, and still have a `next`.
         """
 
-    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> HeldBack:
+    def throttle(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> Throttle:
         """Reason why a tenant's due tasks in a shard, or this one of them, cannot be claimed now."""
 
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from duecourse.domain.task import Shard
+from duecourse.ports.idempotency import IdempotencyStore
 from duecourse.ports.ledger import Away, Figures
-from duecourse.ports.repeats import Repeats
 from duecourse.ports.rounds import Rounds
 
 
@@ -34,14 +34,14 @@ class Swept(NamedTuple):
 class Upkeep(Figures, Protocol):
     """The ledger for those who keep it in order."""
 
-    def repeats(self) -> Repeats:
+    def idempotency(self) -> IdempotencyStore:
         """Records of requests with an Idempotency-Key, kept with the tasks and by the same clock."""
 
     def rounds(self) -> Rounds:
         """Instants at which the parts of the shards were last swept, kept with the tasks."""
 
     def outlook_of(self, shards: Sequence[Shard]) -> list[Outlook | Away]:
-        """What many shards have to do next, or why one's is not known: a few reads a shard, and no change."""
+        """Next work of many shards, or the error for one: a few reads a shard, and no change."""
 
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
         """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step.

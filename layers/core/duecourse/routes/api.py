@@ -11,7 +11,7 @@ from aws_lambda_powertools.event_handler.api_gateway import Route
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from duecourse.errors import MAX_FIELD, FieldError, InvalidInput, bounded
-from duecourse.routes.parts import REFUSES
+from duecourse.routes.parts import REJECTS
 from duecourse.routes.request import CHANGING
 
 Operation = dict[str, Any]
@@ -38,8 +38,8 @@ class Api(APIGatewayHttpResolver):
         for route in self.described:
             operation = made["paths"][route.openapi_path][route.method.lower()]
             operation |= _words(route)
-            refused = getattr(route.func, REFUSES, None)
-            operation |= {} if refused is None else {REFUSES: refused}
+            refused = getattr(route.func, REJECTS, None)
+            operation |= {} if refused is None else {REJECTS: refused}
             operation["responses"] = _successes(route, operation["responses"])
         return openapi.completed(made)
 
@@ -74,11 +74,11 @@ def _words(route: Route) -> Operation:
     }
 
 
-def _successes(route: Route, told: dict[str, Any]) -> dict[str, Any]:
+def _successes(route: Route, described: dict[str, Any]) -> dict[str, Any]:
     """The answers of a route that is served: those it names, else what its return type and method tell."""
     if route.responses:
-        return {status: told[status] for status in map(str, route.responses)}
-    plain = told[str(route.status_code)]
+        return {status: described[status] for status in map(str, route.responses)}
+    plain = described[str(route.status_code)]
     answer = get_type_hints(route.func).get("return")
     if get_origin(answer) is not Response:
         return {str(route.status_code): plain}

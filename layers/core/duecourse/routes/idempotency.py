@@ -7,9 +7,9 @@ from typing import Any
 from aws_lambda_powertools.event_handler import ApiGatewayResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
-from duecourse.ports.repeats import Sent
+from duecourse.ports.idempotency import KeyedRequest
 from duecourse.routes import request
-from duecourse.routes.parts import refusal
+from duecourse.routes.parts import rejection
 from duecourse.wire.http import problems
 
 GRACE_MS = 1_000
@@ -27,14 +27,14 @@ def idempotent(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Resp
         asked.since = since
         return _pack(next_middleware(app))
 
-    sent = Sent(asked.tenant, key, asked.fingerprint())
+    sent = KeyedRequest(asked.tenant, key, asked.fingerprint())
     lock_ms = app.lambda_context.get_remaining_time_in_millis() + GRACE_MS
-    return _unpack(asked.app.requests.once(sent, lock_ms, do, _told))
+    return _unpack(asked.app.idempotency.answer(sent, lock_ms, do, _saved))
 
 
-def _told(error: BaseException) -> bytes | None:
+def _saved(error: BaseException) -> bytes | None:
     problem = problems.describe(error) if isinstance(error, Exception) else None
-    return _pack(refusal(problem)) if problem and problem.status < 500 else None
+    return _pack(rejection(problem)) if problem and problem.status < 500 else None
 
 
 def _pack(response: Response[Any]) -> bytes:

@@ -10,7 +10,7 @@ from duecourse.domain.task import DEFAULT_QUEUE, dump_state
 from duecourse.domain.times import format_instant
 from duecourse.errors import LeaseLost, TaskNotFound
 from duecourse.ports.leases import Lease
-from duecourse.routes.parts import Id, Queue, refuses
+from duecourse.routes.parts import Id, Queue, rejects
 from duecourse.routes.request import app, tenant
 from duecourse.wire.http.leases import (
     BeginAnswer,
@@ -26,7 +26,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/tasks/<id>/begin")
-@refuses(TaskNotFound, LeaseLost)
+@rejects(TaskNotFound, LeaseLost)
 def begin_task(id: Id, body: Annotated[BeginTask, Body()], queue: Queue = DEFAULT_QUEUE) -> BeginAnswer:
     """Begin a task that was handed over: 409 where another began it, or it was given back; do not run it then."""
     task = app().leases.begin(queue, Lease(id, body.token, tenant()), body.time, body.worker)
@@ -35,21 +35,21 @@ def begin_task(id: Id, body: Annotated[BeginTask, Body()], queue: Queue = DEFAUL
 
 
 @router.post("/tasks/<id>/settle")
-@refuses(TaskNotFound, LeaseLost)
+@rejects(TaskNotFound, LeaseLost)
 def settle_task(id: Id, body: Annotated[SettleTask, Body()], queue: Queue = DEFAULT_QUEUE) -> SettleAnswer:
     """Settle a task, for a function that does so over HTTP."""
     return {"settled": app().leases.settle(queue, Lease(id, body.token, tenant()), body.value())}
 
 
 @router.post("/tasks/<id>/extend")
-@refuses(TaskNotFound, LeaseLost)
+@rejects(TaskNotFound, LeaseLost)
 def extend_task(id: Id, body: Annotated[ExtendLease, Body()], queue: Queue = DEFAULT_QUEUE) -> LeaseAnswer:
     """Extend a lease."""
     return {"expires_at": format_instant(app().leases.extend(queue, Lease(id, body.token, tenant()), body.time))}
 
 
 @router.post("/tasks/<id>/save")
-@refuses(TaskNotFound, LeaseLost)
+@rejects(TaskNotFound, LeaseLost)
 def save_task(id: Id, body: Annotated[SaveState, Body()], queue: Queue = DEFAULT_QUEUE) -> Response[None]:
     """Save a checkpoint."""
     app().leases.save(queue, Lease(id, body.token, tenant()), dump_state(body.state))

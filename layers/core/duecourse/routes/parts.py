@@ -33,23 +33,23 @@ Force = Annotated[
     Flag, Query(description="Cancel a running task too: its worker loses the lease. A bare `?force` means true.")
 ]
 
-REFUSES = "refuses"
+REJECTS = "rejects"
 """Attribute in which a route's function keeps its errors."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def refuses(*kinds: type[DuecourseError]) -> Callable[[F], F]:
-    """Say which refusals (404, 409) a route has; one that does not say is described as having all."""
+def rejects(*kinds: type[DuecourseError]) -> Callable[[F], F]:
+    """Name the errors (404, 409) of a route; a route that names none is described as having all."""
 
     def mark(route: F) -> F:
-        setattr(route, REFUSES, kinds)
+        setattr(route, REJECTS, kinds)
         return route
 
     return mark
 
 
 def owned(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """The middleware: a request whose header names nobody is refused, also where it does not matter whose it is."""
+    """The middleware: a request with an invalid tenant in its header is rejected, whether or not its route asks."""
     request.tenant()
     return next_middleware(app)
 
@@ -65,7 +65,7 @@ def answer(status: int, body: Any, headers: dict[str, str | list[str]] | None = 
     return Response(status, APPLICATION_JSON, body, headers)
 
 
-def refusal(problem: Problem) -> Response[Any]:
+def rejection(problem: Problem) -> Response[Any]:
     """A problem document as an answer."""
     return Response(problem.status, CONTENT_TYPE, json.dumps(problem.document), problem.headers)
 

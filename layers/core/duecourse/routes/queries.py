@@ -11,9 +11,9 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from pydantic import BeforeValidator
 
 from duecourse.domain.masking import masked_error
-from duecourse.domain.query import QueryStatus
+from duecourse.domain.query import QueryState
 from duecourse.errors import QueryFailed, QueryNotFound
-from duecourse.routes.parts import answer, count_added, refusal, refuses
+from duecourse.routes.parts import answer, count_added, rejection, rejects
 from duecourse.routes.request import app, served, tenant
 from duecourse.wire.http import problems
 from duecourse.wire.http.queries import ANSWERED, PROCESSING, AskQuery, QueryId, QueryView, show_query
@@ -32,11 +32,11 @@ ANSWERS: dict[int, OpenAPIResponse] = {
     200: _with("The answer.", ANSWERED),
     202: _with("No answer yet: duecourse keeps asking.", PROCESSING),
 }
-STATUS = {QueryStatus.DONE: 200, QueryStatus.PROCESSING: 202}
+STATUS = {QueryState.DONE: 200, QueryState.PROCESSING: 202}
 
 
 @router.post("/queries", responses=ANSWERS)
-@refuses(QueryFailed)
+@rejects(QueryFailed)
 def query(body: Annotated[AskQuery, Body()]) -> Response[Any]:
     """Ask a slow API now, and keep asking until it answers; equal queries share one call.
 
@@ -45,13 +45,13 @@ def query(body: Annotated[AskQuery, Body()]) -> Response[Any]:
     asked = app().queries.ask(body.query(), served().remaining_ms, tenant(), since=served().since)
     count_added(int(asked.created))
     seen = asked.standing
-    if seen.status is QueryStatus.FAILED:
-        return refusal(problems.describe(QueryFailed(seen.id, seen.queue, masked_error(seen.error))))
+    if seen.status is QueryState.FAILED:
+        return rejection(problems.describe(QueryFailed(seen.id, seen.queue, masked_error(seen.error))))
     return answer(STATUS[seen.status], show_query(seen))
 
 
 @router.get("/queries/<id>")
-@refuses(QueryNotFound)
+@rejects(QueryNotFound)
 def get_query(id: Id) -> QueryView:
     """Show a query: its answer, or the newest known data."""
     return show_query(app().queries.get(id, tenant()))

@@ -6,7 +6,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse.errors import QueueNotFound
-from duecourse.routes.parts import QueueInPath, refuses
+from duecourse.routes.parts import QueueInPath, rejects
 from duecourse.routes.request import app, tenant
 from duecourse.wire.http.queues import QueueAnswer, QueuesAnswer, SetQueue, show_queue
 from duecourse.wire.http.replay import ReplayDead, ReplayedAnswer, show_replayed
@@ -15,28 +15,28 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.get("/queues")
-@refuses()
+@rejects()
 def list_queues() -> QueuesAnswer:
     """Show all queues."""
     return {"queues": [show_queue(queue) for queue in app().queues.every()]}
 
 
 @router.get("/queues/<queue>")
-@refuses(QueueNotFound)
+@rejects(QueueNotFound)
 def get_queue(queue: QueueInPath) -> QueueAnswer:
     """Show a queue."""
     return {"queue": show_queue(app().queues.get(queue))}
 
 
 @router.patch("/queues/<queue>")
-@refuses()
+@rejects()
 def set_queue(queue: QueueInPath, body: Annotated[SetQueue, Body()]) -> QueueAnswer:
     """Change the settings of a queue, which need not have a task yet."""
     return {"queue": show_queue(app().queues.configure(queue, body.changes()))}
 
 
 @router.post("/queues/<queue>/dead/replay")
-@refuses()
+@rejects()
 def replay_dead(queue: QueueInPath, body: Annotated[ReplayDead, Body()]) -> ReplayedAnswer:
     """Replay the dead tasks of a queue, oldest first; a dry run only lists them."""
     return show_replayed(app().tasks.replay_dead(queue, body.replay(), tenant()), dry_run=body.dry_run)

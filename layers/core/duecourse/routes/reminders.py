@@ -15,7 +15,7 @@ from duecourse.errors import (
     TaskNotFound,
     TaskScheduled,
 )
-from duecourse.routes.parts import Force, ReminderId, answer, count_added, refuses
+from duecourse.routes.parts import Force, ReminderId, answer, count_added, rejects
 from duecourse.routes.request import app, served, tenant
 from duecourse.wire.http.reminder_answers import (
     AddReminderAnswer,
@@ -33,7 +33,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/reminders")
-@refuses(TaskScheduled, TaskLeased, ReminderTooLarge)
+@rejects(TaskScheduled, TaskLeased, ReminderTooLarge)
 def add_reminder(body: Annotated[AddReminder, Body()]) -> Response[AddReminderAnswer]:
     """Add a reminder; 201 if it is new, 200 if the same reminder already exists."""
     reminder = body.reminder(served().new_id)
@@ -43,7 +43,7 @@ def add_reminder(body: Annotated[AddReminder, Body()]) -> Response[AddReminderAn
 
 
 @router.post("/reminders/preview")
-@refuses(TaskNotFound)
+@rejects(TaskNotFound)
 def preview_reminder(body: Annotated[PreviewReminder, Body()]) -> PreviewAnswer:
     """Write out each message of a new or existing reminder, and send none."""
     if isinstance(body, ReminderKey):
@@ -53,21 +53,21 @@ def preview_reminder(body: Annotated[PreviewReminder, Body()]) -> PreviewAnswer:
 
 
 @router.get("/reminders/<id>")
-@refuses(TaskNotFound)
+@rejects(TaskNotFound)
 def get_reminder(id: ReminderId) -> ReminderAnswer:
     """Show a reminder."""
     return show_reminder(app().reminders.get(id, tenant()))
 
 
 @router.patch("/reminders/<id>")
-@refuses(TaskNotFound, TaskCancelled, TaskDead)
+@rejects(TaskNotFound, TaskCancelled, TaskDead)
 def move_reminder(id: ReminderId, body: Annotated[MoveReminder, Body()]) -> MoveReminderAnswer:
     """Move a reminder to a new start."""
     return show_moved(app().reminders.move(id, body.starts_at, tenant()))
 
 
 @router.delete("/reminders/<id>")
-@refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
+@rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
 def cancel_reminder(id: ReminderId, force: Force = False) -> Response[None]:
     """Cancel a reminder."""
     app().reminders.cancel(id, force=force, tenant=tenant())

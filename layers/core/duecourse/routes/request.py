@@ -17,7 +17,7 @@ from duecourse.wiring import App
 
 KEY_HEADER = "Idempotency-Key"
 KEY = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\]){1,255})"')
-"""A String of RFC 9651: printable ASCII in double quotes, where a backslash stands before a quote or a backslash."""
+"""A String of RFC 9651: printable ASCII in double quotes, with a backslash before each quote or backslash in it."""
 JSON, UNREAD = "application/json", "application/octet-stream"
 CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 TENANT = re.compile(NAME_PATTERN)
@@ -31,7 +31,7 @@ class Request:
         self.remaining_ms = remaining_ms
         """Milliseconds that the function may still take."""
         self.since = 0
-        """Since when (epoch ms) this request may have been done, nobody knows how far; 0 where it is new."""
+        """Time (epoch ms) since which this request may have been done in part; 0 where it is new."""
         self._event = event
         self._http: Mapping[str, Any] = event["requestContext"]["http"]
         self._numbers = count()
@@ -103,7 +103,7 @@ class Request:
 
 
 _served: ContextVar[Request] = ContextVar("served")
-"""Of each thread its own: the router gives a route its parameters only, and a harness may serve several at once."""
+"""The request, one for each thread: the router gives a route its parameters only, and a harness may serve several."""
 
 
 @contextmanager

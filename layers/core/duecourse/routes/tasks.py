@@ -6,11 +6,11 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
-from duecourse.domain.order import Taken
+from duecourse.domain.order import AddResult
 from duecourse.domain.task import DEFAULT_QUEUE, Status
 from duecourse.errors import PastDeadline, TaskCancelled, TaskDead, TaskDone, TaskLeased, TaskNotFound, TaskScheduled
 from duecourse.ports.tasks import Move
-from duecourse.routes.parts import Force, Id, Queue, answer, count_added, refuses
+from duecourse.routes.parts import Force, Id, Queue, answer, count_added, rejects
 from duecourse.routes.request import app, served, tenant
 from duecourse.wire.http.batch import MAX_BATCH_BYTES, BatchAnswer, show_batch
 from duecourse.wire.http.fields import Name
@@ -26,7 +26,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/tasks")
-@refuses(TaskScheduled, TaskLeased, TaskDead, PastDeadline)
+@rejects(TaskScheduled, TaskLeased, TaskDead, PastDeadline)
 def add_task(body: Annotated[AskedTask, Body()]) -> Response[AddAnswer]:
     """Add a task; 201 if it is new, 200 if the id already exists."""
     taken = app().tasks.add(body.task(tenant(), served().new_id), since=served().since)
@@ -35,17 +35,17 @@ def add_task(body: Annotated[AskedTask, Body()]) -> Response[AddAnswer]:
 
 
 @router.post("/tasks/batch")
-@refuses()
+@rejects()
 def add_tasks(body: Annotated[AskedBatch, Body()]) -> BatchAnswer:
     """Add up to 1,000 tasks. A wrong field rejects all of them; an id's state rejects one."""
     asked = body.new_tasks(tenant(), served().new_id)
     items = app().tasks.add_many(asked, since=served().since)
-    count_added(sum(isinstance(item, Taken) and item.created for item in items))
+    count_added(sum(isinstance(item, AddResult) and item.created for item in items))
     return show_batch([task.id for task in asked], items)
 
 
 @router.get("/tasks")
-@refuses()
+@rejects()
 def list_tasks(
     queue: Queue = DEFAULT_QUEUE,
     state: Annotated[Status | None, Query(description="Filter: tasks in this state.")] = None,
@@ -60,14 +60,14 @@ def list_tasks(
 
 
 @router.get("/tasks/<id>")
-@refuses(TaskNotFound)
+@rejects(TaskNotFound)
 def get_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Show a task."""
     return {"task": show_task(app().tasks.get(queue, id, tenant()))}
 
 
 @router.patch("/tasks/<id>")
-@refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled, TaskDead, PastDeadline)
+@rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled, TaskDead, PastDeadline)
 def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Move a task to a new due time."""
     move = Move(id, due_at=body.due_at, delay_ms=body.delay or 0, force=body.force)
@@ -75,21 +75,21 @@ def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_
 
 
 @router.get("/tasks/<id>/why")
-@refuses(TaskNotFound)
+@rejects(TaskNotFound)
 def why_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> WhyAnswer:
     """Explain a task: what happened to it, and why it is not running now."""
     return show_why(app().tasks.why(queue, id, tenant()))
 
 
 @router.post("/tasks/<id>/replay")
-@refuses(TaskNotFound, TaskScheduled, TaskLeased, TaskDone, TaskCancelled)
+@rejects(TaskNotFound, TaskScheduled, TaskLeased, TaskDone, TaskCancelled)
 def replay_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Replay a dead task now, with all its attempts and the full time to its deadline."""
     return {"task": show_task(app().tasks.replay(queue, id, tenant()))}
 
 
 @router.delete("/tasks/<id>")
-@refuses(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
+@rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
 def cancel_task(id: Id, queue: Queue = DEFAULT_QUEUE, force: Force = False) -> Response[None]:
     """Cancel a task, or delete a dead one."""
     app().tasks.cancel(queue, id, force=force, tenant=tenant())

@@ -1,1 +1,1 @@
-"""The JSON shapes that cross a process boundary: what is accepted, what is answered, and how a refusal reads."""
+"""The JSON shapes that cross a process boundary: requests, answers and rejections."""

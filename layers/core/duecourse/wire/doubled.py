@@ -1,4 +1,4 @@
-"""JSON text, and which names stand twice in one of its objects: parsers differ in which value they take."""
+"""JSON text with a check for names that occur twice in one of its objects: parsers differ in which value they take."""
 
 import json
 from collections import Counter
@@ -38,7 +38,7 @@ def _table(pairs: list[tuple[str, Any]], doubled: list[_Doubled]) -> dict[str, A
 
 
 def _named(value: Any) -> Iterator[str]:
-    """The dotted names of what stands twice; one is found where there is any: the outermost are all in `value`."""
+    """Dotted names that occur twice, at least one of them if there are any: the outermost are all in `value`."""
     todo: list[tuple[str, Any]] = [("", value)]
     while todo:
         path, value = todo.pop()

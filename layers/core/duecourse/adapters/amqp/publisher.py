@@ -9,7 +9,7 @@ from duecourse.errors import PublishRefused
 from duecourse.ports.publisher import Message
 
 WITHIN_S = 10.0
-"""For a turn on the connection, and for what is then done on it: both together less than a drain's margin."""
+"""Longest wait for a turn on the connection, and for the work on it: both together less than a drain's margin."""
 MAX_IDLE_S = 5.0
 """A connection that idled longer is dropped rather than trusted: a frozen process does not see its socket die."""
 FIRST_PAUSE_S = 0.1
@@ -19,8 +19,8 @@ LONGEST_PAUSE_S = 5.0
 class AmqpPublisher:
     """A Publisher by AMQP 0.9.1 with publisher confirms, on one connection that its threads use in turn.
 
-    `url` is amqp:// or amqps://; with none, nothing is published. A connection that was lost is made anew at the next
-    use; while that fails, what is published is refused at once, but for one try after each of ever longer pauses.
+    `url` is amqp:// or amqps://; with none, nothing is published. A lost connection is replaced at the next use. While
+    that fails, publishing fails at once, except for one try after each of ever longer pauses.
     """
 
     def __init__(self, url: str, within_s: float = WITHIN_S) -> None:

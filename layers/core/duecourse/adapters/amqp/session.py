@@ -17,10 +17,10 @@ logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 
 class Closed(NamedTuple):
-    """How the broker closed a channel: its code, 0 for an open one, and what to tell."""
+    """Closing of a channel by the broker: its code, 0 for an open channel, and the reason for an error's text."""
 
     code: int = 0
-    told: str = ""
+    reason: str = ""
 
 
 class AmqpSession:
@@ -92,7 +92,7 @@ class AmqpSession:
         return [self._problems[message.id] for message in messages]
 
     def usable(self) -> bool:
-        """Whether connection and channel are open, by all that has arrived, and nothing on them is unanswered."""
+        """True if connection and channel are open, by all that has arrived, and nothing on them is unanswered."""
         self._hear()
         return not self._over and self._channel is not None and self._channel.is_open and not self._waiting
 
@@ -124,7 +124,7 @@ class AmqpSession:
         channel.confirm_delivery(self._answered, callback=self._confirms)
 
     def _declare(self, queue: str, until: float) -> None:
-        """A queue that is there is taken as it is: its owner knows what kind it is to be."""
+        """Make the queue if it is missing; an existing one is used unchanged: its owner decides of what type it is."""
         if queue in self._known:
             return
         self._ask(lambda heard: self._channel.queue_declare(queue, passive=True, callback=heard), until)
@@ -132,7 +132,7 @@ class AmqpSession:
             self._open_channel(until)
             self._ask(lambda heard: self._channel.queue_declare(queue, durable=True, callback=heard), until)
         if self._closed.code:
-            raise PublishRefused(self._closed.told)
+            raise PublishRefused(self._closed.reason)
         self._known.add(queue)
 
     def _ask(self, ask: Callable[[Callable[[Any], None]], None], until: float) -> None:
@@ -182,7 +182,7 @@ class AmqpSession:
 
     def _channel_closed(self, _channel: Any, reason: Any) -> None:
         self._closed = Closed(getattr(reason, "reply_code", -1), f"the broker closed the channel: {reason}")
-        self._problems |= dict.fromkeys(self._waiting.values(), self._closed.told)
+        self._problems |= dict.fromkeys(self._waiting.values(), self._closed.reason)
         self._waiting.clear()
         self._wake()
 

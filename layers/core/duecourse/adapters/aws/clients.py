@@ -1,4 +1,4 @@
-"""How a client of an AWS service is made, on first use, with timeouts, and what one that sends messages refuses."""
+"""Clients of AWS services, each made on first use, with timeouts; and the translation of their errors for senders."""
 
 import logging
 import threading

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 2
 BACKOFF_MS = 1_000
-"""How long botocore waits before the second attempt, at most."""
+"""Longest wait of botocore before the second attempt."""
 CONNECT_MS = 500
 READ_MS = (PATIENCE_MS - BACKOFF_MS) // ATTEMPTS - CONNECT_MS
 

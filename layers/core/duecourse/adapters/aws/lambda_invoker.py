@@ -17,8 +17,8 @@ PATH = "/2015-03-31/functions/{}/invocations"
 class LambdaInvoker:
     """An Invoker by the Invoke API; nothing is sent twice.
 
-    `timeout_ms` is how long it waits for an answer. A connection can die without a word: what has not answered when it
-    should have is refused, or its caller would wait for an answer that never comes.
+    `timeout_ms` is the longest wait for an answer. A connection can die without a word: a late answer is an error, or
+    its caller would wait for ever.
     """
 
     def __init__(self, timeout_ms: int) -> None:
@@ -67,8 +67,8 @@ class LambdaInvoker:
 def _refusal(response: BaseHTTPResponse) -> str:
     """Lambda's own words: the kind of error, which may be followed by an address, and its message."""
     try:
-        told = json.loads(response.data)
-        message = told.get("Message") or told.get("message") or ""
+        answer = json.loads(response.data)
+        message = answer.get("Message") or answer.get("message") or ""
     except (ValueError, AttributeError):
         message = response.data[:200].decode(errors="replace")
     kind = response.headers.get("X-Amzn-ErrorType", "").partition(":")[0]

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ses import SESClient
     from mypy_boto3_ses.type_defs import BodyTypeDef
 
-REFUSALS = frozenset({"InvalidParameterValue"})
-"""What SES says of an address that is none; all else may be another tomorrow: quotas, identities, pauses."""
+REJECTIONS = frozenset({"InvalidParameterValue"})
+"""SES's error code for an invalid address; any other may pass by tomorrow: quotas, identities, pauses."""
 
 
 class SesSender:
@@ -32,7 +32,7 @@ class SesSender:
         """Send one message and return SES's id for it. Raises SendRefused, SendFailed."""
         if not self._mail_from:
             raise SendFailed("no sender address is configured: set DUECOURSE_MAIL_FROM")
-        with sending("SES", REFUSALS):
+        with sending("SES", REJECTIONS):
             return self._send(message)
 
     def _send(self, message: Message) -> str:

@@ -1,7 +1,7 @@
-"""Signed calls to one service of AWS: its client's address and credentials, without the way through its models.
+"""Signed calls to one service of AWS: its client's address and credentials, without its models.
 
-botocore's own client takes four times as long for a call as signing and sending do, and a ring makes two, one after the
-other.
+A call of botocore's own client takes four times as long as signing and sending, and a ring makes two calls, one after
+the other.
 """
 
 import os

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
     from mypy_boto3_sns.type_defs import MessageAttributeValueTypeDef
 
-REFUSALS = frozenset({"InvalidParameter", "InvalidParameterValue", "OptedOut"})
-"""What SNS says of a number that is none, of a text it cannot take, and of those who want no messages."""
+REJECTIONS = frozenset({"InvalidParameter", "InvalidParameterValue", "OptedOut"})
+"""SNS's error codes for an invalid number, for a text it cannot take, and for people who opted out."""
 
 
 class SnsSender:
@@ -29,7 +29,7 @@ class SnsSender:
 
     def send(self, message: Message) -> str:
         """Send one message's text and return SNS's id for it. Raises SendRefused, SendFailed."""
-        with sending("SNS", REFUSALS):
+        with sending("SNS", REJECTIONS):
             answer = self._client.publish(
                 PhoneNumber=message.to, Message=message.text, MessageAttributes=self._attributes()
             )

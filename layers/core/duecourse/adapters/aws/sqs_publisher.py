@@ -21,7 +21,7 @@ MAX_ENTRIES = 10
 MAX_BATCH_BYTES = 256 * 1024
 """SQS takes 1 MiB a request since August 2025; queues with a limit of their own and emulators still take this."""
 ATTRIBUTE_BYTES = 200
-"""What a message takes besides its body."""
+"""Size of a message besides its body, in bytes."""
 WAITS_S = (0.1, 0.4)
 """Before what failed in a batch is sent again."""
 
@@ -60,9 +60,9 @@ class SqsPublisher:
         return [problems[message.id] for message in messages]
 
     def _send_all(self, queue: str, batch: Sequence[Message], problems: dict[str, str]) -> None:
-        """Write down each message's problem by its id; what SQS failed at by its own fault is sent again.
+        """Record each message's problem by its id; messages at which SQS failed by its own fault are sent again.
 
-        Where that raises, what was confirmed before stands in `problems` already.
+        If a later call raises, `problems` already has the messages confirmed before it.
         """
         again = self._send(queue, batch, problems)
         for wait in WAITS_S:
@@ -79,8 +79,8 @@ class SqsPublisher:
         again = []
         for n, message in enumerate(batch):
             failure = failed.get(str(n))
-            told = f"{failure['Code']}: {failure.get('Message', '')}" if failure else "SQS did not tell of it"
-            problems[message.id] = "" if str(n) in taken else told
+            problem = f"{failure['Code']}: {failure.get('Message', '')}" if failure else "SQS did not tell of it"
+            problems[message.id] = "" if str(n) in taken else problem
             if failure and not failure["SenderFault"]:
                 again.append(message)
         return again

@@ -118,6 +118,9 @@ class Commands:
 
     def zrange(self, key: bytes, start: bytes, stop: bytes, *options: bytes) -> Reply:
         order = self._space.set(key).order
+        if start == stop and len(order) > 0:  # most often the first or the last alone
+            at = int(start)
+            return _shown((order[at],) if -len(order) <= at < len(order) else (), options)
         first, last = (at + len(order) if at < 0 else at for at in (int(start), int(stop)))
         return _shown(order.islice(max(first, 0), max(last + 1, 0)), options)
 

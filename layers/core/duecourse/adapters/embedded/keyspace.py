@@ -52,7 +52,7 @@ class Keyspace:
     def __init__(self) -> None:
         self._hashes: dict[bytes, dict[bytes, bytes]] = {}
         self._sets: dict[bytes, SortedSet] = {}
-        self._before: dict[Place, bytes | float | None] = {}
+        self._before: dict[tuple[Kind, bytes, bytes], bytes | float | None] = {}  # a Place costs more to make
 
     def hash(self, key: bytes) -> dict[bytes, bytes]:
         """The fields of a hash, to be read only."""
@@ -70,13 +70,13 @@ class Keyspace:
     def write(self, key: bytes, field: bytes, value: bytes | None) -> bool:
         """Set a hash's field, None to remove it; answers whether it was there."""
         old = self._put_field(key, field, value)
-        self._before.setdefault(Place(HASH, key, field), old)
+        self._before.setdefault((HASH, key, field), old)
         return old is not None
 
     def rank(self, key: bytes, member: bytes, score: float | None) -> bool:
         """Set a member's score in a sorted set, None to remove it; answers whether it was there."""
         old = self._put_score(key, member, score)
-        self._before.setdefault(Place(SET, key, member), old)
+        self._before.setdefault((SET, key, member), old)
         return old is not None
 
     def delete(self, key: bytes) -> bool:
@@ -90,7 +90,7 @@ class Keyspace:
 
     def written(self) -> dict[Place, bytes | float | None]:
         """Places written since the last `keep` or `undo`, each with its present value, None if it is removed."""
-        return {place: self._value(place) for place in self._before}
+        return {place: self._value(place) for place in map(Place._make, self._before)}
 
     def keep(self) -> None:
         """Accept the writes: `undo` no longer reverts them."""

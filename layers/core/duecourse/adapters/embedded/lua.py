@@ -6,6 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 from duecourse.adapters.embedded.commands import Commands, Reply, number
+from duecourse.adapters.redis.scripts import resident
 from duecourse.errors import StoreMisused
 
 
@@ -23,12 +24,14 @@ class Lua:
         self._runtime = lua.LuaRuntime(encoding=None, register_eval=False, register_builtins=False)
         self._commands = commands
         self._scripts: dict[str, Any] = {}
+        self._table = self._runtime.table_from
         self._set_up()
 
     def load(self, sha: str, text: bytes) -> None:
-        """Compile a script. Raises ScriptFailed if its text is not Lua."""
+        """Compile a script; one of ours makes its modules here, once. Raises ScriptFailed if its text is not Lua."""
+        kept = resident(sha)
         try:
-            self._scripts[sha] = self._runtime.compile(text)
+            self._scripts[sha] = self._runtime.execute(kept.encode()) if kept else self._runtime.compile(text)
         except self._failure as error:
             raise ScriptFailed(str(error)) from error
 
@@ -54,14 +57,13 @@ class Lua:
 
     def _call(self, name: bytes, *arguments: Any) -> Any:
         """Run a command for a script; lupa raises its error as it is where the script was started."""
-        reply = self._commands[name](*(one if type(one) is bytes else number(one) for one in arguments))
+        reply = self._commands[name](*[one if type(one) is bytes else number(one) for one in arguments])
         if type(reply) is list:
-            return self._table(reply)
+            return self._listed(reply)
         return False if reply is None else reply
 
-    def _table(self, reply: list[Reply]) -> Any:
-        parts = [False if one is None else self._table(one) if type(one) is list else one for one in reply]
-        return self._runtime.table_from(parts)
+    def _listed(self, reply: list[Reply]) -> Any:
+        return self._table([False if one is None else self._listed(one) if type(one) is list else one for one in reply])
 
     def _reply(self, value: Any) -> Reply:
         """Value of Lua in the form of a Redis answer: fractions are cut off, true is 1, false and nil are None."""

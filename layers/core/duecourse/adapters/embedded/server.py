@@ -53,7 +53,9 @@ class Server:
 
         Raises ResponseError, or the error of the disk; then nothing has changed.
         """
-        name, *arguments = map(_encoded, command)
+        name, *arguments = [
+            one if isinstance(one, bytes) else one.encode() if isinstance(one, str) else number(one) for one in command
+        ]
         with self._lock:
             if self._disk:
                 self._disk.check()
@@ -92,12 +94,3 @@ class Server:
         told, self._told[:] = self._told[:], []
         for message in told:
             self.heard(*message)
-
-
-def _encoded(argument: Argument) -> bytes:
-    match argument:
-        case bytes():
-            return argument
-        case str():
-            return argument.encode()
-    return number(argument)

@@ -29,7 +29,7 @@ from duecourse.ports.http import HttpAnswer, HttpRequest
 
 USER_AGENT = f"duecourse/{__version__}"
 MAX_IDLE_S = 4.0
-"""How long a connection is kept for the next call: less than the 5 s after which many servers hang up on their side."""
+"""Time for which a connection is kept for the next call: less than the 5 s after which many servers hang up."""
 
 
 class HttpOut:
@@ -102,9 +102,10 @@ def _why(error: HTTPError, request: HttpRequest) -> str:
 
 
 def reached(dial: Callable[[str, float], socket.socket], addresses: Sequence[str], within_s: float) -> socket.socket:
-    """A connection by `dial` to the first of a host's addresses that answers, each within its part of what is left.
+    """A connection by `dial` to the first of a host's addresses that answers, each within its part of the time left.
 
-    Its timeout is what is left then. Raises the ConnectTimeoutError (NewConnectionError) of the last address.
+    The socket's timeout is the time that is left then. Raises the ConnectTimeoutError (NewConnectionError) of the last
+    address.
     """
     until, waiting = time.monotonic() + within_s, list(addresses)
     while True:
@@ -120,7 +121,7 @@ def reached(dial: Callable[[str, float], socket.socket], addresses: Sequence[str
 
 
 def _left_s(until: float) -> float:
-    """How long it is until then; never 0, which would mean not to wait at all."""
+    """Seconds until then; never 0, which would mean not to wait at all."""
     return max(until - time.monotonic(), 0.001)
 
 
@@ -156,7 +157,7 @@ class _BoundedAnswer(http.client.HTTPResponse):
 
 
 class _Bounded:
-    """What both kinds of connection add: one bound for all its time, bounds to where, no second life after idling."""
+    """Bounds of both kinds of connection: on all its time, on its destination, and no use after idling."""
 
     response_class: Any = _BoundedAnswer
     timeout: Any

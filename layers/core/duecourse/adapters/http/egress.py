@@ -28,10 +28,10 @@ def allowed(addresses: Sequence[str], port: int) -> list[str]:
 
 
 def check_place(host: str, port: int) -> None:
-    """Return unless this numeric address is where a function's own secrets are. Raises InvalidInput.
+    """Return unless this numeric address is that of a function's own secrets. Raises InvalidInput.
 
-    Whoever may add a task names an address, and a name leads where its owner says: the metadata of the machine or the
-    container, whose address is link-local, and Lambda's runtime API, which hands out the function's other events.
+    Anyone who may add a task can name an address, and the owner of a host name decides where it leads. The metadata of
+    the machine or the container is at a link-local address. Lambda's runtime API hands out the function's other events.
     """
     if is_own(host) or _is_runtime(host, port):
         raise InvalidInput([FieldError("url", f"leads to {host}, which is for the function's own use")])

@@ -14,7 +14,7 @@ from duecourse.domain.shards import by_shard
 from duecourse.domain.task import NewTask, Shard
 from duecourse.errors import Part, PartlyAdded, StoreFull, StoreUnavailable
 from duecourse.ports.ledger import check_count
-from duecourse.ports.tasks import MAX_ADD, Added, Alone, Reply
+from duecourse.ports.tasks import MAX_ADD, AddReply, Alone, Reply
 
 MAX_SHARED_BYTES = 1_000_000
 """How much the adds of several threads carry together at most: one larger goes by itself."""
@@ -37,9 +37,9 @@ class Adds:
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
-        self._shared: SharedCalls[_Packed, Added] = SharedCalls(wire.MAX_PIECE, MAX_SHARED_BYTES, StoreUnavailable)
+        self._shared: SharedCalls[_Packed, AddReply] = SharedCalls(wire.MAX_PIECE, MAX_SHARED_BYTES, StoreUnavailable)
 
-    def add(self, tasks: Sequence[NewTask], echo: bool, alone: Alone | None) -> list[Added]:
+    def add(self, tasks: Sequence[NewTask], echo: bool, alone: Alone | None) -> list[AddReply]:
         """As the store's `add`."""
         if len(tasks) == 1 and not alone and not tasks[0].apart:
             return [self._add_one(tasks[0], echo)]
@@ -50,7 +50,7 @@ class Adds:
 
         places = by_shard(shards)
         check_count(max(map(len, places.values()), default=0), MAX_ADD)
-        answers: dict[int, Added] = {}
+        answers: dict[int, AddReply] = {}
         for shard, chosen in places.items():
             packed: list[list[_Packed]] = []
             try:
@@ -79,7 +79,7 @@ class Adds:
         pairs = zip(mine, found[: len(sids)], found[len(sids) :], strict=True)
         return [origin in (origin_of(data) for data in (task, waiting) if data) for origin, task, waiting in pairs]
 
-    def _add_all(self, shard: Shard, echo: bool, tasks: list[NewTask], packed: list[list[_Packed]]) -> list[Added]:
+    def _add_all(self, shard: Shard, echo: bool, tasks: list[NewTask], packed: list[list[_Packed]]) -> list[AddReply]:
         """The answers of one shard; `packed` takes in each piece before it is sent, which is sent again as it was."""
         ahead = not (self._verbs.wait or _twice(tasks))
         pieces = list(wire.pieces(tasks, wire.weight, most=PIECE_AHEAD if ahead else wire.MAX_PIECE))
@@ -91,7 +91,7 @@ class Adds:
                     packed.append(_packed(piece))
                 yield packed[place]
 
-        def read(place: int, answer: Any) -> list[Added]:
+        def read(place: int, answer: Any) -> list[AddReply]:
             return wire.added([one.task for one in packed[place]], answer)
 
         answers = self._verbs.add_ahead(shard, lambda: (_request(one, echo) for one in each()), read) if ahead else None
@@ -100,21 +100,21 @@ class Adds:
         rows = zip(packed, answers, strict=True)
         return [one for piece, added in rows for one in self._finished(shard, echo, piece, added)]
 
-    def _finished(self, shard: Shard, echo: bool, piece: list[_Packed], added: list[Added]) -> list[Added]:
+    def _finished(self, shard: Shard, echo: bool, piece: list[_Packed], added: list[AddReply]) -> list[AddReply]:
         """What was added of a piece, and the rest of it, where the bounds of one script did not allow all."""
         rest = piece[len(added) :]
         return added + self._add_piece(shard, echo, rest) if rest else added
 
-    def _add_piece(self, shard: Shard, echo: bool, packed: Sequence[_Packed]) -> list[Added]:
+    def _add_piece(self, shard: Shard, echo: bool, packed: Sequence[_Packed]) -> list[AddReply]:
         return in_steps(packed, partial(self._send, shard, echo))
 
-    def _add_one(self, task: NewTask, echo: bool) -> Added:
+    def _add_one(self, task: NewTask, echo: bool) -> AddReply:
         # Packed before it is shared: what does not fit into a record is this caller's error alone.
         [packed] = _packed([task])
         shard = self._verbs.sharding.of(task.queue, task.id, task.group)
         return self._shared.do((shard, echo), packed, wire.weight(task), partial(self._add_piece, shard, echo))
 
-    def _send(self, shard: Shard, echo: bool, packed: Sequence[_Packed], alone: Alone | None = None) -> list[Added]:
+    def _send(self, shard: Shard, echo: bool, packed: Sequence[_Packed], alone: Alone | None = None) -> list[AddReply]:
         tenants, arguments = _request(packed, echo, alone)
         answer = self._verbs.add(shard, tenants, arguments)
         return [] if answer == NOT_ALONE else wire.added([one.task for one in packed], answer)

@@ -24,7 +24,7 @@ class Claimed(NamedTuple):
     bodies: list[Any]
 
 
-class Taken(NamedTuple):
+class AddResult(NamedTuple):
     """Answer of take.lua; `record` is empty where the task was not taken, `body` where it has its payload."""
 
     now: int

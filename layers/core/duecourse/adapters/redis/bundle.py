@@ -4,7 +4,7 @@ A module is a file of `lua/modules` that returns a table of what it gives. `loca
 beginning of a line has the module made before the file's own code, within a function when that function runs. A
 module's `begin` is run before the verb, after those of the modules that it requires; what it answers ends the script.
 
-A script makes its functions anew at each run: so it holds those alone that the verb needs, and constants of a module
+A script makes its functions anew at each run: so it holds those alone that the verb needs, and constants
 (`local NAME = 1`, `local NAME = 'text'`) are written out wherever they are used. So is `fields.NAME`, which is of the
 record's layout (layout.py) and of no module.
 """
@@ -12,66 +12,77 @@ record's layout (layout.py) and of no module.
 import re
 from collections.abc import Iterator, Sequence
 from importlib.resources.abc import Traversable
+from typing import NamedTuple
 
 from duecourse.adapters.redis.layout import constants
 
-LITERAL = r"(?:-?\d+|'[^'\n]*')"
 COMMENT = re.compile(r"^ *--.*\n| +--.*$", re.MULTILINE)
-REQUIRE = re.compile(r"^( *)(.*?)require '(\w+)'", re.MULTILINE)
-CONSTANTS = re.compile(rf"^local ([A-Z_]+(?:, [A-Z_]+)*) = ({LITERAL}(?:, {LITERAL})*)\n", re.MULTILINE)
-FUNCTION = re.compile(r"^(?:local function |function \w+\.)(\w+)\(.*?^end\n", re.MULTILINE | re.DOTALL)
-EXPORT = re.compile(r"^  (\w+) = \1,\n", re.MULTILINE)
+REQUIRE = re.compile(r"require '(\w+)'")
+FIRST = re.compile(rf"^local \w+ = {REQUIRE.pattern}", re.MULTILINE)
+LATER = re.compile(rf"^ .*{REQUIRE.pattern}", re.MULTILINE)
+LITERAL = re.compile(r"-?\d+|'[^'\n]*'")
+CONSTANTS = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = ((?:-?\d+|'[^'\n]*'|, )+)\n", re.MULTILINE)
+CONSTANT = re.compile(r"\b(?<![.'])(?:[a-z]+\.)?[A-Z][A-Z_]*\b(?!')")
+GIVEN = re.compile(r"^  ([A-Z_]+) = \1,\n", re.MULTILINE)
+FUNCTION_OR_GIVEN = re.compile(
+    r"^(?:local function |function \w+\.)(\w+)\((?:.*\n)*?end\n|^  (\w+) = \2,\n", re.MULTILINE
+)
 FIELD = re.compile(r"\bfields\.(\w+)")
 FIELDS = constants()
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-WORD = re.compile(rf"'(?:\\.|[^'\\\n])*'|(?<!\w)(?<!(?<!\.)\.){NAME.pattern}")
-"""A name that is no field of what is no name, or a text in quotes."""
 
 
 class BadModule(Exception):
     """A module is missing, requires itself, is made too late to begin, or speaks of a field that no record has."""
 
 
+class Piece(NamedTuple):
+    """A part of a file: names of which one keeps it in a script (none: it stays), its text, the names in it."""
+
+    names: frozenset[str]
+    text: str
+    speaks_of: frozenset[str]
+
+    def stays(self, names: set[str]) -> bool:
+        """Whether a script that speaks of these names holds it."""
+        return not self.names or not names.isdisjoint(self.names)
+
+
 class Source:
-    """A Lua file."""
+    """A Lua file; a function that it speaks of itself is called `file:function`, and by others `file.function`."""
 
-    def __init__(self, name: str, text: str) -> None:
+    def __init__(self, name: str, text: str, first: "Sequence[Source]", later: Sequence[str]) -> None:
         self.name = name
-        text = FIELD.sub(self._field, COMMENT.sub("", text))
-        required = REQUIRE.findall(text)
-        self.first = [module for indent, _, module in required if not indent]
-        """The modules that it is made of."""
-        self.later = [module for indent, _, module in required if indent]
+        self.order: list[Source] = list(dict.fromkeys(module for one in first for module in (*one.order, one)))
+        """The modules that it is made of, each after those that it is made of itself."""
+        self.later = later
         """The modules that its functions require."""
-        self.constants = {
-            name: value
-            for names, values in CONSTANTS.findall(text)
-            for name, value in zip(names.split(", "), re.findall(LITERAL, values), strict=True)
-        }
-        self.code = CONSTANTS.sub("", text)
-        code = EXPORT.sub("", self.code)
-        own = set(FUNCTION.findall(code))
-        self.functions = {found[1]: self._names(found[0], own) for found in FUNCTION.finditer(code)}
-        """The names that each of its functions speaks of; a function of the same file is called `file:name`."""
-        self.names = {*self._names(FUNCTION.sub("", code), own), f"{name}.begin"}
-        """The names that the rest of it speaks of."""
-        self.begins = "begin" in self.functions
+        self.constants = _constants(text)
+        given = {f"{module.name}.{name}": value for module in first for name, value in module.constants.items()}
+        known = self.constants | given
+        code = CONSTANT.sub(lambda found: known.get(found[0], found[0]), GIVEN.sub("", CONSTANTS.sub("", text)))
+        self._functions = {found[1] for found in FUNCTION_OR_GIVEN.finditer(code) if found[1]}
+        self.begins = "begin" in self._functions
+        self.pieces = list(self._pieces(code))
 
-    def _field(self, found: re.Match[str]) -> str:
-        if found[1] not in FIELDS:
-            raise BadModule(f"{self.name} speaks of {found[0]}, which no record has")
-        return FIELDS[found[1]]
+    def _pieces(self, code: str) -> Iterator[Piece]:
+        at = 0
+        for found in FUNCTION_OR_GIVEN.finditer(code):
+            yield Piece(frozenset(), code[at : found.start()], self._spoken(code[at : found.start()]))
+            yield self._function(found[1], found[0]) if found[1] else self._given(found[2], found[0])
+            at = found.end()
+        yield Piece(frozenset(), code[at:], self._spoken(code[at:]))
 
-    def without_others(self, names: set[str]) -> str:
-        """Its code without the functions that are not among these names."""
-        given = {name for name in self.functions if f"{self.name}.{name}" in names}
-        kept = given | {name for name in self.functions if f"{self.name}:{name}" in names}
-        dropped = self.functions.keys() - given | self.constants.keys()
-        code = EXPORT.sub(lambda found: "" if found[1] in dropped else found[0], self.code)
-        return FUNCTION.sub(lambda found: found[0] if found[1] in kept else "", code)
+    def _function(self, name: str, text: str) -> Piece:
+        names = {f"{self.name}.{name}", f"{self.name}:{name}"} if name != "begin" else ()
+        return Piece(frozenset(names), text, self._spoken(text))
 
-    def _names(self, code: str, own: set[str]) -> set[str]:
-        return {f"{self.name}:{name}" if name in own else name for name in NAME.findall(code)}
+    def _given(self, name: str, text: str) -> Piece:
+        names = {f"{self.name}.{name}"} if name in self._functions - {"begin"} else ()
+        return Piece(frozenset(names), text, frozenset())
+
+    def _spoken(self, text: str) -> frozenset[str]:
+        return frozenset(f"{self.name}:{name}" if name in self._functions else name for name in NAME.findall(text))
 
 
 class Modules:
@@ -81,24 +92,20 @@ class Modules:
         self._folder = folder
         self._read: dict[str, Source] = {}
 
-    def order(self, names: Sequence[str]) -> list[Source]:
-        """These modules and all that they are made of, each after those. Raises BadModule."""
-        return list(dict.fromkeys(self._reach(names, ())))
+    def source(self, name: str, text: str, above: tuple[str, ...] = ()) -> Source:
+        """A file that requires modules; `above` are those that require it. Raises BadModule."""
+        text = FIELD.sub(lambda found: _field(name, found[1]), COMMENT.sub("", text))
+        return Source(name, text, [self.read(one, above) for one in FIRST.findall(text)], LATER.findall(text))
 
-    def _reach(self, names: Sequence[str], above: tuple[str, ...]) -> Iterator[Source]:
-        for name in names:
-            if name in above:
-                raise BadModule(f"a module requires itself: {' > '.join((*above, name))}")
-            module = self._module(name)
-            yield from self._reach(module.first, (*above, name))
-            yield module
-
-    def _module(self, name: str) -> Source:
+    def read(self, name: str, above: tuple[str, ...] = ()) -> Source:
+        """A module. Raises BadModule."""
+        if name in above:
+            raise BadModule(f"a module requires itself: {' > '.join((*above, name))}")
         if name not in self._read:
             path = self._folder / f"{name}.lua"
             if not path.is_file():
                 raise BadModule(f"no module is called {name}")
-            self._read[name] = Source(name, path.read_text())
+            self._read[name] = self.source(name, path.read_text(), (*above, name))
         return self._read[name]
 
 
@@ -109,55 +116,59 @@ class Bundle:
         """Raises BadModule."""
         self._verb = verb
         self._modules = modules
-        self._every = modules.order([*verb.first, *verb.later])
-        self._constants = {
-            f"{module.name}.{name}": value for module in self._every for name, value in module.constants.items()
-        }
+        later = [modules.read(name) for name in verb.later]
+        self._every = list(dict.fromkeys([*verb.order, *(module for one in later for module in (*one.order, one))]))
         self._names = self._needed()
 
     def script(self) -> str:
         """The script as Redis runs it: it makes each module when it is needed."""
-        scope = self._modules.order(self._verb.first)
+        scope = self._verb.order
         made = [text for module in scope for text in (self._made(module, scope), _begun(module))]
-        return "\n".join([*made, self._linked(self._verb, self._verb.code, scope)])
+        return "\n".join([*made, self._code(self._verb, scope)])
 
     def resident(self) -> str:
         """The same for a process that keeps it: it makes all modules, and returns the function that is the verb."""
         made = [self._made(module, self._every) for module in self._every]
-        verb = self._linked(self._verb, self._verb.code, self._every)
+        verb = self._code(self._verb, self._every)
         return "\n".join([*made, "return function()", *map(_begun, self._every), verb, "end"])
 
     def _needed(self) -> set[str]:
-        """The names that anything speaks of that is needed."""
-        functions = {
-            f"{module.name}{mark}{name}": names
-            for module in self._every
-            for name, names in module.functions.items()
-            for mark in ".:"
-        }
-        names = self._verb.names.union(*self._verb.functions.values(), *(module.names for module in self._every))
-        new = names
-        while new:
-            new = set().union(*(functions[name] for name in new if name in functions)) - names
-            names |= new
+        """The names that anything speaks of that the script holds."""
+        names: set[str] = set().union(*(piece.speaks_of for piece in self._verb.pieces))
+        pieces = [piece for module in self._every for piece in module.pieces]
+        while more := [piece for piece in pieces if piece.stays(names) and not piece.speaks_of <= names]:
+            names.update(*(piece.speaks_of for piece in more))
         return names
 
     def _made(self, module: Source, scope: Sequence[Source]) -> str:
-        code = self._linked(module, module.without_others(self._names), scope)
-        return f"local made_{module.name} = (function()\n{code}\nend)()"
+        return f"local made_{module.name} = (function()\n{self._code(module, scope)}\nend)()"
 
-    def _linked(self, source: Source, code: str, scope: Sequence[Source]) -> str:
-        """Code with constants written out; what it requires is taken from `scope`, or made where it stands."""
-        constants = self._constants | source.constants
-        written = WORD.sub(lambda name: constants.get(name[0], name[0]), code)
-        return REQUIRE.sub(lambda found: f"{found[1]}{found[2]}{self._module(found[3], scope)}", written)
+    def _code(self, source: Source, scope: Sequence[Source]) -> str:
+        """What of a file the script holds; what it requires is taken from `scope`, or made where it stands."""
+        verb = source is self._verb
+        code = "".join(piece.text for piece in source.pieces if verb or piece.stays(self._names))
+        return REQUIRE.sub(lambda found: self._module(found[1], scope), code)
 
     def _module(self, name: str, scope: Sequence[Source]) -> str:
-        more = [module for module in self._modules.order([name]) if module not in scope]
-        if any(module.begins for module in more):
+        module = self._modules.read(name)
+        if module in scope:
+            return f"made_{name}"
+        more = [one for one in (*module.order, module) if one not in scope]
+        if any(one.begins for one in more):
             raise BadModule(f"{name} is made too late to begin: require it at the beginning of a line")
-        made = [self._made(module, [*scope, *more]) for module in more]
-        return " ".join(["(function()", *made, f"return made_{name} end)()"]) if more else f"made_{name}"
+        made = "\n".join(self._made(one, [*scope, *more]) for one in more)
+        return f"(function()\n{made}\nreturn made_{name} end)()"
+
+
+def _field(module: str, name: str) -> str:
+    if name not in FIELDS:
+        raise BadModule(f"{module} speaks of fields.{name}, which no record has")
+    return FIELDS[name]
+
+
+def _constants(text: str) -> dict[str, str]:
+    found = ((names.split(", "), LITERAL.findall(values)) for names, values in CONSTANTS.findall(text))
+    return {name: value for names, values in found for name, value in zip(names, values, strict=True)}
 
 
 def _begun(module: Source) -> str:

@@ -84,7 +84,7 @@ def _lua(field: Field) -> str:
 
 TOKEN = Part(fence=6, nonce=bytes(8))
 FRONT = Part(
-    version=1, flags=1, last=1, count=1, door=1, run=4, attempt=2,
+    version=1, flags=1, last=1, count=1, trigger=1, run=4, attempt=2,
     due=6, created=6, generation=6, deadline=6, claimed=6, token=TOKEN,
 )  # fmt: skip
 ORIGIN = Part(call=bytes(6), place=2)
@@ -92,10 +92,10 @@ POLICY = Part(jitter=1, max_attempts=2, backoff=4, factor=2, max_backoff=4)
 LENGTHS = Part(by=1, kind=1, group=1, notify=2, payload=4)
 REST = Part(origin=ORIGIN, policy=POLICY, lengths=LENGTHS)
 """The front of the rest."""
-BEGUN = Part(run=4, token=TOKEN, claimed=6, door=1, letter=1)
+BEGUN = Part(run=4, token=TOKEN, claimed=6, trigger=1, letter=1)
 OVER = Part(length=4, ended=6, letter=1)
 ENTRY = Part(letter=1, at=6, times=1, length=2)
-RUN = Part(run=4, fence=6, claimed=6, door=1, late=4)
+RUN = Part(run=4, fence=6, claimed=6, trigger=1, late=4)
 CHANGE = Part(due_before=6, due=6)
 BODY = Part(number=6, size=4)
 """What stands in a record for a payload that stands apart: the number in its field's name, and its size."""

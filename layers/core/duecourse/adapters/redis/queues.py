@@ -13,13 +13,13 @@ from duecourse.adapters.redis.wire import Argument
 from duecourse.domain.lateness import SLOT_MS, SLOTS
 from duecourse.domain.queues import (
     SETTINGS,
-    HeldBack,
-    Hold,
     QueueChanges,
     QueueSettings,
     Rate,
     Setting,
     Stats,
+    Throttle,
+    ThrottleReason,
     changed,
     check_split,
     share,
@@ -122,11 +122,11 @@ def _read_slot(meta: str, pipe: Any) -> None:
     pipe.hget(meta, "late_slot")
 
 
-def held_back(verbs: Verbs, shard: Shard, tenant: str, task: Task | None) -> HeldBack:
+def throttle(verbs: Verbs, shard: Shard, tenant: str, task: Task | None) -> Throttle:
     """What holds a tenant's due tasks back, or this one of them."""
     one = (stored_id(task.tenant, task.id), task.due_at) if task else ()
     now, hold, until = verbs.run("held_back", shard, [tenant], one, again=True)
-    return HeldBack(Hold(hold.decode()) if hold else None, until, now)
+    return Throttle(ThrottleReason(hold.decode()) if hold else None, until, now)
 
 
 def _heads(verbs: Verbs, keys: Keys, ring: Sequence[bytes]) -> list[float]:

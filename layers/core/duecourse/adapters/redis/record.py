@@ -5,7 +5,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 
 from duecourse.adapters.redis import layout
-from duecourse.adapters.redis.record_log import DOOR_CODES, DOORS, MOST_LATE_MS, grown, unpack_log
+from duecourse.adapters.redis.record_log import DOOR_CODES, MOST_LATE_MS, TRIGGERS, grown, unpack_log
 from duecourse.domain.history import Entry, Run, cut_by
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, RetryPolicy, Status, Task
@@ -106,7 +106,7 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: b
     if data[-1] == LETTER_OVER:
         return _unpack_over(queue, sid, data, body)
     (
-        version, flags, _, entries, door, run, attempt, due_high, due, created_high, created,
+        version, flags, _, entries, trigger, run, attempt, due_high, due, created_high, created,
         generation_high, generation, deadline_high, deadline, claimed_high, claimed, token, policy,
         by_size, kind_size, group_size, notify_size, payload_size,
     ) = HEAD.unpack_from(data)  # fmt: skip
@@ -114,7 +114,7 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: b
         raise ValueError(f"the record has version {version}, and this code reads {layout.OLDEST} to {layout.NEWEST}")
     status_at, status, target, delivery = len(data) - 1, data[-1], "", ""
     if status in BEHIND:
-        run, token, claimed_high, claimed, door, _ = BEGUN.unpack_from(data, len(data) - BEGUN.size)
+        run, token, claimed_high, claimed, trigger, _ = BEGUN.unpack_from(data, len(data) - BEGUN.size)
         status_at -= BEGUN.size
         if status != LETTER_BEGUN:
             status_at, target, delivery = _handed(data, status, status_at + 1)
@@ -139,7 +139,8 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: b
         generation_high << 32 | generation, run, attempt, _unpack_policy(policy),
         token.hex() if token != NO_TOKEN else "", claimed_high << 32 | claimed, log, lease_expires_at,
         data[HEAD.size : by_end].decode(errors="replace") if by_size else "",
-        data[group_end:notify_end].decode() if notify_size else "", DOORS.get(door), forgotten, target, delivery, None,
+        data[group_end:notify_end].decode() if notify_size else "",
+        TRIGGERS.get(trigger), forgotten, target, delivery, None,
     ))  # fmt: skip
 
 
@@ -165,8 +166,8 @@ def pack_behind(task: Task) -> bytes:
     target = task.target.encode()
     front = target + bytes([len(target)]) if target else pack_token(task.delivery)
     claimed, letter = task.claimed_at, LETTER_HANDED if target else LETTER_WORKED
-    halves, door = (claimed >> 32, claimed & 0xFFFFFFFF), DOOR_CODES[task.door]
-    return front + BEGUN.pack(task.run, pack_token(task.token), *halves, door, letter)
+    halves, trigger = (claimed >> 32, claimed & 0xFFFFFFFF), DOOR_CODES[task.trigger]
+    return front + BEGUN.pack(task.run, pack_token(task.token), *halves, trigger, letter)
 
 
 def _unpack_over(queue: str, sid: str, data: bytes, body: bytes | None) -> Task:
@@ -177,7 +178,7 @@ def _unpack_over(queue: str, sid: str, data: bytes, body: bytes | None) -> Task:
         raise ValueError("an end without a lease")
     task = unpack(queue, sid, begun, 0, body)
     late = min(max(task.claimed_at - task.due_at, 0), MOST_LATE_MS)
-    run = Run(task.run, task.fence, task.claimed_at, high << 32 | low, "done", "", task.door, late)
+    run = Run(task.run, task.fence, task.claimed_at, high << 32 | low, "done", "", task.trigger, late)
     log, forgotten = grown(task.log, task.forgotten, run)
     result = data[at : -OVER.size].decode()
     return task._replace(status=Status.DONE, result_json=result, log=log, forgotten=forgotten, delivery="")

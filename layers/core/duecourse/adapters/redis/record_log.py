@@ -3,22 +3,22 @@
 from struct import Struct
 
 from duecourse.adapters.redis import layout
-from duecourse.domain.history import LOG_BYTES, LOG_LENGTH, Change, Deed, Door, Entry, Run
+from duecourse.domain.history import LOG_BYTES, LOG_LENGTH, Action, Change, Entry, Run, Trigger
 
 HEAD = Struct(">" + layout.ENTRY.python)
 RUN = Struct(">" + layout.RUN.python)
 CHANGE = Struct(">" + layout.CHANGE.python)
 
 OUTCOMES = {ord(letter): name.lower() for name, letter in layout.OUTCOMES.items()}
-DEEDS = {ord(letter): Deed[name] for name, letter in layout.DEEDS.items()}
-DOORS = {ord("r"): Door.RING, ord("t"): Door.TIMER, ord("k"): Door.TICK, ord("a"): Door.TAKE}
+DEEDS = {ord(letter): Action[name] for name, letter in layout.DEEDS.items()}
+TRIGGERS = {ord("r"): Trigger.RING, ord("t"): Trigger.TIMER, ord("k"): Trigger.TICK, ord("a"): Trigger.TAKE}
 OUTCOME_CODES = {outcome: code for code, outcome in OUTCOMES.items()}
-DEED_CODES = {deed: code for code, deed in DEEDS.items()}
-DOOR_CODES: dict[Door | None, int] = {door: code for code, door in DOORS.items()} | {None: 0}
+DEED_CODES = {action: code for code, action in DEEDS.items()}
+DOOR_CODES: dict[Trigger | None, int] = {trigger: code for code, trigger in TRIGGERS.items()} | {None: 0}
 MOST_TIMES = 255
 MOST_LATE_MS = 0xFFFFFFFF
 """What an entry tells of what was claimed seven weeks late, and later."""
-FOLDED = frozenset({"release", "undelivered", Deed.DEBOUNCED})
+FOLDED = frozenset({"release", "undelivered", Action.DEBOUNCED})
 """What is told once where it follows itself."""
 
 
@@ -39,9 +39,9 @@ def pack_entry(entry: Entry) -> bytes:
     if isinstance(entry, Run):
         code, at, detail = OUTCOME_CODES[entry.outcome], entry.ended_at, entry.detail.encode()
         halves = (*_halves(entry.fence), *_halves(entry.claimed_at))
-        body = RUN.pack(entry.run, *halves, DOOR_CODES[entry.door], entry.late_ms) + detail
+        body = RUN.pack(entry.run, *halves, DOOR_CODES[entry.trigger], entry.late_ms) + detail
     else:
-        code, at = DEED_CODES[entry.deed], entry.at
+        code, at = DEED_CODES[entry.action], entry.at
         body = CHANGE.pack(*_halves(entry.due_before), *_halves(entry.due_at)) + entry.by.encode()
     return HEAD.pack(code, *_halves(at), entry.times, len(body)) + body
 
@@ -66,7 +66,7 @@ def _folded(last: Entry, entry: Entry) -> Entry:
 
 
 def _name(entry: Entry) -> str:
-    return entry.outcome if isinstance(entry, Run) else entry.deed
+    return entry.outcome if isinstance(entry, Run) else entry.action
 
 
 def _entry(code: int, at: int, times: int, body: bytes) -> Entry:
@@ -74,7 +74,7 @@ def _entry(code: int, at: int, times: int, body: bytes) -> Entry:
         f = RUN.unpack_from(body)
         detail = body[RUN.size :].decode(errors="replace")
         fence, claimed_at = f[1] << 32 | f[2], f[3] << 32 | f[4]
-        return Run(f[0], fence, claimed_at, at, OUTCOMES[code], detail, DOORS.get(f[5]), f[6], times)
+        return Run(f[0], fence, claimed_at, at, OUTCOMES[code], detail, TRIGGERS.get(f[5]), f[6], times)
     c = CHANGE.unpack_from(body)
     by = body[CHANGE.size :].partition(b"\0")[0].decode(errors="replace")
     return Change(at, DEEDS[code], by, c[0] << 32 | c[1], c[2] << 32 | c[3], times)

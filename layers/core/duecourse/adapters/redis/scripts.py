@@ -22,7 +22,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from duecourse.adapters.redis.bundle import Bundle, Modules, Source
+from duecourse.adapters.redis.bundle import Bundle, Modules
 from duecourse.adapters.redis.connect import Client, drop_idle, learn, node_of, open_client
 from duecourse.adapters.redis.keys import Keys
 from duecourse.adapters.redis.lines import execute, execute_ahead, is_plain
@@ -76,7 +76,7 @@ def connect(url: str) -> Client:
 
 def bundle(verb: str) -> Bundle:
     """A verb, with what it needs of the modules."""
-    return Bundle(Source(verb, (LUA / f"{verb}.lua").read_text()), MODULES)
+    return Bundle(MODULES.source(verb, (LUA / f"{verb}.lua").read_text()), MODULES)
 
 
 @cache
@@ -84,6 +84,13 @@ def load(verb: str) -> Script:
     """The script of one verb, with the modules that it requires."""
     text = bundle(verb).script()
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
+
+
+@cache
+def resident(sha: str) -> str | None:
+    """The text of a verb's script for a process that keeps it (Bundle.resident), by the SHA-1 of the other."""
+    verbs = {load(path.name[:-4]).sha: path.name[:-4] for path in LUA.iterdir() if path.name.endswith(".lua")}
+    return bundle(verbs[sha]).resident() if sha in verbs else None
 
 
 def translate(error: Exception) -> DuecourseError:

@@ -10,27 +10,27 @@ from duecourse.adapters.redis import pages as redis_pages
 from duecourse.adapters.redis import queues as redis_queues
 from duecourse.adapters.redis import tasks as redis_tasks
 from duecourse.adapters.redis.adds import Adds
-from duecourse.adapters.redis.answers import Changed, Claimed, Taken, Worked
+from duecourse.adapters.redis.answers import AddResult, Changed, Claimed, Worked
 from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.idempotency import RedisIdempotency
 from duecourse.adapters.redis.lost_shards import LostShards
 from duecourse.adapters.redis.many import Asked, ask
 from duecourse.adapters.redis.outlooks import outlook_of
 from duecourse.adapters.redis.record import stored_id
-from duecourse.adapters.redis.repeats import RedisRepeats
 from duecourse.adapters.redis.rounds import RedisRounds
 from duecourse.adapters.redis.verbs import Verbs, in_steps
 from duecourse.adapters.redis.warmth import RedisWarmth
-from duecourse.domain.history import Door, cut_by
+from duecourse.domain.history import Trigger, cut_by
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.pages import Page, Place, Wanted
-from duecourse.domain.queues import HeldBack, QueueChanges, QueueSettings, Stats
+from duecourse.domain.queues import QueueChanges, QueueSettings, Stats, Throttle
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.clock import Clock
 from duecourse.ports.leases import MAX_CLAIM, NO_DELIVERIES, Begun, Claim, Deliveries, Lease, Settled
 from duecourse.ports.ledger import Away, check_count
 from duecourse.ports.queues import FORGET_MS
-from duecourse.ports.tasks import Added, Alone, Move, Reply
+from duecourse.ports.tasks import AddReply, Alone, Move, Reply
 from duecourse.ports.upkeep import Outlook, Swept
 
 
@@ -62,9 +62,9 @@ class RedisStore:
         self._record = self._verbs.record
         self._lost = LostShards(self._scripts, namespace, self._sharding, self._record)
 
-    def repeats(self) -> RedisRepeats:
+    def idempotency(self) -> RedisIdempotency:
         """What is remembered of requests, on the same servers."""
-        return RedisRepeats(self._scripts, self._namespace, self._verbs.wait)
+        return RedisIdempotency(self._scripts, self._namespace, self._verbs.wait)
 
     def warmth(self) -> RedisWarmth:
         """What comes due soon and which functions were invoked, on the same servers."""
@@ -90,7 +90,7 @@ class RedisStore:
         """The shard that a task of this group, or of none, is in."""
         return self._sharding.of(queue, id, group)
 
-    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[Added]:
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[AddReply]:
         """Schedule tasks, at most MAX_ADD to a shard, each as its `on_duplicate` says where its id stands already."""
         return self._adds.add(tasks, echo, alone)
 
@@ -109,7 +109,7 @@ class RedisStore:
         *,
         lease_ms: int,
         max_bytes: int = 4_000_000,
-        door: Door = Door.TAKE,
+        trigger: Trigger = Trigger.TAKE,
         deliveries: Deliveries = NO_DELIVERIES,
     ) -> Claim:
         """Lease due tasks. A lost reply is not asked for again: those leases lapse."""
@@ -117,7 +117,7 @@ class RedisStore:
         claim, taken = Claim(), 0
         while True:
             most = limit - len(claim.tasks)
-            terms = (secrets.token_bytes(8 * most), wire.door(door))
+            terms = (secrets.token_bytes(8 * most), wire.trigger(trigger))
             arguments = (most, lease_ms, max_bytes, taken, *terms, *wire.deliveries(deliveries))
             met = self._verbs.met(shard)
             got = Claimed(*self._verbs.run("claim", shard, met, (*self._ending, *arguments), again=False))
@@ -135,8 +135,8 @@ class RedisStore:
         shard, sid = self._sharding.of(queue, id, group), stored_id(tenant, id)
         while True:
             tenants = list(dict.fromkeys([tenant, *self._verbs.met(shard)]))
-            arguments = (*self._ending, sid, lease_ms, secrets.token_bytes(8), wire.door(Door.TAKE))
-            got = Taken(*self._verbs.run("take", shard, tenants, arguments, again=False))
+            arguments = (*self._ending, sid, lease_ms, secrets.token_bytes(8), wire.trigger(Trigger.TAKE))
+            got = AddResult(*self._verbs.run("take", shard, tenants, arguments, again=False))
             if got.record:
                 return wire.readable(queue, sid, got.record, got.now + got.lease_ms, got.body)
             if not got.want:
@@ -297,6 +297,6 @@ class RedisStore:
         """How late the tasks of the last hour were when they were claimed, a shard each."""
         return redis_queues.lateness_of(self._verbs, shards, self.now())
 
-    def held_back(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> HeldBack:
+    def throttle(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> Throttle:
         """What holds a tenant's due tasks in a shard, or this one of them, back from being claimed now."""
-        return redis_queues.held_back(self._verbs, shard, tenant, task)
+        return redis_queues.throttle(self._verbs, shard, tenant, task)

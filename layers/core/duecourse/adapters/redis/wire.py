@@ -17,13 +17,13 @@ from duecourse.adapters.redis.record import (
 )
 from duecourse.adapters.redis.record_log import DOOR_CODES
 from duecourse.domain.batches import cut
-from duecourse.domain.follow_up import POLICY
-from duecourse.domain.history import Door, cut_by, cut_detail
+from duecourse.domain.history import Trigger, cut_by, cut_detail
+from duecourse.domain.notification import POLICY
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.queues import DEFAULT_PRIORITY
 from duecourse.domain.task import NewTask, OnDuplicate, Task
 from duecourse.ports.leases import Begun, Claim, Deliveries, Lease, Settled
-from duecourse.ports.tasks import Added, Alone, Move, Reply
+from duecourse.ports.tasks import AddReply, Alone, Move, Reply
 
 log = logging.getLogger("duecourse.store")
 
@@ -97,7 +97,7 @@ def ending(*, deaths: bool) -> tuple[Argument, ...]:
     return int(deaths), pack_policy(POLICY)
 
 
-def door(found: Door) -> bytes:
+def trigger(found: Trigger) -> bytes:
     """How tasks were found, as claim.lua takes it."""
     return bytes([DOOR_CODES[found]])
 
@@ -149,19 +149,19 @@ def replies(answer: Any) -> list[Reply]:
     return [REPLIES[code] for code in Changed(*answer).each]
 
 
-def added(tasks: Sequence[NewTask], answer: Any) -> list[Added]:
+def added(tasks: Sequence[NewTask], answer: Any) -> list[AddReply]:
     """The answer of add.lua for the tasks that it looked at, with the records where it echoes them."""
     _, _, codes, records, bodies = answer
     tasks = tasks[: len(codes)]
     if not records:
-        return [Added(task.id, REPLIES[code]) for task, code in zip(tasks, codes, strict=True)]
+        return [AddReply(task.id, REPLIES[code]) for task, code in zip(tasks, codes, strict=True)]
     apart = by_place(bodies)
 
     def echoed(place: int, task: NewTask, data: bytes) -> Task | None:
         return readable(task.queue, stored_id(task.tenant, task.id), data, body=apart.get(place)) if data else None
 
     rows = enumerate(zip(tasks, codes, records, strict=True), 1)
-    return [Added(task.id, REPLIES[code], echoed(place, task, data)) for place, (task, code, data) in rows]
+    return [AddReply(task.id, REPLIES[code], echoed(place, task, data)) for place, (task, code, data) in rows]
 
 
 def by_place(bodies: Sequence[Any]) -> dict[int, bytes]:

@@ -12,7 +12,7 @@ from jinja2.runtime import markup_join, str_join
 from jinja2.utils import htmlsafe_json_dumps, pass_eval_context
 from markupsafe import Markup
 
-from duecourse.adapters.templates.meter import Refused, counted, expect, made
+from duecourse.adapters.templates.meter import Rejected, counted, expect, made
 from duecourse.domain.spoken import Moment
 
 AS_THEY_ARE = (
@@ -21,12 +21,12 @@ AS_THEY_ARE = (
     "select", "selectattr", "sort", "string", "title", "trim", "truncate", "unique", "upper", "urlencode", "wordcount",
 )  # fmt: skip
 COUNTED, JOINED, CUT = "turn by turn", "side by side", "cut out"
-"""What loops, `~` and slices are turned into: no template can write these names."""
+"""Filters that loops, `~` and slices become: no template can write these names."""
 MAX_DIGITS = 10
 
 
 def scalar(value: Any) -> Any:
-    """A value that has one written form: nothing for null, JSON's own words for true and false. Raises Refused."""
+    """A value that has one written form: nothing for null, JSON's own words for true and false. Raises Rejected."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -35,7 +35,7 @@ def scalar(value: Any) -> Any:
         return str(value)  # raises, naming what is not known
     if isinstance(value, str | int | float | Moment):
         return value
-    raise Refused(f"{_kind(value)} cannot be rendered as text: name a part of it, or use |join(', ') or |tojson")
+    raise Rejected(f"{_kind(value)} cannot be rendered as text: name a part of it, or use |join(', ') or |tojson")
 
 
 def _kind(value: Any) -> str:
@@ -61,7 +61,7 @@ def _replace(context: EvalContext, text: Any, old: str, new: str) -> str:
 
 def _round(value: float, precision: int = 0, method: Any = "common") -> float:
     if not (isinstance(precision, int) and 0 <= precision <= MAX_DIGITS):
-        raise Refused(f"round takes 0 to {MAX_DIGITS} digits")
+        raise Rejected(f"round takes 0 to {MAX_DIGITS} digits")
     return filters.do_round(value, precision, method)
 
 

@@ -1,4 +1,4 @@
-"""What a template may say: a few of Jinja2's nodes, checked and then made to count their work."""
+"""Language of the templates: a few of Jinja2's nodes, checked and then made to count their work."""
 
 from collections.abc import Iterator
 from math import isfinite
@@ -16,7 +16,7 @@ RANGE = "range"
 MAX_NODES = 3_000
 """Compiling them takes about a second."""
 MAX_DEPTH = 50
-"""How deep names, values and operations may be within each other: each filter of a chain is one level."""
+"""Maximum nesting of names, values and operations: each filter of a chain is one level."""
 KNOWN = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign,
     nodes.Name, nodes.Const, nodes.List, nodes.Tuple, nodes.Getattr, nodes.Getitem, nodes.Slice,
@@ -36,7 +36,7 @@ INSTEAD = "is not known here: there are {{ }}, {# #}, {% if %}, {% for %} and {%
 def checked(environment: Environment, source: str, known: set[str]) -> nodes.Template:
     """A template's tree, its work counted. Raises TemplateSyntaxError, with the line, for what is not known here.
 
-    Raises Refused where the time is over: all of this, too, is work of the template's making.
+    Raises Rejected where the time is over: all of this, too, is work of the template's making.
     """
     in_time()
     tree = environment.parse(source)

@@ -1,4 +1,4 @@
-"""What one message may cost to write: turns of loops, characters made on the way, and time."""
+"""Cost of one message, bounded: turns of loops, characters made on the way, and time."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ MAX_TEXT = 256 * 1024
 """The longest text, in characters, that a template may make, on the way or in the end."""
 
 
-class Refused(TemplateRuntimeError):
+class Rejected(TemplateRuntimeError):
     """A template asked for more than it may."""
 
 
@@ -28,23 +28,23 @@ class Meter:
         self._made = MAX_MADE
 
     def step(self) -> None:
-        """Count one turn of a loop. Raises Refused."""
+        """Count one turn of a loop. Raises Rejected."""
         self._steps -= 1
         if self._steps < 0:
-            raise Refused(f"more than {MAX_STEPS:,} turns of loops")
+            raise Rejected(f"more than {MAX_STEPS:,} turns of loops")
         self.look()
 
     def make(self, length: int) -> None:
-        """Count what is about to be made, in characters or items. Raises Refused."""
+        """Count what is about to be made, in characters or items. Raises Rejected."""
         self._made -= length + 1
         if length > MAX_TEXT or self._made < 0:
-            raise Refused(f"more than {MAX_TEXT:,} characters in one text, or too many texts")
+            raise Rejected(f"more than {MAX_TEXT:,} characters in one text, or too many texts")
         self.look()
 
     def look(self) -> None:
-        """Look at the clock. Raises Refused."""
+        """Look at the clock. Raises Rejected."""
         if time.monotonic() > self._until:
-            raise Refused("rendering takes too long")
+            raise Rejected("rendering takes too long")
 
 
 _current: ContextVar[Meter] = ContextVar("meter")
@@ -62,11 +62,11 @@ def metered(until: float) -> Iterator[Meter]:
 
 
 def counted(items: Any) -> Iterator[Any]:
-    """Items, each turn counted: what every loop of a template is over. Raises Refused."""
+    """Items, each turn counted: what every loop of a template is over. Raises Rejected."""
     if isinstance(items, Undefined):
         str(items)  # raises, naming what is not known
     if not isinstance(items, Iterable):
-        raise Refused("a loop needs a list")
+        raise Rejected("a loop needs a list")
     meter = _current.get()
     for item in items:
         meter.step()
@@ -74,16 +74,16 @@ def counted(items: Any) -> Iterator[Any]:
 
 
 def made(value: Any) -> Any:
-    """A value, its size counted. Raises Refused."""
+    """A value, its size counted. Raises Rejected."""
     _current.get().make(len(value) if isinstance(value, str | list | tuple | dict) else 0)
     return value
 
 
 def expect(length: int) -> None:
-    """Count what is about to be made before it is there. Raises Refused."""
+    """Count what is about to be made before it is there. Raises Rejected."""
     _current.get().make(length)
 
 
 def in_time() -> None:
-    """Look at the clock where nothing is counted. Raises Refused."""
+    """Look at the clock where nothing is counted. Raises Rejected."""
     _current.get().look()

@@ -18,7 +18,7 @@ _ENDS = {name: re.compile(f"</{name}[^>]*>?", re.IGNORECASE | re.ASCII) for name
 
 
 def text_of(page: str) -> str:
-    """What a page says: a line a row, an empty one between blocks, a link's address after its words."""
+    """Text of a page: a line for each row, an empty one between blocks, a link's address after its words."""
     said: list[str] = []
     link = ""
     for tag, text in _pieces(page):
@@ -51,7 +51,7 @@ def _pieces(page: str) -> Iterator[tuple[str, str]]:
 
 
 def _after(page: str, what: str, start: int) -> int:
-    """Where `what` ends, or the page does."""
+    """Position after the next `what`, else the end of the page."""
     found = page.find(what, start)
     return len(page) if found < 0 else found + len(what)
 

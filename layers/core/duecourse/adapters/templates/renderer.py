@@ -1,4 +1,4 @@
-"""One template rendered: compiled once, bounded in work, size and time, its errors told by line."""
+"""One template rendered: compiled once, bounded in work, size and time, its errors with their line."""
 
 import sys
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ from jinja2 import Template
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
 from duecourse.adapters.templates.language import checked
-from duecourse.adapters.templates.meter import MAX_TEXT, Refused, metered
+from duecourse.adapters.templates.meter import MAX_TEXT, Rejected, metered
 from duecourse.adapters.templates.sandbox import Sandbox
 
 FILE = "<template>"
 KEPT = 64
-"""How many compiled templates are kept."""
+"""Number of compiled templates that are kept."""
 FAULTS = (
     TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError,
     AssertionError,
 )  # fmt: skip
-"""What a template's own doing raises while it is rendered.
+"""Errors by which a template's own fault shows while it is rendered.
 
-AssertionError: of what its `truncate` cannot be asked.
+AssertionError is Jinja2's answer to a wrong argument of `truncate`.
 """
 
 
@@ -54,7 +54,7 @@ class Renderer:
             try:
                 return _collect(self._compiled(Source(text, html, frozenset(names))), names)
             except FAULTS as error:
-                raise BrokenTemplate(_line(error.__traceback__), _told(error)) from error
+                raise BrokenTemplate(_line(error.__traceback__), _message(error)) from error
 
     def _compile(self, source: Source) -> Template:
         sandbox = self._sandboxes[source.html]
@@ -73,7 +73,7 @@ def _collect(template: Template, names: Mapping[str, Any]) -> str:
     for piece in template.generate(names):
         length += len(piece)
         if length > MAX_TEXT:
-            raise Refused(f"more than {MAX_TEXT:,} characters in all")
+            raise Rejected(f"more than {MAX_TEXT:,} characters in all")
         pieces.append(piece)
     return _sendable("".join(pieces))
 
@@ -82,7 +82,7 @@ def _sendable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Refused("an unpaired surrogate, which no message can carry") from None
+        raise Rejected("an unpaired surrogate, which no message can carry") from None
     return text
 
 
@@ -96,7 +96,7 @@ def _line(trace: TracebackType | None) -> int:
     return line
 
 
-def _told(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return f"it nests deeper than {sys.getrecursionlimit()} levels"
     return (str(error) or type(error).__name__)[:300]

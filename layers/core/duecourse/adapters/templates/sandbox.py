@@ -12,16 +12,16 @@ from jinja2.utils import pass_eval_context
 
 from duecourse.adapters.templates.filters import ALL, scalar
 from duecourse.adapters.templates.language import RANGE
-from duecourse.adapters.templates.meter import Refused, made
+from duecourse.adapters.templates.meter import Rejected, made
 
 MAX_RANGE = 1_000
 MAX_NUMBER = 10**18
 MAX_TOLD = 20
-"""How many names an error lists."""
+"""Maximum number of names that an error lists."""
 
 
 class Unknown(StrictUndefined):
-    """What is not there: an error in any use, which tells what is there."""
+    """A missing value: any use is an error, which lists the names that exist."""
 
     @property
     def _undefined_message(self) -> str:
@@ -55,16 +55,16 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals = {RANGE: _range}
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Arithmetic, and texts put together. Raises Refused."""
+        """Arithmetic, and texts put together. Raises Rejected."""
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
             return made(left + right)
         for operand in (left, right):
             if isinstance(operand, Undefined):
                 str(operand)  # raises, naming what is not known
             if not isinstance(operand, int | float):
-                raise Refused(f"{operator} works on numbers: join texts with ~")
+                raise Rejected(f"{operator} works on numbers: join texts with ~")
             if abs(operand) > MAX_NUMBER:
-                raise Refused("the number is too large")
+                raise Rejected("the number is too large")
         return super().call_binop(context, operator, left, right)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -96,5 +96,5 @@ def _written(_: EvalContext, value: Any) -> Any:
 def _range(*bounds: int) -> range:
     found = range(*bounds)
     if len(found) > MAX_RANGE:
-        raise Refused(f"range() has at most {MAX_RANGE:,} numbers")
+        raise Rejected(f"range() has at most {MAX_RANGE:,} numbers")
     return found

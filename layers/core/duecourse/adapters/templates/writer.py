@@ -17,10 +17,10 @@ from duecourse.ports.sender import Message
 from duecourse.ports.writer import Letter
 
 WITHIN_S = 5.0
-"""How long all the messages of one reminder may take to write."""
+"""Time to write all the messages of one reminder, in seconds."""
 MAX_SUBJECT = 200
 LETTER = "Hello{% if recipient.name %} {{ recipient.name }}{% endif %},\n\n{{ subject }} begins at {{ starts_at }}.\n"
-"""What an e-mail says where neither a message nor HTML is given; the other channels have its last line."""
+"""Default text of an e-mail without message and HTML; other channels get its last line."""
 LINE = "{{ subject }} begins at {{ starts_at }}."
 
 # A line break in a header would begin a header of somebody else's making.
@@ -40,7 +40,7 @@ class TemplateWriter:
 
 
 def at_hand(letter: Letter, zone: tzinfo) -> dict[str, Any]:
-    """What a reminder's templates can speak of, besides `subject`."""
+    """Names that a reminder's templates can use, besides `subject`."""
     payload, recipient = letter.payload, letter.payload["recipient"]
     return {
         "id": payload["reminder"],

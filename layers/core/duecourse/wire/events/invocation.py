@@ -48,9 +48,9 @@ def tasks_event(tasks: Iterable[Task]) -> dict[str, Json]:
 
 
 def encode_task(task: Task) -> dict[str, Json]:
-    """One leased task as the event carries it; `retry` and `group` are what its worker needs to settle it.
+    """One leased task as the event carries it; `retry` and `group` are for settling it.
 
-    `delivery` says of its lease that it is to be begun.
+    `delivery` is True for a lease that the worker still has to begin.
     """
     lease = {"token": task.token, "expires_at": task.lease_expires_at, "delivery": bool(task.target)}
     return _common(task) | {"lease": lease}
@@ -91,7 +91,7 @@ def decode_tasks(event: Json) -> list[Task]:
 def decode_message(body: bytes) -> Task:
     """The task of a broker's message; its token is its fence alone, with which nothing can be settled or saved.
 
-    Raises InvalidInput, naming the field, where the message is not one of ours: a queue takes anybody's.
+    Raises InvalidInput, naming the field, if the message is not one of ours: anyone may write to a queue.
     """
     try:
         event, twice = doubled.load(body)
@@ -164,7 +164,7 @@ def _generation(entry: "_Reader") -> int:
 
 
 class _Reader:
-    """One table of an event, and where in it that stands."""
+    """One table of an event, and its place in the event."""
 
     def __init__(self, table: Json, path: str) -> None:
         _check(isinstance(table, Mapping), path, "must be an object")

@@ -25,7 +25,7 @@ class Received(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The messages of one event; `partial` where the broker can be told which of them failed."""
+    """The messages of one event; `partial` if the broker takes a list of those that failed."""
 
     messages: Sequence[Received]
     partial: bool

@@ -5,13 +5,13 @@ from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypedDict
 
-from duecourse.domain.history import Door
+from duecourse.domain.history import Trigger
 from duecourse.domain.task import Json, Shard
 from duecourse.domain.watch import MAX_KEY_BYTES, Expired
 from duecourse.wire.events.tables import Table
 
 SOURCE, VERSION = ("duecourse.bridge",), ("1",)
-DOORS = tuple(Door)
+TRIGGERS = tuple(Trigger)
 MAX_WARM = 100
 """The most bells of one event that warms."""
 MAX_BELL_CHARS = 256
@@ -21,14 +21,14 @@ class Heard(NamedTuple):
     """Rings: shards, keys that are not our bells, and the trigger of each shard's ring."""
 
     shards: list[Shard]
-    strangers: list[str]
-    doors: dict[Shard, Door]
+    unknown: list[str]
+    triggers: dict[Shard, Trigger]
 
 
 class Rings(NamedTuple):
-    """What the bridge invokes `on_expired` with: bells that rang, by their keys, and watched keys that expired."""
+    """Event of the bridge for `on_expired`: bells that rang, by their keys, and watched keys that expired."""
 
-    bells: Mapping[str, Door]
+    bells: Mapping[str, Trigger]
     expired: list[Expired]
 
     def heard(self, namespace: str) -> Heard:
@@ -39,21 +39,22 @@ class Rings(NamedTuple):
 def read_rings(event: Json) -> Rings:
     """The bridge's event. Raises InvalidInput, naming every wrong field.
 
-    A ring is a key, the channel on which it was heard, when (epoch ms), and by which door.
+    A ring is a key, the channel on which it was heard, the time (epoch ms), and its trigger, which the event calls
+    `door`.
     """
     table = Table(event)
     table.one_of("source", SOURCE)
     table.one_of("version", VERSION)
-    bells = {ring.text("key"): _door(ring) for ring in table.tables("rings")}
+    bells = {ring.text("key"): _trigger(ring) for ring in table.tables("rings")}
     expired = [_expired(one) for one in table.tables("expired")] if table.has("expired") else []
     table.end()
     return Rings(bells, expired)
 
 
-def _door(ring: Table) -> Door:
+def _trigger(ring: Table) -> Trigger:
     ring.text("channel")
     ring.instant("heard_at")
-    return Door(ring.one_of("door", DOORS) or Door.RING) if ring.has("door") else Door.RING
+    return Trigger(ring.one_of("door", TRIGGERS) or Trigger.RING) if ring.has("door") else Trigger.RING
 
 
 def _expired(one: Table) -> Expired:
@@ -124,17 +125,17 @@ class WarmAnswer(TypedDict):
     warmed: list[str]
 
 
-def shards_of(bells: Mapping[str, Door], namespace: str) -> Heard:
+def shards_of(bells: Mapping[str, Trigger], namespace: str) -> Heard:
     """The shards of these keys, each once, in their order; and the keys that are no bells of `namespace`."""
     found = {key: _shard(key, namespace) for key in bells}
     shards = [shard for shard in found.values() if shard]
-    doors = {shard: bells[key] for key, shard in found.items() if shard}
-    return Heard(shards, [key for key, shard in found.items() if not shard], doors)
+    triggers = {shard: bells[key] for key, shard in found.items() if shard}
+    return Heard(shards, [key for key, shard in found.items() if not shard], triggers)
 
 
 def shards_behind(bells: Iterable[str], namespace: str) -> Heard:
-    """The same for bells that have yet to ring."""
-    return shards_of(dict.fromkeys(bells, Door.TIMER), namespace)
+    """The same for bells that will ring."""
+    return shards_of(dict.fromkeys(bells, Trigger.TIMER), namespace)
 
 
 def _shard(key: str, namespace: str) -> Shard | None:
@@ -143,7 +144,7 @@ def _shard(key: str, namespace: str) -> Shard | None:
 
 
 def show_drained(counts: Mapping[str, int], added: int = 0) -> RingsAnswer:
-    """A drain's counts as the bridge is told them, and how many tasks came of watched keys."""
+    """A drain's counts in the answer to the bridge, with the number of tasks that watched keys added."""
     return {
         "added": added,
         "claimed": counts["claimed"],

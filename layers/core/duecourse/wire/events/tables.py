@@ -28,7 +28,7 @@ class Table:
         self._wrong.append(FieldError(f"{self._path}{field}", problem))
 
     def has(self, field: str) -> bool:
-        """Whether a field is there, and not null."""
+        """True if a field is there, and not null."""
         return self._fields is not None and self._fields.get(field) is not None
 
     def text(self, field: str, most: int | None = None) -> str:

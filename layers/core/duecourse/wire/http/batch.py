@@ -6,11 +6,11 @@ from typing import Annotated, NotRequired
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
-from duecourse.domain.order import Item, Taken
+from duecourse.domain.order import AddResult, Item
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, new_id
 from duecourse.domain.times import format_instant
 from duecourse.errors import Conflict
-from duecourse.wire.http.fields import Strict, Told
+from duecourse.wire.http.fields import ShownInstant, Strict
 from duecourse.wire.http.tasks import EXAMPLE, AddTask
 
 MAX_BATCH = 1_000
@@ -49,7 +49,7 @@ class BatchItem(TypedDict):
             examples=[True],
         ),
     ]
-    due_at: NotRequired[Annotated[Told, Field(description="Due time; absent if the task was rejected.")]]
+    due_at: NotRequired[Annotated[ShownInstant, Field(description="Due time; absent if the task was rejected.")]]
     refused: NotRequired[
         Annotated[str, Field(description="Reason of the rejection: the state of the task that has this id.")]
     ]
@@ -68,7 +68,7 @@ def show_batch(ids: Sequence[str], items: Sequence[Item]) -> BatchAnswer:
 
 
 def _show(id: str, item: Item) -> BatchItem:
-    if isinstance(item, Taken):
+    if isinstance(item, AddResult):
         return {"id": id, "created": item.created, "due_at": format_instant(item.task.due_at)}
     return {
         "id": id,

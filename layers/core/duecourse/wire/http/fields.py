@@ -164,7 +164,7 @@ def _flag(value: Any) -> Any:
 
 TaskId = Annotated[StrictStr, Field(pattern=ID_PATTERN)]
 AnyTaskId = Annotated[StrictStr, Field(pattern=ANY_ID_PATTERN)]
-"""A task's id, or a follow-up's, which holds a `~`."""
+"""Id of a task, or of a completion notification, which has a `~`."""
 Name = Annotated[StrictStr, Field(pattern=NAME_PATTERN)]
 OpenKind = Annotated[Name, Field(json_schema_extra={"not": {"const": reminder.KIND}}), AfterValidator(open_kind)]
 OpenQueue = Annotated[
@@ -177,11 +177,11 @@ Instant = Annotated[int, BeforeValidator(parse_instant), WithJsonSchema(INSTANT_
 DeadlineField = Annotated[Deadline, PlainValidator(parse_deadline), WithJsonSchema(DEADLINE_SCHEMA)]
 JsonObject = Annotated[dict[str, Any], json_of(MAX_PAYLOAD_BYTES)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
-"""A query parameter that may stand bare: `?force`."""
+"""A query parameter that needs no value: `?force`."""
 
 
-Told = Annotated[str, WithJsonSchema(INSTANT_SCHEMA)]
-"""An instant as it is told: RFC 3339, in UTC, with milliseconds."""
+ShownInstant = Annotated[str, WithJsonSchema(INSTANT_SCHEMA)]
+"""An instant in answers: RFC 3339, in UTC, with milliseconds."""
 
 
 class Strict(BaseModel):
@@ -228,7 +228,7 @@ def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:
 
 
 def refuse_fields(problem: str, *fields: str) -> ValidationError:
-    """The error that a validator raises to lay one problem at the door of several fields."""
+    """The error that a validator raises for one problem of several fields together."""
     kind = PydanticCustomError("refused", "{problem}", {"problem": problem})
     lines = [InitErrorDetails(type=kind, loc=(field,), input=None) for field in fields]
     return ValidationError.from_exception_data("request", lines)

@@ -150,7 +150,7 @@ PAYLOADS: dict[str, type[Strict]] = {"poll": PollPayload, "webhook": WebhookPayl
 
 
 def check_payload(kind: str, payload: dict[str, Any]) -> None:
-    """Refuse a payload that a built-in `kind` could not run; a user's own kind takes any. Raises ValidationError."""
+    """Return if a built-in `kind` could run the payload; a user's own kind takes any. Raises ValidationError."""
     model = PAYLOADS.get(kind)
     if model:
         model.model_validate(payload)

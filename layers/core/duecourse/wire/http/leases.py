@@ -13,8 +13,8 @@ from duecourse.domain.times import DAY_MS, format_instant
 from duecourse.wire.http.fields import (
     Duration,
     Instant,
+    ShownInstant,
     Strict,
-    Told,
     between,
     given,
     json_of,
@@ -150,7 +150,7 @@ class BeginAnswer(TypedDict):
     """Lease of the run: extend, save and settle the task with its token from now on."""
 
     token: Annotated[str, Field(description="Token of the run's lease.", examples=[TOKEN_EXAMPLE])]
-    expires_at: Annotated[Told, Field(description="End of the lease, unless it is extended.")]
+    expires_at: Annotated[ShownInstant, Field(description="End of the lease, unless it is extended.")]
     run: Annotated[int, Field(description="Number of this run of the task, from 1.", examples=[1])]
     attempt: Annotated[
         int, Field(description="Current attempt: 1 plus the failures since the last `again`.", examples=[1])
@@ -168,4 +168,4 @@ class SettleAnswer(TypedDict):
 class LeaseAnswer(TypedDict):
     """New end of the lease."""
 
-    expires_at: Annotated[Told, Field(description="End of the lease, unless it is extended again.")]
+    expires_at: Annotated[ShownInstant, Field(description="End of the lease, unless it is extended again.")]

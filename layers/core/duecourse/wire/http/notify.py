@@ -5,8 +5,8 @@ from typing import Annotated, Literal, NotRequired, Self
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
-from duecourse.domain.follow_up import Notify, is_url
 from duecourse.domain.masking import masked_text
+from duecourse.domain.notification import Notify, is_url
 from duecourse.wire.http.fields import Name, Strict, given, refuse_fields
 from duecourse.wire.http.kinds import Url
 

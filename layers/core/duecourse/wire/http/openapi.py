@@ -12,7 +12,7 @@ from duecourse.wire.http.kinds import PAYLOADS
 from duecourse.wire.http.queries import QUERY_ID
 
 Operation = dict[str, Any]
-Refusal = type[DuecourseError]
+Rejection = type[DuecourseError]
 JSON = "application/json"
 CHANGING = ("post", "patch", "put", "delete")
 SECURITY = {
@@ -25,7 +25,7 @@ SECURITY = {
     }
 }
 SHAPES: dict[str, Schema] = {"Duration": DURATION_SCHEMA, "Instant": INSTANT_SCHEMA, "Deadline": DEADLINE_SCHEMA}
-"""Schemas that stand in many fields, and once in the document."""
+"""Schemas that many fields use, and the document defines once."""
 PARTS: dict[str, Schema] = {
     "Duration": {**DURATION_SCHEMA, "description": "Seconds, or ISO 8601 without years and months."},
     "Instant": {**INSTANT_SCHEMA, "description": "RFC 3339 with an offset."},
@@ -77,7 +77,7 @@ PROBLEM = {
         },
     },
 }
-EXAMPLES: dict[Refusal, DuecourseError] = {
+EXAMPLES: dict[Rejection, DuecourseError] = {
     errors.InvalidInput: errors.InvalidInput(
         [errors.FieldError("delay", "must be seconds or an ISO 8601 duration such as PT5M")]
     ),
@@ -92,7 +92,7 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     schemas = {**document["components"]["schemas"], **_payloads()}
     schemas = {name: replaced(schema, SHAPES) for name, schema in schemas.items() if name not in PARTS}
     schemas |= {**PARTS, "Problem": PROBLEM}
-    _tell_payloads(schemas)
+    _describe_payloads(schemas)
     paths = replaced(document["paths"], SHAPES)
     for path, operations in paths.items():
         for method, operation in operations.items():
@@ -108,12 +108,12 @@ def _complete(path: str, method: str, operation: Operation, schemas: dict[str, A
     for media in operation.get("requestBody", {}).get("content", {}).values():
         media["examples"] = {"request": {"value": example(media["schema"], schemas)}}
     for status, answer in operation["responses"].items():
-        _tell(status, answer, schemas)
-    for kinds in _refused(path, method, operation):
-        operation["responses"].setdefault(str(problems.status_of(kinds[0])), _refusal(kinds))
+        _describe(status, answer, schemas)
+    for kinds in _rejected(path, method, operation):
+        operation["responses"].setdefault(str(problems.status_of(kinds[0])), _rejection(kinds))
 
 
-def _tell(status: str, answer: dict[str, Any], schemas: dict[str, Any]) -> None:
+def _describe(status: str, answer: dict[str, Any], schemas: dict[str, Any]) -> None:
     for media in answer.get("content", {}).values():
         media.setdefault("examples", {"answer": {"value": example(media["schema"], schemas)}})
         if answer["description"] == "Successful Response":
@@ -122,50 +122,52 @@ def _tell(status: str, answer: dict[str, Any], schemas: dict[str, Any]) -> None:
         answer["headers"] = RETRY_AFTER
 
 
-def _refused(path: str, method: str, operation: Operation) -> Iterator[list[Refusal]]:
+def _rejected(path: str, method: str, operation: Operation) -> Iterator[list[Rejection]]:
     """Errors of a route by status: those that it declares, or all of its state's; the rest from its parameters."""
     likely = {404} if "{" in path else set()
     likely |= {409} if method in CHANGING else set()
-    told = {kind for kind in every(DuecourseError) if problems.status_of(kind) in likely}
-    told = set(operation.pop("refuses", told))
-    told |= {problems.NoSuchRoute} if "{" in path else set()
-    told |= KEYED if method in CHANGING else set()
-    told |= OF_BODIES if "requestBody" in operation else set()
-    told |= {errors.InvalidInput}  # by a query parameter that the route does not have, if by nothing else
+    listed = {kind for kind in every(DuecourseError) if problems.status_of(kind) in likely}
+    listed = set(operation.pop("rejects", listed))
+    listed |= {problems.NoSuchRoute} if "{" in path else set()
+    listed |= KEYED if method in CHANGING else set()
+    listed |= OF_BODIES if "requestBody" in operation else set()
+    listed |= {errors.InvalidInput}  # by a query parameter that the route does not have, if by nothing else
     for status in (400, 404, 409, 413, 415, 422, 500, 502, 503):
         always = status in {500, 503}
-        kinds = [kind for kind in refusals(status) if always or kind in told]
+        kinds = [kind for kind in rejections(status) if always or kind in listed]
         if kinds:
             yield kinds
 
 
-KEYED: set[Refusal] = {problems.MalformedKey, errors.KeyInUse, errors.KeyReused}
-OF_BODIES: set[Refusal] = {problems.MalformedBody, problems.BodyTooLarge, problems.UnsupportedBody}
+KEYED: set[Rejection] = {problems.MalformedKey, errors.KeyInUse, errors.KeyReused}
+OF_BODIES: set[Rejection] = {problems.MalformedBody, problems.BodyTooLarge, problems.UnsupportedBody}
 
 
-def _refusal(kinds: list[Refusal]) -> dict[str, Any]:
-    told = [problems.describe(EXAMPLES.get(kind) or kind()) for kind in kinds]
-    types = [problem.document["type"] for problem in told]
-    titles = dict.fromkeys(problem.document["title"] for problem in told)
+def _rejection(kinds: list[Rejection]) -> dict[str, Any]:
+    documents = [problems.describe(EXAMPLES.get(kind) or kind()) for kind in kinds]
+    types = [problem.document["type"] for problem in documents]
+    titles = dict.fromkeys(problem.document["title"] for problem in documents)
     return {
         "description": " ".join(titles),
-        **({"headers": RETRY_AFTER} if any(problem.headers for problem in told) else {}),
+        **({"headers": RETRY_AFTER} if any(problem.headers for problem in documents) else {}),
         "content": {
             problems.CONTENT_TYPE: {
                 "schema": {
                     "allOf": [
                         {"$ref": f"{REF}Problem"},
-                        {"properties": {"type": {"enum": types}, "status": {"const": told[0].status}}},
+                        {"properties": {"type": {"enum": types}, "status": {"const": documents[0].status}}},
                     ]
                 },
-                "examples": {type.rpartition(":")[2]: {"value": told[at].document} for at, type in enumerate(types)},
+                "examples": {
+                    type.rpartition(":")[2]: {"value": documents[at].document} for at, type in enumerate(types)
+                },
             }
         },
     }
 
 
-def refusals(status: int) -> list[Refusal]:
-    """The errors that are told by a status, each once."""
+def rejections(status: int) -> list[Rejection]:
+    """Errors with this status, each once."""
     if status == 500:
         return [problems.Internal]
     return [kind for kind in every(DuecourseError) if kind not in ABSTRACT and problems.status_of(kind) == status]
@@ -175,7 +177,7 @@ ABSTRACT = {errors.Conflict}
 """Never raised by itself."""
 
 
-def every(kind: Refusal) -> Iterator[Refusal]:
+def every(kind: Rejection) -> Iterator[Rejection]:
     """All of an error's kinds, each after what it is a kind of."""
     for one in kind.__subclasses__():
         if one.__module__.startswith("duecourse."):
@@ -188,7 +190,7 @@ def _payloads() -> dict[str, Any]:
     return {model.__name__: model.model_json_schema(ref_template=REF + "{model}") for model in PAYLOADS.values()}
 
 
-def _tell_payloads(schemas: dict[str, Any]) -> None:
+def _describe_payloads(schemas: dict[str, Any]) -> None:
     task = schemas["AddTask"]
     anything = task["properties"]["payload"]
     known = {kind: {"$ref": f"{REF}{model.__name__}"} for kind, model in PAYLOADS.items()}

@@ -7,10 +7,10 @@ from pydantic import ConfigDict, Field, StrictStr, WithJsonSchema
 from typing_extensions import TypedDict
 
 from duecourse.domain.masking import masked_error
-from duecourse.domain.query import DEADLINE_MS, ID_PATTERN, IDENTITY, Query, QueryStanding, QueryStatus
+from duecourse.domain.query import DEADLINE_MS, ID_PATTERN, IDENTITY, Query, QueryState, QueryStatus
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, Json
 from duecourse.domain.times import DAY_MS, format_duration, format_instant
-from duecourse.wire.http.fields import Duration, Strict, Told, between, json_of, written_as
+from duecourse.wire.http.fields import Duration, ShownInstant, Strict, between, json_of, written_as
 from duecourse.wire.http.kinds import MIN_INTERVAL_MS, PollPayload
 
 QUERY_ID = "q-5d1c7a2f9be04e36a7c1f0d2934b8e65@api.example.com"
@@ -83,24 +83,24 @@ class QueryView(TypedDict):
         Any, Field(description="Newest answer, or the part that `result` selects; null before the first answer.")
     ]
     status: Annotated[
-        QueryStatus,
+        QueryState,
         Field(
             description="State of the query. `done`: `data` is the answer. `processing`: duecourse keeps "
             "asking. `failed`: duecourse has stopped."
         ),
     ]
     fetched_at: Annotated[
-        Told | None, Field(description="Time at which `data` was fetched; null before the first answer.")
+        ShownInstant | None, Field(description="Time at which `data` was fetched; null before the first answer.")
     ]
     task: Annotated[str, Field(description="Id of the query, and of its task in `queue`.", examples=[QUERY_ID])]
     queue: Annotated[str, Field(description="Queue of all queries to this host.", examples=["query:api.example.com"])]
     due_at: NotRequired[
-        Annotated[Told, Field(description="Time of the next request; present while the query is processing.")]
+        Annotated[ShownInstant, Field(description="Time of the next request; present while the query is processing.")]
     ]
     error: NotRequired[Annotated[str, Field(description="Error of the newest call that failed.")]]
 
 
-def show_query(seen: QueryStanding) -> QueryView:
+def show_query(seen: QueryStatus) -> QueryView:
     """A query in the words of the HTTP API."""
     view: QueryView = {
         "data": seen.known.data if seen.known else None,

@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field, StrictBool, create_model
 from typing_extensions import TypedDict
 
 from duecourse.domain import queues as domain
-from duecourse.domain.queues import SETTINGS, QueueChanges, QueueSettings, QueueStanding, Setting
+from duecourse.domain.queues import SETTINGS, QueueChanges, QueueSettings, QueueStatus, Setting
 from duecourse.domain.times import format_duration
 from duecourse.wire.http.fields import Duration, Name, Strict, between
 from duecourse.wire.http.rate import Rate
@@ -56,15 +56,15 @@ class RateView(TypedDict):
     per: Annotated[str, Field(description="Length of the sliding window.", examples=["PT1S"])]
 
 
-def _told(one: Setting) -> Any:
+def _shown_type(one: Setting) -> Any:
     """Type and description of a setting in an answer."""
     kind: Any = RateView if one.kind is domain.Rate else str if one.is_time else one.kind
     about = Field(description=one.about.meaning, examples=[one.default])
     return Annotated[kind | None if one.default is None else kind, about]
 
 
-LimitsView = TypedDict("LimitsView", {one.name: _told(one) for one in SETTINGS if one.about.split})  # type: ignore[misc]
-SettingsView = TypedDict("SettingsView", {one.name: _told(one) for one in SETTINGS})  # type: ignore[misc]
+LimitsView = TypedDict("LimitsView", {one.name: _shown_type(one) for one in SETTINGS if one.about.split})  # type: ignore[misc]
+SettingsView = TypedDict("SettingsView", {one.name: _shown_type(one) for one in SETTINGS})  # type: ignore[misc]
 
 
 class ShardLimitsView(LimitsView):
@@ -120,7 +120,7 @@ class QueuesAnswer(TypedDict):
     queues: Annotated[list[QueueView], Field(description="Queues, by name.")]
 
 
-def show_queue(seen: QueueStanding) -> QueueView:
+def show_queue(seen: QueueStatus) -> QueueView:
     """A queue in the words of the HTTP API; `split` says which shard has which part."""
     return {
         "queue": seen.name,

@@ -7,10 +7,10 @@ from typing_extensions import TypedDict
 
 from duecourse.domain import sms
 from duecourse.domain.masking import masked, masked_text
-from duecourse.domain.reminder import Channel, Moved, Recipient, Shown, Standing
+from duecourse.domain.reminder import Channel, Moved, Recipient, ReminderStatus, Shown
 from duecourse.domain.task import Json, Status, Task
 from duecourse.domain.times import format_duration, format_instant
-from duecourse.wire.http.fields import Told
+from duecourse.wire.http.fields import ShownInstant
 
 MAX_SHOWN = 2_000_000
 """Maximum number of characters that one preview shows: a function answers at most 6 MB."""
@@ -20,7 +20,7 @@ class TaskDue(TypedDict):
     """Task of a reminder, with its due time."""
 
     id: Annotated[str, Field(description="Id of the task.", examples=["standup:300:0"])]
-    due_at: Annotated[Told, Field(description="Due time.")]
+    due_at: Annotated[ShownInstant, Field(description="Due time.")]
 
 
 class TaskMoved(TaskDue):
@@ -64,7 +64,7 @@ class MoveReminderAnswer(TypedDict):
     """Tasks that were moved; those in `leased` and `sent` were not."""
 
     id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
-    starts_at: Annotated[Told, Field(description="New start of the meeting.")]
+    starts_at: Annotated[ShownInstant, Field(description="New start of the meeting.")]
     tasks: Annotated[list[TaskMoved], Field(description="Tasks that were moved.")]
     leased: Annotated[
         list[str], Field(description="Ids of tasks that were being sent and were not moved.", examples=[[]])
@@ -79,7 +79,7 @@ class ReminderAnswer(TypedDict):
 
     id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
     subject: Annotated[str, Field(description="Template of the subject.", examples=["Stand-up"])]
-    starts_at: Annotated[Told, Field(description="Start of the meeting.")]
+    starts_at: Annotated[ShownInstant, Field(description="Start of the meeting.")]
     message: Annotated[str, Field(description="Template of the text.", examples=[""])]
     html: Annotated[str, Field(description="Template of the HTML part.", examples=[""])]
     data: Annotated[Json, Field(description="Data for the templates.", examples=[{}])]
@@ -123,7 +123,7 @@ def show_moved(moved: Moved) -> MoveReminderAnswer:
     }
 
 
-def show_reminder(standing: Standing) -> ReminderAnswer:
+def show_reminder(standing: ReminderStatus) -> ReminderAnswer:
     """A reminder and each of its tasks."""
     first = standing.tasks[0].payload
     return {

@@ -226,4 +226,4 @@ def _by_id_or_whole(value: Any) -> Any:
 
 
 PreviewReminder = Annotated[AddReminder | ReminderKey, BeforeValidator(_by_id_or_whole)]
-"""The body of an add, or the id alone of a reminder that stands."""
+"""The body of an add, or the id alone of an existing reminder."""

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from duecourse.domain.replay import MAX_REPLAY, Replay, Replayed
 from duecourse.domain.times import DAY_MS, format_instant
-from duecourse.wire.http.fields import Name, Strict, Told, refuse_fields
+from duecourse.wire.http.fields import Name, ShownInstant, Strict, refuse_fields
 from duecourse.wire.http.rate import Rate
 
 MAX_SPREAD_MS = 7 * DAY_MS
@@ -41,7 +41,7 @@ class ReplayedTask(TypedDict):
     """One task, with its new due time."""
 
     id: Annotated[str, Field(description="Id of the task.", examples=["export-42"])]
-    due_at: Annotated[Told, Field(description="New due time.")]
+    due_at: Annotated[ShownInstant, Field(description="New due time.")]
 
 
 class ReplayedAnswer(TypedDict):

@@ -30,9 +30,9 @@ from duecourse.wire.http.fields import (
     JsonObject,
     OpenKind,
     OpenQueue,
+    ShownInstant,
     Strict,
     TaskId,
-    Told,
     given,
     refuse_fields,
 )
@@ -166,8 +166,10 @@ class RunView(TypedDict):
             examples=["done"],
         ),
     ]
-    claimed_at: Annotated[Told | None, Field(description="Time of the claim; null if the task was never claimed.")]
-    ended_at: Annotated[Told, Field(description="End of the run.")]
+    claimed_at: Annotated[
+        ShownInstant | None, Field(description="Time of the claim; null if the task was never claimed.")
+    ]
+    ended_at: Annotated[ShownInstant, Field(description="End of the run.")]
     detail: NotRequired[Annotated[str, Field(description="Error or reason, its first 400 bytes.")]]
 
 
@@ -178,7 +180,7 @@ class TaskView(TypedDict):
     queue: Annotated[str, Field(description="Name of the queue.", examples=["default"])]
     kind: Annotated[str, Field(description="Kind of the task.", examples=["webhook"])]
     state: Annotated[Status, Field(description="State of the task.")]
-    due_at: Annotated[Told, Field(description="Due time of the current or next run.")]
+    due_at: Annotated[ShownInstant, Field(description="Due time of the current or next run.")]
     run: Annotated[
         int, Field(description="Number of runs so far; a delivery that was not begun does not count.", examples=[0])
     ]
@@ -188,7 +190,7 @@ class TaskView(TypedDict):
     max_attempts: Annotated[
         int, Field(description="Maximum attempts; a failure on the last one makes the task dead.", examples=[10])
     ]
-    created_at: Annotated[Told, Field(description="Time of the add.")]
+    created_at: Annotated[ShownInstant, Field(description="Time of the add.")]
     payload: Annotated[
         Any,
         Field(

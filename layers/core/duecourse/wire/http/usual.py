@@ -1,7 +1,7 @@
-"""Tasks of the usual shape, read without the model: what is unusual or wrong is left to it, for it tells all of it.
+"""Tasks of the usual shape, read without the model, which gets all that is unusual or wrong and names every error.
 
-No rule is made here. Names, times and payloads are judged by the functions and patterns that the model's fields are
-made of, retries and notifications by their models; what is constant is taken from the model's own fields.
+This module makes no rule. The functions and patterns of the model's fields judge names, times and payloads, and their
+models judge retries and notifications. Constants are those of the model's own fields.
 """
 
 import re
@@ -41,12 +41,12 @@ READ = frozenset(
 )
 """The fields that are read here; a task that has another is left to the model, which knows it, or does not."""
 SECONDS = frozenset({int, float, timedelta})
-"""The types, text aside, in which a duration is usually told."""
+"""Usual types of a duration, besides text."""
 SIMPLE = frozenset({str, int, float, bool})
 MODES = {str(mode): mode for mode in OnDuplicate}
 NOT_GIVEN = Deadline()
 HTTP = "http"
-"""The door of the bodies below."""
+"""Source of the tasks in the bodies below."""
 UNNAMED = str
 """Maker of empty ids: the router reads a body before a route can say whose request it is."""
 
@@ -56,9 +56,9 @@ class Unusual(ValueError):
 
 
 def read_task(fields: Any, tenant: str = DEFAULT_TENANT, by: str = "") -> NewTask:
-    """The task that POST /tasks is asked for. Raises InvalidInput, naming every wrong field.
+    """The task in the body of POST /tasks. Raises InvalidInput, naming every wrong field.
 
-    Where it is read here, `by` says by which door it came: that need not be put into it later.
+    A task that is read here already has its source in `by`.
     """
     return usual(fields, tenant, by) or read(AddTask, fields).task(tenant)
 

@@ -6,17 +6,17 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from duecourse.domain.masking import masked_error
-from duecourse.domain.queues import Hold
+from duecourse.domain.queues import ThrottleReason
 from duecourse.domain.task import Status
 from duecourse.domain.timeline import Happened, Why
 from duecourse.domain.times import format_instant
-from duecourse.wire.http.fields import Told
+from duecourse.wire.http.fields import ShownInstant
 
 
 class HappenedView(TypedDict):
     """Entry of a timeline: `text` for people, the other fields for programs."""
 
-    at: Annotated[Told, Field(description="Time of the entry.")]
+    at: Annotated[ShownInstant, Field(description="Time of the entry.")]
     event: Annotated[str, Field(description="Event, in one word.", examples=["added"])]
     text: Annotated[
         str, Field(description="The same, as a sentence.", examples=["Added by http, due 2026-11-21T09:30:00.000Z."])
@@ -25,7 +25,7 @@ class HappenedView(TypedDict):
         Annotated[str, Field(description="Source of the request, such as http, client or message.", examples=["http"])]
     ]
     run: NotRequired[Annotated[int, Field(description="Number of the run, from 1.", examples=[1])]]
-    door: NotRequired[
+    trigger: NotRequired[
         Annotated[
             str,
             Field(description="Trigger of the claim: `ring`, `timer`, `tick`, or `take` for a query's own request."),
@@ -34,7 +34,7 @@ class HappenedView(TypedDict):
     late_ms: NotRequired[Annotated[int, Field(description="Time from the due time to the claim, in milliseconds.")]]
     ran_ms: NotRequired[Annotated[int, Field(description="Length of the run, in milliseconds.")]]
     error: NotRequired[Annotated[str, Field(description="Error of the run.")]]
-    due_at: NotRequired[Annotated[Told, Field(description="New due time.")]]
+    due_at: NotRequired[Annotated[ShownInstant, Field(description="New due time.")]]
     times: NotRequired[Annotated[int, Field(description="Number of repetitions in a row; absent if it happened once.")]]
 
 
@@ -45,7 +45,7 @@ WaitsView = TypedDict(
             str,
             Field(
                 description="Event that the task waits for: `due`, `claim`, `lease` or `nothing`. For a "
-                f"throttled task, one of {', '.join(f'`{hold}`' for hold in Hold)}.",
+                f"throttled task, one of {', '.join(f'`{hold}`' for hold in ThrottleReason)}.",
                 examples=["due"],
             ),
         ],
@@ -56,7 +56,7 @@ WaitsView = TypedDict(
                 examples=["It is due in 10 minutes, at 2026-11-21T09:30:00.000Z."],
             ),
         ],
-        "until": NotRequired[Annotated[Told, Field(description="End of the wait; absent if unknown.")]],
+        "until": NotRequired[Annotated[ShownInstant, Field(description="End of the wait; absent if unknown.")]],
     },
 )
 WaitsView.__doc__ = "Reason why a task is not running now, and the end of the wait if it is known."
@@ -94,8 +94,8 @@ def _show(one: Happened) -> HappenedView:
         view["by"] = one.by
     if one.run:
         view["run"] = one.run
-    if one.door:
-        view["door"] = one.door
+    if one.trigger:
+        view["trigger"] = one.trigger
     if one.late_ms is not None:
         view["late_ms"] = one.late_ms
     if one.ran_ms is not None:

@@ -1,7 +1,7 @@
 """The texts of environment variables, read without pydantic: every function reads its settings at a cold start.
 
-A reader takes the text and returns its value. It raises ValueError with a text fit for a user, or InvalidInput where
-it can name the part that is wrong.
+A reader takes the text and returns its value. A wrong text raises ValueError with a text fit for a user, or
+InvalidInput if the reader can name the part that is wrong.
 """
 
 import re
@@ -92,7 +92,7 @@ def written_as(pattern: re.Pattern[str], problem: str) -> Callable[[str], str]:
 
 
 def json_such_as(example: str, read_value: Callable[[Json], T]) -> Callable[[str], T]:
-    """What `read_value` makes of JSON; names that are doubled in it are wrong."""
+    """A reader of JSON text, whose value `read_value` takes; a name that occurs twice in one object is an error."""
 
     def read(value: str) -> T:
         try:
@@ -132,7 +132,7 @@ def _name(name: str) -> str:
 
 
 def problems_at(path: str, error: ValueError | InvalidInput) -> list[FieldError]:
-    """What a reader's error says, with the path of what it read."""
+    """A reader's error as field errors, under the path of the value that it read."""
     if isinstance(error, InvalidInput):
         return [FieldError(f"{path}.{problem.field}", problem.problem) for problem in error.problems]
     return [FieldError(path, str(error))]

@@ -49,7 +49,7 @@ class WatchSetting(Strict):
         return payload
 
     def watch(self) -> Watch:
-        """As the engine takes it."""
+        """The watch for the engine."""
         return Watch(Pattern(self.pattern), self.kind, self.payload, self.window_ms, self.queue)
 
 

@@ -2,7 +2,8 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard (of tenants the one), then: section (due, leased, done, dead), at and id of the place, limit,
---         status (its letter in a record, "" for any), kind ("" for any), group ("" for any)
+--         status (its letter in a record, "" for any), kind ("" for any), group ("" for any); of a group, the tasks that
+--         are looked at: stored id and at of each, in order
 -- RETURNS {now, how far it looked: at, id ("" before all of that instant), or nothing where that is all,
 --         {stored id, at, record, its payload where that stands apart...}}
 
@@ -14,7 +15,7 @@ local values = require 'values'
 local call = redis.call
 
 local LOOK, MOST = 500, 1000000 -- entries, bytes
-local OF_GROUP = 4000 -- members that are put in the order of time: beyond that, all of the section are looked at
+local NAMED = shard.FIRST + 7
 local tenant, section, id = shard.TENANT, ARGV[shard.FIRST], ARGV[shard.FIRST + 2]
 local at, limit = ARGV[shard.FIRST + 1], tonumber(ARGV[shard.FIRST + 3])
 local status, kind, group = string.byte(ARGV[shard.FIRST + 4]), ARGV[shard.FIRST + 5], ARGV[shard.FIRST + 6]
@@ -84,29 +85,16 @@ local function take(sid, score, data)
   return #found < 4 * limit and shard.weight < MOST
 end
 
--- What of a group stands in the section after the place, in order, {stored id, at...}: by the group's index, which is
--- in the order of ids. Nil of a group of too many.
-local function of_group()
-  local from, to = '[' .. own .. group .. '\0', '(' .. own .. group .. '\1'
-  if call('ZLEXCOUNT', shard.GROUPS, from, to) > OF_GROUP then
-    return nil
+-- Of the tasks that the caller names, those that stand where it saw them, {stored id, at...}.
+local function named()
+  local flat, sids = {}, {}
+  for i = NAMED, #ARGV, 2 do
+    sids[#sids + 1] = ARGV[i]
   end
-  local sids, later, flat = {}, {}, {}
-  for i, member in ipairs(call('ZRANGEBYLEX', shard.GROUPS, from, to)) do
-    sids[i] = string.match(member, '%z(.*)$')
-  end
-  local begin = tonumber(at)
-  for i, score in ipairs(#sids > 0 and call('ZMSCORE', key, unpack(sids)) or {}) do
-    local when = tonumber(score or nil)
-    if when and (when > begin or (when == begin and less(own .. id, sids[i]))) then
-      later[#later + 1] = { sids[i], score, when, i }
+  for i, score in ipairs(call('ZMSCORE', key, unpack(sids))) do
+    if tonumber(score or nil) == tonumber(ARGV[NAMED + 2 * i - 1]) then
+      values.push(flat, sids[i], score)
     end
-  end
-  table.sort(later, function(a, b)
-    return a[3] < b[3] or (a[3] == b[3] and a[4] < b[4])
-  end)
-  for i = 1, math.min(#later, LOOK) do
-    values.push(flat, later[i][1], later[i][2])
   end
   return flat
 end
@@ -116,8 +104,8 @@ local function of_all()
   return call('ZRANGE', key, start, start + LOOK - 1, 'WITHSCORES')
 end
 
-local flat = group ~= '' and of_group() or of_all()
-local reached = #flat == 2 * LOOK and place(flat[#flat], flat[#flat - 1]) or {}
+local flat = group ~= '' and named() or of_all()
+local reached = group == '' and #flat == 2 * LOOK and place(flat[#flat], flat[#flat - 1]) or {}
 local looked, count = 0, #flat / 2
 while looked < count do
   local sids = {}

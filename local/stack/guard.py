@@ -1,7 +1,7 @@
-"""Whom the harness's servers answer: programs that name this machine, and no web page from elsewhere.
+"""Guard of the harness's servers: programs that name this machine are answered, web pages from elsewhere are not.
 
 A web page may send requests to any address, this machine's among them, and have its own name lead there (DNS
-rebinding). Browsers say so: `Host` is the name that the page used, `Origin` and `Sec-Fetch-Site` say where it is from.
+rebinding). Browsers report it: `Host` is the name that the page used, `Origin` and `Sec-Fetch-Site` are its origin.
 """
 
 import json
@@ -16,15 +16,15 @@ HEADERS = ("host", "origin", "sec-fetch-site")
 HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\s/?#@:\[\]]+?)\.?)(?::\d{1,5})?")
 
 
-class Asked(NamedTuple):
-    """What one request says of itself: all values of each of HEADERS, and the address at which it came in."""
+class Origin(NamedTuple):
+    """Origin of one request: all values of each of HEADERS, and the address at which it came in."""
 
     values: Mapping[str, Sequence[str]]
     address: str
 
 
-class Turned(NamedTuple):
-    """A refusal: the status and the reason."""
+class Rejection(NamedTuple):
+    """Rejection of a request: the status and the reason."""
 
     status: int
     message: str
@@ -35,24 +35,24 @@ class Turned(NamedTuple):
         return json.dumps({"message": self.message}).encode()
 
 
-class Doorman:
-    """Tells requests for this machine from those of strangers; `names` are further names of this machine."""
+class Guard:
+    """Check of requests; `names` are further names of this machine."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = OWN_NAMES | OF_CONTAINERS | {name.lower().rstrip(".") for name in names}
 
-    def refusal(self, asked: Asked) -> Turned | None:
-        """The refusal of a request, None for one that is answered."""
+    def rejection(self, asked: Origin) -> Rejection | None:
+        """The rejection of a request, None if it may be answered."""
         hosts, origins, sites = (asked.values[name] for name in HEADERS)
         name = _named(hosts)
         if not name or not (name in self._names or name == asked.address or name.endswith(".localhost")):
             given = ", ".join(hosts)[:100] or "no name"
-            return Turned(421, f"This harness answers to localhost, not to {given}: see --allow-host of `up`.")
+            return Rejection(421, f"This harness answers to localhost, not to {given}: see --allow-host of `up`.")
         own = {f"{scheme}://{hosts[0].lower()}" for scheme in ("http", "https")}
         if any(origin.lower() not in own for origin in origins):
-            return Turned(403, f"This harness answers no web page of another origin ({origins[0][:100]}).")
+            return Rejection(403, f"This harness answers no web page of another origin ({origins[0][:100]}).")
         if any("cross-site" in site.lower() for site in sites):
-            return Turned(403, "This harness answers no web page of another site; type the address to open it.")
+            return Rejection(403, "This harness answers no web page of another site; type the address to open it.")
         return None
 
 

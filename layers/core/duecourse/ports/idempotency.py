@@ -11,7 +11,7 @@ PRUNE = 500
 """Number of requests that one step forgets."""
 
 
-class Standing(StrEnum):
+class RequestState(StrEnum):
     """State of a request before this begin."""
 
     FRESH = "fresh"
@@ -26,19 +26,19 @@ class Standing(StrEnum):
     """The key belongs to another request."""
 
 
-class Claimed(NamedTuple):
+class SavedResponse(NamedTuple):
     """State of a request: its answer if it has ended; the time (ms) that another process still has it if it runs.
 
     `begun_at` is when it was first begun (epoch ms), where it was and is the caller's now.
     """
 
-    standing: Standing
+    state: RequestState
     answer: bytes = b""
     left_ms: int = 0
     begun_at: int = 0
 
 
-class Sent(NamedTuple):
+class KeyedRequest(NamedTuple):
     """A request as it was sent: whose, its key, and 32 bytes that tell it from any other."""
 
     tenant: str
@@ -46,22 +46,22 @@ class Sent(NamedTuple):
     fingerprint: bytes
 
 
-class Repeats(Protocol):
+class IdempotencyStore(Protocol):
     """The requests that were begun, each for KEPT_MS; every verb is one step and raises StoreUnavailable."""
 
-    def begin(self, sent: Sent, owner: bytes, lock_ms: int) -> Claimed:
+    def begin(self, sent: KeyedRequest, owner: bytes, lock_ms: int) -> SavedResponse:
         """Take a request for `owner` (8 bytes) unless it has ended, or another has it, each for its own `lock_ms`.
 
         The same owner again gets the same answer.
         """
 
-    def end(self, sent: Sent, owner: bytes, answer: bytes) -> bool:
+    def end(self, sent: KeyedRequest, owner: bytes, answer: bytes) -> bool:
         """Keep the answer; False where the request is not the owner's any more."""
 
-    def release(self, sent: Sent, owner: bytes) -> bool:
+    def release(self, sent: KeyedRequest, owner: bytes) -> bool:
         """Give the request back unanswered: the same may be sent again at once, under this key no other."""
 
-    def forget(self, sent: Sent, owner: bytes) -> bool:
+    def forget(self, sent: KeyedRequest, owner: bytes) -> bool:
         """Forget the request: its key is free."""
 
     def prune(self) -> int:

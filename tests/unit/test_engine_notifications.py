@@ -8,7 +8,7 @@ import pytest
 
 from duecourse import Client
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.domain.follow_up import DEAD
+from duecourse.domain.notification import DEAD
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_RESULT_BYTES, OnDuplicate
 from duecourse.errors import InvalidInput, ResultsUnavailable
@@ -70,9 +70,9 @@ def test_a_url_gets_the_whole_task_in_the_manner_of_standard_webhooks(store: Mem
         settle(store, task, Ending.DONE, result='{"ok":true}')
         assert drain().done == 1
     (asked,) = server.asked
-    follow_up = f"a~{task.generation}.1~n"
+    notification = f"a~{task.generation}.1~n"
     assert (asked.method, asked.path) == ("POST", "/done")
-    assert asked.headers["webhook-id"].startswith(f"{follow_up}:")
+    assert asked.headers["webhook-id"].startswith(f"{notification}:")
     assert asked.headers["webhook-timestamp"] == str(clock.at // 1000)
     told = json.loads(asked.body)
     assert (told["type"], told["timestamp"]) == ("task.done", "2026-09-21T14:13:20.005Z")
@@ -80,7 +80,7 @@ def test_a_url_gets_the_whole_task_in_the_manner_of_standard_webhooks(store: Mem
     assert (data["id"], data["state"], data["tenant"], "payload" in data) == ("a", "done", "-", False)
     assert (data["result"], data["history"][0]["outcome"]) == ({"ok": True}, "done")
     assert "error" not in data
-    assert store.get("default", follow_up)
+    assert store.get("default", notification)
 
 
 SECRET = {
@@ -215,9 +215,9 @@ def test_where_what_is_told_cannot_be_read_it_waits_and_no_attempt_is_spent(
     settle(store, task, Ending.DONE)
     table.get = lambda *_: _raise(ResultsUnavailable())  # type: ignore[method-assign]
     assert drain().released == 1
-    follow_up = store.get("default", f"a~{task.generation}.1~n")
-    assert follow_up
-    assert (follow_up.attempt, invoker.sent) == (1, [])
+    notification = store.get("default", f"a~{task.generation}.1~n")
+    assert notification
+    assert (notification.attempt, invoker.sent) == (1, [])
     del table.get
     clock.advance(60_000)
     drain()
@@ -256,8 +256,8 @@ def test_an_inline_task_that_drops_is_told_of_in_the_same_drain(store: MemorySto
 
 def test_what_a_worker_gets_is_told_once_and_for_all(store: MemoryStore, app: App) -> None:
     settle(store, claim_one(store), Ending.DROP, detail="x")
-    (follow_up,) = claim(store)
-    told = app.told(follow_up)
-    assert app.told(told) == told
+    (notification,) = claim(store)
+    told = app.filled(notification)
+    assert app.filled(told) == told
     plain = standing(store)
-    assert app.told(plain) is plain
+    assert app.filled(plain) is plain

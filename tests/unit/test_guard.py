@@ -1,11 +1,11 @@
 """Requests that the local stack answers, by what they say of themselves."""
 
-from local.stack.strangers import Asked, Doorman
+from local.stack.guard import Guard, Origin
 
 
 def refused(*hosts: str) -> int:
-    turned = Doorman().refusal(Asked({"host": hosts, "origin": (), "sec-fetch-site": ()}, "127.0.0.1"))
-    return turned.status if turned else 0
+    rejection = Guard().rejection(Origin({"host": hosts, "origin": (), "sec-fetch-site": ()}, "127.0.0.1"))
+    return rejection.status if rejection else 0
 
 
 def test_one_own_name_is_answered() -> None:

@@ -5,19 +5,19 @@ from typing import Any
 from duecourse.adapters.redis.keys import requests_keys
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.adapters.redis.wire import Argument
-from duecourse.ports.repeats import KEPT_MS, PRUNE, Claimed, Sent, Standing
+from duecourse.ports.idempotency import KEPT_MS, PRUNE, KeyedRequest, RequestState, SavedResponse
 
-STANDINGS = {
-    0: Standing.FRESH,
-    1: Standing.AGAIN,
-    -1: Standing.UNDER_WAY,
-    -2: Standing.ENDED,
-    -3: Standing.OTHER,
+STATES = {
+    0: RequestState.FRESH,
+    1: RequestState.AGAIN,
+    -1: RequestState.UNDER_WAY,
+    -2: RequestState.ENDED,
+    -3: RequestState.OTHER,
 }
 
 
-class RedisRepeats:
-    """The requests that were begun (ports.repeats.Repeats), beside a ledger on the same client.
+class RedisIdempotency:
+    """The requests that were begun (ports.idempotency.IdempotencyStore), beside a ledger on the same client.
 
     `wait` is how many replicas must have a request that is begun, and its answer.
     """
@@ -27,26 +27,26 @@ class RedisRepeats:
         self._keys = requests_keys(namespace)
         self._wait = wait
 
-    def begin(self, sent: Sent, owner: bytes, lock_ms: int) -> Claimed:
-        """See Repeats."""
+    def begin(self, sent: KeyedRequest, owner: bytes, lock_ms: int) -> SavedResponse:
+        """See IdempotencyStore."""
         arguments = (self._clock(), _field(sent), sent.fingerprint, owner, lock_ms, KEPT_MS)
         code, answer, left_ms, begun_at = self._run("begin", *arguments, replicas=self._wait)
-        return Claimed(STANDINGS[code], answer, left_ms, begun_at)
+        return SavedResponse(STATES[code], answer, left_ms, begun_at)
 
-    def end(self, sent: Sent, owner: bytes, answer: bytes) -> bool:
-        """See Repeats."""
+    def end(self, sent: KeyedRequest, owner: bytes, answer: bytes) -> bool:
+        """See IdempotencyStore."""
         return bool(self._run("end", _field(sent), sent.fingerprint, owner, b"A" + answer, replicas=self._wait))
 
-    def release(self, sent: Sent, owner: bytes) -> bool:
-        """See Repeats."""
+    def release(self, sent: KeyedRequest, owner: bytes) -> bool:
+        """See IdempotencyStore."""
         return bool(self._run("end", _field(sent), sent.fingerprint, owner, b"U"))
 
-    def forget(self, sent: Sent, owner: bytes) -> bool:
-        """See Repeats."""
+    def forget(self, sent: KeyedRequest, owner: bytes) -> bool:
+        """See IdempotencyStore."""
         return bool(self._run("end", _field(sent), sent.fingerprint, owner, b"X"))
 
     def prune(self) -> int:
-        """See Repeats."""
+        """See IdempotencyStore."""
         return int(self._run("forget", self._clock(), KEPT_MS, PRUNE))
 
     def _clock(self) -> str:
@@ -56,5 +56,5 @@ class RedisRepeats:
         return self._scripts.evaluate(name, len(self._keys), (*self._keys, *arguments), again=True, replicas=replicas)
 
 
-def _field(sent: Sent) -> str:
+def _field(sent: KeyedRequest) -> str:
     return f"{sent.tenant}/{sent.key}"

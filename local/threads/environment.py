@@ -5,25 +5,25 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from ..process.environment import Surroundings
+from ..process.environment import Environment
 from ..stack.problems import HarnessError
 from ..template.model import Function
 
 
-def united(described: Iterable[Function], surroundings: Surroundings) -> dict[str, str]:
+def united(described: Iterable[Function], environment: Environment) -> dict[str, str]:
     """Every function's variables; one that is empty here and set there is set.
 
     Raises HarnessError where two functions want different values.
     """
     wanted: dict[str, dict[str, list[str]]] = defaultdict(dict)
     for function in described:
-        for name, value in surroundings.settings(function).items():
+        for name, value in environment.settings(function).items():
             wanted[name].setdefault(value, []).append(function.name)
     values = {name: [value for value in found if value] or [""] for name, found in wanted.items()}
     for name, found in values.items():
         if len(found) > 1:
             raise HarnessError(_torn(name, wanted[name]))
-    return {**surroundings.base(), **{name: found[0] for name, found in values.items()}}
+    return {**environment.base(), **{name: found[0] for name, found in values.items()}}
 
 
 def _torn(name: str, found: Mapping[str, list[str]]) -> str:
@@ -36,7 +36,10 @@ def _torn(name: str, found: Mapping[str, list[str]]) -> str:
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """This process's environment with `variables`, and without the host's own of AWS; as it was, at the end."""
+    """This process's environment with `variables`, and without the host's own of AWS; as it was, at the end.
+
+    For users' code and boto3, which read `os.environ`: a process has one. A handler of duecourse's is given an App.
+    """
     before = dict(os.environ)
     for name in before:
         if name.startswith("AWS_"):

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from duecourse.domain.follow_up import DEAD, Ended, Notify, ended_of
 from duecourse.domain.masking import masked_error
+from duecourse.domain.notification import DEAD, Ended, Notify, ended_of
 from duecourse.domain.task import Json, Task, dump_json
 from duecourse.domain.times import format_instant
 from duecourse.engine.tasks import Tasks
@@ -16,18 +16,18 @@ LONG = (PAYLOAD, "result", "history")
 """Fields that a longer notification omits, in turn."""
 
 
-class FollowUps:
+class Notifications:
     """Reads ended tasks; `show` puts one in the words of the HTTP API."""
 
     def __init__(self, tasks: Tasks, show: Callable[[Task], Mapping[str, Json]]) -> None:
         self._tasks = tasks
         self._show = show
 
-    def told(self, task: Task) -> Task:
-        """The task as whoever works it gets it; one that is no follow-up as it is.
+    def filled(self, task: Task) -> Task:
+        """The task as its worker gets it: a completion notification with its content, any other task unchanged.
 
-        Its payload is then {type: task.done or task.dead, timestamp, data: the ended task as it is shown}, where a URL
-        is told with that beside it, as a webhook's payload. Raises StoreUnavailable and ResultsUnavailable.
+        The payload becomes {type: task.done or task.dead, timestamp, data: the ended task as it is shown}. For a URL
+        that is the body of a webhook's payload. Raises StoreUnavailable and ResultsUnavailable.
         """
         ended = ended_of(task.payload)
         if ended is None:
@@ -42,7 +42,7 @@ class FollowUps:
         return _cut(data)
 
     def _known(self, task: Task, ended: Ended) -> Mapping[str, Json]:
-        """The ended task; what the reference says, where that is gone or has begun anew."""
+        """The ended task; only its reference, if the task is gone or has a new generation."""
         try:
             standing = self._tasks.get(task.queue, ended.id, task.tenant)
         except TaskNotFound:

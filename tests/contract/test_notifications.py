@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from duecourse.domain.follow_up import DEAD, ENDED, POLICY, Ended, ended_of
+from duecourse.domain.notification import DEAD, ENDED, POLICY, Ended, ended_of
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Shard, Status, Task
 from duecourse.ports.leases import Settled
@@ -56,10 +56,10 @@ def expire_after_again(store: Store, clock: HandClock) -> None:
 )
 def test_who_is_told_is_one_thing_and_what_besides_another(store: Store, notify: str, kind: str, url: str) -> None:
     settle(store, claim_one(store, notify=notify), Ending.DONE)
-    (follow_up,) = told(store).values()
-    ended = ended_of(follow_up.payload)
+    (notification,) = told(store).values()
+    ended = ended_of(notification.payload)
     assert ended
-    assert (follow_up.kind, ended.url, follow_up.notify) == (kind, url, "")
+    assert (notification.kind, ended.url, notification.notify) == (kind, url, "")
     assert standing(store).notify == notify
 
 
@@ -87,11 +87,16 @@ def test_a_task_that_is_done_is_followed_by_one_that_tells_of_it(store: Store, c
     after = store.stats(SHARD)
     assert (before.scheduled, after.scheduled, after.done) == (0, 1, 1)
     assert after.bell_at == clock.at + 1
-    follow_up = told(store)[ENDED]
-    assert follow_up.id == f"a~{task.generation}.1~n"
-    assert end_of(follow_up) == Ended("a", task.generation, 1, "done", clock.at, "", URL)
-    assert (follow_up.retry, follow_up.by, follow_up.due_at, follow_up.attempt) == (POLICY, "duecourse", clock.at, 1)
-    assert follow_up.generation > task.fence
+    notification = told(store)[ENDED]
+    assert notification.id == f"a~{task.generation}.1~n"
+    assert end_of(notification) == Ended("a", task.generation, 1, "done", clock.at, "", URL)
+    assert (notification.retry, notification.by, notification.due_at, notification.attempt) == (
+        POLICY,
+        "duecourse",
+        clock.at,
+        1,
+    )
+    assert notification.generation > task.fence
     assert standing(store).status == Status.DONE
 
 
@@ -111,10 +116,10 @@ def test_each_way_to_die_is_followed(store: Store, clock: HandClock, die: Callab
     die(store, clock)
     dead = standing(store)
     assert dead.status == Status.DEAD
-    follow_up = store.get(QUEUE, f"a~{dead.generation}.{dead.run}~n")
-    assert follow_up
-    assert end_of(follow_up) == Ended("a", dead.generation, dead.run, "dead", clock.at, dead.history[-1].detail, URL)
-    assert store.stats(SHARD).bell_at in {clock.at + 1, follow_up.lease_expires_at}
+    notification = store.get(QUEUE, f"a~{dead.generation}.{dead.run}~n")
+    assert notification
+    assert end_of(notification) == Ended("a", dead.generation, dead.run, "dead", clock.at, dead.history[-1].detail, URL)
+    assert store.stats(SHARD).bell_at in {clock.at + 1, notification.lease_expires_at}
 
 
 @pytest.mark.parametrize("die", DEATHS)
@@ -124,9 +129,9 @@ def test_of_a_death_the_dead_target_is_told_too(
     die(telling, clock)
     dead = standing(telling)
     for mark, kind in (("n", ENDED), ("d", DEAD)):
-        follow_up = telling.get(QUEUE, f"a~{dead.generation}.{dead.run}~{mark}")
-        assert follow_up
-        assert follow_up.kind == kind
+        notification = telling.get(QUEUE, f"a~{dead.generation}.{dead.run}~{mark}")
+        assert notification
+        assert notification.kind == kind
     assert telling.stats(SHARD).dead == 1
 
 
@@ -173,8 +178,8 @@ def test_a_settle_that_is_sent_again_is_told_of_once(telling: Store) -> None:
 
 def test_a_follow_up_has_none_of_its_own(telling: Store) -> None:
     bring(telling, "dead")
-    follow_up = told(telling)[DEAD]
-    settle(telling, follow_up, Ending.DROP, detail="x")
+    notification = told(telling)[DEAD]
+    settle(telling, notification, Ending.DROP, detail="x")
     assert told(telling) == {}
     assert telling.stats(SHARD).dead == 2
 
@@ -223,12 +228,12 @@ def test_a_follow_up_is_in_its_tasks_shard_and_in_no_group(sharded: Store) -> No
     for shard in sharded.shards():
         for task in sharded.claim(shard, 99, lease_ms=LEASE_MS).tasks:
             assert sharded.settle(shard, [ending(task, Ending.DONE)]) == [Settled.DONE]
-        for follow_up in sharded.claim(shard, 99, lease_ms=LEASE_MS).tasks:
-            ended = end_of(follow_up)
-            assert follow_up.group in {ended.id, *(f"g{n}" for n in range(12))}
-            assert sharded.shard_of(QUEUE, follow_up.id, follow_up.group) == shard
-            assert sharded.get(QUEUE, follow_up.id) == follow_up
-            assert sharded.settle(shard, [ending(follow_up, Ending.DONE)]) == [Settled.DONE]
+        for notification in sharded.claim(shard, 99, lease_ms=LEASE_MS).tasks:
+            ended = end_of(notification)
+            assert notification.group in {ended.id, *(f"g{n}" for n in range(12))}
+            assert sharded.shard_of(QUEUE, notification.id, notification.group) == shard
+            assert sharded.get(QUEUE, notification.id) == notification
+            assert sharded.settle(shard, [ending(notification, Ending.DONE)]) == [Settled.DONE]
             ids.remove(ended.id)
     assert ids == []
     assert [task.id for task in sharded.group(QUEUE, "g2")] == ["t2"]
@@ -246,14 +251,14 @@ def test_a_batch_of_ends_is_followed_by_a_batch(telling: Store) -> None:
     tasks = claim(telling, 300)
     telling.settle(SHARD, [ending(t, Ending.DROP if n % 3 else Ending.DONE) for n, t in enumerate(tasks)])
     assert telling.stats(SHARD).scheduled == 300 + 200
-    follow_ups = claim(telling, 500)
-    assert len({task.generation for task in follow_ups}) == 500
-    assert sorted({task.kind for task in follow_ups}) == ["audit", DEAD]
+    notifications = claim(telling, 500)
+    assert len({task.generation for task in notifications}) == 500
+    assert sorted({task.kind for task in notifications}) == ["audit", DEAD]
 
 
 def test_a_moved_follow_up_is_no_groups_member(store: Store) -> None:
     settle(store, claim_one(store, group="g", notify=URL), Ending.DONE)
-    follow_up = told(store)[ENDED]
-    settle(store, follow_up, Ending.RETRY, delay_ms=9)
-    store.move(QUEUE, [Move(follow_up.id, delay_ms=5)])
+    notification = told(store)[ENDED]
+    settle(store, notification, Ending.RETRY, delay_ms=9)
+    store.move(QUEUE, [Move(notification.id, delay_ms=5)])
     assert [task.id for task in store.group(QUEUE, "g")] == ["a"]

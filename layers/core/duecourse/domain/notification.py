@@ -1,7 +1,8 @@
 """Completion notifications: each is a task in the ended task's shard, which reports the end.
 
-Its id names the ended task, its generation and its last run; the `~` in it keeps it apart from any id that a user can
-give. It is added by the very step that ends the task, and is of the ended task's group for the sake of its shard alone.
+The id of a notification names the ended task, its generation and its last run; the `~` in it keeps it apart from any id
+that a user can give. The step that ends the task also adds the notification. It has the ended task's group only to be
+in the same shard.
 """
 
 from typing import NamedTuple
@@ -49,7 +50,7 @@ class Notify(NamedTuple):
         return " ".join((self.address, *self.include))
 
 
-def is_follow_up(id: str) -> bool:
+def is_notification(id: str) -> bool:
     """True if the task is a completion notification."""
     return MARK in id
 
@@ -59,16 +60,16 @@ def is_url(notify: str) -> bool:
     return "://" in notify
 
 
-def follow_ups(task: Task, now: int, *, deaths: bool) -> list[NewTask]:
+def notifications(task: Task, now: int, *, deaths: bool) -> list[NewTask]:
     """Completion notifications of this task, due at once; with `deaths`, also one for each death."""
-    if is_follow_up(task.id):
+    if is_notification(task.id):
         return []
-    told = []
+    found = []
     if task.notify:
-        told.append(_follow_up(task, now, "n", ENDED if is_url(task.notify) else Notify.of(task.notify).address))
+        found.append(_notification(task, now, "n", ENDED if is_url(task.notify) else Notify.of(task.notify).address))
     if deaths and task.status is Status.DEAD:
-        told.append(_follow_up(task, now, "d", DEAD))
-    return told
+        found.append(_notification(task, now, "d", DEAD))
+    return found
 
 
 def ended_of(payload: Json) -> Ended | None:
@@ -76,7 +77,7 @@ def ended_of(payload: Json) -> Ended | None:
     return Ended(**payload["ended"]) if isinstance(payload, dict) and payload.keys() == {"ended"} else None
 
 
-def _follow_up(task: Task, now: int, mark: str, kind: str) -> NewTask:
+def _notification(task: Task, now: int, mark: str, kind: str) -> NewTask:
     url = Notify.of(task.notify).address if kind == ENDED else ""
     runs = [entry for entry in task.log if isinstance(entry, Run)]
     error = runs[-1].detail if task.status is Status.DEAD else ""

@@ -1,0 +1,62 @@
+"""A request that carries a key is done once, and answered the same each time it is sent."""
+
+import logging
+import secrets
+from collections.abc import Callable
+
+from duecourse.errors import InvalidInput, KeyInUse, KeyReused, StoreUnavailable
+from duecourse.ports.idempotency import IdempotencyStore, KeyedRequest, RequestState
+
+log = logging.getLogger("duecourse.requests")
+
+Do = Callable[[int], bytes]
+"""Does a request and answers it, given the time (epoch ms) since which it may be done in part, 0 if it is new."""
+SKEW_MS = 1_000
+"""Maximum lag of the clock of the server with the tasks behind that of the one with the requests."""
+Saved = Callable[[BaseException], bytes | None]
+"""Answer to keep for an error; None for a fault, after which the same request may be tried again."""
+
+
+class Idempotency:
+    """The requests that carry a key."""
+
+    def __init__(self, idempotency: IdempotencyStore) -> None:
+        self._idempotency = idempotency
+
+    def answer(self, sent: KeyedRequest, lock_ms: int, do: Do, saved: Saved) -> bytes:
+        """Answer of `do`, or the stored answer if this request was sent before.
+
+        `do` has `lock_ms`. Raises what `do` raises, and KeyReused, KeyInUse, StoreUnavailable. A request that
+        InvalidInput rejects was never begun: the key is free again.
+        """
+        owner = secrets.token_bytes(8)
+        claimed = self._idempotency.begin(sent, owner, lock_ms)
+        if claimed.state is RequestState.OTHER:
+            raise KeyReused
+        if claimed.state is RequestState.UNDER_WAY:
+            raise KeyInUse(claimed.left_ms)
+        if claimed.state is RequestState.ENDED:
+            return claimed.answer
+        try:
+            answer = do(max(1, claimed.begun_at - SKEW_MS) if claimed.state is RequestState.AGAIN else 0)
+        except InvalidInput:
+            self._end(lambda: self._idempotency.forget(sent, owner))
+            raise
+        except BaseException as error:
+            refusal = saved(error)
+            self._end(lambda: self._close(sent, owner, refusal))
+            raise
+        self._end(lambda: self._close(sent, owner, answer))
+        return answer
+
+    def _close(self, sent: KeyedRequest, owner: bytes, answer: bytes | None) -> bool:
+        if answer is None:
+            return self._idempotency.release(sent, owner)
+        return self._idempotency.end(sent, owner, answer)
+
+    def _end(self, end: Callable[[], bool]) -> None:
+        try:
+            if not end():
+                log.warning("a request outlived its time limit, and another request has taken its Idempotency-Key")
+        except StoreUnavailable:  # what was done is done, and told; its key is free when its time is over
+            log.warning("the answer to a request with an Idempotency-Key could not be stored", exc_info=True)

@@ -1,0 +1,82 @@
+"""What a tick costs over shards that have nothing to do, and a shard in numbers where many tenants take turns."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+
+import redis
+
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.task import NewTask, Shard
+from duecourse.engine.crew import Crew
+from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.run import Runner
+from duecourse.engine.sweep import Retention, Sweeper
+from duecourse.engine.targets import Targets
+from duecourse.ports.tasks import MAX_ADD
+from tests.bench.figures import Figure
+from tests.bench.ledger import Nobody
+from tests.bench.server import BenchServer
+
+DAY_MS = 86_400_000
+SHARDS = (1, 1_000, 10_000)
+TENANTS = 10_000
+ROUNDS = 5
+RING = Shard("ring")
+
+
+def figures(server: BenchServer, _pending: int) -> Iterator[Figure]:
+    """Each on an empty database; the ticks after one that swept every shard."""
+    with connect(server.url) as client:
+        assert isinstance(client, redis.Redis)
+        for count in SHARDS:
+            client.flushall()
+            yield _tick(client, count)
+        client.flushall()
+        yield _stats(client)
+
+
+def _tick(client: redis.Redis, count: int) -> Figure:
+    store = RedisStore(client)
+    for n in range(count):
+        store.add([NewTask("later", "report", "1", f"q{n}", delay_ms=DAY_MS)])
+    crew = Crew(1)
+    runner = Runner(lambda _kind: None, None, store.now, random.Random())
+    drainer = Drainer(store, runner, Targets({}, Nobody()), crew, Limits(60_000, 0))
+    sweeper = Sweeper(store, drainer, Retention(DAY_MS), 0)
+
+    def tick() -> None:
+        sweeper.tick(sweeper.survey(lambda: 60_000), lambda: 60_000)
+
+    tick()
+    measured = _cost(client, tick)
+    crew.close()
+    return Figure(f"tick over {count:,} idle shard{'s' if count > 1 else ''}", measured)
+
+
+def _stats(client: redis.Redis) -> Figure:
+    store = RedisStore(client)
+    for first in range(0, TENANTS, MAX_ADD):
+        store.add([NewTask("due", "report", "1", RING.queue, f"t{first + n}") for n in range(MAX_ADD)])
+    while client.zcard("duecourse:{ring/0}:heads"):
+        store.claim(RING, 1, lease_ms=60_000)
+    name = f"stats of a shard in which {TENANTS:,} tenants take turns"
+    return Figure(name, _cost(client, lambda: store.stats(RING)), "≤ 5 ms of the server")
+
+
+def _cost(client: redis.Redis, work: Callable[[], object]) -> str:
+    """The server's own time, and that on the wall; the least of some rounds."""
+    pairs = []
+    for _ in range(ROUNDS):
+        before, start = _server_ms(client), time.perf_counter()
+        work()
+        took_ms = (time.perf_counter() - start) * 1000
+        pairs.append((_server_ms(client) - before, took_ms))
+    server_ms, wall_ms = (min(column) for column in zip(*pairs, strict=True))
+    return f"{server_ms:.1f} ms of the server, {wall_ms:.1f} ms in all"
+
+
+def _server_ms(client: redis.Redis) -> float:
+    used = client.info("cpu")
+    return float(used["used_cpu_user"] + used["used_cpu_sys"]) * 1000

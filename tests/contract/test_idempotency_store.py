@@ -1,0 +1,128 @@
+"""What every store remembers of requests that were sent with a key."""
+
+import pytest
+
+from duecourse.adapters.redis.scripts import connect
+from duecourse.ports.idempotency import KEPT_MS, PRUNE, KeyedRequest, RequestState, SavedResponse
+from duecourse.ports.store import Store
+from tests.support.clock import HandClock
+
+ONE, TWO = b"1" * 8, b"2" * 8
+LOCK_MS = 16_000
+SENT = KeyedRequest("-", 'order "42" \\ é', b"f" * 32)
+FRESH = SavedResponse(RequestState.FRESH)
+
+
+def test_a_request_is_its_beginners_alone_until_it_has_ended(store: Store, clock: HandClock) -> None:
+    idempotency = store.idempotency()
+    assert idempotency.begin(SENT, ONE, LOCK_MS) == FRESH
+    clock.advance(1_000)
+    assert idempotency.begin(SENT, TWO, LOCK_MS) == SavedResponse(RequestState.UNDER_WAY, left_ms=LOCK_MS - 1_000)
+    assert idempotency.end(SENT, ONE, b"\x00answer")
+    assert idempotency.begin(SENT, TWO, LOCK_MS) == SavedResponse(RequestState.ENDED, b"\x00answer")
+
+
+def test_a_key_stands_for_one_request(store: Store) -> None:
+    idempotency, other = store.idempotency(), SENT._replace(fingerprint=b"g" * 32)
+    idempotency.begin(SENT, ONE, LOCK_MS)
+    assert idempotency.begin(other, TWO, LOCK_MS) == SavedResponse(RequestState.OTHER)
+    idempotency.end(SENT, ONE, b"answer")
+    assert idempotency.begin(other, TWO, LOCK_MS) == SavedResponse(RequestState.OTHER)
+    assert not idempotency.end(other, ONE, b"another")
+
+
+def test_tenants_and_keys_are_told_apart(store: Store) -> None:
+    idempotency = store.idempotency()
+    idempotency.begin(SENT, ONE, LOCK_MS)
+    assert idempotency.begin(SENT._replace(tenant="acme"), TWO, LOCK_MS) == FRESH
+    assert idempotency.begin(SENT._replace(key="other"), TWO, LOCK_MS) == FRESH
+
+
+def test_a_lost_reply_may_be_asked_for_again(store: Store) -> None:
+    idempotency = store.idempotency()
+    idempotency.begin(SENT, ONE, LOCK_MS)
+    assert idempotency.begin(SENT, ONE, LOCK_MS).state is RequestState.AGAIN
+    assert [idempotency.end(SENT, ONE, b"answer") for _ in range(2)] == [True, True]
+    assert not idempotency.end(SENT, ONE, b"another answer")
+
+
+def test_what_died_is_given_to_another_when_its_time_is_over(store: Store, clock: HandClock) -> None:
+    idempotency, begun_at = store.idempotency(), store.now()
+    idempotency.begin(SENT, ONE, LOCK_MS)
+    clock.advance(LOCK_MS - 1)
+    assert idempotency.begin(SENT, TWO, LOCK_MS).state is RequestState.UNDER_WAY
+    clock.advance(1)
+    assert idempotency.begin(SENT, TWO, LOCK_MS) == SavedResponse(RequestState.AGAIN, begun_at=begun_at)
+    assert not idempotency.end(SENT, ONE, b"late")
+    assert not idempotency.release(SENT, ONE)
+    assert not idempotency.forget(SENT, ONE)
+    assert idempotency.end(SENT, TWO, b"answer")
+
+
+def test_what_is_given_back_may_be_begun_again_at_once_and_nothing_else_under_its_key(store: Store) -> None:
+    idempotency = store.idempotency()
+    idempotency.begin(SENT, ONE, LOCK_MS)
+    assert idempotency.release(SENT, ONE)
+    assert idempotency.begin(SENT._replace(fingerprint=b"g" * 32), TWO, LOCK_MS) == SavedResponse(RequestState.OTHER)
+    assert idempotency.begin(SENT, TWO, LOCK_MS).state is RequestState.AGAIN
+
+
+def test_what_is_forgotten_leaves_its_key_free(store: Store, clock: HandClock) -> None:
+    idempotency, other = store.idempotency(), SENT._replace(fingerprint=b"g" * 32)
+    idempotency.begin(SENT, ONE, LOCK_MS)
+    assert idempotency.forget(SENT, ONE)
+    assert idempotency.begin(other, TWO, LOCK_MS) == FRESH
+    idempotency.end(other, TWO, b"answer")
+    assert not idempotency.forget(other, TWO)
+    idempotency.begin(SENT._replace(key="another"), ONE, LOCK_MS)
+    idempotency.forget(SENT._replace(key="another"), ONE)
+    clock.advance(KEPT_MS)
+    assert idempotency.prune() == 1, "in the order of time as well"
+
+
+def test_a_request_is_remembered_for_a_day_from_its_first_beginning(store: Store, clock: HandClock) -> None:
+    idempotency = store.idempotency()
+    idempotency.begin(SENT, ONE, LOCK_MS)
+    idempotency.release(SENT, ONE)
+    clock.advance(KEPT_MS - 1)
+    idempotency.begin(SENT, ONE, LOCK_MS)
+    idempotency.end(SENT, ONE, b"answer")
+    assert idempotency.prune() == 0
+    assert idempotency.begin(SENT, TWO, LOCK_MS).state is RequestState.ENDED
+    clock.advance(1)
+    assert idempotency.begin(SENT, TWO, LOCK_MS) == FRESH, "pruned or not"
+    assert idempotency.prune() == 0, "it stands anew"
+
+
+def test_old_requests_are_forgotten_in_bounded_steps(store: Store, clock: HandClock) -> None:
+    idempotency = store.idempotency()
+    for number in range(PRUNE + 2):
+        idempotency.begin(SENT._replace(key=str(number)), ONE, LOCK_MS)
+    clock.advance(1)
+    idempotency.begin(SENT, ONE, LOCK_MS)
+    clock.advance(KEPT_MS - 1)
+    assert [idempotency.prune() for _ in range(3)] == [PRUNE, 2, 0]
+    assert idempotency.begin(SENT, TWO, LOCK_MS).state is not RequestState.FRESH
+    assert store.shards() == []
+
+
+def test_in_redis_they_have_a_place_of_their_own_and_no_time_to_live(
+    kind_of_store: str, request: pytest.FixtureRequest, store: Store
+) -> None:
+    if not kind_of_store.startswith("redis"):
+        pytest.skip("of Redis")
+    idempotency = store.idempotency()
+    idempotency.begin(SENT, ONE, LOCK_MS)
+    idempotency.end(SENT, ONE, b"answer")
+    with connect(_url(kind_of_store, request)) as client:
+        names = ["duecourse:{requests}:kept", "duecourse:{requests}:begun"]
+        assert [client.ttl(name) for name in names] == [-1, -1]
+        assert [client.type(name) for name in names] == [b"hash", b"zset"]
+
+
+def _url(kind: str, request: pytest.FixtureRequest) -> str:
+    return (
+        request.getfixturevalue("cluster_servers").url
+        if kind == "redis-cluster"
+        else request.getfixturevalue("server_of")(kind.removeprefix("redis-")).url
+    )
