@@ -117,7 +117,7 @@ def _worst(client: redis.Redis) -> dict[str, float]:
     worst: dict[str, float] = {}
     for entry in entries:
         words = entry["command"].split()
-        if words[0].upper() in (b"EVALSHA", b"EVAL"):
+        if words[0].upper().startswith(b"EVAL"):
             name = names.get(words[1].decode(errors="replace"), "a script at its first run")
             worst[name] = max(worst.get(name, 0), entry["duration"] / 1000)
     return dict(sorted(worst.items(), key=lambda one: -one[1]))

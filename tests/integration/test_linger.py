@@ -173,7 +173,7 @@ def test_a_store_that_refuses_for_a_while_is_asked_again(server: RedisServer, st
     ran = Ran()
     add(store, "due", 200)
     with lingering(server, ran, linger_ms=4_000), redis.Redis.from_url(server.url) as client:
-        client.execute_command("ACL", "SETUSER", "default", "-evalsha", "-eval")
+        client.execute_command("ACL", "SETUSER", "default", "-@scripting")
         until(lambda: store.now() > task(store, "due").due_at + 100)
-        client.execute_command("ACL", "SETUSER", "default", "+evalsha", "+eval")
+        client.execute_command("ACL", "SETUSER", "default", "+@scripting")
     assert ran.times == {"due": 1}

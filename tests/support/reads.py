@@ -35,7 +35,7 @@ def _read(lines: Iterator[bytes], found: list[int]) -> None:
         command = line[:200].partition(b"] ")[2]
         if END in line:
             return
-        if command.startswith((b'"EVALSHA"', b'"EVAL"')):
+        if command.startswith(b'"EVAL'):
             found.append(0)
         elif command.startswith((b'"HGET"', b'"HMGET"')) and b':tasks" ' in command:
             found[-1] += line.count(b'" "') - 1

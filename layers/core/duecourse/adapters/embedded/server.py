@@ -13,7 +13,7 @@ from duecourse.adapters.embedded.lua import Lua, ScriptFailed
 from duecourse.ports.clock import Clock
 
 Argument = str | bytes | int | float
-SCRIPTS = (b"EVAL", b"EVALSHA")
+SCRIPTS = (b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO")
 
 
 class Disk(Protocol):
@@ -78,12 +78,16 @@ class Server:
 
     def _script(self, name: bytes, arguments: Sequence[bytes]) -> Reply:
         text, count, *every = arguments
-        sha = text.decode() if name == b"EVALSHA" else hashlib.sha1(text, usedforsecurity=False).hexdigest()
+        by_sha = name.startswith(b"EVALSHA")
+        sha = text.decode() if by_sha else hashlib.sha1(text, usedforsecurity=False).hexdigest()
         if not self._lua.has(sha):
-            if name == b"EVALSHA":
+            if by_sha:
                 raise NoScriptError("No matching script")
             self._lua.load(sha, text)
-        return self._lua.run(sha, every[: int(count)], every[int(count) :])
+        reply = self._lua.run(sha, every[: int(count)], every[int(count) :])
+        if name.endswith(b"_RO") and self._space.written():
+            raise ResponseError("Write commands are not allowed from read-only scripts")
+        return reply
 
     def _save(self) -> None:
         if self._disk and (writes := self._space.written()):

@@ -46,7 +46,8 @@ def _ask_node(
 ) -> dict[Shard, Any]:
     shards = [shard for shard, *_ in rows]
     try:
-        found = verbs.scripts.call(partial(_send, rows, load(asked.verb).sha), again=True)
+        script = load(asked.verb)
+        found = verbs.scripts.call(partial(_send, rows, verbs.scripts.how(script), script.sha), again=True)
     except StoreUnavailable:
         first = answered(partial(asked.alone, shards[0]))  # which finds out who has taken over
         if isinstance(first, StoreUnavailable):
@@ -55,10 +56,10 @@ def _ask_node(
     return {shard: _read(verbs, shard, answer, asked) for shard, answer in zip(shards, found, strict=True)}
 
 
-def _send(rows: Sequence[tuple[Shard, Any, int, Sequence[Argument]]], sha: str) -> list[Any]:
+def _send(rows: Sequence[tuple[Shard, Any, int, Sequence[Argument]]], how: str, sha: str) -> list[Any]:
     with rows[0][1].pipeline(transaction=False) as pipe:
         for _, _, count, every in rows:
-            pipe.execute_command("EVALSHA", sha, count, *every)
+            pipe.execute_command(how, sha, count, *every)
         return list(pipe.execute(raise_on_error=False))
 
 

@@ -14,6 +14,7 @@ from redis.exceptions import (
     AskError,
     ClusterError,
     InvalidResponse,
+    NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
@@ -35,6 +36,8 @@ T = TypeVar("T")
 CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY) ")
 """The code of an error that is told by its text alone: inside a script, up to 6.2."""
 
+UNKNOWN = re.compile(r"unknown command", re.IGNORECASE)
+"""How a server before 7.0 answers EVALSHA_RO; the error has no type of its own."""
 NOT_ALONE, UNREGISTERED, OVERRIDDEN, RESHARDED = -7, -8, -9, -10
 ELSEWHERE = (AskError, TryAgainError)
 """A cluster's answers (MovedError is an AskError) to what it did not do, for the key is, or comes to be, elsewhere."""
@@ -58,11 +61,16 @@ Read: TypeAlias = Callable[[int, Any], Any]
 """Makes something of a script's answer to the request at a place."""
 
 
+READS = frozenset({"coming", "held_back", "outlook", "page", "stats"})
+"""The verbs that write nothing."""
+
+
 class Script(NamedTuple):
     """One verb's script, by its SHA-1 as EVALSHA wants it."""
 
     sha: str
     text: str
+    reads: bool
 
 
 def connect(url: str) -> Client:
@@ -83,7 +91,7 @@ def bundle(verb: str) -> Bundle:
 def load(verb: str) -> Script:
     """The script of one verb, with the modules that it requires."""
     text = bundle(verb).script()
-    return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text)
+    return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text, verb in READS)
 
 
 @cache
@@ -118,6 +126,8 @@ class Scripts:
         self._used_at = time.time()
         self.outages = 0
         """How often a server did not answer, or was no primary any more: what it had may be lost."""
+        # redis-py would ask a cluster for the keys of such a call, at each call.
+        self._reads_apart = isinstance(client, redis.Redis)
 
     def run(
         self,
@@ -209,12 +219,21 @@ class Scripts:
 
         return self.call(send, again=True)
 
+    def how(self, script: Script) -> str:
+        """The command by which a script is run: one that writes nothing by one that lets nothing be written."""
+        return "EVALSHA_RO" if script.reads and self._reads_apart else "EVALSHA"
+
     def _send(self, script: Script, count: int, every: Sequence[Argument], replicas: int) -> Any:
-        evaluate = partial(self._evaluate, count, every, replicas)
+        evaluate, how = partial(self._evaluate, count, every, replicas), self.how(script)
         try:
-            return evaluate("EVALSHA", script.sha)
+            return evaluate(how, script.sha)
         except NoScriptError:
-            return evaluate("EVAL", script.text)
+            return evaluate(how.replace("SHA", ""), script.text)
+        except redis.ResponseError as error:
+            if how == "EVALSHA" or not (isinstance(error, NoPermissionError) or UNKNOWN.match(str(error))):
+                raise
+            self._reads_apart = False
+            return self._send(script, count, every, replicas)
 
     def _evaluate(self, count: int, every: Sequence[Argument], replicas: int, how: str, script: str) -> Any:
         if not replicas:

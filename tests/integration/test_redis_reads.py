@@ -1,0 +1,82 @@
+"""Reads go by calls that let nothing be written, where the server has them."""
+
+import pytest
+import redis
+
+from duecourse.adapters.embedded.store import MemoryStore
+from duecourse.adapters.redis import scripts
+from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.pages import Wanted
+from duecourse.domain.task import Shard
+from duecourse.errors import StoreMisused
+from tests.support.clock import HandClock
+from tests.support.ledger import new
+from tests.support.redis_server import FLOOR, RedisServer, need, newest
+
+SHARD = Shard("default", 0)
+
+
+@pytest.fixture
+def modern(server_of: object) -> RedisServer:
+    """An empty server that has read-only calls."""
+    return server_of(newest()).emptied()  # type: ignore[operator]
+
+
+def read(store: RedisStore) -> None:
+    """Every verb that only reads."""
+    assert store.stats(SHARD).scheduled == 1
+    assert [one.scheduled for one in store.stats_of([SHARD])] == [1]
+    assert len(store.outlook_of([SHARD])) == 1
+    assert store.throttle(SHARD).by is None
+    assert store.page("default", Wanted(), None, 10).tasks
+    store.warmth().coming(SHARD, 60_000)
+
+
+def calls(client: redis.Redis) -> set[str]:
+    return {name.removeprefix("cmdstat_") for name in client.info("commandstats") if "eval" in name}
+
+
+def test_reads_let_nothing_be_written_and_are_answered_while_a_failover_stops_writes(modern: RedisServer) -> None:
+    with modern.client() as client:
+        store = RedisStore(connect(modern.url), "duecourse")
+        store.add([new("a")])
+        read(store)  # which has the server know the scripts
+        client.config_resetstat()
+        client.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
+        read(store)
+        client.execute_command("CLIENT", "UNPAUSE")
+        assert calls(client) == {"evalsha_ro"}
+
+
+def test_a_server_without_such_calls_is_asked_by_the_others() -> None:
+    with RedisServer(need(FLOOR)) as server, server.client() as client:
+        store = RedisStore(connect(server.url), "duecourse")
+        store.add([new("a")])
+        read(store)
+        assert calls(client) == {"eval", "evalsha"}
+
+
+def test_a_login_without_such_calls_reads_by_the_others(modern: RedisServer) -> None:
+    with modern.client() as client:
+        store = RedisStore(connect(modern.url), "duecourse")
+        store.add([new("a")])
+        client.execute_command("ACL", "SETUSER", "default", "-evalsha_ro", "-eval_ro")
+        try:
+            read(store)
+        finally:
+            client.execute_command("ACL", "SETUSER", "default", "+evalsha_ro", "+eval_ro")
+
+
+@pytest.mark.parametrize("kind", ["redis", "memory"])
+def test_a_verb_that_is_wrongly_said_to_read_is_refused_and_writes_nothing(
+    kind: str, modern: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RedisStore(connect(modern.url), "duecourse") if kind == "redis" else MemoryStore(HandClock())
+    store.add([new("a")])
+    scripts.load.cache_clear()
+    monkeypatch.setattr(scripts, "READS", scripts.READS | {"cancel"})
+    with pytest.raises(StoreMisused):
+        store.cancel("default", ["a"])
+    scripts.load.cache_clear()
+    assert store.stats(SHARD).scheduled == 1
