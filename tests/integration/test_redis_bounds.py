@@ -242,7 +242,7 @@ def test_a_task_of_a_group_that_moved_since_its_place_was_read_is_left_to_a_late
     verbs = Verbs(redis_client, "duecourse", Sharding(), clock)
     named = ("-/a", clock.at + 5, "-/b", clock.at + 4, "-/c", clock.at + 5)
     answer = verbs.run("page", SHARD, ["-"], ("due", 0, "", 100, "", "", "g", *named), again=True)
-    assert answer[2][::3] == [b"-/a"]
+    assert answer[2][::4] == [b"-/a"]
 
 
 def test_every_task_of_a_large_group_is_on_one_page(redis_client: redis.Redis, clock: HandClock) -> None:

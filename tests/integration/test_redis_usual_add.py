@@ -8,6 +8,7 @@ import redis
 
 from duecourse.adapters.redis import wire
 from duecourse.adapters.redis.keys import FIXED, Keys, keys_of
+from duecourse.adapters.redis.layout import NEWEST
 from duecourse.adapters.redis.scripts import Scripts, connect, load
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
@@ -78,15 +79,16 @@ def _outcome(
     stand(store)
     keys = keys_of(namespace, SHARD)
     client.hset(keys.meta, "clock", "travel")
-    arguments = (1, 1, *wire.alone(DEFAULT_TENANT, None), *wire.new_task(task, ORIGIN))
+    arguments = (NEWEST, 1, *wire.alone(DEFAULT_TENANT, None), *wire.new_task(task, ORIGIN))
     count, every = Scripts(client, clock).prepare(keys, [task.tenant], arguments, 1)
-    now, bell_at, replies, records = client.execute_command("EVAL", script, count, *every)  # type: ignore[no-untyped-call]
+    now, bell_at, replies, records, bodies = client.execute_command("EVAL", script, count, *every)  # type: ignore[no-untyped-call]
     added = store.get("default", task.id, task.tenant)
     return (
         now,
         bell_at,
         replies,
         [data[RANDOM:] for data in records],
+        bodies,
         added and added._replace(token=""),
         _held(client, keys),
     )

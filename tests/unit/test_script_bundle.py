@@ -1,11 +1,14 @@
 """Scripts put together of modules: what each holds, in which order, and what is an error."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lupa import lua51
 
+from duecourse.adapters.redis import scripts
 from duecourse.adapters.redis.bundle import BadModule, Bundle, Modules
 
 FORMS = ("script", "resident")
@@ -158,3 +161,17 @@ def test_what_begins_cannot_be_made_late(folder: Folder) -> None:
     folder.write(late=BEGIN.format("return nil"))
     with pytest.raises(BadModule, match="late is made too late to begin"):
         folder.bundle("local function rarely()\n  return require 'late'\nend\n").script()
+
+
+def test_threads_that_ask_for_scripts_at_once_each_get_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    switched = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            monkeypatch.setattr(scripts, "MODULES", Modules(scripts.LUA / "modules"))
+            scripts.load.cache_clear()
+            with ThreadPoolExecutor(8) as pool:
+                texts = list(pool.map(lambda verb: scripts.load(verb).text, ["claim", "settle", "add", "sweep"] * 4))
+            assert len(set(texts)) == 4
+    finally:
+        sys.setswitchinterval(switched)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from importlib.resources import files
+from threading import Lock
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import redis
@@ -82,15 +83,19 @@ def connect(url: str) -> Client:
     return open_client(url, socket_timeout=3, socket_connect_timeout=2)
 
 
-def bundle(verb: str) -> Bundle:
-    """A verb, with what it needs of the modules."""
-    return Bundle(MODULES.source(verb, (LUA / f"{verb}.lua").read_text()), MODULES)
+_putting_together = Lock()
+"""Held meanwhile: two threads at once would each read a module, and neither find it in what the other has made."""
+
+
+def _put_together(verb: str, form: Callable[[Bundle], str]) -> str:
+    with _putting_together:
+        return form(Bundle(MODULES.source(verb, (LUA / f"{verb}.lua").read_text()), MODULES))
 
 
 @cache
 def load(verb: str) -> Script:
     """The script of one verb, with the modules that it requires."""
-    text = bundle(verb).script()
+    text = _put_together(verb, Bundle.script)
     return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text, verb in READS)
 
 
@@ -98,7 +103,7 @@ def load(verb: str) -> Script:
 def resident(sha: str) -> str | None:
     """The text of a verb's script for a process that keeps it (Bundle.resident), by the SHA-1 of the other."""
     verbs = {load(path.name[:-4]).sha: path.name[:-4] for path in LUA.iterdir() if path.name.endswith(".lua")}
-    return bundle(verbs[sha]).resident() if sha in verbs else None
+    return _put_together(verbs[sha], Bundle.resident) if sha in verbs else None
 
 
 def translate(error: Exception) -> DuecourseError:

@@ -19,7 +19,7 @@ local function first(key)
 end
 
 local at = 1
-if call('EXISTS', RING, PARKED) == 0 and call('ZLEXCOUNT', WAITING, '[\1', '+') == 0 then -- before that are deliveries
+if call('ZCARD', RING) + call('ZCARD', PARKED) == 0 and call('ZLEXCOUNT', WAITING, '[\1', '+') == 0 then -- before that are deliveries
   local head, lease = first(HEADS), first(LEASED)
   at = head and lease and math.min(head, lease) or head or lease or false
 end
