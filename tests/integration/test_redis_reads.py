@@ -1,5 +1,7 @@
 """Reads go by calls that let nothing be written, where the server has them."""
 
+from collections.abc import Iterator
+
 import pytest
 import redis
 
@@ -68,15 +70,21 @@ def test_a_login_without_such_calls_reads_by_the_others(modern: RedisServer) -> 
             client.execute_command("ACL", "SETUSER", "default", "+evalsha_ro", "+eval_ro")
 
 
+@pytest.fixture
+def wrong(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`cancel` is taken for a verb that reads."""
+    with monkeypatch.context() as patched:
+        scripts.load.cache_clear()
+        patched.setattr(scripts, "READS", scripts.READS | {"cancel"})
+        yield
+    scripts.load.cache_clear()
+
+
+@pytest.mark.usefixtures("wrong")
 @pytest.mark.parametrize("kind", ["redis", "memory"])
-def test_a_verb_that_is_wrongly_said_to_read_is_refused_and_writes_nothing(
-    kind: str, modern: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_verb_that_is_wrongly_said_to_read_is_refused_and_writes_nothing(kind: str, modern: RedisServer) -> None:
     store = RedisStore(connect(modern.url), "duecourse") if kind == "redis" else MemoryStore(HandClock())
     store.add([new("a")])
-    scripts.load.cache_clear()
-    monkeypatch.setattr(scripts, "READS", scripts.READS | {"cancel"})
     with pytest.raises(StoreMisused):
         store.cancel("default", ["a"])
-    scripts.load.cache_clear()
     assert store.stats(SHARD).scheduled == 1
