@@ -37,7 +37,7 @@ rabbitmq: setup ## a RabbitMQ of your own from the installed server (apt-get ins
 # Two files at a time: much of it waits.
 SUITE := $(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-test: setup ## every promise once, in five minutes on two idle cores (ARGS="..." for pytest)
+test: setup ## every promise once, in about seven minutes on two idle cores (ARGS="..." for pytest)
 	@PYTHONHASHSEED=$$$$ $(SUITE) -m "not deployed and not matrix" $(ARGS)
 
 test-all: setup ## the same on every store and server, at full length, and what only releases need (ARGS="..." for pytest)

@@ -11,8 +11,10 @@ from urllib.parse import quote
 import typer
 import urllib3
 
+from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.scripts import connect
 from duecourse.domain.times import parse_duration
-from duecourse.errors import InvalidSettings
+from duecourse.errors import DuecourseError, InvalidSettings, StoreUnavailable
 from duecourse.settings import PREFIX, Settings, parse
 
 from ..stack import state
@@ -27,6 +29,10 @@ from . import console
 
 StateUsed = Annotated[
     Path, typer.Option("--state", help="The state folder of the stack to use.", show_default=".duecourse")
+]
+NamespaceUsed = Annotated[
+    str | None,
+    typer.Option("--namespace", help="Prefix of every key in Redis.", show_default="DUECOURSE_NAMESPACE, duecourse"),
 ]
 StoreUsed = Annotated[
     str | None,
@@ -77,6 +83,23 @@ def ledger(store: str | None, folder: Path, **given: str | None) -> Settings:
     try:
         return parse({**os.environ, **{PREFIX + name.upper(): value for name, value in given.items() if value}})
     except InvalidSettings as error:
+        raise HarnessError(str(error)) from error
+
+
+@contextmanager
+def redis_of(settings: Settings, elsewhere: str) -> Iterator[Client]:
+    """Client of the ledger's Redis; after an interruption, the error names the same command to continue.
+
+    Raises HarnessError for the store's errors and, in the words of `elsewhere`, for a ledger in a process or a folder.
+    """
+    if settings.store.startswith(SCHEMES):
+        raise HarnessError(f"{settings.store} {elsewhere}")
+    try:
+        with connect(settings.store) as redis:
+            yield redis
+    except StoreUnavailable as error:
+        raise HarnessError(f"{error}\nRun the same command again to continue") from error
+    except DuecourseError as error:
         raise HarnessError(str(error)) from error
 
 

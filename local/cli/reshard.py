@@ -5,15 +5,11 @@ from typing import Annotated
 import typer
 
 from duecourse.adapters.redis.reshard import Reshard
-from duecourse.adapters.redis.scripts import connect
 from duecourse.domain.shards import MAX_SHARDS
 from duecourse.domain.times import parse_duration
-from duecourse.errors import DuecourseError, StoreUnavailable
 from duecourse.settings import Settings
 
 from ..stack import state
-from ..stack.problems import HarnessError
-from ..threads import SCHEMES
 from . import client, console
 
 
@@ -21,9 +17,7 @@ def reshard(
     queue: Annotated[str, typer.Argument(help="Name of the queue.")],
     count: Annotated[int, typer.Argument(help="New number of shards.", min=1, max=MAX_SHARDS)],
     store: client.StoreUsed = None,
-    namespace: Annotated[
-        str | None, typer.Option(help="Prefix of every key in Redis.", show_default="DUECOURSE_NAMESPACE, duecourse")
-    ] = None,
+    namespace: client.NamespaceUsed = None,
     wait: Annotated[
         str, typer.Option(help="Time to wait for running tasks before the first change.", callback=client.duration)
     ] = "PT60S",
@@ -51,18 +45,7 @@ def reshard(
 
 
 def _reshard(queue: str, count: int, settings: Settings, wait: str) -> int:
-    if settings.store.startswith(SCHEMES):
-        raise HarnessError(f"{settings.store} has no shards to move: only a queue on Redis can be resharded")
-    try:
-        with connect(settings.store) as redis:
-            deaths = bool(settings.dead_target)
-            change = Reshard(redis, settings.namespace, queue, count, _print, deaths=deaths)
-            return change.run(parse_duration(wait) / 1000)
-    except StoreUnavailable as error:
-        raise HarnessError(f"{error}\nRun the same command again to continue") from error
-    except DuecourseError as error:
-        raise HarnessError(str(error)) from error
-
-
-def _print(line: str) -> None:
-    console.out.print(line)
+    with client.redis_of(settings, "has no shards to move: only a queue on Redis can be resharded") as redis:
+        deaths = bool(settings.dead_target)
+        change = Reshard(redis, settings.namespace, queue, count, console.out.print, deaths=deaths)
+        return change.run(parse_duration(wait) / 1000)

@@ -4,23 +4,17 @@ from typing import Annotated
 
 import typer
 
-from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.upgrade import Upgrade, Upgraded
 from duecourse.domain.times import parse_duration
-from duecourse.errors import DuecourseError, StoreUnavailable
 from duecourse.settings import Settings
 
 from ..stack import state
-from ..stack.problems import HarnessError
-from ..threads import SCHEMES
 from . import client, console
 
 
 def upgrade(
     store: client.StoreUsed = None,
-    namespace: Annotated[
-        str | None, typer.Option(help="Prefix of every key in Redis.", show_default="DUECOURSE_NAMESPACE, duecourse")
-    ] = None,
+    namespace: client.NamespaceUsed = None,
     watch: Annotated[
         str, typer.Option(help="Time to watch for callers of earlier versions.", callback=client.duration)
     ] = "PT60S",
@@ -47,12 +41,5 @@ def upgrade(
 
 
 def _upgrade(settings: Settings, watch: str) -> Upgraded:
-    if settings.store.startswith(SCHEMES):
-        raise HarnessError(f"{settings.store} upgrades itself when it is opened: only a ledger on Redis needs this")
-    try:
-        with connect(settings.store) as redis:
-            return Upgrade(redis, settings.namespace, console.out.print).run(parse_duration(watch) / 1000)
-    except StoreUnavailable as error:
-        raise HarnessError(f"{error}\nRun the same command again to continue") from error
-    except DuecourseError as error:
-        raise HarnessError(str(error)) from error
+    with client.redis_of(settings, "upgrades itself when it is opened: only a ledger on Redis needs this") as redis:
+        return Upgrade(redis, settings.namespace, console.out.print).run(parse_duration(watch) / 1000)

@@ -134,7 +134,7 @@ class _Reader:
         self._space.write(functions_key(NAMESPACE).encode(), rest, b"%d" % int.from_bytes(value))
 
     def end(self) -> None:
-        """Note the earliest of each tenant: whose turn it was, and who was barred, the next claim finds anew."""
+        """Note the earliest task of each tenant; the next claim finds turns and reached limits by itself."""
         for (keys, tenant), at in self._heads.items():
             self._space.rank(keys.heads.encode(), tenant, at)
 

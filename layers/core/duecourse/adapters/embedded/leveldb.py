@@ -1,7 +1,7 @@
 """A keyspace in a folder of this machine, by LevelDB: each change is one write, on disk before it is answered.
 
-Keys are a letter (`h` a hash, `s` a sorted set), the length of the key (2 bytes), the key and the field or member;
-values are a hash's, or a score as text. All of it is read when the folder is opened, and nothing is looked up later.
+A key is a letter (`h` a hash, `s` a sorted set), the length of the ledger's key (2 bytes), that key, and the field or
+member. A value is a hash's, or a score as text. All of it is read when the folder is opened, and nothing later.
 """
 
 import fcntl
@@ -21,14 +21,14 @@ from duecourse.errors import StoreInUse, StoreMisused, StoreUnavailable
 
 SCHEME = "leveldb://"
 LAYOUT = b"duecourse keyspace %d" % NEWEST
-"""What the keys and values mean, by the version of the records among them."""
+"""Format of the keys and values, with the version of the records among them."""
 LAYOUT_KEY = b"\0layout"
 LETTERS = {HASH: b"h", SET: b"s"}
 KINDS = {letter: kind for kind, letter in LETTERS.items()}
 LOCK = "duecourse.lock"
-"""LevelDB's own lock does not tell who holds it, nor a lock from any other fault."""
+"""Lock of our own: LevelDB's does not name its holder, and fails like any other fault."""
 FILES = re.compile(r"CURRENT|LOCK|LOG(\.old)?|MANIFEST-\d+|\d+\.(log|ldb|sst|dbtmp)|" + re.escape(LOCK))
-"""What LevelDB and we put into a folder; without CURRENT the first opening was cut off."""
+"""Files that LevelDB and we write; a folder without CURRENT was cut off at its first opening."""
 
 
 class LevelDisk:
@@ -91,9 +91,9 @@ class LevelDisk:
     def _apply(self, writes: Mapping[bytes, bytes | None]) -> None:
         """Write all of these or nothing.
 
-        After a write that failed the database is opened anew: LevelDB would go on in the same log, behind a torn
-        record, and what follows one there cannot be read again. Where the folder is not there any more, nothing is
-        written: LevelDB would go on in files that have no name.
+        After a write that failed the database is opened again: LevelDB would continue in the same log, behind a torn
+        record, and records behind one cannot be read. If the folder is gone, nothing is written: LevelDB would
+        continue in files that have no name.
         """
         database = self._database()
         self._check_place()

@@ -17,7 +17,7 @@ class Listeners:
         self._heard: tuple[Heard, ...] = ()
 
     def add(self, heard: Heard) -> Callable[[], None]:
-        """Have `heard` told from now on, until the answer is called."""
+        """Call `heard` from now on, until the returned function is called."""
         with self._lock:
             self._heard = (*self._heard, heard)
 

@@ -39,12 +39,12 @@ class EmbeddedStore(RedisStore):
         self._check_counts(sharding or Sharding())
 
     def bell_at(self, shard: Shard) -> int:
-        """When a shard's bell goes, 0 where none hangs; its time may be past."""
+        """Time of a shard's bell, perhaps past; 0 if none hangs."""
         value = self.client.hget(keys_of(self._namespace, shard).meta, "bell_at")
         return int(value or 0)
 
     def listen(self, heard: Heard) -> Callable[[], None]:
-        """Have `heard` told of each bell that is hung from now on, until the answer is called."""
+        """Call `heard` for each bell that is hung from now on, until the returned function is called."""
         return self._listeners.add(heard)
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ class _Packed(NamedTuple):
 
 
 class Adds:
-    """What adds tasks."""
+    """Adds of one store: those of several threads share a script."""
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
@@ -66,7 +66,7 @@ class Adds:
         return [answers[index] for index in range(len(tasks))]
 
     def _has(self, shard: Shard, packed: Sequence[_Packed]) -> list[bool]:
-        """Which of these a shard has by this very add, or has waiting; none that is known where it does not answer."""
+        """Presence of each in the shard by this very add, or as a successor; all False if the shard does not answer."""
         keys = self._verbs.keys(shard)
         sids = [str(one.arguments[0]) for one in packed]
         try:
@@ -101,7 +101,7 @@ class Adds:
         return [one for piece, added in rows for one in self._finished(shard, echo, piece, added)]
 
     def _finished(self, shard: Shard, echo: bool, piece: list[_Packed], added: list[AddReply]) -> list[AddReply]:
-        """What was added of a piece, and the rest of it, where the bounds of one script did not allow all."""
+        """Replies of a whole piece; the rest that the bounds of one script left out is added now."""
         rest = piece[len(added) :]
         return added + self._add_piece(shard, echo, rest) if rest else added
 
@@ -130,7 +130,7 @@ def _request(
 
 
 def _twice(tasks: Sequence[NewTask]) -> bool:
-    """Whether an id stands twice: what the second finds depends on whether all before it is done."""
+    """True if an id occurs twice: the result of the second depends on the first."""
     return len({(task.tenant, task.id) for task in tasks}) < len(tasks)
 
 

@@ -28,7 +28,7 @@ def missing_flags(flags: str) -> str:
 
 
 def hung_at(value: bytes | None) -> int | None:
-    """When a bell with this value will go, None for one that is gone."""
+    """Time of a bell with this value, None for one that is gone."""
     return int(value) if value and value.isdigit() else None
 
 
