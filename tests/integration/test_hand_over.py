@@ -117,10 +117,10 @@ def test_a_thousand_tasks_of_a_slow_function_all_run_once_and_few_wait_for_it_at
         threading.Event().wait(BATCH_S)
 
     with engine(stored, kind) as made:
-        worker = Worker(stored, made.runner, threads, LEASE_MS)
 
         def function(event: Json) -> None:
-            counts.update(worker.work(decode_tasks(event), ample))
+            worker = Worker(stored, made.runner, threads, ample, LEASE_MS)
+            counts.update(worker.work(decode_tasks(event)))
             outstanding.append(unbegun(stored))
 
         ids = add(stored, 1_000)

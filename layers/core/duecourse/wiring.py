@@ -14,13 +14,11 @@ from duecourse.domain.reminder import Channel
 from duecourse.domain.reserved import open_kinds
 from duecourse.domain.task import Task
 from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.failures import Failures
 from duecourse.engine.idempotency import Idempotency
 from duecourse.engine.leases import Leases
-from duecourse.engine.notifications import Notifications
+from duecourse.engine.notifications import with_content
 from duecourse.engine.queries import Queries
 from duecourse.engine.queues import Queues
-from duecourse.engine.receive import Receiver
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.sweep import Retention, Sweeper
@@ -164,16 +162,13 @@ class App:
             ENDED: lambda task: self.webhook_kind(self.filled(task)),
         }
 
-    @lazy
-    def notifications(self) -> Notifications:
-        """Completion notifications."""
-        from duecourse.wire.http.tasks import show_task
-
-        return Notifications(self.tasks, lambda task: {**show_task(task)})
-
     def filled(self, task: Task) -> Task:
         """A task as its worker gets it: a completion notification with its content."""
-        return self.notifications.filled(task) if is_notification(task.id) else task
+        if not is_notification(task.id):
+            return task
+        from duecourse.wire.http.tasks import show_task
+
+        return with_content(task, self.tasks, lambda ended: {**show_task(ended)})
 
     @lazy
     def threads(self) -> Threads:
@@ -247,13 +242,9 @@ class App:
         retention = Retention(self.settings.retention_ms, self.settings.dead_retention_ms)
         return Sweeper(self.store, self.drainer, retention, self.settings.margin_ms)
 
-    def worker(self, kind: Kind) -> Worker:
-        """Worker of the tasks that were handed to this function, all of its one kind."""
-        return Worker(self.store, self.runner(lambda _name: kind), self.threads)
-
-    def receiver(self, kind: Kind) -> Receiver:
-        """Receiver of the tasks that a broker delivered to this function, all of its one kind."""
-        return Receiver(self.runner(lambda _name: kind), self.threads, lambda: self.store)
+    def worker(self, kind: Kind, remaining_ms: Callable[[], int]) -> Worker:
+        """Worker of the tasks that one invocation handed to this function, all of its one kind."""
+        return Worker(self.store, self.runner(lambda _name: kind), self.threads, remaining_ms)
 
     @lazy
     def tasks(self) -> Tasks:
@@ -291,11 +282,6 @@ class App:
     def leases(self) -> Leases:
         """The verbs on leases, for workers outside, which learn of their tasks from an event and answer over HTTP."""
         return Leases(self.store, self.runner(lambda _name: None), self.settings.lease_ms)
-
-    @lazy
-    def failures(self) -> Failures:
-        """Handler of Lambda's records of failed invocations."""
-        return Failures(self.store, random.Random())
 
     @lazy
     def reminders(self) -> Reminders:

@@ -35,7 +35,7 @@ class Leases:
         [begun] = self._store.begin(self._shard(task), [delivery], lease_ms or self._lease_ms, [nonce])
         if not begun.token:
             raise LeaseLost
-        return task._replace(token=begun.token, run=begun.run, lease_expires_at=begun.expires_at, target="")
+        return begun.under(task)
 
     def settle(self, queue: str, lease: Lease, outcome: Outcome) -> Settled:
         """End the lease as a worker of ours ends it; the same again is answered as before.
