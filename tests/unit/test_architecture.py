@@ -46,7 +46,7 @@ MAY_IMPORT = {
         "errors",
     },
     "process": {"wiring", "settings", "domain"},
-    "lingering": {"wiring", "bridge", "ledgers", "wire", "domain"},
+    "lingering": {"wiring", "bridge", "ledgers", "metrics", "wire", "domain", "errors"},
     "client": {"client_reminders", "process", "engine", "wire", "ports", "domain"},
     "client_reminders": {"engine", "wire", "domain"},
     "handler": {"process", "wiring", "engine", "wire", "ports", "domain", "errors"},

@@ -80,6 +80,7 @@ class Bridge:
         self._threads = [daemon("timer", self._timer.run, self._end), daemon("keeper", self._keeper.run, self._end)]
         self._ready = threading.Event()
         self._ended = threading.Event()
+        self._reported = Stats(0, 0, 0, 0.0, None)
         self.shards = 0
 
     def start(self) -> None:
@@ -131,14 +132,15 @@ class Bridge:
             warmed=self._warmer.sent if self._warmer else 0,
         )
 
-    def report(self) -> Stats:
-        """Log `stats` and answer them, and measure the lateness afresh."""
-        stats = self.stats()
+    def report(self) -> BridgeLine:
+        """Log `stats`; answer those since the last report, and measure the lateness afresh."""
+        stats, before = self.stats(), self._reported
+        self._reported = stats
         self._timer.latest_ms = 0.0
         log.info("%d rings, %d invocations, %d rejected; timer at most %.1f ms late", *stats[:4])
         if self._bells.watches:
             log.info("%d watched keys heard to expire, %d of them lost", stats.keys, stats.lost)
-        return stats
+        return stats.since(before)
 
     def _ring(self, rings: Sequence[Ring]) -> None:
         self._dispatcher.put(rings)
