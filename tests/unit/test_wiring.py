@@ -125,9 +125,9 @@ def loaded_by(made: str) -> set[str]:
 
 
 def test_uses_of_functions_are_noted_only_where_idle_ones_are_warmed(app: App, store: MemoryStore) -> None:
-    assert app.noting() is not app.invoker
+    assert app.send() != app.invoker.send
     cold = App(Settings(warm_ms=0), Parts(store=store))
-    assert cold.noting() is cold.invoker
+    assert cold.send() == cold.invoker.send
     assert (app.warming is None, cold.warming) == (False, None)
 
 

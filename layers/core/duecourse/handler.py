@@ -59,7 +59,8 @@ def _serve(run: Callable[[App, Task], Outcome | None], app: App, event: Json, co
         return _receive(app, kind, batch, left_ms)
     tasks = decode_tasks(event)
     if not tasks:
-        _get_ready(app)
+        with suppress(StoreUnavailable):  # it warms the function some seconds before an event with tasks
+            app.store.ping()
     return dict(app.worker(kind, left_ms).work(tasks))
 
 
@@ -69,12 +70,6 @@ def _run(function: Function, app: App, task: Task) -> Outcome | None:
         return function(task)
     finally:
         _runs_with.reset(before)
-
-
-def _get_ready(app: App) -> None:
-    """Open the ledger: an event without tasks warms the function some seconds before one with tasks."""
-    with suppress(StoreUnavailable):
-        app.store.ping()
 
 
 def _receive(app: App, kind: Kind, batch: Batch, left_ms: Callable[[], int]) -> Answer:

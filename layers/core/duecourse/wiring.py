@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from duecourse import ledgers
 from duecourse.domain.notification import DEAD, ENDED, is_notification
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.reminder import KIND as REMINDER
 from duecourse.domain.reminder import Channel
-from duecourse.domain.reserved import open_kinds
 from duecourse.domain.task import Task
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.idempotency import Idempotency
@@ -22,7 +22,7 @@ from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.sweep import Retention, Sweeper
-from duecourse.engine.targets import INLINE, Handing, Targets
+from duecourse.engine.targets import INLINE, Targets
 from duecourse.engine.tasks import Tasks
 from duecourse.engine.threads import Threads
 from duecourse.engine.warmer import Noting, Warmer
@@ -31,7 +31,7 @@ from duecourse.engine.work import Worker
 from duecourse.errors import FieldError, InvalidSettings, TemplatesMissing
 from duecourse.lazy import lazy
 from duecourse.ports.http import HttpCaller
-from duecourse.ports.invoker import Invoker
+from duecourse.ports.invoker import Invoker, Send
 from duecourse.ports.publisher import Publisher
 from duecourse.ports.results import Results
 from duecourse.ports.sender import Message, Sender
@@ -187,25 +187,28 @@ class App:
     def drainer(self) -> Drainer:
         """Drainer of shards whose bells rang."""
         handed = self.settings.targets | ({DEAD: self.settings.dead_target} if self.settings.dead_target else {})
-        handing = Handing(self.settings.outstanding, self.settings.delivery_lease_ms)
-        targets = Targets(handed, self.noting(), self.brokers, self.filled, handing)
-        return Drainer(
-            self.store,
-            self.runner(self.kinds.get),
-            targets,
-            self.threads,
-            Limits(self.settings.lease_ms, self.settings.margin_ms),
+        targets = Targets(
+            handed,
+            self.send(),
+            self.brokers,
+            self.filled,
+            outstanding=self.settings.outstanding,
+            delivery_lease_ms=self.settings.delivery_lease_ms,
         )
+        limits = Limits(self.settings.lease_ms, self.settings.margin_ms)
+        return Drainer(self.store, self.runner(self.kinds.get), targets, self.threads, limits)
 
     def get_ready(self) -> None:
         """Put together what a drain needs, and ask the ledger to answer. Raises StoreUnavailable."""
         self.store.ping()
         _ = self.drainer
 
-    def noting(self) -> Invoker:
-        """The functions' service, by which is noted what is in use, where that is asked for."""
+    def send(self) -> Send:
+        """Sender of events to functions; it notes their use, where idle ones are warmed."""
         given = self.settings
-        return Noting(self.invoker, self.store.warmth(), given.warm_idle_ms) if given.warm_ms else self.invoker
+        if not given.warm_ms:
+            return self.invoker.send
+        return Noting(self.invoker.send, self.store.warmth(), given.warm_idle_ms).send
 
     @lazy
     def warmer(self) -> Warmer:
@@ -230,10 +233,10 @@ class App:
         """Maker of tasks from watched keys. Raises InvalidSettings for a kind without a target."""
         given = self.settings
         known = self.known_kinds
-        strangers = [i for i, one in enumerate(given.watch) if one.kind not in known]
-        if strangers:
+        unknown = [i for i, one in enumerate(given.watch) if one.kind not in known]
+        if unknown:
             problem = f"no target here runs it; known kinds: {', '.join(sorted(known))}"
-            raise InvalidSettings([FieldError(f"DUECOURSE_WATCH.{i}.kind", problem) for i in strangers])
+            raise InvalidSettings([FieldError(f"DUECOURSE_WATCH.{i}.kind", problem) for i in unknown])
         return Watches(self.store, given.namespace, given.watch)
 
     @lazy
@@ -250,12 +253,12 @@ class App:
     def tasks(self) -> Tasks:
         """The verbs on tasks."""
         handed = {kind for kind, target in self.settings.targets.items() if target != INLINE}
-        return Tasks(self.store, self.results, self.known_kinds, open_kinds(handed))
+        return Tasks(self.store, self.results, self.known_kinds, handed - {REMINDER})
 
     @lazy
     def known_kinds(self) -> set[str]:
         """The kinds that a caller may ask for."""
-        return open_kinds([*BUILT_IN, *self.settings.targets])
+        return {*BUILT_IN, *self.settings.targets} - {REMINDER}
 
     @lazy
     def idempotency(self) -> Idempotency:

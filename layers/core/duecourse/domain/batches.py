@@ -1,6 +1,6 @@
 """Parts of many things: pieces that a transport takes, and groups with a common key."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -20,6 +20,11 @@ def cut(things: Iterable[T], size_of: Callable[[T], int], *, most: int, max_byte
         size += length
     if piece:
         yield piece
+
+
+def pieces(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The things in order, `size` at a time."""
+    return (things[first : first + size] for first in range(0, len(things), size))
 
 
 def grouped(things: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:

@@ -22,7 +22,7 @@ def settle_failure(store: LeaseStore, failure: Failure) -> dict[str, int]:
     for shard, tasks in grouped(failure.tasks, lambda task: store.shard_of(task.queue, task.id, task.group)).items():
         delays = [backoff.delay_ms(task.retry, task.attempt, rng) for task in tasks]
         ends = [
-            Settlement(task.id, task.tenant, task.token, ending, delay_ms, detail=error)
+            Settlement.of(task, ending, delay_ms=delay_ms, detail=error)
             for task, delay_ms in zip(tasks, delays, strict=True)
         ]
         for settled in store.settle(shard, ends):
