@@ -77,7 +77,7 @@ class Linger:
 
     def start(self) -> None:
         """Serve rings from now on, on threads of its own."""
-        sys.setswitchinterval(SWITCH_S)
+        sys.setswitchinterval(SWITCH_S)  # as a bridge's process does; this one serves other events afterwards
         self._bridge.start()
 
     def stay_until_over(self) -> None:
@@ -89,7 +89,7 @@ class Linger:
 
     def stop(self) -> None:
         """Begin nothing more, finish the work in progress, and close every thread and every connection."""
-        self._stopped = True
+        self._stopped = True  # drains under way see no time left: they finish what runs, and give the rest back
         patience_s = max(0, self._remaining_ms() - RETURN_MS) / 1000
         if not self._bridge.stop(patience_s):
             log.error(

@@ -68,7 +68,7 @@ class App:
 
     def __init__(self, settings: Settings, given: Parts = NONE_GIVEN) -> None:
         self.settings = settings
-        self.building = RLock()
+        self.building = RLock()  # one for all parts: parts build parts, and two locks could wait for each other
         vars(self).update({name: one for name, one in vars(given).items() if one is not None})
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class App:
     def warmer(self) -> Warmer:
         """Warmer of functions before they are needed."""
         given = self.settings
-        within_ms = given.warm_ms + given.warm_ms // 2
+        within_ms = given.warm_ms + given.warm_ms // 2  # as far as the bells of one event may be (bridge/warmer.py)
         return Warmer(self.store.warmth(), self.invoker, given.targets, within_ms=within_ms, idle_ms=given.warm_idle_ms)
 
     @lazy

@@ -114,6 +114,8 @@ class Bridge:
         Watched keys that were heard are handed over first: nobody will hear them again.
         """
         end = time.monotonic() + patience_s
+        # First what hears, then what hands over: nothing new comes while the calls under way are waited for. Rings that
+        # wait are dropped, since the ledger has their tasks; keys that wait are nowhere else, and are handed over.
         self._keeper.stop()
         self._timer.stop()
         if self._warmer:

@@ -53,7 +53,7 @@ class Keeper:
     def stop(self) -> None:
         """Let `run` return."""
         self._stopped.set()
-        self._ended.set()
+        self._ended.set()  # ends the wait for the next beat; a session that only begins looks at `_stopped` first
 
     def _session(self) -> None:
         """One connection's life: prove that it hears, then sweep, then look again at every beat.

@@ -72,6 +72,7 @@ class Worker:
         free = self._threads.size - len(self._running)
         if not self._waiting or free <= 0:
             return
+        # The first ones are begun however little time there is: a function whose timeout is a second does its work too.
         if self._began and self._remaining_ms() <= LEAST_MS:
             self._give_back()
             return
@@ -83,6 +84,7 @@ class Worker:
                     self._threads.do(partial(self._run, task))
                 chosen = [task for task in chosen if task not in tasks]
         except StoreUnavailable:
+            # They keep their places, and their nonces: what the store began before its answer was lost is begun again.
             self._waiting.extendleft(reversed(chosen))
             if not self._running:
                 raise
@@ -138,7 +140,7 @@ class Worker:
         self._away = None
         try:
             while self._unsettled:
-                shard, settlement = self._unsettled[0]
+                shard, settlement = self._unsettled[0]  # it leaves the list once the store has it, and not before
                 self._counts[self._store.settle(shard, [settlement])[0]] += 1
                 del self._unsettled[0]
         except StoreUnavailable as error:
