@@ -36,7 +36,7 @@ from ..process.code import Code
 from ..stack.logs import Log
 from ..template.model import Function
 from .loading import Handle, load
-from .voices import VOICES
+from .output import OUTPUT
 
 T = TypeVar("T")
 NOT_YET = "-"
@@ -156,7 +156,7 @@ class ThreadPool:
             body = json.dumps(answer).encode()
             return Answer(body) if len(body) <= MAX_SYNC_BYTES else oversized(len(body))
 
-        with VOICES.of(lambda chunk: self._hear(invocation, chunk)):
+        with OUTPUT.of(lambda chunk: self._hear(invocation, chunk)):
             return self._guarded(invocation.request_id, handle)
 
     def _guarded(self, request_id: str, work: Callable[[], T]) -> T | Answer:
