@@ -162,7 +162,7 @@ class _Flow:
         Where due tasks wait for those ends, they come first: else others would take the slots, of any priority.
         """
         ended = list(self._ended)
-        awaited = any(self._last[shard].held for shard in ended)
+        awaited = any(self._last[shard].throttled for shard in ended)
         if ended and self._waiting and not (awaited or self._away or self._closing):
             # Each is a round trip: side by side they cost the time of one, and freed slots are filled that much sooner.
             settling = beside.submit(self._settle)
@@ -232,7 +232,7 @@ class _Flow:
     def _look_again(self, ended: Iterable[Shard]) -> None:
         """Look again where tasks waited for an end, and everywhere once nothing runs."""
         self._settled.update(ended)
-        again = self._settled if not self._pieces.in_flight else [s for s in ended if self._last[s].held]
+        again = self._settled if not self._pieces.in_flight else [s for s in ended if self._last[s].throttled]
         self._waiting = list(dict.fromkeys([*self._waiting, *again]))
 
     def _settle(self) -> None:

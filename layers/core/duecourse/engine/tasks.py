@@ -196,8 +196,8 @@ class Tasks:
     def why(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Why:
         """History and current wait of a task. Raises TaskNotFound."""
         task = stored(self._store, queue, id, tenant)
-        held = self._store.throttle(self._store.shard_of(queue, id, task.group), tenant, task)
-        return Why(task, timeline(task), waiting(task, held))
+        throttle = self._store.throttle(self._store.shard_of(queue, id, task.group), tenant, task)
+        return Why(task, timeline(task), waiting(task, throttle))
 
     def replay_dead(self, queue: str, asked: Replay, tenant: str = DEFAULT_TENANT) -> Replayed:
         """Replay a queue's dead tasks, oldest first, spread over time; a dry run only lists them."""

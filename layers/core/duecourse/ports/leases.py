@@ -31,9 +31,9 @@ class Settled(StrEnum):
 class Claim:
     """Leased tasks, those that died on the way (out of attempts or past their deadline), and what is left due.
 
-    `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit reached. `held`:
-    due tasks wait until leases end. `priority` is the queue's. `aside` is how many were put aside, for their target has
-    as many as it may that it has not begun.
+    `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit is reached.
+    `throttled`: due tasks wait until leases end. `priority` is the queue's. `aside` is how many were put aside, because
+    their target has as many as it may that it has not begun.
     """
 
     tasks: list[Task] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Claim:
     backlog: int = 0
     bell_at: int = 0
     now: int = 0
-    held: bool = False
+    throttled: bool = False
     priority: int = DEFAULT_PRIORITY
     aside: int = 0
 
