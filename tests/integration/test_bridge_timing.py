@@ -215,6 +215,6 @@ def test_a_refused_invocation_is_tried_again(
     bell = bells.shard("default/0")
     with bridging(server, recorder) as bridge:
         until(lambda: "accepts rings again" in caplog.text)
-        assert bridge.stats().refused == refusals
+        assert bridge.stats().rejected == refusals
     assert len(recorder.of(bell)) == refusals + 1
     assert caplog.text.count("the function rejects rings") == 1

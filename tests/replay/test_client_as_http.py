@@ -10,7 +10,7 @@ import pytest
 
 from duecourse import Client
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.client_reminders import ReminderClient
+from duecourse.client import ReminderClient
 from duecourse.errors import DuecourseError, QueryFailed
 from duecourse.settings import Settings
 from duecourse.wire.http import problems

@@ -103,7 +103,7 @@ class Lanes(Generic[T]):
         self._in_a_row += 1
         for key, items in taken.items():
             lane = self._back(key, items)
-            if not (self._rules.folds and lane.waiting):
+            if not (self._rules.folds and lane.waiting):  # else the one that waits stands for these too
                 lane.waiting.extendleft(reversed(items))
                 self.waiting += len(items)
             lane.rejections += 1
@@ -138,6 +138,7 @@ class Lanes(Generic[T]):
         lane = self._lanes[key]
         self._ready.pop(key, None)
         lane.not_before = max(lane.not_before, until)
+        # Earlier entries of the key stay in the heap: `_line_up` finds that their lane may not go yet.
         heapq.heappush(self._later, (lane.not_before, key))
 
     def _line_up(self, key: str, now: float) -> None:

@@ -8,7 +8,7 @@ from duecourse.adapters.redis.scripts import Scripts
 
 
 class RedisRounds:
-    """Instants at which parts of the shards were swept (ports.rounds.Rounds), beside a ledger on the same client."""
+    """Instants at which parts of the shards were swept (ports.upkeep.Rounds), beside a ledger on the same client."""
 
     def __init__(self, scripts: Scripts, namespace: str) -> None:
         self._scripts = scripts

@@ -193,7 +193,7 @@ def claimed(before: Claim, got: Claimed, queue: str, given: Deliveries) -> Claim
         backlog=got.backlog,
         bell_at=got.bell_at,
         now=got.now,
-        held=bool(got.held),
+        throttled=bool(got.held),
         priority=DEFAULT_PRIORITY if got.priority < 0 else got.priority,
         aside=before.aside + got.aside,
     )
