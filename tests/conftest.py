@@ -14,6 +14,7 @@ from duecourse.adapters.redis.scripts import connect
 from local.cli.rabbitmq import RabbitMq
 from tests.support import left_open
 from tests.support.clock import HandClock
+from tests.support.lossy_proxy import LossyProxy
 from tests.support.rabbitmq import need_server
 from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_server import SERVERS, RedisServer, need
@@ -91,6 +92,13 @@ def redis_client(redis_server: RedisServer) -> Iterator[redis.Redis]:
     """A client of that server, as the product makes it."""
     with connect(redis_server.url) as client:
         yield client
+
+
+@pytest.fixture
+def proxy(redis_server: RedisServer) -> Iterator[LossyProxy]:
+    """A way to that server on which replies can be lost."""
+    with LossyProxy(redis_server.socket) as proxy:
+        yield proxy
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from duecourse.domain.task import Task
 from duecourse.ports.store import Store
 from duecourse.ports.tasks import Move
 from tests.support.clock import HandClock
-from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, bell, claim, claim_one, ending, lease_of, new, settle
 
 DEADMAN_MS = 1_000
 MANY = 1_001
@@ -19,10 +19,6 @@ MANY = 1_001
 
 def configure(store: Store, **changes: bool | int | Rate | None) -> None:
     store.configure("default", changes)
-
-
-def bell(store: Store) -> int:
-    return store.stats(SHARD).bell_at
 
 
 def fill(store: Store, count: int, tenant: str = "-") -> None:

@@ -19,12 +19,6 @@ from tests.support.redis_server import RedisServer
 
 
 @pytest.fixture
-def proxy(redis_server: RedisServer) -> Iterator[LossyProxy]:
-    with LossyProxy(redis_server.socket) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def store(proxy: LossyProxy, clock: HandClock) -> Iterator[RedisStore]:
     with connect(proxy.url) as client:
         load_scripts(client)

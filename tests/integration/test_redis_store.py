@@ -4,7 +4,7 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -42,12 +42,6 @@ VERBS: dict[str, Callable[[RedisStore], object]] = {
 @pytest.fixture
 def store(redis_client: redis.Redis) -> RedisStore:
     return RedisStore(redis_client)
-
-
-@pytest.fixture
-def proxy(redis_server: RedisServer) -> Iterator[LossyProxy]:
-    with LossyProxy(redis_server.socket) as proxy:
-        yield proxy
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -247,3 +247,8 @@ def test_what_is_heavy_stays_off_the_paths_that_do_not_need_it() -> None:
     light = [source.module for source in package if part_of(source.module) in LIGHT_PARTS]
     loaded = {name.split(".")[0] for name in imported([*LIGHT, *light])["loaded"]}
     assert loaded.isdisjoint(HEAVY)
+
+
+def test_a_command_that_starts_no_stack_does_without_what_a_stack_is_made_of() -> None:
+    loaded = set(imported(["local.cli.app"], path=str(ROOT))["loaded"])
+    assert loaded.isdisjoint({"boto3", "pika", "lupa", "local.stack.stack"})
