@@ -12,7 +12,7 @@ from duecourse.process import Handler
 from duecourse.routes import docs, health, leases, queries, queues, reminders, tasks
 from duecourse.routes.api import Api
 from duecourse.routes.idempotency import idempotent
-from duecourse.routes.parts import of_json, owned, rejection
+from duecourse.routes.parts import rejection
 from duecourse.routes.request import Request, serving
 from duecourse.wire.http import problems
 from duecourse.wire.http.body import MAX_BODY_BYTES, parse_body
@@ -26,7 +26,7 @@ def read_body(text: str) -> dict[str, Any]:
 
 
 api = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
-api.use([of_json, owned, api.check_parameters, idempotent])
+api.use([api.check, idempotent])
 log = logging.getLogger("duecourse.enqueue_http")
 
 for part in (tasks, leases, reminders, queues, queries, health):

@@ -1,20 +1,18 @@
-"""Shared parts of routes: the fields for an id and a queue, the tenant, and answers other than a plain 200."""
+"""Shared parts of routes: the fields for an id and a queue, their errors, and answers other than a plain 200."""
 
 import json
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler import ApiGatewayResolver, Response
+from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
-from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from pydantic import BeforeValidator
 
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.errors import DuecourseError
 from duecourse.metrics import AddedLine, measure
-from duecourse.routes import request
 from duecourse.wire.http.fields import AnyTaskId, Flag, Name
 from duecourse.wire.http.problems import CONTENT_TYPE, Problem
 
@@ -46,18 +44,6 @@ def rejects(*kinds: type[DuecourseError]) -> Callable[[F], F]:
         return route
 
     return mark
-
-
-def owned(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """The middleware: a request with an invalid tenant in its header is rejected, whether or not its route asks."""
-    request.tenant()
-    return next_middleware(app)
-
-
-def of_json(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """The middleware: a body that is not said to be JSON is rejected, also by a route that reads none."""
-    request.served().check_type()
-    return next_middleware(app)
 
 
 def answer(status: int, body: Any, headers: dict[str, str | list[str]] | None = None) -> Response[Any]:

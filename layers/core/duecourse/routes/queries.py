@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path
+from aws_lambda_powertools.event_handler.openapi.params import Path
 from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from pydantic import BeforeValidator
@@ -37,7 +37,7 @@ STATUS = {QueryState.DONE: 200, QueryState.PROCESSING: 202}
 
 @router.post("/queries", responses=ANSWERS)
 @rejects(QueryFailed)
-def query(body: Annotated[AskQuery, Body()]) -> Response[Any]:
+def query(body: AskQuery) -> Response[Any]:
     """Ask a slow API now, and keep asking until it answers; equal queries share one call.
 
     To stop a query, send `DELETE /tasks/{id}` with its task and queue.

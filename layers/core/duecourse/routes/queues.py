@@ -1,15 +1,19 @@
 """`/queues`: look at them, set them, replay what is dead in one."""
 
-from typing import Annotated
-
-from aws_lambda_powertools.event_handler.openapi.params import Body
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse.errors import QueueNotFound
 from duecourse.routes.parts import QueueInPath, rejects
 from duecourse.routes.request import app, tenant
-from duecourse.wire.http.queues import QueueAnswer, QueuesAnswer, SetQueue, show_queue
-from duecourse.wire.http.replay import ReplayDead, ReplayedAnswer, show_replayed
+from duecourse.wire.http.queues import (
+    QueueAnswer,
+    QueuesAnswer,
+    ReplayDead,
+    ReplayedAnswer,
+    SetQueue,
+    show_queue,
+    show_replayed,
+)
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
@@ -30,13 +34,13 @@ def get_queue(queue: QueueInPath) -> QueueAnswer:
 
 @router.patch("/queues/<queue>")
 @rejects()
-def set_queue(queue: QueueInPath, body: Annotated[SetQueue, Body()]) -> QueueAnswer:
+def set_queue(queue: QueueInPath, body: SetQueue) -> QueueAnswer:
     """Change the settings of a queue, which need not have a task yet."""
     return {"queue": show_queue(app().queues.configure(queue, body.changes()))}
 
 
 @router.post("/queues/<queue>/dead/replay")
 @rejects()
-def replay_dead(queue: QueueInPath, body: Annotated[ReplayDead, Body()]) -> ReplayedAnswer:
+def replay_dead(queue: QueueInPath, body: ReplayDead) -> ReplayedAnswer:
     """Replay the dead tasks of a queue, oldest first; a dry run only lists them."""
     return show_replayed(app().tasks.replay_dead(queue, body.replay(), tenant()), dry_run=body.dry_run)

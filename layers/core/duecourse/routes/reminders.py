@@ -34,7 +34,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 @router.post("/reminders")
 @rejects(TaskScheduled, TaskLeased, ReminderTooLarge)
-def add_reminder(body: Annotated[AddReminder, Body()]) -> Response[AddReminderAnswer]:
+def add_reminder(body: AddReminder) -> Response[AddReminderAnswer]:
     """Add a reminder; 201 if it is new, 200 if the same reminder already exists."""
     reminder = body.reminder(served().new_id)
     made = app().reminders.add(reminder, tenant())
@@ -61,7 +61,7 @@ def get_reminder(id: ReminderId) -> ReminderAnswer:
 
 @router.patch("/reminders/<id>")
 @rejects(TaskNotFound, TaskCancelled, TaskDead)
-def move_reminder(id: ReminderId, body: Annotated[MoveReminder, Body()]) -> MoveReminderAnswer:
+def move_reminder(id: ReminderId, body: MoveReminder) -> MoveReminderAnswer:
     """Move a reminder to a new start."""
     return show_moved(app().reminders.move(id, body.starts_at, tenant()))
 

@@ -15,11 +15,12 @@ from duecourse.wire.http.fields import (
     Instant,
     ShownInstant,
     Strict,
+    about,
     between,
     given,
     json_of,
+    matching,
     refuse_fields,
-    written_as,
 )
 
 TOKEN = re.compile(r"[0-9a-f]{28}")
@@ -30,10 +31,10 @@ MAX_TEXT = 10_000
 
 Token = Annotated[
     StrictStr,
-    written_as(TOKEN, "must be the task's lease.token"),
-    Field(
-        description="Token of the lease: `lease.token` of the task in the event, or `token` in the answer of `begin`.",
-        examples=[TOKEN_EXAMPLE],
+    matching(TOKEN, "must be the task's lease.token"),
+    about(
+        "Token of the lease: `lease.token` of the task in the event, or `token` in the answer of `begin`.",
+        TOKEN_EXAMPLE,
     ),
 ]
 State = Annotated[Any, json_of(MAX_STATE_BYTES)]
@@ -149,23 +150,19 @@ class SaveState(Strict):
 class BeginAnswer(TypedDict):
     """Lease of the run: extend, save and settle the task with its token from now on."""
 
-    token: Annotated[str, Field(description="Token of the run's lease.", examples=[TOKEN_EXAMPLE])]
-    expires_at: Annotated[ShownInstant, Field(description="End of the lease, unless it is extended.")]
-    run: Annotated[int, Field(description="Number of this run of the task, from 1.", examples=[1])]
-    attempt: Annotated[
-        int, Field(description="Current attempt: 1 plus the failures since the last `again`.", examples=[1])
-    ]
+    token: Annotated[str, about("Token of the run's lease.", TOKEN_EXAMPLE)]
+    expires_at: Annotated[ShownInstant, about("End of the lease, unless it is extended.")]
+    run: Annotated[int, about("Number of this run of the task, from 1.", 1)]
+    attempt: Annotated[int, about("Current attempt: 1 plus the failures since the last `again`.", 1)]
 
 
 class SettleAnswer(TypedDict):
     """Effect of the outcome: `released` if the result could not be stored, so that the task runs again."""
 
-    settled: Annotated[
-        str, Field(description="Effect of the outcome: done, again, retried, dead or released.", examples=["done"])
-    ]
+    settled: Annotated[str, about("Effect of the outcome: done, again, retried, dead or released.", "done")]
 
 
 class LeaseAnswer(TypedDict):
     """New end of the lease."""
 
-    expires_at: Annotated[ShownInstant, Field(description="End of the lease, unless it is extended again.")]
+    expires_at: Annotated[ShownInstant, about("End of the lease, unless it is extended again.")]

@@ -75,11 +75,6 @@ STATUS: dict[type[BaseException], int] = {
 RETRY_AFTER: dict[str, str | list[str]] = {"Retry-After": "1"}
 
 
-def is_json(content_type: str) -> bool:
-    """True if a body of this content type is accepted."""
-    return content_type.partition(";")[0].strip().lower() == "application/json"
-
-
 def describe(error: Exception) -> Problem:
     """Problem document of an error; an error that the table does not know is a 500 without details."""
     status = status_of(type(error))
