@@ -19,9 +19,7 @@ from duecourse.wire.http.problems import CONTENT_TYPE, Problem
 # No id holds a percent sign: what a gateway left encoded can be decoded without harm.
 Id = Annotated[AnyTaskId, BeforeValidator(unquote), Path(description="Id of the task.", examples=["order-7"])]
 ReminderId = Annotated[
-    Name,
-    BeforeValidator(unquote),
-    Path(description="Id of the reminder, given or generated.", examples=["standup"]),
+    Name, BeforeValidator(unquote), Path(description="Id of the reminder, given or generated.", examples=["standup"])
 ]
 QueueInPath = Annotated[
     Name, BeforeValidator(unquote), Path(description="Name of the queue.", examples=[DEFAULT_QUEUE])

@@ -33,7 +33,7 @@ SPOKEN = {
 INSTEAD = "is not known here: there are {{ }}, {# #}, {% if %}, {% for %} and {% set name = value %}"
 
 
-def checked(environment: Environment, source: str, known: set[str]) -> nodes.Template:
+def checked(environment: Environment, source: str, known: frozenset[str]) -> nodes.Template:
     """A template's tree, its work counted. Raises TemplateSyntaxError, with the line, for what is not known here.
 
     Raises Rejected where the time is over: all of this, too, is work of the template's making.
@@ -83,7 +83,7 @@ def _plain(node: nodes.List | nodes.Tuple) -> bool:
     return all(isinstance(item, nodes.Name if stored else nodes.Const) for item in node.items)
 
 
-def _check_names(tree: nodes.Template, known: set[str]) -> None:
+def _check_names(tree: nodes.Template, known: frozenset[str]) -> None:
     names = _Names(tree.environment)
     names.visit(tree)
     unknown = names.undeclared_identifiers - known - {RANGE}

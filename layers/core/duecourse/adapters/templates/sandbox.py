@@ -44,12 +44,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def __init__(self, *, html: bool) -> None:
         # Jinja2's optimiser goes over all that is within a node for each node: 200 filters in a row took 20 seconds.
         super().__init__(
-            undefined=Unknown,
-            autoescape=html,
-            finalize=_written,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            optimized=False,
+            undefined=Unknown, autoescape=html, finalize=_written, trim_blocks=True, lstrip_blocks=True, optimized=False
         )
         self.filters = dict(ALL)
         self.globals = {RANGE: _range}

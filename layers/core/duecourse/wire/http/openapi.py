@@ -184,10 +184,7 @@ def _describe_payloads(schemas: dict[str, Any]) -> None:
     known = {kind: {"$ref": f"{REF}{model.__name__}"} for kind, model in PAYLOADS.items()}
     task = schemas["AddTask"]
     anything = task["properties"]["payload"]
-    task["properties"]["payload"] = {
-        "description": anything.pop("description"),
-        "anyOf": [*known.values(), anything],
-    }
+    task["properties"]["payload"] = {"description": anything.pop("description"), "anyOf": [*known.values(), anything]}
     task["allOf"] = [
         {"if": {"properties": {"kind": {"const": kind}}}, "then": {"properties": {"payload": payload}}}
         for kind, payload in known.items()
