@@ -6,15 +6,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
-from duecourse.errors import (
-    ReminderTooLarge,
-    TaskCancelled,
-    TaskDead,
-    TaskDone,
-    TaskLeased,
-    TaskNotFound,
-    TaskScheduled,
-)
+from duecourse import errors
 from duecourse.routes.parts import Force, ReminderId, answer, count_added, rejects
 from duecourse.routes.request import app, served, tenant
 from duecourse.wire.http import reminder_answers as answers
@@ -24,7 +16,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/reminders")
-@rejects(TaskScheduled, TaskLeased, ReminderTooLarge)
+@rejects(errors.TaskScheduled, errors.TaskLeased, errors.ReminderTooLarge)
 def add_reminder(body: requests.AddReminder) -> Response[answers.AddReminderAnswer]:
     """Add a reminder; 201 if it is new, 200 if the same reminder already exists."""
     reminder = body.reminder(served().new_id)
@@ -34,7 +26,7 @@ def add_reminder(body: requests.AddReminder) -> Response[answers.AddReminderAnsw
 
 
 @router.post("/reminders/preview")
-@rejects(TaskNotFound)
+@rejects(errors.TaskNotFound)
 def preview_reminder(body: Annotated[requests.PreviewReminder, Body()]) -> answers.PreviewAnswer:
     """Write out each message of a new or existing reminder, and send none."""
     if isinstance(body, requests.ReminderKey):
@@ -44,21 +36,21 @@ def preview_reminder(body: Annotated[requests.PreviewReminder, Body()]) -> answe
 
 
 @router.get("/reminders/<id>")
-@rejects(TaskNotFound)
+@rejects(errors.TaskNotFound)
 def get_reminder(id: ReminderId) -> answers.ReminderAnswer:
     """Show a reminder."""
     return answers.show_reminder(app().reminders.get(id, tenant()))
 
 
 @router.patch("/reminders/<id>")
-@rejects(TaskNotFound, TaskCancelled, TaskDead)
+@rejects(errors.TaskNotFound, errors.TaskCancelled, errors.TaskDead)
 def move_reminder(id: ReminderId, body: requests.MoveReminder) -> answers.MoveReminderAnswer:
     """Move a reminder to a new start."""
     return answers.show_moved(app().reminders.move(id, body.starts_at, tenant()))
 
 
 @router.delete("/reminders/<id>")
-@rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
+@rejects(errors.TaskNotFound, errors.TaskLeased, errors.TaskDone, errors.TaskCancelled)
 def cancel_reminder(id: ReminderId, force: Force = False) -> Response[None]:
     """Cancel a reminder."""
     app().reminders.cancel(id, force=force, tenant=tenant())

@@ -23,14 +23,9 @@ class AddBatch(Strict):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"tasks": [EXAMPLE]}]})
 
-    tasks: Annotated[
-        list[AddTask],
-        Field(
-            min_length=1,
-            max_length=MAX_BATCH,
-            description="The tasks, each in the form of `POST /tasks`; at most 1,000.",
-        ),
-    ]
+    tasks: list[AddTask] = Field(
+        min_length=1, max_length=MAX_BATCH, description="The tasks, each in the form of `POST /tasks`; at most 1,000."
+    )
 
     def new_tasks(self, tenant: str = DEFAULT_TENANT, name: Callable[[], str] = new_id) -> list[NewTask]:
         """The tasks asked for, with ids of `name` where none were given."""

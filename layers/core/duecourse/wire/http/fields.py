@@ -45,20 +45,12 @@ Schema = dict[str, Any]
 
 _AMOUNT = r"[0-9]+(\.[0-9]+)?"
 DURATION_PATTERN = rf"^(P(?=.)({_AMOUNT}W)?({_AMOUNT}D)?(T(?=.)({_AMOUNT}H)?({_AMOUNT}M)?({_AMOUNT}S)?)?|{_AMOUNT})$"
-SECONDS_SCHEMA = {"type": "number", "minimum": 0, "maximum": MAX_DURATION_MS // 1000}
-DURATION_SCHEMA = {
-    "anyOf": [{"type": "string", "pattern": DURATION_PATTERN}, SECONDS_SCHEMA],
-    "examples": ["PT5M", 300],
-}
-INSTANT_SCHEMA = {"type": "string", "format": "date-time", "examples": ["2026-03-29T01:30:00Z"]}
-DEADLINE_SCHEMA = {
-    "anyOf": [
-        {"type": "string", "pattern": DURATION_PATTERN},
-        {"type": "string", "format": "date-time"},
-        SECONDS_SCHEMA,
-    ],
-    "examples": ["PT24H", "2026-03-29T01:30:00Z"],
-}
+ISO_8601 = {"type": "string", "pattern": DURATION_PATTERN}
+SECONDS = {"type": "number", "minimum": 0, "maximum": MAX_DURATION_MS // 1000}
+RFC_3339 = {"type": "string", "format": "date-time"}
+DURATION_SCHEMA = {"anyOf": [ISO_8601, SECONDS], "examples": ["PT5M", 300]}
+INSTANT_SCHEMA = {**RFC_3339, "examples": ["2026-03-29T01:30:00Z"]}
+DEADLINE_SCHEMA = {"anyOf": [ISO_8601, RFC_3339, SECONDS], "examples": ["PT24H", "2026-03-29T01:30:00Z"]}
 DATED = re.compile(r"\d{4}-")
 """Beginning of an instant, which no duration has."""
 MAX_STRANGERS = 20

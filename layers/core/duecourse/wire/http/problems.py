@@ -97,11 +97,10 @@ def status_of(kind: type[BaseException]) -> int:
 def _shown(error: Exception, status: int) -> DuecourseError:
     if status == 500:
         return Internal()
-    if isinstance(error, errors.PartlyAdded):
-        return error
-    if status == 503:  # which host does not answer is the log's to tell
-        return type(error)() if isinstance(error, DuecourseError) else Internal()
-    return error if isinstance(error, DuecourseError) else MalformedBody("The body is not UTF-8 text.")
+    if not isinstance(error, DuecourseError):
+        return MalformedBody("The body is not UTF-8 text.")
+    # Which host does not answer is the log's to tell; which tasks were added is not.
+    return type(error)() if status == 503 and not isinstance(error, errors.PartlyAdded) else error
 
 
 def _members(error: DuecourseError) -> dict[str, Any]:

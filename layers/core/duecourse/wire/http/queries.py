@@ -21,9 +21,8 @@ EXAMPLE: dict[str, Json] = {
     "result": "report",
     "max_age": "PT1H",
 }
-REPORT: Json = {"rows": 1204, "total": "98123.40"}
 ANSWERED: Json = {
-    "data": REPORT,
+    "data": {"rows": 1204, "total": "98123.40"},
     "status": "done",
     "fetched_at": "2026-11-21T09:30:00.000Z",
     "task": QUERY_ID,

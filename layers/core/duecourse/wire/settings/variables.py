@@ -22,11 +22,6 @@ NAME = re.compile(NAME_PATTERN)
 WRONG_NAME = "must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ -"
 
 
-def text(value: str) -> str:
-    """The text itself."""
-    return value
-
-
 def number(least: int, most: int) -> Callable[[Json], int]:
     """A whole number within bounds, as text or as JSON has it."""
 
