@@ -34,7 +34,7 @@ for part in (tasks, leases, reminders, queues, queries, health):
 docs.serve(api)
 
 
-def refuse(error: Exception) -> Response[str]:
+def reject(error: Exception) -> Response[str]:
     """Answer with a problem document; a 5xx, which no caller can mend, also goes to the log."""
     problem = problems.describe(translate(error))
     if problem.status >= 500:
@@ -56,7 +56,7 @@ def translate(error: Exception) -> Exception:
     return error
 
 
-api.exception_handler(Exception)(refuse)
+api.exception_handler(Exception)(reject)
 
 
 @Handler

@@ -39,8 +39,8 @@ class Api(APIGatewayHttpResolver):
         for route in self.described:
             operation = made["paths"][route.openapi_path][route.method.lower()]
             operation |= _words(route)
-            refused = getattr(route.func, REJECTS, None)
-            operation |= {} if refused is None else {REJECTS: refused}
+            rejected = getattr(route.func, REJECTS, None)
+            operation |= {} if rejected is None else {REJECTS: rejected}
             operation["responses"] = _successes(route, operation["responses"])
         return openapi.completed(made)
 
@@ -58,9 +58,9 @@ class Api(APIGatewayHttpResolver):
             if (route.method, route.openapi_path) == asked:
                 known = [one.alias for one in route.dependant.query_params]
                 problem = f"is not a parameter of this route; known: {', '.join(known) or 'none'}"
-                strangers = [name for name in given if name not in known and not SIGNING.match(name)]
-                if strangers:
-                    raise InvalidInput(bounded([FieldError(name[:MAX_FIELD], problem) for name in strangers]))
+                unknown = [name for name in given if name not in known and not SIGNING.match(name)]
+                if unknown:
+                    raise InvalidInput(bounded([FieldError(name[:MAX_FIELD], problem) for name in unknown]))
 
     @property
     def described(self) -> Iterator[Route]:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from duecourse.adapters.aws.clients import LazyClient
-from duecourse.errors import SendFailed, SendRefused
+from duecourse.errors import SendFailed, SendRejected
 from duecourse.ports.sender import Message
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class SesSender:
         self._client = client or LazyClient("ses", **ONCE)
 
     def send(self, message: Message) -> str:
-        """Send one message and return SES's id for it. Raises SendRefused, SendFailed."""
+        """Send one message and return SES's id for it. Raises SendRejected, SendFailed."""
         if not self._mail_from:
             raise SendFailed("no sender address is configured: set DUECOURSE_MAIL_FROM")
         body: BodyTypeDef = {"Text": {"Data": message.text, "Charset": "UTF-8"}}
@@ -53,7 +53,7 @@ class SnsSender:
         self._client = client or LazyClient("sns", **ONCE)
 
     def send(self, message: Message) -> str:
-        """Send one message's text and return SNS's id for it. Raises SendRefused, SendFailed."""
+        """Send one message's text and return SNS's id for it. Raises SendRejected, SendFailed."""
         with _sending("SNS", BY_SNS):
             answer = self._client.publish(
                 PhoneNumber=message.to, Message=message.text, MessageAttributes=self._attributes()
@@ -70,14 +70,14 @@ class SnsSender:
 
 
 @contextmanager
-def _sending(service: str, refusals: Set[str]) -> Iterator[None]:
-    """Tell a service's errors as a Sender does: SendRefused for the codes in `refusals`, else SendFailed."""
+def _sending(service: str, rejections: Set[str]) -> Iterator[None]:
+    """Tell a service's errors as a Sender does: SendRejected for the codes in `rejections`, else SendFailed."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
     except ClientError as error:
-        refusal = SendRefused if error.response["Error"]["Code"] in refusals else SendFailed
-        raise refusal(f"{service} did not take it: {error}") from error
+        rejection = SendRejected if error.response["Error"]["Code"] in rejections else SendFailed
+        raise rejection(f"{service} did not take it: {error}") from error
     except BotoCoreError as error:
         raise SendFailed(f"{service} did not take it: {error}") from error

@@ -22,7 +22,7 @@ class Rejected(TemplateRuntimeError):
 
 @dataclass(slots=True)
 class Meter:
-    """What one message may still cost; it is over at `until` (monotonic seconds) at the latest."""
+    """Work that one message may still cost: turns of loops, characters made; over at `until` (monotonic seconds)."""
 
     until: float
     steps: int = MAX_STEPS

@@ -53,7 +53,7 @@ INSTANT_SCHEMA = {**RFC_3339, "examples": ["2026-03-29T01:30:00Z"]}
 DEADLINE_SCHEMA = {"anyOf": [ISO_8601, RFC_3339, SECONDS], "examples": ["PT24H", "2026-03-29T01:30:00Z"]}
 DATED = re.compile(r"\d{4}-")
 """Beginning of an instant, which no duration has."""
-MAX_STRANGERS = 20
+MAX_UNKNOWN = 20
 """Maximum number of an object's unknown fields that are named one by one."""
 PLACES = frozenset({"body", "path", "query"})
 
@@ -94,7 +94,7 @@ def parse_deadline(value: Any) -> Deadline:
 
 @dataclass(frozen=True, slots=True, eq=False)  # types hash what stands beside them: a schema cannot be
 class Checked:
-    """A check that stands beside a type: a function that returns the value or raises ValueError, and its schema."""
+    """Check of a type's values: it returns the value or raises ValueError; `schema` says the same in the document."""
 
     check: Callable[[Any], Any]
     schema: Schema
@@ -177,7 +177,7 @@ class Strict(BaseModel):
     @classmethod
     def _not_flooded(cls, value: Any) -> Any:
         # Each unknown field is an error of its own: half a million of them would take a function's whole time.
-        if isinstance(value, dict) and len(value) > len(cls.model_fields) + MAX_STRANGERS:
+        if isinstance(value, dict) and len(value) > len(cls.model_fields) + MAX_UNKNOWN:
             raise ValueError(f"has {len(value)} fields; only {len(cls.model_fields)} are known")
         return value
 
@@ -211,7 +211,7 @@ def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:
     return bounded([FieldError(_dotted(error["loc"])[:MAX_FIELD], _wording(error)) for error in errors])
 
 
-def refuse_fields(problem: str, *fields: str) -> ValidationError:
+def reject_fields(problem: str, *fields: str) -> ValidationError:
     """The error that a validator raises for one problem of several fields together."""
     kind = PydanticCustomError("refused", "{problem}", {"problem": problem})
     lines = [InitErrorDetails(type=kind, loc=(field,), input=None) for field in fields]

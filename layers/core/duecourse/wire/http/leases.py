@@ -20,7 +20,7 @@ from duecourse.wire.http.fields import (
     given,
     json_of,
     matching,
-    refuse_fields,
+    reject_fields,
 )
 
 TOKEN = re.compile(r"[0-9a-f]{28}")
@@ -57,8 +57,8 @@ MORE: dict[OutcomeName, dict[str, Any]] = {
 
 def _with_its_own(outcome: OutcomeName) -> dict[str, Any]:
     more = MORE.get(outcome, {})
-    strangers = dict.fromkeys(sorted(set().union(*OWN.values()) - OWN[outcome]), False)
-    return {**more, "properties": {"outcome": {"const": outcome}, **strangers, **more.get("properties", {})}}
+    unknown = dict.fromkeys(sorted(set().union(*OWN.values()) - OWN[outcome]), False)
+    return {**more, "properties": {"outcome": {"const": outcome}, **unknown, **more.get("properties", {})}}
 
 
 class BeginTask(Strict):
@@ -104,13 +104,13 @@ class SettleTask(Strict):
 
     @model_validator(mode="after")
     def _its_own_fields(self) -> Self:
-        strangers = self.model_fields_set - {"token", "outcome", *OWN[self.outcome]}
-        if strangers:
-            raise refuse_fields(f"does not belong to the outcome {self.outcome}", *sorted(strangers))
+        unknown = self.model_fields_set - {"token", "outcome", *OWN[self.outcome]}
+        if unknown:
+            raise reject_fields(f"does not belong to the outcome {self.outcome}", *sorted(unknown))
         if self.outcome == "drop" and not self.reason:
-            raise refuse_fields("is required: the reason why the task can never succeed", "reason")
+            raise reject_fields("is required: the reason why the task can never succeed", "reason")
         if self.after is not None and self.at is not None:
-            raise refuse_fields("give after or at, not both", "after", "at")
+            raise reject_fields("give after or at, not both", "after", "at")
         return self
 
     def value(self) -> Outcome:

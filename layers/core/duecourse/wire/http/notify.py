@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from duecourse.domain.masking import masked_text
 from duecourse.domain.notification import Notify, is_url
-from duecourse.wire.http.fields import Name, Strict, about, given, refuse_fields
+from duecourse.wire.http.fields import Name, Strict, about, given, reject_fields
 from duecourse.wire.http.kinds import Url
 
 
@@ -40,7 +40,7 @@ class NotifyDone(Strict):
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
         if (self.url is None) == (self.target is None):
-            raise refuse_fields("give either url or target", "url", "target")
+            raise reject_fields("give either url or target", "url", "target")
         return self
 
     def text(self) -> str:

@@ -10,7 +10,7 @@ from duecourse.domain import queues as domain
 from duecourse.domain.queues import MAX_LIMIT, SETTINGS, QueueChanges, QueueSettings, QueueStatus, Setting
 from duecourse.domain.replay import MAX_REPLAY, Replay, Replayed
 from duecourse.domain.times import DAY_MS, format_duration, format_instant
-from duecourse.wire.http.fields import Duration, Name, ShownInstant, Strict, about, between, refuse_fields
+from duecourse.wire.http.fields import Duration, Name, ShownInstant, Strict, about, between, reject_fields
 
 MAX_SPREAD_MS = 7 * DAY_MS
 """Over how long the dead of one replay are spread at most."""
@@ -78,7 +78,7 @@ class ReplayDead(Strict):
     @model_validator(mode="after")
     def _ends_in_time(self) -> Self:
         if self.rate and self.replay().delay_ms(self.limit) > MAX_SPREAD_MS:
-            raise refuse_fields("must not spread over more than 7 days: raise it, or lower limit", "rate")
+            raise reject_fields("must not spread over more than 7 days: raise it, or lower limit", "rate")
         return self
 
     def replay(self) -> Replay:

@@ -20,7 +20,7 @@ from duecourse.wire.http.fields import (
     given,
     json_of,
     matching,
-    refuse_fields,
+    reject_fields,
 )
 from duecourse.wire.http.kinds import Url
 
@@ -160,11 +160,11 @@ class AddReminder(Strict):
     def _not_too_many(self) -> Self:
         messages = len(self.remind_before) * sum(len(person.channels()) for person in self.recipients)
         if messages > MAX_TASKS:
-            raise refuse_fields(f"at most {MAX_TASKS} messages in all", "remind_before", "recipients")
+            raise reject_fields(f"at most {MAX_TASKS} messages in all", "remind_before", "recipients")
         each = sum(len(text.encode()) for text in (self.subject, self.message, self.html, dump_json(self.data)))
         if messages * each > MAX_BYTES:
             total = f"{messages} messages of {each // 1024} KiB of templates and data"
-            raise refuse_fields(f"{total} are over 16 MiB: shorten those, or make several reminders", "recipients")
+            raise reject_fields(f"{total} are over 16 MiB: shorten those, or make several reminders", "recipients")
         return self
 
     def reminder(self, name: Callable[[], str] = new_id) -> Reminder:

@@ -40,7 +40,7 @@ from duecourse.wire.http.fields import (
     about,
     between,
     given,
-    refuse_fields,
+    reject_fields,
 )
 from duecourse.wire.http.kinds import check_payload
 from duecourse.wire.http.notify import NotifyDone, NotifyView, show_notify
@@ -93,7 +93,7 @@ class Retry(Strict):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.max_backoff < self.backoff:
-            raise refuse_fields("must not be below backoff", "max_backoff")
+            raise reject_fields("must not be below backoff", "max_backoff")
         return self
 
     def policy(self) -> RetryPolicy:
@@ -160,7 +160,7 @@ class AddTask(Strict):
     @model_validator(mode="after")
     def _one_due_time(self) -> Self:
         if self.due_at is not None and self.delay is not None:
-            raise refuse_fields("give due_at or delay, not both", "due_at", "delay")
+            raise reject_fields("give due_at or delay, not both", "due_at", "delay")
         return self
 
     def task(self, tenant: str = DEFAULT_TENANT, name: Callable[[], str] = new_id) -> NewTask:
@@ -197,7 +197,7 @@ class MoveTask(Strict):
     @model_validator(mode="after")
     def _one_due_time(self) -> Self:
         if (self.due_at is None) == (self.delay is None):
-            raise refuse_fields("give either due_at or delay", "due_at", "delay")
+            raise reject_fields("give either due_at or delay", "due_at", "delay")
         return self
 
 
