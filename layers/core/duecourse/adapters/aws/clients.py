@@ -39,6 +39,7 @@ class LazyClient:
     """Such a client, made at its first use: to make one takes a tenth of a second, and few processes use it."""
 
     def __init__(self, service: str, **options: Any) -> None:
+        # Two threads at once may make one each: either serves.
         self._made = cache(partial(make_client, service, **options))
 
     def __getattr__(self, name: str) -> Any:

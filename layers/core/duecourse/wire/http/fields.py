@@ -92,7 +92,8 @@ def parse_deadline(value: Any) -> Deadline:
         raise ValueError("must be a duration such as PT24H, or an RFC 3339 instant") from None
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # types hash what stands beside them: a schema cannot be
+# Compared by identity: a union of types hashes what is beside each of them, and no schema can be hashed.
+@dataclass(frozen=True, slots=True, eq=False)
 class Checked:
     """Check of a type's values: it returns the value or raises ValueError; `schema` says the same in the document."""
 
@@ -117,9 +118,9 @@ def between(low_ms: int, high_ms: int) -> Checked:
     return Checked(check, {"minimum": low_ms / 1000, "maximum": high_ms / 1000})
 
 
-def matching(pattern: re.Pattern[str], problem: str) -> Checked:
+def matching(pattern: str, problem: str) -> Checked:
     """Text that the whole of `pattern` fits, and what to say of any other."""
-    return Checked(written_as(pattern, problem), {"pattern": f"^{pattern.pattern}$"})
+    return Checked(written_as(re.compile(pattern), problem), {"pattern": f"^{pattern}$"})
 
 
 def about(meaning: str, *examples: Any) -> Any:
@@ -192,6 +193,7 @@ def read(model: type[M], value: Any) -> M:
 
 def read_both(first: type[M], named: Any, second: type[N], asked: Any) -> tuple[M, N]:
     """`named` as one of `first`, `asked` as one of `second`. Raises InvalidInput, naming the wrong fields of both."""
+    # A caller over HTTP gets both kinds of errors in one answer: path and body are checked together there.
     problems: list[FieldError] = []
     try:
         key = read(first, named)

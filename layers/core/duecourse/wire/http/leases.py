@@ -1,6 +1,5 @@
 """The requests by which a function in any language begins a task, ends its lease, extends it, or saves under it."""
 
-import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
@@ -23,7 +22,6 @@ from duecourse.wire.http.fields import (
     reject_fields,
 )
 
-TOKEN = re.compile(r"[0-9a-f]{28}")
 TOKEN_EXAMPLE = "0000000000070011223344556677"  # noqa: S105 - of a lease, and made up
 MAX_TEXT = 10_000
 """Maximum length of an error or a reason as sent; a task's history keeps the first 400 bytes."""
@@ -31,7 +29,7 @@ MAX_TEXT = 10_000
 
 Token = Annotated[
     StrictStr,
-    matching(TOKEN, "must be the task's lease.token"),
+    matching("[0-9a-f]{28}", "must be the task's lease.token"),
     about(
         "Token of the lease: `lease.token` of the task in the event, or `token` in the answer of `begin`.",
         TOKEN_EXAMPLE,

@@ -1,6 +1,5 @@
 """The requests and answers of `/queries`."""
 
-import re
 from typing import Annotated, Any, NotRequired
 
 from pydantic import ConfigDict, Field, StrictStr, WithJsonSchema
@@ -38,7 +37,7 @@ PROCESSING: Json = {
 ID_SCHEMA = {"type": "string", "pattern": ID_PATTERN, "maxLength": 93, "examples": [QUERY_ID]}
 QueryId = Annotated[
     StrictStr,
-    matching(re.compile(ID_PATTERN), "must be the id of a query, as in the answer of POST /queries: q-…@<host>"),
+    matching(ID_PATTERN, "must be the id of a query, as in the answer of POST /queries: q-…@<host>"),
     WithJsonSchema(ID_SCHEMA),
 ]
 

@@ -85,6 +85,7 @@ def usual(fields: Any, tenant: str = DEFAULT_TENANT, by: str = "", name: Callabl
 def _usual(fields: Any, tenant: str, by: str, name: Callable[[], str]) -> NewTask:
     if type(fields) is not dict:
         raise Unusual
+    # Only what is given is read: a usual body has few of the fields, and the tuple fills in its defaults by itself.
     found: dict[str, Any] = {"tenant": tenant, "by": by}
     for field, value in fields.items():
         own, reader = READ[field]
