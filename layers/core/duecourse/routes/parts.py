@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
+from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
 from pydantic import BeforeValidator
 
 from duecourse.domain.task import DEFAULT_QUEUE
@@ -47,6 +48,12 @@ def rejects(*kinds: type[DuecourseError]) -> Callable[[F], F]:
 def answer(status: int, body: Any, headers: dict[str, str | list[str]] | None = None) -> Response[Any]:
     """A JSON answer that is not a plain 200."""
     return Response(status, APPLICATION_JSON, body, headers)
+
+
+def described(description: str, model: Any, example: Any) -> OpenAPIResponse:
+    """An answer as the OpenAPI document has it, with an example of its body."""
+    content = {APPLICATION_JSON: {"model": model, "examples": {"answer": {"value": example}}}}
+    return {"description": description, "content": content}  # type: ignore[typeddict-item]
 
 
 def rejection(problem: Problem) -> Response[Any]:

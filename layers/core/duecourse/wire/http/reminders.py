@@ -104,7 +104,7 @@ class Person(Strict):
 
     def channels(self) -> dict[Channel, str]:
         """The addresses given, by channel."""
-        given = {Channel.EMAIL: self.email, Channel.PHONE: self.phone, Channel.WEBHOOK: self.webhook}
+        given = {channel: getattr(self, channel) for channel in Channel}
         return {channel: address for channel, address in given.items() if address is not None}
 
 

@@ -86,6 +86,9 @@ def written_as(pattern: re.Pattern[str], problem: str) -> Callable[[str], str]:
     return read
 
 
+read_name = written_as(NAME, WRONG_NAME)
+
+
 def json_such_as(example: str, read_value: Callable[[Json], T]) -> Callable[[str], T]:
     """A reader of JSON text, whose value `read_value` takes; a name that occurs twice in one object is an error."""
 
@@ -110,7 +113,7 @@ def table_of(read_value: Callable[[Json], T]) -> Callable[[Json], dict[str, T]]:
         found, problems = dict[str, T](), list[FieldError]()
         for name, value in table.items():
             try:
-                found[_name(name)] = read_value(value)
+                found[read_name(name)] = read_value(value)
             except (ValueError, InvalidInput) as error:
                 problems += problems_at(name, error)
         if problems:
@@ -118,12 +121,6 @@ def table_of(read_value: Callable[[Json], T]) -> Callable[[Json], dict[str, T]]:
         return found
 
     return read
-
-
-def _name(name: str) -> str:
-    if not NAME.fullmatch(name):
-        raise ValueError(WRONG_NAME)
-    return name
 
 
 def problems_at(path: str, error: ValueError | InvalidInput) -> list[FieldError]:
