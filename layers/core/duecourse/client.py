@@ -19,13 +19,11 @@ from duecourse.engine.tasks import Tasks
 from duecourse.ports.tasks import Move
 from duecourse.process import PROCESS
 from duecourse.wire.http.fields import read, read_both
-from duecourse.wire.http.keys import CancelTask, TaskKey, TenantKey
 from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, encode_cursor
 from duecourse.wire.http.queries import AskQuery, QueryKey
-from duecourse.wire.http.queues import QueueKey, SetQueue
+from duecourse.wire.http.queues import QueueKey, ReplayDead, SetQueue
 from duecourse.wire.http.reminders import AddReminder, CancelReminder, MoveReminder, ReminderKey
-from duecourse.wire.http.replay import ReplayDead
-from duecourse.wire.http.tasks import MoveTask
+from duecourse.wire.http.tasks import CancelTask, MoveTask, TaskKey, TenantKey
 from duecourse.wire.http.usual import read_task, read_tasks
 
 

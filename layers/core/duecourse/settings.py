@@ -27,7 +27,6 @@ from duecourse.wire.settings.variables import (
     on_or_off,
     problems_at,
     table_of,
-    text,
     written_as,
 )
 
@@ -159,10 +158,10 @@ class Settings:
         int, duration(), "Time for which a dead task is kept, counted from the first tick that knows this setting."
     ] = 30 * DAY_MS
     results_table: Annotated[
-        str, text, "Name of the DynamoDB table for results. Empty: results are kept in the store, for the retention."
+        str, str, "Name of the DynamoDB table for results. Empty: results are kept in the store, for the retention."
     ] = ""
     results_retention_ms: Annotated[int, duration(), "Time for which the results table keeps a result."] = 30 * DAY_MS
-    mail_from: Annotated[str, text, "Sender address of reminders, verified in SES."] = ""
+    mail_from: Annotated[str, str, "Sender address of reminders, verified in SES."] = ""
     tenant_header: Annotated[
         str,
         written_as(HEADER, "must be 1 to 64 characters of A-Z a-z 0-9 -"),
@@ -201,7 +200,7 @@ class Settings:
         on_or_off,
         "Write one log line for each task that is added, claimed, settled, moved or cancelled: on or off.",
     ] = "off"
-    on_expired_function: Annotated[str, text, "Name of the function that the bridge invokes."] = "on_expired"
+    on_expired_function: Annotated[str, str, "Name of the function that the bridge invokes."] = "on_expired"
     bridge_in_flight: Annotated[
         int, number(1, 64), "Maximum number of concurrent invocations by the bridge, 1 to 64."
     ] = 4

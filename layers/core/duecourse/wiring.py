@@ -111,8 +111,7 @@ class App:
     @lazy
     def senders(self) -> dict[str, Sender]:
         """Senders of messages to people, by channel."""
-        from duecourse.adapters.aws.ses_sender import SesSender
-        from duecourse.adapters.aws.sns_sender import SnsSender
+        from duecourse.adapters.aws.senders import SesSender, SnsSender
 
         return {Channel.EMAIL: SesSender(self.settings.mail_from), Channel.PHONE: SnsSender(self.settings.sms_from)}
 
