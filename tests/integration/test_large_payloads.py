@@ -125,6 +125,20 @@ def test_what_is_forgotten_takes_its_payload_along(store: RedisStore, redis_clie
     assert bodies(redis_client) == {}
 
 
+@pytest.mark.parametrize("deleted_by", ["cancel", "sweep"])
+def test_a_record_that_cannot_be_read_takes_its_payload_along_where_it_is_deleted(
+    store: RedisStore, redis_client: redis.Redis, deleted_by: str
+) -> None:
+    settle(store, claim_one(store, payload=LARGE), Ending.DONE)
+    [record] = [data for name, data in redis_client.hgetall(KEYS.tasks).items() if b"=" not in name]
+    redis_client.hset(KEYS.tasks, "-/a", record[:-1])
+    if deleted_by == "cancel":
+        assert store.cancel("default", ["a"], force=True) == [Reply.OK]
+    else:
+        assert store.sweep(SHARD, retention_ms=-1).pruned == 1
+    assert redis_client.exists(KEYS.tasks) == 0
+
+
 def test_a_payload_that_is_missing_is_told_and_holds_up_no_other_task(
     store: RedisStore, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
