@@ -238,6 +238,18 @@ def test_records_that_a_pass_has_missed_since_its_server_was_started_again_are_r
             assert_upgraded(client, SHARD)
 
 
+@pytest.mark.parametrize("spoil", [lambda _: b"", lambda data: data[:-1], lambda data: bytes([NEWEST + 1]) + data[1:]])
+def test_what_cannot_be_read_holds_up_no_upgrade_and_is_left_as_it_is(
+    redis_client: redis.Redis, spoil: Callable[[bytes], bytes]
+) -> None:
+    store, tasks = RedisStore(redis_client), keys_of("duecourse", SHARD).tasks
+    fill(store, "default", 3)
+    redis_client.hset(tasks, "-/default-1", spoil(redis_client.hget(tasks, "-/default-1") or b""))
+    before = redis_client.hgetall(tasks)
+    assert upgrade(redis_client) == (1, 0, 0)
+    assert redis_client.hgetall(tasks) == before
+
+
 def test_an_upgrade_whose_server_loses_it_says_so_and_can_be_run_again(redis_server: RedisServer) -> None:
     """As a failover to a replica that did not have it yet."""
     with connect(redis_server.url) as client:
