@@ -118,6 +118,11 @@ def test_what_replaces_a_task_and_what_deletes_it_deletes_its_payload(
     settle(store, next(task for task in (add(store, "b", payload=LARGE), *claim(store)) if task.token), Ending.DONE)
 
 
+def test_a_claim_stops_at_its_bytes_which_are_those_of_payloads_too(store: RedisStore) -> None:
+    store.add([new(f"t{n}", payload=LARGE) for n in range(5)])
+    assert len(store.claim(SHARD, 5, lease_ms=LEASE_MS, max_bytes=2 * len(LARGE) + 1_000).tasks) == 2
+
+
 def test_what_is_forgotten_takes_its_payload_along(store: RedisStore, redis_client: redis.Redis) -> None:
     settle(store, claim_one(store, payload=LARGE), Ending.DONE)
     assert len(bodies(redis_client)) == 1
