@@ -81,8 +81,8 @@ def versions(client: Client, *shards: Shard) -> set[int]:
 def make_old(client: Client, *shards: Shard) -> None:
     """A ledger of before: 0.1.0 has begun each of these shards."""
     client.hdel(ledger_key("duecourse"), "layout")
-    client.sadd("duecourse:shards", *(f"{shard}/1" for shard in shards))
     for shard in shards:
+        client.sadd("duecourse:shards", f"{shard}/1")
         client.hset(keys_of("duecourse", shard).meta, "fence", 7)
 
 
@@ -358,3 +358,24 @@ def test_an_upgrade_of_a_cluster_goes_on_after_a_failover(cluster: ClusterServer
         until(again, every=0.1)
         assert_upgraded(client, *queues)
         assert sorted(run_all(store, *queues)) == sorted(ids)
+
+
+def test_old_records_that_move_into_a_shard_that_was_upgraded_are_rewritten_there(redis_client: redis.Redis) -> None:
+    two, shards = Sharding({"default": 2}), Sharding({"default": 2}).every("default")
+    make_old(redis_client)
+    for shard in shards:
+        redis_client.sadd("duecourse:shards", f"{shard}/2")
+        redis_client.hset(keys_of("duecourse", shard).meta, mapping={"fence": 7, "shards": 2})
+    store = RedisStore(redis_client, sharding=two)
+    ids = fill(store, "default", 40)
+    redis_client.hset(keys_of("duecourse", SHARD).meta, mapping={"layout": NEWEST, "rewrite": 0})
+    while store.sweep(SHARD, retention_ms=LEASE_MS).more:
+        pass
+    assert versions(redis_client, *shards) == {OLDEST, NEWEST}
+    Reshard(redis_client, "duecourse", "default", 1, silent).run(0)
+    store = RedisStore(redis_client)
+    while store.sweep(SHARD, retention_ms=LEASE_MS).more:
+        pass
+    assert versions(redis_client, SHARD) == {NEWEST}
+    assert sorted(run_all(store, SHARD)) == sorted(ids)
+    redis_ledger.check(redis_client, SHARD)
