@@ -1,6 +1,7 @@
 """A queue's number of shards, changed: what is refused before, and that nothing is lost or doubled, killed or not."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -28,7 +29,7 @@ from tests.support import redis_ledger
 from tests.support.ledger import LATER_MS, LEASE_MS, ending, new
 from tests.support.matrix import in_turn
 from tests.support.redis_cluster import ClusterServers
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import REDIS, RedisServer, need
 from tests.support.source import LAYER, ROOT
 
 USES: dict[str, Callable[[RedisStore], object]] = {
@@ -408,3 +409,25 @@ def test_large_tasks_are_scanned_a_few_at_a_time(redis_client: redis.Redis) -> N
     batches = list(Scan(Scripts(redis_client, None), "duecourse", "default").batches(Shard()))
     assert {item.task.id for batch in batches for item in batch} == {f"t{n}" for n in range(60)}
     assert max(sum(len(item.data) for item in batch) for batch in batches) <= 2 * MAX_PIECE_BYTES
+
+
+@pytest.mark.parametrize("binary", REDIS)
+def test_tasks_that_a_scan_has_missed_since_its_server_was_started_again_move_too(binary: str) -> None:
+    """A server that has started hashes anew: what a cursor has passed is not what was looked at before."""
+    with (
+        RedisServer(need(binary), "--appendonly", "yes", "--appendfsync", "always") as server,
+        connect(server.url) as client,
+    ):
+        store_of(client, 3).add([new(f"t-{n}", delay_ms=LATER_MS) for n in range(900)])
+        started: list[str] = []
+
+        def start_again(line: str) -> None:
+            if "moved" in line and not started:
+                started.append(line)
+                server.stop(signal.SIGKILL)
+                server.start()
+
+        Reshard(client, "duecourse", "default", 1, start_again).run(0)
+        assert started
+        assert store_of(client, 1).stats(Shard()).scheduled == 900
+        assert not any(client.exists(keys_of("duecourse", shard).tasks) for shard in every(3)[1:])

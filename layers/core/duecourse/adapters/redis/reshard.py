@@ -185,7 +185,17 @@ class Reshard:
         return len(seen)
 
     def _empty(self, shard: Shard) -> int:
-        """Move what belongs elsewhere out of one shard; answers how many."""
+        """Move what belongs elsewhere out of one shard; answers how many.
+
+        A scan that found any is followed by another: its cursor means nothing to a server that has started since, or
+        has taken over.
+        """
+        moved = 0
+        while now := self._empty_once(shard, moved):
+            moved += now
+        return moved
+
+    def _empty_once(self, shard: Shard, before: int) -> int:
         moved = 0
         for items in self._scan.batches(shard):
             going = [item for item in items if self._home(item) != shard]
@@ -193,7 +203,7 @@ class Reshard:
             for some in cut(going, _size, most=BATCH, max_bytes=MAX_PIECE_BYTES):
                 self._move(shard, some)
                 moved += len(some)
-                self._tell(f"{shard}: moved {moved} tasks")
+                self._tell(f"{shard}: moved {before + moved} tasks")
         return moved
 
     def _move(self, shard: Shard, items: Sequence[Item]) -> None:

@@ -34,8 +34,8 @@ local function prune(place, before)
       local r = record.open(data)
       if r then
         record.leave_group(some[i], r.rest)
-        names[#names + 1] = bodies.of(some[i], data)
       end
+      names[#names + 1] = data and bodies.of(some[i], data) or nil
     end
     call('HDEL', shard.TASKS, unpack(some))
     bodies.drop(names)

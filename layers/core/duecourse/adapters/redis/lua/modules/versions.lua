@@ -114,7 +114,7 @@ local function rewrite()
         if is_orphan(name) then
           bodies.drop({ name })
         end
-      elseif string.byte(data) < shard.LAYOUT then
+      elseif data ~= '' and string.byte(data) < shard.LAYOUT then
         done = done + renew(name, data)
       end
     end
