@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.arguments import MAX_PIECE_BYTES
+from duecourse.adapters.redis.connect import Client, connect
 from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.layout import NEWEST
 from duecourse.adapters.redis.reshard import Reshard
 from duecourse.adapters.redis.scan import BATCH, Scan
-from duecourse.adapters.redis.scripts import Scripts, connect
+from duecourse.adapters.redis.scripts import Scripts
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.adapters.redis.wire import MAX_PIECE_BYTES
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.shards import Sharding

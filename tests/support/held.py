@@ -13,7 +13,7 @@ from duecourse.adapters.redis.record import (
     pack_token,
     unpack,
 )
-from duecourse.adapters.redis.record_log import DOOR_CODES, pack_entry
+from duecourse.adapters.redis.record_log import TRIGGER_CODES, pack_entry
 from duecourse.domain.task import NewTask, Status, Task
 
 SUCCESSOR = 2
@@ -46,7 +46,7 @@ def encode(held: Held) -> bytes:
     behind = pack_behind(task)
     status = STATUS_CODES[Status.SCHEDULED if behind else task.status]
     flags = held.successor * SUCCESSOR + held.came * CAME + held.counts * COUNTS + bool(held.body) * APART
-    trigger, token = DOOR_CODES[task.trigger], pack_token(task.token)
+    trigger, token = TRIGGER_CODES[task.trigger], pack_token(task.token)
     front = FRONT.pack(NEWEST, flags, held.last, len(task.log), trigger, task.run, task.attempt, *halves, token)
     body = NewTask(
         task.id, task.kind, task.payload_json, group=task.group, retry=task.retry, by=task.by, notify=task.notify

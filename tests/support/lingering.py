@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from duecourse.adapters.redis.bells import RedisBells
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.bridge.linger import Linger
 from duecourse.domain.watch import Watch, Watchlist

@@ -11,7 +11,7 @@ from struct import Struct
 from duecourse.adapters.embedded.keyspace import Keyspace
 from duecourse.adapters.redis.keys import Keys, functions_key, keys_of, ledger_key, requests_keys, shards_key
 from duecourse.adapters.redis.layout import NEWEST
-from duecourse.adapters.redis.queues import as_fields
+from duecourse.adapters.redis.queue_settings import as_fields
 from duecourse.adapters.redis.record import unpack
 from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.task import Shard, Status, Task

@@ -52,7 +52,7 @@ class EmbeddedStore(RedisStore):
         self._server.close()
 
     def _check_counts(self, sharding: Sharding) -> None:
-        for queue, _, count in self._record.members():
+        for (queue, _), count in self._record.members():
             if count != sharding.count(queue):
                 self.close()
                 raise StoreMisused(

@@ -40,6 +40,15 @@ def open_client(url: str, **timeouts: float) -> Client:
     return redis.Redis.from_pool(QuickPool.from_url(url, retry=ONCE, **options))
 
 
+def connect(url: str) -> Client:
+    """A client that gives up after 3 s, and never repeats a command by itself: a claim is not repeatable.
+
+    With the repeats of `Scripts.call`, an absent server is known within 10 s: less than any function's timeout.
+    Raises StoreUnavailable if no node of a cluster answers.
+    """
+    return open_client(url, socket_timeout=3, socket_connect_timeout=2)
+
+
 def is_cluster(url: str) -> bool:
     """Whether a store's URL names a cluster."""
     return split(url).scheme in CLUSTER

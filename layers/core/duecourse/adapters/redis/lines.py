@@ -11,7 +11,7 @@ from hiredis import pack_command
 from redis.connection import ConnectionPool
 from redis.exceptions import ResponseError
 
-from duecourse.adapters.redis.wire import Argument
+from duecourse.adapters.redis.arguments import Argument
 
 MOST_AT_HAND = 8
 """How many idle connections a pool hands out the short way; those over are in its own keeping."""

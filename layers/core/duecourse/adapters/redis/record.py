@@ -5,7 +5,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 
 from duecourse.adapters.redis import layout
-from duecourse.adapters.redis.record_log import DOOR_CODES, MOST_LATE_MS, TRIGGERS, grown, unpack_log
+from duecourse.adapters.redis.record_log import MOST_LATE_MS, TRIGGER_CODES, TRIGGERS, grown, unpack_log
 from duecourse.domain.history import Entry, Run, cut_by
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, RetryPolicy, Status, Task
@@ -166,7 +166,7 @@ def pack_behind(task: Task) -> bytes:
     target = task.target.encode()
     front = target + bytes([len(target)]) if target else pack_token(task.delivery)
     claimed, letter = task.claimed_at, LETTER_HANDED if target else LETTER_WORKED
-    halves, trigger = (claimed >> 32, claimed & 0xFFFFFFFF), DOOR_CODES[task.trigger]
+    halves, trigger = (claimed >> 32, claimed & 0xFFFFFFFF), TRIGGER_CODES[task.trigger]
     return front + BEGUN.pack(task.run, pack_token(task.token), *halves, trigger, letter)
 
 
