@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import psutil
 
-from duecourse.engine.crew import Crew
+from duecourse.engine.threads import Threads
 from duecourse.process import Handler
 from duecourse.wiring import App
 
@@ -36,15 +36,15 @@ from ..process.code import Code
 from ..stack.logs import Log
 from ..template.model import Function
 from .loading import Handle, load
-from .voices import VOICES
+from .output import OUTPUT
 
 T = TypeVar("T")
 NOT_YET = "-"
 """The id of no request: the handler is being loaded."""
 LOOK_EVERY_S = 0.1
-"""How often a function's code is looked at: a changed one is loaded anew."""
+"""Time between two looks at a function's code: a changed one is loaded again."""
 GRACE_S = 5.0
-"""How long a stop waits for what is under way: a thread cannot be ended."""
+"""Longest time that a stop waits for running calls: a thread cannot be ended."""
 
 
 class ThreadPool:
@@ -67,7 +67,7 @@ class ThreadPool:
         self._turn = turn
         self._app_of_it = app_of_it
         self._first = first
-        self._crew = Crew(function.concurrency)
+        self._threads = Threads(function.concurrency)
         self._writing = threading.Lock()
         self._handler: Handle | None = None
         self._code = Code(function.code, LOOK_EVERY_S)
@@ -95,7 +95,7 @@ class ThreadPool:
     async def invoke(self, invocation: Invocation) -> Answer:
         """Run the invocation on a thread. Raises LambdaError where the limit is reached.
 
-        One that takes too long is answered for, and goes on: it keeps its place until it ends.
+        A call that takes too long gets an answer, but continues: it keeps its place until it ends.
         """
         if self._closed:
             raise stopping()
@@ -123,7 +123,7 @@ class ThreadPool:
             return timed_out(invocation.request_id, self.function.timeout)
 
     async def _on_a_thread(self, work: Callable[[], T]) -> T:
-        """What `work`, which must not raise, answers."""
+        """Answer of `work`, which must not raise."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
@@ -138,7 +138,7 @@ class ThreadPool:
                 loop.call_soon_threadsafe(end, answer)
 
         self._busy += 1
-        self._crew.do(body)
+        self._threads.do(body)
         return await done
 
     def _load(self) -> Handle | Answer:
@@ -156,7 +156,7 @@ class ThreadPool:
             body = json.dumps(answer).encode()
             return Answer(body) if len(body) <= MAX_SYNC_BYTES else oversized(len(body))
 
-        with VOICES.of(lambda chunk: self._hear(invocation, chunk)):
+        with OUTPUT.of(lambda chunk: self._hear(invocation, chunk)):
             return self._guarded(invocation.request_id, handle)
 
     def _guarded(self, request_id: str, work: Callable[[], T]) -> T | Answer:
@@ -197,7 +197,7 @@ class ThreadPool:
         """It has no processes of its own."""
 
     async def close(self) -> None:
-        """Take no more, and wait a while for what is under way; once is enough."""
+        """Take no more calls, and wait a while for those that run; once is enough."""
         if self._closed:
             return
         self._closed = True
@@ -205,7 +205,7 @@ class ThreadPool:
         while self._busy and time.monotonic() < until:
             await asyncio.sleep(0.01)
         if not self._busy:
-            self._crew.close()
+            self._threads.close()
 
     def _hear(self, invocation: Invocation, chunk: bytes) -> None:
         invocation.logged(chunk)

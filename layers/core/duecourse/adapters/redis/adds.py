@@ -109,7 +109,7 @@ class Adds:
     def _send_ahead(
         self, shard: Shard, echo: bool, pieces: Callable[[], Iterable[list[_Packed]]], packed: list[list[_Packed]]
     ) -> list[list[AddReply]]:
-        """Replies to the first tasks of each piece; none for a rejected piece, which is to be sent by itself."""
+        """Replies to the first tasks of each piece; none for a rejected piece, which then goes by itself."""
         self._get_ready(shard)
 
         def requests() -> Iterator[Request]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import TypeVar
 
-from duecourse.adapters.redis.record import ENDINGS, pack_policy, pack_rest, pack_token, stored_id
+from duecourse.adapters.redis.record import ENDING_CODES, pack_policy, pack_rest, pack_token, stored_id
 from duecourse.adapters.redis.record_log import TRIGGER_CODES
 from duecourse.domain.batches import cut
 from duecourse.domain.history import Trigger, cut_by, cut_detail
@@ -23,7 +23,6 @@ MAX_PIECE = 440
 MAX_PIECE_BYTES = 2_000_000
 """Most bytes of payloads, or results, in one such request, unless its first has more: they keep Redis busy."""
 MODES = {OnDuplicate.KEEP: "k", OnDuplicate.REPLACE: "r", OnDuplicate.REJECT: "j", OnDuplicate.DEBOUNCE: "d"}
-ENDING_CODES = {ending: ord(letter) for ending, letter in ENDINGS.items()}
 SETTLEMENT = Struct(">14sBBHIB")
 
 

@@ -11,7 +11,7 @@ from redis.exceptions import RedisClusterException
 from duecourse.adapters.redis.connect import open_client
 from duecourse.adapters.redis.keys import CANARY, keys_of, new_canary, on_record, shards_key
 from duecourse.domain.watch import Watchlist
-from duecourse.errors import EventsRefused, NotPrimary, StoreUnavailable
+from duecourse.errors import EventsRejected, NotPrimary, StoreUnavailable
 from duecourse.ports.bells import Expiry, Sound, View, What
 
 NEEDED = "Exe"
@@ -200,7 +200,7 @@ class RedisBells(KeyBells):
                 if added:
                     self.client.config_set("notify-keyspace-events", flags + added)
             except (redis.ResponseError, KeyError) as error:
-                raise EventsRefused(f"notify-keyspace-events cannot be read and set: {error}") from error
+                raise EventsRejected(f"notify-keyspace-events cannot be read and set: {error}") from error
         return added
 
     def subscribe(self) -> RedisSubscription:

@@ -21,7 +21,7 @@ CLUSTER = {"redis-cluster": "redis", "rediss-cluster": "rediss"}
 SENTINEL = "redis+sentinel"
 REDIS_PORT, SENTINEL_PORT = 6379, 26379
 ONCE = Retry(NoBackoff(), 0)
-"""No command is sent again by the client itself: what may be is decided in redis_scripts.py."""
+"""No command is sent again by the client itself: scripts.py decides which may be."""
 
 
 def open_client(url: str, **timeouts: float) -> Client:
@@ -50,7 +50,7 @@ def connect(url: str) -> Client:
 
 
 def is_cluster(url: str) -> bool:
-    """Whether a store's URL names a cluster."""
+    """True if a store's URL names a cluster."""
     return split(url).scheme in CLUSTER
 
 

@@ -1,4 +1,4 @@
-"""How a task's log is packed at the end of its record, oldest entry first, by the description in layout.py."""
+"""A task's log as bytes at the end of its record, oldest entry first, by the description in layout.py."""
 
 from struct import Struct
 
@@ -17,9 +17,9 @@ DEED_CODES = {action: code for code, action in DEEDS.items()}
 TRIGGER_CODES: dict[Trigger | None, int] = {trigger: code for code, trigger in TRIGGERS.items()} | {None: 0}
 MOST_TIMES = 255
 MOST_LATE_MS = 0xFFFFFFFF
-"""What an entry tells of what was claimed seven weeks late, and later."""
+"""Lateness in the entry of a task that was claimed seven weeks late, or later."""
 FOLDED = frozenset({"release", "undelivered", Action.DEBOUNCED})
-"""What is told once where it follows itself."""
+"""Entries that are counted, not repeated, if one follows another of its kind."""
 
 
 def unpack_log(data: bytes, at: int, count: int) -> tuple[Entry, ...]:

@@ -5,27 +5,15 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, partial
-from importlib.resources import files
-from threading import Lock
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import redis
+from redis import exceptions
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import (
-    AskError,
-    ClusterError,
-    InvalidResponse,
-    NoPermissionError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisClusterException,
-    TryAgainError,
-)
 from redis.retry import Retry
 
+from duecourse.adapters.redis import texts
 from duecourse.adapters.redis.arguments import Argument
-from duecourse.adapters.redis.bundle import Bundle, Modules
 from duecourse.adapters.redis.connect import Client, drop_idle, learn, node_of
 from duecourse.adapters.redis.keys import Keys
 from duecourse.adapters.redis.lines import execute, execute_ahead, is_plain
@@ -46,7 +34,7 @@ CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY) ")
 """Code of an error that has no type of its own: inside a script, up to 6.2."""
 UNKNOWN = re.compile(r"unknown command", re.IGNORECASE)
 """Answer of a server before 7.0 to EVALSHA_RO; the error has no type of its own."""
-ELSEWHERE = (AskError, TryAgainError)
+ELSEWHERE = (exceptions.AskError, exceptions.TryAgainError)
 """Answers of a cluster to commands that it did not run, for the key is, or will be, elsewhere (MovedError included)."""
 REDIRECTS_S = (0.0, 0.05, 0.1, 0.2, 0.4)
 """Pauses before a command that was sent elsewhere is sent again."""
@@ -54,10 +42,9 @@ IDLE_S = 5.0
 """Time without a command after which the pooled connections are dropped rather than trusted."""
 WAIT_MS = 1_000
 """Time that replicas have to take a write."""
-LUA = files("duecourse.adapters.redis") / "lua"
-MODULES = Modules(LUA / "modules")
 
-AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
+AWAY = (redis.ConnectionError, redis.TimeoutError, exceptions.RedisClusterException)
+UNAVAILABLE = (*AWAY, *ELSEWHERE, exceptions.ReadOnlyError, exceptions.ClusterError)
 _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
 
 
@@ -69,36 +56,31 @@ class Script(NamedTuple):
     reads: bool
 
 
-_putting_together = Lock()
-"""Held by one thread at a time: two would each read a module, and neither find it in what the other has made."""
-
-
-def _put_together(verb: str, form: Callable[[Bundle], str]) -> str:
-    with _putting_together:
-        return form(Bundle(MODULES.source(verb, (LUA / f"{verb}.lua").read_text()), MODULES))
-
-
 @cache
 def load(verb: str) -> Script:
-    """The script of one verb, with the modules that it requires."""
-    text = _put_together(verb, Bundle.script)
-    return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text, verb in READS)
+    """The script of one verb."""
+    text = texts.script(verb)
+    script = Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text, verb in READS)
+    _verbs[script.sha] = verb
+    return script
 
 
-@cache
+_verbs: dict[str, str] = {}
+"""The verbs of this process's scripts, by their SHA-1."""
+
+
 def resident(sha: str) -> str | None:
     """The text of a verb's script for a process that keeps it (Bundle.resident), by the SHA-1 of the other."""
-    verbs = {load(path.name[:-4]).sha: path.name[:-4] for path in LUA.iterdir() if path.name.endswith(".lua")}
-    return _put_together(verbs[sha], Bundle.resident) if sha in verbs else None
+    return texts.resident(_verbs[sha]) if sha in _verbs else None
 
 
 def translate(error: Exception) -> DuecourseError:
     """One of Redis's errors as one of this product's."""
-    if _is(error, OutOfMemoryError, "OOM"):
+    if _is(error, exceptions.OutOfMemoryError, "OOM"):
         return StoreFull()
-    if isinstance(error, (*AWAY, *ELSEWHERE, ReadOnlyError, ClusterError)) or CODE.search(str(error)):
+    if isinstance(error, UNAVAILABLE) or CODE.search(str(error)):
         return StoreUnavailable(f"The store does not answer: {error}")
-    if isinstance(error, InvalidResponse):
+    if isinstance(error, exceptions.InvalidResponse):
         return StoreMisused(f"The server at the store's address is not a Redis: {error}")
     return StoreMisused(f"The store rejected the command: {error}")
 
@@ -196,9 +178,9 @@ class Scripts:
                     raise
                 self.outages += 1
                 return _AGAIN.call_with_retry(command, lambda _error: None)
-        except (redis.RedisError, RedisClusterException) as error:
+        except (redis.RedisError, exceptions.RedisClusterException) as error:
             self.outages += isinstance(error, AWAY)
-            if _is(error, ReadOnlyError, "READONLY"):
+            if _is(error, exceptions.ReadOnlyError, "READONLY"):
                 drop_idle(self.client)  # the address may lead elsewhere by now
                 self.outages += 1
             raise translate(error) from error
@@ -211,10 +193,10 @@ class Scripts:
         how, (count, every) = self._how(script), request
         try:
             return self._evaluate((how, script.sha, count, *every), replicas)
-        except NoScriptError:
+        except exceptions.NoScriptError:
             return self._evaluate((how.replace("SHA", ""), script.text, count, *every), replicas)
         except redis.ResponseError as error:
-            if how == "EVALSHA" or not (isinstance(error, NoPermissionError) or UNKNOWN.match(str(error))):
+            if how == "EVALSHA" or not (isinstance(error, exceptions.NoPermissionError) or UNKNOWN.match(str(error))):
                 raise
             self._reads_apart = False
             return self._send(script, request, replicas)
@@ -229,7 +211,7 @@ class Scripts:
                 elsewhere = error
                 time.sleep(pause)
                 learn(self.client)
-            except (*AWAY, ClusterError):
+            except (*AWAY, exceptions.ClusterError):
                 learn(self.client)  # a repeat, or the next command, goes to the server that has taken over
                 raise
         raise elsewhere

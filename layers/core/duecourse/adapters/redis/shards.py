@@ -175,7 +175,7 @@ class ShardsOnRecord:
         self._seen[shard] = (time.monotonic() + for_s, self._scripts.outages)
 
     def _count_in(self, shard: Shard) -> bytes | None:
-        """Number of the queue's shards in a shard's meta, or the change of it that goes on."""
+        """Number of the queue's shards in a shard's meta, or the unfinished change of it."""
         count: bytes | None = self._scripts.command("HGET", keys_of(self._namespace, shard).meta, "shards")
         return count
 

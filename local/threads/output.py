@@ -1,4 +1,4 @@
-"""What is printed, sent to where the thread that prints belongs: a function's log, or the harness's own output."""
+"""Printed text, sent to the place of the thread that prints it: a function's log, or the harness's own output."""
 
 import sys
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 Hear = Callable[[bytes], None]
 
 
-class Voices:
+class ThreadOutput:
     """The standard output of a process in which functions are threads; one a process, for loggers keep it."""
 
     def __init__(self) -> None:
@@ -61,4 +61,4 @@ class Voices:
         return self._real or (sys.__stdout__ if sys.stdout is self else sys.stdout)
 
 
-VOICES = Voices()
+OUTPUT = ThreadOutput()
