@@ -149,11 +149,11 @@ class CutShort(Reshard):
     def cut_after(self, steps: int) -> "CutShort":
         scripts, call = self._scripts, self._scripts.call
 
-        def limited(command: Callable[[], Any], *, again: bool) -> Any:
+        def limited(command: Callable[[], Any], **how: Any) -> Any:
             self.left -= 1
             if self.left < 0:
                 raise Cut
-            return call(command, again=again)
+            return call(command, **how)
 
         self.left = steps
         scripts.call = limited  # type: ignore[method-assign]

@@ -1,11 +1,10 @@
 """The ledger in this process: the store of Redis, on a server that is here."""
 
 import re
+import time
 from collections.abc import Callable
 
 from duecourse.adapters.embedded.client import EmbeddedRedis
-from duecourse.adapters.embedded.clock import SystemClock
-from duecourse.adapters.embedded.listeners import Heard, Listeners
 from duecourse.adapters.embedded.server import Disk, Server
 from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.store import RedisStore
@@ -15,6 +14,17 @@ from duecourse.errors import StoreMisused
 from duecourse.ports.clock import Clock
 
 CHANNEL = re.compile(r"\{(?P<queue>[^/}]+)/(?P<number>\d+)\}:head$")
+
+Heard = Callable[[Shard, int], None]
+"""Receiver of a shard and the new time of its bell (0: none); it must not wait, raise or call the store."""
+
+
+class SystemClock:
+    """This machine's time."""
+
+    def now(self) -> int:
+        """Epoch milliseconds."""
+        return time.time_ns() // 1_000_000
 
 
 class EmbeddedStore(RedisStore):
@@ -31,7 +41,7 @@ class EmbeddedStore(RedisStore):
         """Raises StoreMisused where a queue has another number of shards on the disk, which is closed then."""
         clock = clock or SystemClock()
         self._server = Server(clock, disk)
-        self._listeners = Listeners()
+        self._listeners: dict[object, Heard] = {}
         self._server.heard = self._on_head
         self.client = EmbeddedRedis(self._server)
         # Time is this process's: each script is told it, and hangs its bell in the shard's meta, where none expires.
@@ -43,9 +53,11 @@ class EmbeddedStore(RedisStore):
         value = self.client.hget(keys_of(self._namespace, shard).meta, "bell_at")
         return int(value or 0)
 
-    def listen(self, heard: Heard) -> Callable[[], None]:
+    def listen(self, heard: Heard) -> Callable[[], object]:
         """Call `heard` for each bell that is hung from now on, until the returned function is called."""
-        return self._listeners.add(heard)
+        listener = object()
+        self._listeners[listener] = heard
+        return lambda: self._listeners.pop(listener, None)
 
     def close(self) -> None:
         """Close the disk."""
@@ -63,7 +75,8 @@ class EmbeddedStore(RedisStore):
     def _on_head(self, channel: bytes, at: bytes) -> None:
         found = CHANNEL.search(channel.decode())
         if found:
-            self._listeners.tell(Shard(found["queue"], int(found["number"])), int(at))
+            for heard in list(self._listeners.values()):  # a copy: a listener may come or go meanwhile
+                heard(Shard(found["queue"], int(found["number"])), int(at))
 
 
 class MemoryStore(EmbeddedStore):

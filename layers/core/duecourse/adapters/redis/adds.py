@@ -133,7 +133,7 @@ class Adds:
         return [] if answer == NOT_ALONE else added([one.task for one in packed], answer)
 
     def _get_ready(self, shard: Shard) -> None:
-        self._verbs.keys(shard)  # raises where the number of shards is wrong
+        self._verbs.record.check(shard.queue)
         self._verbs.record.keep(shard)
 
 

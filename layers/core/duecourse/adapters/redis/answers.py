@@ -1,4 +1,4 @@
-"""Answers of the Lua scripts: each place by its name, in the order of a script's RETURNS, and the domain's values."""
+"""Answers of the Lua scripts as the domain's values; of the longest, each place has a name, in the order of RETURNS."""
 
 import logging
 from collections.abc import Sequence
@@ -56,34 +56,6 @@ class ClaimAnswer(NamedTuple):
         return sum(map(len, (*self.flat[1::2], *self.bodies[1::2])))
 
 
-class TakeAnswer(NamedTuple):
-    """Answer of take.lua; `record` is empty where the task was not taken, `body` where it has its payload."""
-
-    now: int
-    bell_at: int
-    want: list[bytes]
-    record: bytes
-    lease_ms: int
-    body: bytes
-
-
-class ChangeAnswer(NamedTuple):
-    """Answer of each script that changes tasks: `each` has one place a task, as many as its bounds allowed."""
-
-    now: int
-    bell_at: int
-    each: list[int]
-
-
-class WorkAnswer(NamedTuple):
-    """Answer of work.lua; `flat` are tokens and runs in turn."""
-
-    now: int
-    bell_at: int
-    flat: list[Any]
-    expires_at: int
-
-
 class SweepAnswer(NamedTuple):
     """Answer of sweep.lua; `idle_ms` is how long the shard has had neither tasks nor settings, -1 where it has some."""
 
@@ -99,7 +71,8 @@ class SweepAnswer(NamedTuple):
 
 def replies(answer: Any) -> list[Reply]:
     """Effect of a script on each task."""
-    return [REPLIES[code] for code in ChangeAnswer(*answer).each]
+    _, _, codes = answer
+    return [REPLIES[code] for code in codes]
 
 
 def added(tasks: Sequence[NewTask], answer: Any) -> list[AddReply]:
@@ -139,8 +112,8 @@ def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> C
 def _leased(queue: str, got: ClaimAnswer) -> list[Task]:
     """The tasks that claim.lua hands out; one that cannot be read is only logged."""
     apart, expires_at = _by_place(got.bodies), got.now + got.lease_ms
-    pairs = enumerate(zip(got.flat[::2], got.flat[1::2], strict=True), 1)
-    rows = [(queue, sid.decode(), data, expires_at, apart.get(place)) for place, (sid, data) in pairs]
+    pairs = enumerate(zip(map(bytes.decode, got.flat[::2]), got.flat[1::2], strict=True), 1)
+    rows = [(queue, sid, data, expires_at, apart.get(place)) for place, (sid, data) in pairs]
     try:
         return [unpack(*row) for row in rows]
     except UNREADABLE:
@@ -152,10 +125,11 @@ def _by_place(bodies: Sequence[Any]) -> dict[int, bytes]:
     return dict(zip(bodies[::2], bodies[1::2], strict=True))
 
 
-def begun(got: WorkAnswer) -> list[Begun]:
-    """Leases of runs that begin; a lost one has no token."""
-    pairs = zip(got.flat[::2], got.flat[1::2], strict=True)
-    return [Begun(token.hex(), run, got.expires_at if token else 0) for token, run in pairs]
+def begun(answer: Any) -> list[Begun]:
+    """Leases of runs that begin, by work.lua; a lost one has no token."""
+    _, _, flat, expires_at = answer
+    pairs = zip(flat[::2], flat[1::2], strict=True)
+    return [Begun(token.hex(), run, expires_at if token else 0) for token, run in pairs]
 
 
 def readable(queue: str, sid: str, data: bytes, expires_at: int = 0, body: bytes | None = None) -> Task | None:

@@ -9,20 +9,8 @@ from typing import NamedTuple
 from duecourse.domain.task import Shard
 
 FIXED = (
-    "tasks",
-    "heads",
-    "ring",
-    "leased",
-    "done",
-    "dead",
-    "groups",
-    "meta",
-    "bell",
-    "parked",
-    "log",
-    "late",
-    "waiting",
-)
+    "tasks", "heads", "ring", "leased", "done", "dead", "groups", "meta", "bell", "parked", "log", "late", "waiting",
+)  # fmt: skip
 """The keys every script declares, in the order of `lua/modules/shard.lua`."""
 CANARY = "canary/b"
 """Beginning of a canary's name in a shard's place; no shard has it, for the number of a shard is one."""

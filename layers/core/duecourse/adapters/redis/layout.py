@@ -104,8 +104,8 @@ INSIDE = 1024
 """The largest payload, in bytes, that stays inside its record."""
 
 SUCCESSOR, CAME, COUNTS, APART = 2, 4, 16, 128
-"""Flags: a successor waits; the origin of the record, two bits (0 created, 2 replaced, 3 debounced). COUNTS: the deadline
-was given as a duration, and counts from the due time. APART: the payload is apart."""
+"""Flags: a successor waits; the origin of the record, two bits (0 created, 2 replaced, 3 debounced). COUNTS: its
+deadline was given as a duration, and counts from the due time. APART: the payload is apart."""
 
 LETTERS = {
     "SCHEDULED": "s", "LEASE": "l", "FINISHED": "d", "DIED": "x", "CANCELLED": "c",

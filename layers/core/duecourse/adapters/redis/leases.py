@@ -4,16 +4,7 @@ import secrets
 from collections.abc import Sequence
 
 from duecourse.adapters.redis import arguments
-from duecourse.adapters.redis.answers import (
-    SETTLED,
-    ChangeAnswer,
-    ClaimAnswer,
-    TakeAnswer,
-    WorkAnswer,
-    begun,
-    claimed,
-    readable,
-)
+from duecourse.adapters.redis.answers import SETTLED, ClaimAnswer, begun, claimed, readable
 from duecourse.adapters.redis.ledger import RedisLedger
 from duecourse.adapters.redis.record import stored_id
 from duecourse.adapters.redis.verbs import in_steps
@@ -63,12 +54,13 @@ class RedisLeases(RedisLedger):
         while True:
             tenants = dict.fromkeys([tenant, *self._verbs.met(shard)])
             terms = (sid, lease_ms, secrets.token_bytes(8), arguments.trigger(Trigger.TAKE))
-            got = TakeAnswer(*self._verbs.run("take", shard, tenants, (*self._ending, *terms)))
-            if got.record:
-                return readable(queue, sid, got.record, got.now + got.lease_ms, got.body)
-            if not got.want:
+            answer = self._verbs.run("take", shard, tenants, (*self._ending, *terms))
+            now, _, want, record, length_ms, body = answer
+            if record:
+                return readable(queue, sid, record, now + length_ms, body)
+            if not want:
                 return None
-            self._verbs.meet(shard, got.want)
+            self._verbs.meet(shard, want)
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """See LeaseStore."""
@@ -76,8 +68,8 @@ class RedisLeases(RedisLedger):
 
         def step(ends: Sequence[Settlement]) -> list[Settled]:
             every = (*self._ending, *arguments.settlements(ends))
-            got = ChangeAnswer(*self._verbs.run("settle", shard, arguments.tenants_of(ends), every))
-            return [SETTLED[code] for code in got.each]
+            _, _, codes = self._verbs.run("settle", shard, arguments.tenants_of(ends), every)
+            return [SETTLED[code] for code in codes]
 
         pieces = arguments.pieces(settlements, arguments.result_weight)
         return [one for piece in pieces for one in in_steps(piece, step)]
@@ -89,7 +81,7 @@ class RedisLeases(RedisLedger):
         def step(some: Sequence[tuple[Lease, bytes]]) -> list[Begun]:
             tenants = arguments.tenants_of(delivery for delivery, _ in some)
             parts = (part for delivery, nonce in some for part in (*arguments.lease(delivery), nonce))
-            return begun(WorkAnswer(*self._verbs.run("work", shard, tenants, (*self._ending, lease_ms, *parts))))
+            return begun(self._verbs.run("work", shard, tenants, (*self._ending, lease_ms, *parts)))
 
         return in_steps(list(zip(deliveries, nonces, strict=True)), step)
 
@@ -98,7 +90,8 @@ class RedisLeases(RedisLedger):
 
         def step(some: Sequence[Lease]) -> list[int]:
             every = (lease_ms, int(at_least), *(part for held in some for part in arguments.lease(held)))
-            return ChangeAnswer(*self._verbs.run("extend", shard, arguments.tenants_of(some), every)).each
+            _, _, ends = self._verbs.run("extend", shard, arguments.tenants_of(some), every)
+            return list(ends)
 
         return in_steps(leases, step)
 

@@ -20,7 +20,7 @@ class RedisQueues(RedisLedger):
         values = as_fields(asked)
         arguments = [part for field, name in FIELDS.items() if name in changes for part in (field, values[field])]
         for shard in shards:
-            self._verbs.keys(shard)  # raises where the number of shards is wrong
+            self._record.check(queue)
             self._record.register(shard)
             self._verbs.run("configure", shard, [DEFAULT_TENANT], (int(default), *arguments))
             self._record.register(shard)  # again, for a sweep may have been forgetting it until now
