@@ -32,7 +32,7 @@ FILES = re.compile(r"CURRENT|LOCK|LOG(\.old)?|MANIFEST-\d+|\d+\.(log|ldb|sst|dbt
 
 
 class LevelDisk:
-    """A folder (server.Disk) that one opener at a time has, and that outlives it."""
+    """A folder that one opener at a time has, and that outlives it."""
 
     def __init__(self, path: str) -> None:
         """Open the folder at `path` (absolute), made where it is missing.
@@ -155,12 +155,13 @@ class LevelDisk:
 
 
 def _name(place: Place) -> bytes:
-    return LETTERS[place.kind] + len(place.key).to_bytes(2) + place.key + place.field
+    kind, key, field = place
+    return LETTERS[kind] + len(key).to_bytes(2) + key + field
 
 
 def _place(name: bytes) -> Place:
     end = 3 + int.from_bytes(name[1:3])
-    return Place(KINDS[name[:1]], name[3:end], name[end:])
+    return KINDS[name[:1]], name[3:end], name[end:]
 
 
 def _stored(writes: Mapping[Place, bytes | float | None]) -> dict[bytes, bytes | None]:

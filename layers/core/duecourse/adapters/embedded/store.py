@@ -3,15 +3,19 @@
 import re
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from duecourse.adapters.embedded.client import EmbeddedRedis
-from duecourse.adapters.embedded.server import Disk, Server
+from duecourse.adapters.embedded.server import Server
 from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused
 from duecourse.ports.clock import Clock
+
+if TYPE_CHECKING:
+    from duecourse.adapters.embedded.leveldb import LevelDisk
 
 CHANNEL = re.compile(r"\{(?P<queue>[^/}]+)/(?P<number>\d+)\}:head$")
 
@@ -36,7 +40,7 @@ class EmbeddedStore(RedisStore):
         sharding: Sharding | None = None,
         *,
         deaths: bool = False,
-        disk: Disk | None = None,
+        disk: "LevelDisk | None" = None,
     ) -> None:
         """Raises StoreMisused where a queue has another number of shards on the disk, which is closed then."""
         clock = clock or SystemClock()

@@ -78,9 +78,8 @@ class Adds:
         """Presence of each in the shard by this very add, or as a successor; all False if the shard does not answer."""
         sids = [str(one.arguments[0]) for one in packed]
         try:
-            found = self._verbs.scripts.command(
-                "HMGET", self._verbs.keys(shard).tasks, *sids, *(f"{sid}+" for sid in sids)
-            )
+            tasks, waiting = self._verbs.keys(shard).tasks, [f"{sid}+" for sid in sids]
+            found = self._verbs.scripts.command("HMGET", tasks, *sids, *waiting)
         except StoreUnavailable:
             return [False] * len(packed)
         mine = [rest[: len(NO_ORIGIN)] for one in packed if isinstance(rest := one.arguments[-1], bytes)]

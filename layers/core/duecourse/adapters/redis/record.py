@@ -25,14 +25,11 @@ VERSIONS = range(layout.OLDEST, layout.NEWEST + 1)
 """The versions of records that are read."""
 
 STATUSES = {
-    ord(layout.LETTERS[name]): status
-    for name, status in {
-        "SCHEDULED": Status.SCHEDULED,
-        "LEASE": Status.LEASED,
-        "FINISHED": Status.DONE,
-        "DIED": Status.DEAD,
-        "CANCELLED": Status.CANCELLED,
-    }.items()
+    ord(layout.LETTERS["SCHEDULED"]): Status.SCHEDULED,
+    ord(layout.LETTERS["LEASE"]): Status.LEASED,
+    ord(layout.LETTERS["FINISHED"]): Status.DONE,
+    ord(layout.LETTERS["DIED"]): Status.DEAD,
+    ord(layout.LETTERS["CANCELLED"]): Status.CANCELLED,
 }
 LETTER_SCHEDULED, LETTER_BEGUN, LETTER_HANDED, LETTER_WORKED, LETTER_OVER, LETTER_LEASED = (
     ord(layout.LETTERS[name]) for name in ("SCHEDULED", "BEGUN", "HANDED", "WORKED", "OVER", "LEASE")

@@ -136,14 +136,8 @@ class Scripts:
     def evaluate_on(self, node: redis.Redis, name: str, requests: Collection[Request]) -> list[Any]:
         """Answers of one script to several requests to one server, sent together; errors of Redis among them."""
         script = load(name)
-
-        def send() -> list[Any]:
-            with node.pipeline(transaction=False) as pipe:
-                for count, every in requests:
-                    pipe.execute_command(self._how(script), script.sha, count, *every)  # type: ignore[no-untyped-call]
-                return list(pipe.execute(raise_on_error=False))
-
-        return self.call(send)
+        commands = [(self._how(script), script.sha, count, *every) for count, every in requests]
+        return self.call(partial(_send_together, node, commands, raise_on_error=False))
 
     def command(self, *words: Argument) -> Any:
         """Answer to one command, sent again after a lost reply."""
@@ -151,15 +145,7 @@ class Scripts:
 
     def read(self, *commands: Sequence[Argument]) -> list[Any]:
         """Answers to several commands, a round trip a node; sent again after a lost reply."""
-
-        def send() -> list[Any]:
-            # No transaction: a server short of memory rejects MULTI.
-            with self.client.pipeline(transaction=False) as pipe:
-                for words in commands:
-                    pipe.execute_command(*words)
-                return list(pipe.execute())
-
-        return self.call(send)
+        return self.call(partial(_send_together, self.client, commands))
 
     def call(self, command: Callable[[], T], *, again: bool = True) -> T:
         """Result of a command, called again after a lost reply if `again`.
@@ -227,3 +213,11 @@ class Scripts:
                 f"{got} of {replicas} replicas have the change: it may have been made, send it again"
             )
         return answer
+
+
+def _send_together(client: Client, commands: Iterable[Sequence[Argument]], *, raise_on_error: bool = True) -> list[Any]:
+    # No transaction: a server short of memory rejects MULTI.
+    with client.pipeline(transaction=False) as pipe:
+        for words in commands:
+            pipe.execute_command(*words)
+        return list(pipe.execute(raise_on_error))

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from duecourse.adapters.redis import arguments, pages
 from duecourse.adapters.redis.adds import Adds
@@ -17,8 +18,9 @@ from duecourse.domain.shards import scatter
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
 from duecourse.ports.tasks import AddReply, Alone, Move, Reply
 
-Act = Callable[[Shard, Sequence[int]], list[Reply]]
-"""A verb on a shard's tasks, by their indexes: on the first, and as many more as one script's bounds allow."""
+Words: TypeAlias = Sequence[arguments.Argument]
+Act: TypeAlias = Callable[[Shard, Sequence[int]], list[Reply]]
+"""A verb on a shard's tasks, by their indexes."""
 
 
 class RedisTasks(RedisLedger):
@@ -63,12 +65,8 @@ class RedisTasks(RedisLedger):
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
         """See TaskStore."""
         call = secrets.token_bytes(6)
-        each = [arguments.move(one, tenant, call + place.to_bytes(2)) for place, one in enumerate(moves)]
-
-        def act(shard: Shard, chosen: Sequence[int]) -> list[Reply]:
-            parts = (part for i in chosen for part in each[i])
-            return replies(self._verbs.run("move", shard, [tenant], (int(bool(group)), *parts)))
-
+        parts = [arguments.move(one, tenant, call + place.to_bytes(2)) for place, one in enumerate(moves)]
+        act = self._act("move", tenant, [int(bool(group))], parts)
         return self._on_tasks(queue, [move.id for move in moves], tenant, group, act)
 
     def cancel(
@@ -82,12 +80,8 @@ class RedisTasks(RedisLedger):
         by: str = "",
     ) -> list[Reply]:
         """See TaskStore."""
-        terms = (int(bool(group)), int(force), cut_by(by))
-
-        def act(shard: Shard, chosen: Sequence[int]) -> list[Reply]:
-            sids = (stored_id(tenant, ids[i]) for i in chosen)
-            return replies(self._verbs.run("cancel", shard, [tenant], (*terms, *sids)))
-
+        parts = [[stored_id(tenant, id)] for id in ids]
+        act = self._act("cancel", tenant, [int(bool(group)), int(force), cut_by(by)], parts)
         return self._on_tasks(queue, ids, tenant, group, act)
 
     def replay(
@@ -102,27 +96,28 @@ class RedisTasks(RedisLedger):
     ) -> list[Reply]:
         """See TaskStore."""
         none = [0] * len(ids)
-        each = [*zip((stored_id(tenant, id) for id in ids), delays_ms or none, deadlines_ms or none, strict=True)]
+        sids = [stored_id(tenant, id) for id in ids]
+        parts = [*zip(sids, delays_ms or none, deadlines_ms or none, strict=True)]
+        return self._on_tasks(queue, ids, tenant, "", self._act("replay", tenant, [cut_by(by)], parts))
 
-        def act(shard: Shard, chosen: Sequence[int]) -> list[Reply]:
-            parts = (part for i in chosen for part in each[i])
-            return replies(self._verbs.run("replay", shard, [tenant], (cut_by(by), *parts)))
+    def _act(self, verb: str, tenant: str, terms: Words, parts: Sequence[Words]) -> Act:
+        """A verb whose arguments are its terms, and then the part of each task."""
 
-        return self._on_tasks(queue, ids, tenant, "", act)
+        def step(shard: Shard, chosen: Sequence[int]) -> list[Reply]:
+            every = (*terms, *(one for i in chosen for one in parts[i]))
+            return replies(self._verbs.run(verb, shard, [tenant], every))
+
+        return lambda shard, chosen: in_steps(chosen, partial(step, shard))
 
     def _on_tasks(self, queue: str, ids: Sequence[str], tenant: str, group: str, act: Act) -> list[Reply]:
         """Replies of `act` for tasks of a group, or for each task in whatever shard: first in its id's, then in all."""
-
-        def act_on(shard: Shard, chosen: list[int]) -> list[Reply]:
-            return in_steps(chosen, partial(act, shard))
-
-        replies = scatter([self._sharding.of(queue, id, group) for id in ids], act_on)
+        replies = scatter([self._sharding.of(queue, id, group) for id in ids], act)
         absent = [index for index, reply in enumerate(replies) if reply is Reply.ABSENT]
         if group or not absent or self._sharding.count(queue) == 1:
             return replies
         found = self._find_all(queue, {index: stored_id(tenant, ids[index]) for index in absent})
         indexes = list(found)
-        again = scatter(list(found.values()), lambda shard, chosen: act_on(shard, [indexes[i] for i in chosen]))
+        again = scatter(list(found.values()), lambda shard, chosen: act(shard, [indexes[i] for i in chosen]))
         for index, reply in zip(indexes, again, strict=True):
             replies[index] = reply
         return replies
@@ -130,7 +125,6 @@ class RedisTasks(RedisLedger):
     def _find_all(self, queue: str, sids: dict[int, str]) -> dict[int, Shard]:
         """Shards of those stored ids that exist, in one round trip a node."""
         places = [(index, shard) for index in sids for shard in self._sharding.every(queue)]
-        there = self._scripts.read(
-            *(("HEXISTS", self._verbs.keys(shard).tasks, sids[index]) for index, shard in places)
-        )
+        reads = [("HEXISTS", self._verbs.keys(shard).tasks, sids[index]) for index, shard in places]
+        there = self._scripts.read(*reads)
         return dict(place for place, has in zip(places, there, strict=True) if has)
