@@ -9,7 +9,7 @@ from duecourse.adapters.redis.keys import keys_of, ledger_key, on_record, shards
 from duecourse.adapters.redis.layout import NEWEST
 from duecourse.adapters.redis.scripts import RESHARDED, Scripts
 from duecourse.domain.task import Shard
-from duecourse.errors import StoreMisused
+from duecourse.errors import StoreMisused, StoreUnavailable
 
 SHOWN = 5
 
@@ -44,16 +44,25 @@ class Upgrade:
 
         Raises StoreMisused, with no shard raised, if such a caller adds or claims a task within `watch_s`.
         """
-        members = on_record(self._scripts.command("SMEMBERS", shards_key(self._namespace)))
-        counts = dict(sorted(members))
-        old = {shard: look for shard in counts if (look := self._ask(shard, counts)).version < NEWEST}
-        if old:
+        raised = 0
+        while old := self._old(counts := self._counts()):  # again, for a queue may be new since
             self._tell(f"watching {len(old)} of {len(counts)} shards for callers of earlier versions")
             time.sleep(watch_s)
-            self._refuse([shard for shard, look in old.items() if self._ask(shard, counts).others != look.others])
+            # They are fewer where another upgrade has raised the shard.
+            self._refuse([shard for shard, look in old.items() if self._ask(shard, counts).others > look.others])
             self._raise(old, counts)
+            self._write_version()
+            raised += len(old)
+        self._write_version()
+        return Upgraded(len(counts), raised, sum(self._rewrite(shard, counts) for shard in counts))
+
+    def _old(self, counts: Mapping[Shard, int]) -> dict[Shard, Looked]:
+        """The shards that are not of the newest version."""
+        return {shard: look for shard in counts if (look := self._ask(shard, counts)).version < NEWEST}
+
+    def _write_version(self) -> None:
+        """Give new shards the newest version."""
         self._scripts.command("HSET", ledger_key(self._namespace), "layout", NEWEST)
-        return Upgraded(len(counts), len(old), sum(self._rewrite(shard, counts) for shard in counts))
 
     def _raise(self, old: Mapping[Shard, Looked], counts: Mapping[Shard, int]) -> None:
         """Raise shards, each unless a fence was drawn in it since it was looked at."""
@@ -70,19 +79,26 @@ class Upgrade:
             )
 
     def _rewrite(self, shard: Shard, counts: Mapping[Shard, int]) -> int:
-        """Rewrite the old records of a shard; answers their number."""
-        done, is_left = 0, True
+        """Rewrite the old records of a shard; answers their number. Raises StoreUnavailable if the raise is lost."""
+        done, how, is_left = 0, "again", True
         while is_left:
-            look = self._ask(shard, counts)
-            done, is_left = done + look.rewritten, look.is_left
+            look = self._ask(shard, counts, how)
+            if look.version < NEWEST:
+                raise StoreUnavailable(f"The store has lost the upgrade of {shard}: run the same command again")
+            done, how, is_left = done + look.rewritten, "rewrite", look.is_left
             if look.rewritten:
                 self._tell(f"{shard}: rewrote {done} records")
         return done
 
-    def _ask(self, shard: Shard, counts: Mapping[Shard, int], others: str = "") -> Looked:
-        request = self._scripts.request(keys_of(self._namespace, shard), (), (others,), counts[shard])
+    def _ask(self, shard: Shard, counts: Mapping[Shard, int], what: str = "") -> Looked:
+        request = self._scripts.request(keys_of(self._namespace, shard), (), (what,), counts[shard])
         answer = self._scripts.evaluate("upgrade", request)
         if answer == RESHARDED:
             raise StoreMisused(f"The number of shards of {shard.queue} is being changed: run this again after that")
         _, _, version, found, rewritten, is_left = answer
         return Looked(version, found, rewritten, bool(is_left))
+
+    def _counts(self) -> dict[Shard, int]:
+        """Every shard on record, with the number of its queue's shards."""
+        members = on_record(self._scripts.command("SMEMBERS", shards_key(self._namespace)))
+        return dict(sorted(members))
