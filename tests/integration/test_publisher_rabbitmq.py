@@ -290,6 +290,7 @@ def test_a_message_that_its_consumer_had_when_it_was_killed_is_delivered_again(
     assert (again.id, again.redelivered) == ("m-0:1", True)
 
 
+@MATRIX
 def test_what_was_confirmed_outlives_the_broker(rabbitmq: RabbitMq) -> None:
     publisher, queue = AmqpPublisher(rabbitmq.url), "outlives"
     assert publisher.publish(queue, messages(20)) == [""] * 20

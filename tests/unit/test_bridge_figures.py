@@ -1,6 +1,5 @@
 """The bridge's figures, minute by minute."""
 
-import gc
 import json
 from typing import cast
 
@@ -55,7 +54,6 @@ def test_a_bridge_tells_its_figures_whenever_a_minute_is_over(
     monkeypatch.setattr(process, "REPORT_S", 0.0)
     bridge = cast(Bridge, Ringing())
     assert process._stay(bridge, Settings(), process._Reporter(bridge)), "it ended by a fault"
-    gc.unfreeze()
     ready, *told = capsys.readouterr().out.splitlines()
     assert ready.startswith("bridge ready: 1 shards")
     assert [json.loads(line)["Rings"] for line in told] == [1, 1, 1]
