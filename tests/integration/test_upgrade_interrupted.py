@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.connect import Client, connect
 from duecourse.adapters.redis.keys import keys_of, ledger_key
 from duecourse.adapters.redis.layout import NEWEST, OLDEST
 from duecourse.adapters.redis.reshard import Reshard
-from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.adapters.redis.upgrade import Upgrade, Upgraded
 from duecourse.domain.outcomes import Ending
