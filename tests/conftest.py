@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from local.cli.rabbitmq import RabbitMq
 from tests.support import left_open
 from tests.support.clock import HandClock

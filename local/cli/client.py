@@ -12,8 +12,7 @@ from urllib.parse import quote
 import typer
 import urllib3
 
-from duecourse.adapters.redis.connect import Client
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import Client, connect
 from duecourse.domain.times import parse_duration
 from duecourse.errors import DuecourseError, InvalidSettings, StoreUnavailable
 from duecourse.settings import PREFIX, Settings, parse

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import redis
 
 from duecourse.adapters.redis.bells import RedisBells
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import Invoked

@@ -7,7 +7,7 @@ from functools import cache, partial
 
 import redis
 
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Done, Ending, Settlement
 from duecourse.domain.queues import Rate

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.history import Change
 from duecourse.domain.outcomes import Ending

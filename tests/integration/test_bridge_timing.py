@@ -5,7 +5,7 @@ from itertools import count, pairwise
 
 import pytest
 
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Json, NewTask, Shard
 from duecourse.errors import InvocationRejected

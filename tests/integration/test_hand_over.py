@@ -9,7 +9,7 @@ from queue import SimpleQueue
 import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import MAX_PAGE, Place, Wanted

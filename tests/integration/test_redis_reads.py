@@ -7,7 +7,7 @@ import redis
 
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.redis import scripts
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import Shard

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.arguments import MAX_PIECE_BYTES
+from duecourse.adapters.redis.connect import Client, connect
 from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.layout import NEWEST
 from duecourse.adapters.redis.reshard import Reshard
 from duecourse.adapters.redis.scan import BATCH, Scan
-from duecourse.adapters.redis.scripts import Scripts, connect
+from duecourse.adapters.redis.scripts import Scripts
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.adapters.redis.wire import MAX_PIECE_BYTES
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.shards import Sharding
@@ -151,11 +151,11 @@ class CutShort(Reshard):
     def cut_after(self, steps: int) -> "CutShort":
         scripts, call = self._scripts, self._scripts.call
 
-        def limited(command: Callable[[], Any], *, again: bool) -> Any:
+        def limited(command: Callable[[], Any], **how: Any) -> Any:
             self.left -= 1
             if self.left < 0:
                 raise Cut
-            return call(command, again=again)
+            return call(command, **how)
 
         self.left = steps
         scripts.call = limited  # type: ignore[method-assign]

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.connect import Client, connect
 from duecourse.adapters.redis.keys import keys_of, ledger_key
 from duecourse.adapters.redis.layout import NEWEST, OLDEST
 from duecourse.adapters.redis.reshard import Reshard
-from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.adapters.redis.upgrade import Upgrade, Upgraded
 from duecourse.domain.outcomes import Ending
@@ -46,11 +45,11 @@ class CutShort(Upgrade):
     def cut_at(self, steps: int, *, done: bool) -> "CutShort":
         call, left = self._scripts.call, iter(range(steps))
 
-        def limited(command: Callable[[], Any], *, again: bool) -> Any:
+        def limited(command: Callable[[], Any], **how: Any) -> Any:
             last = next(left, None) is None
             if last and not done:
                 raise Cut
-            answer = call(command, again=again)
+            answer = call(command, **how)
             if last:
                 raise Cut
             return answer

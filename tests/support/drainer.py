@@ -16,7 +16,7 @@ from typing import Any
 
 import redis
 
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Task
 from duecourse.engine.drain import Drainer, Limits

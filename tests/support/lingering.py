@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.watch import Watch
 from duecourse.engine.run import Kind

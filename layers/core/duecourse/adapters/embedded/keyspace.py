@@ -1,7 +1,7 @@
 """Hashes and sorted sets, as in Redis; writes of a script that failed can be undone."""
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, TypeAlias
 
 from sortedcontainers import SortedList
 
@@ -10,12 +10,8 @@ HASH: Kind = "hash"
 SET: Kind = "set"
 
 
-class Place(NamedTuple):
-    """Place of one value: the kind of its key, the key, and the field or member."""
-
-    kind: Kind
-    key: bytes
-    field: bytes
+Place: TypeAlias = tuple[Kind, bytes, bytes]
+"""Place of one value: the kind of its key, the key, and the field or member."""
 
 
 class SortedSet:
@@ -52,7 +48,7 @@ class Keyspace:
     def __init__(self) -> None:
         self._hashes: dict[bytes, dict[bytes, bytes]] = {}
         self._sets: dict[bytes, SortedSet] = {}
-        self._before: dict[tuple[Kind, bytes, bytes], bytes | float | None] = {}  # a Place costs more to make
+        self._before: dict[Place, bytes | float | None] = {}
 
     def hash(self, key: bytes) -> dict[bytes, bytes]:
         """The fields of a hash, to be read only."""
@@ -90,7 +86,7 @@ class Keyspace:
 
     def written(self) -> dict[Place, bytes | float | None]:
         """Places written since the last `keep` or `undo`, each with its present value, None if it is removed."""
-        return {place: self._value(place) for place in map(Place._make, self._before)}
+        return {place: self._value(place) for place in self._before}
 
     def keep(self) -> None:
         """Accept the writes: `undo` no longer reverts them."""
@@ -106,9 +102,8 @@ class Keyspace:
         self._before.clear()
 
     def _value(self, place: Place) -> bytes | float | None:
-        if place.kind == HASH:
-            return self.hash(place.key).get(place.field)
-        return self.set(place.key).scores.get(place.field)
+        kind, key, field = place
+        return self.hash(key).get(field) if kind == HASH else self.set(key).scores.get(field)
 
     def _put_field(self, key: bytes, field: bytes, value: bytes | None) -> bytes | None:
         fields = self._hashes.get(key)

@@ -27,7 +27,11 @@ class Lua:
         self._commands = commands
         self._scripts: dict[str, Any] = {}
         self._table = self._runtime.table_from
-        self._set_up()
+        scope = self._runtime.globals()
+        libraries = self._runtime.execute(LIBRARIES.read_bytes())
+        for name, library in libraries.items():
+            scope[name] = library
+        scope[b"redis"] = self._table({b"call": self._call})
 
     def load(self, sha: str, text: bytes) -> None:
         """Compile a script; one of ours makes its modules here, once. Raises ScriptFailed if its text is not Lua."""
@@ -44,18 +48,11 @@ class Lua:
     def run(self, sha: str, keys: Sequence[bytes], arguments: Sequence[bytes]) -> Reply:
         """Answer of a script. Raises ScriptFailed, or the error of a command that the script called."""
         scope = self._runtime.globals()
-        scope[b"KEYS"], scope[b"ARGV"] = self._runtime.table_from(keys), self._runtime.table_from(arguments)
+        scope[b"KEYS"], scope[b"ARGV"] = self._table(keys), self._table(arguments)
         try:
             return self._reply(self._scripts[sha]())
         except self._failure as error:
             raise ScriptFailed(str(error)) from error
-
-    def _set_up(self) -> None:
-        scope, table = self._runtime.globals(), self._runtime.table_from
-        libraries = self._runtime.execute(LIBRARIES.read_bytes())
-        for name, library in libraries.items():
-            scope[name] = library
-        scope[b"redis"] = table({b"call": self._call})
 
     def _call(self, name: bytes, *arguments: Any) -> Any:
         """Run a command for a script; lupa raises its error as it is where the script was started."""

@@ -4,8 +4,8 @@ A module is a file of `lua/modules` that returns a table of what it gives. `loca
 beginning of a line has the module made before the file's own code, within a function when that function runs. A
 module's `begin` is run before the verb, after those of the modules that it requires; what it answers ends the script.
 
-A script makes its functions anew at each run: so it holds those alone that the verb needs, and constants
-(`local NAME = 1`, `local NAME = 'text'`) are written out wherever they are used. So is `fields.NAME`, which is of the
+A script makes its functions again at each run: so it holds those alone that the verb needs, and constants
+(`local NAME = 1`, `local NAME = 'text'`) are written out in each place. So is `fields.NAME`, which is of the
 record's layout (layout.py) and of no module.
 """
 
@@ -44,7 +44,7 @@ class Piece(NamedTuple):
     speaks_of: frozenset[str]
 
     def stays(self, names: set[str]) -> bool:
-        """Whether a script that speaks of these names holds it."""
+        """True if a script that speaks of these names holds it."""
         return not self.names or not names.isdisjoint(self.names)
 
 
@@ -144,7 +144,7 @@ class Bundle:
         return f"local made_{module.name} = (function()\n{self._code(module, scope)}\nend)()"
 
     def _code(self, source: Source, scope: Sequence[Source]) -> str:
-        """What of a file the script holds; what it requires is taken from `scope`, or made where it stands."""
+        """The part of a file that the script holds; modules that it requires are in `scope`, or made at that place."""
         verb = source is self._verb
         code = "".join(piece.text for piece in source.pieces if verb or piece.stays(self._names))
         return REQUIRE.sub(lambda found: self._module(found[1], scope), code)
