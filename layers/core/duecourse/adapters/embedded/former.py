@@ -40,9 +40,9 @@ def read(items: Iterable[tuple[bytes, bytes]], space: Keyspace) -> None:
 def raise_records(space: Keyspace) -> None:
     """Have records written in the newest version, and sweeps rewrite the others: nobody else has the folder."""
     for meta in [key for key in [*space.keys()] if key.endswith(b":meta")]:
-        space.write(meta, b"layout", b"%d" % NEWEST)
-        space.write(meta, b"rewrite", b"0")
-    space.write(ledger_key(NAMESPACE).encode(), b"layout", b"%d" % NEWEST)
+        space.write(meta, (b"layout", b"%d" % NEWEST))
+        space.write(meta, (b"rewrite", b"0"))
+    space.write(ledger_key(NAMESPACE).encode(), (b"layout", b"%d" % NEWEST))
 
 
 class _Reader:
@@ -56,17 +56,17 @@ class _Reader:
         shard, keys, sid = _split(rest)
         when, record = int.from_bytes(value[:8]), value[8:]
         task = unpack(shard.queue, sid.decode(), record)
-        self._space.write(keys.tasks.encode(), sid, record)
+        self._space.write(keys.tasks.encode(), (sid, record))
         if task.status is Status.SCHEDULED:
             self._schedule(keys, sid, when)
         elif task.status is Status.LEASED:
             self._lease(keys, sid, when, task)
         else:
-            self._space.rank(getattr(keys, ENDS[task.status]).encode(), sid, when)
+            self._space.rank(getattr(keys, ENDS[task.status]).encode(), (sid, when))
 
     def read_wait(self, rest: bytes, value: bytes) -> None:
         _, keys, sid = _split(rest)
-        self._space.write(keys.tasks.encode(), sid + b"+", value)
+        self._space.write(keys.tasks.encode(), (sid + b"+", value))
         self._add(keys, b"successors")
 
     def read_meta(self, rest: bytes, value: bytes) -> None:
@@ -80,7 +80,7 @@ class _Reader:
 
     def read_group(self, rest: bytes, _value: bytes) -> None:
         _, keys, member = _split(rest)
-        self._space.rank(keys.groups.encode(), member, 0.0)
+        self._space.rank(keys.groups.encode(), (member, 0.0))
 
     def read_settings(self, rest: bytes, value: bytes) -> None:
         _, keys, _ = _split(rest)
@@ -92,13 +92,13 @@ class _Reader:
 
     def read_shard(self, rest: bytes, value: bytes) -> None:
         _, keys, _ = _split(rest + b"\0")
-        self._space.rank(shards_key(NAMESPACE).encode(), rest + b"/" + value, 0.0)
+        self._space.rank(shards_key(NAMESPACE).encode(), (rest + b"/" + value, 0.0))
         if value != b"1":
             self._set(keys, b"shards", int(value))
 
     def read_log(self, rest: bytes, _value: bytes) -> None:
         _, keys, entry = _split(rest)
-        self._space.rank(keys.log.encode(), entry[8:], int.from_bytes(entry[:8]))
+        self._space.rank(keys.log.encode(), (entry[8:], int.from_bytes(entry[:8])))
 
     def read_logged(self, rest: bytes, value: bytes) -> None:
         self._set(_split(rest)[1], b"logged", NUMBERS.unpack(value)[0])
@@ -106,7 +106,7 @@ class _Reader:
     def read_late(self, rest: bytes, value: bytes) -> None:
         _, keys, place = _split(rest)
         for bucket, count in COUNT.iter_unpack(value[SLOT.size :]):
-            self._space.write(keys.late.encode(), b"%d:%d" % (place[0], bucket), b"%d" % count)
+            self._space.write(keys.late.encode(), (b"%d:%d" % (place[0], bucket), b"%d" % count))
         newest = max(SLOT.unpack_from(value)[0], int(self._space.hash(keys.meta.encode()).get(b"late_slot", b"0")))
         self._set(keys, b"late_slot", newest)
 
@@ -114,7 +114,7 @@ class _Reader:
         _, keys, place = _split(rest)
         target, _, place = place.partition(b"\0")
         due_at, until, sid = int.from_bytes(place[:8]), int.from_bytes(place[8:16]), place[16:]
-        self._space.rank(keys.waiting.encode(), target + b"\0%013d%013d\0" % (due_at, until) + sid, 0.0)
+        self._space.rank(keys.waiting.encode(), (target + b"\0%013d%013d\0" % (due_at, until) + sid, 0.0))
 
     def read_most(self, rest: bytes, value: bytes) -> None:
         _, keys, target = _split(rest)
@@ -127,31 +127,31 @@ class _Reader:
         kept, begun = (key.encode() for key in requests_keys(NAMESPACE))
         begun_at, fingerprint, state, more = int.from_bytes(value[:8]), value[8:40], value[40:41], value[41:]
         more = more[:8] + b"%d" % int.from_bytes(more[8:]) if state == b"U" else more
-        self._space.write(kept, rest, fingerprint + state + more)
-        self._space.rank(begun, rest, begun_at)
+        self._space.write(kept, (rest, fingerprint + state + more))
+        self._space.rank(begun, (rest, begun_at))
 
     def read_invoked(self, rest: bytes, value: bytes) -> None:
-        self._space.write(functions_key(NAMESPACE).encode(), rest, b"%d" % int.from_bytes(value))
+        self._space.write(functions_key(NAMESPACE).encode(), (rest, b"%d" % int.from_bytes(value)))
 
     def end(self) -> None:
         """Note the earliest task of each tenant; the next claim finds turns and reached limits by itself."""
         for (keys, tenant), at in self._heads.items():
-            self._space.rank(keys.heads.encode(), tenant, at)
+            self._space.rank(keys.heads.encode(), (tenant, at))
 
     def _schedule(self, keys: Keys, sid: bytes, when: int) -> None:
         tenant = _tenant(sid)
-        self._space.rank(keys.due(tenant.decode()).encode(), sid, when)
+        self._space.rank(keys.due(tenant.decode()).encode(), (sid, when))
         self._heads[keys, tenant] = min(when, self._heads.get((keys, tenant), when))
 
     def _lease(self, keys: Keys, sid: bytes, when: int, task: Task) -> None:
-        self._space.rank(keys.leased.encode(), sid, when)
+        self._space.rank(keys.leased.encode(), (sid, when))
         self._add(keys, b"running:" + _tenant(sid))
         if task.target:
             self._add(keys, b"out:" + task.target.encode())
-            self._space.rank(keys.waiting.encode(), b"\0%b\0%b" % (sid, task.target.encode()), 0.0)
+            self._space.rank(keys.waiting.encode(), (b"\0%b\0%b" % (sid, task.target.encode()), 0.0))
 
     def _set(self, keys: Keys, field: bytes, value: int) -> None:
-        self._space.write(keys.meta.encode(), field, b"%d" % value)
+        self._space.write(keys.meta.encode(), (field, b"%d" % value))
 
     def _add(self, keys: Keys, field: bytes) -> None:
         self._set(keys, field, int(self._space.hash(keys.meta.encode()).get(field, b"0")) + 1)
