@@ -42,9 +42,9 @@ def read(items: Iterable[tuple[bytes, bytes]], space: Keyspace) -> None:
 def raise_records(space: Keyspace) -> None:
     """Have records written in the newest version, and sweeps rewrite the others: nobody else has the folder."""
     for meta in [key for key in [*space.keys()] if key.endswith(b":meta")]:
-        space.write(meta, b"layout", b"%d" % NEWEST)
-        space.write(meta, b"rewrite", b"0")
-    space.write(ledger_key(NAMESPACE).encode(), b"layout", b"%d" % NEWEST)
+        space.write(meta, (b"layout", b"%d" % NEWEST))
+        space.write(meta, (b"rewrite", b"0"))
+    space.write(ledger_key(NAMESPACE).encode(), (b"layout", b"%d" % NEWEST))
 
 
 class _Reader:
@@ -139,10 +139,10 @@ class _Reader:
             self._rank(keys.heads, tenant, at)
 
     def _write(self, key: str, field: bytes, value: bytes) -> None:
-        self._space.write(key.encode(), field, value)
+        self._space.write(key.encode(), (field, value))
 
     def _rank(self, key: str, member: bytes, score: int = 0) -> None:
-        self._space.rank(key.encode(), member, float(score))
+        self._space.rank(key.encode(), (member, float(score)))
 
     def _number(self, keys: Keys, field: bytes) -> int:
         return int(self._space.hash(keys.meta.encode()).get(field, b"0"))

@@ -66,9 +66,9 @@ class LevelDisk:
         for name, value in self._items():
             kind, key, field = _place(name)
             if kind == HASH:
-                space.write(key, field, value)
+                space.write(key, (field, value))
             else:
-                space.rank(key, field, float(value))
+                space.rank(key, (field, float(value)))
         space.keep()
 
     def check(self) -> None:

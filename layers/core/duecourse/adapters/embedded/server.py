@@ -47,7 +47,7 @@ class Server:
             if self._disk:
                 self._disk.check()
             try:
-                reply = self._script(name, arguments) if name in SCRIPTS else self._commands[name](*arguments)
+                reply = self._script(name, arguments) if name in SCRIPTS else self._commands.by_name[name](*arguments)
                 self._save()
             except BaseException as error:
                 self._space.undo()
@@ -82,6 +82,5 @@ class Server:
         self._space.keep()
 
     def _tell(self) -> None:
-        told, self._told[:] = self._told[:], []
-        for message in told:
-            self.heard(*message)
+        while self._told:
+            self.heard(*self._told.pop(0))
