@@ -3,12 +3,12 @@
 import random
 
 import pytest
-from duecourse.adapters.embedded.clock import SystemClock
 from redis.exceptions import ResponseError
 
 from duecourse.adapters.embedded.client import EmbeddedRedis
 from duecourse.adapters.embedded.keyspace import Keyspace
 from duecourse.adapters.embedded.server import Server
+from duecourse.adapters.embedded.store import SystemClock
 
 KEY = b"key"
 
