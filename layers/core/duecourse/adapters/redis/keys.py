@@ -68,7 +68,7 @@ def shards_key(namespace: str) -> str:
 
 
 def leaving_key(namespace: str) -> str:
-    """The set of the same of those that are being forgotten: on one node with it."""
+    """The set of marks of those that are being forgotten, `<member>#<who>`: on one node with it."""
     return f"{{{shards_key(namespace)}}}:leaving"
 
 

@@ -1,5 +1,6 @@
 """The shards on record in Redis, and what is said where a queue has another number of them than the settings say."""
 
+import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -125,11 +126,12 @@ class ShardsOnRecord:
         Marked first: whoever puts it on record meanwhile takes the mark away, and it stays.
         """
         leaving, member = self._keys[1], f"{shard}/{self._sharding.count(shard.queue)}"
-        self._scripts.call(lambda: self._scripts.client.sadd(leaving, member), again=True)
+        mark = f"{member}#{secrets.token_hex(8)}"  # its own: another who forgets it at once may mark it again
+        self._scripts.call(lambda: self._scripts.client.sadd(leaving, mark), again=True)
         if leave():
-            self._scripts.evaluate("unregister", 2, (*self._keys[:2], member), again=True)
+            self._scripts.evaluate("unregister", 2, (*self._keys[:2], member, mark), again=True)
         else:
-            self._scripts.call(lambda: self._scripts.client.srem(leaving, member), again=True)
+            self._scripts.call(lambda: self._scripts.client.srem(leaving, mark), again=True)
 
     def _compare(self, queue: str, told: str) -> None:
         count = str(self._sharding.count(queue))

@@ -1,6 +1,7 @@
 -- Puts a shard on record, unless its queue stands there with another number of shards.
 --
--- KEYS    1 <namespace>:shards, a set of "<queue>/<number>/<count>"   2 the set of those that are leaving it
+-- KEYS    1 <namespace>:shards, a set of "<queue>/<number>/<count>"   2 the set of marks, "<member>#<who>", of those
+--         that are leaving it, mostly none or one
 --         3 hash: layout, the version of records that new shards have (adapters/redis/layout.py)
 -- ARGV    1 queue   2 the shard's number   3 how many shards the queue has   4 1 to write it though it stands there
 --         already: who waits for replicas waits for what its own connection wrote   5 the newest version of records
@@ -30,7 +31,11 @@ end
 if ARGV[4] == '1' then
   redis.call('SREM', KEYS[1], member)
 end
-redis.call('SREM', KEYS[2], member) -- so that whoever is forgetting it lets it be
+for _, mark in ipairs(redis.call('SMEMBERS', KEYS[2])) do
+  if string.match(mark, '^[^#]*') == member then
+    redis.call('SREM', KEYS[2], mark) -- so that whoever is forgetting it lets it be
+  end
+end
 if is_first then
   redis.call('HSET', KEYS[3], 'layout', ARGV[5])
 end
