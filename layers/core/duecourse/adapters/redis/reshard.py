@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from duecourse.adapters.redis.connect import Client, node_of
-from duecourse.adapters.redis.keys import keys_of, leaving_key, shards_key
+from duecourse.adapters.redis.keys import keys_of, leaving_key, ledger_key, shards_key
 from duecourse.adapters.redis.queues import as_fields, settings_in
 from duecourse.adapters.redis.scan import BATCH, Item, Scan
 from duecourse.adapters.redis.scripts import RESHARDED, Scripts
@@ -156,9 +156,17 @@ class Reshard:
     def _reopen(self, shard: Shard, count: int, told: str) -> None:
         """Open a shard; of one beyond the count its meta stays, so that whoever still counts on it is refused."""
         settings = self._settings()._replace(paused=self._paused and shard.number < count)
-        version = self._told(shard, "layout") or self._told(Shard(self._queue), "layout")
-        fields = [part for pair in (as_fields(settings) | {"layout": version}).items() for part in pair]
+        fields = [part for pair in (as_fields(settings) | {"layout": self._version(shard)}).items() for part in pair]
         self._run("reopen", shard, (), (count, self._fence, self._claimed_at, *fields), count=told)
+
+    def _version(self, shard: Shard) -> str:
+        """The version of a shard's records; of one that never had any that of the first that had, else of new ones."""
+        for one in (shard, *self._shards):
+            version = self._told(one, "layout")
+            if version or self._told(one, "fence"):
+                return version
+        told: Any = self._scripts.call(lambda: self._client.hget(ledger_key(self._namespace), "layout"), again=True)
+        return told.decode() if told else ""
 
     def _settings(self) -> QueueSettings:
         """How the queue is set, by its first shard, which is there before and after."""
