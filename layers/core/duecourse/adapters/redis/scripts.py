@@ -62,7 +62,7 @@ Read: TypeAlias = Callable[[int, Any], Any]
 """Makes something of a script's answer to the request at a place."""
 
 
-READS = frozenset({"coming", "held_back", "outlook", "page", "stats"})
+READS = frozenset({"coming", "held_back", "outlook", "page", "show", "stats"})
 """The verbs that write nothing."""
 
 

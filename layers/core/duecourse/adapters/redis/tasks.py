@@ -1,18 +1,23 @@
 """Tasks as they stand in Redis: one by its id, or a group's; nothing is changed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from duecourse.adapters.redis.keys import Keys
 from duecourse.adapters.redis.record import UNREADABLE, body_field, stored_id, unpack
-from duecourse.adapters.redis.verbs import Verbs
+from duecourse.adapters.redis.verbs import Verbs, in_steps
 from duecourse.adapters.redis.wire import readable
-from duecourse.domain.task import Task
+from duecourse.domain.task import Shard, Task
 from duecourse.errors import StoreMisused
 
-READS = 3
-"""How often a record and its payload are read: what is replaced between the two takes its payload with it."""
+
+class _Found(NamedTuple):
+    """A record, the end of its lease (0 for none), and its payload where that stands apart; None for what is not."""
+
+    data: bytes | None
+    end: float | None
+    body: bytes | None = None
 
 
 def get(verbs: Verbs, queue: str, id: str, tenant: str) -> Task | None:
@@ -21,43 +26,41 @@ def get(verbs: Verbs, queue: str, id: str, tenant: str) -> Task | None:
     Raises StoreMisused where its record cannot be read.
     """
     sid = stored_id(tenant, id)
-    for _ in range(READS):
-        found = _find(verbs, queue, id, sid)
-        if found is None:
-            return None
-        keys, data, end = found
-        bodies = _bodies(verbs, keys, {sid: data})
-        if None not in bodies.values():
-            break
+    shard, found = _find(verbs, queue, id, sid)
+    [found] = _whole(verbs, shard, {sid: found}).values()
     try:
-        return unpack(queue, sid, data, int(end or 0), bodies.get(sid))
+        return unpack(queue, sid, found.data, int(found.end or 0), found.body) if found.data is not None else None
     except UNREADABLE as error:
         raise StoreMisused(f"the record of {sid} cannot be read: {error}") from error
 
 
 def members(verbs: Verbs, queue: str, group: str, tenant: str) -> list[Task]:
     """The tasks of a group, by id; one whose record cannot be read is only told."""
-    keys, name = verbs.keys(verbs.sharding.of(queue, "", group)), f"{tenant}/{group}"
-    for _ in range(READS):
-        members, told = verbs.scripts.read(
-            lambda p: p.zrangebylex(keys.groups, f"[{name}\0", f"({name}\1"), lambda p: p.hget(keys.meta, "shards")
-        )
-        verbs.record.compare(queue, told)
-        if not members:
-            return []
-        sids = [member.partition(b"\0")[2].decode() for member in members]
-        records, ends = verbs.scripts.read(partial(_records, keys, sids), partial(_leases, keys, sids))
-        there = {sid: data for sid, data in zip(sids, records, strict=True) if data is not None}
-        bodies = _bodies(verbs, keys, there)
-        if None not in bodies.values():
-            break
-    leases = {sid: int(end or 0) for sid, end in zip(sids, ends, strict=True)}
-    tasks = [readable(queue, sid, data, leases[sid], bodies.get(sid)) for sid, data in there.items()]
+    shard, name = verbs.sharding.of(queue, "", group), f"{tenant}/{group}"
+    keys = verbs.keys(shard)
+    members, told = verbs.scripts.read(
+        lambda p: p.zrangebylex(keys.groups, f"[{name}\0", f"({name}\1"), lambda p: p.hget(keys.meta, "shards")
+    )
+    verbs.record.compare(queue, told)
+    if not members:
+        return []
+    sids = [member.partition(b"\0")[2].decode() for member in members]
+    records, ends = verbs.scripts.read(
+        lambda p: p.hmget(keys.tasks, sids),
+        lambda p: p.zmscore(keys.leased, sids),
+    )
+    rows = zip(sids, records, ends, strict=True)
+    found = _whole(verbs, shard, {sid: _Found(data, end) for sid, data, end in rows})
+    tasks = (
+        readable(queue, sid, one.data, int(one.end or 0), one.body)
+        for sid, one in found.items()
+        if one.data is not None
+    )
     return [task for task in tasks if task]
 
 
-def _find(verbs: Verbs, queue: str, id: str, sid: str) -> tuple[Keys, bytes, float | None] | None:
-    """The keys of the shard that has a task, its record and the end of its lease."""
+def _find(verbs: Verbs, queue: str, id: str, sid: str) -> tuple[Shard, _Found]:
+    """The shard that has a task, and what it has of it; without a record where none has."""
     home = verbs.sharding.of(queue, id)
     reads = partial(_record_and_lease, sid=sid)
     told, *found = verbs.scripts.read(lambda p: p.hget(verbs.keys(home).meta, "shards"), *reads(verbs.keys(home)))
@@ -67,24 +70,21 @@ def _find(verbs: Verbs, queue: str, id: str, sid: str) -> tuple[Keys, bytes, flo
     if found[0] is None and others:
         shards, found = others, verbs.scripts.read(*(read for shard in others for read in reads(verbs.keys(shard))))
     rows = zip(shards, found[::2], found[1::2], strict=True)
-    return next(((verbs.keys(shard), data, end) for shard, data, end in rows if data is not None), None)
+    there = ((shard, _Found(data, end)) for shard, data, end in rows if data is not None)
+    return next(there, (home, _Found(None, None)))
 
 
-def _bodies(verbs: Verbs, keys: Keys, records: Mapping[str, bytes]) -> dict[str, bytes | None]:
-    """The payloads that stand apart, by stored id; None for one that is not there."""
-    fields = {sid: field for sid, data in records.items() if (field := body_field(sid, data))}
-    if not fields:
-        return {}
-    [found] = verbs.scripts.read(partial(_records, keys, list(fields.values())))
-    return dict(zip(fields, found, strict=True))
+def _whole(verbs: Verbs, shard: Shard, records: dict[str, _Found]) -> dict[str, _Found]:
+    """The same tasks, by stored id; those whose payloads stand apart as they are by now, with these."""
+    apart = [sid for sid, one in records.items() if one.data and body_field(sid, one.data)]
+    if not apart:
+        return records
 
+    def step(sids: Sequence[str]) -> list[_Found]:
+        rows = verbs.run("show", shard, (), sids, again=True)
+        return [_Found(*row) for row in rows]
 
-def _records(keys: Keys, fields: Sequence[str], pipe: Any) -> None:
-    pipe.hmget(keys.tasks, fields)
-
-
-def _leases(keys: Keys, sids: Sequence[str], pipe: Any) -> None:
-    pipe.zmscore(keys.leased, sids)
+    return records | dict(zip(apart, in_steps(apart, step), strict=True))
 
 
 def _record_and_lease(keys: Keys, sid: str) -> tuple[Callable[[Any], object], Callable[[Any], object]]:

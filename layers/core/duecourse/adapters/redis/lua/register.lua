@@ -15,27 +15,32 @@ local member = queue .. ARGV[2] .. '/' .. ARGV[3]
 local is_there = redis.call('SISMEMBER', KEYS[1], member) == 1
 local is_first = redis.call('SCARD', KEYS[1]) == 0
 
--- The server looks for the queue's others: to hand out all queues' would take it ten times as long.
-local cursor = not is_there and '0'
-while cursor do
-  local found = redis.call('SSCAN', KEYS[1], cursor, 'MATCH', queue .. '*', 'COUNT', '1000')
-  for _, other in ipairs(found[2]) do
-    local count = string.match(other, '%d+$')
-    if count ~= ARGV[3] then
-      return tonumber(count)
+-- The server looks for them: to hand out a whole set would take it ten times as long.
+local function matching(key, pattern)
+  local members, cursor = {}, '0'
+  repeat
+    local found = redis.call('SSCAN', key, cursor, 'MATCH', pattern, 'COUNT', '1000')
+    for _, one in ipairs(found[2]) do
+      members[#members + 1] = one
     end
+    cursor = found[1]
+  until cursor == '0'
+  return members
+end
+
+for _, other in ipairs(is_there and {} or matching(KEYS[1], queue .. '*')) do
+  local count = string.match(other, '%d+$')
+  if count ~= ARGV[3] then
+    return tonumber(count)
   end
-  cursor = found[1] ~= '0' and found[1]
 end
 
 if ARGV[4] == '1' then
   redis.call('SREM', KEYS[1], member)
 end
-for _, mark in ipairs(redis.call('SMEMBERS', KEYS[2])) do
-  if string.match(mark, '^[^#]*') == member then
-    redis.call('SREM', KEYS[2], mark) -- so that whoever is forgetting it lets it be
-  end
-end
+-- So that whoever is forgetting it lets it be. It comes first, also where there is no mark: what follows a SREM runs
+-- where memory is short.
+redis.call('SREM', KEYS[2], '', unpack(matching(KEYS[2], member .. '#*')))
 if is_first then
   redis.call('HSET', KEYS[3], 'layout', ARGV[5])
 end
