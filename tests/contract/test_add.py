@@ -99,7 +99,8 @@ def test_each_of_two_in_a_batch_is_shown_as_it_was_answered_though_their_payload
     old, fresh = (f'"{letter * 5_000}"' for letter in "of")
     add(store, payload=old)
     kept, replaced = store.add([new(payload=fresh), new(payload=fresh, on_duplicate=REPLACE)], echo=True)
-    assert kept.task and replaced.task
+    assert kept.task
+    assert replaced.task
     assert (kept.reply, kept.task.payload_json) == (Reply.KEPT, old)
     assert (replaced.reply, replaced.task.payload_json) == (Reply.REPLACED, fresh)
 
