@@ -1,16 +1,15 @@
 """The scripts' own form: Lua's bounds, and that each file requires what it speaks of."""
 
 import re
-from importlib.resources import files
 
 import pytest
 import redis
 
 from duecourse.adapters.redis.bundle import COMMENT, CONSTANTS, FIRST, FUNCTION_OR_GIVEN, NAME, REQUIRE
 from duecourse.adapters.redis.scripts import load
+from duecourse.adapters.redis.texts import LUA, verbs
 
-LUA = files("duecourse.adapters.redis") / "lua"
-VERBS = {path.name[:-4]: path.read_text() for path in LUA.iterdir() if path.name.endswith(".lua")}
+VERBS = {verb: (LUA / f"{verb}.lua").read_text() for verb in verbs()}
 MODULES = {path.name[:-4]: path.read_text() for path in (LUA / "modules").iterdir()}
 FILES = [*((name, VERBS[name]) for name in sorted(VERBS)), *((name, MODULES[name]) for name in sorted(MODULES))]
 IDS = [*sorted(VERBS), *(f"modules/{name}" for name in sorted(MODULES))]

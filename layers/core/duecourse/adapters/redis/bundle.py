@@ -11,7 +11,7 @@ record's layout (layout.py) and of no module.
 
 import re
 from collections.abc import Iterator, Sequence
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import NamedTuple
 
 from duecourse.adapters.redis.layout import constants
@@ -88,7 +88,7 @@ class Source:
 class Modules:
     """The modules in one folder."""
 
-    def __init__(self, folder: Traversable) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[str, Source] = {}
 
