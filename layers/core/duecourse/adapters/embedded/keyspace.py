@@ -92,6 +92,10 @@ class Keyspace:
         """Places written since the last `keep` or `undo`, each with its present value, None if it is removed."""
         return {place: self._value(place) for place in map(Place._make, self._before)}
 
+    def before(self) -> dict[Place, bytes | float | None]:
+        """The same places, each with its value before."""
+        return {Place._make(place): old for place, old in self._before.items()}
+
     def keep(self) -> None:
         """Accept the writes: `undo` no longer reverts them."""
         self._before.clear()

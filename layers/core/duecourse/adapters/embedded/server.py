@@ -41,6 +41,8 @@ class Server:
         self._lock = Lock()
         self._space = Keyspace()
         self._disk = disk
+        self._unsure: dict[Place, bytes | float | None] = {}
+        """What the disk may have otherwise, since a write failed: as it is here, for the next write."""
         self._told: list[tuple[bytes, bytes]] = []
         self._commands = Commands(self._space, clock, lambda *message: self._told.append(message))
         self._lua = Lua(self._commands)
@@ -91,7 +93,14 @@ class Server:
 
     def _save(self) -> None:
         if self._disk and (writes := self._space.written()):
-            self._disk.save(writes)
+            try:
+                self._disk.save(self._unsure | writes)
+            except BaseException:
+                self._unsure |= (
+                    self._space.before()
+                )  # it may be there all the same: what follows must not build on that
+                raise
+            self._unsure.clear()
         self._space.keep()
 
     def _tell(self) -> None:
