@@ -25,7 +25,7 @@ local BYTES, PIECE = 2000000, 16 -- what it reads of what stands there, and how 
 local echo, alone = ARGV[shard.FIRST + 1] == '1', ARGV[shard.FIRST + 2]
 local first = shard.FIRST + 4
 local count = (#ARGV - first + 1) / ITEM
-local replies, records = {}, {}
+local replies, records, payloads = {}, {}, {}
 local stood = false -- whether any id of the batch did
 local over -- made where a record must be read, for to make functions is what a script spends its time on
 
@@ -103,6 +103,9 @@ for i = 1, count do
     local made = batch.fresh(at, batch.CREATED - 1, due, deadline, shard.NOW)
     replies[i], records[i] = batch.CREATED, batch.put(sid, at, due, made)
   end
+  if echo then
+    batch.add_body(payloads, i, sid, records[i])
+  end
 end
 local soonest = batch.flush()
 
@@ -130,4 +133,4 @@ if not bell_at then
   end
   bell_at = bell.hang(fresh)
 end
-return { shard.NOW, bell_at, replies, echo and records or {}, echo and batch.bodies_of(sids, records) or {} }
+return { shard.NOW, bell_at, replies, echo and records or {}, payloads }
