@@ -89,7 +89,7 @@ _putting_together = Lock()
 
 def _put_together(verb: str, form: Callable[[Bundle], str]) -> str:
     with _putting_together:
-        return form(Bundle(MODULES.source(verb, (LUA / f"{verb}.lua").read_text()), MODULES))
+        return form(Bundle(MODULES.source(verb, (LUA / f"{verb}.lua").read_text())))
 
 
 @cache

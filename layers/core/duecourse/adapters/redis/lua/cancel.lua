@@ -5,19 +5,6 @@
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 cancelled, -1 absent, -3 leased, -4 done, -5 cancelled before; there
 --         are fewer than tasks where its bytes ran out before the last, and it is not one step
 
-local bell = require 'bell'
-local bodies = require 'bodies'
-local force = require 'force'
-local history = require 'history'
-local layout = require 'layout'
-local leases = require 'leases'
-local places = require 'places'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-
-local call = redis.call
-
 local whole, forced, by = ARGV[shard.FIRST] == '1', ARGV[shard.FIRST + 1] == '1', ARGV[shard.FIRST + 2]
 local REFUSALS = { [fields.LEASE] = -3, [fields.FINISHED] = -4, [fields.CANCELLED] = -5 }
 local replies, changed = {}, false

@@ -12,19 +12,7 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local choice = require 'choice'
-local endings = require 'endings'
-local handout = require 'handout'
-local handover = require 'handover'
-local places = require 'places'
-local rounds = require 'rounds'
-local shard = require 'shard'
-local values = require 'values'
-
-local call = redis.call
-
-local lease_ms, max_bytes = shard.LEASE or tonumber(ARGV[shard.FIRST + 1]), tonumber(ARGV[shard.FIRST + 2])
+local lease_ms, max_bytes = handout.LEASE or tonumber(ARGV[shard.FIRST + 1]), tonumber(ARGV[shard.FIRST + 2])
 local NONCES, LEASE_END = ARGV[shard.FIRST + 4], handout.lease_end('', ARGV[shard.FIRST + 5])
 local BURY = 300 -- due tasks that one claim does not lease: an end costs more than a lease
 local useless = 0 -- how many were due and are not leased
@@ -84,4 +72,4 @@ end
 for _, sid in ipairs(unread) do
   values.push(handed, sid, '')
 end
-return { shard.NOW, at, died, left, want, handed, lease_ms, shard.PRIORITY, held and 1 or 0, front, waits, payloads }
+return { shard.NOW, at, died, left, want, handed, lease_ms, handout.PRIORITY, held and 1 or 0, front, waits, payloads }

@@ -4,11 +4,6 @@
 -- ARGV    those of shard, then: what `shards` shall be in meta, "" to pause only
 -- RETURNS {now, bell_at, leased, fence, 1 where a user had paused it, when the newest claim in the log was, 0 for none}
 
-local bell = require 'bell'
-local shard = require 'shard'
-
-local call = redis.call
-
 local paused, leased = shard.PAUSED, call('ZCARD', shard.LEASED)
 if not paused then
   shard.PAUSED = 'reshard'

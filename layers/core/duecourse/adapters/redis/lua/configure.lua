@@ -7,12 +7,6 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local settings = require 'settings'
-local shard = require 'shard'
-
-local call = redis.call
-
 local held = bell.is_held()
 if ARGV[shard.FIRST] == '1' then
   call('ZREM', shard.LEASED, '')

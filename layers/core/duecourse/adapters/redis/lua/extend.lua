@@ -7,13 +7,6 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local leases = require 'leases'
-local record = require 'record'
-local shard = require 'shard'
-
-local call = redis.call
-
 local lease_ms, at_least = tonumber(ARGV[shard.FIRST]), ARGV[shard.FIRST + 1] == '1'
 local ends = {}
 call('ZREM', shard.LEASED, '')

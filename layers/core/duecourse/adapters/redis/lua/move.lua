@@ -8,18 +8,6 @@
 --         would be due no sooner than its deadline; there are fewer than tasks where its bytes ran out before the last,
 --         and it is not one step
 
-local bell = require 'bell'
-local force = require 'force'
-local history = require 'history'
-local layout = require 'layout'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-local unpack_struct = struct.unpack
-
 local ITEM = 7
 local REFUSALS = { [fields.LEASE] = -3, [fields.FINISHED] = -4, [fields.CANCELLED] = -5, [fields.DIED] = -6 }
 local PAST_DEADLINE = -11
@@ -44,7 +32,7 @@ local function look_through(r, see)
   local at = 3
   while at <= #log do
     local length = unpack_struct('>I2', log, at + fields.ENTRY_LENGTH)
-    if see(string.byte(log, at), string.sub(log, at + fields.ENTRY_SIZE, at + fields.ENTRY_SIZE + length - 1)) then
+    if see(byte(log, at), sub(log, at + fields.ENTRY_SIZE, at + fields.ENTRY_SIZE + length - 1)) then
       return true
     end
     at = at + fields.ENTRY_SIZE + length
@@ -56,7 +44,7 @@ end
 local function moved_before(r, at)
   local mine = '\0' .. ARGV[at + 6]
   return look_through(r, function(letter, body)
-    return letter == fields.DID_MOVED and string.sub(body, -#mine) == mine
+    return letter == fields.DID_MOVED and sub(body, -#mine) == mine
   end)
 end
 
@@ -109,7 +97,7 @@ local function move(sid, at, r, due, deadline)
   history.note(r, fields.DID_MOVED, ARGV[at + 5] .. '\0' .. ARGV[at + 6], r.due, due, nil, stays)
   r.status, r.due, r.deadline = fields.SCHEDULED, due, deadline
   if ARGV[at + 2] ~= '' then
-    history.set_state(r, string.sub(ARGV[at + 2], 2))
+    history.set_state(r, sub(ARGV[at + 2], 2))
   end
   call('ZADD', shard.DUE[tenants.tenant_of(sid)], record.due_score(sid, r.due), sid)
   call('HSET', shard.TASKS, sid, record.close(r))

@@ -8,7 +8,6 @@
 
 local HEADS, RING, LEASED, DEAD = KEYS[2], KEYS[3], KEYS[4], KEYS[6]
 local META, PARKED, WAITING = KEYS[8], KEYS[10], KEYS[13]
-local call = redis.call
 
 if (call('HGET', META, 'shards') or ARGV[1]) ~= ARGV[1] then
   return -10

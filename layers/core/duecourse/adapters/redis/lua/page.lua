@@ -7,25 +7,18 @@
 -- RETURNS {now, how far it looked: at, id ("" before all of that instant), or nothing where that is all,
 --         {stored id, at, record, its payload where that stands apart...}}
 
-local bodies = require 'bodies'
-local record = require 'record'
-local shard = require 'shard'
-local values = require 'values'
-
-local call = redis.call
-
 local LOOK, MOST = 500, 1000000 -- entries, bytes
 local NAMED = shard.FIRST + 7
 local tenant, section, id = shard.TENANT, ARGV[shard.FIRST], ARGV[shard.FIRST + 2]
 local at, limit = ARGV[shard.FIRST + 1], tonumber(ARGV[shard.FIRST + 3])
-local status, kind, group = string.byte(ARGV[shard.FIRST + 4]), ARGV[shard.FIRST + 5], ARGV[shard.FIRST + 6]
+local status, kind, group = byte(ARGV[shard.FIRST + 4]), ARGV[shard.FIRST + 5], ARGV[shard.FIRST + 6]
 local SECTIONS = { due = shard.DUE[tenant], leased = shard.LEASED, done = shard.DONE, dead = shard.DEAD }
 local key, own = SECTIONS[section], tenant .. '/'
 
 -- Byte by byte, as sorted sets compare; Lua goes by the server's locale.
 local function less(a, b)
   for i = 1, math.min(#a, #b) do
-    local x, y = string.byte(a, i), string.byte(b, i)
+    local x, y = byte(a, i), byte(b, i)
     if x ~= y then
       return x < y
     end
@@ -54,14 +47,14 @@ end
 local function fits(sid, r)
   local by_end, kind_end = record.ends_of(r.rest)
   return (not status or r.status == status)
-    and (kind == '' or kind == string.sub(r.rest, by_end + 1, kind_end))
+    and (kind == '' or kind == sub(r.rest, by_end + 1, kind_end))
     and (group == '' or (group == record.group_of(r.rest) and not record.is_follow_up(sid)))
 end
 
 -- The place after what was looked at, in words of this tenant's alone: another's ids are not told.
 local function place(score, sid)
-  if string.sub(sid, 1, #own) == own then
-    return { score, string.sub(sid, #own + 1) }
+  if sub(sid, 1, #own) == own then
+    return { score, sub(sid, #own + 1) }
   elseif less(sid, own) then
     return { score, '' }
   end
@@ -72,7 +65,7 @@ local found = {}
 
 -- Whether there is room for more after this one.
 local function take(sid, score, data)
-  local mine = string.sub(sid, 1, #own) == own
+  local mine = sub(sid, 1, #own) == own
   local r = mine and record.open(data)
   shard.weight = shard.weight + (mine and 0 or #(data or ''))
   if r and fits(sid, r) then

@@ -19,7 +19,7 @@ local cursor = not is_there and '0'
 while cursor do
   local found = redis.call('SSCAN', KEYS[1], cursor, 'MATCH', queue .. '*', 'COUNT', '1000')
   for _, other in ipairs(found[2]) do
-    local count = string.match(other, '%d+$')
+    local count = match(other, '%d+$')
     if count ~= ARGV[3] then
       return tonumber(count)
     end

@@ -6,14 +6,6 @@
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 replayed, -1 absent, -2 scheduled, -3 leased, -4 done, -5 cancelled;
 --         there are fewer than tasks where its bytes ran out before the last
 
-local bell = require 'bell'
-local history = require 'history'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-
-local call = redis.call
-
 local REFUSALS = { [fields.SCHEDULED] = -2, [fields.LEASE] = -3, [fields.FINISHED] = -4, [fields.CANCELLED] = -5 }
 local replies, changed, fresh = {}, false, false
 

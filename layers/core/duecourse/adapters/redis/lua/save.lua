@@ -6,14 +6,6 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local history = require 'history'
-local leases = require 'leases'
-local record = require 'record'
-local shard = require 'shard'
-
-local call = redis.call
-
 local sid = ARGV[shard.FIRST]
 local r = record.open(call('HGET', shard.TASKS, sid))
 local held = r and leases.is_held(r, ARGV[shard.FIRST + 1])

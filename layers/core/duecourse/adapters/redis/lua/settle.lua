@@ -12,19 +12,6 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local endings = require 'endings'
-local history = require 'history'
-local leases = require 'leases'
-local places = require 'places'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-local pack, unpack_struct = struct.pack, struct.unpack
-
 local SIZE, HEAD = 23, '>c14BBI6B'
 local KEPT = 65535 -- the length of a state that stays as it is
 local HEADS_OF_ALL = ARGV[shard.FIRST]
@@ -48,10 +35,10 @@ local function details(text)
   end
   local length, state, at = unpack_struct('>I2', text), nil, 3
   if length ~= KEPT then
-    state, at = string.sub(text, 3, 2 + length), 3 + length
+    state, at = sub(text, 3, 2 + length), 3 + length
   end
   length = unpack_struct('>I2', text, at)
-  return state, string.sub(text, at + 2, at + 1 + length), string.sub(text, at + 2 + length)
+  return state, sub(text, at + 2, at + 1 + length), sub(text, at + 2 + length)
 end
 
 -- What an ending does to the record; answers the reply.
@@ -153,7 +140,6 @@ end
 -- leased is not seen, as in a claim.
 local ENDED_NOW = pack('>I6', shard.NOW) .. 'D'
 local NO_RESULT = '\0\0\0\0' .. ENDED_NOW
-local byte, sub = string.byte, string.sub -- each look into a table costs, and most settles look four times
 
 local function done_at_once(data, token, text)
   local letter = byte(data, -1)

@@ -6,16 +6,6 @@
 -- RETURNS {now, bell_at, reclaimed, died, pruned, 1 if a bound was reached, {tenant whose due set was not among
 --         KEYS...}, for how long it has had neither tasks nor settings (ms, -1 where it has)}
 
-local bell = require 'bell'
-local bodies = require 'bodies'
-local endings = require 'endings'
-local idleness = require 'idleness'
-local record = require 'record'
-local shard = require 'shard'
-local versions = require 'versions'
-
-local call = redis.call
-
 local BOUND = 500
 local want = {}
 local retention = tonumber(call('HGET', shard.META, 'retention') or ARGV[shard.FIRST])

@@ -8,19 +8,7 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local bodies = require 'bodies'
-local endings = require 'endings'
-local handout = require 'handout'
-local leases = require 'leases'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-
-local call = redis.call
-local pack = struct.pack
-
-local sid, lease_ms = ARGV[shard.FIRST], shard.LEASE or tonumber(ARGV[shard.FIRST + 1])
+local sid, lease_ms = ARGV[shard.FIRST], handout.LEASE or tonumber(ARGV[shard.FIRST + 1])
 local tenant, want, taken = tenants.tenant_of(sid), {}, ''
 call('ZREM', shard.LEASED, '') -- its first write in any case
 endings.reclaim(handout.RECLAIM, want, handout.RECLAIM_BYTES)

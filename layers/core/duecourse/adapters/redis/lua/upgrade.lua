@@ -6,10 +6,6 @@
 -- RETURNS {now, bell_at, version, how many fences earlier callers have drawn, how many records were rewritten, 1 where
 --         more may be left}
 
-local bell = require 'bell'
-local shard = require 'shard'
-local versions = require 'versions'
-
 local others, done, left = 0, 0, true
 if shard.LAYOUT < fields.NEWEST then
   others = versions.drawn_by_others()

@@ -8,18 +8,6 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local endings = require 'endings'
-local history = require 'history'
-local leases = require 'leases'
-local places = require 'places'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-
 local lease_ms = tonumber(ARGV[shard.FIRST])
 local ends_at, answers = shard.NOW + lease_ms, {}
 call('ZREM', shard.LEASED, '')

@@ -2,14 +2,6 @@
 --
 -- ARGV    add.lua's
 
-local bodies = require 'bodies'
-local layout = require 'layout'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-
 local CREATED = 1 -- the replies
 local KEPT = 2
 local REPLACED = 3
@@ -26,28 +18,28 @@ local function empty()
   written, scheduled, grouped, apart = {}, {}, {}, 0
 end
 
-local function begin()
+function batch.begin()
   soonest = {}
   payloads = {}
   empty()
 end
 
 -- Draws a fence for each of so many tasks, and answers how many were drawn before.
-local function draw_fences(count)
+function batch.draw_fences(count)
   fence = shard.next_fence(count) - count
   return fence
 end
 
-local function due_and_deadline(at)
+function batch.due_and_deadline(at)
   local due, deadline = values.instant(ARGV[at + 2], shard.NOW), ARGV[at + 3]
   return due, deadline == '' and 0 or values.instant(deadline, due)
 end
 
 -- A fresh record of the task at this place in ARGV; `how` says how it came (0 created, 1 replaced ...), as `flags`
 -- keeps it.
-local function fresh(at, how, due, deadline, created)
+function batch.fresh(at, how, due, deadline, created)
   fence = fence + 1
-  local counts = string.byte(ARGV[at + 3], 1) == 43 and fields.COUNTS or 0
+  local counts = byte(ARGV[at + 3], 1) == 43 and fields.COUNTS or 0
   local rest, field, payload, flag = bodies.part(ARGV[at], ARGV[at + 6], fence)
   if field then
     payloads[field], apart = payload, apart + 1
@@ -57,7 +49,7 @@ local function fresh(at, how, due, deadline, created)
 end
 
 -- Puts a scheduled task's record on the batch's list.
-local function put(sid, at, due, data)
+function batch.put(sid, at, due, data)
   local tenant = tenants.tenant_of(sid)
   written[#written + 1] = sid
   written[#written + 1] = data
@@ -78,7 +70,7 @@ local function put(sid, at, due, data)
 end
 
 -- The payloads of records that are answered and have theirs apart: the place of each among them, and its payload.
-local function bodies_of(sids, records)
+function batch.bodies_of(sids, records)
   local found = {}
   for i, data in pairs(records) do
     local field = bodies.of(sids[i], data)
@@ -90,7 +82,7 @@ local function bodies_of(sids, records)
 end
 
 -- Answers when the first of each tenant is due that this call has scheduled.
-local function flush()
+function batch.flush()
   values.in_pieces('HSET', shard.TASKS, written)
   bodies.count(apart)
   for tenant, members in pairs(scheduled) do
@@ -102,28 +94,12 @@ local function flush()
 end
 
 -- Whether the group of the task at this place has one that it must be apart from, those of this batch among them.
-local function has_neighbour(at)
-  local first, last = string.match(ARGV[at + 1], '^a(.-)%z(.*)$')
+function batch.has_neighbour(at)
+  local first, last = match(ARGV[at + 1], '^a(.-)%z(.*)$')
   if #grouped > 0 then
-    flush()
+    batch.flush()
   end
   local group = ARGV[at + 5]
   local from, to = '[' .. layout.group_member(first, group), '[' .. layout.group_member(last, group)
   return #call('ZRANGEBYLEX', shard.GROUPS, from, to, 'LIMIT', 0, 1) > 0
 end
-
-return {
-  CREATED = CREATED,
-  KEPT = KEPT,
-  REPLACED = REPLACED,
-  DEBOUNCED = DEBOUNCED,
-  APART = APART,
-  begin = begin,
-  draw_fences = draw_fences,
-  due_and_deadline = due_and_deadline,
-  fresh = fresh,
-  put = put,
-  flush = flush,
-  has_neighbour = has_neighbour,
-  bodies_of = bodies_of,
-}

@@ -3,21 +3,9 @@
 -- ARGV    those of shard, then before the verb's own: deaths (1 where they are told of), the retry policy of follow-ups
 --         (as it stands in a record, without an origin)
 
-local history = require 'history'
-local layout = require 'layout'
-local leases = require 'leases'
-local places = require 'places'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-local pack = struct.pack
-
 local deaths, policy
 
-local function begin()
+function endings.begin()
   deaths, policy = ARGV[shard.FIRST] == '1', ARGV[shard.FIRST + 1]
   shard.FIRST = shard.FIRST + 2
 end
@@ -29,7 +17,7 @@ local NOBODY = {}
 
 -- A follow-up's stored id, and its record's rest.
 local function follow_up(sid, r, mark, kind, url)
-  local id, group = string.match(sid, '/(.*)$'), record.group_of(r.rest)
+  local id, group = match(sid, '/(.*)$'), record.group_of(r.rest)
   local state, detail = 'done', ''
   if r.status == fields.DIED then
     state, detail = 'dead', r.detail
@@ -43,7 +31,7 @@ local function follow_up(sid, r, mark, kind, url)
 end
 
 -- The follow-ups of a task that is done or dead. It writes nothing.
-local function tell_of(sid, r)
+function endings.tell_of(sid, r)
   local _, _, group_end, notify_end = record.ends_of(r.rest)
   local death = deaths and r.status == fields.DIED
   if (group_end == notify_end and not death) or record.is_follow_up(sid) then
@@ -52,7 +40,7 @@ local function tell_of(sid, r)
   local told = {}
   if group_end < notify_end then
     -- Without what it is to be told besides, after a space: that is looked up as it is told.
-    local notify = string.match(string.sub(r.rest, group_end + 1, notify_end), '^[^ ]*')
+    local notify = match(sub(r.rest, group_end + 1, notify_end), '^[^ ]*')
     local is_url = string.find(notify, '://', 1, true)
     told[1] = follow_up(sid, r, 'n', is_url and 'task.ended' or notify, is_url and notify or '')
   end
@@ -76,7 +64,7 @@ end
 
 -- Adds follow-ups, due now, but where one is yet to tell of the same; after a script's first write alone, for it begins
 -- with another than ZREM.
-local function follow(told)
+function endings.follow(told)
   if #told == 0 then
     return
   end
@@ -102,7 +90,7 @@ end
 local MOST_UNDELIVERED, FIRST_DELAY, LONGEST_DELAY = 20, 1000, 300000 -- in a row, and ms
 
 -- A delivery that was not begun is scheduled again, later each time, with all its attempts, or dead.
-local function undelivered(r, detail)
+function endings.undelivered(r, detail)
   local times = record.times_in_a_row(r, fields.RAN_UNDELIVERED) + 1
   local dies = times >= MOST_UNDELIVERED
   record.remember(r, fields.RAN_UNDELIVERED, dies and 'undelivered: ' .. detail or detail)
@@ -126,7 +114,7 @@ end
 -- Takes back at most `limit` lapsed leases, and no more once their records weigh `most` bytes. Answers how many, how
 -- many of them died, and whether it stopped at a bound; tenants that it could not serve it adds to `want`. It begins
 -- with ZREM, which runs where memory is short.
-local function reclaim(limit, want, most)
+function endings.reclaim(limit, want, most)
   local lapsed = call('ZRANGEBYSCORE', shard.LEASED, '-inf', shard.NOW_TEXT, 'WITHSCORES', 'LIMIT', '0', limit)
   local reclaimed, died = 0, 0
 
@@ -144,7 +132,7 @@ local function reclaim(limit, want, most)
     else
       local lives
       if r.target then
-        lives = undelivered(r, 'handed over to ' .. r.target .. ', but the function did not begin it')
+        lives = endings.undelivered(r, 'handed over to ' .. r.target .. ', but the function did not begin it')
       else
         local due = due_after_lapse(r, ended)
         record.remember(r, fields.RAN_LAPSED, 'the lease lapsed')
@@ -153,7 +141,7 @@ local function reclaim(limit, want, most)
       if not lives then
         died = died + 1
         call('ZADD', shard.DEAD, shard.NOW, sid)
-        follow(tell_of(sid, r))
+        endings.follow(endings.tell_of(sid, r))
       end
     end
     if r.status == fields.SCHEDULED then
@@ -193,11 +181,3 @@ local function reclaim(limit, want, most)
   end
   return reclaimed, died, reclaimed == limit
 end
-
-return {
-  begin = begin,
-  tell_of = tell_of,
-  follow = follow,
-  undelivered = undelivered,
-  reclaim = reclaim,
-}

@@ -36,24 +36,6 @@
 -- A module is made once, where the store is in this process, and a verb runs many times: whatever depends on the call
 -- is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this one.
 
-local call = redis.call
-
-local shard = {
-  TASKS = '', HEADS = '', RING = '', LEASED = '', DONE = '', DEAD = '', GROUPS = '', META = '', BELL = '', PARKED = '',
-  LOG = '', LATE = '', WAITING = '',
-  DUE = false, TENANT = '', -- tenant -> its due set; the last of the tenants
-  FIRST = 0, -- the place of the verb's own arguments
-  HEAD_CHANNEL = '', COUNT = '', TRAVEL = false,
-  NOW = 0, NOW_TEXT = '',
-  -- How the queue is set: limits are this shard's part; LEASE and PRIORITY are read where leases begin.
-  PAUSED = false, MAX_RUNNING = false, TENANT_MAX = false, RATE = false, PER = 0, LEASE = false, PRIORITY = 0,
-  LOGGED = 0, LEAVING = false, WAKE = false, -- as in meta
-  LAYOUT = 0, -- the version in which records are written
-  weight = 0, -- bytes of the records that were read, as far as they were opened
-  woken = false, -- whether a tenant was that waited for a place of its own
-  followed = false, -- whether a follow-up was added: it is due now
-}
-
 -- This shard's part of a limit of the queue: one more for the first ones where it does not divide.
 local function part_of(whole)
   whole = tonumber(whole)
@@ -61,7 +43,7 @@ local function part_of(whole)
   if count == 1 then
     return whole
   end
-  local number = tonumber(string.match(shard.TASKS, '/(%d+)}:tasks$'))
+  local number = tonumber(match(shard.TASKS, '/(%d+)}:tasks$'))
   return math.floor(whole / count) + (number < whole % count and 1 or 0)
 end
 
@@ -82,7 +64,7 @@ local function name_keys()
     shard.PARKED, shard.LOG, shard.LATE, shard.WAITING = unpack(keys, 1, 13)
   local name_at, tenant = #keys[1] - #'tasks' + #'due:' + 1, nil
   for i = 14, #keys do
-    tenant = string.sub(keys[i], name_at)
+    tenant = sub(keys[i], name_at)
     due[tenant] = keys[i]
   end
   shard.DUE, shard.TENANT = due, tenant
@@ -120,5 +102,3 @@ function shard.next_fence(n)
   end
   return call('HINCRBY', shard.META, 'fence', n or 1)
 end
-
-return shard

@@ -8,23 +8,17 @@
 -- KEYS    as in shard.lua
 -- ARGV    shard's
 
-local bodies = require 'bodies'
-local record = require 'record'
-local shard = require 'shard'
-
-local call = redis.call
-
 local PATIENCE = 3600000 -- ms without an earlier caller
 local AT_A_TIME, AT_ONCE = 16, 500 -- records that are looked at: in one scan, in one script
 
 -- How many fences were drawn by earlier callers.
-local function drawn_by_others()
+function versions.drawn_by_others()
   local known = call('HMGET', shard.META, 'fence', 'drawn')
   return (known[1] or 0) - (known[2] or 0)
 end
 
 -- It begins with a ZREM, which runs where memory is short.
-local function raise()
+function versions.raise()
   call('ZREM', shard.LEASED, '')
   call('HDEL', shard.META, 'drawn', 'others', 'others_at')
   call('HSET', shard.META, 'layout', fields.NEWEST, 'rewrite', '0')
@@ -32,24 +26,24 @@ local function raise()
 end
 
 -- Raises the version of a shard that has seen no earlier caller for long.
-local function watch()
+function versions.watch()
   if shard.LAYOUT >= fields.NEWEST then
     return
   end
-  local known, others = call('HMGET', shard.META, 'others', 'others_at'), drawn_by_others()
+  local known, others = call('HMGET', shard.META, 'others', 'others_at'), versions.drawn_by_others()
   if tonumber(known[1] or nil) ~= others then
     call('ZREM', shard.LEASED, '')
     call('HSET', shard.META, 'others', others, 'others_at', shard.NOW_TEXT)
   elseif shard.NOW - known[2] >= PATIENCE then
-    raise()
+    versions.raise()
   end
 end
 
 -- Takes in a record of this version, which another shard had: a later one raises this shard's, an older is to be
 -- rewritten.
-local function meet(version)
+function versions.meet(version)
   if version > shard.LAYOUT then
-    raise()
+    versions.raise()
   elseif version < shard.LAYOUT then
     call('HSET', shard.META, 'rewrite', '0')
   end
@@ -61,7 +55,7 @@ local function renew(name, data)
   if not r then
     return 0
   end
-  local sid, field, payload, flag = string.match(name, '^[^+]*'), nil, nil, 0
+  local sid, field, payload, flag = match(name, '^[^+]*'), nil, nil, 0
   if not record.is_follow_up(name) then
     r.rest, field, payload, flag = bodies.part(sid, r.rest, r.generation)
   end
@@ -75,7 +69,7 @@ end
 
 -- A bounded step through the records after the version was raised. Answers how many were rewritten, and whether there
 -- may be more.
-local function rewrite()
+function versions.rewrite()
   local cursor, looked, done = call('HGET', shard.META, 'rewrite'), 0, 0
   if not cursor then
     return 0, false
@@ -88,7 +82,7 @@ local function rewrite()
     for i = 1, #rows, 2 do
       local name, data = rows[i], rows[i + 1]
       shard.weight = shard.weight + #data
-      if not string.find(name, '=', 1, true) and string.byte(data) < shard.LAYOUT then
+      if not string.find(name, '=', 1, true) and byte(data) < shard.LAYOUT then
         done = done + renew(name, data)
       end
     end
@@ -100,11 +94,3 @@ local function rewrite()
   end
   return done, cursor ~= '0'
 end
-
-return {
-  drawn_by_others = drawn_by_others,
-  raise = raise,
-  watch = watch,
-  meet = meet,
-  rewrite = rewrite,
-}
