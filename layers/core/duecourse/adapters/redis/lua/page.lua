@@ -2,18 +2,16 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard (of tenants the one), then: section (due, leased, done, dead), at and id of the place, limit,
---         status (its letter in a record, "" for any), kind ("" for any), group ("" for any); of a group, the tasks that
---         are looked at: stored id and at of each, in order
+--         status (its letter in a record, "" for any), kind ("" for any), group ("" for any); of a group, the tasks
+--         that are looked at: stored id and at of each, in order
 -- RETURNS {now, how far it looked: at, id ("" before all of that instant), or nothing where that is all,
 --         {stored id, at, record, its payload where that stands apart...}}
 
 local LOOK, MOST = 500, 1000000 -- entries, bytes
 local NAMED = shard.FIRST + 7
-local tenant, section, id = shard.TENANT, ARGV[shard.FIRST], ARGV[shard.FIRST + 2]
-local at, limit = ARGV[shard.FIRST + 1], tonumber(ARGV[shard.FIRST + 3])
-local status, kind, group = byte(ARGV[shard.FIRST + 4]), ARGV[shard.FIRST + 5], ARGV[shard.FIRST + 6]
-local SECTIONS = { due = shard.DUE[tenant], leased = shard.LEASED, done = shard.DONE, dead = shard.DEAD }
-local key, own = SECTIONS[section], tenant .. '/'
+local section, at, id, limit, status, kind, group = unpack(ARGV, shard.FIRST, NAMED - 1)
+local SECTIONS = { due = shard.DUE[shard.TENANT], leased = shard.LEASED, done = shard.DONE, dead = shard.DEAD }
+local key, own = SECTIONS[section], shard.TENANT .. '/'
 
 -- Byte by byte, as sorted sets compare; Lua goes by the server's locale.
 local function less(a, b)
@@ -46,12 +44,12 @@ end
 
 local function fits(sid, r)
   local by_end, kind_end = record.ends_of(r.rest)
-  return (not status or r.status == status)
+  return (status == '' or r.status == byte(status))
     and (kind == '' or kind == sub(r.rest, by_end + 1, kind_end))
-    and (group == '' or (group == record.group_of(r.rest) and not record.is_follow_up(sid)))
+    and (group == '' or (group == record.group_of(r.rest) and not record.is_notification(sid)))
 end
 
--- The place after what was looked at, in words of this tenant's alone: another's ids are not told.
+-- The place after what was looked at, in words of this tenant's alone: another's ids are not shown.
 local function place(score, sid)
   if sub(sid, 1, #own) == own then
     return { score, sub(sid, #own + 1) }
@@ -75,7 +73,7 @@ local function take(sid, score, data)
     values.push(found, sid, score)
     values.push(found, data, payload)
   end
-  return #found < 4 * limit and shard.weight < MOST
+  return #found < 4 * tonumber(limit) and shard.weight < MOST
 end
 
 -- Of the tasks that the caller names, those that stand where it saw them, {stored id, at...}.

@@ -24,7 +24,7 @@ local REPLIES = {
 local STALE, DEAD_ = 0, 4
 local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
 
-local replies, ended, told = {}, {}, {}
+local replies, ended, notifications = {}, {}, {}
 local written, finished, died, scheduled, running = {}, {}, {}, {}, {}
 local fresh = false
 
@@ -82,7 +82,7 @@ local ENDINGS = {
 
 local function settled_before(r, token, ending)
   ending = ending == FAILED and RETRY_ or ending
-  if leases.is_held(r, token) then
+  if leases.is_leased(r, token) then
     return STALE
   elseif leases.token_of(r) == token then
     return r.last == ending and REPLIES[ending] or r.last == ending + DIED_OF_IT and DEAD_ or STALE
@@ -110,7 +110,7 @@ local function may_end(r, token, ending)
   if ending == FAILED and r.status == fields.LEASE and r.delivery == token then
     return true
   end
-  return leases.is_held(r, token) and (ending ~= fields.RAN_UNDELIVERED or r.target)
+  return leases.is_leased(r, token) and (ending ~= fields.RAN_UNDELIVERED or r.target)
 end
 
 local function settle(sid, r, token, ending, due, text)
@@ -128,14 +128,14 @@ local function settle(sid, r, token, ending, due, text)
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
   ended[#ended + 1] = { sid, r }
   if r.status ~= fields.SCHEDULED then
-    for _, one in ipairs(endings.tell_of(sid, r)) do
-      told[#told + 1] = one
+    for _, one in ipairs(endings.notifications_of(sid, r)) do
+      notifications[#notifications + 1] = one
     end
   end
   return reply
 end
 
--- The record with its end behind it, where a lease stands there and nobody is told of it: most ends are such, and a
+-- The record with its end behind it, where a lease stands there and nobody is notified of it: most ends are such, and a
 -- table of the fields costs as much again. Nil for any other, and where a successor waits; one that broke while it was
 -- leased is not seen, as in a claim.
 local ENDED_NOW = pack('>I6', shard.NOW) .. 'D'
@@ -205,6 +205,6 @@ if #gone > 0 then
     values.in_pieces('ZADD', shard.DUE[tenant], members)
     tenants.rehead(tenant)
   end
-  endings.follow(told)
+  endings.notify(notifications)
 end
 return { shard.NOW, bell.hang(fresh), replies }

@@ -2,7 +2,7 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard and endings, then: stored id, lease ms where the queue has none of its own, nonce (8 bytes),
---         door (its letter in a record)
+--         trigger (its letter in a record)
 -- RETURNS {now, bell_at, {tenant whose due set was not among KEYS...}, record or "", lease ms, its payload where that
 --         stands apart}
 --
@@ -16,7 +16,8 @@ endings.reclaim(handout.RECLAIM, want, handout.RECLAIM_BYTES)
 local function take(data, run, due)
   call('ZREM', shard.DUE[tenant], sid)
   local fence = shard.next_fence()
-  taken = data .. pack(handout.LEASE_FRONT, run, fence) .. handout.lease_end(ARGV[shard.FIRST + 2], ARGV[shard.FIRST + 3])
+  local lease_end = handout.lease_end(ARGV[shard.FIRST + 2], ARGV[shard.FIRST + 3])
+  taken = data .. pack(handout.LEASE_FRONT, run, fence) .. lease_end
   call('HSET', shard.TASKS, sid, taken)
   call('ZADD', shard.LEASED, shard.NOW + lease_ms, sid)
   leases.count_running(tenant, 1)

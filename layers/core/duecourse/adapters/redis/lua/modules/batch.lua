@@ -51,18 +51,10 @@ end
 -- Puts a scheduled task's record on the batch's list.
 function batch.put(sid, at, due, data)
   local tenant = tenants.tenant_of(sid)
-  written[#written + 1] = sid
-  written[#written + 1] = data
-  local members = scheduled[tenant]
-  if not members then
-    members = {}
-    scheduled[tenant], soonest[tenant] = members, math.min(due, soonest[tenant] or due)
-  end
-  members[#members + 1] = values.text_of(due)
-  members[#members + 1] = sid
-  if due < soonest[tenant] then
-    soonest[tenant] = due
-  end
+  scheduled[tenant] = scheduled[tenant] or {}
+  soonest[tenant] = math.min(due, soonest[tenant] or due)
+  values.push(written, sid, data)
+  values.push(scheduled[tenant], values.text_of(due), sid)
   if ARGV[at + 5] ~= '' then
     values.push(grouped, '0', layout.group_member(sid, ARGV[at + 5]))
   end

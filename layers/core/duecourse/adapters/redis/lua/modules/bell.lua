@@ -31,7 +31,7 @@ function bell.opens_at()
 end
 
 -- Whether tasks that wait are claimed by nobody for now.
-function bell.is_held()
+function bell.is_throttled()
   return shard.PAUSED or bell.full() or bell.opens_at() > shard.NOW
 end
 
@@ -93,7 +93,7 @@ function bell.hang(fresh)
   places.give_places()
   local at, was = bell.earliest() or 0, bell.hung() or 0
   if at > 0 and at <= shard.NOW then
-    at = ring_again(was, fresh or shard.followed or shard.woken or (was_full and not bell.full()))
+    at = ring_again(was, fresh or shard.notified or shard.woken or (was_full and not bell.full()))
   end
   if at ~= was then
     set_bell(at)

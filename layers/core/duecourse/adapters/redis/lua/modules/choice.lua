@@ -17,8 +17,8 @@ end
 -- record...} of what is past its deadline, {stored id...} of what cannot be read, what its target has no room for (as
 -- `put_aside` takes it), the target of each run that is handed over, the bytes of what is handed out (`used` before),
 -- and whether they, what a script may read, or the `most` that it does not hand out are used up before the end: one it
--- always looks at. A record that is cut off it does not see, for all would pay for that: whoever gets such a lease finds
--- it, and it lapses.
+-- always looks at. A record that is cut off it does not see, for all would pay for that: whoever gets such a lease
+-- finds it, and it lapses.
 function choice.choose(turns, sids, handed, payloads, late, used, max_bytes, most, newer)
   local runs, gone, broken, records, base, read_to = {}, {}, {}, nil, 0, 0
   local now, count, n = shard.NOW, 0, #handed
@@ -91,13 +91,13 @@ function choice.choose(turns, sids, handed, payloads, late, used, max_bytes, mos
 end
 
 -- It dies unclaimed: the history's entry has no lease, the record keeps its last one.
-function choice.bury(sid, r)
+function choice.expire(sid, r)
   local fence, claimed = r.fence, r.claimed
   r.status, r.fence, r.claimed = fields.DIED, 0, 0
   record.remember(r, fields.RAN_EXPIRED, 'past its deadline')
-  local told = endings.tell_of(sid, r)
+  local notifications = endings.notifications_of(sid, r)
   r.fence, r.claimed = fence, claimed
-  endings.follow(told)
+  endings.notify(notifications)
   call('ZADD', shard.DEAD, shard.NOW, sid)
   call('HSET', shard.TASKS, sid, record.close(r))
 end

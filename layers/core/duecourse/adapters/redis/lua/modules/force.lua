@@ -13,7 +13,7 @@ function force.take_away(sid, r)
   r.last = 0
   local successor = record.has_successor(r) and history.succeed(sid, r)
   if successor then
-    successor.fence, successor.nonce, successor.door = 0, layout.NO_NONCE, 0
+    successor.fence, successor.nonce, successor.trigger = 0, layout.NO_NONCE, 0
   end
   return successor or r
 end

@@ -16,8 +16,8 @@ end
 -- all that a script leases. To make the record's front anew would cost twice as much.
 local LEASE_FRONT = '>I4I6'
 
-function handout.lease_end(nonce, door)
-  return nonce .. pack('>I6', shard.NOW) .. door .. 'L'
+function handout.lease_end(nonce, trigger)
+  return nonce .. pack('>I6', shard.NOW) .. trigger .. 'L'
 end
 
 -- The rate's log counts claims, "fence:count" at the time of the newest that it counts: those of one thousandth of the
@@ -25,7 +25,7 @@ end
 local ENTRIES = 2000 -- of a log that is longer, for it was written when each claim was one
 
 -- The rate's window moves on: what has left it is forgotten. Where the clock was put back, what is ahead of it counts
--- from now, or the queue would be held for as long as that step.
+-- from now, or the queue would be throttled for as long as that step.
 local function slide()
   local gone, count = call('ZRANGEBYSCORE', shard.LOG, '-inf', shard.NOW - shard.PER, 'LIMIT', 0, ENTRIES), 0
   for _, entry in ipairs(gone) do

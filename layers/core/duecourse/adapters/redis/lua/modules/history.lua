@@ -10,30 +10,28 @@ function history.set_state(r, state)
   r.rest = record.join(body, state, result, log)
 end
 
--- Notes what a caller did; `again` in place of the last entry, where that is of the same deed.
-function history.note(r, deed, by, due_before, due, at, again)
+-- Notes what a caller did; `again` in place of the last entry, where that is of the same action.
+function history.note(r, action, by, due_before, due, at, again)
   local body, state, result, log = record.split(r.rest)
   local times, last = 0, nil
-  if deed == fields.DID_DEBOUNCED or again then
-    log, times, last = record.take_last(r, log, deed)
+  if action == fields.DID_DEBOUNCED or again then
+    log, times, last = record.take_last(r, log, action)
   end
   if times > 0 then
     due_before, times = unpack_struct('>I6', last), again and 0 or times
   end
   local change = pack(fields.CHANGE_FORMAT, due_before, due) .. by
-  r.rest = record.join(body, state, result, record.grown(r, log, deed, at or shard.NOW, math.min(times + 1, 255), change))
+  log = record.grown(r, log, action, at or shard.NOW, math.min(times + 1, 255), change)
+  r.rest = record.join(body, state, result, log)
 end
 
 -- Which ending the run under this fence had, by the record's log.
 function history.remembered(r, fence)
   local _, _, _, log = record.split(r.rest)
-  local at = 3
-  while at <= #log do
-    local letter, length = byte(log, at), unpack_struct('>I2', log, at + fields.ENTRY_LENGTH)
-    if RUNS[letter] and unpack_struct('>I6', log, at + fields.RUN_FENCE) == fence then
+  for letter, body in record.entries(log) do
+    if RUNS[letter] and unpack_struct('>I6', body, fields.RUN_FENCE) == fence then
       return letter
     end
-    at = at + fields.ENTRY_SIZE + length
   end
 end
 
@@ -51,7 +49,8 @@ end
 function history.inherit(fresh, old)
   take_log(fresh, old)
   local came = math.floor(old.flags / fields.CAME) % 4 -- 0 created, 2 replaced, 3 debounced
-  history.note(fresh, came == 2 and fields.DID_REPLACED or fields.DID_ADDED, history.by_of(old.rest), 0, old.due, old.created)
+  local action = came == 2 and fields.DID_REPLACED or fields.DID_ADDED
+  history.note(fresh, action, history.by_of(old.rest), 0, old.due, old.created)
 end
 
 -- A debounced record goes on with the log too, and has come of what the old one came of.
@@ -87,7 +86,7 @@ function history.succeed(sid, r)
   end
   history.inherit(s, r)
   record.drop_body(sid, r)
-  s.fence, s.nonce, s.last, s.door = r.fence, r.nonce, r.last, r.door
+  s.fence, s.nonce, s.last, s.trigger = r.fence, r.nonce, r.last, r.trigger
   return s
 end
 

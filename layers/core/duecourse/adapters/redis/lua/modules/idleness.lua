@@ -1,7 +1,7 @@
 -- What the scripts share that forget shards: for how long one has had neither tasks nor settings.
 
--- How the queue is set; a queue of several shards keeps each, for its number is told there. What a query set by default
--- is set anew by the next.
+-- How the queue is set; a queue of several shards keeps each, for that is where its number is found. What a query set
+-- by default is set anew by the next.
 local SET = { 'paused', 'rate_count', 'tenant_max_running', 'priority', 'retention', 'lease', 'shards' }
 
 local function is_set()

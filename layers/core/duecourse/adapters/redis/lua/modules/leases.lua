@@ -8,7 +8,7 @@ function leases.token_of(r)
   return pack('>I6', r.fence) .. r.nonce
 end
 
-function leases.is_held(r, token)
+function leases.is_leased(r, token)
   return r.status == fields.LEASE and leases.token_of(r) == token
 end
 

@@ -8,7 +8,6 @@ function over.open(data)
 end
 
 local PAST_DEADLINE = -11
-local REFUSALS = { [fields.SCHEDULED] = -2, [fields.LEASE] = -3, [fields.DIED] = -6 }
 
 local function put_in_place(sid, at, old, due, data)
   record.leave_group(sid, old.rest)
@@ -93,7 +92,7 @@ function over.add(sid, at, data, old)
   elseif mode == 'k' and live then
     return batch.KEPT, data
   elseif mode == 'j' or (old.status == fields.DIED and mode ~= 'r') then
-    return REFUSALS[old.status], ''
+    return record.refusal(old), ''
   elseif old.status == fields.LEASE then
     return batch.REPLACED, put_successor(sid, at, old)
   elseif mode == 'd' then

@@ -12,6 +12,19 @@ function record.piece(read)
   return shard.weight < read * 8192 and 32 or 4
 end
 
+-- What `act` answers for each item in ARGV, `size` arguments from `first` on: for as many as those bytes allow, for all
+-- where they are one step.
+function record.each(first, size, whole, act)
+  local answers = {}
+  for at = first, #ARGV, size do
+    if shard.weight >= BYTES and not whole then
+      break
+    end
+    answers[#answers + 1] = act(ARGV[at], at)
+  end
+  return answers
+end
+
 local PUT_OFF = 60000 -- how long what cannot be read is left alone
 local LOG_LENGTH, LOG_BYTES = 20, 6000 -- as domain/history.py
 local NOTHING_FORGOTTEN = '\0\0'
@@ -60,6 +73,18 @@ function record.join(body, state, result, log)
     .. (result == '' and '\0\0\0\0' or pack('>I4', #result)) .. result .. log
 end
 
+-- Goes through a log, oldest first: letter and body of each entry.
+function record.entries(log)
+  local at = 3
+  return function()
+    if at <= #log then
+      local letter, from = byte(log, at), at + fields.ENTRY_SIZE
+      at = from + unpack_struct('>I2', log, at + fields.ENTRY_LENGTH)
+      return letter, sub(log, from, at - 1)
+    end
+  end
+end
+
 -- Takes off the log's last entry where it has this letter; answers how many it stands for and its body.
 function record.take_last(r, log, letter)
   local at, last = 3, nil
@@ -95,7 +120,7 @@ function record.remember(r, outcome, detail, state, result, at)
     log, times = record.take_last(r, log, outcome)
   end
   local late = r.claimed > 0 and math.min(math.max(r.claimed - r.due, 0), MOST_LATE) or 0
-  local run = pack(fields.RUN_FORMAT, r.run, r.fence, r.claimed, r.claimed > 0 and r.door or 0, late) .. detail
+  local run = pack(fields.RUN_FORMAT, r.run, r.fence, r.claimed, r.claimed > 0 and r.trigger or 0, late) .. detail
   r.detail = detail
   log = record.grown(r, log, outcome, at or shard.NOW, math.min(times + 1, 255), run)
   r.rest = record.join(body, state or old_state, result or old_result, log)
@@ -133,7 +158,7 @@ local function open_bare(data)
     return nil
   end
   local status = byte(data, -1)
-  local version, flags, last, count, door, run, attempt, due, created, generation, deadline, claimed, fence,
+  local version, flags, last, count, trigger, run, attempt, due, created, generation, deadline, claimed, fence,
     nonce = unpack_struct(fields.FRONT_FORMAT, data)
   local rest = sub(data, fields.FRONT_SIZE + 1, -2)
   local ran, whole = pcall(is_whole, rest, count)
@@ -142,9 +167,9 @@ local function open_bare(data)
     return nil
   end
   return { -- in one, for a table that grows field by field is made anew four times
-    status = status, flags = flags, last = last, count = count, door = door, run = run, attempt = attempt, due = due,
-    created = created, generation = generation, deadline = deadline, claimed = claimed, fence = fence, nonce = nonce,
-    rest = rest,
+    status = status, flags = flags, last = last, count = count, trigger = trigger, run = run, attempt = attempt,
+    due = due, created = created, generation = generation, deadline = deadline, claimed = claimed, fence = fence,
+    nonce = nonce, rest = rest,
   }
 end
 
@@ -180,7 +205,8 @@ function record.open(data)
   end
   if begun then
     r.status, r.target, r.delivery = fields.LEASE, target, delivery
-    r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(fields.BEGUN_FORMAT, data, #data - fields.BEGUN_SIZE + 1)
+    local at = #data - fields.BEGUN_SIZE + 1
+    r.run, r.fence, r.nonce, r.claimed, r.trigger = unpack_struct(fields.BEGUN_FORMAT, data, at)
   end
   if ended then
     r.status, r.last = fields.FINISHED, fields.RAN_DONE
@@ -193,14 +219,22 @@ end
 local function behind(r)
   local front = r.target and r.target .. string.char(#r.target) or r.delivery
   local letter = r.target and fields.HANDED or fields.WORKED
-  return front and front .. pack(fields.BEGUN_FORMAT, r.run, r.fence, r.nonce, r.claimed, r.door, letter) or ''
+  return front and front .. pack(fields.BEGUN_FORMAT, r.run, r.fence, r.nonce, r.claimed, r.trigger, letter) or ''
 end
 
 function record.close(r)
   local handed = r.status == fields.LEASE and behind(r) or ''
-  return pack(fields.FRONT_FORMAT, shard.LAYOUT, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created,
-    r.generation, r.deadline, r.claimed, r.fence, r.nonce) .. r.rest
+  return pack(fields.FRONT_FORMAT, shard.LAYOUT, r.flags, r.last, r.count, r.trigger, r.run, r.attempt, r.due,
+    r.created, r.generation, r.deadline, r.claimed, r.fence, r.nonce) .. r.rest
     .. string.char(handed == '' and r.status or fields.SCHEDULED) .. handed
+end
+
+-- What a verb answers where a task is in none of the states that it takes.
+function record.refusal(r)
+  local codes = {
+    [fields.SCHEDULED] = -2, [fields.LEASE] = -3, [fields.FINISHED] = -4, [fields.CANCELLED] = -5, [fields.DIED] = -6,
+  }
+  return codes[r.status]
 end
 
 function record.has_successor(r)
@@ -212,6 +246,13 @@ function record.group_of(rest)
   return sub(rest, kind_end + 1, group_end)
 end
 
+-- What names a task in its group's index, of a record as it stands; nil where it is of no group.
+function record.member_of_group(sid, data)
+  local by, kind, group = unpack_struct(fields.LENGTHS_FORMAT, data, fields.FRONT_SIZE + fields.LENGTHS_AT)
+  local from = fields.FRONT_SIZE + fields.REST_SIZE + by + kind
+  return group > 0 and layout.group_member(sid, sub(data, from + 1, from + group)) or nil
+end
+
 -- Deletes the payload of a record that is about to be deleted, or gives its place to another.
 function record.drop_body(sid, r)
   if r.flags >= fields.APART then
@@ -219,25 +260,25 @@ function record.drop_body(sid, r)
   end
 end
 
--- A follow-up tells of another task's end: it is of that one's group for the sake of its shard alone.
-function record.is_follow_up(sid)
+-- A notification is of the group of the task that ended for the sake of its shard alone.
+function record.is_notification(sid)
   return string.find(sid, '~', 1, true)
 end
 
--- Where a scheduled task stands among what its tenant has due. A follow-up that is due already comes before all that is
--- none, beside those that wait: the end that it tells of is over, and a backlog may take hours.
+-- Where a scheduled task stands among what its tenant has due. A notification that is due already comes before all that
+-- is none, beside those that wait: the end that it tells of is over, and a backlog may take hours.
 function record.due_score(sid, due)
-  if due > shard.NOW or not record.is_follow_up(sid) then
+  if due > shard.NOW or not record.is_notification(sid) then
     return values.text_of(due)
   end
   local first = call('ZRANGE', shard.DUE[tenants.tenant_of(sid)], '0', '0', 'WITHSCORES')
   local at = math.min(tonumber(first[2]) or due, due)
-  return values.text_of(at < due and record.is_follow_up(first[1]) and at or math.max(at - 1, 0))
+  return values.text_of(at < due and record.is_notification(first[1]) and at or math.max(at - 1, 0))
 end
 
 function record.join_group(sid, rest)
   local group = record.group_of(rest)
-  if group ~= '' and not record.is_follow_up(sid) then
+  if group ~= '' and not record.is_notification(sid) then
     call('ZADD', shard.GROUPS, 0, layout.group_member(sid, group))
   end
 end

@@ -26,7 +26,7 @@
 --                   due tasks whose target has as many as it may that it has not begun (<id>: the stored one); and
 --                   "\0<id>\0<target>" of those that it has not begun, for a record that is cut off does not tell whose
 --                   place it has
---         14...     due:<tenant> zset, stored id -> due_at (of a follow-up, `due_score`), of each tenant that the
+--         14...     due:<tenant> zset, stored id -> due_at (of a notification, `due_score`), of each tenant that the
 --                   verb is about
 -- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 how many shards the queue has
 --         then the verb's own
@@ -91,7 +91,7 @@ function shard.begin()
   end
   shard.NOW = read_clock()
   shard.NOW_TEXT = string.format('%d', shard.NOW)
-  shard.weight, shard.woken, shard.followed = 0, false, false
+  shard.weight, shard.woken, shard.notified = 0, false, false
 end
 
 -- Fences that are drawn by callers of the newest version are counted, until records are written in it: that others are

@@ -1,5 +1,5 @@
--- The version in which a shard's records are written (adapters/redis/layout.py): raised, once no earlier caller is left,
--- and what is older rewritten then.
+-- The version in which a shard's records are written (adapters/redis/layout.py): raised, once no earlier caller is
+-- left, and what is older rewritten then.
 --
 -- Whoever draws a fence counts it in `drawn` of the shard's meta, until the shard is of the newest version. Callers of
 -- earlier versions do not: what is drawn besides is theirs. `others` is how many those were, `others_at` when a sweep
@@ -56,7 +56,7 @@ local function renew(name, data)
     return 0
   end
   local sid, field, payload, flag = match(name, '^[^+]*'), nil, nil, 0
-  if not record.is_follow_up(name) then
+  if not record.is_notification(name) then
     r.rest, field, payload, flag = bodies.part(sid, r.rest, r.generation)
   end
   r.flags = r.flags + flag
