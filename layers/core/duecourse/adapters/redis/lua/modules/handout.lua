@@ -4,7 +4,7 @@ local RECLAIM = 500 -- lapsed leases that are taken back first
 local RECLAIM_BYTES = 1000000 -- lapsed leases that are taken back first
 local SLOT, SLOTS = 300000, 13 -- of domain/lateness.py
 
-local late_slot
+local late_slot -- besides, LEASE and PRIORITY: how the queue is set for leases that begin
 
 function handout.begin()
   local own = call('HMGET', shard.META, 'lease', 'priority', 'late_slot')

@@ -34,7 +34,20 @@
 --         -10 the queue has another number of shards
 --
 -- A module is made once, where the store is in this process, and a verb runs many times: whatever depends on the call
--- is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this one.
+-- is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this one:
+--
+-- TASKS ... WAITING                 the keys, as above
+-- DUE, TENANT                       tenant -> its due set; the last of the tenants
+-- FIRST                             the place of the verb's own arguments
+-- HEAD_CHANNEL, COUNT, TRAVEL       the arguments 2 and 3; whether the clock is overridden
+-- NOW, NOW_TEXT                     the time in epoch milliseconds, as a number and as text
+-- PAUSED, MAX_RUNNING, TENANT_MAX,  how the queue is set: limits are this shard's part
+-- RATE, PER
+-- LOGGED, LEAVING, WAKE             as in meta
+-- LAYOUT                            the version in which records are written
+-- weight                            bytes of the records that were read, as far as they were opened
+-- woken                             whether a tenant was that waited for a place of its own
+-- notified                          whether a notification was added: it is due now
 
 -- This shard's part of a limit of the queue: one more for the first ones where it does not divide.
 local function part_of(whole)
