@@ -31,7 +31,7 @@ def telling(application: Application, path: str) -> Application:
 
 
 def guarded(application: Application, guard: Guard) -> Application:
-    """The application, for those whom `doorman` lets in."""
+    """The application, for those whom `guard` lets in."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         keys = {name: f"HTTP_{name.upper().replace('-', '_')}" for name in HEADERS}

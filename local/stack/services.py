@@ -34,7 +34,7 @@ from ..template.model import Function
 from ..template.reader import Template
 from ..threads import SCHEMES
 from ..threads.bridge import ThreadBridge
-from ..threads.house import House
+from ..threads.shared_process import SharedProcess
 from . import given_redis, redis_server
 from .bridge import Bridge
 from .guard import Guard
@@ -62,7 +62,7 @@ class Services:
         self._say = say
         self._notice = notice
         self._redis_pid: int | None = None
-        self._house: House | None = None
+        self._shared: SharedProcess | None = None
         self.bridge: Bridge | ThreadBridge | None = None
 
     async def start(self, parts: AsyncExitStack) -> None:
@@ -185,7 +185,7 @@ class Services:
         self._environment = Environment(self.aws, self.lambda_url, self.store, overrides, options.pure_python)
         self._starts = Starts()
         self._first = first_events(self.described, self._environment.settings)
-        self._open_house()
+        self._open_shared()
         self.functions = Functions(
             [self._pool(function) for function in self.described],
             destine=deliverer(self.aws, self._notice),
@@ -193,12 +193,12 @@ class Services:
             retry_waits=options.retry_waits,
         )
         self._parts.push_async_callback(self.functions.close)
-        if self._house:
-            self._house.wire(self.functions)
+        if self._shared:
+            self._shared.wire(self.functions)
         for kind, name in self.functions.missing(json.loads(overrides.get(TARGETS) or "{}")):
             self._notice(f"{TARGETS}.{kind}: template.yaml has no function {name}, so tasks of this kind will fail")
 
-    def _open_house(self) -> None:
+    def _open_shared(self) -> None:
         """Open a store that only one process may, and take the functions in."""
         if not self.store.startswith(SCHEMES):
             return
@@ -210,13 +210,13 @@ class Services:
             raise HarnessError(
                 f"with {self.store} the bridge is a thread of this process: leave --precision linger out"
             )
-        self._house = self._parts.enter_context(House(self.described, self._environment, self._logs))
+        self._shared = self._parts.enter_context(SharedProcess(self.described, self._environment, self._logs))
         self._say("store", f"{self.store}  in this process only; the functions are its threads")
 
     def _pool(self, function: Function) -> Host:
         first = self._first.get(function.name)
-        if self._house:
-            return self._house.pool(function, first)
+        if self._shared:
+            return self._shared.pool(function, first)
         rules = Rules(self._options.init_limit, self._options.freeze, self._options.idle_limit)
         return Pool(function, self._environment, self._logs.of(function.name), rules, self._starts, first)
 
@@ -230,8 +230,8 @@ class Services:
             self._say("bridge", f"rings invoke {function.name}")
 
     def _make_bridge(self, function: Function) -> Bridge | ThreadBridge:
-        if self._house:
-            return self._house.bridge(function, self._notice)
+        if self._shared:
+            return self._shared.bridge(function, self._notice)
         return Bridge(self._environment.of_bridge(function), self._logs.of("bridge"), self._notice)
 
     def _keep_time(self) -> None:

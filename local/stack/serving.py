@@ -15,7 +15,7 @@ KEEP_ALIVE = 3_600
 
 
 async def serve(application: ASGIApp, sock: socket.socket, guard: Guard, parts: AsyncExitStack) -> None:
-    """Have `application` answer those whom `doorman` lets in, on `sock` until `parts` closes."""
+    """Have `application` answer those whom `guard` lets in, on `sock` until `parts` closes."""
     config = uvicorn.Config(
         guarded(application, guard),
         http="httptools",
@@ -39,7 +39,7 @@ async def serve(application: ASGIApp, sock: socket.socket, guard: Guard, parts: 
 
 
 def guarded(application: ASGIApp, guard: Guard) -> ASGIApp:
-    """The application, for those whom `doorman` lets in."""
+    """The application, for those whom `guard` lets in."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         rejection = guard.rejection(_origin(scope))

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from duecourse.domain.task import Json, dump_json
-from duecourse.errors import InvocationRefused
+from duecourse.errors import InvocationRejected
 
 from ..aws.functions import Functions
 from ..aws.invocation import Invocation, LambdaError
@@ -25,14 +25,14 @@ class DirectInvoker:
         """The functions are in this process."""
 
     def invoke(self, function: str, event: Json) -> Json:
-        """Run `function` and wait for its answer. Raises InvocationRefused, also where the function itself failed."""
+        """Run `function` and wait for its answer. Raises InvocationRejected, also where the function itself failed."""
         answer = self._do(function, self._functions.invoke(function, _invocation(event)))
         if answer.error:
-            raise InvocationRefused(f"{function} failed: {answer.payload.decode(errors='replace')[:400]}")
+            raise InvocationRejected(f"{function} failed: {answer.payload.decode(errors='replace')[:400]}")
         return json.loads(answer.payload)
 
     def send(self, function: str, event: Json) -> None:
-        """Have `function` run later, without its answer. Raises InvocationRefused."""
+        """Have `function` run later, without its answer. Raises InvocationRejected."""
         self._do(function, self._send(function, _invocation(event)))
 
     async def _send(self, function: str, invocation: Invocation) -> None:
@@ -42,7 +42,7 @@ class DirectInvoker:
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()
         except LambdaError as refused:
-            raise InvocationRefused(f"{function} was not invoked: {refused}") from refused
+            raise InvocationRejected(f"{function} was not invoked: {refused}") from refused
 
 
 def _invocation(event: Json) -> Invocation:

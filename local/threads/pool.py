@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import psutil
 
-from duecourse.engine.crew import Crew
+from duecourse.engine.threads import Threads
 from duecourse.process import Handler
 from duecourse.wiring import App
 
@@ -36,7 +36,7 @@ from ..process.code import Code
 from ..stack.logs import Log
 from ..template.model import Function
 from .loading import Handle, load
-from .voices import VOICES
+from .output import OUTPUT
 
 T = TypeVar("T")
 NOT_YET = "-"
@@ -67,7 +67,7 @@ class ThreadPool:
         self._turn = turn
         self._app_of_it = app_of_it
         self._first = first
-        self._crew = Crew(function.concurrency)
+        self._threads = Threads(function.concurrency)
         self._writing = threading.Lock()
         self._handler: Handle | None = None
         self._code = Code(function.code, LOOK_EVERY_S)
@@ -138,7 +138,7 @@ class ThreadPool:
                 loop.call_soon_threadsafe(end, answer)
 
         self._busy += 1
-        self._crew.do(body)
+        self._threads.do(body)
         return await done
 
     def _load(self) -> Handle | Answer:
@@ -156,7 +156,7 @@ class ThreadPool:
             body = json.dumps(answer).encode()
             return Answer(body) if len(body) <= MAX_SYNC_BYTES else oversized(len(body))
 
-        with VOICES.of(lambda chunk: self._hear(invocation, chunk)):
+        with OUTPUT.of(lambda chunk: self._hear(invocation, chunk)):
             return self._guarded(invocation.request_id, handle)
 
     def _guarded(self, request_id: str, work: Callable[[], T]) -> T | Answer:
@@ -205,7 +205,7 @@ class ThreadPool:
         while self._busy and time.monotonic() < until:
             await asyncio.sleep(0.01)
         if not self._busy:
-            self._crew.close()
+            self._threads.close()
 
     def _hear(self, invocation: Invocation, chunk: bytes) -> None:
         invocation.logged(chunk)

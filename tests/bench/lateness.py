@@ -15,10 +15,10 @@ from duecourse.bridge import Bridge
 from duecourse.bridge.rings import Invoked
 from duecourse.domain.outcomes import Done
 from duecourse.domain.task import Json, NewTask, Task, new_id
-from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
+from duecourse.engine.threads import Threads
 from duecourse.lingering import start_linger
 from duecourse.ports.tasks import MAX_ADD
 from duecourse.settings import Settings
@@ -67,9 +67,9 @@ class InProcess:
 
     def __init__(self, store: RedisStore) -> None:
         self.late: list[int] = []
-        self._crew = Crew(4)
+        self._threads = Threads(4)
         runner = Runner(lambda _kind: self._note, None, store.now, random.Random())
-        self._drainer = Drainer(store, runner, Targets({}, self), self._crew, Limits(60_000, 0))
+        self._drainer = Drainer(store, runner, Targets({}, self), self._threads, Limits(60_000, 0))
 
     def invoke(self, function: str, event: Json) -> Json:
         """Drain the shards that rang."""
@@ -82,7 +82,7 @@ class InProcess:
 
     def close(self) -> None:
         """End the threads."""
-        self._crew.close()
+        self._threads.close()
 
     def _note(self, task: Task) -> Done:
         self.late.append(task.claimed_at - task.due_at)

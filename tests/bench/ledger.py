@@ -12,10 +12,10 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Done, Ending, Settlement
 from duecourse.domain.queues import Rate
 from duecourse.domain.task import DEFAULT_QUEUE, NewTask, Shard, Task, new_id
-from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
+from duecourse.engine.threads import Threads
 from duecourse.ports.tasks import MAX_ADD
 from tests.bench.figures import Figure, in_turn, per_second
 from tests.bench.server import BenchServer
@@ -233,11 +233,11 @@ def _reads(task: Task) -> Done:
 
 
 def _work(store: RedisStore, shard: Shard, kind: Kind) -> int:
-    crew = Crew(THREADS)
+    threads = Threads(THREADS)
     runner = Runner(lambda _kind: kind, None, store.now, random.Random())
-    drainer = Drainer(store, runner, Targets({}, Nobody()), crew, Limits(60_000, 0))
+    drainer = Drainer(store, runner, Targets({}, Nobody()), threads, Limits(60_000, 0))
     done = drainer.drain([shard], lambda: 60_000).done
-    crew.close()
+    threads.close()
     return done
 
 

@@ -9,11 +9,11 @@ import redis
 from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import NewTask, Shard
-from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Runner
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.engine.targets import Targets
+from duecourse.engine.threads import Threads
 from duecourse.ports.tasks import MAX_ADD
 from tests.bench.figures import Figure
 from tests.bench.ledger import Nobody
@@ -41,9 +41,9 @@ def _tick(client: redis.Redis, count: int) -> Figure:
     store = RedisStore(client)
     for n in range(count):
         store.add([NewTask("later", "report", "1", f"q{n}", delay_ms=DAY_MS)])
-    crew = Crew(1)
+    threads = Threads(1)
     runner = Runner(lambda _kind: None, None, store.now, random.Random())
-    drainer = Drainer(store, runner, Targets({}, Nobody()), crew, Limits(60_000, 0))
+    drainer = Drainer(store, runner, Targets({}, Nobody()), threads, Limits(60_000, 0))
     sweeper = Sweeper(store, drainer, Retention(DAY_MS), 0)
 
     def tick() -> None:
@@ -51,7 +51,7 @@ def _tick(client: redis.Redis, count: int) -> Figure:
 
     tick()
     measured = _cost(client, tick)
-    crew.close()
+    threads.close()
     return Figure(f"tick over {count:,} idle shard{'s' if count > 1 else ''}", measured)
 
 

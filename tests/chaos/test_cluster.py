@@ -18,7 +18,7 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, Shard, Task
 from duecourse.engine.sweep import Retention, Sweeper
-from duecourse.errors import InvocationRefused, StoreUnavailable
+from duecourse.errors import InvocationRejected, StoreUnavailable
 from duecourse.ports.tasks import Reply
 from duecourse.wire.events.rings import read_rings, show_drained
 from tests.support import redis_ledger
@@ -84,7 +84,7 @@ class Function:
         try:
             return show_drained(self._run.drainer.drain(read_rings(event).heard(NAMESPACE).shards, ample)._asdict())
         except StoreUnavailable as error:
-            raise InvocationRefused(str(error)) from error
+            raise InvocationRejected(str(error)) from error
 
     def send(self, function: str, event: Any) -> None:
         raise AssertionError((function, event))

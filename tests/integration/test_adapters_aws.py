@@ -17,7 +17,7 @@ from moto import mock_aws
 from duecourse.adapters.aws.dynamodb_results import DynamoDbResults
 from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
 from duecourse.domain.task import Task
-from duecourse.errors import InvocationRefused, ResultsUnavailable
+from duecourse.errors import InvocationRejected, ResultsUnavailable
 from duecourse.ports.results import PATIENCE_MS, Result
 from tests.support.answering import Asked, Reply, Server, answering
 from tests.support.kinds import leased
@@ -217,7 +217,7 @@ def test_a_function_that_fails_is_a_refusal_with_its_own_words(monkeypatch: pyte
     failed = Reply(200, error, {"X-Amz-Function-Error": "Unhandled"})
     with (
         functions(lambda _: failed, monkeypatch) as (invoker, _),
-        pytest.raises(InvocationRefused, match=r"^f failed: KeyError: 'order'$"),
+        pytest.raises(InvocationRejected, match=r"^f failed: KeyError: 'order'$"),
     ):
         invoker.invoke("f", {})
 
@@ -226,9 +226,9 @@ def test_a_function_that_fails_is_a_refusal_with_its_own_words(monkeypatch: pyte
 def test_a_refused_invocation_is_sent_once_and_told(monkeypatch: pytest.MonkeyPatch, status: int, kind: str) -> None:
     refused = Reply(status, b'{"Message": "no"}', {"X-Amzn-ErrorType": kind})
     with functions(lambda _: refused, monkeypatch) as (invoker, server):
-        with pytest.raises(InvocationRefused, match=kind):
+        with pytest.raises(InvocationRejected, match=kind):
             invoker.invoke("f", {})
-        with pytest.raises(InvocationRefused, match=kind):
+        with pytest.raises(InvocationRejected, match=kind):
             invoker.send("f", {})
     assert len(server.asked) == 2
 
@@ -236,7 +236,7 @@ def test_a_refused_invocation_is_sent_once_and_told(monkeypatch: pytest.MonkeyPa
 def test_an_answer_that_is_not_json_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         functions(lambda _: Reply(body=b"<html>"), monkeypatch) as (invoker, _),
-        pytest.raises(InvocationRefused, match="not JSON"),
+        pytest.raises(InvocationRejected, match="not JSON"),
     ):
         invoker.invoke("f", {})
 
@@ -251,7 +251,7 @@ def test_an_answer_that_does_not_come_in_time_is_a_refusal_and_is_not_asked_for_
         return Reply(body=b"{}")
 
     with functions(late, monkeypatch, timeout_ms=200) as (invoker, server):
-        with pytest.raises(InvocationRefused, match="was not invoked"):
+        with pytest.raises(InvocationRejected, match="was not invoked"):
             invoker.invoke("f", {})
         go.set()
     assert len(server.asked) == 1
@@ -267,14 +267,14 @@ def test_send_has_the_event_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_event_that_was_run_instead_of_accepted_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         functions(lambda _: Reply(200, b"{}"), monkeypatch) as (invoker, _),
-        pytest.raises(InvocationRefused, match="status 200"),
+        pytest.raises(InvocationRejected, match="status 200"),
     ):
         invoker.send("f", {})
 
 
 def test_lambda_away_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    with pytest.raises(InvocationRefused):
+    with pytest.raises(InvocationRejected):
         LambdaInvoker(1_000).invoke("f", {})
 
 
@@ -315,5 +315,5 @@ def test_without_credentials_nothing_is_invoked(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
-    with pytest.raises(InvocationRefused, match="credentials"):
+    with pytest.raises(InvocationRejected, match="credentials"):
         LambdaInvoker(1_000).invoke("f", {})

@@ -21,6 +21,7 @@ from tests.support.releases import FIRST, layer_of, unpack_release
 
 SMALL, LARGE = '{"n":1}', '"' + "x" * 20_000 + '"'
 PAYLOADS = {"small": SMALL, "large": LARGE}
+LIVE = (Status.SCHEDULED, Status.LEASED)
 DELIVERED = {"work": Delivery("lambda:work", 100, LEASE_MS)}
 SHOWN_ALIKE = ["kind", "status", "group", "payload_json", "state_json", "result_json", "due_at", "created_at"]
 SHOWN_ALIKE += [
@@ -134,7 +135,7 @@ def test_the_first_release_changes_what_this_tree_wrote(
     store: RedisStore, earlier: Earlier, payload: str, force: bool
 ) -> None:
     bring(store, payload)
-    ids = [id for id in earlier("page") if standing(store, id).status in (Status.SCHEDULED, Status.LEASED)]
+    ids = [id for id in earlier("page") if standing(store, id).status in LIVE]
     for id in ids:
         leased = standing(store, id).status is Status.LEASED
         assert earlier("move", id, force) == ("leased" if leased and not force else "ok"), id
@@ -171,3 +172,35 @@ def test_an_upgrade_sees_a_caller_of_the_first_release(earlier: Earlier, redis_c
         with pytest.raises(StoreMisused, match="A caller of an earlier version"):
             Upgrade(redis_client, "duecourse", lambda _line, verb=verb: earlier(*verb)).run(0)
     assert Upgrade(redis_client, "duecourse", print).run(0).raised == 1
+
+
+@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
+def test_the_first_release_loses_nothing_of_a_ledger_that_was_upgraded(
+    store: RedisStore, earlier: Earlier, redis_client: redis.Redis, payload: str
+) -> None:
+    """As after a rollback: what it cannot read waits for this tree, or for its answer to be asked again."""
+    leased = bring(store, payload)
+    store.add([new("due", payload=payload)])
+    live = {id: task for id in earlier("page") if (task := standing(store, id)).status in LIVE}
+    Upgrade(redis_client, "duecourse", print).run(0)
+    assert earlier("claim", 9) == {}
+    for id in live:
+        assert earlier("move", id, force=True) == earlier("cancel", id, force=True) == "absent"
+        for verb in (("get", id), ("add", id, SMALL)):
+            with pytest.raises(AssertionError, match=f"the record of -/{id} cannot be read"):
+                earlier(*verb)
+    for id, task in leased.items():
+        assert not earlier("extend", id, task.token)
+        assert not earlier("save", id, task.token, "1")
+        assert earlier("settle", id, task.token, "DONE") == "stale"
+    assert earlier("add", "theirs", payload) == "created"
+    assert earlier("settle", "theirs", earlier("claim", 1)["theirs"], "DONE") == "done"
+    assert earlier("sweep", 0) > 0
+    assert {id: standing(store, id) for id in live} == live
+    Upgrade(redis_client, "duecourse", print).run(0)  # which deletes payloads whose records that sweep deleted
+    for id, task in leased.items():
+        assert (id, settle(store, task, Ending.DONE).value) == (id, "done")
+    assert store.claim(SHARD, 9, lease_ms=LEASE_MS).tasks == [], "due tasks are put off for a minute"
+    store.move("default", [Move("due")])
+    [due] = store.claim(SHARD, 9, lease_ms=LEASE_MS).tasks
+    assert (due.id, due.payload_json, settle(store, due, Ending.DONE).value) == ("due", payload, "done")

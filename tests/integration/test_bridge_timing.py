@@ -8,7 +8,7 @@ import pytest
 from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Json, NewTask, Shard
-from duecourse.errors import InvocationRefused
+from duecourse.errors import InvocationRejected
 from tests.support.bridges import NAMESPACE, Bellman, Recorder, bellman, bridging
 from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
@@ -208,7 +208,7 @@ def test_a_refused_invocation_is_tried_again(
 
     def refuse(_: list[str]) -> Json:
         if len(recorder.invocations) <= refusals:
-            raise InvocationRefused("on_expired failed: throttled")
+            raise InvocationRejected("on_expired failed: throttled")
         return {"claimed": 1, "backlog": 0}
 
     recorder = Recorder(refuse)

@@ -14,9 +14,9 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import MAX_PAGE, Place, Wanted
 from duecourse.domain.task import Json, RetryPolicy, Status, Task
-from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.targets import Handing, Targets
+from duecourse.engine.threads import Threads
 from duecourse.engine.work import Worker
 from duecourse.ports.store import Store
 from duecourse.ports.tasks import MAX_ADD
@@ -83,7 +83,7 @@ def draining(store: Store, service: Service) -> Iterator[None]:
 
     with engine(store, lambda _task: None) as made:
         targets = Targets({"report": TARGET}, service, handing=Handing(MOST, 60_000))
-        drainer = Drainer(store, made.runner, targets, made.crew, Limits(LEASE_MS, 0))
+        drainer = Drainer(store, made.runner, targets, made.threads, Limits(LEASE_MS, 0))
         bell = threading.Thread(target=ring)
         bell.start()
         try:
@@ -110,14 +110,14 @@ def test_a_thousand_tasks_of_a_slow_function_all_run_once_and_few_wait_for_it_at
     ran: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     outstanding: list[int] = []
-    crew = Crew(10)
+    threads = Threads(10)
 
     def kind(task: Task) -> None:
         ran[task.id] += 1
         threading.Event().wait(BATCH_S)
 
     with engine(stored, kind) as made:
-        worker = Worker(stored, made.runner, crew, LEASE_MS)
+        worker = Worker(stored, made.runner, threads, LEASE_MS)
 
         def function(event: Json) -> None:
             counts.update(worker.work(decode_tasks(event), ample))
@@ -126,7 +126,7 @@ def test_a_thousand_tasks_of_a_slow_function_all_run_once_and_few_wait_for_it_at
         ids = add(stored, 1_000)
         with draining(stored, Service(function, concurrency=1)):
             until(lambda: ended(stored, 1_000), seconds=60, every=0.05)
-    crew.close()
+    threads.close()
     assert ran == Counter(ids)
     assert (counts["done"], counts["stale"]) == (1_000, 0)
     assert stored.stats(SHARD).dead == 0

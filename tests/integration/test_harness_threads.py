@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from duecourse.errors import InvocationRefused
+from duecourse.errors import InvocationRejected
 from duecourse.process import PROCESS
 from duecourse.settings import Settings
 from duecourse.wire.events.invocation import tasks_event
@@ -116,9 +116,9 @@ def test_a_handler_that_takes_too_long_is_answered_for_and_keeps_its_place_until
 def test_the_engine_and_the_bridge_invoke_without_a_detour(stack: Probes) -> None:
     assert PROCESS.app().invoker.invoke("Echo", {"a": 1})["event"] == {"a": 1}
     for function, problem in (("Raising", "KeyError"), ("Nobody", "Function not found")):
-        with pytest.raises(InvocationRefused, match=problem):
+        with pytest.raises(InvocationRejected, match=problem):
             PROCESS.app().invoker.invoke(function, {})
-    with pytest.raises(InvocationRefused, match="Function not found"):
+    with pytest.raises(InvocationRejected, match="Function not found"):
         PROCESS.app().invoker.send("Nobody", {})
     assert stack.stack.in_threads
 

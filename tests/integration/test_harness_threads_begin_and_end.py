@@ -47,7 +47,7 @@ def test_what_the_stack_changed_in_its_process_is_as_before_afterwards(tmp_path:
     before, running = around(), set(threading.enumerate())
     with threads(tmp_path) as stack:
         assert stack.invoke("Echo").error is None
-        PROCESS.app().crew.do(lambda: None)
+        PROCESS.app().threads.do(lambda: None)
         store = PROCESS.app().store
         assert store is PROCESS.app().store
         assert around() != before

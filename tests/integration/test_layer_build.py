@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from duecourse.adapters.redis import texts
 from tests.support.matrix import in_turn
 from tests.support.project import ROOT
 
@@ -120,6 +121,17 @@ def test_the_layer_holds_the_package_with_its_data_and_nothing_stale(layer: Path
         assert (built / source.relative_to(package)).read_bytes() == source.read_bytes()
     assert {path.suffixes[-2] for path in built.rglob("*.pyc")} == {".cpython-311"}
     assert not (layer / "bin").exists()
+
+
+def test_the_layer_has_each_script_put_together_and_needs_nothing_that_does_so(layer: Path) -> None:
+    made = {path.stem: path.read_text() for path in (layer / "duecourse/adapters/redis/lua/made").iterdir()}
+    assert made == {verb: texts.script(verb) for verb in texts.verbs()}
+    code = (
+        f"import sys; sys.path.insert(0, {str(layer)!r}); from duecourse.adapters.redis import texts; "
+        "texts.script('add'); print('duecourse.adapters.redis.bundle' in sys.modules)"
+    )
+    done = subprocess.run([str(PYTHON), "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_the_layer_is_far_below_what_lambda_takes(layer: Path) -> None:

@@ -24,7 +24,7 @@ from duecourse.domain.outcomes import Done
 from duecourse.domain.task import Status
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.targets import Targets
-from duecourse.errors import PublishRefused
+from duecourse.errors import PublishRejected
 from duecourse.ports.publisher import Message
 from local.cli.rabbitmq import RabbitMq, executable
 from tests.support.answering import misbehaving
@@ -146,7 +146,7 @@ def test_a_queue_that_may_not_be_used_is_said_so_and_the_next_one_still_works(
     broker: Rabbit, publisher: AmqpPublisher
 ) -> None:
     broker.channel.queue_declare(broker.queue, exclusive=True)
-    with pytest.raises(PublishRefused, match="RESOURCE_LOCKED"):
+    with pytest.raises(PublishRejected, match="RESOURCE_LOCKED"):
         publisher.publish(broker.queue, messages(1))
     broker.channel.queue_delete(broker.queue)
     assert publisher.publish(broker.queue, messages(1)) == [""]
@@ -203,7 +203,7 @@ def test_a_connection_that_idled_is_replaced(
 )
 def test_a_broker_that_cannot_be_had_is_named_without_its_password(url: str, problem: str) -> None:
     need()
-    with pytest.raises(PublishRefused, match=problem) as caught:
+    with pytest.raises(PublishRejected, match=problem) as caught:
         AmqpPublisher(url).publish("q", messages(1))
     assert "s3cret" not in str(caught.value)
 
@@ -216,10 +216,10 @@ def test_a_broker_behind_tls_is_published_to_only_under_its_own_name(broker: Rab
             trusting = quote(f"{{'cafile': '{pem}'}}")
             own = AmqpPublisher(f"amqps://guest:guest@localhost:{port}/?ssl_options={trusting}")
             strange = AmqpPublisher(f"amqps://guest:guest@localhost:{port}/")
-            with pytest.raises(PublishRefused, match="CERTIFICATE_VERIFY_FAILED"):
+            with pytest.raises(PublishRejected, match="CERTIFICATE_VERIFY_FAILED"):
                 strange.publish(broker.queue, messages(1))
             if problem:
-                with pytest.raises(PublishRefused, match=problem):
+                with pytest.raises(PublishRejected, match=problem):
                     own.publish(broker.queue, messages(1))
             else:
                 assert own.publish(broker.queue, [*messages(20), Message("large:1", "x" * 500_000)]) == [""] * 21
@@ -232,7 +232,7 @@ def test_a_broker_that_is_away_is_not_dialled_at_every_turn() -> None:
     with misbehaving(dialled.append) as url:
         publisher = AmqpPublisher(url.replace("http", "amqp"))
         for _ in range(50):
-            with pytest.raises(PublishRefused):
+            with pytest.raises(PublishRejected):
                 publisher.publish("q", messages(1))
     assert 1 <= len(dialled) < 5
 
@@ -263,7 +263,7 @@ def test_an_answer_that_never_came_does_not_hold_up_what_is_published_next(broke
         broker.channel.queue_declare(broker.queue, durable=True)
         assert publisher.publish(broker.queue, messages(1)) == [""]
         proxy.deaf.set()
-        with pytest.raises(PublishRefused, match="did not answer in time"):
+        with pytest.raises(PublishRejected, match="did not answer in time"):
             publisher.publish("duecourse-test-never-made", messages(1))
         proxy.deaf.clear()
         assert publisher.publish(broker.queue, messages(1)) == [""]
@@ -275,7 +275,7 @@ def drain(store: MemoryStore, queue: str, publisher: AmqpPublisher, *, add: bool
         store.add([new(kind="bill", payload='{"sum":1}')])
     with engine(store, lambda _: Done()) as made:
         targets = Targets({"bill": f"amqp:{queue}"}, Lambda(), {"amqp": publisher})
-        Drainer(store, made.runner, targets, made.crew, Limits(30_000, MARGIN_MS)).drain([SHARD], ample)
+        Drainer(store, made.runner, targets, made.threads, Limits(30_000, MARGIN_MS)).drain([SHARD], ample)
 
 
 def test_a_message_that_its_consumer_had_when_it_was_killed_is_delivered_again(
@@ -296,7 +296,7 @@ def test_what_was_confirmed_outlives_the_broker(rabbitmq: RabbitMq) -> None:
     # In order first: what is written of a new queue itself is only sure to be on disk after that.
     for how in (signal.SIGTERM, signal.SIGKILL):
         rabbitmq.stop(how)
-        with pytest.raises(PublishRefused):
+        with pytest.raises(PublishRejected):
             publisher.publish(queue, messages(1, "lost"))
         rabbitmq.start()
         assert until(lambda: published(publisher, queue), every=0.1) == [""]
@@ -347,7 +347,7 @@ def test_a_process_that_was_frozen_while_its_connection_died_publishes_on_a_new_
 def published(publisher: AmqpPublisher, queue: str) -> list[str]:
     try:
         return publisher.publish(queue, messages(1, "after"))
-    except PublishRefused:
+    except PublishRejected:
         return []
 
 
@@ -380,5 +380,5 @@ def test_a_broker_of_ones_own_does_not_outlive_a_harness_that_is_killed() -> Non
         harness.kill()
     assert {"epmd", "beam.smp"} <= names
     until(lambda: gone([process.pid for process in family]))
-    with pytest.raises(PublishRefused):
+    with pytest.raises(PublishRejected):
         AmqpPublisher(url).publish("q", messages(1))

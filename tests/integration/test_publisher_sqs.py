@@ -13,7 +13,7 @@ from duecourse.adapters.aws import sqs_publisher
 from duecourse.adapters.aws.sqs_publisher import MAX_BATCH_BYTES, SqsPublisher
 from duecourse.domain.outcomes import Ending
 from duecourse.engine.targets import Targets
-from duecourse.errors import PublishRefused
+from duecourse.errors import PublishRejected
 from duecourse.ports.publisher import Message
 from duecourse.wire.events.invocation import decode_message
 from tests.support.engine import Lambda
@@ -166,7 +166,7 @@ def test_tasks_of_two_queues_or_tenants_with_one_id_are_two_in_a_fifo_queue(sqs:
 
 def test_a_queue_that_is_not_there_is_said_so_and_found_once_it_is(sqs: Any) -> None:
     publisher = SqsPublisher(sqs)
-    with pytest.raises(PublishRefused, match=r"NonExistentQueue|does not exist"):
+    with pytest.raises(PublishRejected, match=r"NonExistentQueue|does not exist"):
         publisher.publish("none", messages(1))
     sqs.create_queue(QueueName="none")
     assert publisher.publish("none", messages(1)) == [""]
@@ -177,5 +177,5 @@ def test_without_aws_nothing_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-    with pytest.raises(PublishRefused, match="SQS did not take them"):
+    with pytest.raises(PublishRejected, match="SQS did not take them"):
         SqsPublisher().publish("bills", messages(1))

@@ -30,7 +30,7 @@ def store(redis_client: redis.Redis) -> RedisStore:
 
 
 @pytest.fixture
-def crew() -> Iterator[ThreadPoolExecutor]:
+def threads() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(THREADS) as made:
         yield made
 
@@ -40,7 +40,7 @@ def scripts(client: redis.Redis) -> int:
 
 
 def test_threads_share_scripts_and_each_gets_what_became_of_its_own(
-    store: RedisStore, redis_client: redis.Redis, crew: ThreadPoolExecutor
+    store: RedisStore, redis_client: redis.Redis, threads: ThreadPoolExecutor
 ) -> None:
     together = threading.Barrier(THREADS)
     redis_client.config_resetstat()
@@ -52,7 +52,7 @@ def test_threads_share_scripts_and_each_gets_what_became_of_its_own(
             for n in range(EACH)
         ]
 
-    answers = list(crew.map(work, range(THREADS)))
+    answers = list(threads.map(work, range(THREADS)))
     for thread, added in enumerate(answers):
         assert [(one.id, one.reply) for one in added] == [(f"{thread}.{n}", Reply.CREATED) for n in range(EACH)]
         told = [(one.task.payload, one.task.tenant) for one in added if one.task]
@@ -60,7 +60,9 @@ def test_threads_share_scripts_and_each_gets_what_became_of_its_own(
     assert scripts(redis_client) < THREADS * EACH
 
 
-def test_of_one_id_one_thread_adds_the_task_and_the_others_hear_so(store: RedisStore, crew: ThreadPoolExecutor) -> None:
+def test_of_one_id_one_thread_adds_the_task_and_the_others_hear_so(
+    store: RedisStore, threads: ThreadPoolExecutor
+) -> None:
     together = threading.Barrier(THREADS)
 
     def work(thread: int) -> Reply:
@@ -68,23 +70,23 @@ def test_of_one_id_one_thread_adds_the_task_and_the_others_hear_so(store: RedisS
         mode = OnDuplicate.REJECT if thread % 2 else OnDuplicate.KEEP
         return store.add([new("same", on_duplicate=mode)])[0].reply
 
-    replies = list(crew.map(work, range(THREADS)))
+    replies = list(threads.map(work, range(THREADS)))
     assert replies.count(Reply.CREATED) == 1
     assert set(replies) <= {Reply.CREATED, Reply.KEPT, Reply.SCHEDULED}
     assert all(reply is not Reply.SCHEDULED for reply in replies[::2])
     assert all(reply is not Reply.KEPT for reply in replies[1::2])
 
 
-def test_shards_stay_apart(store: RedisStore, crew: ThreadPoolExecutor) -> None:
+def test_shards_stay_apart(store: RedisStore, threads: ThreadPoolExecutor) -> None:
     ids = [f"w-{n}" for n in range(THREADS * EACH)]
-    replies = list(crew.map(lambda one: store.add([NewTask(one, "work", queue="wide", delay_ms=LATER_MS)])[0], ids))
+    replies = list(threads.map(lambda one: store.add([NewTask(one, "work", queue="wide", delay_ms=LATER_MS)])[0], ids))
     assert [(one.id, one.reply) for one in replies] == [(id, Reply.CREATED) for id in ids]
     assert all(store.get("wide", id) for id in ids)
     assert len({store.shard_of("wide", id) for id in ids}) == 4
 
 
 def test_what_does_not_fit_into_a_record_is_its_callers_error_alone(
-    store: RedisStore, crew: ThreadPoolExecutor
+    store: RedisStore, threads: ThreadPoolExecutor
 ) -> None:
     together = threading.Barrier(THREADS)
 
@@ -95,12 +97,12 @@ def test_what_does_not_fit_into_a_record_is_its_callers_error_alone(
         except InvalidInput:
             return "invalid"
 
-    replies = list(crew.map(work, range(THREADS)))
+    replies = list(threads.map(work, range(THREADS)))
     assert replies == ["invalid" if thread % 5 == 0 else "created" for thread in range(THREADS)]
 
 
 def test_a_record_that_cannot_be_read_fails_the_add_of_its_own_id_alone(
-    store: RedisStore, redis_client: redis.Redis, crew: ThreadPoolExecutor
+    store: RedisStore, redis_client: redis.Redis, threads: ThreadPoolExecutor
 ) -> None:
     redis_client.hset("duecourse:{default/0}:tasks", "-/bad", b"broken")
     together = threading.Barrier(THREADS)
@@ -112,16 +114,16 @@ def test_a_record_that_cannot_be_read_fails_the_add_of_its_own_id_alone(
         except StoreMisused:
             return "misused"
 
-    replies = list(crew.map(work, range(THREADS)))
+    replies = list(threads.map(work, range(THREADS)))
     assert replies == ["misused" if thread == 7 else "created" for thread in range(THREADS)]
 
 
 def test_an_add_that_must_reach_replicas_is_told_of_to_all_where_it_does_not(redis_server: RedisServer) -> None:
-    with connect(redis_server.url) as client, ThreadPoolExecutor(4) as crew:
+    with connect(redis_server.url) as client, ThreadPoolExecutor(4) as threads:
         client.flushall()
         store = RedisStore(client, wait=1)
         began = time.monotonic()
-        futures = [crew.submit(store.add, [new(f"t-{n}")]) for n in range(4)]
+        futures = [threads.submit(store.add, [new(f"t-{n}")]) for n in range(4)]
         errors = [future.exception(30) for future in futures]
         assert {type(error) for error in errors} == {StoreUnavailable}
         assert len({id(error) for error in errors}) == 4

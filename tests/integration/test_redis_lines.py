@@ -81,8 +81,8 @@ def test_threads_have_a_connection_each_and_no_more_are_kept_than_a_few(
         together.wait(30)
         return [execute(client, "EVAL", "return ARGV[1]", 0, f"{n}.{i}") for i in range(50)]
 
-    with ThreadPoolExecutor(many) as crew:
-        answers = list(crew.map(ask, range(many)))
+    with ThreadPoolExecutor(many) as threads:
+        answers = list(threads.map(ask, range(many)))
     assert answers == [[f"{n}.{i}".encode() for i in range(50)] for n in range(many)]
     assert before < normal(redis_server) <= before + many
     client.connection_pool.disconnect(inuse_connections=False)

@@ -1,7 +1,6 @@
 """The scripts' own form: Lua's bounds, and that each file speaks of what there is."""
 
 import re
-from importlib.resources import files
 from struct import Struct
 
 import pytest
@@ -10,9 +9,9 @@ from lupa import lua51
 
 from duecourse.adapters.redis.bundle import COMMENT, CONSTANTS, NAME
 from duecourse.adapters.redis.scripts import load
+from duecourse.adapters.redis.texts import LUA, verbs
 
-LUA = files("duecourse.adapters.redis") / "lua"
-VERBS = {path.name[:-4]: path.read_text() for path in LUA.iterdir() if path.name.endswith(".lua")}
+VERBS = {verb: (LUA / f"{verb}.lua").read_text() for verb in verbs()}
 MODULES = {path.name[:-4]: path.read_text() for path in (LUA / "modules").iterdir()}
 FILES = [*((name, VERBS[name]) for name in sorted(VERBS)), *((name, MODULES[name]) for name in sorted(MODULES))]
 IDS = [*sorted(VERBS), *(f"modules/{name}" for name in sorted(MODULES))]

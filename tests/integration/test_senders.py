@@ -16,7 +16,7 @@ from duecourse.adapters.aws.sns_sender import SnsSender
 from duecourse.adapters.http.caller import HttpOut
 from duecourse.adapters.templates.writer import TemplateWriter
 from duecourse.domain.outcomes import Done, Retry
-from duecourse.errors import SendFailed, SendRefused
+from duecourse.errors import SendFailed, SendRejected
 from duecourse.kinds.reminder import ReminderKind
 from duecourse.kinds.webhook import Webhook
 from duecourse.ports.sender import Message, Sender
@@ -117,7 +117,7 @@ def test_an_sms_says_whom_it_comes_from(sns: Any, sms_from: str, attribute: str)
 
 
 def test_a_number_that_is_none_is_refused_for_good(sns: Any) -> None:
-    with pytest.raises(SendRefused, match=r"SNS did not take it: .*InvalidParameter"):
+    with pytest.raises(SendRejected, match=r"SNS did not take it: .*InvalidParameter"):
         SnsSender("", sns).send(SMS._replace(to="+43NAA007"))
 
 
@@ -130,11 +130,11 @@ def refusing(code: str) -> Reply:
 @pytest.mark.parametrize(
     ("sender", "code", "error"),
     [
-        (SnsSender(""), "InvalidParameter", SendRefused),
-        (SnsSender(""), "OptedOut", SendRefused),
+        (SnsSender(""), "InvalidParameter", SendRejected),
+        (SnsSender(""), "OptedOut", SendRejected),
         (SnsSender(""), "Throttled", SendFailed),
         (SnsSender(""), "AuthorizationError", SendFailed),
-        (SesSender("due@example.com"), "InvalidParameterValue", SendRefused),
+        (SesSender("due@example.com"), "InvalidParameterValue", SendRejected),
         (SesSender("due@example.com"), "MessageRejected", SendFailed),
         (SesSender("due@example.com"), "Throttling", SendFailed),
         (SesSender("due@example.com"), "AccountSendingPausedException", SendFailed),

@@ -182,10 +182,9 @@ def test_a_sweep_raises_the_version_after_an_hour_without_an_earlier_caller(form
 def test_sweeps_rewrite_a_large_ledger_in_bounded_steps(former: Former) -> None:
     former.store.add([NewTask(f"many-{n}", "work", delay_ms=99_000) for n in range(1_000)])
     former.client.hset(KEYS.meta, mapping={"layout": NEWEST, "rewrite": 0})
-    steps = 1
+    assert sweep(former)
+    assert versions(former.client) == {OLDEST, NEWEST}
     while sweep(former):
-        steps += 1
-        assert versions(former.client) == {OLDEST, NEWEST}
-    assert steps > 1
+        pass
     assert versions(former.client) == {NEWEST}
     assert former.client.hget(KEYS.meta, "rewrite") is None

@@ -13,7 +13,7 @@ import redis
 
 from duecourse.domain.task import Shard, Task
 from duecourse.domain.watch import Pattern, Watch
-from duecourse.errors import InvocationRefused
+from duecourse.errors import InvocationRejected
 from tests.support.answering import answering
 from tests.support.bridges import bridge_process, bridging
 from tests.support.doors import Doors, doors
@@ -216,7 +216,7 @@ class Forgetful:
         answer = self._house.invoke(function, event)
         if event.get("expired") and self._left:
             self._left -= 1
-            raise InvocationRefused("it timed out")
+            raise InvocationRejected("it timed out")
         return answer
 
     def send(self, function: str, event: Any) -> None:

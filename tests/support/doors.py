@@ -11,8 +11,8 @@ from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Task
 from duecourse.domain.watch import Expired, Watch
-from duecourse.engine.crew import Crew
 from duecourse.engine.sweep import Retention, Sweeper
+from duecourse.engine.threads import Threads
 from duecourse.engine.watches import Watches
 from duecourse.wire.events.rings import read_rings, show_drained
 from tests.support.answering import Asked, Reply
@@ -26,8 +26,8 @@ LEASE_MS = 30_000
 class Doors:
     """Both doors to a ledger: an Invoker for the bridge, and a tick. Each task's work is to be written down."""
 
-    def __init__(self, store: RedisStore, crew: Crew, watches: Sequence[Watch] = ()) -> None:
-        drainer = drainer_of(store, self._work, crew, LEASE_MS)
+    def __init__(self, store: RedisStore, threads: Threads, watches: Sequence[Watch] = ()) -> None:
+        drainer = drainer_of(store, self._work, threads, LEASE_MS)
         self._drainer = drainer
         self._lock = threading.Lock()
         self._watches = Watches(store, NAMESPACE, watches)
@@ -79,8 +79,8 @@ class Doors:
 def doors(server: Served, watches: Sequence[Watch] = ()) -> Iterator[Doors]:
     """The doors to the ledger on a server; their threads and connections end with the test."""
     with connect(server.url) as client:
-        crew = Crew(4)
-        made = Doors(RedisStore(client, NAMESPACE), crew, watches)
+        threads = Threads(4)
+        made = Doors(RedisStore(client, NAMESPACE), threads, watches)
         yield made
         made.gate.set()
-        crew.close()
+        threads.close()

@@ -19,10 +19,10 @@ import redis
 from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Task
-from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
+from duecourse.engine.threads import Threads
 from tests.support.engine import Lambda, ample
 from tests.support.project import ROOT
 
@@ -53,21 +53,21 @@ def at_the_gate(client: redis.Redis) -> int:
     return int(client.info("clients")["blocked_clients"])
 
 
-def drainer_of(store: RedisStore, kind: Kind, crew: Crew, lease_ms: int) -> Drainer:
+def drainer_of(store: RedisStore, kind: Kind, threads: Threads, lease_ms: int) -> Drainer:
     """What works every task by `kind`."""
     runner = Runner(lambda _name: kind, None, store.now, random.Random())
-    return Drainer(store, runner, Targets({}, Lambda()), crew, Limits(lease_ms, 1_000))
+    return Drainer(store, runner, Targets({}, Lambda()), threads, Limits(lease_ms, 1_000))
 
 
 def main(url: str, lease_ms: str, size: str) -> None:
     """Drain as told, until the input ends."""
     with connect(url) as client, redis.Redis.from_url(url) as counts:
-        store, crew = RedisStore(client, NAMESPACE, deaths=True), Crew(int(size))
-        drainer = drainer_of(store, counting(counts), crew, int(lease_ms))
+        store, threads = RedisStore(client, NAMESPACE, deaths=True), Threads(int(size))
+        drainer = drainer_of(store, counting(counts), threads, int(lease_ms))
         print("ready", flush=True)
         for _ in sys.stdin:
             print(json.dumps(drainer.drain(store.shards(), ample)._asdict()), flush=True)
-        crew.close()
+        threads.close()
 
 
 class Child:

@@ -1,4 +1,4 @@
-"""Engines for tests: a drainer on a store, a crew that ends with its test, and the world as a few lines of memory."""
+"""Engines for tests: a drainer on a store, threads that end with their test, and the world as a few lines of memory."""
 
 import json
 import random
@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from duecourse.domain.task import Json, Task
-from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
-from duecourse.errors import InvocationRefused, ResultsUnavailable
+from duecourse.engine.threads import Threads
+from duecourse.errors import InvocationRejected, ResultsUnavailable
 from duecourse.ports.publisher import Message
 from duecourse.ports.results import Result, Results
 from duecourse.ports.store import Store
@@ -32,7 +32,7 @@ class Lambda:
         self.prepared = True
 
     def invoke(self, function: str, event: Json) -> Json:
-        raise InvocationRefused(f"{function} {event}")
+        raise InvocationRejected(f"{function} {event}")
 
     def send(self, function: str, event: Json) -> None:
         self.sent.append((function, event))
@@ -100,7 +100,7 @@ class Engine(NamedTuple):
 
     drainer: Drainer
     runner: Runner
-    crew: Crew
+    threads: Threads
 
 
 @contextmanager
@@ -118,14 +118,14 @@ def engine(
     """An engine whose tasks do what `kinds` says, by name or all the same; its threads end with the test."""
     kind_of: Callable[[str], Kind | None] = kinds.get if isinstance(kinds, Mapping) else lambda _name: kinds
     runner = Runner(kind_of, results, store.now, random.Random(7))
-    crew = Crew(size)
+    threads = Threads(size)
     limits = Limits(lease_ms, MARGIN_MS)
     try:
         brokers = {"sqs": broker} if broker else {}
         handing = Targets(targets or {}, invoker or Lambda(), brokers)
-        yield Engine(Drainer(store, runner, handing, crew, limits), runner, crew)
+        yield Engine(Drainer(store, runner, handing, threads, limits), runner, threads)
     finally:
-        crew.close()
+        threads.close()
 
 
 def ample() -> int:

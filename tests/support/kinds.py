@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 from duecourse.domain.task import Json, RetryPolicy, Status, Task, dump_json
-from duecourse.errors import DuecourseError, SendFailed, SendRefused
+from duecourse.errors import DuecourseError, SendFailed, SendRejected
 from duecourse.ports.http import HttpAnswer, HttpRequest
 from duecourse.ports.sender import Message
 from tests.support.clock import START
@@ -68,7 +68,7 @@ class Ready:
 class Outbox:
     """A Sender that keeps what it is given, or raises the error."""
 
-    def __init__(self, error: SendFailed | SendRefused | None = None) -> None:
+    def __init__(self, error: SendFailed | SendRejected | None = None) -> None:
         self.sent: list[Message] = []
         self._error = error
 

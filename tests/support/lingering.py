@@ -9,8 +9,8 @@ from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.bridge.linger import Linger
 from duecourse.domain.watch import Watch, Watchlist
-from duecourse.engine.crew import Crew
 from duecourse.engine.run import Kind
+from duecourse.engine.threads import Threads
 from duecourse.engine.watches import Watches
 from duecourse.wire.events.rings import shards_of
 from tests.support.drainer import NAMESPACE, drainer_of
@@ -41,9 +41,9 @@ def lingering(
     """A lingering tick whose tasks do what `kind` says; it stays at the block's end, unless that failed."""
     with ExitStack() as parts:
         store = RedisStore(parts.enter_context(connect(server.url)), NAMESPACE)
-        crew = Crew(size)
-        parts.callback(crew.close)
-        drainer = drainer_of(store, kind, crew, lease_ms)
+        threads = Threads(size)
+        parts.callback(threads.close)
+        drainer = drainer_of(store, kind, threads, lease_ms)
         linger = Linger(
             RedisBells.from_url(
                 server.url, NAMESPACE, events=events, watched=Watchlist([watch.pattern for watch in watches])

@@ -44,10 +44,10 @@ def of_app(app, event, context):
 
 @task_handler
 def saving(task):
-    crew = ThreadPoolExecutor(1)
-    crew.submit(save, task, {"step": 1}).result()
-    added = crew.submit(lambda: Client.from_env().add(kind="webhook", payload=HOOK, id="next", delay=3600)).result()
-    crew.shutdown()
+    threads = ThreadPoolExecutor(1)
+    threads.submit(save, task, {"step": 1}).result()
+    added = threads.submit(lambda: Client.from_env().add(kind="webhook", payload=HOOK, id="next", delay=3600)).result()
+    threads.shutdown()
     return Done(added.task.id)
 
 HOOK = {"url": "https://example.com/"}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import threading
@@ -105,25 +106,33 @@ def both_releases(server: Served, folder: Path) -> Iterator[Releases]:
         (folder / project).mkdir()
     templates = unpack_release(FIRST, folder / "old"), copy_project(folder / "new")
     layers = [layer_of(template.parent) for template in templates]
+    projects = list(zip(templates, layers, strict=True))
     deliveries = {"DUECOURSE_DELIVERY_LEASE": "PT10S"}
     with ExitStack() as running:
         http = running.enter_context(urllib3.PoolManager(retries=False, timeout=30, maxsize=10))
         made = []
-        for template, layer, other, more in zip(templates, layers, reversed(layers), ({}, deliveries), strict=True):
-            _add_functions(template, other)
+        for (template, layer), other, more in zip(projects, reversed(projects), ({}, deliveries), strict=True):
+            _add_functions(template, *other)
             options = _options(template, server, LEASE | more)
             stack = running.enter_context(Stack(options))
             made.append(Release(stack, layer, Api(http, stack.api)))
         yield Releases(*made)
 
 
-def _add_functions(template: Path, other_layer: Path) -> None:
-    """Code in a function's own folder comes before its layers."""
+def _add_functions(template: Path, other: Path, other_layer: Path) -> None:
+    """Code in a function's own folder comes before its layers, and runs as the other release's template deploys it."""
     crossed = template.parent / "crossed"
     shutil.copytree(OWN, crossed)
     (crossed / "duecourse").symlink_to(other_layer / "duecourse")
+    app, unknown = crossed / "app.py", sorted(_variables(template) - _variables(other))
+    app.write_text(f"import os\n\nfor name in {unknown}:\n    os.environ.pop(name, None)\n\n{app.read_text()}")
     for kind, folder in (("own", OWN), ("crossed", crossed)):
         add_resource(template, FUNCTION.format(kind=kind, folder=folder))
+
+
+def _variables(template: Path) -> set[str]:
+    """The settings that a template gives its functions: a release rejects those that it does not know."""
+    return set(re.findall(r"DUECOURSE_[A-Z_]+", template.read_text()))
 
 
 def _options(template: Path, server: Served, environment: dict[str, str]) -> Options:

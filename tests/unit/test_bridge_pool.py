@@ -12,7 +12,7 @@ from duecourse.bridge import lanes
 from duecourse.bridge.lanes import Rules
 from duecourse.bridge.pool import Pool
 from duecourse.domain.task import RetryPolicy
-from duecourse.errors import InvocationRefused
+from duecourse.errors import InvocationRejected
 from tests.support.gate import Gate
 from tests.support.wait import until
 
@@ -37,7 +37,7 @@ def pooling(gate: Gate[str], *, threads: int = 4) -> Iterator[Pool[str]]:
 def reject_until(taken: threading.Event) -> Call:
     def answer(_: list[str]) -> Sequence[str]:
         if not taken.is_set():
-            raise InvocationRefused("throttled")
+            raise InvocationRejected("throttled")
         return ()
 
     return answer
@@ -114,7 +114,7 @@ def test_a_function_that_rejects_all_is_asked_ever_less_often_however_much_comes
 def test_one_that_is_always_rejected_keeps_no_other_waiting() -> None:
     def answer(names: list[str]) -> Sequence[str]:
         if "a" in names:
-            raise InvocationRefused("throttled")
+            raise InvocationRejected("throttled")
         return ()
 
     gate = Gate(answer)
@@ -165,7 +165,7 @@ def test_at_its_end_no_thread_waits_for_what_another_has_handed_over(monkeypatch
             first.set()
             assert go_on.wait(10)
         elif not go_on.is_set():
-            raise InvocationRefused("throttled")
+            raise InvocationRejected("throttled")
         return ()
 
     pool = Pool("things", call, Rules(threads=3, batch=1, calls=3), key=lambda _: "", on_end=lambda: None)

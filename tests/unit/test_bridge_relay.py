@@ -12,7 +12,7 @@ import pytest
 from duecourse.bridge.clock import ServerClock
 from duecourse.bridge.relay import BATCH, BOUND, WORKERS, Relay
 from duecourse.domain.watch import MAX_KEY_BYTES, Expired
-from duecourse.errors import InvocationRefused
+from duecourse.errors import InvocationRejected
 from duecourse.ports.bells import Expiry
 from tests.support.wait import until
 
@@ -33,7 +33,7 @@ class Function:
         assert self.open.wait(30)
         if self.refusals:
             self.refusals -= 1
-            raise InvocationRefused("no")
+            raise InvocationRejected("no")
         return {}
 
     def taken(self) -> list[bytes]:

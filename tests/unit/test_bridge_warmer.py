@@ -6,7 +6,7 @@ import pytest
 
 from duecourse.bridge.rings import Warming, warm_event
 from duecourse.bridge.warmer import BATCH, Warmer
-from duecourse.errors import InvocationRefused
+from duecourse.errors import InvocationRejected
 from duecourse.wire.events.rings import MAX_WARM, read_warm_up
 from tests.support.clock import HandClock
 
@@ -28,7 +28,7 @@ class Warmed:
     """What was warmed for."""
 
     def __init__(self) -> None:
-        self.refusal: InvocationRefused | None = None
+        self.refusal: InvocationRejected | None = None
         self.events: list[list[str]] = []
 
     def __call__(self, bells: Sequence[str]) -> None:
@@ -122,7 +122,7 @@ def test_one_event_is_for_so_many_bells_as_its_function_takes(
 def test_a_refusal_is_told_and_not_tried_again(
     warmer: Warmer, hung: Hung, warmed: Warmed, clock: HandClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    warmed.refusal = InvocationRefused("throttled")
+    warmed.refusal = InvocationRejected("throttled")
     hung.bells[BELL] = clock.at + 5_000
     warmer.look()
     warmer.look()

@@ -14,7 +14,7 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry, Settlement
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.drain import Drained
-from duecourse.errors import InvocationRefused, StoreMisused, StoreUnavailable
+from duecourse.errors import InvocationRejected, StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Claim, Settled
 from duecourse.ports.tasks import Move
 from tests.support.clock import START, HandClock
@@ -278,7 +278,7 @@ def test_two_drains_in_one_process_share_the_work(store: Tide) -> None:
 
 @contextmanager
 def behind_another(store: Tide, works: Works, remaining_ms: Callable[[], int]) -> Iterator[Any]:
-    """A drain of the queue `other`, with one task in it, while another drain holds every slot of their crew."""
+    """A drain of the queue `other`, with one task in it, while another drain holds every slot of their threads."""
     fill(store, "slow-0", "slow-1")
     fill(store, "v", queue="other")
     with engine(store, works, size=2) as run, draining(run) as first:
@@ -332,7 +332,7 @@ def test_tasks_of_a_function_are_handed_over_ten_at_a_time_beside_those_worked_h
     assert states(store, "r-00", "r-24", "here") == [Status.LEASED, Status.LEASED, Status.DONE]
 
 
-@pytest.mark.parametrize("refusal", [InvocationRefused("429"), OSError("no route")])
+@pytest.mark.parametrize("refusal", [InvocationRejected("429"), OSError("no route")])
 def test_what_a_function_does_not_take_is_put_off_and_no_attempt_spent(store: Tide, refusal: Exception) -> None:
     fill(store, *(f"r-{n}" for n in range(4)), kind="report")
     with engine(store, {}, targets={"report": "lambda:Report"}, invoker=Lambda(refusal)) as run:

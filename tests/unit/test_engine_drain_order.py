@@ -170,12 +170,12 @@ def test_what_none_has_begun_is_given_back_before_any_end_is_written_once_time_i
                 raise StoreUnavailable
             gate.set()
             tried = threading.Event()
-            run.crew.do(tried.set)
+            run.threads.do(tried.set)
             assert tried.wait(30)
 
     def work(task: Task) -> None:
         begun.append(task.id)
-        run.crew.do(lambda: gate.wait(30) and None)
+        run.threads.do(lambda: gate.wait(30) and None)
 
     def left_ms() -> int:
         short.extend([True] * (store.stats(other).leased == 2))

@@ -3,10 +3,10 @@
 import random
 
 from duecourse.domain.outcomes import Done
-from duecourse.engine.crew import Crew
 from duecourse.engine.pieces import Pieces
 from duecourse.engine.run import Runner
 from duecourse.engine.targets import Targets
+from duecourse.engine.threads import Threads
 from tests.support.clock import HandClock
 from tests.support.engine import Lambda
 from tests.support.kinds import leased
@@ -14,13 +14,13 @@ from tests.support.ledger import SHARD
 
 
 def test_more_than_twice_is_claimed_ahead_only_while_more_finish_at_once_than_there_are_threads() -> None:
-    crew = Crew(2)
+    threads = Threads(2)
     runner = Runner(lambda _kind: lambda _task: Done(), None, HandClock().now, random.Random(1))
-    pieces = Pieces(runner, Targets({}, Lambda()), crew)
+    pieces = Pieces(runner, Targets({}, Lambda()), threads)
 
     def free_after(count: int) -> int:
         pieces.begin(SHARD, [leased("work", {})] * count)
-        crew.close()  # all of them have finished
+        threads.close()  # all of them have finished
         assert len(pieces.gather(wait=False)) == count
         return pieces.free
 

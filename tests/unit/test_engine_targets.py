@@ -12,7 +12,7 @@ from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_STATE_BYTES, RetryPolicy, Status, Task
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.targets import MAX_BYTES, Handing, Targets
-from duecourse.errors import InvocationRefused, PublishRefused, StoreUnavailable
+from duecourse.errors import InvocationRejected, PublishRejected, StoreUnavailable
 from duecourse.ports.leases import Delivery, Settled
 from duecourse.ports.publisher import Message
 from duecourse.wire.events.invocation import message_body, tasks_event
@@ -83,7 +83,7 @@ def test_what_is_taken_is_the_functions_to_settle() -> None:
 
 
 def test_what_is_refused_is_given_back_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    targets = Targets(TARGETS, Lambda(InvocationRefused("no such function")))
+    targets = Targets(TARGETS, Lambda(InvocationRejected("no such function")))
     ends = targets.hand_over(REPORT, tasks(40))
     assert [(end.id, end.ending) for end in ends] == [(f"report-{n}", Ending.RELEASE) for n in range(40)]
     delays = {end.delay_ms for end in ends}
@@ -93,7 +93,7 @@ def test_what_is_refused_is_given_back_for_a_while(caplog: pytest.LogCaptureFixt
 
 
 def test_what_is_refused_again_and_again_is_given_back_for_longer() -> None:
-    targets = Targets(TARGETS, Lambda(InvocationRefused("no such function")))
+    targets = Targets(TARGETS, Lambda(InvocationRejected("no such function")))
     ends = targets.hand_over(REPORT, [task._replace(run=5) for task in tasks(40)])
     assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
 
@@ -109,7 +109,7 @@ def test_what_a_broker_confirms_is_done_and_the_rest_is_given_back(caplog: pytes
 
 
 def test_what_no_broker_takes_is_given_back_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    targets = Targets(TARGETS, Lambda(), {"sqs": Broker(refusal=PublishRefused("away"))})
+    targets = Targets(TARGETS, Lambda(), {"sqs": Broker(refusal=PublishRejected("away"))})
     ends = targets.hand_over("sqs:bills", [task._replace(run=5) for task in tasks(40, "bill")])
     assert {end.ending for end in ends} == {Ending.RELEASE}
     assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
@@ -149,7 +149,7 @@ def test_what_was_confirmed_and_could_not_be_settled_is_sent_again_under_the_sam
     store.add([new("t", kind="bill")])
     with engine(store, lambda _: None) as made:
         targets = Targets(TARGETS, Lambda(), {"sqs": Counting()})
-        drainer = Drainer(store, made.runner, targets, made.crew, Limits(30_000, MARGIN_MS))
+        drainer = Drainer(store, made.runner, targets, made.threads, Limits(30_000, MARGIN_MS))
         until_ms = iter([60_000, 60_000])
         with pytest.raises(StoreUnavailable):
             drainer.drain([SHARD], lambda: next(until_ms, 0))
@@ -166,7 +166,7 @@ def test_what_was_confirmed_and_could_not_be_settled_is_sent_again_under_the_sam
 @pytest.mark.parametrize(
     ("invoker", "broker", "kind", "why"),
     [
-        (Lambda(InvocationRefused("throttled")), Broker(), "report", f"{REPORT} did not accept it: throttled"),
+        (Lambda(InvocationRejected("throttled")), Broker(), "report", f"{REPORT} did not accept it: throttled"),
         (Lambda(), Broker({"bill-0:7": "nack"}), "bill", "sqs:bills did not confirm it: nack"),
     ],
 )
@@ -178,7 +178,7 @@ def test_what_was_not_taken_says_why_in_its_log(invoker: Lambda, broker: Broker,
 
 
 def test_a_delivery_that_is_refused_again_and_again_is_given_back_for_longer_though_it_was_no_run() -> None:
-    targets = Targets(TARGETS, Lambda(InvocationRefused("throttled")))
+    targets = Targets(TARGETS, Lambda(InvocationRejected("throttled")))
     refused = Run(1, 8, 1, 2, "release", times=4)
     ends = targets.hand_over(REPORT, [task._replace(run=1, log=(refused,)) for task in tasks(40)])
     assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
@@ -196,7 +196,7 @@ def test_functions_are_handed_tasks_for_delivery_and_no_broker_is() -> None:
 def test_a_drain_releases_the_delivery_that_lambda_refused(clock: HandClock) -> None:
     store = MemoryStore(clock)
     store.add([new("t", kind="report")])
-    with engine(store, lambda _: None, targets=TARGETS, invoker=Lambda(InvocationRefused("throttled"))) as made:
+    with engine(store, lambda _: None, targets=TARGETS, invoker=Lambda(InvocationRejected("throttled"))) as made:
         assert made.drainer.drain([SHARD], ample).released == 1
     task = standing(store, "t")
     assert (task.status, task.run, task.attempt) == (Status.SCHEDULED, 0, 1)

@@ -5,7 +5,7 @@ import pytest
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Shard
 from duecourse.engine.warmer import Noting, Warmer
-from duecourse.errors import InvocationRefused, StoreUnavailable
+from duecourse.errors import InvocationRejected, StoreUnavailable
 from duecourse.ports.warmth import Warmth
 from tests.support.clock import HandClock
 from tests.support.engine import Lambda
@@ -65,7 +65,7 @@ def test_a_function_that_is_in_use_is_not_warmed(store: MemoryStore, service: La
 
 def test_what_is_refused_was_not_warmed(store: MemoryStore, caplog: pytest.LogCaptureFixture) -> None:
     store.add([new("a", kind="bill", delay_ms=9_000), new("b", kind="report", delay_ms=9_000)])
-    service = Lambda(InvocationRefused("throttled"))
+    service = Lambda(InvocationRejected("throttled"))
     assert warmer(store.warmth(), service).warm([SHARD]) == []
     assert [function for function, _ in service.sent] == ["Bill", "Report"]
     assert "function Bill is not warmed" in caplog.text

@@ -143,7 +143,7 @@ def test_again_while_the_ledger_is_away_has_the_message_delivered_again(
         def add(self, *_: object, **__: object) -> list[object]:  # type: ignore[override]
             raise StoreUnavailable
 
-    PROCESS.app().crew.close()
+    PROCESS.app().threads.close()
     wire(store=Away())
     assert failures(handler(sqs_event(body("again")), Context())) == ["m-0"]
     assert "the ledger did not accept it back: The store does not answer." in caplog.text

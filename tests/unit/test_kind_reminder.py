@@ -8,7 +8,7 @@ import pytest
 from duecourse.adapters.templates.writer import TemplateWriter
 from duecourse.domain.outcomes import Done, Drop, Outcome, Retry
 from duecourse.domain.task import Json
-from duecourse.errors import CallFailed, SendFailed, SendRefused
+from duecourse.errors import CallFailed, SendFailed, SendRejected
 from duecourse.kinds.reminder import ReminderKind
 from duecourse.kinds.webhook import Webhook
 from duecourse.ports.sender import Message
@@ -76,7 +76,7 @@ def test_a_millisecond_before_it_is_still_sent() -> None:
 @pytest.mark.parametrize("recipient", [ADA, PHONE])
 def test_what_was_not_taken_is_retried_and_what_never_will_be_is_dead(recipient: dict[str, str]) -> None:
     assert remind(Outbox(SendFailed("throttled")), recipient=recipient) == Retry(error="throttled")
-    assert remind(Outbox(SendRefused("no such number")), recipient=recipient) == Drop("no such number")
+    assert remind(Outbox(SendRejected("no such number")), recipient=recipient) == Drop("no such number")
 
 
 def test_a_template_that_cannot_be_written_any_more_is_dead_with_its_line() -> None:

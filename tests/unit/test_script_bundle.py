@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from lupa import lua51
 
-from duecourse.adapters.redis import scripts
+from duecourse.adapters.redis import texts
 from duecourse.adapters.redis.bundle import BadModule, Bundle, Modules
 from duecourse.adapters.redis.layout import NEWEST
 
@@ -185,15 +185,14 @@ def test_what_begins_cannot_be_made_late(folder: Folder) -> None:
         folder.bundle("local function rarely()\n  require 'late'\nend\n")
 
 
-def test_threads_that_ask_for_scripts_at_once_each_get_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_ask_for_scripts_at_once_each_get_the_whole() -> None:
     switched = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(5):
-            monkeypatch.setattr(scripts, "MODULES", Modules(scripts.LUA / "modules"))
-            scripts.load.cache_clear()
+            texts._modules.cache_clear()
             with ThreadPoolExecutor(8) as pool:
-                texts = list(pool.map(lambda verb: scripts.load(verb).text, ["claim", "settle", "add", "sweep"] * 4))
-            assert len(set(texts)) == 4
+                found = list(pool.map(texts.script, ["claim", "settle", "add", "sweep"] * 4))
+            assert len(set(found)) == 4
     finally:
         sys.setswitchinterval(switched)

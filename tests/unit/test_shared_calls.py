@@ -36,14 +36,14 @@ class Server:
 class Callers:
     """Threads that each bring one item, in order."""
 
-    def __init__(self, shared: SharedCalls[int, int], server: Server, crew: ThreadPoolExecutor) -> None:
-        self.shared, self.server, self._crew = shared, server, crew
+    def __init__(self, shared: SharedCalls[int, int], server: Server, threads: ThreadPoolExecutor) -> None:
+        self.shared, self.server, self._threads = shared, server, threads
 
     def bring(self, *items: int, key: str = "k", size: int = 1) -> list[Future[int]]:
         futures = []
         for item in items:
             known = self.known(key)
-            futures.append(self._crew.submit(self.shared.do, key, item, size, self.server))
+            futures.append(self._threads.submit(self.shared.do, key, item, size, self.server))
             until(lambda known=known: self.known(key) != known)  # type: ignore[misc]
         return futures
 
@@ -59,9 +59,9 @@ def server() -> Server:
 
 @pytest.fixture
 def callers(server: Server) -> Iterator[Callers]:
-    with ThreadPoolExecutor(20) as crew, ExitStack() as after:
+    with ThreadPoolExecutor(20) as threads, ExitStack() as after:
         after.callback(server.let_go, 100)
-        yield Callers(SharedCalls(4, 100, StoreUnavailable), server, crew)
+        yield Callers(SharedCalls(4, 100, StoreUnavailable), server, threads)
 
 
 def results(futures: list[Future[int]]) -> list[int]:
@@ -188,8 +188,8 @@ def test_many_threads_get_their_own_answers_again_and_again() -> None:
     def work(first: int) -> list[int]:
         return [shared.do("k", item, 1, call) for item in range(first, first + 200)]
 
-    with ThreadPoolExecutor(20) as crew:
-        answers = list(crew.map(work, range(0, 20_000, 1_000)))
+    with ThreadPoolExecutor(20) as threads:
+        answers = list(threads.map(work, range(0, 20_000, 1_000)))
     assert answers == [[2 * item for item in range(first, first + 200)] for first in range(0, 20_000, 1_000)]
     assert sum(calls) == 20 * 200
 

@@ -36,7 +36,7 @@ def app(store: MemoryStore) -> Iterator[App]:
 
 def test_a_part_is_built_once_and_kept(app: App) -> None:
     assert app.drainer is app.drainer
-    assert app.crew.size == Settings().parallel
+    assert app.threads.size == Settings().parallel
 
 
 def test_threads_that_use_a_part_at_once_build_it_once() -> None:
@@ -72,7 +72,7 @@ def test_a_part_that_an_app_does_not_have_cannot_be_given(store: MemoryStore) ->
 def test_an_app_that_ran_nothing_has_no_thread_to_end() -> None:
     app = App(Settings())
     app.close()
-    assert "crew" not in vars(app)
+    assert "threads" not in vars(app)
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ class NotPrimary(StoreUnavailable):
     code = "not-primary"
 
 
-class EventsRefused(DuecourseError):
+class EventsRejected(DuecourseError):
     """The store's server does not allow duecourse to turn key event notifications on."""
 
 
@@ -216,11 +216,11 @@ class ResultsUnavailable(DuecourseError):
     code = "results-unavailable"
 
 
-class InvocationRefused(DuecourseError):
+class InvocationRejected(DuecourseError):
     """Lambda did not accept the invocation."""
 
 
-class PublishRefused(DuecourseError):
+class PublishRejected(DuecourseError):
     """The broker did not confirm the messages."""
 
 
@@ -232,7 +232,7 @@ class SendFailed(DuecourseError):
     """The sending service did not accept the message."""
 
 
-class SendRefused(DuecourseError):
+class SendRejected(DuecourseError):
     """The sending service rejects this message for good."""
 
 

@@ -13,7 +13,6 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.reminder import Channel
 from duecourse.domain.reserved import open_kinds
 from duecourse.domain.task import Task
-from duecourse.engine.crew import Crew
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.failures import Failures
 from duecourse.engine.idempotency import Idempotency
@@ -27,6 +26,7 @@ from duecourse.engine.run import Kind, Runner
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.engine.targets import INLINE, Handing, Targets
 from duecourse.engine.tasks import Tasks
+from duecourse.engine.threads import Threads
 from duecourse.engine.warmer import Noting, Warmer
 from duecourse.engine.watches import Watches
 from duecourse.engine.work import Worker
@@ -75,8 +75,8 @@ class App:
 
     def close(self) -> None:
         """End the threads on which tasks run, once they are done with what they have."""
-        if "crew" in vars(self):
-            self.crew.close()
+        if "threads" in vars(self):
+            self.threads.close()
 
     @lazy
     def store(self) -> Store:
@@ -176,9 +176,9 @@ class App:
         return self.notifications.filled(task) if is_notification(task.id) else task
 
     @lazy
-    def crew(self) -> Crew:
+    def threads(self) -> Threads:
         """The threads on which tasks run."""
-        return Crew(self.settings.parallel)
+        return Threads(self.settings.parallel)
 
     def now(self) -> int:
         """Time of the ledger (epoch ms)."""
@@ -198,7 +198,7 @@ class App:
             self.store,
             self.runner(self.kinds.get),
             targets,
-            self.crew,
+            self.threads,
             Limits(self.settings.lease_ms, self.settings.margin_ms),
         )
 
@@ -249,11 +249,11 @@ class App:
 
     def worker(self, kind: Kind) -> Worker:
         """Worker of the tasks that were handed to this function, all of its one kind."""
-        return Worker(self.store, self.runner(lambda _name: kind), self.crew)
+        return Worker(self.store, self.runner(lambda _name: kind), self.threads)
 
     def receiver(self, kind: Kind) -> Receiver:
         """Receiver of the tasks that a broker delivered to this function, all of its one kind."""
-        return Receiver(self.runner(lambda _name: kind), self.crew, lambda: self.store)
+        return Receiver(self.runner(lambda _name: kind), self.threads, lambda: self.store)
 
     @lazy
     def tasks(self) -> Tasks:

@@ -14,7 +14,7 @@ from duecourse.bridge import Bridge, Stats
 from duecourse.bridge.bridge import SWITCH_S
 from duecourse.bridge.rings import Invoked, Warming
 from duecourse.domain.address import split
-from duecourse.errors import FieldError, InvalidSettings, InvocationRefused
+from duecourse.errors import FieldError, InvalidSettings, InvocationRejected
 from duecourse.ledgers import open_bells
 from duecourse.metrics import measure
 from duecourse.ports.invoker import Invoker
@@ -112,7 +112,7 @@ def _invoker(settings: Settings) -> Invoker:
     invoker = LambdaInvoker(settings.lease_ms)  # which outlasts every function's timeout
     try:
         invoker.prepare()
-    except InvocationRefused as error:
+    except InvocationRejected as error:
         raise InvalidSettings([FieldError("AWS_DEFAULT_REGION", str(error))]) from error
     return invoker
 

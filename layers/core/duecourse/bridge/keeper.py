@@ -10,7 +10,7 @@ from duecourse.bridge.ears import Ears, OnExpiry
 from duecourse.bridge.timer import Timer
 from duecourse.domain.backoff import ceiling_ms
 from duecourse.domain.task import RetryPolicy
-from duecourse.errors import EventsRefused, StoreUnavailable
+from duecourse.errors import EventsRejected, StoreUnavailable
 from duecourse.ports.bells import Bells
 
 log = logging.getLogger("duecourse.bridge")
@@ -112,7 +112,7 @@ class Keeper:
             return ""
         try:
             added = self._bells.enable_events()
-        except EventsRefused as error:
+        except EventsRejected as error:
             return str(error)
         if added and were_on:
             log.warning("key event notifications were turned off: %r was missing and is set again", added)

@@ -13,7 +13,7 @@ from duecourse.bridge.rings import Ring, Warming
 from duecourse.domain.history import Trigger
 from duecourse.domain.task import Json
 from duecourse.domain.watch import Expired
-from duecourse.errors import InvocationRefused
+from duecourse.errors import InvocationRejected
 from duecourse.metrics import LingerLine
 from duecourse.ports.bells import Bells
 
@@ -164,4 +164,4 @@ def _refused() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise InvocationRefused(f"the drain failed: {error!r}") from error
+        raise InvocationRejected(f"the drain failed: {error!r}") from error

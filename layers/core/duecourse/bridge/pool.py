@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from duecourse.bridge.lanes import Lanes, Rules
 from duecourse.bridge.threads import daemon
-from duecourse.errors import InvocationRefused
+from duecourse.errors import InvocationRejected
 
 log = logging.getLogger("duecourse.bridge")
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class Pool(Generic[T]):
     """Hands over what is put, in batches, and tries again what is rejected.
 
-    `call` hands a batch over and returns the items to hand over again at once. Only after InvocationRefused is a batch
+    `call` hands a batch over and returns the items to hand over again at once. Only after InvocationRejected is a batch
     tried again; any other error ends its thread. `on_end` is called when a thread ends, which before `stop` is a fault.
     `what` names the items in the log.
 
@@ -80,7 +80,7 @@ class Pool(Generic[T]):
         while taken := self._take():
             try:
                 again = self._call([item for items in taken.values() for item in items])
-            except InvocationRefused as error:
+            except InvocationRejected as error:
                 self._on_rejected(taken, error)
             else:
                 self._on_accepted(taken, again)
@@ -111,7 +111,7 @@ class Pool(Generic[T]):
         if recovered:
             log.warning("the function accepts %s again", self._what)
 
-    def _on_rejected(self, taken: dict[str, list[T]], error: InvocationRefused) -> None:
+    def _on_rejected(self, taken: dict[str, list[T]], error: InvocationRejected) -> None:
         with self._changed:
             self.refused += 1
             is_first = self._lanes.rejected(taken, time.monotonic())

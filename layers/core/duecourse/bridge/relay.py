@@ -26,7 +26,7 @@ TELL_S = 10.0
 
 
 class Relay:
-    """Hands expired keys to `note`, which makes tasks of them and may raise InvocationRefused: then they come again.
+    """Hands expired keys to `note`, which makes tasks of them and may raise InvocationRejected: then they come again.
 
     Keys have invocations of their own, for one that drains may take a minute. Keys beyond BOUND are lost, with a line
     in the log and a count. `on_end` is called when one of the pool's threads ends, which before `stop` is a fault.

@@ -24,7 +24,7 @@ class Ring(NamedTuple):
 
 
 class Server(Protocol):
-    """Server of rings and watched keys: a function, or a drain in this process. Each verb raises InvocationRefused."""
+    """Server of rings and watched keys: a function, or a drain in this process. Each verb raises InvocationRejected."""
 
     def drain(self, rings: Sequence[Ring]) -> Json:
         """Have the shards of these bells drained; answers what `on_expired` does."""
@@ -36,7 +36,7 @@ class Server(Protocol):
 Warm = Callable[[Sequence[str]], Json]
 """Has the functions warmed that will work what these bells ring for.
 
-May raise InvocationRefused or StoreUnavailable.
+May raise InvocationRejected or StoreUnavailable.
 """
 
 

@@ -9,7 +9,7 @@ from duecourse.bridge.clock import ServerClock
 from duecourse.bridge.rings import Warming
 from duecourse.bridge.threads import daemon
 from duecourse.bridge.timer import Timer
-from duecourse.errors import InvocationRefused, StoreUnavailable
+from duecourse.errors import InvocationRejected, StoreUnavailable
 
 log = logging.getLogger("duecourse.bridge")
 
@@ -73,7 +73,7 @@ class Warmer:
         self.sent += 1
         try:
             self._warming.warm(bells)
-        except (InvocationRefused, StoreUnavailable) as error:
+        except (InvocationRejected, StoreUnavailable) as error:
             log.warning("functions are not warmed before their bells: %s", error)
 
     def _forget(self, now: float) -> None:

@@ -12,10 +12,10 @@ from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.queues import MAX_PRIORITY
 from duecourse.domain.task import Shard
-from duecourse.engine.crew import Crew
 from duecourse.engine.pieces import LOOK_AGAIN_S, Finished, Pieces
 from duecourse.engine.run import Runner
 from duecourse.engine.targets import Targets
+from duecourse.engine.threads import Threads
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.leases import MAX_CLAIM, Claim, Deliveries, LeaseStore, Settled
 from duecourse.ports.ledger import Away
@@ -61,11 +61,11 @@ class Limits(NamedTuple):
 class Drainer:
     """Works due tasks, as many at a time as it has threads."""
 
-    def __init__(self, store: LeaseStore, runner: Runner, targets: Targets, crew: Crew, limits: Limits) -> None:
+    def __init__(self, store: LeaseStore, runner: Runner, targets: Targets, threads: Threads, limits: Limits) -> None:
         self._store = store
         self._runner = runner
         self._targets = targets
-        self._crew = crew
+        self._threads = threads
         self._limits = limits
         self._priorities: dict[Shard, int] = {}
 
@@ -94,7 +94,7 @@ class Drainer:
     ) -> DrainResult:
         """Do what `drain` does, but return what was left out in place of raising it."""
         found = {shard: triggers.get(shard, Trigger.TAKE) for shard in shards}
-        pieces = Pieces(self._runner, self._targets, self._crew)
+        pieces = Pieces(self._runner, self._targets, self._threads)
         flow = _Flow(self._store, pieces, found, self._priorities, self._targets.deliveries)
         with ThreadPoolExecutor(1, "duecourse-settle") as clerk:  # it starts a thread once there is work for it
             try:

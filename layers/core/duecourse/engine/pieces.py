@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Shard, Task
-from duecourse.engine.crew import Crew
 from duecourse.engine.run import Runner, release
 from duecourse.engine.targets import Targets
+from duecourse.engine.threads import Threads
 
 LOOK_AGAIN_S = 0.1
 """Time after which a drain that waits for slow tasks looks for due ones, and gives back those behind the slow."""
@@ -33,9 +33,9 @@ Finished = list[tuple[Piece, list[Settlement]]]
 class Pieces:
     """The pieces of one drain; there are as many slots as threads, and more while tasks are short."""
 
-    def __init__(self, runner: Runner, targets: Targets, crew: Crew) -> None:
-        self._runner, self._targets, self._crew = runner, targets, crew
-        self._slots = crew.size
+    def __init__(self, runner: Runner, targets: Targets, threads: Threads) -> None:
+        self._runner, self._targets, self._threads = runner, targets, threads
+        self._slots = threads.size
         self._unstarted: deque[Piece] = deque()
         self._outbox: SimpleQueue[tuple[Piece, list[Settlement]]] = SimpleQueue()
         self.in_flight = 0
@@ -48,14 +48,14 @@ class Pieces:
     @property
     def are_enough(self) -> bool:
         """True if every thread has a piece."""
-        return self.in_flight >= min(self._slots, self._crew.size)
+        return self.in_flight >= min(self._slots, self._threads.size)
 
     def begin(self, shard: Shard, tasks: Sequence[Task]) -> None:
         """Have claimed tasks worked."""
         for piece in self._cut(shard, tasks):
             self.in_flight += 1
             self._unstarted.append(piece)
-            self._crew.do(self._work)
+            self._threads.do(self._work)
 
     def gather(self, *, wait: bool) -> Finished:
         """Finished pieces, after a little wait for the first, and those that nothing here will begin.
@@ -65,8 +65,8 @@ class Pieces:
         finished = self._finished(wait)
         if finished:
             # What finishes faster than it is claimed is claimed in greater batches: a claim costs as much for few.
-            each = QUICK if len(finished) > self._crew.size else SHORT
-            self._slots = min(self._slots + len(finished), each * self._crew.size)
+            each = QUICK if len(finished) > self._threads.size else SHORT
+            self._slots = min(self._slots + len(finished), each * self._threads.size)
         elif self.in_flight:
             finished = self._give_way()
         return finished
@@ -119,5 +119,5 @@ class Pieces:
         """
         waiting = len(self._unstarted)
         running = self.in_flight - waiting
-        self._slots = running if waiting and running else min(self._slots, self._crew.size)
+        self._slots = running if waiting and running else min(self._slots, self._threads.size)
         return self.take_back() if running else []

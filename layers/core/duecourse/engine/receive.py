@@ -7,9 +7,9 @@ from queue import SimpleQueue
 
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import NewTask, Task
-from duecourse.engine.crew import Crew
 from duecourse.engine.run import Runner
 from duecourse.engine.tasks import require
+from duecourse.engine.threads import Threads
 from duecourse.errors import DuecourseError
 from duecourse.ports.tasks import TaskStore
 
@@ -19,9 +19,9 @@ log = logging.getLogger("duecourse.engine")
 class Receiver:
     """Runs tasks that a broker owns; `store` is asked for only by a task that is to run again."""
 
-    def __init__(self, runner: Runner, crew: Crew, store: Callable[[], TaskStore]) -> None:
+    def __init__(self, runner: Runner, threads: Threads, store: Callable[[], TaskStore]) -> None:
         self._runner = runner
-        self._crew = crew
+        self._threads = threads
         self._store = store
 
     def work(self, tasks: Mapping[str, Task]) -> dict[str, str]:
@@ -32,7 +32,7 @@ class Receiver:
         """
         outbox: SimpleQueue[tuple[str, str]] = SimpleQueue()
         for name, task in tasks.items():
-            self._crew.do(partial(self._run, name, task, outbox))
+            self._threads.do(partial(self._run, name, task, outbox))
         ended = [outbox.get() for _ in tasks]
         return {name: problem for name, problem in ended if problem}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 from duecourse.domain.task import Json, Shard
-from duecourse.errors import InvocationRefused, StoreMisused, StoreUnavailable
+from duecourse.errors import InvocationRejected, StoreMisused, StoreUnavailable
 from duecourse.ports.invoker import Invoker
 from duecourse.ports.warmth import Warmth
 from duecourse.wire.events.invocation import tasks_event
@@ -53,7 +53,7 @@ class Warmer:
         """A process that hands over is not warm before its client is made."""
         try:
             self._invoker.prepare()
-        except InvocationRefused as error:
+        except InvocationRejected as error:
             log.warning("no function can be invoked: %s", error)
 
     def _coming(self, shard: Shard) -> list[str]:
@@ -66,7 +66,7 @@ class Warmer:
     def _send(self, function: str) -> bool:
         try:
             self._invoker.send(function, tasks_event([]))
-        except InvocationRefused as error:
+        except InvocationRejected as error:
             log.warning("function %s is not warmed: %s", function, error)
             return False
         return True

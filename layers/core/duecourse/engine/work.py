@@ -12,8 +12,8 @@ from duecourse.domain.lease import STEP_MS, STEPS, longest_lease
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.shards import by_shard
 from duecourse.domain.task import Shard, Task
-from duecourse.engine.crew import Crew
 from duecourse.engine.run import Runner, release
+from duecourse.engine.threads import Threads
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.leases import Lease, LeaseStore, Settled
 
@@ -28,10 +28,10 @@ Held = tuple[Shard, Task]
 class Worker:
     """Begins tasks that another handed over, runs and settles them; their leases are kept alive meanwhile."""
 
-    def __init__(self, store: LeaseStore, runner: Runner, crew: Crew, lease_ms: int = STEP_MS) -> None:
+    def __init__(self, store: LeaseStore, runner: Runner, threads: Threads, lease_ms: int = STEP_MS) -> None:
         self._store = store
         self._runner = runner
-        self._crew = crew
+        self._threads = threads
         self._lease_ms = lease_ms
 
     def work(self, tasks: Sequence[Task], remaining_ms: Callable[[], int]) -> dict[str, int]:
@@ -42,16 +42,16 @@ class Worker:
 
         Raises StoreUnavailable, if the store did not take a settlement, when all have run.
         """
-        return _Shift(self._store, self._runner, self._crew, self._lease_ms, remaining_ms).work(tasks)
+        return _Shift(self._store, self._runner, self._threads, self._lease_ms, remaining_ms).work(tasks)
 
 
 class _Shift:
     """The tasks of one invocation: those that wait for a thread, those that run, and the ends that are not settled."""
 
     def __init__(
-        self, store: LeaseStore, runner: Runner, crew: Crew, lease_ms: int, remaining_ms: Callable[[], int]
+        self, store: LeaseStore, runner: Runner, threads: Threads, lease_ms: int, remaining_ms: Callable[[], int]
     ) -> None:
-        self._store, self._runner, self._crew = store, runner, crew
+        self._store, self._runner, self._threads = store, runner, threads
         self._step_ms, self._remaining_ms = lease_ms, remaining_ms
         self._waiting: deque[Held] = deque()
         self._running: dict[str, Held] = {}
@@ -76,7 +76,7 @@ class _Shift:
 
     def _begin_more(self) -> None:
         """Begin as many as there are threads for. Raises StoreUnavailable where nothing runs to be waited for."""
-        free = self._crew.size - len(self._running)
+        free = self._threads.size - len(self._running)
         if not self._waiting or free <= 0:
             return
         if self._began and self._remaining_ms() <= LEAST_MS:
@@ -115,7 +115,7 @@ class _Shift:
     def _start(self, shard: Shard, tasks: Iterable[Task]) -> None:
         for task in tasks:
             self._running[task.token] = (shard, task)
-            self._crew.do(partial(self._run, shard, task))
+            self._threads.do(partial(self._run, shard, task))
 
     def _run(self, shard: Shard, task: Task) -> None:
         self._outbox.put((shard, self._runner.run(task)))

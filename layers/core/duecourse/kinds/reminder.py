@@ -6,7 +6,7 @@ from duecourse.domain.outcomes import Done, Drop, Outcome, Retry
 from duecourse.domain.reminder import Channel
 from duecourse.domain.task import Task, dump_json
 from duecourse.domain.times import format_duration, format_instant
-from duecourse.errors import InvalidInput, SendFailed, SendRefused
+from duecourse.errors import InvalidInput, SendFailed, SendRejected
 from duecourse.ports.sender import Message, Sender
 from duecourse.ports.writer import Letter, Writer
 
@@ -39,7 +39,7 @@ class ReminderKind:
         try:
             [message] = self._write([Letter(task.payload, starts_at)])
             return self._send(task, message)
-        except (InvalidInput, SendRefused) as error:
+        except (InvalidInput, SendRejected) as error:
             return Drop(str(error))
         except SendFailed as error:
             return Retry(error=str(error))

@@ -74,7 +74,7 @@ class Bells(Protocol):
         """Return if the server is a primary, or does not say what it is."""
 
     def enable_events(self) -> str:
-        """Turn on those notifications that are missing, and answer their flags. Raises EventsRefused."""
+        """Turn on those notifications that are missing, and answer their flags. Raises EventsRejected."""
 
     def subscribe(self) -> Subscription:
         """A subscription that the server has confirmed."""

@@ -9,10 +9,10 @@ class Invoker(Protocol):
     """The functions' service."""
 
     def prepare(self) -> None:
-        """Be ready to invoke without delay. Raises InvocationRefused."""
+        """Be ready to invoke without delay. Raises InvocationRejected."""
 
     def invoke(self, function: str, event: Json) -> Json:
-        """Run `function` and wait for its answer. Raises InvocationRefused, also where the function itself failed."""
+        """Run `function` and wait for its answer. Raises InvocationRejected, also where the function itself failed."""
 
     def send(self, function: str, event: Json) -> None:
-        """Have `function` run later, without its answer. Raises InvocationRefused."""
+        """Have `function` run later, without its answer. Raises InvocationRejected."""

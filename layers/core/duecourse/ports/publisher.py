@@ -21,5 +21,5 @@ class Publisher(Protocol):
     def publish(self, queue: str, messages: Sequence[Message]) -> list[str]:
         """Put messages into `queue`; answers for each why it was not confirmed, "" where the broker has it for good.
 
-        One that was not confirmed may be there all the same. Raises PublishRefused where none was confirmed.
+        One that was not confirmed may be there all the same. Raises PublishRejected where none was confirmed.
         """

@@ -21,5 +21,5 @@ class Sender(Protocol):
     def send(self, message: Message) -> str:
         """Send one message and return the service's id for it.
 
-        Raises SendRefused where the service will never take it, SendFailed where it may at another time.
+        Raises SendRejected where the service will never take it, SendFailed where it may at another time.
         """

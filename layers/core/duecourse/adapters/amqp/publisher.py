@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 
 from duecourse.adapters.amqp.session import AmqpSession
-from duecourse.errors import PublishRefused
+from duecourse.errors import PublishRejected
 from duecourse.ports.publisher import Message
 
 WITHIN_S = 10.0
@@ -35,12 +35,12 @@ class AmqpPublisher:
     def publish(self, queue: str, messages: Sequence[Message]) -> list[str]:
         """Put messages into `queue`, which is made (durable) where it is missing; why each was not confirmed.
 
-        Raises PublishRefused where there is no connection or nothing could be sent.
+        Raises PublishRejected where there is no connection or nothing could be sent.
         """
         if not self._url:
-            raise PublishRefused("no broker is configured: set DUECOURSE_AMQP")
+            raise PublishRejected("no broker is configured: set DUECOURSE_AMQP")
         if not self._turn.acquire(timeout=self._within_s):
-            raise PublishRefused("the connection to the broker is busy")
+            raise PublishRejected("the connection to the broker is busy")
         try:
             return self._publish(queue, messages)
         finally:
@@ -56,7 +56,7 @@ class AmqpPublisher:
         session = self._connected(until)
         try:
             return session.publish(queue, messages, until)
-        except PublishRefused:
+        except PublishRejected:
             self._drop()  # an answer may still be under way on it
             raise
 
@@ -71,10 +71,10 @@ class AmqpPublisher:
 
     def _connect(self, until: float) -> AmqpSession:
         if time.monotonic() < self._refuse_until:
-            raise PublishRefused(f"the broker was away a moment ago: {self._problem}")
+            raise PublishRejected(f"the broker was away a moment ago: {self._problem}")
         try:
             session = AmqpSession(self._url, until)
-        except PublishRefused as error:
+        except PublishRejected as error:
             self._problem = str(error)
             self._refuse_until = time.monotonic() + self._pause_s
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from duecourse.errors import PublishRefused
+from duecourse.errors import PublishRejected
 from duecourse.ports.publisher import Message
 
 HEARTBEAT_S = 30
@@ -26,8 +26,8 @@ class Closed(NamedTuple):
 class AmqpSession:
     """An open connection with one channel in confirm mode; not for two threads at a time.
 
-    `until` is the instant (of `time.monotonic`) at which patience ends. Raises PublishRefused where the broker at `url`
-    is not there by then.
+    `until` is the instant (of `time.monotonic`) at which patience ends. Raises PublishRejected where the broker at
+    `url` is not there by then.
     """
 
     def __init__(self, url: str, until: float) -> None:
@@ -41,7 +41,7 @@ class AmqpSession:
             SyntaxError,
             OSError,
         ) as error:  # pika reads ssl_options as Python, and its files
-            raise PublishRefused(f"DUECOURSE_AMQP is not an AMQP URL: {error}") from error
+            raise PublishRejected(f"DUECOURSE_AMQP is not an AMQP URL: {error}") from error
         parameters.heartbeat = HEARTBEAT_S
         # A little before our own patience ends: then pika takes a half-open socket down by itself.
         parameters.socket_timeout = parameters.stack_timeout = max(0.8 * (until - time.monotonic()), 0.1)
@@ -63,14 +63,14 @@ class AmqpSession:
         try:
             self._run(lambda: self._connection.is_open, until)
             self._open_channel(until)
-        except PublishRefused:
+        except PublishRejected:
             self.close()
             raise
 
     def publish(self, queue: str, messages: Sequence[Message], until: float) -> list[str]:
         """Put messages into `queue`, made where it is missing; why each was not confirmed, "" where it was.
 
-        Raises PublishRefused where nothing could be sent.
+        Raises PublishRejected where nothing could be sent.
         """
         from pika import BasicProperties, DeliveryMode
 
@@ -86,7 +86,7 @@ class AmqpSession:
         self._tag += len(messages)
         try:
             self._run(lambda: not self._waiting, until)
-        except PublishRefused as error:
+        except PublishRejected as error:
             self._problems |= dict.fromkeys(self._waiting.values(), str(error))
         self.used_at = time.time()
         return [self._problems[message.id] for message in messages]
@@ -102,7 +102,7 @@ class AmqpSession:
             if self._connection.is_open:
                 self._connection.close()
                 self._run(lambda: self._over, time.monotonic() + CLOSE_S)
-        except PublishRefused:
+        except PublishRejected:
             pass
         finally:
             if not self._over:
@@ -132,7 +132,7 @@ class AmqpSession:
             self._open_channel(until)
             self._ask(lambda heard: self._channel.queue_declare(queue, durable=True, callback=heard), until)
         if self._closed.code:
-            raise PublishRefused(self._closed.reason)
+            raise PublishRejected(self._closed.reason)
         self._known.add(queue)
 
     def _ask(self, ask: Callable[[Callable[[Any], None]], None], until: float) -> None:
@@ -146,15 +146,15 @@ class AmqpSession:
         self._run(lambda: bool(answers or self._closed.code), until)
 
     def _run(self, done: Callable[[], bool], until: float) -> None:
-        """Work the connection until it is `done`. Raises PublishRefused where it is lost before, or the time is up."""
+        """Work the connection until it is `done`. Raises PublishRejected where it is lost before, or the time is up."""
         loop = self._connection.ioloop
         timer = loop.call_later(max(until - time.monotonic(), 0), loop.stop)
         try:
             while not done():
                 if self._over:
-                    raise PublishRefused(f"the connection to the broker is lost: {self._lost}")
+                    raise PublishRejected(f"the connection to the broker is lost: {self._lost}")
                 if time.monotonic() >= until:
-                    raise PublishRefused(f"the broker did not answer in time{self._blocked}")
+                    raise PublishRejected(f"the broker did not answer in time{self._blocked}")
                 loop.start()
         finally:
             loop.remove_timeout(timer)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from typing import Any
 
-from duecourse.errors import SendFailed, SendRefused
+from duecourse.errors import SendFailed, SendRejected
 
 _making = threading.Lock()
 CONNECTIONS = 64
@@ -40,13 +40,13 @@ def make_client(
 
 @contextmanager
 def sending(service: str, refusals: Set[str]) -> Iterator[None]:
-    """Tell a service's errors as a Sender does: SendRefused for the codes in `refusals`, else SendFailed."""
+    """Tell a service's errors as a Sender does: SendRejected for the codes in `refusals`, else SendFailed."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
     except ClientError as error:
-        refusal = SendRefused if error.response["Error"]["Code"] in refusals else SendFailed
+        refusal = SendRejected if error.response["Error"]["Code"] in refusals else SendFailed
         raise refusal(f"{service} did not take it: {error}") from error
     except BotoCoreError as error:
         raise SendFailed(f"{service} did not take it: {error}") from error

@@ -9,7 +9,7 @@ from urllib3.exceptions import HTTPError
 
 from duecourse.adapters.aws.signed_calls import SignedCalls
 from duecourse.domain.task import Json, dump_json
-from duecourse.errors import InvocationRefused
+from duecourse.errors import InvocationRejected
 
 PATH = "/2015-03-31/functions/{}/invocations"
 
@@ -29,27 +29,27 @@ class LambdaInvoker:
         return SignedCalls("lambda", self._timeout_s)
 
     def prepare(self) -> None:
-        """Make the client now: that takes longer than a ring may be late. Raises InvocationRefused."""
+        """Make the client now: that takes longer than a ring may be late. Raises InvocationRejected."""
         from botocore.exceptions import BotoCoreError
 
         try:
             _ = self._calls
         except BotoCoreError as error:
-            raise InvocationRefused(f"no Lambda client can be created: {error}") from error
+            raise InvocationRejected(f"no Lambda client can be created: {error}") from error
 
     def invoke(self, function: str, event: Json) -> Json:
-        """Run `function` and wait for its answer. Raises InvocationRefused, also where the function itself failed."""
+        """Run `function` and wait for its answer. Raises InvocationRejected, also where the function itself failed."""
         response = self._call(function, "RequestResponse", event)
         answer = _decoded(function, response.data)
         if "X-Amz-Function-Error" in response.headers:
-            raise InvocationRefused(f"{function} failed: {_reason(answer)}")
+            raise InvocationRejected(f"{function} failed: {_reason(answer)}")
         return answer
 
     def send(self, function: str, event: Json) -> None:
-        """Have `function` run later, without its answer. Raises InvocationRefused."""
+        """Have `function` run later, without its answer. Raises InvocationRejected."""
         response = self._call(function, "Event", event)
         if response.status != 202:
-            raise InvocationRefused(f"{function} was not accepted: status {response.status}")
+            raise InvocationRejected(f"{function} was not accepted: status {response.status}")
 
     def _call(self, function: str, mode: str, event: Json) -> BaseHTTPResponse:
         from botocore.exceptions import BotoCoreError
@@ -58,9 +58,9 @@ class LambdaInvoker:
         try:
             response = self._calls.post(PATH.format(quote(function, safe="")), headers, dump_json(event).encode())
         except (BotoCoreError, HTTPError) as error:
-            raise InvocationRefused(f"{function} was not invoked: {error}") from error
+            raise InvocationRejected(f"{function} was not invoked: {error}") from error
         if response.status >= 300:
-            raise InvocationRefused(f"{function} was not invoked: {_refusal(response)}")
+            raise InvocationRejected(f"{function} was not invoked: {_refusal(response)}")
         return response
 
 
@@ -79,7 +79,7 @@ def _decoded(function: str, body: bytes) -> Json:
     try:
         return json.loads(body) if body else None
     except ValueError as error:
-        raise InvocationRefused(f"{function} answered something that is not JSON") from error
+        raise InvocationRejected(f"{function} answered something that is not JSON") from error
 
 
 def _reason(answer: Json) -> str:

@@ -29,7 +29,7 @@ class SesSender:
         return made
 
     def send(self, message: Message) -> str:
-        """Send one message and return SES's id for it. Raises SendRefused, SendFailed."""
+        """Send one message and return SES's id for it. Raises SendRejected, SendFailed."""
         if not self._mail_from:
             raise SendFailed("no sender address is configured: set DUECOURSE_MAIL_FROM")
         with sending("SES", REJECTIONS):

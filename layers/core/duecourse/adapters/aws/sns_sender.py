@@ -28,7 +28,7 @@ class SnsSender:
         return made
 
     def send(self, message: Message) -> str:
-        """Send one message's text and return SNS's id for it. Raises SendRefused, SendFailed."""
+        """Send one message's text and return SNS's id for it. Raises SendRejected, SendFailed."""
         with sending("SNS", REJECTIONS):
             answer = self._client.publish(
                 PhoneNumber=message.to, Message=message.text, MessageAttributes=self._attributes()

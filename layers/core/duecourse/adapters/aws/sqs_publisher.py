@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from duecourse.adapters.aws.clients import make_client
 from duecourse.domain.batches import cut
-from duecourse.errors import PublishRefused
+from duecourse.errors import PublishRejected
 from duecourse.ports.publisher import Message
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class SqsPublisher:
     def publish(self, queue: str, messages: Sequence[Message]) -> list[str]:
         """Put messages into `queue`; answers for each why SQS did not take it, "" where it did.
 
-        Raises PublishRefused where SQS does not answer or knows no such queue.
+        Raises PublishRejected where SQS does not answer or knows no such queue.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -55,7 +55,7 @@ class SqsPublisher:
                 self._send_all(queue, batch, problems)
         except (BotoCoreError, ClientError, ValueError) as error:
             if not problems:
-                raise PublishRefused(f"SQS did not take them: {error}") from error
+                raise PublishRejected(f"SQS did not take them: {error}") from error
             return [problems.get(message.id, f"SQS did not take it: {error}") for message in messages]
         return [problems[message.id] for message in messages]
 

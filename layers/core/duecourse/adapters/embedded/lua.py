@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from duecourse.adapters.embedded.commands import Commands, Reply, number
 from duecourse.adapters.redis.scripts import resident
 from duecourse.errors import StoreMisused
+
+LIBRARIES = Path(__file__).parent / "libraries.lua"
 
 
 class ScriptFailed(Exception):
@@ -50,7 +52,7 @@ class Lua:
 
     def _set_up(self) -> None:
         scope, table = self._runtime.globals(), self._runtime.table_from
-        libraries = self._runtime.execute((files("duecourse.adapters.embedded") / "libraries.lua").read_bytes())
+        libraries = self._runtime.execute(LIBRARIES.read_bytes())
         for name, library in libraries.items():
             scope[name] = library
         scope[b"redis"] = table({b"call": self._call})

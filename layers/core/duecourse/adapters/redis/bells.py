@@ -11,7 +11,7 @@ from redis.exceptions import RedisClusterException
 from duecourse.adapters.redis.connect import open_client
 from duecourse.adapters.redis.keys import CANARY, bells_on_record, new_canary, shards_key
 from duecourse.domain.watch import Watchlist
-from duecourse.errors import EventsRefused, NotPrimary, StoreUnavailable
+from duecourse.errors import EventsRejected, NotPrimary, StoreUnavailable
 from duecourse.ports.bells import Expiry, Sound, View, What
 
 NEEDED = "Exe"
@@ -183,7 +183,7 @@ class RedisBells:
                 if added:
                     self.client.config_set("notify-keyspace-events", flags + added)
             except (redis.ResponseError, KeyError) as error:
-                raise EventsRefused(f"notify-keyspace-events cannot be read and set: {error}") from error
+                raise EventsRejected(f"notify-keyspace-events cannot be read and set: {error}") from error
         return added
 
     def subscribe(self) -> RedisSubscription:

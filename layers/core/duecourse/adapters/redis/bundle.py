@@ -15,7 +15,7 @@ record's layout (layout.py) and of no module.
 
 import re
 from collections.abc import Iterable, Iterator
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import NamedTuple
 
 from duecourse.adapters.redis.layout import constants
@@ -89,9 +89,9 @@ class Source:
 class Modules:
     """The modules in one folder."""
 
-    def __init__(self, folder: Traversable) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.names = {path.name[:-4] for path in folder.iterdir()}
+        self.names = {path.stem for path in folder.iterdir()}
         self._read: dict[str, Source] = {}
 
     def source(self, name: str, text: str, above: tuple[str, ...] = ()) -> Source:

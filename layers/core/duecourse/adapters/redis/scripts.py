@@ -5,8 +5,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
-from importlib.resources import files
-from threading import Lock
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import redis
@@ -24,7 +22,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from duecourse.adapters.redis.bundle import Bundle, Modules
+from duecourse.adapters.redis import texts
 from duecourse.adapters.redis.connect import Client, drop_idle, learn, node_of, open_client
 from duecourse.adapters.redis.keys import Keys
 from duecourse.adapters.redis.lines import execute, execute_ahead, is_plain
@@ -48,8 +46,6 @@ IDLE_S = 5.0
 """After how long without a command the pooled connections are dropped rather than trusted."""
 WAIT_MS = 1_000
 """How long replicas have to take what was written."""
-LUA = files("duecourse.adapters.redis") / "lua"
-MODULES = Modules(LUA / "modules")
 
 AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
 _AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
@@ -83,27 +79,22 @@ def connect(url: str) -> Client:
     return open_client(url, socket_timeout=3, socket_connect_timeout=2)
 
 
-_putting_together = Lock()
-"""Held meanwhile: two threads at once would each read a module, and neither find it in what the other has made."""
-
-
-def _put_together(verb: str, form: Callable[[Bundle], str]) -> str:
-    with _putting_together:
-        return form(Bundle(MODULES.source(verb, (LUA / f"{verb}.lua").read_text())))
-
-
 @cache
 def load(verb: str) -> Script:
-    """The script of one verb, with the modules that it requires."""
-    text = _put_together(verb, Bundle.script)
-    return Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text, verb in READS)
+    """The script of one verb."""
+    text = texts.script(verb)
+    script = Script(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), text, verb in READS)
+    _verbs[script.sha] = verb
+    return script
 
 
-@cache
+_verbs: dict[str, str] = {}
+"""The verbs of this process's scripts, by their SHA-1."""
+
+
 def resident(sha: str) -> str | None:
     """The text of a verb's script for a process that keeps it (Bundle.resident), by the SHA-1 of the other."""
-    verbs = {load(path.name[:-4]).sha: path.name[:-4] for path in LUA.iterdir() if path.name.endswith(".lua")}
-    return _put_together(verbs[sha], Bundle.resident) if sha in verbs else None
+    return texts.resident(_verbs[sha]) if sha in _verbs else None
 
 
 def translate(error: Exception) -> DuecourseError:

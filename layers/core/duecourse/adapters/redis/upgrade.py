@@ -12,7 +12,7 @@ from duecourse.adapters.redis.keys import keys_of, ledger_key, shards_key
 from duecourse.adapters.redis.layout import NEWEST
 from duecourse.adapters.redis.scripts import RESHARDED, Scripts
 from duecourse.domain.task import Shard
-from duecourse.errors import StoreMisused
+from duecourse.errors import StoreMisused, StoreUnavailable
 
 SHOWN = 5
 
@@ -48,15 +48,25 @@ class Upgrade:
 
         Raises StoreMisused, with no shard raised, if such a caller adds or claims a task within `watch_s`.
         """
-        counts = self._counts()
-        old = {shard: look for shard in counts if (look := self._ask(shard, counts)).version < NEWEST}
-        if old:
+        raised = 0
+        while old := self._old(counts := self._counts()):  # again, for a queue may be new since
             self._tell(f"watching {len(old)} of {len(counts)} shards for callers of earlier versions")
             time.sleep(watch_s)
-            self._refuse([shard for shard, look in old.items() if self._ask(shard, counts).others != look.others])
+            # They are fewer where another upgrade has raised the shard.
+            self._refuse([shard for shard, look in old.items() if self._ask(shard, counts).others > look.others])
             self._raise(old, counts)
+            self._write_version()
+            raised += len(old)
+        self._write_version()
+        return Upgraded(len(counts), raised, sum(self._rewrite(shard, counts) for shard in counts))
+
+    def _old(self, counts: Mapping[Shard, str]) -> dict[Shard, Looked]:
+        """The shards that are not of the newest version."""
+        return {shard: look for shard in counts if (look := self._ask(shard, counts)).version < NEWEST}
+
+    def _write_version(self) -> None:
+        """Have new shards begin with the newest version."""
         self._scripts.call(lambda: self._client.hset(ledger_key(self._namespace), "layout", str(NEWEST)), again=True)
-        return Upgraded(len(counts), len(old), sum(self._rewrite(shard, counts) for shard in counts))
 
     def _raise(self, old: Mapping[Shard, Looked], counts: Mapping[Shard, str]) -> None:
         """Raise shards, each unless a fence was drawn in it since it was looked at."""
@@ -73,18 +83,20 @@ class Upgrade:
             )
 
     def _rewrite(self, shard: Shard, counts: Mapping[Shard, str]) -> int:
-        """Rewrite what is left of a shard; answers how many records."""
-        done, is_left = 0, True
+        """Rewrite what is left of a shard; answers how many records. Raises StoreUnavailable if the raise is lost."""
+        done, how, is_left = 0, "again", True
         while is_left:
-            look = self._ask(shard, counts)
-            done, is_left = done + look.rewritten, look.is_left
+            look = self._ask(shard, counts, how)
+            if look.version < NEWEST:
+                raise StoreUnavailable(f"The store has lost the upgrade of {shard}: run the same command again")
+            done, how, is_left = done + look.rewritten, "rewrite", look.is_left
             if look.rewritten:
                 self._tell(f"{shard}: rewrote {done} records")
         return done
 
-    def _ask(self, shard: Shard, counts: Mapping[Shard, str], others: str = "") -> Looked:
+    def _ask(self, shard: Shard, counts: Mapping[Shard, str], what: str = "") -> Looked:
         keys = keys_of(self._namespace, shard)
-        answer = self._scripts.run("upgrade", keys, (), (others,), count=counts[shard], again=True)
+        answer = self._scripts.run("upgrade", keys, (), (what,), count=counts[shard], again=True)
         if answer == RESHARDED:
             raise StoreMisused(f"The number of shards of {shard.queue} is being changed: run this again after that")
         _, _, version, found, rewritten, is_left = answer

@@ -3,7 +3,9 @@
 --
 -- Whoever draws a fence counts it in `drawn` of the shard's meta, until the shard is of the newest version. Callers of
 -- earlier versions do not: what is drawn besides is theirs. `others` is how many those were, `others_at` when a sweep
--- first saw so many. `rewrite` is how far the rewriting is, while it is under way.
+-- first saw so many. `rewrite` is how far a pass of the rewriting is, while it is under way, with "+" behind it once the
+-- pass has changed anything: then another follows, for the cursor means nothing to a server that has started since, or
+-- has taken over.
 --
 -- KEYS    as in shard.lua
 -- ARGV    shard's
@@ -67,13 +69,33 @@ local function renew(name, data)
   return 1
 end
 
+-- Whether a payload that stands apart is of no record: a caller of an earlier version has deleted that.
+local function is_orphan(field)
+  local sid = match(field, '^[^=]*')
+  for _, data in ipairs(call('HMGET', shard.TASKS, sid, sid .. '+')) do
+    shard.weight = shard.weight + #(data or '')
+    if data and (bodies.of(sid, data) == field or not record.open(data)) then
+      return false
+    end
+  end
+  return true
+end
+
+-- Begins a pass, unless one is under way.
+function versions.look_again()
+  call('ZREM', shard.LEASED, '')
+  call('HSETNX', shard.META, 'rewrite', '0')
+end
+
 -- A bounded step through the records after the version was raised. Answers how many were rewritten, and whether there
 -- may be more.
 function versions.rewrite()
-  local cursor, looked, done = call('HGET', shard.META, 'rewrite'), 0, 0
-  if not cursor then
+  local stood = call('HGET', shard.META, 'rewrite')
+  if not stood then
     return 0, false
   end
+  local cursor, changed = match(stood, '^(%d+)(%+?)$')
+  local looked, done = 0, 0
   call('ZREM', shard.LEASED, '')
   repeat
     local found = call('HSCAN', shard.TASKS, cursor, 'COUNT', AT_A_TIME)
@@ -82,15 +104,21 @@ function versions.rewrite()
     for i = 1, #rows, 2 do
       local name, data = rows[i], rows[i + 1]
       shard.weight = shard.weight + #data
-      if not string.find(name, '=', 1, true) and byte(data) < shard.LAYOUT then
+      if string.find(name, '=', 1, true) then
+        if is_orphan(name) then
+          bodies.drop({ name })
+        end
+      elseif byte(data) < shard.LAYOUT then
         done = done + renew(name, data)
       end
     end
   until cursor == '0' or looked >= AT_ONCE or shard.weight >= record.BYTES / 2
-  if cursor == '0' then
-    call('HDEL', shard.META, 'rewrite')
+  changed = done > 0 and '+' or changed
+  local left = cursor ~= '0' or changed ~= ''
+  if left then
+    call('HSET', shard.META, 'rewrite', cursor == '0' and cursor or cursor .. changed)
   else
-    call('HSET', shard.META, 'rewrite', cursor)
+    call('HDEL', shard.META, 'rewrite')
   end
-  return done, cursor ~= '0'
+  return done, left
 end

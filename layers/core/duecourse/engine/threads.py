@@ -7,20 +7,20 @@ from queue import SimpleQueue
 Work = Callable[[], None]
 
 
-class Crew:
+class Threads:
     """`size` threads that do what is handed to them, in order."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._inbox: SimpleQueue[Work | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._hiring = threading.Lock()
+        self._starting = threading.Lock()
 
     def do(self, work: Work) -> None:
         """Have `work` done by the next free thread; it must not raise."""
         if len(self._threads) < self.size:
-            with self._hiring:
-                self._hire()
+            with self._starting:
+                self._start_one()
         self._inbox.put(work)
 
     def close(self) -> None:
@@ -31,7 +31,7 @@ class Crew:
             thread.join()
         self._threads.clear()
 
-    def _hire(self) -> None:
+    def _start_one(self) -> None:
         if len(self._threads) == self.size:
             return  # another drain was quicker
         thread = threading.Thread(target=self._serve, name=f"duecourse-{len(self._threads)}", daemon=True)

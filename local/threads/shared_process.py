@@ -31,8 +31,8 @@ from ..template.model import Function
 from .bridge import ThreadBridge
 from .environment import environment, united
 from .invoker import DirectInvoker
+from .output import OUTPUT
 from .pool import ThreadPool
-from .voices import VOICES
 
 SWITCH_S = 0.0005
 """How long a busy thread may keep the bridge's timer from the interpreter."""
@@ -40,7 +40,7 @@ PATIENCE_S = 5.0
 _one = threading.Lock()
 
 
-class House:
+class SharedProcess:
     """One store and the functions around it, from `with` to its end. Raises HarnessError at the start."""
 
     def __init__(self, described: Sequence[Function], environment: Environment, logs: Logs) -> None:
@@ -58,7 +58,7 @@ class House:
             opened.enter_context(_found(self._layers))
             self._open_store()
             opened.callback(self._store.close)
-            opened.enter_context(VOICES.taken(self._logs.of("threads").write))
+            opened.enter_context(OUTPUT.taken(self._logs.of("threads").write))
             opened.enter_context(logged())
             opened.callback(sys.setswitchinterval, sys.getswitchinterval())
             sys.setswitchinterval(SWITCH_S)
@@ -128,7 +128,7 @@ def _found(folders: Iterable[str]) -> Iterator[None]:
 @contextmanager
 def logged() -> Iterator[None]:
     """Let what the product logs in a function's thread be in that function's log, in the form that Lambda gives it."""
-    logger, handler = logging.getLogger("duecourse"), logging.StreamHandler(VOICES)
+    logger, handler = logging.getLogger("duecourse"), logging.StreamHandler(OUTPUT)
     handler.setFormatter(JsonFormatter())
     logger.addHandler(handler)
     try:

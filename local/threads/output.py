@@ -9,7 +9,7 @@ from typing import Any
 Hear = Callable[[bytes], None]
 
 
-class Voices:
+class ThreadOutput:
     """The standard output of a process in which functions are threads; one a process, for loggers keep it."""
 
     def __init__(self) -> None:
@@ -61,4 +61,4 @@ class Voices:
         return self._real or (sys.__stdout__ if sys.stdout is self else sys.stdout)
 
 
-VOICES = Voices()
+OUTPUT = ThreadOutput()

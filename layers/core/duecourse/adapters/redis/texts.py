@@ -1,0 +1,67 @@
+"""The scripts' texts: the build of the layer puts them together, else their first use in a process does.
+
+`python -m duecourse.adapters.redis.texts FOLDER` writes the text of each verb into a folder. Such a folder stands in
+a built layer alone, where nobody changes what it is made of.
+"""
+
+import sys
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duecourse.adapters.redis.bundle import Bundle, Modules
+
+LUA = Path(__file__).parent / "lua"
+MADE = LUA / "made"
+"""The folder of the texts in a built layer."""
+
+_putting_together = Lock()
+"""Held meanwhile: two threads at once would each read a module, and neither find it in what the other has made."""
+
+
+def verbs() -> list[str]:
+    """The name of every verb."""
+    return sorted(path.stem for path in LUA.glob("*.lua"))
+
+
+def script(verb: str) -> str:
+    """The text of a verb as Redis runs it, with the modules that it requires."""
+    try:
+        return (MADE / f"{verb}.lua").read_text()
+    except FileNotFoundError:
+        with _putting_together:
+            return _bundle(verb).script()
+
+
+@cache
+def resident(verb: str) -> str:
+    """The text of a verb for a process that keeps it (Bundle.resident)."""
+    with _putting_together:
+        return _bundle(verb).resident()
+
+
+def write(folder: Path) -> None:
+    """Write the text of each verb into a new folder."""
+    folder.mkdir()
+    for verb in verbs():
+        (folder / f"{verb}.lua").write_text(_bundle(verb).script())
+
+
+def _bundle(verb: str) -> "Bundle":
+    # Imported here: in a built layer no function needs it, and its patterns alone take milliseconds.
+    from duecourse.adapters.redis.bundle import Bundle
+
+    return Bundle(_modules().source(verb, (LUA / f"{verb}.lua").read_text()))
+
+
+@cache
+def _modules() -> "Modules":
+    from duecourse.adapters.redis.bundle import Modules
+
+    return Modules(LUA / "modules")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
