@@ -8,6 +8,8 @@ ARCH ?= arm64
 FITS := import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
 BASE_PYTHON ?= $(shell for name in python3.11 python3.12 python3; do $$name -c '$(FITS)' 2>/dev/null && command -v $$name && break; done)
 ARGS :=
+# An image of a container may set it: each of the hundred processes of a suite would then compile the same again.
+unexport PYTHONDONTWRITEBYTECODE
 CHECKS := format lint types english api
 
 help: ## this list

@@ -1,7 +1,8 @@
 """Fixtures that several folders share: real Redis servers, a clock that moves by hand, a ledger in memory."""
 
+import gc
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from functools import cache
 
@@ -9,10 +10,11 @@ import pytest
 import redis
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from local.cli.rabbitmq import RabbitMq
 from tests.support import left_open
 from tests.support.clock import HandClock
+from tests.support.lossy_proxy import LossyProxy
 from tests.support.rabbitmq import need_server
 from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_server import SERVERS, RedisServer, need
@@ -26,6 +28,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_sessionstart() -> None:
     """By now pytest has its own hook in place, to which ours adds."""
     left_open.watch()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: no round of the garbage collector goes through it, in no test's time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +92,13 @@ def redis_client(redis_server: RedisServer) -> Iterator[redis.Redis]:
     """A client of that server, as the product makes it."""
     with connect(redis_server.url) as client:
         yield client
+
+
+@pytest.fixture
+def proxy(redis_server: RedisServer) -> Iterator[LossyProxy]:
+    """A way to that server on which replies can be lost."""
+    with LossyProxy(redis_server.socket) as proxy:
+        yield proxy
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from duecourse.process import Handler
 from duecourse.routes import docs, health, leases, queries, queues, reminders, tasks
 from duecourse.routes.api import Api
 from duecourse.routes.idempotency import idempotent
-from duecourse.routes.parts import of_json, owned, rejection
+from duecourse.routes.parts import rejection
 from duecourse.routes.request import Request, serving
 from duecourse.wire.http import problems
 from duecourse.wire.http.body import MAX_BODY_BYTES, parse_body
@@ -26,7 +26,7 @@ def read_body(text: str) -> dict[str, Any]:
 
 
 api = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
-api.use([of_json, owned, api.check_parameters, idempotent])
+api.use([api.check, idempotent])
 log = logging.getLogger("duecourse.enqueue_http")
 
 for part in (tasks, leases, reminders, queues, queries, health):
@@ -34,7 +34,7 @@ for part in (tasks, leases, reminders, queues, queries, health):
 docs.serve(api)
 
 
-def refuse(error: Exception) -> Response[str]:
+def reject(error: Exception) -> Response[str]:
     """Answer with a problem document; a 5xx, which no caller can mend, also goes to the log."""
     problem = problems.describe(translate(error))
     if problem.status >= 500:
@@ -56,7 +56,7 @@ def translate(error: Exception) -> Exception:
     return error
 
 
-api.exception_handler(Exception)(refuse)
+api.exception_handler(Exception)(reject)
 
 
 @Handler

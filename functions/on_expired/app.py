@@ -31,11 +31,7 @@ def handler(app: App, event: dict[str, Any], context: Any) -> RingsAnswer | Warm
     drained = app.drainer.drain(rang.shards, context.get_remaining_time_in_millis, rang.triggers)
     measure(
         RungLine(
-            Added=noted.added,
-            Claimed=drained.claimed,
-            Done=drained.done,
-            Retried=drained.retried,
-            Dead=drained.dead,
+            Added=noted.added, Claimed=drained.claimed, Done=drained.done, Retried=drained.retried, Dead=drained.dead
         )
     )
     return show_drained(drained._asdict(), noted.added)

@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from duecourse.domain.history import cut_detail
+from duecourse.engine.failures import settle_failure
 from duecourse.metrics import UndeliveredLine, measure
 from duecourse.process import Handler
 from duecourse.wire.events.failures import read_failure
@@ -22,7 +23,7 @@ def handler(app: App, event: dict[str, Any], _context: Any) -> dict[str, Any]:
     reported = read_each(event, read_failure)
     retried = 0
     for name, failure in reported.content.items():
-        counts, error = app.failures.settle(failure), cut_detail(failure.error)
+        counts, error = settle_failure(app.store, failure), cut_detail(failure.error)
         retried += counts["retried"] + counts["dead"] + counts["released"]
         log.warning("an invocation failed", extra={"message_id": name, "error": error, "tasks": counts})
     for name, problem in reported.problems.items():

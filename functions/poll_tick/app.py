@@ -6,7 +6,6 @@ from typing import Any
 from duecourse.engine.survey import Survey
 from duecourse.engine.sweep import Ticked
 from duecourse.errors import StoreUnavailable
-from duecourse.lingering import start_linger
 from duecourse.metrics import TickLine, measure
 from duecourse.process import Handler
 from duecourse.wire.events.schedule import check_tick
@@ -41,7 +40,10 @@ def _sweep_and_stay(
     It stays though the store is away, which may be back in a second: the next tick is a minute away. Any other error
     ends it at once.
     """
-    linger = start_linger(app, remaining_ms)
+    from duecourse.lingering import Linger  # the bridge's code, which a tick that ends at once does without
+
+    linger = Linger(app, remaining_ms)
+    linger.start()
     try:
         ticked = _sweep(app, found, remaining_ms)
         linger.stay_until_over()

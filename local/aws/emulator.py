@@ -8,14 +8,17 @@ from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import urllib3
-from localstack_client.session import Session  # type: ignore[import-untyped]
 
 from ..process.children import spawn
 from ..stack.logs import Log
 from ..stack.problems import HarnessError
 from .account import CREDENTIALS, REGION
+
+if TYPE_CHECKING:
+    from localstack_client.session import Session  # type: ignore[import-untyped]
 
 READY_WITHIN = 60.0
 ENDPOINT = "AWS_ENDPOINT_URL"
@@ -50,8 +53,10 @@ async def wait_until_ready(url: str) -> None:
         raise HarnessError("the AWS emulator does not start: see its log") from None
 
 
-def session(url: str) -> Session:
+def session(url: str) -> "Session":
     """A boto3-like session whose clients call the emulator at `url`."""
+    from localstack_client.session import Session  # brings boto3 along, and the address alone is wanted more often
+
     # localstack-client takes a whole URL from this variable only, and the variable wins over its argument
     with _environment:
         before = os.environ.get(ENDPOINT)

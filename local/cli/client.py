@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
 from urllib.parse import quote
@@ -11,8 +12,7 @@ from urllib.parse import quote
 import typer
 import urllib3
 
-from duecourse.adapters.redis.connect import Client
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import Client, connect
 from duecourse.domain.times import parse_duration
 from duecourse.errors import DuecourseError, InvalidSettings, StoreUnavailable
 from duecourse.settings import PREFIX, Settings, parse
@@ -20,7 +20,6 @@ from duecourse.settings import PREFIX, Settings, parse
 from ..stack import state
 from ..stack.options import PARAMETERS, TEMPLATE, Options, Precision
 from ..stack.problems import HarnessError
-from ..stack.stack import Stack
 from ..template.identity import Addresses
 from ..template.model import Function
 from ..template.reader import Template
@@ -67,6 +66,8 @@ def lambda_service(folder: Path | None) -> Iterator[str]:
     if found:
         yield str(found["lambda"])
         return
+    from ..stack.stack import Stack  # boto3, pika and the embedded store come along: a command may do without
+
     with Stack(Options(state=folder, precision=Precision.TICK, tick=0), notice=console.notice) as stack:
         yield stack.lambda_url
 
@@ -116,6 +117,7 @@ def invoke(service: str, function: str, event: bytes) -> Invoked:
     return Invoked(text, response.headers.get("X-Amz-Function-Error"), took_ms)
 
 
+@cache
 def functions() -> dict[str, Function]:
     """The template's functions by name, logical id and folder."""
     described = Template(TEMPLATE, Addresses("", "", ""), PARAMETERS).functions

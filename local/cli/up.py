@@ -11,7 +11,6 @@ import typer
 from ..stack import state
 from ..stack.options import Options, Precision
 from ..stack.sockets import MAX_PORT
-from ..stack.stack import Stack
 from . import console, screen
 from .staying import stay, until_stopped
 
@@ -102,15 +101,19 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
         environment={} if as_json else {LOG_TASKS: os.environ.get(LOG_TASKS, "on")},
     )  # fmt: skip
     say = console.say_aside if as_json else console.say
-    with until_stopped(), Stack(options, say=say, notice=console.notice) as stack:
-        if as_json:
-            typer.echo(json.dumps(stack.addresses()))
-        else:
-            console.say("docs", f"{stack.api}/docs")
-            console.out.print(
-                f"[bold green]ready[/]: Ctrl-C stops the stack; all logs are in {_near(folder)}/logs", soft_wrap=True
-            )
-        stay()
+    with until_stopped():
+        from ..stack.stack import Stack  # takes most of a second: a Ctrl-C meanwhile is heard
+
+        with Stack(options, say=say, notice=console.notice) as stack:
+            if as_json:
+                typer.echo(json.dumps(stack.addresses()))
+            else:
+                console.say("docs", f"{stack.api}/docs")
+                console.out.print(
+                    f"[bold green]ready[/]: Ctrl-C stops the stack; all logs are in {_near(folder)}/logs",
+                    soft_wrap=True,
+                )
+            stay()
 
 
 def _near(folder: Path) -> Path:

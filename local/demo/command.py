@@ -14,7 +14,6 @@ from ..cli.up import SHOWN
 from ..process.environment import host_settings
 from ..stack.options import PARAMETERS, Options, Precision
 from ..stack.redis_server import given_store
-from ..stack.stack import Stack
 from ..threads import SCHEMES
 from . import stories
 from .others import Others
@@ -53,6 +52,8 @@ def demo(precision: By = Precision.BRIDGE, store: Store = None) -> None:
 
         python -m local demo --store leveldb:///tmp/duecourse-demo
     """
+    from ..stack.stack import Stack
+
     began = time.monotonic()
     status = err.status(STARTING)
     status.start()

@@ -6,13 +6,15 @@ import signal
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import urllib3
 
 from ..aws.emulator import SENT
-from ..stack.stack import Stack
 from .others import Others
+
+if TYPE_CHECKING:
+    from ..stack.stack import Stack
 
 T = TypeVar("T")
 PATIENCE_S = 25.0
@@ -50,7 +52,7 @@ class Lateness(NamedTuple):
 class Stage:
     """The stack's HTTP API, its mailbox and its results table."""
 
-    def __init__(self, stack: Stack, others: Others) -> None:
+    def __init__(self, stack: "Stack", others: Others) -> None:
         self.stack = stack
         self.others = others
         self.lateness: list[Lateness] = []

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import duecourse
-from duecourse.client_reminders import ReminderClient
+from duecourse.client import ReminderClient
 
 from ..stack.options import TEMPLATE
 

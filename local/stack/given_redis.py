@@ -7,8 +7,7 @@ from contextlib import suppress
 import redis
 
 from duecourse.adapters.redis.bells import missing_flags
-from duecourse.adapters.redis.connect import servers
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect, servers
 from duecourse.errors import DuecourseError
 
 from .options import Precision

@@ -7,7 +7,7 @@ from asyncio.subprocess import Process
 from pathlib import Path
 
 from duecourse import settings
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.address import shown
 from duecourse.errors import DuecourseError, InvalidSettings, StoreUnavailable

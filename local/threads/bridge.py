@@ -21,7 +21,7 @@ class ThreadBridge:
         self._stopping = False
 
     async def start(self) -> bool:
-        """Start it and wait until it is ready; False, and the user is told, where that does not come."""
+        """Start the bridge and wait until it is ready; False, with a notice to the user, if it does not become so."""
         self._bridge.start()
         self._watching = asyncio.create_task(self._watch())
         ready = await asyncio.to_thread(self._bridge.wait_ready, READY_WITHIN)
@@ -30,7 +30,7 @@ class ThreadBridge:
         return ready
 
     def kill(self) -> None:
-        """Let it hear nothing more; what it has begun goes on. Not for the event loop's thread."""
+        """Let it hear nothing more; invocations that it has begun continue. Not for the event loop's thread."""
         self._bridge.stop()
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What is printed, sent to where the thread that prints belongs: a function's log, or the harness's own output."""
+"""Printed text, sent to the place of the thread that prints it: a function's log, or the harness's own output."""
 
 import sys
 import threading

@@ -42,9 +42,9 @@ T = TypeVar("T")
 NOT_YET = "-"
 """The id of no request: the handler is being loaded."""
 LOOK_EVERY_S = 0.1
-"""How often a function's code is looked at: a changed one is loaded anew."""
+"""Time between two looks at a function's code: a changed one is loaded again."""
 GRACE_S = 5.0
-"""How long a stop waits for what is under way: a thread cannot be ended."""
+"""Longest time that a stop waits for running calls: a thread cannot be ended."""
 
 
 class ThreadPool:
@@ -95,7 +95,7 @@ class ThreadPool:
     async def invoke(self, invocation: Invocation) -> Answer:
         """Run the invocation on a thread. Raises LambdaError where the limit is reached.
 
-        One that takes too long is answered for, and goes on: it keeps its place until it ends.
+        A call that takes too long gets an answer, but continues: it keeps its place until it ends.
         """
         if self._closed:
             raise stopping()
@@ -123,7 +123,7 @@ class ThreadPool:
             return timed_out(invocation.request_id, self.function.timeout)
 
     async def _on_a_thread(self, work: Callable[[], T]) -> T:
-        """What `work`, which must not raise, answers."""
+        """Answer of `work`, which must not raise."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
@@ -197,7 +197,7 @@ class ThreadPool:
         """It has no processes of its own."""
 
     async def close(self) -> None:
-        """Take no more, and wait a while for what is under way; once is enough."""
+        """Take no more calls, and wait a while for those that run; once is enough."""
         if self._closed:
             return
         self._closed = True

@@ -35,7 +35,7 @@ from .output import OUTPUT
 from .pool import ThreadPool
 
 SWITCH_S = 0.0005
-"""How long a busy thread may keep the bridge's timer from the interpreter."""
+"""Longest time that a busy thread may keep the bridge's timer from the interpreter."""
 PATIENCE_S = 5.0
 _one = threading.Lock()
 

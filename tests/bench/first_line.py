@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import NewTask
 from duecourse.wire.events.invocation import tasks_event

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import redis
 
 from duecourse.adapters.redis.bells import RedisBells
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import Invoked
@@ -17,7 +17,6 @@ from duecourse.domain.outcomes import Done
 from duecourse.domain.task import Json, NewTask, Task, new_id
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
-from duecourse.engine.targets import Targets
 from duecourse.engine.threads import Threads
 from duecourse.lingering import start_linger
 from duecourse.ports.tasks import MAX_ADD
@@ -26,6 +25,7 @@ from duecourse.wire.events.rings import read_rings
 from duecourse.wiring import App, Parts
 from tests.bench.figures import Figure, lateness
 from tests.bench.server import BenchServer
+from tests.support.engine import targets_of
 from tests.support.wait import until
 
 PROBES = 2_000
@@ -69,7 +69,7 @@ class InProcess:
         self.late: list[int] = []
         self._threads = Threads(4)
         runner = Runner(lambda _kind: self._note, None, store.now, random.Random())
-        self._drainer = Drainer(store, runner, Targets({}, self), self._threads, Limits(60_000, 0))
+        self._drainer = Drainer(store, runner, targets_of({}, self), self._threads, Limits(60_000, 0))
 
     def invoke(self, function: str, event: Json) -> Json:
         """Drain the shards that rang."""

@@ -7,18 +7,18 @@ from functools import cache, partial
 
 import redis
 
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Done, Ending, Settlement
 from duecourse.domain.queues import Rate
 from duecourse.domain.task import DEFAULT_QUEUE, NewTask, Shard, Task, new_id
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
-from duecourse.engine.targets import Targets
 from duecourse.engine.threads import Threads
 from duecourse.ports.tasks import MAX_ADD
 from tests.bench.figures import Figure, in_turn, per_second
 from tests.bench.server import BenchServer
+from tests.support.engine import targets_of
 
 PAYLOAD = '{"user":"' + "x" * 109 + '"}'
 """120 bytes."""
@@ -235,7 +235,7 @@ def _reads(task: Task) -> Done:
 def _work(store: RedisStore, shard: Shard, kind: Kind) -> int:
     threads = Threads(THREADS)
     runner = Runner(lambda _kind: kind, None, store.now, random.Random())
-    drainer = Drainer(store, runner, Targets({}, Nobody()), threads, Limits(60_000, 0))
+    drainer = Drainer(store, runner, targets_of({}, Nobody()), threads, Limits(60_000, 0))
     done = drainer.drain([shard], lambda: 60_000).done
     threads.close()
     return done

@@ -6,7 +6,8 @@ from typing import Any
 
 import redis
 
-from duecourse.adapters.redis.scripts import connect, load
+from duecourse.adapters.redis.connect import connect
+from duecourse.adapters.redis.scripts import load
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import Wanted

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 
 import redis
 
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import NewTask, Shard
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Runner
 from duecourse.engine.sweep import Retention, Sweeper
-from duecourse.engine.targets import Targets
 from duecourse.engine.threads import Threads
 from duecourse.ports.tasks import MAX_ADD
 from tests.bench.figures import Figure
 from tests.bench.ledger import Nobody
 from tests.bench.server import BenchServer
+from tests.support.engine import targets_of
 
 DAY_MS = 86_400_000
 SHARDS = (1, 1_000, 10_000)
@@ -43,7 +43,7 @@ def _tick(client: redis.Redis, count: int) -> Figure:
         store.add([NewTask("later", "report", "1", f"q{n}", delay_ms=DAY_MS)])
     threads = Threads(1)
     runner = Runner(lambda _kind: None, None, store.now, random.Random())
-    drainer = Drainer(store, runner, Targets({}, Nobody()), threads, Limits(60_000, 0))
+    drainer = Drainer(store, runner, targets_of({}, Nobody()), threads, Limits(60_000, 0))
     sweeper = Sweeper(store, drainer, Retention(DAY_MS), 0)
 
     def tick() -> None:

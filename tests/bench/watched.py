@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import redis
 
 from duecourse.adapters.redis.bells import Names, RedisBells, RedisSubscription
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import Ring
 from duecourse.domain.task import Json

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
-from duecourse.adapters.redis.connect import node_of
+from duecourse.adapters.redis.connect import connect, node_of
 from duecourse.adapters.redis.keys import keys_of, shards_key
-from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, Shard, Task

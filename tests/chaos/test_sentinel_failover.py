@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis.connect import open_client
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect, open_client
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreUnavailable

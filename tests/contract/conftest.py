@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from duecourse.adapters.embedded.store import EmbeddedStore as MemoryStore
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.ports.store import Store

@@ -12,6 +12,7 @@ from tests.support.ledger import (
     LEASE_MS,
     SHARD,
     add,
+    bell,
     bring,
     claim,
     claim_one,
@@ -22,10 +23,6 @@ from tests.support.ledger import (
 )
 
 DEADMAN_MS = 1_000
-
-
-def bell(store: Store) -> int:
-    return store.stats(SHARD).bell_at
 
 
 def test_an_empty_shard_has_no_bell(store: Store) -> None:

@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from duecourse.domain.lateness import bucket_of
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import RetryPolicy, Shard, Status
 from duecourse.ports.leases import MAX_CLAIM, Claim, Settled
 from duecourse.ports.store import Store
 from tests.support.clock import HandClock
+from tests.support.lateness import bucket_of
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, claim_one, ending, new, settle, standing
 
 

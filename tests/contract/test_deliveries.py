@@ -378,6 +378,6 @@ def test_that_a_task_waits_for_room_at_its_target_is_told(store: Store) -> None:
     store.add([new("a", kind="report"), new("b", kind="report"), new("c", kind="report", delay_ms=LATER_MS)])
     [task] = claim(store, most=1).tasks
     waiting = standing(store, "b" if task.id == "a" else "a")
-    assert store.throttle(SHARD, "-", waiting).by is ThrottleReason.TARGET
-    assert store.throttle(SHARD, "-", standing(store, "c")).by is None
-    assert store.throttle(SHARD).by is None
+    assert store.throttle(SHARD, "-", waiting).reason is ThrottleReason.TARGET
+    assert store.throttle(SHARD, "-", standing(store, "c")).reason is None
+    assert store.throttle(SHARD).reason is None

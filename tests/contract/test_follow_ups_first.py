@@ -76,7 +76,9 @@ def expire(store: Store, clock: HandClock) -> None:
 
 
 @pytest.mark.parametrize("die", [drop, lapse, expire])
-def test_of_a_death_too(store: Store, clock: HandClock, die: Callable[[Store, HandClock], None]) -> None:
+def test_the_notification_of_a_death_is_claimed_before_all_that_waits(
+    store: Store, clock: HandClock, die: Callable[[Store, HandClock], None]
+) -> None:
     die(store, clock)
     dead = standing(store, "0")
     assert (dead.status, standing(store, notification(dead)).status) == (Status.DEAD, Status.LEASED)

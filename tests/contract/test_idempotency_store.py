@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.ports.idempotency import KEPT_MS, PRUNE, KeyedRequest, RequestState, SavedResponse
 from duecourse.ports.store import Store
 from tests.support.clock import HandClock

@@ -10,7 +10,7 @@ from duecourse.domain.task import Task
 from duecourse.ports.store import Store
 from duecourse.ports.tasks import Move
 from tests.support.clock import HandClock
-from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, bell, claim, claim_one, ending, lease_of, new, settle
 
 DEADMAN_MS = 1_000
 MANY = 1_001
@@ -19,10 +19,6 @@ MANY = 1_001
 
 def configure(store: Store, **changes: bool | int | Rate | None) -> None:
     store.configure("default", changes)
-
-
-def bell(store: Store) -> int:
-    return store.stats(SHARD).bell_at
 
 
 def fill(store: Store, count: int, tenant: str = "-") -> None:
@@ -45,18 +41,18 @@ def test_no_more_run_than_may(store: Store) -> None:
     configure(store, max_running=3)
     fill(store, 5)
     first = store.claim(SHARD, 2, lease_ms=LEASE_MS)
-    assert (len(first.tasks), first.backlog, first.held) == (2, 3, False)
+    assert (len(first.tasks), first.backlog, first.throttled) == (2, 3, False)
     second = store.claim(SHARD, 5, lease_ms=LEASE_MS)
-    assert (len(second.tasks), second.backlog, second.held) == (1, 0, True)
+    assert (len(second.tasks), second.backlog, second.throttled) == (1, 0, True)
     third = store.claim(SHARD, 5, lease_ms=LEASE_MS)
-    assert (third.tasks, third.backlog, third.held) == ([], 0, True)
+    assert (third.tasks, third.backlog, third.throttled) == ([], 0, True)
 
 
 def test_a_tenant_that_runs_all_it_may_and_has_nothing_due_holds_nothing_back(store: Store) -> None:
     store.configure("default", {"tenant_max_running": 1})
     store.add([new("a"), new("b", delay_ms=LATER_MS)])
     claimed = store.claim(SHARD, 5, lease_ms=LEASE_MS)
-    assert ([task.id for task in claimed.tasks], claimed.backlog, claimed.held) == (["a"], 0, False)
+    assert ([task.id for task in claimed.tasks], claimed.backlog, claimed.throttled) == (["a"], 0, False)
 
 
 @pytest.mark.parametrize("how", FREES)

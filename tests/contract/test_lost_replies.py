@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.history import Change
 from duecourse.domain.outcomes import Ending
@@ -16,12 +16,6 @@ from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, ending, lease_of, new, settle, standing
 from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.redis_server import RedisServer
-
-
-@pytest.fixture
-def proxy(redis_server: RedisServer) -> Iterator[LossyProxy]:
-    with LossyProxy(redis_server.socket) as proxy:
-        yield proxy
 
 
 @pytest.fixture

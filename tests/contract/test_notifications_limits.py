@@ -7,15 +7,11 @@ from duecourse.domain.queues import QueueChanges
 from duecourse.domain.task import RetryPolicy, Status
 from duecourse.ports.store import Store
 from tests.support.clock import HandClock
-from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, new, settle, standing
+from tests.support.ledger import LATER_MS, LEASE_MS, add, bell, claim, new, settle, standing
 
 URL = "https://a.example/hook"
 ONCE = RetryPolicy(max_attempts=1)
 LIMITS: list[QueueChanges] = [{"max_running": 1}, {"tenant_max_running": 1}]
-
-
-def bell(store: Store) -> int:
-    return store.stats(SHARD).bell_at
 
 
 def meet_another_tenant(store: Store) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from duecourse.domain.lateness import bucket_of, quantile
+from duecourse.domain.lateness import quantile
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import DEFAULT_PRIORITY, QueueSettings, Rate
 from duecourse.domain.shards import Sharding
@@ -12,6 +12,7 @@ from duecourse.domain.task import Shard
 from duecourse.errors import InvalidInput
 from duecourse.ports.store import Store
 from tests.support.clock import HandClock
+from tests.support.lateness import bucket_of
 from tests.support.ledger import LEASE_MS, SHARD, claim, claim_one, new, settle, standing
 
 ALL = QueueSettings(True, 9, Rate(10, 1_000), 8, 0, 60_000, 5_000)

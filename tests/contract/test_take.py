@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from duecourse.domain.history import Trigger
-from duecourse.domain.lateness import bucket_of
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueChanges, Rate
 from duecourse.domain.task import RetryPolicy, Status
 from duecourse.ports.leases import Settled
 from duecourse.ports.store import Store
 from tests.support.clock import HandClock
+from tests.support.lateness import bucket_of
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, STATES, add, bring, claim, new, settle, standing
 
 

@@ -26,7 +26,7 @@ def test_what_holds_a_tenants_tasks_back(store: Store, clock: HandClock, hold: T
     claim(store)
     until = clock.at + 700 if hold is ThrottleReason.RATE else 0
     assert store.throttle(SHARD, "t") == Throttle(hold, until, clock.at)
-    other = store.throttle(SHARD, "other").by
+    other = store.throttle(SHARD, "other").reason
     assert other is (None if hold is ThrottleReason.TENANT_MAX_RUNNING else hold)
     store.configure("default", dict.fromkeys(LIMITS[hold]))
     assert store.throttle(SHARD, "t") == Throttle(now=clock.at)

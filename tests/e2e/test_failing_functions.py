@@ -1,5 +1,6 @@
 """A function that cannot start, times out or dies: its attempt's error says so at once, long before a lease lapses."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,30 +8,14 @@ from typing import Any
 import pytest
 import urllib3
 
+from local.cli.scaffold import New, described
 from local.stack.options import PARAMETERS, Options
 from local.stack.stack import Stack
 from tests.support.api import Api
-from tests.support.project import add_resource, copy_project
+from tests.support.project import copy_project
 from tests.support.wait import until
 
-FUNCTION = """
-  {mode}Function:
-    Type: AWS::Serverless::Function
-    Properties:
-      Handler: app.handler
-      CodeUri: {folder}
-      Timeout: 2
-      EventInvokeConfig:
-        MaximumEventAgeInSeconds: 60
-        DestinationConfig:
-          OnFailure:
-            Type: SQS
-            Destination: !GetAtt UndeliveredQueue.Arn
-      Environment:
-        Variables:
-          MODE: {mode}
-          DUECOURSE_TARGETS: ""
-"""
+FAILING = Path(__file__).parent / "fixtures/failing"
 ERRORS = {
     "import": "Runtime.ImportModuleError: Unable to import module 'app'",
     "exit": "Runtime.ExitError",
@@ -41,11 +26,14 @@ ERRORS = {
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     template = copy_project(tmp_path_factory.mktemp("project"))
-    folder = Path(__file__).parent / "fixtures/failing"
+    text = template.read_text()
     for mode in ERRORS:
-        add_resource(template, FUNCTION.format(mode=mode, folder=folder))
-    targets = ", ".join(f'"{mode}": "lambda:{mode}Function"' for mode in ERRORS)
-    options = Options(template=template, parameters={**PARAMETERS, "Targets": targets})
+        text = described(text, New(mode, mode)).replace(
+            f"functions/{mode}\n      Timeout: 30", f"functions/{mode}\n      Timeout: 2"
+        )
+        shutil.copytree(FAILING, template.parent / "functions" / mode)
+    template.write_text(text)
+    options = Options(template=template, parameters=PARAMETERS)
     with urllib3.PoolManager(retries=False, timeout=30) as http, Stack(options) as stack:
         yield Api(http, stack.api)
 

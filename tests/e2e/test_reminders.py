@@ -10,7 +10,7 @@ import urllib3
 from local.aws.emulator import SENT
 from tests.support.answering import Asked, Reply, answering
 from tests.support.api import Api
-from tests.support.commands import run, up
+from tests.support.commands import in_this_process, run, up
 from tests.support.wait import until
 
 MESSAGE = "{{ recipient.name }}: {{ subject }}, {{ starts_at.time }} {{ starts_at.zone }}, room {{ data.room }}"
@@ -76,5 +76,5 @@ def sent(http: urllib3.PoolManager, line: dict[str, Any]) -> Any:
 
 
 def test_what_was_sent_cannot_be_told_of_a_stack_that_is_not_up(tmp_path: Path) -> None:
-    refused = run("sent", "--state", str(tmp_path))
-    assert (refused.returncode, "no stack is running" in refused.stderr) == (2, True)
+    refused = in_this_process("sent", "--state", str(tmp_path))
+    assert (refused.exit_code, "no stack is running" in refused.stderr) == (2, True)

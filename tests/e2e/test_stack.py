@@ -13,6 +13,7 @@ from local.stack.stack import Stack
 from tests.support.answering import answering
 from tests.support.api import Api
 from tests.support.commands import up
+from tests.support.matrix import MATRIX
 from tests.support.slow_receiver import DONE, outcomes
 from tests.support.wait import until
 
@@ -41,6 +42,7 @@ def test_redis_away_is_503_with_retry_after_and_then_all_goes_on(http: urllib3.P
         api.done("before")
 
 
+@MATRIX
 def test_up_goes_on_where_it_was_killed(http: urllib3.PoolManager, tmp_path: Path) -> None:
     with answering(lambda _: DONE) as server:
         with up(tmp_path / "state") as (process, addresses):

@@ -1,22 +1,14 @@
 """A task's whole story by the HTTP API: who found it and how late, who was told of its end, the dead replayed."""
 
 import json
-from collections.abc import Iterator
 
-import pytest
 import urllib3
 
 from local.stack.options import Options
 from local.stack.stack import Stack
-from tests.e2e.test_stack import Api
 from tests.support.answering import Asked, Reply, answering
+from tests.support.api import Api
 from tests.support.wait import until
-
-
-@pytest.fixture
-def http() -> Iterator[urllib3.PoolManager]:
-    with urllib3.PoolManager(retries=False, timeout=30) as manager:
-        yield manager
 
 
 def test_a_death_is_told_explained_listed_and_replayed(http: urllib3.PoolManager) -> None:

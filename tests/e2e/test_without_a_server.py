@@ -14,6 +14,7 @@ from tests.support.answering import Reply, answering
 from tests.support.api import Api
 from tests.support.commands import FREE_PORTS, gone, run, up
 from tests.support.matrix import MATRIX, in_turn
+from tests.support.slow_receiver import SHORT_LEASE
 from tests.support.wait import until
 
 MEMORY, LEVELDB = "memory://", "leveldb://{folder}/ledger"
@@ -64,16 +65,16 @@ def test_the_tick_does_what_the_stopped_bridge_did_not(http: urllib3.PoolManager
 
 def test_up_goes_on_where_it_was_killed(http: urllib3.PoolManager, tmp_path: Path) -> None:
     with answering(lambda _: Reply(200, b"{}")) as server:
-        with up(tmp_path / "state", *on_disk(tmp_path)) as (process, addresses):
+        with up(tmp_path / "state", *on_disk(tmp_path), **SHORT_LEASE) as (process, addresses):
             api = Api(http, addresses["api"])
             assert [api.add_webhook(f"t-{n}", server.url, delay=n * 0.1 + 1) for n in range(20)] == [201] * 20
             assert api.add_webhook("done", server.url) == 201
             until(lambda: api.task("done")["state"] == "done")
             history = api.task("done")["history"]
             process.kill()
-        with up(tmp_path / "state", *on_disk(tmp_path)) as (_, addresses):
+        with up(tmp_path / "state", *on_disk(tmp_path), **SHORT_LEASE) as (_, addresses):
             api = Api(http, addresses["api"])
-            until(lambda: all(api.task(f"t-{n}")["state"] == "done" for n in range(20)), seconds=90, every=0.05)
+            until(lambda: all(api.task(f"t-{n}")["state"] == "done" for n in range(20)), every=0.1)
             assert api.task("done")["history"] == history
             assert {api.task(f"t-{n}")["history"][-1]["outcome"] for n in range(20)} == {"done"}
 

@@ -5,7 +5,7 @@ from itertools import count, pairwise
 
 import pytest
 
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Json, NewTask, Shard
 from duecourse.errors import InvocationRejected
@@ -215,6 +215,6 @@ def test_a_refused_invocation_is_tried_again(
     bell = bells.shard("default/0")
     with bridging(server, recorder) as bridge:
         until(lambda: "accepts rings again" in caplog.text)
-        assert bridge.stats().refused == refusals
+        assert bridge.stats().rejected == refusals
     assert len(recorder.of(bell)) == refusals + 1
     assert caplog.text.count("the function rejects rings") == 1

@@ -11,6 +11,7 @@ from local.stack.options import Options, Precision
 from local.stack.problems import HarnessError
 from local.stack.stack import Stack
 from tests.support.answering import Reply, answering
+from tests.support.matrix import in_turn
 from tests.support.redis_server import RedisServer, need, newest
 
 FLAGS = "notify-keyspace-events"
@@ -34,7 +35,7 @@ def flags(client: redis.Redis) -> str:
     return str(client.config_get(FLAGS)[FLAGS])
 
 
-@pytest.mark.parametrize("before", ["", "Kg$"])
+@pytest.mark.parametrize("before", in_turn("Kg$", ""))
 def test_notifications_that_the_bridge_turns_on_are_told_and_put_back(given: RedisServer, before: str) -> None:
     with given.client() as client:
         client.config_set(FLAGS, before)

@@ -9,19 +9,18 @@ from queue import SimpleQueue
 import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import MAX_PAGE, Place, Wanted
 from duecourse.domain.task import Json, RetryPolicy, Status, Task
 from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.targets import Handing, Targets
 from duecourse.engine.threads import Threads
 from duecourse.engine.work import Worker
 from duecourse.ports.store import Store
 from duecourse.ports.tasks import MAX_ADD
 from duecourse.wire.events.invocation import decode_tasks
-from tests.support.engine import ample, engine
+from tests.support.engine import ample, engine, targets_of
 from tests.support.ledger import SHARD, new
 from tests.support.matrix import in_turn
 from tests.support.redis_server import RedisServer, need, newest
@@ -82,7 +81,7 @@ def draining(store: Store, service: Service) -> Iterator[None]:
                 drainer.drain([SHARD], ample)
 
     with engine(store, lambda _task: None) as made:
-        targets = Targets({"report": TARGET}, service, handing=Handing(MOST, 60_000))
+        targets = targets_of({"report": TARGET}, service, outstanding=MOST, delivery_lease_ms=60_000)
         drainer = Drainer(store, made.runner, targets, made.threads, Limits(LEASE_MS, 0))
         bell = threading.Thread(target=ring)
         bell.start()
@@ -117,10 +116,10 @@ def test_a_thousand_tasks_of_a_slow_function_all_run_once_and_few_wait_for_it_at
         threading.Event().wait(BATCH_S)
 
     with engine(stored, kind) as made:
-        worker = Worker(stored, made.runner, threads, LEASE_MS)
 
         def function(event: Json) -> None:
-            counts.update(worker.work(decode_tasks(event), ample))
+            worker = Worker(stored, made.runner, threads, ample, LEASE_MS)
+            counts.update(worker.work(decode_tasks(event)))
             outstanding.append(unbegun(stored))
 
         ids = add(stored, 1_000)

@@ -35,14 +35,18 @@ def bodies(client: Client) -> dict[str, bytes]:
     return {name.decode(): data for name, data in client.hgetall(KEYS.tasks).items() if b"=" in name}
 
 
-def test_a_claim_and_an_again_write_a_kilobyte_a_task_at_most() -> None:
+@pytest.mark.parametrize("together", [50, 1])
+def test_a_claim_and_an_again_write_a_kilobyte_a_task_at_most(together: int) -> None:
     with RedisServer(need(newest()), "--appendonly", "yes") as server, server.client() as client:
         store = RedisStore(client)
-        store.add([new(f"t{n}", payload=LARGE) for n in range(20)])
+        store.add([new(f"t{n}", payload=LARGE) for n in range(50)])
         before = client.info("persistence")["aof_current_size"]
-        store.settle(SHARD, [ending(task, Ending.AGAIN, delay_ms=60_000) for task in claim(store)])
+        for _ in range(0, 50, together):
+            tasks = store.claim(SHARD, together, lease_ms=LEASE_MS).tasks
+            assert len(tasks) == together
+            store.settle(SHARD, [ending(task, Ending.AGAIN, delay_ms=60_000) for task in tasks])
         written = client.info("persistence")["aof_current_size"] - before
-        assert 0 < written / 20 <= 1_024
+        assert 0 < written / 50 <= 1_024
 
 
 USES: dict[str, Callable[[RedisStore, Task], object]] = {
@@ -114,11 +118,30 @@ def test_what_replaces_a_task_and_what_deletes_it_deletes_its_payload(
     settle(store, next(task for task in (add(store, "b", payload=LARGE), *claim(store)) if task.token), Ending.DONE)
 
 
+def test_a_claim_stops_at_its_bytes_which_are_those_of_payloads_too(store: RedisStore) -> None:
+    store.add([new(f"t{n}", payload=LARGE) for n in range(5)])
+    assert len(store.claim(SHARD, 5, lease_ms=LEASE_MS, max_bytes=2 * len(LARGE) + 1_000).tasks) == 2
+
+
 def test_what_is_forgotten_takes_its_payload_along(store: RedisStore, redis_client: redis.Redis) -> None:
     settle(store, claim_one(store, payload=LARGE), Ending.DONE)
     assert len(bodies(redis_client)) == 1
     assert store.sweep(SHARD, retention_ms=-1).pruned == 1
     assert bodies(redis_client) == {}
+
+
+@pytest.mark.parametrize("deleted_by", ["cancel", "sweep"])
+def test_a_record_that_cannot_be_read_takes_its_payload_along_where_it_is_deleted(
+    store: RedisStore, redis_client: redis.Redis, deleted_by: str
+) -> None:
+    settle(store, claim_one(store, payload=LARGE), Ending.DONE)
+    [record] = [data for name, data in redis_client.hgetall(KEYS.tasks).items() if b"=" not in name]
+    redis_client.hset(KEYS.tasks, "-/a", record[:-1])
+    if deleted_by == "cancel":
+        assert store.cancel("default", ["a"], force=True) == [Reply.OK]
+    else:
+        assert store.sweep(SHARD, retention_ms=-1).pruned == 1
+    assert redis_client.exists(KEYS.tasks) == 0
 
 
 def test_a_payload_that_is_missing_is_told_and_holds_up_no_other_task(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import NewTask, Task
 from duecourse.errors import InvalidSettings, StoreUnavailable

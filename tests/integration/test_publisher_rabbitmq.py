@@ -23,7 +23,6 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Done
 from duecourse.domain.task import Status
 from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.targets import Targets
 from duecourse.errors import PublishRejected
 from duecourse.ports.publisher import Message
 from local.cli.rabbitmq import RabbitMq, executable
@@ -31,7 +30,7 @@ from tests.support.answering import misbehaving
 from tests.support.clock import HandClock
 from tests.support.commands import gone
 from tests.support.deaf_proxy import DeafProxy
-from tests.support.engine import MARGIN_MS, Lambda, ample, engine
+from tests.support.engine import MARGIN_MS, Lambda, ample, engine, targets_of
 from tests.support.ledger import SHARD, new, standing
 from tests.support.matrix import MATRIX
 from tests.support.project import ROOT
@@ -274,7 +273,7 @@ def drain(store: MemoryStore, queue: str, publisher: AmqpPublisher, *, add: bool
     if add:
         store.add([new(kind="bill", payload='{"sum":1}')])
     with engine(store, lambda _: Done()) as made:
-        targets = Targets({"bill": f"amqp:{queue}"}, Lambda(), {"amqp": publisher})
+        targets = targets_of({"bill": f"amqp:{queue}"}, Lambda(), {"amqp": publisher})
         Drainer(store, made.runner, targets, made.threads, Limits(30_000, MARGIN_MS)).drain([SHARD], ample)
 
 
@@ -290,6 +289,7 @@ def test_a_message_that_its_consumer_had_when_it_was_killed_is_delivered_again(
     assert (again.id, again.redelivered) == ("m-0:1", True)
 
 
+@MATRIX
 def test_what_was_confirmed_outlives_the_broker(rabbitmq: RabbitMq) -> None:
     publisher, queue = AmqpPublisher(rabbitmq.url), "outlives"
     assert publisher.publish(queue, messages(20)) == [""] * 20

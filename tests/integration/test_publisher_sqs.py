@@ -12,11 +12,10 @@ from moto import mock_aws
 from duecourse.adapters.aws import sqs_publisher
 from duecourse.adapters.aws.sqs_publisher import MAX_BATCH_BYTES, SqsPublisher
 from duecourse.domain.outcomes import Ending
-from duecourse.engine.targets import Targets
 from duecourse.errors import PublishRejected
 from duecourse.ports.publisher import Message
 from duecourse.wire.events.invocation import decode_message
-from tests.support.engine import Lambda
+from tests.support.engine import Lambda, targets_of
 from tests.support.kinds import leased
 
 
@@ -152,7 +151,7 @@ def test_a_fifo_queue_takes_a_task_once_within_five_minutes(sqs: Any) -> None:
 
 def test_tasks_of_two_queues_or_tenants_with_one_id_are_two_in_a_fifo_queue(sqs: Any) -> None:
     sqs.create_queue(QueueName="bills.fifo", Attributes={"FifoQueue": "true"})
-    targets = Targets({"bill": "sqs:bills.fifo"}, Lambda(), {"sqs": SqsPublisher(sqs)})
+    targets = targets_of({"bill": "sqs:bills.fifo"}, Lambda(), {"sqs": SqsPublisher(sqs)})
     names = [("mails", "-"), ("letters", "-"), ("letters", "acme"), ("letters", "acme")]
     tasks = [
         leased("bill", {"of": n}, id="order-1", queue=queue, tenant=tenant) for n, (queue, tenant) in enumerate(names)

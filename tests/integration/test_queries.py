@@ -16,7 +16,7 @@ import pytest
 
 from duecourse import Client
 from duecourse.adapters.http.caller import HttpOut
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.query import QueryState
 from duecourse.domain.task import Shard

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from duecourse.adapters.redis.adds import PIECE_AHEAD
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask, OnDuplicate

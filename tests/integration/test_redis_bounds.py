@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis.group_spots import MEMBERS
 from duecourse.adapters.redis.keys import keys_of
+from duecourse.adapters.redis.pages import MEMBERS
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.outcomes import Ending
@@ -241,7 +241,7 @@ def test_a_task_of_a_group_that_moved_since_its_place_was_read_is_left_to_a_late
     RedisStore(redis_client, travel=clock).add([new(id, group="g", due_at=clock.at + 5) for id in "ab"])
     verbs = Verbs(redis_client, "duecourse", Sharding(), clock)
     named = ("-/a", clock.at + 5, "-/b", clock.at + 4, "-/c", clock.at + 5)
-    answer = verbs.run("page", SHARD, ["-"], ("due", 0, "", 100, "", "", "g", *named), again=True)
+    answer = verbs.run("page", SHARD, ["-"], ("due", 0, "", 100, "", "", "g", *named))
     assert answer[2][::4] == [b"-/a"]
 
 

@@ -18,9 +18,9 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from duecourse.adapters.redis.connect import learn, node_of, open_client
+from duecourse.adapters.redis.connect import connect, learn, node_of, open_client
 from duecourse.adapters.redis.keys import keys_of, shards_key
-from duecourse.adapters.redis.scripts import connect, translate
+from duecourse.adapters.redis.scripts import translate
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
 from duecourse.errors import StoreMisused, StoreUnavailable

@@ -6,7 +6,6 @@ import pytest
 import redis
 
 from duecourse.adapters.redis.keys import keys_of, leaving_key
-from duecourse.adapters.redis.queues import configure
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.outcomes import Ending
@@ -120,12 +119,13 @@ def test_a_shard_with_a_task_in_whatever_state_stays(store: RedisStore, clock: H
 
 
 class Overtaken(Verbs):
-    """What a queue is set with, while another forgets it: just before its script."""
+    """The verbs of a store whose queue another one forgets: just before it is set."""
 
-    def change(self, verb: str, shard: Shard, *args: Any, **kwargs: Any) -> Any:
-        self.record.forget(shard, lambda: bool(self.run("leave", shard, (), (FORGET_MS,), again=True)[2]))
-        assert self.record.all() == []
-        return super().change(verb, shard, *args, **kwargs)
+    def run(self, verb: str, shard: Shard, *args: Any) -> Any:
+        if verb == "configure":
+            self.record.forget(shard, lambda: bool(super(Overtaken, self).run("leave", shard, (), (FORGET_MS,))[2]))
+            assert self.record.all() == []
+        return super().run(verb, shard, *args)
 
 
 def test_a_queue_that_is_set_while_it_is_forgotten_is_on_record(
@@ -133,7 +133,10 @@ def test_a_queue_that_is_set_while_it_is_forgotten_is_on_record(
 ) -> None:
     be_used(store)
     clock.advance(FORGET_MS)
-    configure(Overtaken(redis_client, "duecourse", Sharding(), clock), HOST.queue, {"paused": True}, default=False)
+    setting = RedisStore(redis_client, travel=clock)
+    setting._verbs = Overtaken(redis_client, "duecourse", Sharding(), clock)
+    setting._record = setting._verbs.record
+    setting.configure(HOST.queue, {"paused": True})
     assert (store.shards(), store.settings_of([HOST.queue])[0].paused) == ([HOST], True)
 
 

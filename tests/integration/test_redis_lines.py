@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from duecourse.adapters.redis.connect import ONCE
+from duecourse.adapters.redis.connect import ONCE, connect
 from duecourse.adapters.redis.lines import MOST_AT_HAND, QuickPool, execute
-from duecourse.adapters.redis.scripts import connect
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
 

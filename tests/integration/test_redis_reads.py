@@ -7,7 +7,7 @@ import redis
 
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.redis import scripts
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import Shard
@@ -30,7 +30,7 @@ def read(store: RedisStore) -> None:
     assert store.stats(SHARD).scheduled == 1
     assert [one.scheduled for one in store.stats_of([SHARD])] == [1]
     assert len(store.outlook_of([SHARD])) == 1
-    assert store.throttle(SHARD).by is None
+    assert store.throttle(SHARD).reason is None
     assert store.page("default", Wanted(), None, 10).tasks
     store.warmth().coming(SHARD, 60_000)
 

@@ -4,7 +4,7 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import redis
 
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import FIXED, keys_of, ledger_key, shards_key
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.scripts import Request
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.adapters.redis.wire import Argument
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Place, Wanted
 from duecourse.domain.queues import Rate
@@ -42,12 +42,6 @@ VERBS: dict[str, Callable[[RedisStore], object]] = {
 @pytest.fixture
 def store(redis_client: redis.Redis) -> RedisStore:
     return RedisStore(redis_client)
-
-
-@pytest.fixture
-def proxy(redis_server: RedisServer) -> Iterator[LossyProxy]:
-    with LossyProxy(redis_server.socket) as proxy:
-        yield proxy
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -449,9 +443,9 @@ def test_no_request_has_more_arguments_than_a_managed_redis_takes(store: RedisSt
     sent: list[int] = []
     evaluate = store._scripts.evaluate
 
-    def noted(name: str, keys: int, every: Sequence[Argument], **how: Any) -> Any:
-        sent.append(3 + len(every))  # EVALSHA, the script, how many of them are keys
-        return evaluate(name, keys, every, **how)
+    def noted(name: str, request: Request, **how: Any) -> Any:
+        sent.append(3 + len(request[1]))  # EVALSHA, the script, how many of them are keys
+        return evaluate(name, request, **how)
 
     store._scripts.evaluate = noted  # type: ignore[method-assign]
     tasks = [new(f"t-{n}", tenant=f"tenant-{n}") for n in range(MAX_ADD - 1)]

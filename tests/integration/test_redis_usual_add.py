@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis import wire
+from duecourse.adapters.redis import arguments
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import FIXED, Keys, keys_of
 from duecourse.adapters.redis.layout import NEWEST
-from duecourse.adapters.redis.scripts import Scripts, connect, load
+from duecourse.adapters.redis.scripts import Scripts, load
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import DEFAULT_TENANT, NewTask
@@ -79,9 +80,9 @@ def _outcome(
     stand(store)
     keys = keys_of(namespace, SHARD)
     client.hset(keys.meta, "clock", "travel")
-    arguments = (NEWEST, 1, *wire.alone(DEFAULT_TENANT, None), *wire.new_task(task, ORIGIN))
-    count, every = Scripts(client, clock).prepare(keys, [task.tenant], arguments, 1)
-    now, bell_at, replies, records, bodies = client.execute_command("EVAL", script, count, *every)  # type: ignore[no-untyped-call]
+    every = (NEWEST, 1, *arguments.alone(DEFAULT_TENANT, None), *arguments.new_task(task, ORIGIN))
+    count, words = Scripts(client, clock).request(keys, [task.tenant], every, 1)
+    now, bell_at, replies, records, bodies = client.execute_command("EVAL", script, count, *words)  # type: ignore[no-untyped-call]
     added = store.get("default", task.id, task.tenant)
     return (
         now,

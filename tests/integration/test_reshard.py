@@ -1,6 +1,7 @@
 """A queue's number of shards, changed: what is refused before, and that nothing is lost or doubled, killed or not."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -10,14 +11,14 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.arguments import MAX_PIECE_BYTES
+from duecourse.adapters.redis.connect import Client, connect
 from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.layout import NEWEST
 from duecourse.adapters.redis.reshard import Reshard
 from duecourse.adapters.redis.scan import BATCH, Scan
-from duecourse.adapters.redis.scripts import Scripts, connect
+from duecourse.adapters.redis.scripts import Scripts
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.adapters.redis.wire import MAX_PIECE_BYTES
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.shards import Sharding
@@ -26,8 +27,9 @@ from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
 from tests.support.ledger import LATER_MS, LEASE_MS, ending, new
+from tests.support.matrix import in_turn
 from tests.support.redis_cluster import ClusterServers
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import REDIS, RedisServer, need
 from tests.support.source import LAYER, ROOT
 
 USES: dict[str, Callable[[RedisStore], object]] = {
@@ -149,18 +151,18 @@ class CutShort(Reshard):
     def cut_after(self, steps: int) -> "CutShort":
         scripts, call = self._scripts, self._scripts.call
 
-        def limited(command: Callable[[], Any], *, again: bool) -> Any:
+        def limited(command: Callable[[], Any], **how: Any) -> Any:
             self.left -= 1
             if self.left < 0:
                 raise Cut
-            return call(command, again=again)
+            return call(command, **how)
 
         self.left = steps
         scripts.call = limited  # type: ignore[method-assign]
         return self
 
 
-@pytest.mark.parametrize(("was", "to"), [(3, 5), (5, 2)])
+@pytest.mark.parametrize(("was", "to"), in_turn((3, 5), (5, 2)))
 def test_cut_off_at_any_step_and_run_again_nothing_is_lost_or_doubled(
     redis_client: redis.Redis, was: int, to: int
 ) -> None:
@@ -407,3 +409,25 @@ def test_large_tasks_are_scanned_a_few_at_a_time(redis_client: redis.Redis) -> N
     batches = list(Scan(Scripts(redis_client, None), "duecourse", "default").batches(Shard()))
     assert {item.task.id for batch in batches for item in batch} == {f"t{n}" for n in range(60)}
     assert max(sum(len(item.data) for item in batch) for batch in batches) <= 2 * MAX_PIECE_BYTES
+
+
+@pytest.mark.parametrize("binary", REDIS)
+def test_tasks_that_a_scan_has_missed_since_its_server_was_started_again_move_too(binary: str) -> None:
+    """A server that has started hashes anew: what a cursor has passed is not what was looked at before."""
+    with (
+        RedisServer(need(binary), "--appendonly", "yes", "--appendfsync", "always") as server,
+        connect(server.url) as client,
+    ):
+        store_of(client, 3).add([new(f"t-{n}", delay_ms=LATER_MS) for n in range(900)])
+        started: list[str] = []
+
+        def start_again(line: str) -> None:
+            if "moved" in line and not started:
+                started.append(line)
+                server.stop(signal.SIGKILL)
+                server.start()
+
+        Reshard(client, "duecourse", "default", 1, start_again).run(0)
+        assert started
+        assert store_of(client, 1).stats(Shard()).scheduled == 900
+        assert not any(client.exists(keys_of("duecourse", shard).tasks) for shard in every(3)[1:])

@@ -11,8 +11,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ses.models import ses_backends
 from moto.sns.models import sns_backends
 
-from duecourse.adapters.aws.ses_sender import SesSender
-from duecourse.adapters.aws.sns_sender import SnsSender
+from duecourse.adapters.aws.senders import SesSender, SnsSender
 from duecourse.adapters.http.caller import HttpOut
 from duecourse.adapters.templates.writer import TemplateWriter
 from duecourse.domain.outcomes import Done, Retry

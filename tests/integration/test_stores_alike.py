@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.redis import wire as redis_wire
+from duecourse.adapters.redis import arguments as redis_wire
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain import notification
 from duecourse.domain.history import Run

@@ -84,7 +84,8 @@ def test_a_ledger_of_before_goes_on_in_its_own_version(former: Former) -> None:
     store.cancel("default", ["replaced-big"])
     assert versions(former.client) == {OLDEST}
     assert bodies(former.client) == []
-    assert former.client.hget(keys_of("duecourse", Shard("other")).meta, "layout") == b"%d" % OLDEST
+    meta = former.client.hgetall(keys_of("duecourse", Shard("other")).meta)
+    assert (meta[b"layout"], meta[b"fence"], meta[b"drawn"]) == (b"%d" % OLDEST, b"1", b"1")
     assert {data[-1:] for data in records(former.client).values()} <= {b"s", b"l", b"d", b"x", b"c", b"L", b"D"}
 
 

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 import redis
 
-from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.connect import Client, connect
 from duecourse.adapters.redis.keys import keys_of, ledger_key
 from duecourse.adapters.redis.layout import NEWEST, OLDEST
 from duecourse.adapters.redis.reshard import Reshard
-from duecourse.adapters.redis.scripts import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.adapters.redis.upgrade import Upgrade, Upgraded
 from duecourse.domain.outcomes import Ending
@@ -46,11 +45,11 @@ class CutShort(Upgrade):
     def cut_at(self, steps: int, *, done: bool) -> "CutShort":
         call, left = self._scripts.call, iter(range(steps))
 
-        def limited(command: Callable[[], Any], *, again: bool) -> Any:
+        def limited(command: Callable[[], Any], **how: Any) -> Any:
             last = next(left, None) is None
             if last and not done:
                 raise Cut
-            answer = call(command, again=again)
+            answer = call(command, **how)
             if last:
                 raise Cut
             return answer
@@ -81,8 +80,8 @@ def versions(client: Client, *shards: Shard) -> set[int]:
 def make_old(client: Client, *shards: Shard) -> None:
     """A ledger of before: 0.1.0 has begun each of these shards."""
     client.hdel(ledger_key("duecourse"), "layout")
-    client.sadd("duecourse:shards", *(f"{shard}/1" for shard in shards))
     for shard in shards:
+        client.sadd("duecourse:shards", f"{shard}/1")
         client.hset(keys_of("duecourse", shard).meta, "fence", 7)
 
 
@@ -115,10 +114,18 @@ def assert_upgraded(client: Client, *shards: Shard) -> None:
         redis_ledger.check(client, shard)
 
 
-def assert_upgraded_in_three(client: Client, ids: set[str]) -> None:
+def sweep_all(client: Client, *shards: Shard) -> None:
+    store = RedisStore(client, sharding=Sharding({"default": 3}))
+    for shard in shards:
+        while store.sweep(shard, retention_ms=LEASE_MS * 1_000).more:
+            pass
+
+
+def assert_in_three(client: Client, ids: set[str], then: Callable[..., object]) -> None:
+    """Each task is in one of three shards, of the newest version after `then`, and runs once."""
     sharding = Sharding({"default": 3})
     shards = sharding.every("default")
-    upgrade(client)
+    then(client, *shards)
     assert_upgraded(client, *shards)
     assert sorted(run_all(RedisStore(client, sharding=sharding), *shards)) == sorted(ids)
 
@@ -238,6 +245,18 @@ def test_records_that_a_pass_has_missed_since_its_server_was_started_again_are_r
             assert_upgraded(client, SHARD)
 
 
+@pytest.mark.parametrize("spoil", [lambda _: b"", lambda data: data[:-1], lambda data: bytes([NEWEST + 1]) + data[1:]])
+def test_what_cannot_be_read_holds_up_no_upgrade_and_is_left_as_it_is(
+    redis_client: redis.Redis, spoil: Callable[[bytes], bytes]
+) -> None:
+    store, tasks = RedisStore(redis_client), keys_of("duecourse", SHARD).tasks
+    fill(store, "default", 3)
+    redis_client.hset(tasks, "-/default-1", spoil(redis_client.hget(tasks, "-/default-1") or b""))
+    before = redis_client.hgetall(tasks)
+    assert upgrade(redis_client) == (1, 0, 0)
+    assert redis_client.hgetall(tasks) == before
+
+
 def test_an_upgrade_whose_server_loses_it_says_so_and_can_be_run_again(redis_server: RedisServer) -> None:
     """As a failover to a replica that did not have it yet."""
     with connect(redis_server.url) as client:
@@ -275,10 +294,10 @@ def test_an_upgrade_beside_a_change_of_shards_is_told_to_come_again_or_is_done(r
         assert len(meanwhile) > 3
         assert refused
         assert all("is being changed: run this again after that" in line for line in refused)
-        assert_upgraded_in_three(client, ids)
+        assert_in_three(client, ids, lambda *_: upgrade(client))
 
 
-def test_a_change_of_shards_that_is_cut_off_by_an_upgrade_of_what_is_there_loses_nothing(
+def test_a_change_of_shards_in_the_midst_of_an_upgrade_loses_nothing_and_sweeps_rewrite_the_rest(
     redis_server: RedisServer,
 ) -> None:
     """Records of both versions then meet in a shard of either."""
@@ -289,7 +308,7 @@ def test_a_change_of_shards_that_is_cut_off_by_an_upgrade_of_what_is_there_loses
             upgrade(client, cut)
         assert versions(client, SHARD) == {OLDEST, NEWEST}
         Reshard(client, "duecourse", "default", 3, silent).run(0)
-        assert_upgraded_in_three(client, ids)
+        assert_in_three(client, ids, sweep_all)
 
 
 def test_an_upgrade_without_memory_raises_what_is_there_and_its_error_says_why(redis_server: RedisServer) -> None:
@@ -338,3 +357,24 @@ def test_an_upgrade_of_a_cluster_goes_on_after_a_failover(cluster: ClusterServer
         until(again, every=0.1)
         assert_upgraded(client, *queues)
         assert sorted(run_all(store, *queues)) == sorted(ids)
+
+
+def test_old_records_that_move_into_a_shard_that_was_upgraded_are_rewritten_there(redis_client: redis.Redis) -> None:
+    two, shards = Sharding({"default": 2}), Sharding({"default": 2}).every("default")
+    make_old(redis_client)
+    for shard in shards:
+        redis_client.sadd("duecourse:shards", f"{shard}/2")
+        redis_client.hset(keys_of("duecourse", shard).meta, mapping={"fence": 7, "shards": 2})
+    store = RedisStore(redis_client, sharding=two)
+    ids = fill(store, "default", 40)
+    redis_client.hset(keys_of("duecourse", SHARD).meta, mapping={"layout": NEWEST, "rewrite": 0})
+    while store.sweep(SHARD, retention_ms=LEASE_MS).more:
+        pass
+    assert versions(redis_client, *shards) == {OLDEST, NEWEST}
+    Reshard(redis_client, "duecourse", "default", 1, silent).run(0)
+    store = RedisStore(redis_client)
+    while store.sweep(SHARD, retention_ms=LEASE_MS).more:
+        pass
+    assert versions(redis_client, SHARD) == {NEWEST}
+    assert sorted(run_all(store, SHARD)) == sorted(ids)
+    redis_ledger.check(redis_client, SHARD)

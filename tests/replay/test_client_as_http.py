@@ -10,15 +10,14 @@ import pytest
 
 from duecourse import Client
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.client_reminders import ReminderClient
+from duecourse.client import ReminderClient
 from duecourse.errors import DuecourseError, QueryFailed
 from duecourse.settings import Settings
 from duecourse.wire.http import problems
 from duecourse.wire.http.batch import show_batch
 from duecourse.wire.http.queries import show_query
-from duecourse.wire.http.queues import show_queue
+from duecourse.wire.http.queues import show_queue, show_replayed
 from duecourse.wire.http.reminder_answers import show_added, show_moved, show_preview, show_reminder
-from duecourse.wire.http.replay import show_replayed
 from duecourse.wire.http.tasks import show_task
 from duecourse.wire.http.why import show_why
 from tests.support.clock import HandClock

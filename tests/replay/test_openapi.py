@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.unit.test_template_policies import ROUTES
 UNDESCRIBED = {"GET /openapi.json", "GET /docs"}
 
 
+@cache
 def document() -> dict[str, Any]:
     made: dict[str, Any] = ask("GET", "/openapi.json").body
     return made

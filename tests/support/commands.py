@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
+from typer.testing import CliRunner, Result
 
+from local.cli.app import app
 from tests.support.project import ROOT
 
+PROGRAM = "python -m local"
 FREE_PORTS = ("--port", "0", "--lambda-port", "0", "--aws-port", "0")
 BARE = {k: v for k, v in os.environ.items() if not k.startswith(("DUECOURSE_", "REDIS_", "AWS_", "PYTEST_"))}
 
@@ -52,6 +55,11 @@ def run(*arguments: str, event: str = "", project: Path = ROOT) -> subprocess.Co
     return subprocess.run(
         command, cwd=project, env=BARE, input=event, capture_output=True, text=True, check=False, timeout=120
     )
+
+
+def in_this_process(*arguments: str) -> Result:
+    """A command that only reads its own words, without a process, whose start takes most of a second."""
+    return CliRunner().invoke(app, arguments, env=dict.fromkeys(os.environ.keys() - BARE.keys()), prog_name=PROGRAM)
 
 
 def gone(pids: list[int]) -> bool:

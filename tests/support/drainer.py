@@ -16,14 +16,13 @@ from typing import Any
 
 import redis
 
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Task
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
-from duecourse.engine.targets import Targets
 from duecourse.engine.threads import Threads
-from tests.support.engine import Lambda, ample
+from tests.support.engine import Lambda, ample, targets_of
 from tests.support.project import ROOT
 
 NAMESPACE = "test"
@@ -56,7 +55,7 @@ def at_the_gate(client: redis.Redis) -> int:
 def drainer_of(store: RedisStore, kind: Kind, threads: Threads, lease_ms: int) -> Drainer:
     """What works every task by `kind`."""
     runner = Runner(lambda _name: kind, None, store.now, random.Random())
-    return Drainer(store, runner, Targets({}, Lambda()), threads, Limits(lease_ms, 1_000))
+    return Drainer(store, runner, targets_of({}, Lambda()), threads, Limits(lease_ms, 1_000))
 
 
 def main(url: str, lease_ms: str, size: str) -> None:

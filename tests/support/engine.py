@@ -13,7 +13,8 @@ from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
 from duecourse.engine.threads import Threads
 from duecourse.errors import InvocationRejected, ResultsUnavailable
-from duecourse.ports.publisher import Message
+from duecourse.ports.invoker import Invoker
+from duecourse.ports.publisher import Message, Publisher
 from duecourse.ports.results import Result, Results
 from duecourse.ports.store import Store
 
@@ -95,6 +96,19 @@ class Kept:
         return self.results.get((queue, id, tenant))
 
 
+def targets_of(
+    targets: Mapping[str, str],
+    invoker: Invoker | None = None,
+    brokers: Mapping[str, Publisher] = MappingProxyType({}),
+    *,
+    outstanding: int = 100,
+    delivery_lease_ms: int = 300_000,
+) -> Targets:
+    """Targets that are handed each task as it is."""
+    limits = {"outstanding": outstanding, "delivery_lease_ms": delivery_lease_ms}
+    return Targets(targets, (invoker or Lambda()).send, brokers, lambda task: task, **limits)
+
+
 class Engine(NamedTuple):
     """A drainer and what it stands on."""
 
@@ -122,7 +136,7 @@ def engine(
     limits = Limits(lease_ms, MARGIN_MS)
     try:
         brokers = {"sqs": broker} if broker else {}
-        handing = Targets(targets or {}, invoker or Lambda(), brokers)
+        handing = targets_of(targets or {}, invoker, brokers)
         yield Engine(Drainer(store, runner, handing, threads, limits), runner, threads)
     finally:
         threads.close()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import redis
 
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.history import Run
 from duecourse.domain.task import Status, Task

@@ -4,16 +4,18 @@ from typing import NamedTuple
 
 from duecourse.adapters.redis.layout import APART, NEWEST
 from duecourse.adapters.redis.record import (
+    BEGUN,
     FRONT,
+    LETTER_HANDED,
+    LETTER_WORKED,
     NO_ORIGIN,
     STATUSES,
     body_field,
-    pack_behind,
     pack_rest,
     pack_token,
     unpack,
 )
-from duecourse.adapters.redis.record_log import DOOR_CODES, pack_entry
+from duecourse.adapters.redis.record_log import TRIGGER_CODES, pack_entry
 from duecourse.domain.task import NewTask, Status, Task
 
 SUCCESSOR = 2
@@ -43,10 +45,10 @@ def encode(held: Held) -> bytes:
     """`held` in the layout of record.py."""
     task = held.task
     halves = _halves(task.due_at, task.created_at, task.generation, task.deadline_at, task.claimed_at)
-    behind = pack_behind(task)
+    behind = _behind(task)
     status = STATUS_CODES[Status.SCHEDULED if behind else task.status]
     flags = held.successor * SUCCESSOR + held.came * CAME + held.counts * COUNTS + bool(held.body) * APART
-    trigger, token = DOOR_CODES[task.trigger], pack_token(task.token)
+    trigger, token = TRIGGER_CODES[task.trigger], pack_token(task.token)
     front = FRONT.pack(NEWEST, flags, held.last, len(task.log), trigger, task.run, task.attempt, *halves, token)
     body = NewTask(
         task.id, task.kind, task.payload_json, group=task.group, retry=task.retry, by=task.by, notify=task.notify
@@ -64,6 +66,16 @@ def decode(queue: str, sid: str, data: bytes, payload: bytes | None = None) -> H
     task, flags = unpack(queue, sid, data, body=payload), data[1]
     came, counts = flags // CAME % 4, bool(flags & COUNTS)
     return Held(task, data[2], bool(flags & SUCCESSOR), came, counts, body_field(sid, data) or "")
+
+
+def _behind(task: Task) -> bytes:
+    """The bytes behind the record of a task that was handed over; none if it was not, or its lease is over."""
+    if task.status is not Status.LEASED or not (task.target or task.delivery):
+        return b""
+    target = task.target.encode()
+    front = target + bytes([len(target)]) if target else pack_token(task.delivery)
+    letter, trigger = LETTER_HANDED if target else LETTER_WORKED, TRIGGER_CODES[task.trigger]
+    return front + BEGUN.pack(task.run, pack_token(task.token), *_halves(task.claimed_at), trigger, letter)
 
 
 def _tail(task: Task) -> bytes:

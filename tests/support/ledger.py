@@ -32,6 +32,11 @@ def standing(store: Store, id: str = "a") -> Task:
     return task
 
 
+def bell(store: Store) -> int:
+    """When the one shard's bell rings, 0 where none hangs."""
+    return store.stats(SHARD).bell_at
+
+
 def claim(store: Store, limit: int = 100, *, lease_ms: int = LEASE_MS) -> list[Task]:
     """Claim from the one shard."""
     return store.claim(SHARD, limit, lease_ms=lease_ms).tasks

@@ -4,20 +4,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from duecourse.adapters.redis.bells import RedisBells
-from duecourse.adapters.redis.scripts import connect
+from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.bridge.linger import Linger
-from duecourse.domain.watch import Watch, Watchlist
+from duecourse.domain.watch import Watch
 from duecourse.engine.run import Kind
-from duecourse.engine.threads import Threads
-from duecourse.engine.watches import Watches
-from duecourse.wire.events.rings import shards_of
-from tests.support.drainer import NAMESPACE, drainer_of
+from duecourse.lingering import Linger
+from duecourse.settings import Settings
+from duecourse.wiring import App, Parts
+from tests.support.drainer import NAMESPACE
+from tests.support.engine import Lambda
 from tests.support.redis_server import RedisServer
 
 MARGIN_MS = 1_000
-"""That of `drainer_of`."""
 
 
 def countdown(seconds: float) -> Callable[[], int]:
@@ -39,22 +37,25 @@ def lingering(
     watches: Sequence[Watch] = (),
 ) -> Iterator[Linger]:
     """A lingering tick whose tasks do what `kind` says; it stays at the block's end, unless that failed."""
+    given = Settings(
+        store=server.url,
+        namespace=NAMESPACE,
+        targets={watch.kind: "inline" for watch in watches},
+        parallel=size,
+        lease_ms=lease_ms,
+        margin_ms=MARGIN_MS,
+        events="on" if events else "off",
+        tick_linger_ms=linger_ms,
+        watch=watches,
+        warm_ms=0,
+    )
     with ExitStack() as parts:
         store = RedisStore(parts.enter_context(connect(server.url)), NAMESPACE)
-        threads = Threads(size)
-        parts.callback(threads.close)
-        drainer = drainer_of(store, kind, threads, lease_ms)
-        linger = Linger(
-            RedisBells.from_url(
-                server.url, NAMESPACE, events=events, watched=Watchlist([watch.pattern for watch in watches])
-            ),
-            lambda bells, left_ms: drainer.drain(shards_of(bells, NAMESPACE).shards, left_ms)._asdict(),
-            lambda expired: Watches(store, NAMESPACE, watches).note(expired).added,
-            remaining_ms or countdown(linger_ms / 1000 + 10),
-            linger_ms=linger_ms,
-            margin_ms=MARGIN_MS,
-            in_flight=4,
-        )
+        kinds = dict.fromkeys(["noop", *given.targets], kind)
+        app = App(given, Parts(store=store, kinds=kinds, invoker=Lambda(), brokers={}))
+        parts.callback(app.close)
+        app.get_ready()  # as a tick is by its sweep, before most of the rings
+        linger = Linger(app, remaining_ms or countdown(linger_ms / 1000 + 10))
         parts.callback(linger.stop)
         linger.start()
         yield linger

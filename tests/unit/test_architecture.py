@@ -46,9 +46,8 @@ MAY_IMPORT = {
         "errors",
     },
     "process": {"wiring", "settings", "domain"},
-    "lingering": {"wiring", "bridge", "ledgers", "wire", "domain"},
-    "client": {"client_reminders", "process", "engine", "wire", "ports", "domain"},
-    "client_reminders": {"engine", "wire", "domain"},
+    "lingering": {"wiring", "bridge", "ledgers", "metrics", "wire", "domain", "errors"},
+    "client": {"process", "engine", "wire", "ports", "domain"},
     "handler": {"process", "wiring", "engine", "wire", "ports", "domain", "errors"},
     "routes": {"wiring", "metrics", "wire", "ports", "domain", "errors", "version"},
     "version": {"client", "handler", "domain"},
@@ -248,3 +247,8 @@ def test_what_is_heavy_stays_off_the_paths_that_do_not_need_it() -> None:
     light = [source.module for source in package if part_of(source.module) in LIGHT_PARTS]
     loaded = {name.split(".")[0] for name in imported([*LIGHT, *light])["loaded"]}
     assert loaded.isdisjoint(HEAVY)
+
+
+def test_a_command_that_starts_no_stack_does_without_what_a_stack_is_made_of() -> None:
+    loaded = set(imported(["local.cli.app"], path=str(ROOT))["loaded"])
+    assert loaded.isdisjoint({"boto3", "pika", "lupa", "local.stack.stack"})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.bridge.dispatcher import BATCH, JOIN_S, dispatcher
+from duecourse.bridge.bridge import BATCH, JOIN_S, dispatcher
 from duecourse.bridge.pool import Pool
 from duecourse.bridge.rings import Ring
 from tests.support.gate import Gate

@@ -1,6 +1,5 @@
 """The bridge's figures, minute by minute."""
 
-import gc
 import json
 from typing import cast
 
@@ -10,7 +9,8 @@ from duecourse.adapters.embedded.bells import EmbeddedBells
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.bridge import Bridge, Stats
 from duecourse.bridge import __main__ as process
-from duecourse.bridge.rings import Invoked
+from duecourse.bridge.rings import Invoked, Ring
+from duecourse.metrics import BridgeLine
 from duecourse.settings import Settings
 from tests.support.engine import Lambda
 
@@ -44,9 +44,10 @@ class Ringing:
         return self._looks > 3
 
     def stats(self) -> Stats:
-        return Stats(self._looks, 0, 0, 0.0, True)
+        return Stats(0, 0, 0, 0.0, True)
 
-    report = stats
+    def report(self) -> BridgeLine:
+        return Stats(self._looks, 0, 0, 0.0, True).since(Stats(0, 0, 0, 0.0, True))
 
 
 def test_a_bridge_tells_its_figures_whenever_a_minute_is_over(
@@ -54,14 +55,19 @@ def test_a_bridge_tells_its_figures_whenever_a_minute_is_over(
 ) -> None:
     monkeypatch.setattr(process, "REPORT_S", 0.0)
     bridge = cast(Bridge, Ringing())
-    assert process._stay(bridge, Settings(), process._Reporter(bridge)), "it ended by a fault"
-    gc.unfreeze()
+    assert process._stay(bridge, Settings()), "it ended by a fault"
     ready, *told = capsys.readouterr().out.splitlines()
     assert ready.startswith("bridge ready: 1 shards")
-    assert [json.loads(line)["Rings"] for line in told] == [1, 1, 1]
+    assert [json.loads(line)["Rings"] for line in told] == [1, 2, 3]
 
 
 def test_the_worst_lateness_is_that_since_the_last_report() -> None:
     bridge = Bridge(EmbeddedBells(MemoryStore(), "test"), Invoked(Lambda(), "on_expired"))
     bridge._timer.latest_ms = 7.0
-    assert [bridge.report().latest_ms, bridge.report().latest_ms] == [7.0, 0.0]
+    assert [bridge.report()["Lateness"], bridge.report()["Lateness"]] == [7.0, 0.0]
+
+
+def test_a_report_has_the_rings_since_the_last_one() -> None:
+    bridge = Bridge(EmbeddedBells(MemoryStore(), "test"), Invoked(Lambda(), "on_expired"))
+    bridge._ring([Ring("a", "", 0), Ring("b", "", 0)])
+    assert [bridge.report()["Rings"], bridge.report()["Rings"]] == [2, 0]

@@ -84,10 +84,10 @@ def test_what_is_rejected_is_tried_again_until_it_is_accepted(caplog: pytest.Log
     gate.open.release(10_000)
     with pooling(gate) as pool:
         pool.put(["a"])
-        until(lambda: pool.refused == 3)
+        until(lambda: pool.rejected == 3)
         taken.set()
         until(lambda: not pool.kept)
-        assert pool.invocations == pool.refused + 1
+        assert pool.invocations == pool.rejected + 1
     told = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert told == [
         ("ERROR", "the function rejects things; they wait and are tried again: throttled"),
@@ -121,11 +121,11 @@ def test_one_that_is_always_rejected_keeps_no_other_waiting() -> None:
     gate.open.release(1000)
     with pooling(gate) as pool:
         pool.put(["a"])
-        until(lambda: pool.refused == 4)
+        until(lambda: pool.rejected == 4)
         for n in range(20):
             pool.put([f"b{n}"])
             until(lambda n=n: [f"b{n}"] in gate.calls)  # type: ignore[misc]
-        assert pool.refused < 20
+        assert pool.rejected < 20
 
 
 def test_stopping_waits_for_what_is_under_way_and_begins_nothing_new() -> None:
@@ -148,7 +148,7 @@ def test_at_its_end_what_waits_can_be_handed_over() -> None:
     pool = pool_of(gate)
     pool.start()
     pool.put(["a"])
-    until(lambda: pool.refused)
+    until(lambda: pool.rejected)
     threading.Timer(0.1, taken.set).start()
     began = time.monotonic()
     assert pool.stop(30, hand_over=True)
@@ -173,7 +173,7 @@ def test_at_its_end_no_thread_waits_for_what_another_has_handed_over(monkeypatch
     pool.put(["a"])
     assert first.wait(5)
     pool.put(["b"])
-    until(lambda: pool.refused)
+    until(lambda: pool.rejected)
     threading.Timer(0.2, go_on.set).start()
     began = time.monotonic()
     assert pool.stop(30, hand_over=True)
@@ -188,7 +188,7 @@ def test_what_waits_beyond_the_end_is_left_and_every_thread_ends(monkeypatch: py
     pool = pool_of(gate, threads=2, on_end=ended.release)
     pool.start()
     pool.put(["a", "b"])
-    until(lambda: pool.refused)
+    until(lambda: pool.rejected)
     pool.stop(0.3, hand_over=True)
     assert all(ended.acquire(timeout=30) for _ in range(2))
     assert pool.kept == 2

@@ -102,7 +102,7 @@ def test_what_is_refused_comes_again_until_it_is_taken() -> None:
     with relaying(function) as relay:
         relay.hear(expiry())
         until(lambda: len(function.calls) == 4)
-        assert (relay.pool.refused, relay.lost) == (3, 0)
+        assert (relay.pool.rejected, relay.lost) == (3, 0)
     assert [call[0] for call in function.calls] == [function.calls[0][0]] * 4, "the same expiry, at the same instant"
 
 

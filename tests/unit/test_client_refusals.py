@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duecourse import Client, client_reminders, errors
+from duecourse import Client, errors
 from duecourse import client as client_module
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.wire.http.queries import QUERY_ID
@@ -38,8 +38,8 @@ MORE: dict[str, type] = {
     "add": client_module.AddFields,
     "set_queue": client_module.QueueFields,
     "query": client_module.QueryFields,
-    "reminders.add": client_reminders.ReminderFields,
-    "reminders.preview": client_reminders.ReminderFields,
+    "reminders.add": client_module.ReminderFields,
+    "reminders.preview": client_module.ReminderFields,
 }
 """The fields that a verb takes beside those of its signature."""
 
@@ -77,7 +77,7 @@ def refused(call: Callable[[], object]) -> set[str]:
 
 
 def test_every_verb_is_here() -> None:
-    assert GOOD.keys() == public(Client) | {f"reminders.{name}" for name in public(client_reminders.ReminderClient)}
+    assert GOOD.keys() == public(Client) | {f"reminders.{name}" for name in public(client_module.ReminderClient)}
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -5,10 +5,9 @@ import random
 from duecourse.domain.outcomes import Done
 from duecourse.engine.pieces import Pieces
 from duecourse.engine.run import Runner
-from duecourse.engine.targets import Targets
 from duecourse.engine.threads import Threads
 from tests.support.clock import HandClock
-from tests.support.engine import Lambda
+from tests.support.engine import Lambda, targets_of
 from tests.support.kinds import leased
 from tests.support.ledger import SHARD
 
@@ -16,7 +15,7 @@ from tests.support.ledger import SHARD
 def test_more_than_twice_is_claimed_ahead_only_while_more_finish_at_once_than_there_are_threads() -> None:
     threads = Threads(2)
     runner = Runner(lambda _kind: lambda _task: Done(), None, HandClock().now, random.Random(1))
-    pieces = Pieces(runner, Targets({}, Lambda()), threads)
+    pieces = Pieces(runner, targets_of({}, Lambda()), threads)
 
     def free_after(count: int) -> int:
         pieces.begin(SHARD, [leased("work", {})] * count)

@@ -191,6 +191,16 @@ def test_each_idle_shard_is_swept_within_five_minutes_and_a_part_of_them_in_each
         assert min(swept_at.values()) > clock.at - 300_000 + 60_000, "the next tick is a minute away"
 
 
+def test_a_few_idle_shards_are_all_swept_in_each_tick(clock: HandClock) -> None:
+    store = Noting(clock)
+    store.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(AT_A_TIME)])
+    for _ in range(2):
+        store.swept.clear()
+        tick(store)
+        assert set(store.swept) == set(store.shards())
+        clock.advance(60_000)
+
+
 def test_a_shard_with_work_is_swept_and_drained_in_each_tick(clock: HandClock) -> None:
     store = Noting(clock)
     store.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(4 * AT_A_TIME)])

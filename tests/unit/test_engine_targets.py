@@ -11,13 +11,13 @@ from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_STATE_BYTES, RetryPolicy, Status, Task
 from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.targets import MAX_BYTES, Handing, Targets
+from duecourse.engine.targets import MAX_BYTES
 from duecourse.errors import InvocationRejected, PublishRejected, StoreUnavailable
 from duecourse.ports.leases import Delivery, Settled
 from duecourse.ports.publisher import Message
 from duecourse.wire.events.invocation import message_body, tasks_event
 from tests.support.clock import HandClock
-from tests.support.engine import MARGIN_MS, Broker, Lambda, ample, engine
+from tests.support.engine import MARGIN_MS, Broker, Lambda, ample, engine, targets_of
 from tests.support.kinds import leased
 from tests.support.ledger import SHARD, new, standing
 
@@ -30,12 +30,12 @@ def tasks(count: int, kind: str = "report", payload: object = None) -> list[Task
 
 
 def batches(given: list[Task]) -> list[tuple[str, list[str]]]:
-    return [(name, [task.id for task in batch]) for name, batch in Targets(TARGETS, Lambda()).batches(given)]
+    return [(name, [task.id for task in batch]) for name, batch in targets_of(TARGETS, Lambda()).batches(given)]
 
 
 @pytest.mark.parametrize(("kind", "target"), [("report", REPORT), ("bill", "sqs:bills"), ("poll", ""), ("webhook", "")])
 def test_a_kind_is_worked_by_its_target_or_here(kind: str, target: str) -> None:
-    assert Targets(TARGETS, Lambda()).of(leased(kind, {})) == target
+    assert targets_of(TARGETS, Lambda()).of(leased(kind, {})) == target
 
 
 def test_batches_are_of_one_function_and_of_ten_at_most() -> None:
@@ -51,7 +51,7 @@ def test_batches_are_of_one_function_and_of_ten_at_most() -> None:
 @pytest.mark.parametrize("text", ["x", "é", "\u0001", '"'])
 def test_no_batch_is_longer_than_an_invocation_takes(text: str) -> None:
     big = tasks(10, payload={"text": text * 10_000})
-    cut = list(Targets(TARGETS, Lambda()).batches(big))
+    cut = list(targets_of(TARGETS, Lambda()).batches(big))
     assert sum(len(batch) for _, batch in cut) == 10
     for _, batch in cut:
         assert len(json.dumps(tasks_event(batch), ensure_ascii=False).encode()) <= 256 * 1024
@@ -62,7 +62,7 @@ def test_the_longest_names_still_fit() -> None:
     policy = RetryPolicy(1_000, 3_600_000_000, 99.99, 3_600_000_000, False)
     long = leased("k" * 64, {"text": "x" * 19_800}, "s" * (MAX_STATE_BYTES - 2), queue="q" * 64, group="g" * 128)
     big = [long._replace(id=f"{n:0128}", retry=policy, kind="report", token="9" * 32) for n in range(10)]
-    for _, batch in Targets(TARGETS, Lambda()).batches(big):
+    for _, batch in targets_of(TARGETS, Lambda()).batches(big):
         assert len(json.dumps(tasks_event(batch), ensure_ascii=False).encode()) <= MAX_BYTES + 1_000
 
 
@@ -78,12 +78,12 @@ def test_one_that_is_too_long_by_itself_goes_alone() -> None:
 def test_what_is_taken_is_the_functions_to_settle() -> None:
     function = Lambda()
     given = tasks(2)
-    assert Targets(TARGETS, function).hand_over(REPORT, given) == []
+    assert targets_of(TARGETS, function).hand_over(REPORT, given) == []
     assert function.sent == [("ReportFunction", tasks_event(given))]
 
 
 def test_what_is_refused_is_given_back_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    targets = Targets(TARGETS, Lambda(InvocationRejected("no such function")))
+    targets = targets_of(TARGETS, Lambda(InvocationRejected("no such function")))
     ends = targets.hand_over(REPORT, tasks(40))
     assert [(end.id, end.ending) for end in ends] == [(f"report-{n}", Ending.RELEASE) for n in range(40)]
     delays = {end.delay_ms for end in ends}
@@ -93,7 +93,7 @@ def test_what_is_refused_is_given_back_for_a_while(caplog: pytest.LogCaptureFixt
 
 
 def test_what_is_refused_again_and_again_is_given_back_for_longer() -> None:
-    targets = Targets(TARGETS, Lambda(InvocationRejected("no such function")))
+    targets = targets_of(TARGETS, Lambda(InvocationRejected("no such function")))
     ends = targets.hand_over(REPORT, [task._replace(run=5) for task in tasks(40)])
     assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
 
@@ -101,7 +101,7 @@ def test_what_is_refused_again_and_again_is_given_back_for_longer() -> None:
 def test_what_a_broker_confirms_is_done_and_the_rest_is_given_back(caplog: pytest.LogCaptureFixture) -> None:
     given = tasks(3, "bill", {"sum": "1 €"})
     broker = Broker({given[1].idempotency_key: "no room"})
-    ends = Targets(TARGETS, Lambda(), {"sqs": broker}).hand_over("sqs:bills", given)
+    ends = targets_of(TARGETS, Lambda(), {"sqs": broker}).hand_over("sqs:bills", given)
     assert [end.ending for end in ends] == [Ending.DONE, Ending.RELEASE, Ending.DONE]
     assert [end.token for end in ends] == [task.token for task in given]
     assert list(broker.queues["bills"]) == [given[0].idempotency_key, given[2].idempotency_key]
@@ -109,7 +109,7 @@ def test_what_a_broker_confirms_is_done_and_the_rest_is_given_back(caplog: pytes
 
 
 def test_what_no_broker_takes_is_given_back_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    targets = Targets(TARGETS, Lambda(), {"sqs": Broker(refusal=PublishRejected("away"))})
+    targets = targets_of(TARGETS, Lambda(), {"sqs": Broker(refusal=PublishRejected("away"))})
     ends = targets.hand_over("sqs:bills", [task._replace(run=5) for task in tasks(40, "bill")])
     assert {end.ending for end in ends} == {Ending.RELEASE}
     assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
@@ -148,7 +148,7 @@ def test_what_was_confirmed_and_could_not_be_settled_is_sent_again_under_the_sam
     store = Forgetful(clock)
     store.add([new("t", kind="bill")])
     with engine(store, lambda _: None) as made:
-        targets = Targets(TARGETS, Lambda(), {"sqs": Counting()})
+        targets = targets_of(TARGETS, Lambda(), {"sqs": Counting()})
         drainer = Drainer(store, made.runner, targets, made.threads, Limits(30_000, MARGIN_MS))
         until_ms = iter([60_000, 60_000])
         with pytest.raises(StoreUnavailable):
@@ -172,20 +172,22 @@ def test_what_was_confirmed_and_could_not_be_settled_is_sent_again_under_the_sam
 )
 def test_what_was_not_taken_says_why_in_its_log(invoker: Lambda, broker: Broker, kind: str, why: str) -> None:
     (task,) = tasks(1, kind)
-    targets = Targets(TARGETS, invoker, {"sqs": broker})
+    targets = targets_of(TARGETS, invoker, {"sqs": broker})
     (end,) = targets.hand_over(targets.of(task), [task])
     assert (end.ending, end.detail) == (Ending.RELEASE, why)
 
 
 def test_a_delivery_that_is_refused_again_and_again_is_given_back_for_longer_though_it_was_no_run() -> None:
-    targets = Targets(TARGETS, Lambda(InvocationRejected("throttled")))
+    targets = targets_of(TARGETS, Lambda(InvocationRejected("throttled")))
     refused = Run(1, 8, 1, 2, "release", times=4)
     ends = targets.hand_over(REPORT, [task._replace(run=1, log=(refused,)) for task in tasks(40)])
     assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
 
 
 def test_functions_are_handed_tasks_for_delivery_and_no_broker_is() -> None:
-    deliveries = Targets({**TARGETS, "task.dead": "lambda:Alert"}, Lambda(), handing=Handing(7, 9_000)).deliveries
+    deliveries = targets_of(
+        {**TARGETS, "task.dead": "lambda:Alert"}, Lambda(), outstanding=7, delivery_lease_ms=9_000
+    ).deliveries
     assert deliveries == {
         "report": Delivery(REPORT, 7, 9_000),
         "mail": Delivery("lambda:MailFunction", 7, 9_000),

@@ -58,7 +58,7 @@ def test_a_function_is_warmed_once_a_spell(store: MemoryStore, service: Lambda, 
 
 def test_a_function_that_is_in_use_is_not_warmed(store: MemoryStore, service: Lambda, clock: HandClock) -> None:
     store.add([new("a", kind="bill", delay_ms=9_000)])
-    Noting(Lambda(), store.warmth(), IDLE_MS).send("Bill", NO_TASKS)
+    Noting(Lambda().send, store.warmth(), IDLE_MS).send("Bill", NO_TASKS)
     clock.advance(IDLE_MS - 1)
     assert warmer(store.warmth(), service).warm([SHARD]) == []
 
@@ -81,7 +81,7 @@ def test_without_functions_nothing_is_looked_at() -> None:
 
 
 def test_a_hand_over_goes_on_where_it_cannot_be_noted(service: Lambda, caplog: pytest.LogCaptureFixture) -> None:
-    Noting(service, Away(), IDLE_MS).send("Bill", NO_TASKS)
+    Noting(service.send, Away(), IDLE_MS).send("Bill", NO_TASKS)
     assert service.sent == [("Bill", NO_TASKS)]
     assert "use of function Bill could not be recorded" in caplog.text
 
@@ -95,7 +95,7 @@ def test_functions_in_use_are_noted_seldom(store: MemoryStore, service: Lambda) 
             return store.warmth().idle(functions, idle_ms)
 
     counting = Counting()
-    noting = Noting(service, counting, IDLE_MS)  # type: ignore[arg-type]
+    noting = Noting(service.send, counting, IDLE_MS)  # type: ignore[arg-type]
     for _ in range(100):
         noting.send("Bill", NO_TASKS)
         noting.send("Report", NO_TASKS)

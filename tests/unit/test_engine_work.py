@@ -88,8 +88,8 @@ def work(
     """What became of tasks that came by an invocation."""
     left = remaining_ms if callable(remaining_ms) else lambda: remaining_ms
     with engine(store, kind, size=size) as run:
-        worker = Worker(store, run.runner, run.threads, step_ms)
-        return worker.work(decode_tasks(tasks_event(tasks)), left)
+        worker = Worker(store, run.runner, run.threads, left, step_ms)
+        return worker.work(decode_tasks(tasks_event(tasks)))
 
 
 def handed(store: MemoryStore, *ids: str) -> list[Task]:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from duecourse.bridge.linger import Stay
+from duecourse.lingering import Stay
 from tests.support.lingering import countdown
 from tests.support.wait import until
 

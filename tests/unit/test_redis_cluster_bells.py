@@ -14,8 +14,7 @@ import redis
 from redis.crc import key_slot
 from redis.exceptions import SlotNotCoveredError
 
-from duecourse.adapters.redis.cluster_bells import ClusterBells
-from duecourse.adapters.redis.cluster_subscription import ClusterSubscription
+from duecourse.adapters.redis.cluster_bells import ClusterBells, ClusterSubscription
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import Sound, View, What
 from tests.support.wait import until

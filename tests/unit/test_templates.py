@@ -1,9 +1,7 @@
 """Reminders' templates: what they can speak of, and that no template runs for ever, grows or reaches out."""
 
-import gc
 import time
 import tracemalloc
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -202,16 +200,6 @@ CHAINS = {
 """What may follow one another: a beginning, what is repeated, an end."""
 
 
-@pytest.fixture
-def alone() -> Iterator[None]:
-    """What other tests left in this process is not gone through by the collector, on this test's time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize(("field", "most"), [("subject", 1_000), ("message", 10_000), ("html", 50_000)])
 def test_a_chain_of_any_length_is_written_or_refused_at_once(chain: str, field: str, most: int) -> None:

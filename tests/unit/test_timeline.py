@@ -143,7 +143,9 @@ def test_what_was_folded_is_told_with_its_number() -> None:
         ({"status": Status.DEAD}, None, ("nothing", "It is dead: replay or delete it.", 0)),
     ],
 )
-def test_what_it_waits_for(fields: dict[str, Any], held: ThrottleReason | None, what: tuple[str, str, int]) -> None:
+def test_a_task_tells_what_it_waits_for_and_until_when(
+    fields: dict[str, Any], held: ThrottleReason | None, what: tuple[str, str, int]
+) -> None:
     until = START + 1_000 if held is ThrottleReason.RATE else 0
     assert waiting(task(**fields), Throttle(held, until, START)) == what
 

@@ -125,9 +125,9 @@ def loaded_by(made: str) -> set[str]:
 
 
 def test_uses_of_functions_are_noted_only_where_idle_ones_are_warmed(app: App, store: MemoryStore) -> None:
-    assert app.noting() is not app.invoker
+    assert app.send() != app.invoker.send
     cold = App(Settings(warm_ms=0), Parts(store=store))
-    assert cold.noting() is cold.invoker
+    assert cold.send() == cold.invoker.send
     assert (app.warming is None, cold.warming) == (False, None)
 
 
@@ -143,7 +143,7 @@ def test_a_functions_worker_runs_its_one_kind_whatever_the_tasks_is_called(app: 
     store.add([new("a", kind="this"), new("b", kind="that")])
     ran: list[Task] = []
     leased = store.claim(SHARD, 2, lease_ms=30_000).tasks
-    assert app.worker(ran.append).work(leased, ample)["done"] == 2
+    assert app.worker(ran.append, ample).work(leased)["done"] == 2
     assert {task.kind for task in ran} == {"this", "that"}
 
 

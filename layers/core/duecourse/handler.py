@@ -11,7 +11,8 @@ from duecourse.domain.lease import longest_lease
 from duecourse.domain.outcomes import Outcome, Span
 from duecourse.domain.task import Json, Task, dump_state
 from duecourse.domain.times import parse_duration
-from duecourse.engine.receive import Receiver
+from duecourse.engine.receive import receive
+from duecourse.engine.run import Kind
 from duecourse.errors import InvalidInput, LeaseLost, StoreUnavailable
 from duecourse.ports.leases import Lease
 from duecourse.ports.store import Store
@@ -55,11 +56,12 @@ def _serve(run: Callable[[App, Task], Outcome | None], app: App, event: Json, co
     kind = partial(run, app)
     batch, left_ms = read_batch(event), context.get_remaining_time_in_millis
     if batch is not None:
-        return _receive(app.receiver(kind), batch, left_ms)
+        return _receive(app, kind, batch, left_ms)
     tasks = decode_tasks(event)
     if not tasks:
-        _get_ready(app)
-    return dict(app.worker(kind).work(tasks, left_ms))
+        with suppress(StoreUnavailable):  # it warms the function some seconds before an event with tasks
+            app.store.ping()
+    return dict(app.worker(kind, left_ms).work(tasks))
 
 
 def _run(function: Function, app: App, task: Task) -> Outcome | None:
@@ -70,13 +72,7 @@ def _run(function: Function, app: App, task: Task) -> Outcome | None:
         _runs_with.reset(before)
 
 
-def _get_ready(app: App) -> None:
-    """Open the ledger: an event without tasks warms the function some seconds before one with tasks."""
-    with suppress(StoreUnavailable):
-        app.store.ping()
-
-
-def _receive(receiver: Receiver, batch: Batch, left_ms: Callable[[], int]) -> Answer:
+def _receive(app: App, kind: Kind, batch: Batch, left_ms: Callable[[], int]) -> Answer:
     tasks, failed = {}, {}
     for message in batch.messages:
         try:
@@ -86,7 +82,7 @@ def _receive(receiver: Receiver, batch: Batch, left_ms: Callable[[], int]) -> An
         else:
             deliveries = message.deliveries
             tasks[message.name] = task._replace(run=deliveries, attempt=deliveries, left_ms=left_ms)
-    failed |= receiver.work(tasks)
+    failed |= receive(tasks, app.runner(lambda _name: kind), app.threads, lambda: app.store)
     for name, problem in failed.items():
         log.error("message %s will be delivered again: %s", name, problem)
     return answer(batch, failed)
@@ -98,7 +94,7 @@ def save(task: Task, state: Json) -> None:
     Raises LeaseLost if another worker has the task: stop the work then.
     """
     store = _store()
-    if not store.save(store.shard_of(task.queue, task.id, task.group), _lease(task), dump_state(state)):
+    if not store.save(store.shard_of(task.queue, task.id, task.group), Lease.of(task), dump_state(state)):
         raise LeaseLost
 
 
@@ -112,14 +108,10 @@ def extend(task: Task, time: Span) -> None:
     if task.left_ms is not None:
         lease_ms = min(lease_ms, longest_lease(task.left_ms()))
     shard = store.shard_of(task.queue, task.id, task.group)
-    if not all(store.extend(shard, [_lease(task)], lease_ms, at_least=True)):
+    if not all(store.extend(shard, [Lease.of(task)], lease_ms, at_least=True)):
         raise LeaseLost
 
 
 def _store() -> Store:
     """The ledger of the task that runs here; in a thread that a function started, that of the process."""
     return (_runs_with.get(None) or PROCESS.app()).store
-
-
-def _lease(task: Task) -> Lease:
-    return Lease(task.id, task.token, task.tenant)

@@ -1,32 +1,22 @@
 """Attributes that are built at their first use."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
-
-class Building(Protocol):
-    """An object with such attributes, and the lock under which they are built."""
-
-    @property
-    def building(self) -> AbstractContextManager[Any]:
-        """Lock that a thread may take again, since one attribute builds others."""
-
-
-B = TypeVar("B", bound=Building)
 T = TypeVar("T")
 
 
-class lazy(Generic[B, T]):  # noqa: N801 - a decorator, as `property` is
+class lazy(Generic[T]):  # noqa: N801 - a decorator, as `property` is
     """An attribute built at its first use, and kept; only one thread builds it.
 
+    Its object has a lock, `building`, that a thread may take again, since one attribute builds others.
     `functools.cached_property` would not do: two threads at once build two, of a ledger in memory, say.
     """
 
-    def __init__(self, build: Callable[[B], T]) -> None:
+    def __init__(self, build: Callable[[Any], T]) -> None:
         self._build = build
 
-    def __get__(self, owner: B, _class: type[B]) -> T:
+    def __get__(self, owner: Any, _class: type) -> T:
         # Without a __set__, Python looks into the object itself first: this runs only until the value is kept there.
         name, kept = self._build.__name__, vars(owner)
         with owner.building:

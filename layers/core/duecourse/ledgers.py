@@ -22,7 +22,7 @@ def open_store(given: Settings) -> Store:
 
         disk = LevelDisk(given.store.removeprefix("leveldb://"))
         return EmbeddedStore(sharding=sharding, deaths=deaths, disk=disk)
-    from duecourse.adapters.redis.scripts import connect
+    from duecourse.adapters.redis.connect import connect
     from duecourse.adapters.redis.store import RedisStore
 
     return RedisStore(connect(given.store), given.namespace, sharding=sharding, wait=given.wait, deaths=deaths)

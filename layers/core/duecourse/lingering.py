@@ -1,39 +1,151 @@
-"""A tick that stays and serves rings itself: the bridge's code, with this process's drain at its end."""
+"""A tick that stays: the bridge within a function, its rings drained in this very process until the time is over."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+import logging
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-from duecourse.domain.history import Trigger
+from duecourse.bridge.bridge import SWITCH_S, Bridge, Stats
+from duecourse.bridge.rings import Ring
+from duecourse.domain.task import Json
+from duecourse.domain.watch import Expired
+from duecourse.errors import InvocationRejected
 from duecourse.ledgers import open_bells
+from duecourse.metrics import LingerLine
 from duecourse.wire.events.rings import shards_of
 from duecourse.wiring import App
 
-if TYPE_CHECKING:
-    from duecourse.bridge.linger import Linger
+log = logging.getLogger("duecourse.bridge")
+
+Remaining = Callable[[], int]
+"""Milliseconds that this invocation still has."""
+
+COUNTED = ("claimed", "done", "again", "retried", "dead", "released", "stale")
+LOOK_S = 1.0
+"""Time between two looks at the time left, which may have jumped while the process was suspended."""
+RETURN_MS = 1_000
+"""Time kept for the way out."""
+SHORT_MS = 3_000
+"""Shortfall that is not logged: the cost of a slow start."""
+SHORTENED = (
+    "DUECOURSE_TICK_LINGER is %.0f s, but the function's time less DUECOURSE_MARGIN is %.0f s: the tick lingers no "
+    "longer, and nothing rings until the next tick. Raise the function's timeout, or lower one of the two settings"
+)
 
 
-def start_linger(app: App, remaining_ms: Callable[[], int]) -> "Linger":
-    """Part that serves rings in this invocation, from now on for the set time.
+class Stay:
+    """The time of one stay: `linger_ms` from now on, but never the invocation's last `margin_ms`."""
 
-    Raises InvalidSettings where the ledger has no bells.
+    def __init__(self, remaining_ms: Remaining, *, linger_ms: int, margin_ms: int) -> None:
+        self._remaining_ms = remaining_ms
+        left_ms = remaining_ms()
+        self._end_ms = max(left_ms - linger_ms, margin_ms)
+        self._until = time.monotonic() + linger_ms / 1000
+        if left_ms - margin_ms + SHORT_MS < linger_ms:
+            log.warning(SHORTENED, linger_ms / 1000, max(0, left_ms - margin_ms) / 1000)
+
+    def left_ms(self) -> int:
+        """Milliseconds until its end; 0 or less after it.
+
+        Lambda's word counts, because the process may have been suspended. That word goes by a clock that can be set
+        back, so the monotonic clock bounds it.
+        """
+        return min(self._remaining_ms() - self._end_ms, int((self._until - time.monotonic()) * 1000))
+
+
+class Linger:
+    """Serves an App's rings in this process: `start`, `stay_until_over`, and `stop` in any case. For one invocation.
+
+    The invocation's last DUECOURSE_MARGIN is for finishing the tasks that run. Tasks claimed and not begun by then are
+    released. Raises InvalidSettings where the ledger has no bells.
     """
-    from duecourse.bridge.linger import Linger
 
-    given = app.settings
+    def __init__(self, app: App, remaining_ms: Remaining) -> None:
+        given = app.settings
+        self._app = app
+        self._remaining_ms = remaining_ms
+        self._stay = Stay(remaining_ms, linger_ms=given.tick_linger_ms, margin_ms=given.margin_ms)
+        self._stopped = False
+        self._bridge = Bridge(open_bells(given), self, in_flight=given.bridge_in_flight, warming=app.warming)
+        self._switch_s = sys.getswitchinterval()
+        self._counting = threading.Lock()
+        self.counts: Counter[str] = Counter()
+        """Numbers of tasks by what all drains did with them, and those `added` for watched keys."""
 
-    def drain(bells: Mapping[str, Trigger], left_ms: Callable[[], int]) -> dict[str, int]:
-        heard = shards_of(bells, given.namespace)
-        return app.drainer.drain(heard.shards, left_ms, heard.triggers)._asdict()
+    def start(self) -> None:
+        """Serve rings from now on, on threads of its own."""
+        sys.setswitchinterval(SWITCH_S)  # as a bridge's process does; this one serves other events afterwards
+        self._bridge.start()
 
-    linger = Linger(
-        open_bells(given),
-        drain,
-        lambda expired: app.watches.note(expired).added,
-        remaining_ms,
-        linger_ms=given.tick_linger_ms,
-        margin_ms=given.margin_ms,
-        in_flight=given.bridge_in_flight,
-        warming=app.warming,
-    )
-    linger.start()
-    return linger
+    def stay_until_over(self) -> None:
+        """Return when the time is over, or before that if one of the threads ends by a fault."""
+        while (left_ms := self._stay.left_ms()) > 0:
+            if self._bridge.wait_ended(min(left_ms / 1000, LOOK_S)):
+                log.error("a lingering tick's thread ended before its time: rings wait for the next tick")
+                return
+
+    def stop(self) -> None:
+        """Begin nothing more, finish the work in progress, and close every thread and every connection."""
+        self._stopped = True  # drains under way see no time left: they finish what runs, and give the rest back
+        patience_s = max(0, self._remaining_ms() - RETURN_MS) / 1000
+        if not self._bridge.stop(patience_s):
+            log.error(
+                "a lingering tick ended before its work did, after %.1f s: the leases of that work will lapse",
+                patience_s,
+            )
+        sys.setswitchinterval(self._switch_s)
+
+    def drain(self, rings: Sequence[Ring]) -> Json:
+        """See rings.Server."""
+        bells = {ring.key: ring.trigger for ring in rings}
+        heard = shards_of(bells, self._app.settings.namespace)
+        with _rejected():
+            drained = self._app.drainer.drain(heard.shards, self._left_for_drain_ms, heard.triggers)
+        answer = drained._asdict()
+        self._count(**{name: answer[name] for name in COUNTED})
+        return answer
+
+    def note(self, expired: Sequence[Expired]) -> None:
+        """See rings.Server."""
+        with _rejected():
+            noted = self._app.watches.note(expired)
+        self._count(added=noted.added)
+
+    def stats(self) -> Stats:
+        """Figures of the bridge within."""
+        return self._bridge.stats()
+
+    def line(self) -> LingerLine:
+        """Metrics of the whole stay."""
+        heard, did = self.stats(), self.counts
+        return LingerLine(
+            Rings=heard.rings,
+            Lateness=heard.latest_ms,
+            Keys=heard.keys,
+            KeysLost=heard.lost,
+            Claimed=did["claimed"],
+            Done=did["done"],
+            Retried=did["retried"],
+            Dead=did["dead"],
+            Added=did["added"],
+        )
+
+    def _left_for_drain_ms(self) -> int:
+        """Milliseconds as a drain counts them, which leaves the margin alone by itself."""
+        return self._app.settings.margin_ms + (0 if self._stopped else self._stay.left_ms())
+
+    def _count(self, **done: int) -> None:
+        with self._counting:
+            self.counts.update(done)
+
+
+@contextmanager
+def _rejected() -> Iterator[None]:
+    """A drain's failure as a failed invocation would be, so that one fault does not end the minute."""
+    try:
+        yield
+    except Exception as error:
+        raise InvocationRejected(f"the drain failed: {error!r}") from error

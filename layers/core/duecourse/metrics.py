@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, NamedTuple, TypedDict
 
 NAMESPACE = "duecourse"
 DIMENSION = "service"
@@ -124,8 +124,7 @@ def embedded(line: Line, *, service: str, at: int) -> str:
     """A line's metrics in the embedded format, without the line's end; `at` is epoch milliseconds."""
     named = [{"Name": name, "Unit": MS if name in IN_MS else COUNT} for name in line]
     directive = {"Namespace": NAMESPACE, "Dimensions": [[DIMENSION]], "Metrics": named}
-    told: dict[str, Any] = {"_aws": {"Timestamp": at, "CloudWatchMetrics": [directive]}, DIMENSION: service, **line}
-    return json.dumps(told)
+    return json.dumps({"_aws": {"Timestamp": at, "CloudWatchMetrics": [directive]}, DIMENSION: service, **line})
 
 
 def measure(line: Line) -> None:

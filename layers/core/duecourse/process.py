@@ -23,7 +23,7 @@ class Process:
 
     def app(self) -> App:
         """The App of the environment, read at the first call. Raises InvalidSettings."""
-        with self._reading:
+        with self._reading:  # functions may be threads: of two first events, one builds the App
             if self._app is None:
                 self._app = App(parse(os.environ))
             return self._app

@@ -27,7 +27,6 @@ from duecourse.wire.settings.variables import (
     on_or_off,
     problems_at,
     table_of,
-    text,
     written_as,
 )
 
@@ -63,9 +62,9 @@ def _dead_target(value: str) -> str:
 
 def _targets(table: Json) -> dict[str, str]:
     targets = table_of(_target)(table)
-    strangers = [kind for kind, target in targets.items() if target == "inline" and kind not in BUILT_IN]
-    if strangers:
-        raise ValueError(f"only {', '.join(BUILT_IN)} can be inline: give {', '.join(strangers)} another target")
+    unknown = [kind for kind, target in targets.items() if target == "inline" and kind not in BUILT_IN]
+    if unknown:
+        raise ValueError(f"only {', '.join(BUILT_IN)} can be inline: give {', '.join(unknown)} another target")
     reserved = [kind for kind in targets if kind.startswith(RESERVED)]
     if reserved:
         raise ValueError(f"{RESERVED}… is reserved for completion notifications: rename {', '.join(reserved)}")
@@ -159,10 +158,10 @@ class Settings:
         int, duration(), "Time for which a dead task is kept, counted from the first tick that knows this setting."
     ] = 30 * DAY_MS
     results_table: Annotated[
-        str, text, "Name of the DynamoDB table for results. Empty: results are kept in the store, for the retention."
+        str, str, "Name of the DynamoDB table for results. Empty: results are kept in the store, for the retention."
     ] = ""
     results_retention_ms: Annotated[int, duration(), "Time for which the results table keeps a result."] = 30 * DAY_MS
-    mail_from: Annotated[str, text, "Sender address of reminders, verified in SES."] = ""
+    mail_from: Annotated[str, str, "Sender address of reminders, verified in SES."] = ""
     tenant_header: Annotated[
         str,
         written_as(HEADER, "must be 1 to 64 characters of A-Z a-z 0-9 -"),
@@ -201,7 +200,7 @@ class Settings:
         on_or_off,
         "Write one log line for each task that is added, claimed, settled, moved or cancelled: on or off.",
     ] = "off"
-    on_expired_function: Annotated[str, text, "Name of the function that the bridge invokes."] = "on_expired"
+    on_expired_function: Annotated[str, str, "Name of the function that the bridge invokes."] = "on_expired"
     bridge_in_flight: Annotated[
         int, number(1, 64), "Maximum number of concurrent invocations by the bridge, 1 to 64."
     ] = 4
@@ -249,44 +248,41 @@ def parse(environ: Mapping[str, str]) -> Settings:
                 problems += problems_at(one.name, error)
     problems += [FieldError(name, "is not a known field") for name in given]
     settings = Settings(**found)
-    problems = problems or list(_clashes(settings))
+    problems = problems or [FieldError(PREFIX + name, problem) for name, problem in _clashes(settings)]
     if problems:
         raise InvalidSettings(bounded(problems))
     return settings
 
 
-def _clashes(given: Settings) -> Iterator[FieldError]:
-    """The settings that are right by themselves, and wrong beside others."""
+def _clashes(given: Settings) -> Iterator[tuple[str, str]]:
+    """The settings that are right by themselves, and wrong beside others: their names, and what is wrong."""
     named = {"TARGETS": list(given.targets.values()), "DEAD_TARGET": [given.dead_target]}
     asking = [PREFIX + name for name, targets in named.items() if any(one.startswith("amqp:") for one in targets)]
     if asking and not given.amqp:
-        yield FieldError("DUECOURSE_AMQP", f"is required because {asking[0]} names an amqp:<queue>")
+        yield "AMQP", f"is required because {asking[0]} names an amqp:<queue>"
     if any(name.startswith(QUEUE_PREFIX) and count > given.query_parallel for name, count in given.shards.items()):
-        problem = f"must give {QUEUE_PREFIX}… no more shards than DUECOURSE_QUERY_PARALLEL: each gets its part"
-        yield FieldError("DUECOURSE_SHARDS", problem)
+        yield "SHARDS", f"must give {QUEUE_PREFIX}… no more shards than DUECOURSE_QUERY_PARALLEL: each gets its part"
     if given.warm_ms >= given.warm_idle_ms:
-        yield FieldError("DUECOURSE_WARM", "must be shorter than DUECOURSE_WARM_IDLE")
+        yield "WARM", "must be shorter than DUECOURSE_WARM_IDLE"
     if given.watch:
         yield from _clashes_of_watches(given)
 
 
-def _clashes_of_watches(given: Settings) -> Iterator[FieldError]:
+def _clashes_of_watches(given: Settings) -> Iterator[tuple[str, str]]:
     if split(given.store).scheme in WITHOUT_BELLS:
-        yield FieldError(
-            "DUECOURSE_WATCH", "requires a Redis as DUECOURSE_STORE: no other program sets keys in this store"
-        )
+        yield "WATCH", "requires a Redis as DUECOURSE_STORE: no other program sets keys in this store"
     if given.events == "off":
-        problem = "requires DUECOURSE_EVENTS=on: only key events announce that a key expired"
-        yield FieldError("DUECOURSE_WATCH", problem)
+        yield "WATCH", "requires DUECOURSE_EVENTS=on: only key events announce that a key expired"
     ours, known = f"{given.namespace}:".encode(), set[str]()
     for at, one in enumerate(given.watch):
+        pattern, window = f"WATCH.{at}.pattern", f"WATCH.{at}.window"
         if one.pattern.prefix.startswith(ours) or ours.startswith(one.pattern.prefix):
-            problem = f"would match duecourse's own keys, which begin with {ours.decode()}: choose another beginning"
-            yield FieldError(f"DUECOURSE_WATCH.{at}.pattern", problem)
+            yield (
+                pattern,
+                f"would match duecourse's own keys, which begin with {ours.decode()}: choose another beginning",
+            )
         if one.pattern.text in known:
-            problem = "repeats an earlier pattern: only the first one would count"
-            yield FieldError(f"DUECOURSE_WATCH.{at}.pattern", problem)
+            yield pattern, "repeats an earlier pattern: only the first one would count"
         if one.window_ms > given.retention_ms:
-            problem = "is longer than DUECOURSE_RETENTION: by then the task that it is compared with is forgotten"
-            yield FieldError(f"DUECOURSE_WATCH.{at}.window", problem)
+            yield window, "is longer than DUECOURSE_RETENTION: by then the task that it is compared with is forgotten"
         known.add(one.pattern.text)

@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING
 from duecourse import ledgers
 from duecourse.domain.notification import DEAD, ENDED, is_notification
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.reminder import KIND as REMINDER
 from duecourse.domain.reminder import Channel
-from duecourse.domain.reserved import open_kinds
 from duecourse.domain.task import Task
 from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.failures import Failures
 from duecourse.engine.idempotency import Idempotency
 from duecourse.engine.leases import Leases
-from duecourse.engine.notifications import Notifications
+from duecourse.engine.notifications import with_content
 from duecourse.engine.queries import Queries
 from duecourse.engine.queues import Queues
-from duecourse.engine.receive import Receiver
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.sweep import Retention, Sweeper
-from duecourse.engine.targets import INLINE, Handing, Targets
+from duecourse.engine.targets import INLINE, Targets
 from duecourse.engine.tasks import Tasks
 from duecourse.engine.threads import Threads
 from duecourse.engine.warmer import Noting, Warmer
@@ -33,7 +31,7 @@ from duecourse.engine.work import Worker
 from duecourse.errors import FieldError, InvalidSettings, TemplatesMissing
 from duecourse.lazy import lazy
 from duecourse.ports.http import HttpCaller
-from duecourse.ports.invoker import Invoker
+from duecourse.ports.invoker import Invoker, Send
 from duecourse.ports.publisher import Publisher
 from duecourse.ports.results import Results
 from duecourse.ports.sender import Message, Sender
@@ -70,7 +68,7 @@ class App:
 
     def __init__(self, settings: Settings, given: Parts = NONE_GIVEN) -> None:
         self.settings = settings
-        self.building = RLock()
+        self.building = RLock()  # one for all parts: parts build parts, and two locks could wait for each other
         vars(self).update({name: one for name, one in vars(given).items() if one is not None})
 
     def close(self) -> None:
@@ -113,8 +111,7 @@ class App:
     @lazy
     def senders(self) -> dict[str, Sender]:
         """Senders of messages to people, by channel."""
-        from duecourse.adapters.aws.ses_sender import SesSender
-        from duecourse.adapters.aws.sns_sender import SnsSender
+        from duecourse.adapters.aws.senders import SesSender, SnsSender
 
         return {Channel.EMAIL: SesSender(self.settings.mail_from), Channel.PHONE: SnsSender(self.settings.sms_from)}
 
@@ -164,16 +161,13 @@ class App:
             ENDED: lambda task: self.webhook_kind(self.filled(task)),
         }
 
-    @lazy
-    def notifications(self) -> Notifications:
-        """Completion notifications."""
-        from duecourse.wire.http.tasks import show_task
-
-        return Notifications(self.tasks, lambda task: {**show_task(task)})
-
     def filled(self, task: Task) -> Task:
         """A task as its worker gets it: a completion notification with its content."""
-        return self.notifications.filled(task) if is_notification(task.id) else task
+        if not is_notification(task.id):
+            return task
+        from duecourse.wire.http.tasks import show_task
+
+        return with_content(task, self.tasks, lambda ended: {**show_task(ended)})
 
     @lazy
     def threads(self) -> Threads:
@@ -192,31 +186,34 @@ class App:
     def drainer(self) -> Drainer:
         """Drainer of shards whose bells rang."""
         handed = self.settings.targets | ({DEAD: self.settings.dead_target} if self.settings.dead_target else {})
-        handing = Handing(self.settings.outstanding, self.settings.delivery_lease_ms)
-        targets = Targets(handed, self.noting(), self.brokers, self.filled, handing)
-        return Drainer(
-            self.store,
-            self.runner(self.kinds.get),
-            targets,
-            self.threads,
-            Limits(self.settings.lease_ms, self.settings.margin_ms),
+        targets = Targets(
+            handed,
+            self.send(),
+            self.brokers,
+            self.filled,
+            outstanding=self.settings.outstanding,
+            delivery_lease_ms=self.settings.delivery_lease_ms,
         )
+        limits = Limits(self.settings.lease_ms, self.settings.margin_ms)
+        return Drainer(self.store, self.runner(self.kinds.get), targets, self.threads, limits)
 
     def get_ready(self) -> None:
         """Put together what a drain needs, and ask the ledger to answer. Raises StoreUnavailable."""
         self.store.ping()
         _ = self.drainer
 
-    def noting(self) -> Invoker:
-        """The functions' service, by which is noted what is in use, where that is asked for."""
+    def send(self) -> Send:
+        """Sender of events to functions; it notes their use, where idle ones are warmed."""
         given = self.settings
-        return Noting(self.invoker, self.store.warmth(), given.warm_idle_ms) if given.warm_ms else self.invoker
+        if not given.warm_ms:
+            return self.invoker.send
+        return Noting(self.invoker.send, self.store.warmth(), given.warm_idle_ms).send
 
     @lazy
     def warmer(self) -> Warmer:
         """Warmer of functions before they are needed."""
         given = self.settings
-        within_ms = given.warm_ms + given.warm_ms // 2
+        within_ms = given.warm_ms + given.warm_ms // 2  # as far as the bells of one event may be (bridge/warmer.py)
         return Warmer(self.store.warmth(), self.invoker, given.targets, within_ms=within_ms, idle_ms=given.warm_idle_ms)
 
     @lazy
@@ -235,10 +232,10 @@ class App:
         """Maker of tasks from watched keys. Raises InvalidSettings for a kind without a target."""
         given = self.settings
         known = self.known_kinds
-        strangers = [i for i, one in enumerate(given.watch) if one.kind not in known]
-        if strangers:
+        unknown = [i for i, one in enumerate(given.watch) if one.kind not in known]
+        if unknown:
             problem = f"no target here runs it; known kinds: {', '.join(sorted(known))}"
-            raise InvalidSettings([FieldError(f"DUECOURSE_WATCH.{i}.kind", problem) for i in strangers])
+            raise InvalidSettings([FieldError(f"DUECOURSE_WATCH.{i}.kind", problem) for i in unknown])
         return Watches(self.store, given.namespace, given.watch)
 
     @lazy
@@ -247,24 +244,20 @@ class App:
         retention = Retention(self.settings.retention_ms, self.settings.dead_retention_ms)
         return Sweeper(self.store, self.drainer, retention, self.settings.margin_ms)
 
-    def worker(self, kind: Kind) -> Worker:
-        """Worker of the tasks that were handed to this function, all of its one kind."""
-        return Worker(self.store, self.runner(lambda _name: kind), self.threads)
-
-    def receiver(self, kind: Kind) -> Receiver:
-        """Receiver of the tasks that a broker delivered to this function, all of its one kind."""
-        return Receiver(self.runner(lambda _name: kind), self.threads, lambda: self.store)
+    def worker(self, kind: Kind, remaining_ms: Callable[[], int]) -> Worker:
+        """Worker of the tasks that one invocation handed to this function, all of its one kind."""
+        return Worker(self.store, self.runner(lambda _name: kind), self.threads, remaining_ms)
 
     @lazy
     def tasks(self) -> Tasks:
         """The verbs on tasks."""
         handed = {kind for kind, target in self.settings.targets.items() if target != INLINE}
-        return Tasks(self.store, self.results, self.known_kinds, open_kinds(handed))
+        return Tasks(self.store, self.results, self.known_kinds, handed - {REMINDER})
 
     @lazy
     def known_kinds(self) -> set[str]:
         """The kinds that a caller may ask for."""
-        return open_kinds([*BUILT_IN, *self.settings.targets])
+        return {*BUILT_IN, *self.settings.targets} - {REMINDER}
 
     @lazy
     def idempotency(self) -> Idempotency:
@@ -291,11 +284,6 @@ class App:
     def leases(self) -> Leases:
         """The verbs on leases, for workers outside, which learn of their tasks from an event and answer over HTTP."""
         return Leases(self.store, self.runner(lambda _name: None), self.settings.lease_ms)
-
-    @lazy
-    def failures(self) -> Failures:
-        """Handler of Lambda's records of failed invocations."""
-        return Failures(self.store, random.Random())
 
     @lazy
     def reminders(self) -> Reminders:

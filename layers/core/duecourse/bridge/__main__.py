@@ -10,7 +10,7 @@ import sys
 import time
 
 from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
-from duecourse.bridge import Bridge, Stats
+from duecourse.bridge import Bridge
 from duecourse.bridge.bridge import SWITCH_S
 from duecourse.bridge.rings import Invoked, Warming
 from duecourse.domain.address import split
@@ -69,31 +69,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _serve(bridge: Bridge, settings: Settings) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    faulty, reporter = False, _Reporter(bridge)
+    faulty = False
     with contextlib.suppress(KeyboardInterrupt):
         bridge.start()
-        faulty = _stay(bridge, settings, reporter)
+        faulty = _stay(bridge, settings)
     for ignored in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ignored, signal.SIG_IGN)
     bridge.stop()
-    reporter.report()
+    measure(bridge.report())
     return int(faulty)
 
 
-class _Reporter:
-    """Reports the figures of a bridge since the last report."""
-
-    def __init__(self, bridge: Bridge) -> None:
-        self._bridge = bridge
-        self._reported = Stats(0, 0, 0, 0.0, None)
-
-    def report(self) -> None:
-        stats = self._bridge.report()
-        measure(stats.since(self._reported))
-        self._reported = stats
-
-
-def _stay(bridge: Bridge, settings: Settings, reporter: _Reporter) -> bool:
+def _stay(bridge: Bridge, settings: Settings) -> bool:
     """Tell that it is ready, then how it goes, until a fault."""
     while not bridge.wait_ready(HEED_S):
         if bridge.wait_ended(0):
@@ -103,7 +90,7 @@ def _stay(bridge: Bridge, settings: Settings, reporter: _Reporter) -> bool:
     report_at = time.monotonic() + REPORT_S
     while not bridge.wait_ended(HEED_S):
         if time.monotonic() >= report_at:
-            reporter.report()
+            measure(bridge.report())
             report_at += REPORT_S
     return True
 

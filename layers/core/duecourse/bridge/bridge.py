@@ -3,17 +3,18 @@
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 from duecourse.bridge.clock import ServerClock
-from duecourse.bridge.dispatcher import dispatcher
 from duecourse.bridge.keeper import Keeper
+from duecourse.bridge.lanes import Rules
+from duecourse.bridge.pool import Pool, daemon
 from duecourse.bridge.relay import Relay
 from duecourse.bridge.rings import Ring, Server, Warming
-from duecourse.bridge.threads import daemon
 from duecourse.bridge.timer import Timer
 from duecourse.bridge.warmer import Warmer
+from duecourse.domain.task import Json
 from duecourse.metrics import BridgeLine
 from duecourse.ports.bells import Bells, What
 
@@ -23,6 +24,13 @@ BEAT_S = 10.0
 PATIENCE_S = 5.0
 SWITCH_S = 0.0005
 """Time for which a busy thread may keep the timer from the interpreter: Python's own 5 ms would show as lateness."""
+
+BATCH = 100
+"""The most rings in one invocation."""
+PER_BELL = 2
+"""The most invocations under way for one bell."""
+JOIN_S = 0.02
+"""Time for which the first invocation has the bell for itself: after that its work may be slow, and the ring late."""
 
 
 class Stats(NamedTuple):
@@ -35,7 +43,7 @@ class Stats(NamedTuple):
 
     rings: int
     invocations: int
-    refused: int
+    rejected: int
     latest_ms: float
     events: bool | None
     keys: int = 0
@@ -47,7 +55,7 @@ class Stats(NamedTuple):
         return BridgeLine(
             Rings=self.rings - before.rings,
             Invocations=self.invocations - before.invocations,
-            Refused=self.refused - before.refused,
+            Refused=self.rejected - before.rejected,
             Lateness=round(self.latest_ms, 1),
             Keys=self.keys - before.keys,
             KeysLost=self.lost - before.lost,
@@ -80,6 +88,7 @@ class Bridge:
         self._threads = [daemon("timer", self._timer.run, self._end), daemon("keeper", self._keeper.run, self._end)]
         self._ready = threading.Event()
         self._ended = threading.Event()
+        self._reported = Stats(0, 0, 0, 0.0, None)
         self.shards = 0
 
     def start(self) -> None:
@@ -105,6 +114,8 @@ class Bridge:
         Watched keys that were heard are handed over first: nobody will hear them again.
         """
         end = time.monotonic() + patience_s
+        # First what hears, then what hands over: nothing new comes while the calls under way are waited for. Rings that
+        # wait are dropped, since the ledger has their tasks; keys that wait are nowhere else, and are handed over.
         self._keeper.stop()
         self._timer.stop()
         if self._warmer:
@@ -123,7 +134,7 @@ class Bridge:
         return Stats(
             rings=self._dispatcher.put_in,
             invocations=sum(pool.invocations for pool in pools),
-            refused=sum(pool.refused for pool in pools),
+            rejected=sum(pool.rejected for pool in pools),
             latest_ms=self._timer.latest_ms,
             events=self._keeper.events,
             keys=self._relay.heard,
@@ -131,14 +142,15 @@ class Bridge:
             warmed=self._warmer.sent if self._warmer else 0,
         )
 
-    def report(self) -> Stats:
-        """Log `stats` and answer them, and measure the lateness afresh."""
-        stats = self.stats()
+    def report(self) -> BridgeLine:
+        """Log `stats`; answer those since the last report, and measure the lateness afresh."""
+        stats, before = self.stats(), self._reported
+        self._reported = stats
         self._timer.latest_ms = 0.0
         log.info("%d rings, %d invocations, %d rejected; timer at most %.1f ms late", *stats[:4])
         if self._bells.watches:
             log.info("%d watched keys heard to expire, %d of them lost", stats.keys, stats.lost)
-        return stats
+        return stats.since(before)
 
     def _ring(self, rings: Sequence[Ring]) -> None:
         self._dispatcher.put(rings)
@@ -152,3 +164,21 @@ class Bridge:
     def _end(self) -> None:
         self._ended.set()
         self._ready.set()
+
+
+def dispatcher(serve: Callable[[list[Ring]], Json], *, in_flight: int, on_end: Callable[[], None]) -> Pool[Ring]:
+    """A pool that has the shards of rings drained by `serve`, which answers what `on_expired` does.
+
+    One ring of a bell counts for all that wait: a drain takes whatever is due.
+    """
+
+    def drain(rings: list[Ring]) -> Sequence[Ring]:
+        return rings if _is_behind(serve(rings)) else ()
+
+    rules = Rules(threads=in_flight, batch=BATCH, calls=PER_BELL, join_s=JOIN_S, folds=True)
+    return Pool("rings", drain, rules, key=lambda ring: ring.key, on_end=on_end)
+
+
+def _is_behind(answer: Json) -> bool:
+    """True if there is more to do at once. A backlog of which nothing could be claimed waits for the bell's deadman."""
+    return isinstance(answer, dict) and bool(answer.get("backlog")) and bool(answer.get("claimed"))

@@ -16,13 +16,15 @@ class ServerClock:
         """Epoch milliseconds with their fraction; 0 before the first answer."""
         return 0.0 if self._ahead is None else time.monotonic() * 1000 + self._ahead
 
-    def observe(self, sent: float, received: float, told: float) -> float:
-        """Learn from an answer: sent and received at (time.monotonic()), telling `told`. Returns the correction, in ms.
+    def observe(self, sent: float, received: float, answered: float) -> float:
+        """Learn from an answer, asked and received at (time.monotonic()); returns the correction, in ms.
+
+        `answered` is the server's time (epoch ms) in it.
 
         The server looked at its clock some time between the two, so what is believed is moved no further than into
         that span: the quickest answers decide.
         """
-        least, most = told - received * 1000, told - sent * 1000
+        least, most = answered - received * 1000, answered - sent * 1000
         believed = (least + most) / 2 if self._ahead is None else self._ahead
         corrected = min(max(believed, least), most)
         correction = 0.0 if self._ahead is None else corrected - believed

@@ -53,7 +53,7 @@ class Keeper:
     def stop(self) -> None:
         """Let `run` return."""
         self._stopped.set()
-        self._ended.set()
+        self._ended.set()  # ends the wait for the next beat; a session that only begins looks at `_stopped` first
 
     def _session(self) -> None:
         """One connection's life: prove that it hears, then sweep, then look again at every beat.
@@ -63,12 +63,12 @@ class Keeper:
         """
         self._bells.check_primary()
         self._timer.set_clock()
-        refusal = self._enable_events()
+        problem = self._enable_events()
         self._ended = threading.Event()
         ears = Ears(self._bells.subscribe(), self._timer, self._on_expiry, self._bells.canary, self._ended)
         ears.start()
         try:
-            self._judge(self._hears(ears), refusal)
+            self._judge(self._hears(ears), problem)
             self._sweep()
             while not self._stopped.is_set() and not self._ended.wait(self._beat_s):
                 self._beat(ears)
@@ -92,8 +92,8 @@ class Keeper:
         self._timer.set_clock()
         heard = self._hears(ears)
         if heard is False:
-            refusal = self._enable_events(were_on=self.events is True)
-            self._judge(self._hears(ears), refusal)
+            problem = self._enable_events(were_on=self.events is True)
+            self._judge(self._hears(ears), problem)
         else:
             self._judge(heard, "")
         shards = self._bells.known()
@@ -120,7 +120,7 @@ class Keeper:
             log.info("key event notifications: added %r to the server's flags", added)
         return ""
 
-    def _judge(self, heard: bool | None, refusal: str) -> None:
+    def _judge(self, heard: bool | None, problem: str) -> None:
         if heard is None or heard == self.events:
             return
         if not heard:
@@ -128,7 +128,7 @@ class Keeper:
                 "EVENTS OFF: no key events are heard (%s). The bridge's own timer still rings to the millisecond; "
                 "only a bell that another program deletes waits for the next check (%g s). To turn key events on, set "
                 "notify-keyspace-events to Exe at the server.",
-                refusal or "the flags are set, but the test key's event did not arrive",
+                problem or "the flags are set, but the test key's event did not arrive",
                 self._beat_s,
             )
             if self._bells.watches:

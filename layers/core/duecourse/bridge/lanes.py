@@ -5,9 +5,8 @@ Nothing here has a thread or a lock, or looks at a clock: `now` is time.monotoni
 
 import heapq
 import random
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
@@ -41,7 +40,7 @@ class Rules(NamedTuple):
 class _Lane(Generic[T]):
     """State of one key: items that wait, calls in progress, rejections since the last call that was accepted."""
 
-    waiting: deque[T] = field(default_factory=deque)
+    waiting: list[T]
     calls: int = 0
     rejections: int = 0
     not_before: float = 0.0
@@ -69,14 +68,31 @@ class Lanes(Generic[T]):
 
     def add(self, items: Iterable[T], now: float) -> int:
         """Line items up; returns how many there was no room for."""
-        return sum(not self._add(item, now) for item in items)
+        lanes, ready, key_of, folds = self._lanes, self._ready, self._key, self._rules.folds
+        room = self._rules.bound - self.waiting - self.under_way
+        added = beyond = 0
+        for item in items:
+            key = key_of(item)
+            lane = lanes.get(key)
+            if lane and lane.waiting and folds:
+                continue
+            if added >= room:
+                beyond += 1
+                continue
+            added += 1
+            if lane:
+                self._join(key, lane, item, now)
+            else:
+                lanes[key] = ready[key] = _Lane([item])
+        self.waiting += added
+        return beyond
 
     def take(self, now: float) -> dict[str, list[T]]:
         """The next batch, by key, as one call under way; empty where nothing may go yet."""
         while self._later and self._later[0][0] <= now:
             _, key = heapq.heappop(self._later)
             if key in self._lanes:
-                self._line_up(key, now)
+                self._line_up(key, self._lanes[key], now)
         return self._batch() if self._not_before <= now else {}
 
     def next_at(self) -> float:
@@ -90,67 +106,58 @@ class Lanes(Generic[T]):
         recovered = self._in_a_row > 0
         self._in_a_row, self._not_before = 0, 0.0
         self._rejected.clear()
-        for key, items in taken.items():
-            lane = self._back(key, items)
+        for key, lane in self._back(taken):
             lane.rejections, lane.not_before = 0, 0.0
-            self._line_up(key, now)
-            if not lane.waiting and not lane.calls:
+            if lane.waiting:
+                self._line_up(key, lane, now)
+            elif not lane.calls:
                 del self._lanes[key]
         return recovered
 
     def rejected(self, taken: dict[str, list[T]], now: float) -> bool:
         """A batch was rejected: it waits again, before all others of its keys. Returns whether it is the first one."""
         self._in_a_row += 1
-        for key, items in taken.items():
-            lane = self._back(key, items)
+        for key, lane in self._back(taken):
             if not (self._rules.folds and lane.waiting):
-                lane.waiting.extendleft(reversed(items))
-                self.waiting += len(items)
+                lane.waiting[:0] = taken[key]
+                self.waiting += len(taken[key])
             lane.rejections += 1
-            self._delay(key, now + self._pause_s(lane.rejections))
+            self._delay(key, lane, now + self._pause_s(lane.rejections))
         self._rejected.update(taken)
         if len(self._rejected) > self._rules.threads:
             self._not_before = now + self._pause_s(self._in_a_row)
         return self._in_a_row == 1
 
-    def _add(self, item: T, now: float) -> bool:
-        key = self._key(item)
-        lane = self._lanes.get(key) or _Lane()
-        if self._rules.folds and lane.waiting:
-            return True
-        if self.waiting + self.under_way >= self._rules.bound:
-            return False
-        self._lanes[key] = lane
+    def _join(self, key: str, lane: _Lane[T], item: T, now: float) -> None:
         lane.waiting.append(item)
-        self.waiting += 1
         if lane.calls and self._rules.join_s:
-            self._delay(key, now + self._rules.join_s)
-        self._line_up(key, now)
-        return True
+            self._delay(key, lane, now + self._rules.join_s)
+        self._line_up(key, lane, now)
 
-    def _back(self, key: str, items: list[T]) -> _Lane[T]:
-        self.under_way -= len(items)
-        lane = self._lanes[key]
-        lane.calls -= 1
-        return lane
+    def _back(self, taken: dict[str, list[T]]) -> Iterator[tuple[str, _Lane[T]]]:
+        """The lanes of a call that ended."""
+        self.under_way -= sum(map(len, taken.values()))
+        for key in taken:
+            lane = self._lanes[key]
+            lane.calls -= 1
+            yield key, lane
 
-    def _delay(self, key: str, until: float) -> None:
-        lane = self._lanes[key]
+    def _delay(self, key: str, lane: _Lane[T], until: float) -> None:
         self._ready.pop(key, None)
         lane.not_before = max(lane.not_before, until)
+        # Earlier entries of the key stay in the heap: `_line_up` finds that their lane may not go yet.
         heapq.heappush(self._later, (lane.not_before, key))
 
-    def _line_up(self, key: str, now: float) -> None:
-        lane = self._lanes[key]
+    def _line_up(self, key: str, lane: _Lane[T], now: float) -> None:
         if lane.waiting and lane.calls < self._rules.calls and lane.not_before <= now:
             self._ready[key] = lane
 
     def _batch(self) -> dict[str, list[T]]:
         room, taken = self._rules.batch, dict[str, list[T]]()
-        for key in list(islice(self._ready, room)):
-            lane = self._ready[key]
-            taken[key] = [lane.waiting.popleft() for _ in range(min(room, len(lane.waiting)))]
-            room -= len(taken[key])
+        for key, lane in list(islice(self._ready.items(), room)):
+            items = taken[key] = lane.waiting[:room]
+            lane.waiting = lane.waiting[room:]
+            room -= len(items)
             lane.calls += 1
             if not lane.waiting or lane.calls == self._rules.calls:
                 del self._ready[key]

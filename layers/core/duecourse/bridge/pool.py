@@ -8,7 +8,6 @@ from math import inf
 from typing import Generic, TypeVar
 
 from duecourse.bridge.lanes import Lanes, Rules
-from duecourse.bridge.threads import daemon
 from duecourse.errors import InvocationRejected
 
 log = logging.getLogger("duecourse.bridge")
@@ -42,7 +41,7 @@ class Pool(Generic[T]):
         self._changed = threading.Condition()
         self._end = inf
         self._threads = [daemon(f"{what}-{n}", self._work, on_end) for n in range(rules.threads)]
-        self.put_in = self.invocations = self.refused = 0
+        self.put_in = self.invocations = self.rejected = 0
 
     def start(self) -> None:
         """Begin to hand over."""
@@ -113,7 +112,19 @@ class Pool(Generic[T]):
 
     def _on_rejected(self, taken: dict[str, list[T]], error: InvocationRejected) -> None:
         with self._changed:
-            self.refused += 1
+            self.rejected += 1
             is_first = self._lanes.rejected(taken, time.monotonic())
         if is_first:
             log.error("the function rejects %s; they wait and are tried again: %s", self._what, error)
+
+
+def daemon(name: str, run: Callable[[], None], on_end: Callable[[], None]) -> threading.Thread:
+    """A thread that calls `run`, and `on_end` however that ends. It keeps no process from ending."""
+
+    def body() -> None:
+        try:
+            run()
+        finally:
+            on_end()
+
+    return threading.Thread(target=body, name=name, daemon=True)

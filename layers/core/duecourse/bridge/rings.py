@@ -80,8 +80,8 @@ def warm_event(bells: Sequence[str]) -> dict[str, Any]:
 
 def event(rings: Sequence[Ring], expired: Sequence[Expired] = ()) -> dict[str, Any]:
     """Event for `on_expired`."""
-    told = {"source": "duecourse.bridge", "version": "1", "rings": [_heard(ring) for ring in rings]}
-    return {**told, "expired": [_show(one) for one in expired]} if expired else told
+    rang = {"source": "duecourse.bridge", "version": "1", "rings": [_heard(ring) for ring in rings]}
+    return {**rang, "expired": [_show(one) for one in expired]} if expired else rang
 
 
 def _heard(ring: Ring) -> dict[str, Any]:

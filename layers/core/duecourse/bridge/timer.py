@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from duecourse.bridge.clock import STEP_MS, ServerClock
 from duecourse.bridge.rings import Ring
+from duecourse.domain.batches import pieces
 from duecourse.domain.history import Trigger
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import Bells, View, What
@@ -92,8 +93,7 @@ class Timer:
         With `ring_missing` a bell that does not hang counts as one that went. Raises StoreUnavailable.
         """
         rung = 0
-        for start in range(0, len(bells), LOOK):
-            part = bells[start : start + LOOK]
+        for part in pieces(bells, LOOK):
             with self._changed:
                 self._moved.clear()
             view = self._view(part)

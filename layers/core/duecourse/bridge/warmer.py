@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from duecourse.bridge.clock import ServerClock
+from duecourse.bridge.pool import daemon
 from duecourse.bridge.rings import Warming
-from duecourse.bridge.threads import daemon
 from duecourse.bridge.timer import Timer
 from duecourse.errors import InvocationRejected, StoreUnavailable
 

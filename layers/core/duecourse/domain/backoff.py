@@ -2,7 +2,7 @@
 
 import random
 
-from duecourse.domain.task import FENCE_DIGITS, RetryPolicy
+from duecourse.domain.task import RetryPolicy
 
 
 def ceiling_ms(policy: RetryPolicy, attempt: int) -> int:
@@ -22,15 +22,3 @@ def delay_ms(policy: RetryPolicy, attempt: int, rng: random.Random) -> int:
     """
     longest = ceiling_ms(policy, attempt)
     return rng.randint(0, longest) if policy.jitter else longest
-
-
-def delay_of_lease_ms(policy: RetryPolicy, attempt: int, token: str) -> int:
-    """The wait as `delay_ms` has it, its random part drawn from a lease's token, as lua/modules/leases.lua draws it.
-
-    Fences follow each other: what multiplies them is near 65,536 over the golden ratio, and spreads them evenly.
-    """
-    longest = ceiling_ms(policy, attempt)
-    if not policy.jitter:
-        return longest
-    fence, nonce = int(token[:FENCE_DIGITS], 16), int(token[FENCE_DIGITS : FENCE_DIGITS + 4], 16)
-    return (longest + 1) * ((fence % 65_536 * 40_503 + nonce) % 65_536) // 65_536

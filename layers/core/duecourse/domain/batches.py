@@ -1,9 +1,10 @@
-"""Batches: things to be sent, in pieces that a transport takes."""
+"""Parts of many things: pieces that a transport takes, and groups with a common key."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 def cut(things: Iterable[T], size_of: Callable[[T], int], *, most: int, max_bytes: int) -> Iterator[list[T]]:
@@ -19,3 +20,16 @@ def cut(things: Iterable[T], size_of: Callable[[T], int], *, most: int, max_byte
         size += length
     if piece:
         yield piece
+
+
+def pieces(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The things in order, `size` at a time."""
+    return (things[first : first + size] for first in range(0, len(things), size))
+
+
+def grouped(things: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The things by their keys; keys in order of their first thing, and each one's things in order."""
+    groups: dict[K, list[T]] = {}
+    for thing in things:
+        groups.setdefault(key(thing), []).append(thing)
+    return groups

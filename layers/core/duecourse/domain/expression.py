@@ -9,13 +9,6 @@ MAX_DEPTH = 100
 """Maximum depth of a parsed expression: each level takes a few levels of Python's own stack."""
 
 
-def problem_of_text(expression: str) -> str:
-    """Reason why an expression is not even parsed, or ""."""
-    if len(expression) > MAX_LENGTH:
-        return f"is {len(expression):,} characters long: at most {MAX_LENGTH:,} are taken"
-    return ""
-
-
 def problem_of_tree(tree: Mapping[str, Any]) -> str:
     """Reason why a parsed expression is not applied, or ""."""
     waiting = [(tree, 1)]

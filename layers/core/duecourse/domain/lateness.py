@@ -1,7 +1,6 @@
 """Lateness of claims, as counts in buckets that grow with the lateness: such histograms can be added up."""
 
 from collections.abc import Iterable, Mapping
-from math import frexp
 
 SLOT_MS = 300_000
 """Length of one slot of the histogram; older slots are overwritten."""
@@ -9,14 +8,6 @@ SLOTS = 13
 """Number of slots: those of the last hour, and the current one."""
 PARTS = 8
 """Number of buckets for each doubling of the lateness: a bucket spans 12 %, and below 16 ms it is exact."""
-
-
-def bucket_of(late_ms: int) -> int:
-    """The bucket of a lateness; handout.lua has the same."""
-    if late_ms <= 0:
-        return 0
-    fraction, exponent = frexp(late_ms)
-    return exponent * PARTS + int((fraction - 0.5) * 2 * PARTS)
 
 
 def latest_in(bucket: int) -> int:

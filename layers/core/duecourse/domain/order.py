@@ -1,4 +1,4 @@
-"""A task as a message asks for it."""
+"""Adds: a task as a message asks for it, and what an add answers."""
 
 from typing import NamedTuple, TypeAlias
 

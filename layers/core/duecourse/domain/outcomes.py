@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
-from duecourse.domain.task import Json
+from duecourse.domain.task import Json, Task
 
 Span: TypeAlias = int | float | str | timedelta
 """A duration: seconds, ISO 8601 text, or a timedelta."""
@@ -80,3 +80,8 @@ class Settlement(NamedTuple):
     state: str | None = None
     detail: str = ""
     result: str = ""
+
+    @classmethod
+    def of(cls, task: Task, ending: Ending, **rest: Any) -> Self:
+        """The end of this task's lease; `rest` are the other fields."""
+        return cls(task.id, task.tenant, task.token, ending, **rest)

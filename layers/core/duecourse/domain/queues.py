@@ -159,7 +159,7 @@ THROTTLED: dict[ThrottleReason, str] = {
 class Throttle(NamedTuple):
     """Reason why due tasks are throttled at `now`, or None; `until` is the end, 0 if unknown."""
 
-    by: ThrottleReason | None = None
+    reason: ThrottleReason | None = None
     until: int = 0
     now: int = 0
 

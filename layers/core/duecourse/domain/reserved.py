@@ -1,7 +1,5 @@
 """Names that nobody adds tasks under: the kinds and queues of what is made in another way."""
 
-from collections.abc import Iterable
-
 from duecourse.domain import reminder
 from duecourse.domain.query import QUEUE_PREFIX
 
@@ -21,8 +19,3 @@ def open_queue(queue: str) -> str:
     if queue.startswith(QUEUE_PREFIX):
         raise ValueError(f"{QUEUE_PREFIX}… is reserved for POST /queries: choose another queue")
     return queue
-
-
-def open_kinds(kinds: Iterable[str]) -> set[str]:
-    """Those that may be asked for."""
-    return set(kinds) - {reminder.KIND}

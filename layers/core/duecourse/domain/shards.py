@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 from zlib import crc32
 
+from duecourse.domain.batches import grouped
 from duecourse.domain.task import Shard
 
 T = TypeVar("T")
@@ -38,10 +39,7 @@ class Sharding:
 
 def by_shard(shards: Sequence[Shard]) -> dict[Shard, list[int]]:
     """The shards of a list of things, each once, with the indexes of its own in that list."""
-    indexes: dict[Shard, list[int]] = {}
-    for index, shard in enumerate(shards):
-        indexes.setdefault(shard, []).append(index)
-    return indexes
+    return grouped(range(len(shards)), shards.__getitem__)
 
 
 def scatter(shards: Sequence[Shard], act: Callable[[Shard, list[int]], Sequence[T]]) -> list[T]:

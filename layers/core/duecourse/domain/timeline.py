@@ -89,11 +89,11 @@ def _first_due(rest: tuple[Entry, ...], due_at: int) -> int:
     return due_at
 
 
-def waiting(task: Task, held: Throttle) -> Waiting:
+def waiting(task: Task, throttle: Throttle) -> Waiting:
     """Current wait of the task, given why due tasks of its tenant are throttled."""
-    now = held.now
+    now = throttle.now
     if task.status is Status.SCHEDULED:
-        return _until_claimed(task, held)
+        return _until_claimed(task, throttle)
     if task.status is not Status.LEASED:
         return Waiting("nothing", ENDS[task.status])
     if task.lease_expires_at <= now:
@@ -114,14 +114,14 @@ ENDS = {
 }
 
 
-def _until_claimed(task: Task, held: Throttle) -> Waiting:
-    if task.due_at > held.now:
-        text = f"It is due in {span(task.due_at - held.now)}, at {format_instant(task.due_at)}."
+def _until_claimed(task: Task, throttle: Throttle) -> Waiting:
+    if task.due_at > throttle.now:
+        text = f"It is due in {span(task.due_at - throttle.now)}, at {format_instant(task.due_at)}."
         return Waiting("due", text, task.due_at)
-    since = f"It has been due for {span(held.now - task.due_at)}"
-    if held.by:
-        until = f", until {format_instant(held.until)}" if held.until else ""
-        return Waiting(held.by, f"{since}; {THROTTLED[held.by]}{until}.", held.until)
+    since = f"It has been due for {span(throttle.now - task.due_at)}"
+    if throttle.reason:
+        until = f", until {format_instant(throttle.until)}" if throttle.until else ""
+        return Waiting(throttle.reason, f"{since}; {THROTTLED[throttle.reason]}{until}.", throttle.until)
     return Waiting("claim", f"{since}, and waits for a claim, by a ring or by the next tick.")
 
 

@@ -3,9 +3,12 @@
 import logging
 import secrets
 from collections.abc import Callable
+from typing import ParamSpec
 
 from duecourse.errors import InvalidInput, KeyInUse, KeyReused, StoreUnavailable
 from duecourse.ports.idempotency import IdempotencyStore, KeyedRequest, RequestState
+
+P = ParamSpec("P")
 
 log = logging.getLogger("duecourse.requests")
 
@@ -20,8 +23,8 @@ Saved = Callable[[BaseException], bytes | None]
 class Idempotency:
     """The requests that carry a key."""
 
-    def __init__(self, idempotency: IdempotencyStore) -> None:
-        self._idempotency = idempotency
+    def __init__(self, store: IdempotencyStore) -> None:
+        self._store = store
 
     def answer(self, sent: KeyedRequest, lock_ms: int, do: Do, saved: Saved) -> bytes:
         """Answer of `do`, or the stored answer if this request was sent before.
@@ -30,7 +33,7 @@ class Idempotency:
         InvalidInput rejects was never begun: the key is free again.
         """
         owner = secrets.token_bytes(8)
-        claimed = self._idempotency.begin(sent, owner, lock_ms)
+        claimed = self._store.begin(sent, owner, lock_ms)
         if claimed.state is RequestState.OTHER:
             raise KeyReused
         if claimed.state is RequestState.UNDER_WAY:
@@ -40,23 +43,21 @@ class Idempotency:
         try:
             answer = do(max(1, claimed.begun_at - SKEW_MS) if claimed.state is RequestState.AGAIN else 0)
         except InvalidInput:
-            self._end(lambda: self._idempotency.forget(sent, owner))
+            self._end(self._store.forget, sent, owner)
             raise
         except BaseException as error:
-            refusal = saved(error)
-            self._end(lambda: self._close(sent, owner, refusal))
+            rejection = saved(error)
+            if rejection is None:
+                self._end(self._store.release, sent, owner)
+            else:
+                self._end(self._store.end, sent, owner, rejection)
             raise
-        self._end(lambda: self._close(sent, owner, answer))
+        self._end(self._store.end, sent, owner, answer)
         return answer
 
-    def _close(self, sent: KeyedRequest, owner: bytes, answer: bytes | None) -> bool:
-        if answer is None:
-            return self._idempotency.release(sent, owner)
-        return self._idempotency.end(sent, owner, answer)
-
-    def _end(self, end: Callable[[], bool]) -> None:
+    def _end(self, end: Callable[P, bool], *arguments: P.args, **named: P.kwargs) -> None:
         try:
-            if not end():
+            if not end(*arguments, **named):
                 log.warning("a request outlived its time limit, and another request has taken its Idempotency-Key")
-        except StoreUnavailable:  # what was done is done, and told; its key is free when its time is over
+        except StoreUnavailable:  # the request is done and answered all the same; its key is free when its time is over
             log.warning("the answer to a request with an Idempotency-Key could not be stored", exc_info=True)

@@ -35,7 +35,7 @@ class Leases:
         [begun] = self._store.begin(self._shard(task), [delivery], lease_ms or self._lease_ms, [nonce])
         if not begun.token:
             raise LeaseLost
-        return task._replace(token=begun.token, run=begun.run, lease_expires_at=begun.expires_at, target="")
+        return begun.under(task)
 
     def settle(self, queue: str, lease: Lease, outcome: Outcome) -> Settled:
         """End the lease as a worker of ours ends it; the same again is answered as before.
@@ -43,9 +43,10 @@ class Leases:
         RELEASED where the result could not be kept: the task runs again, its attempt unspent.
         """
         task = self._task(queue, lease)
-        held = task.status is Status.LEASED and task.token == lease.token
-        # A lease that is over keeps no result: under its fence there may be one, told of already.
-        end = self._runner.settlement(task, outcome) if held else _repeated(lease, outcome)
+        leased = task.status is Status.LEASED and task.token == lease.token
+        # A lease that is over keeps no result: under its fence there may be one that is notified already.
+        repeated = Settlement(lease.id, lease.tenant, lease.token, ENDINGS[type(outcome)])
+        end = self._runner.settlement(task, outcome) if leased else repeated
         [settled] = self._store.settle(self._shard(task), [end])
         if settled is Settled.STALE:
             raise LeaseLost
@@ -69,7 +70,3 @@ class Leases:
 
     def _shard(self, task: Task) -> Shard:
         return self._store.shard_of(task.queue, task.id, task.group)
-
-
-def _repeated(lease: Lease, outcome: Outcome) -> Settlement:
-    return Settlement(lease.id, lease.tenant, lease.token, ENDINGS[type(outcome)])

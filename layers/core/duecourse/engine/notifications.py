@@ -1,6 +1,6 @@
 """Content of a completion notification: the ended task, in place of the reference that it carries."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from duecourse.domain.masking import masked_error
 from duecourse.domain.notification import DEAD, Ended, Notify, ended_of
@@ -15,45 +15,45 @@ PAYLOAD = "payload"
 LONG = (PAYLOAD, "result", "history")
 """Fields that a longer notification omits, in turn."""
 
+Show = Callable[[Task], dict[str, Json]]
+"""Puts a task in the words of the HTTP API."""
 
-class Notifications:
-    """Reads ended tasks; `show` puts one in the words of the HTTP API."""
 
-    def __init__(self, tasks: Tasks, show: Callable[[Task], Mapping[str, Json]]) -> None:
-        self._tasks = tasks
-        self._show = show
+def with_content(task: Task, tasks: Tasks, show: Show) -> Task:
+    """The task as its worker gets it: a completion notification with its content, any other task unchanged.
 
-    def filled(self, task: Task) -> Task:
-        """The task as its worker gets it: a completion notification with its content, any other task unchanged.
+    The payload becomes {type: task.done or task.dead, timestamp, data: the ended task as it is shown}. For a URL
+    that is the body of a webhook's payload. Raises StoreUnavailable and ResultsUnavailable.
+    """
+    ended = ended_of(task.payload)
+    if ended is None:
+        return task
+    data = {
+        **_known(task, ended, tasks, show),
+        "state": ended.state,
+        "tenant": task.tenant,
+        "generation": ended.generation,
+    }
+    if ended.error:
+        data["error"] = masked_error(ended.error)
+    body = {"type": f"task.{ended.state}", "timestamp": format_instant(ended.at), "data": _cut(data)}
+    return task._replace(payload_json=dump_json({"url": ended.url, "body": body} if ended.url else body))
 
-        The payload becomes {type: task.done or task.dead, timestamp, data: the ended task as it is shown}. For a URL
-        that is the body of a webhook's payload. Raises StoreUnavailable and ResultsUnavailable.
-        """
-        ended = ended_of(task.payload)
-        if ended is None:
-            return task
-        body = {"type": f"task.{ended.state}", "timestamp": format_instant(ended.at), "data": self._data(task, ended)}
-        return task._replace(payload_json=dump_json({"url": ended.url, "body": body} if ended.url else body))
 
-    def _data(self, task: Task, ended: Ended) -> dict[str, Json]:
-        data = {**self._known(task, ended), "state": ended.state, "tenant": task.tenant, "generation": ended.generation}
-        if ended.error:
-            data["error"] = masked_error(ended.error)
-        return _cut(data)
-
-    def _known(self, task: Task, ended: Ended) -> Mapping[str, Json]:
-        """The ended task; only its reference, if the task is gone or has a new generation."""
-        try:
-            standing = self._tasks.get(task.queue, ended.id, task.tenant)
-        except TaskNotFound:
-            standing = None
-        if standing and standing.generation == ended.generation:
-            shown = dict(self._show(standing))
-            # Who is told of every death is the operator's own; who else is told may be anybody.
-            if task.kind != DEAD and PAYLOAD not in Notify.of(standing.notify).include:
-                del shown[PAYLOAD]
-            return shown
-        return {"id": ended.id, "queue": task.queue, "run": ended.run}
+def _known(task: Task, ended: Ended, tasks: Tasks, show: Show) -> dict[str, Json]:
+    """The ended task; only its reference, if the task is gone or has a new generation."""
+    reference = {"id": ended.id, "queue": task.queue, "run": ended.run}
+    try:
+        standing = tasks.get(task.queue, ended.id, task.tenant)
+    except TaskNotFound:
+        return reference
+    if standing.generation != ended.generation:
+        return reference
+    shown = show(standing)
+    # Notifications of every death go to the operator's own target; others may go to anybody.
+    if task.kind != DEAD and PAYLOAD not in Notify.of(standing.notify).include:
+        del shown[PAYLOAD]
+    return shown
 
 
 def _cut(data: dict[str, Json]) -> dict[str, Json]:

@@ -83,7 +83,8 @@ class Queries:
                 return Asked(standing, created=False)
         self._limit(queue_of(id))
         asked = query.task(tenant, standing.known if standing and self._results is None else None, self._by)
-        added = self._add(asked, task.generation if task else 0)
+        # None is added where another request was quicker: the task that it made is this query's too.
+        added = bool(self._store.add([asked], alone=Alone(asked.group, task.generation if task else 0)))
         if added:
             self._try(asked, remaining_ms())
         _, now = self._look(id, tenant)
@@ -112,10 +113,6 @@ class Queries:
         if len(self._met) >= MET:
             self._met.clear()
         self._met[queue] = now
-
-    def _add(self, asked: NewTask, since: int) -> bool:
-        """Add the task, in place of one that ended; False where another request added it since this one looked."""
-        return bool(self._store.add([asked], alone=Alone(asked.group, since)))
 
     def _try(self, asked: NewTask, remaining_ms: int) -> None:
         """Call now if the host's limit and the time left allow it; else make the task due at once, for any drain."""

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 
-from duecourse.domain.batches import cut
+from duecourse.domain.batches import cut, grouped
 from duecourse.domain.lateness import added_up, quantile
 from duecourse.domain.queues import QueueChanges, QueueSettings, QueueStatus, ShardStatus, Stats
 from duecourse.domain.task import Shard
@@ -28,9 +28,7 @@ class Queues:
 
         A queue with another number of shards than the settings say is left out, with an error in the log.
         """
-        queues: dict[str, list[Shard]] = {}
-        for shard in self._store.shards():
-            queues.setdefault(shard.queue, []).append(shard)
+        queues = grouped(self._store.shards(), lambda shard: shard.queue)
         names = sorted(queues)
         return [
             one

@@ -16,49 +16,46 @@ from duecourse.ports.tasks import TaskStore
 log = logging.getLogger("duecourse.engine")
 
 
-class Receiver:
-    """Runs tasks that a broker owns; `store` is asked for only by a task that is to run again."""
+def receive(
+    tasks: Mapping[str, Task], runner: Runner, threads: Threads, store: Callable[[], TaskStore]
+) -> dict[str, str]:
+    """Run the tasks at the same time; returns those to be delivered again, by their keys, with the reasons.
 
-    def __init__(self, runner: Runner, threads: Threads, store: Callable[[], TaskStore]) -> None:
-        self._runner = runner
-        self._threads = threads
-        self._store = store
+    Done and Drop end a message, and so does Again once the ledger has the task back. After Retry or an exception the
+    broker delivers it again, when it sees fit. `store` is asked for only by a task that is to run again.
+    """
+    outbox: SimpleQueue[tuple[str, str]] = SimpleQueue()
 
-    def work(self, tasks: Mapping[str, Task]) -> dict[str, str]:
-        """Run the tasks at the same time; returns those to be delivered again, by their keys, with the reasons.
+    def work(name: str, task: Task) -> None:
+        outbox.put((name, _end(task, runner.run(task), store)))
 
-        Done and Drop end a message, and so does Again once the ledger has the task back. After Retry or an exception
-        the broker delivers it again, when it sees fit.
-        """
-        outbox: SimpleQueue[tuple[str, str]] = SimpleQueue()
-        for name, task in tasks.items():
-            self._threads.do(partial(self._run, name, task, outbox))
-        ended = [outbox.get() for _ in tasks]
-        return {name: problem for name, problem in ended if problem}
+    for name, task in tasks.items():
+        threads.do(partial(work, name, task))
+    ended = [outbox.get() for _ in tasks]
+    return {name: problem for name, problem in ended if problem}
 
-    def _run(self, name: str, task: Task, outbox: SimpleQueue[tuple[str, str]]) -> None:
-        outbox.put((name, self._end(task, self._runner.run(task))))
 
-    def _end(self, task: Task, settlement: Settlement) -> str:
-        """Reason why the message must be delivered again, or ""."""
-        match settlement.ending:
-            case Ending.DONE:
-                return ""
-            case Ending.DROP:
-                log.error("task %s, delivered by a broker, is dropped: %s", task.id, settlement.detail)
-                return ""
-            case Ending.AGAIN:
-                return self._give_back(task, settlement)
-        return settlement.detail or "the result could not be stored"
+def _end(task: Task, settlement: Settlement, store: Callable[[], TaskStore]) -> str:
+    """Reason why the message must be delivered again, or ""."""
+    match settlement.ending:
+        case Ending.DONE:
+            return ""
+        case Ending.DROP:
+            log.error("task %s, delivered by a broker, is dropped: %s", task.id, settlement.detail)
+            return ""
+        case Ending.AGAIN:
+            return _give_back(task, settlement, store)
+    return settlement.detail or "the result could not be stored"
 
-    def _give_back(self, task: Task, settlement: Settlement) -> str:
-        """Have the ledger keep the task until it is due again; a task that was added meanwhile under its id stays."""
-        try:
-            [added] = self._store().add([_anew(task, settlement)])
-            require(added.reply, task.queue, task.id, task.tenant)
-        except DuecourseError as error:
-            return f"the ledger did not accept it back: {error}"
-        return ""
+
+def _give_back(task: Task, settlement: Settlement, store: Callable[[], TaskStore]) -> str:
+    """Have the ledger keep the task until it is due again; a task that was added meanwhile under its id stays."""
+    try:
+        [added] = store().add([_anew(task, settlement)])
+        require(added.reply, task.queue, task.id, task.tenant)
+    except DuecourseError as error:
+        return f"the ledger did not accept it back: {error}"
+    return ""
 
 
 def _anew(task: Task, settlement: Settlement) -> NewTask:

@@ -57,7 +57,7 @@ class Reminders:
         standing = self._store.group(QUEUE, reminder.id, tenant)
         if _same(wanted, standing):
             return Made(False, [(task.id, task.due_at) for task in standing])
-        _refuse_if_live(standing)
+        _reject_if_live(standing)
         newest = max((task.generation for task in standing), default=0)
         if not self._store.add(wanted, alone=Alone(reminder.id, newest)):
             return self._add(reminder, wanted, tenant)  # another came between the look and the add
@@ -103,7 +103,7 @@ class Reminders:
         self._write(Letter(task.payload, starts_at) for task in stale)
         moves = [_move(task, starts_at, now) for task in stale]
         replies = self._store.move(QUEUE, moves, tenant, group=id)
-        _refuse_if_gone(replies, id, tenant)
+        _reject_if_gone(replies, id, tenant)
         moved = zip(stale, moves, replies, strict=True)
         return Moved(
             id,
@@ -151,14 +151,14 @@ def _same(wanted: list[NewTask], standing: list[Task]) -> bool:
     return asked == kept
 
 
-def _refuse_if_live(standing: list[Task]) -> None:
+def _reject_if_live(standing: list[Task]) -> None:
     live = {task.status for task in standing} & LIVE
     if live:
-        refusal = TaskLeased if Status.LEASED in live else TaskScheduled
-        raise refusal("Another reminder stands under this id: move or delete it.")
+        error = TaskLeased if Status.LEASED in live else TaskScheduled
+        raise error("Another reminder stands under this id: move or delete it.")
 
 
-def _refuse_if_gone(replies: list[Reply], id: str, tenant: str) -> None:
+def _reject_if_gone(replies: list[Reply], id: str, tenant: str) -> None:
     """All was cancelled, or died, between being looked at and being moved."""
     if replies and GONE.issuperset(replies):
         if replies[0] is Reply.ABSENT:

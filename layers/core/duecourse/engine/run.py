@@ -79,7 +79,7 @@ class Runner:
             return self._drop(task, Drop(f"the result is over {MAX_RESULT_BYTES // 1024} KiB"))
         if self._results is not None and (result or task.kind == POLL):
             return self._keep(self._results, task, result or "null")
-        return Settlement(task.id, task.tenant, task.token, Ending.DONE, result=result)
+        return Settlement.of(task, Ending.DONE, result=result)
 
     def _keep(self, results: Results, task: Task, result: str) -> Settlement:
         """Keep the result in its database before the lease ends: after a crash between the two, the task runs again.
@@ -92,35 +92,29 @@ class Runner:
         except ResultsUnavailable as error:
             log.warning("task %s waits because its result could not be stored: %s", task.id, error)
             return put_off(task, self._rng, f"the result could not be stored: {error}")
-        return _end(task, Ending.DONE)
+        return Settlement.of(task, Ending.DONE)
 
     def _again(self, task: Task, again: Again) -> Settlement:
-        # An instant is compared with the store's clock as the claim told it: to ask for the time costs a round trip.
+        # An instant is compared with the store's clock as of the claim: to ask for the time costs a round trip.
         due_at = None if again.at is None else max(parse_instant(again.at), task.claimed_at + SOONEST_MS)
         delay_ms = max(parse_duration(again.after) if again.after is not None else 0, SOONEST_MS)
-        return _end(task, Ending.AGAIN)._replace(due_at=due_at, delay_ms=delay_ms, state=_state(again.state))
+        return Settlement.of(task, Ending.AGAIN, due_at=due_at, delay_ms=delay_ms, state=_state(again.state))
 
     def _retry(self, task: Task, retry: Retry) -> Settlement:
         if retry.after is None:
             delay_ms = backoff.delay_ms(task.retry, task.attempt, self._rng)
         else:
             delay_ms = parse_duration(retry.after)
-        return _end(task, Ending.RETRY)._replace(
-            delay_ms=delay_ms, state=_state(retry.state), detail=cut_detail(str(retry.error))
-        )
+        detail = cut_detail(str(retry.error))
+        return Settlement.of(task, Ending.RETRY, delay_ms=delay_ms, state=_state(retry.state), detail=detail)
 
     def _drop(self, task: Task, drop: Drop) -> Settlement:
-        return _end(task, Ending.DROP)._replace(detail=cut_detail(str(drop.reason)))
+        return Settlement.of(task, Ending.DROP, detail=cut_detail(str(drop.reason)))
 
 
 def release(task: Task) -> Settlement:
     """Gives back a task that was not started."""
-    return _end(task, Ending.RELEASE)
-
-
-def handed_over(task: Task) -> Settlement:
-    """Settlement of a task that a broker now owns."""
-    return _end(task, Ending.DONE)
+    return Settlement.of(task, Ending.RELEASE)
 
 
 def put_off(task: Task, rng: random.Random, why: str) -> Settlement:
@@ -150,10 +144,6 @@ def _shown(error: BaseException) -> Exception:
 
 def _text_of(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(error)).strip()
-
-
-def _end(task: Task, ending: Ending) -> Settlement:
-    return Settlement(task.id, task.tenant, task.token, ending)
 
 
 def _state(value: Json) -> str | None:

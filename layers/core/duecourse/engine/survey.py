@@ -1,9 +1,10 @@
 """The survey of a tick: which shards have something to do, and which of the idle ones are to be swept this time."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 from zlib import crc32
 
+from duecourse.domain.batches import pieces
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.ledger import Away
@@ -79,11 +80,6 @@ def has_work(outlook: Outlook) -> bool:
 def part_of(shard: Shard) -> int:
     """The part that a shard belongs to."""
     return crc32(str(shard).encode()) % PARTS
-
-
-def pieces(shards: Sequence[Shard], size: int = AT_A_TIME) -> Iterator[Sequence[Shard]]:
-    """The shards, `size` each."""
-    return (shards[first : first + size] for first in range(0, len(shards), size))
 
 
 def _due_parts(store: Upkeep, now: int) -> frozenset[int]:

@@ -73,7 +73,7 @@ class Sweeper:
         until_ms = self._margin_ms + (remaining_ms() - self._margin_ms) // 2  # the rest is the drain's
         upkeep.go_round(lambda: remaining_ms() > until_ms)
         drained, drain_away = self._drain_beside(upkeep, remaining_ms)
-        while upkeep.goes_on and remaining_ms() > self._margin_ms:
+        while upkeep.waiting and remaining_ms() > self._margin_ms:
             upkeep.step()
         self._note_round(found, upkeep)
         self._forget_requests(remaining_ms)
@@ -97,8 +97,8 @@ class Sweeper:
     def _drain_beside(self, upkeep: "_Upkeep", remaining_ms: Callable[[], int]) -> DrainResult:
         """Drain the shards with work, while another thread sweeps on: tasks finished there must be forgotten too."""
         shards, stop = upkeep.with_work(), Event()
-        with ThreadPoolExecutor(1, "duecourse-sweep") as broom:
-            sweeping = broom.submit(upkeep.go_on, stop) if shards and upkeep.goes_on else None
+        with ThreadPoolExecutor(1, "duecourse-sweep") as beside:
+            sweeping = beside.submit(upkeep.go_on, stop) if shards and upkeep.waiting else None
             try:
                 return self._drainer.drain_what_answers(shards, remaining_ms, dict.fromkeys(shards, Trigger.TICK))
             finally:
@@ -108,7 +108,7 @@ class Sweeper:
 
     def _note_round(self, found: Survey, upkeep: "_Upkeep") -> None:
         """Note which parts are swept, for the next tick: what time did not suffice for is its first work."""
-        parts = found.parts - {part_of(shard) for shard in set(upkeep.unfinished).intersection(found.resting)}
+        parts = found.parts - {part_of(shard) for shard in set(upkeep.waiting).intersection(found.resting)}
         if parts:
             with suppress(StoreUnavailable):  # where memory is short, the next tick sweeps them once more
                 self._store.rounds().note(parts, found.now)
@@ -126,20 +126,11 @@ class _Upkeep:
         self._store = store
         self._retention = retention
         self._shards = [*busy, *resting]
-        self._waiting = self._shards[:]
+        self.waiting = self._shards[:]
+        """Shards that are to be swept yet, or again."""
         self._idle = set(resting)
         self.away: dict[Shard, Away] = {}
         self.swept = Swept(0, 0, 0, False, 0, 0)
-
-    @property
-    def goes_on(self) -> bool:
-        """True if there is a shard to sweep."""
-        return bool(self._waiting)
-
-    @property
-    def unfinished(self) -> list[Shard]:
-        """Shards that are to be swept yet, or again."""
-        return self._waiting
 
     def go_round(self, has_time: Callable[[], bool]) -> None:
         """Sweep each shard once, as far as there is time; some in any case."""
@@ -150,14 +141,14 @@ class _Upkeep:
 
     def go_on(self, stop: Event) -> None:
         """Sweep until nothing is left to, or `stop` is set."""
-        while self.goes_on and not stop.is_set():
+        while self.waiting and not stop.is_set():
             began = time.monotonic()
             self.step()
             stop.wait(REST * (time.monotonic() - began))
 
     def step(self) -> None:
         """One bounded step of some shards; those with more to do come again, after the others."""
-        some, self._waiting = self._waiting[:AT_A_TIME], self._waiting[AT_A_TIME:]
+        some, self.waiting = self.waiting[:AT_A_TIME], self.waiting[AT_A_TIME:]
         answers = self._store.sweep_all(
             some, retention_ms=self._retention.done_ms, dead_retention_ms=self._retention.dead_ms
         )
@@ -174,7 +165,7 @@ class _Upkeep:
 
     def _note(self, shard: Shard, step: Swept) -> None:
         if step.more:
-            self._waiting.append(shard)
+            self.waiting.append(shard)
         if 0 < step.bell_at <= step.now + SOON_MS:
             self._idle.discard(shard)
         else:

@@ -4,15 +4,14 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from duecourse.domain.batches import cut
-from duecourse.domain.outcomes import Settlement
+from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Task
-from duecourse.engine.run import handed_over, put_off
+from duecourse.engine.run import put_off
 from duecourse.errors import ResultsUnavailable, StoreUnavailable
-from duecourse.ports.invoker import Invoker
+from duecourse.ports.invoker import Send
 from duecourse.ports.leases import Deliveries, Delivery
 from duecourse.ports.publisher import Message, Publisher
 from duecourse.wire.events.invocation import message_body, tasks_event
@@ -29,45 +28,35 @@ ENVELOPE_BYTES = 1_000
 """Size of a task besides its payload and state: the longest names, the policy, the lease."""
 Prepare: TypeAlias = Callable[[Task], Task]
 """Makes of a task what its target gets. May raise StoreUnavailable or ResultsUnavailable."""
-NO_BROKERS: Mapping[str, Publisher] = MappingProxyType({})
-
-
-class Handing(NamedTuple):
-    """Maximum number of a shard's deliveries at one function, and the time to begin them."""
-
-    most: int
-    lease_ms: int
-
-
-UNSET = Handing(100, 300_000)
-
-
-def as_it_is(task: Task) -> Task:
-    """The task unchanged: its target needs nothing else."""
-    return task
 
 
 class Targets:
     """Kinds by name: those not listed are worked inline; `brokers` by the word before a target's colon.
 
-    `prepare` gives a completion notification its content.
+    `prepare` gives a completion notification its content. A function has at most `outstanding` tasks of a shard that it
+    has not begun, each for `delivery_lease_ms`.
     """
 
     def __init__(
         self,
         targets: Mapping[str, str],
-        invoker: Invoker,
-        brokers: Mapping[str, Publisher] = NO_BROKERS,
-        prepare: Prepare = as_it_is,
-        handing: Handing = UNSET,
+        send: Send,
+        brokers: Mapping[str, Publisher],
+        prepare: Prepare,
+        *,
+        outstanding: int,
+        delivery_lease_ms: int,
     ) -> None:
         self._prepare = prepare
         self._targets = {kind: target for kind, target in targets.items() if target != INLINE}
-        self._invoker = invoker
+        self._send = send
         self._brokers = brokers
         self._rng = random.Random()
-        functions = [(kind, target) for kind, target in self._targets.items() if target.startswith(f"{LAMBDA}:")]
-        self.deliveries: Deliveries = {kind: Delivery(target, *handing) for kind, target in functions}
+        self.deliveries: Deliveries = {
+            kind: Delivery(target, outstanding, delivery_lease_ms)
+            for kind, target in self._targets.items()
+            if target.startswith(f"{LAMBDA}:")
+        }
         """Kinds that a claim leases for delivery: those of functions, which begin their tasks."""
 
     def of(self, task: Task) -> str:
@@ -102,7 +91,7 @@ class Targets:
         scheme, _, name = target.partition(":")
         try:
             if scheme == LAMBDA:
-                self._invoker.send(name, tasks_event(tasks))
+                self._send(name, tasks_event(tasks))
                 return []
             messages = [Message(t.idempotency_key, message_body(t), f"{t.queue}/{t.tenant}") for t in tasks]
             problems = self._brokers[scheme].publish(name, messages)
@@ -113,7 +102,7 @@ class Targets:
 
     def _end(self, task: Task, target: str, problem: str) -> Settlement:
         if not problem:
-            return handed_over(task)
+            return Settlement.of(task, Ending.DONE)  # the broker owns it from now on
         log.warning("task %s waits because %s did not confirm it: %s", task.id, target, problem)
         return put_off(task, self._rng, f"{target} did not confirm it: {problem}")
 

@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from duecourse.domain.batches import pieces
 from duecourse.domain.notification import Notify, is_url
 from duecourse.domain.order import AddResult, Item, Order
 from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
@@ -61,17 +62,7 @@ def stored(ledger: Ledger, queue: str, id: str, tenant: str) -> Task:
 
 def add_all(store: TaskStore, tasks: Sequence[NewTask]) -> list[Reply]:
     """Results of any number of tasks, added as many at a time as a store takes."""
-    batches = (tasks[first : first + MAX_ADD] for first in range(0, len(tasks), MAX_ADD))
-    return [added.reply for batch in batches for added in store.add(batch)]
-
-
-Named: TypeAlias = Callable[[int, str], str]
-"""Name of a wrong field of the task at an index."""
-
-
-def in_a_list(index: int, field: str) -> str:
-    """Name of a field in the body of POST /tasks/batch."""
-    return f"tasks.{index}.{field}"
+    return [added.reply for batch in pieces(tasks, MAX_ADD) for added in store.add(batch)]
 
 
 class Filled(NamedTuple):
@@ -111,18 +102,29 @@ class Tasks:
 
         `since`: what was added under its id since then (epoch ms), done or dead by now too, is it, and is left alone.
         """
-        [taken] = self.add_many([task], since=since, named=lambda _index, field: field)
-        if isinstance(taken, DuecourseError):
-            raise taken
-        return taken
+        [item] = self._add([self._prepare(task, self._store.now)], since)
+        if isinstance(item, DuecourseError):
+            raise item
+        return item
 
-    def add_many(self, tasks: Sequence[NewTask], *, since: int = 0, named: Named = in_a_list) -> list[Item]:
+    def add_many(self, tasks: Sequence[NewTask], *, since: int = 0) -> list[Item]:
         """Schedule up to MAX_ADD tasks, in one step a shard; returns each one's result, or the error that rejects it.
 
-        A wrong field rejects them all. For `since` see `add`. Raises InvalidInput, with every wrong field (by `named`),
-        and StoreUnavailable: as PartlyAdded, which lists the tasks, where the store has some of them.
+        A wrong field rejects them all. For `since` see `add`. Raises InvalidInput, with every wrong field, and
+        StoreUnavailable: as PartlyAdded, which lists the tasks, where the store has some of them.
         """
-        ready = self._prepare_all(tasks, named)
+        now = cache(self._store.now)  # asked for once, and only where a deadline needs it
+        ready, wrong = [], []
+        for index, task in enumerate(tasks):
+            try:
+                ready.append(self._prepare(task, now))
+            except InvalidInput as error:
+                wrong += [FieldError(f"tasks.{index}.{one.field}", one.problem) for one in error.problems]
+        if wrong:
+            raise InvalidInput(bounded(wrong))
+        return self._add(ready, since)
+
+    def _add(self, ready: Sequence[NewTask], since: int) -> list[Item]:
         found = [self._added(task, since) if since else None for task in ready]
         fresh = [task for task, standing in zip(ready, found, strict=True) if standing is None]
         try:
@@ -194,8 +196,8 @@ class Tasks:
     def why(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Why:
         """History and current wait of a task. Raises TaskNotFound."""
         task = stored(self._store, queue, id, tenant)
-        held = self._store.throttle(self._store.shard_of(queue, id, task.group), tenant, task)
-        return Why(task, timeline(task), waiting(task, held))
+        throttle = self._store.throttle(self._store.shard_of(queue, id, task.group), tenant, task)
+        return Why(task, timeline(task), waiting(task, throttle))
 
     def replay_dead(self, queue: str, asked: Replay, tenant: str = DEFAULT_TENANT) -> Replayed:
         """Replay a queue's dead tasks, oldest first, spread over time; a dry run only lists them."""
@@ -220,19 +222,6 @@ class Tasks:
                 break
         return found, after is not None
 
-    def _prepare_all(self, tasks: Sequence[NewTask], named: Named) -> list[NewTask]:
-        # Asked for once, and only where a deadline needs it.
-        now = cache(self._store.now) if len(tasks) > 1 else self._store.now
-        ready, wrong = [], []
-        for index, task in enumerate(tasks):
-            try:
-                ready.append(self._prepare(task, now))
-            except InvalidInput as error:
-                wrong += [FieldError(named(index, problem.field), problem.problem) for problem in error.problems]
-        if wrong:
-            raise InvalidInput(bounded(wrong))
-        return ready
-
     def _prepare(self, task: NewTask, now: Callable[[], int]) -> NewTask:
         if task.notify and not is_url(task.notify) and Notify.of(task.notify).address not in self._handed:
             known = ", ".join(sorted(self._handed)) or "none"
@@ -240,9 +229,8 @@ class Tasks:
             raise InvalidInput([FieldError("notify_done.target", problem)])
         if task.kind not in self._kinds:
             known = ", ".join(sorted(self._kinds))
-            raise InvalidInput(
-                [FieldError("kind", f"no target here runs {task.kind}; known kinds: {known}. {OWN_KINDS}")]
-            )
+            problem = f"no target here runs {task.kind}; known kinds: {known}. {OWN_KINDS}"
+            raise InvalidInput([FieldError("kind", problem)])
         if task.deadline_at is None and task.deadline_ms is None:
             deadline_ms = DEADLINES_MS.get(task.kind)
             ready = deadline_ms is None and task.by == self._by

@@ -7,7 +7,7 @@ from math import inf
 
 from duecourse.domain.task import Json, Shard
 from duecourse.errors import InvocationRejected, StoreMisused, StoreUnavailable
-from duecourse.ports.invoker import Invoker
+from duecourse.ports.invoker import Invoker, Send
 from duecourse.ports.warmth import Warmth
 from duecourse.wire.events.invocation import tasks_event
 
@@ -73,27 +73,17 @@ class Warmer:
 
 
 class Noting:
-    """An Invoker that notes which functions are in use, so that none is warmed; seldom enough to cost nothing."""
+    """Sends events and notes which functions are in use, so that none is warmed; seldom enough to cost nothing."""
 
-    def __init__(self, invoker: Invoker, warmth: Warmth, idle_ms: int) -> None:
-        self._invoker = invoker
+    def __init__(self, send: Send, warmth: Warmth, idle_ms: int) -> None:
+        self._send = send
         self._warmth = warmth
         self._idle_ms = idle_ms
         self._noted_at: dict[str, float] = {}
 
-    def prepare(self) -> None:
-        """See Invoker."""
-        self._invoker.prepare()
-
-    def invoke(self, function: str, event: Json) -> Json:
-        """See Invoker."""
-        answer = self._invoker.invoke(function, event)
-        self._note(function)
-        return answer
-
     def send(self, function: str, event: Json) -> None:
         """See Invoker."""
-        self._invoker.send(function, event)
+        self._send(function, event)
         self._note(function)
 
     def _note(self, function: str) -> None:

@@ -4,13 +4,13 @@ import logging
 import secrets
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 
+from duecourse.domain.batches import grouped
 from duecourse.domain.lease import STEP_MS, STEPS, longest_lease
 from duecourse.domain.outcomes import Settlement
-from duecourse.domain.shards import by_shard
 from duecourse.domain.task import Shard, Task
 from duecourse.engine.run import Runner, release
 from duecourse.engine.threads import Threads
@@ -22,39 +22,25 @@ log = logging.getLogger("duecourse.engine")
 LEAST_MS = 1_000
 """Least time left in which a waiting task is still begun."""
 
-Held = tuple[Shard, Task]
-
 
 class Worker:
-    """Begins tasks that another handed over, runs and settles them; their leases are kept alive meanwhile."""
+    """Begins the tasks that one invocation was handed, runs and settles them; their leases are kept alive meanwhile.
 
-    def __init__(self, store: LeaseStore, runner: Runner, threads: Threads, lease_ms: int = STEP_MS) -> None:
-        self._store = store
-        self._runner = runner
-        self._threads = threads
-        self._lease_ms = lease_ms
-
-    def work(self, tasks: Sequence[Task], remaining_ms: Callable[[], int]) -> dict[str, int]:
-        """Run the tasks, as many at a time as there are threads; returns the number of tasks for each value of Settled.
-
-        A task is begun when a thread is free for it, and settled when it finishes. `stale` tasks were not run, because
-        another worker had begun or settled them, or lost their lease; for `released` ones there was no time.
-
-        Raises StoreUnavailable, if the store did not take a settlement, when all have run.
-        """
-        return _Shift(self._store, self._runner, self._threads, self._lease_ms, remaining_ms).work(tasks)
-
-
-class _Shift:
-    """The tasks of one invocation: those that wait for a thread, those that run, and the ends that are not settled."""
+    `step_ms` is the length of a lease, which is extended while its task runs.
+    """
 
     def __init__(
-        self, store: LeaseStore, runner: Runner, threads: Threads, lease_ms: int, remaining_ms: Callable[[], int]
+        self,
+        store: LeaseStore,
+        runner: Runner,
+        threads: Threads,
+        remaining_ms: Callable[[], int],
+        step_ms: int = STEP_MS,
     ) -> None:
         self._store, self._runner, self._threads = store, runner, threads
-        self._step_ms, self._remaining_ms = lease_ms, remaining_ms
-        self._waiting: deque[Held] = deque()
-        self._running: dict[str, Held] = {}
+        self._remaining_ms, self._step_ms = remaining_ms, step_ms
+        self._waiting: deque[Task] = deque()
+        self._running: dict[str, Task] = {}
         self._outbox: SimpleQueue[tuple[Shard, Settlement]] = SimpleQueue()
         self._unsettled: list[tuple[Shard, Settlement]] = []
         self._away: StoreUnavailable | None = None
@@ -65,7 +51,14 @@ class _Shift:
         self._extend_at = self._next_step()
 
     def work(self, tasks: Sequence[Task]) -> dict[str, int]:
-        self._waiting.extend((self._shard_of(task), task) for task in tasks)
+        """Run the tasks, as many at a time as there are threads; returns the number of tasks for each value of Settled.
+
+        A task is begun when a thread is free for it, and settled when it finishes. `stale` tasks were not run, because
+        another worker had begun or settled them, or lost their lease; for `released` ones there was no time.
+
+        Raises StoreUnavailable, if the store did not take a settlement, when all have run.
+        """
+        self._waiting.extend(tasks)
         while self._waiting or self._running:
             self._begin_more()
             if self._running:
@@ -79,15 +72,19 @@ class _Shift:
         free = self._threads.size - len(self._running)
         if not self._waiting or free <= 0:
             return
+        # The first ones are begun however little time there is: a function whose timeout is a second does its work too.
         if self._began and self._remaining_ms() <= LEAST_MS:
             self._give_back()
             return
         chosen = [self._waiting.popleft() for _ in range(min(free, len(self._waiting)))]
         try:
-            for shard, tasks in _by_shard(chosen).items():
-                self._start(shard, self._begin(shard, tasks))
-                chosen = [held for held in chosen if held[0] != shard]
+            for shard, tasks in grouped(chosen, self._shard_of).items():
+                for task in self._begin(shard, tasks):
+                    self._running[task.token] = task
+                    self._threads.do(partial(self._run, task))
+                chosen = [task for task in chosen if task not in tasks]
         except StoreUnavailable:
+            # They keep their places, and their nonces: what the store began before its answer was lost is begun again.
             self._waiting.extendleft(reversed(chosen))
             if not self._running:
                 raise
@@ -99,32 +96,22 @@ class _Shift:
         handed, leased = [task for task in tasks if task.target], [task for task in tasks if not task.target]
         mine: list[Task] = []
         if leased:  # by an engine that does not hand over for delivery alone
-            ends = self._store.extend(shard, list(map(_lease, leased)), lease_ms)
+            ends = self._store.extend(shard, list(map(Lease.of, leased)), lease_ms)
             mine += [task._replace(lease_expires_at=end) for task, end in zip(leased, ends, strict=True) if end]
         if handed:
             nonces = [self._nonces[task.token] for task in handed]
-            begun = self._store.begin(shard, list(map(_lease, handed)), lease_ms, nonces)
-            mine += [
-                task._replace(token=one.token, run=one.run, lease_expires_at=one.expires_at, target="")
-                for task, one in zip(handed, begun, strict=True)
-                if one.token
-            ]
+            begun = self._store.begin(shard, list(map(Lease.of, handed)), lease_ms, nonces)
+            mine += [one.under(task) for task, one in zip(handed, begun, strict=True) if one.token]
         self._counts[Settled.STALE] += len(tasks) - len(mine)
         return [task._replace(left_ms=self._remaining_ms) for task in mine]
 
-    def _start(self, shard: Shard, tasks: Iterable[Task]) -> None:
-        for task in tasks:
-            self._running[task.token] = (shard, task)
-            self._threads.do(partial(self._run, shard, task))
-
-    def _run(self, shard: Shard, task: Task) -> None:
-        self._outbox.put((shard, self._runner.run(task)))
+    def _run(self, task: Task) -> None:
+        self._outbox.put((self._shard_of(task), self._runner.run(task)))
 
     def _give_back(self) -> None:
         """End the deliveries of what there is no time left to begin."""
-        while self._waiting:
-            shard, task = self._waiting.popleft()
-            self._unsettled.append((shard, release(task)))
+        self._unsettled += [(self._shard_of(task), release(task)) for task in self._waiting]
+        self._waiting.clear()
         self._settle()
 
     def _take_in(self) -> None:
@@ -140,9 +127,9 @@ class _Shift:
 
     def _keep_alive(self) -> None:
         self._extend_at = self._next_step()
-        for shard, tasks in _by_shard(self._running.values()).items():
+        for shard, tasks in grouped(self._running.values(), self._shard_of).items():
             try:
-                self._store.extend(shard, list(map(_lease, tasks)), self._lease_ms(), at_least=True)
+                self._store.extend(shard, list(map(Lease.of, tasks)), self._lease_ms(), at_least=True)
             except StoreUnavailable as error:
                 log.warning(
                     "%d leases in shard %s were not extended and will be tried again: %s", len(tasks), shard, error
@@ -153,7 +140,7 @@ class _Shift:
         self._away = None
         try:
             while self._unsettled:
-                shard, settlement = self._unsettled[0]
+                shard, settlement = self._unsettled[0]  # it leaves the list once the store has it, and not before
                 self._counts[self._store.settle(shard, [settlement])[0]] += 1
                 del self._unsettled[0]
         except StoreUnavailable as error:
@@ -167,13 +154,3 @@ class _Shift:
 
     def _shard_of(self, task: Task) -> Shard:
         return self._store.shard_of(task.queue, task.id, task.group)
-
-
-def _by_shard(held: Iterable[Held]) -> dict[Shard, list[Task]]:
-    found = list(held)
-    shards = by_shard([shard for shard, _ in found])
-    return {shard: [found[index][1] for index in chosen] for shard, chosen in shards.items()}
-
-
-def _lease(task: Task) -> Lease:
-    return Lease(task.id, task.token, task.tenant)

@@ -12,7 +12,7 @@ from jmespath.functions import Functions
 from jmespath.parser import ParsedResult
 from jmespath.visitor import TreeInterpreter
 
-from duecourse.domain.expression import problem_of_text, problem_of_tree
+from duecourse.domain.expression import MAX_LENGTH, problem_of_tree
 from duecourse.domain.task import Json
 
 MAX_STEPS = 500_000
@@ -47,9 +47,8 @@ class DoesNotFit(Exception):
 @lru_cache(maxsize=256)
 def compiled(expression: str) -> ParsedResult:
     """A JMESPath expression, compiled once. Raises WrongExpression."""
-    problem = problem_of_text(expression)
-    if problem:
-        raise WrongExpression(problem)
+    if len(expression) > MAX_LENGTH:
+        raise WrongExpression(f"is {len(expression):,} characters long: at most {MAX_LENGTH:,} are taken")
     try:
         parsed = jmespath.compile(expression)
     except (JMESPathError, ValueError, RecursionError):

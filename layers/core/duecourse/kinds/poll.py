@@ -83,30 +83,28 @@ class Hurried:
 
 def _plan(payload: Json, timeout_ms: int) -> Plan:
     request = to_request(payload, "GET", timeout_ms, max_bytes=MAX_ANSWER_BYTES, fixed={}, text_as_is=True)
-    plan = Plan(
+    return Plan(
         request,
         duration_ms(payload, "interval"),
-        text(payload, "until"),
-        payload.get("failed_when") and text(payload, "failed_when"),
-        payload.get("result") and text(payload, "result"),
+        _expression(payload, "until"),
+        payload.get("failed_when") and _expression(payload, "failed_when"),
+        payload.get("result") and _expression(payload, "result"),
     )
-    for field in ("until", "failed_when", "result"):
-        _check(field, getattr(plan, field))
-    return plan
 
 
-def _check(field: str, expression: str | None) -> None:
+def _expression(payload: dict[str, Json], field: str) -> str:
+    expression = text(payload, field)
     try:
-        if expression is not None:
-            compiled(expression)
+        compiled(expression)
     except WrongExpression as error:
         raise InvalidInput([FieldError(f"payload.{field}", str(error))]) from None
+    return expression
 
 
 def _judge(plan: Plan, answer: HttpAnswer, called_at: int) -> Outcome:
     wait = retry_after(answer, called_at)
     if not 200 <= answer.status < 300:
-        return _refused(plan, answer, wait)
+        return _rejected(plan, answer, wait)
     try:
         found = _decoded(answer)
     except ValueError as error:
@@ -121,7 +119,7 @@ def _judge(plan: Plan, answer: HttpAnswer, called_at: int) -> Outcome:
         return Retry(after=seconds(wait), error=f"{describe(plan.request, answer)} ({error})")
 
 
-def _refused(plan: Plan, answer: HttpAnswer, wait: int | None) -> Outcome:
+def _rejected(plan: Plan, answer: HttpAnswer, wait: int | None) -> Outcome:
     if answer.status in HOPELESS:
         return Drop(describe(plan.request, answer))
     return Retry(after=seconds(wait), error=describe(plan.request, answer))

@@ -1,8 +1,12 @@
 """Contract of invocations of functions."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 from duecourse.domain.task import Json
+
+Send: TypeAlias = Callable[[str, Json], None]
+"""`Invoker.send`, for what needs no more of it."""
 
 
 class Invoker(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement
@@ -31,9 +31,9 @@ class Settled(StrEnum):
 class Claim:
     """Leased tasks, those that died on the way (out of attempts or past their deadline), and what is left due.
 
-    `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit reached. `held`:
-    due tasks wait until leases end. `priority` is the queue's. `aside` is how many were put aside, for their target has
-    as many as it may that it has not begun.
+    `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit is reached.
+    `throttled`: due tasks wait until leases end. `priority` is the queue's. `aside` is how many were put aside, because
+    their target has as many as it may that it has not begun.
     """
 
     tasks: list[Task] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Claim:
     backlog: int = 0
     bell_at: int = 0
     now: int = 0
-    held: bool = False
+    throttled: bool = False
     priority: int = DEFAULT_PRIORITY
     aside: int = 0
 
@@ -72,6 +72,10 @@ class Begun(NamedTuple):
     run: int
     expires_at: int
 
+    def under(self, task: Task) -> Task:
+        """The task under this lease, in place of its delivery."""
+        return task._replace(token=self.token, run=self.run, lease_expires_at=self.expires_at, target="")
+
 
 class Lease(NamedTuple):
     """The right to work one task: its id and the token that proves it."""
@@ -79,6 +83,11 @@ class Lease(NamedTuple):
     id: str
     token: str
     tenant: str = DEFAULT_TENANT
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """The lease that a worker has of this task."""
+        return cls(task.id, task.token, task.tenant)
 
 
 class LeaseStore(Ledger, Protocol):
@@ -97,7 +106,7 @@ class LeaseStore(Ledger, Protocol):
         """Lease at most `limit` due tasks as the queue's limits allow, and no more than `max_bytes` after the first.
 
         Leases that have lapsed are taken back first, each at the cost of an attempt. Tenants take turns. A queue's own
-        `lease_ms` goes before the one given. `door` is the trigger of the claim.
+        `lease_ms` goes before the one given. `trigger` is that of the claim.
 
         A task of a kind in `deliveries` gets the lease of a delivery, and `target`; limits count it as running. Its
         token begins it (`begin`), or settles it directly. A delivery that lapses first spends no attempt: the task is

@@ -1,12 +1,11 @@
 """Contract of the upkeep that a tick does, shard by shard."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from duecourse.domain.task import Shard
 from duecourse.ports.idempotency import IdempotencyStore
 from duecourse.ports.ledger import Away, Figures
-from duecourse.ports.rounds import Rounds
 
 
 class Outlook(NamedTuple):
@@ -29,6 +28,16 @@ class Swept(NamedTuple):
     more: bool
     bell_at: int
     now: int
+
+
+class Rounds(Protocol):
+    """Instants at which each part of the shards was last swept, by its number; every verb raises StoreUnavailable."""
+
+    def swept_at(self) -> dict[int, int]:
+        """The instant of each part's last sweep; a part that was never swept is left out."""
+
+    def note(self, parts: Iterable[int], at: int) -> None:
+        """Note that every idle shard of these parts, one at least, was swept at `at`."""
 
 
 class Upkeep(Figures, Protocol):

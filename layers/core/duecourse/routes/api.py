@@ -12,7 +12,8 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from duecourse.errors import MAX_FIELD, FieldError, InvalidInput, bounded
 from duecourse.routes.parts import REJECTS
-from duecourse.routes.request import CHANGING
+from duecourse.routes.request import served
+from duecourse.wire.http.headers import CHANGING
 
 Operation = dict[str, Any]
 SIGNING = re.compile("x-amz-", re.IGNORECASE)
@@ -38,23 +39,28 @@ class Api(APIGatewayHttpResolver):
         for route in self.described:
             operation = made["paths"][route.openapi_path][route.method.lower()]
             operation |= _words(route)
-            refused = getattr(route.func, REJECTS, None)
-            operation |= {} if refused is None else {REJECTS: refused}
+            rejected = getattr(route.func, REJECTS, None)
+            operation |= {} if rejected is None else {REJECTS: rejected}
             operation["responses"] = _successes(route, operation["responses"])
         return openapi.completed(made)
 
-    def check_parameters(self, app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
-        """The middleware: a query parameter that its route does not have is rejected: a misspelt filter finds all."""
+    def check(self, app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
+        """The middleware: reject what no route takes, whether or not it reads that."""
+        served().check()
+        self._check_parameters(app)
+        return next_middleware(app)
+
+    def _check_parameters(self, app: ApiGatewayResolver) -> None:
+        """Reject a query parameter that its route does not have: a misspelt filter finds all. Raises InvalidInput."""
         asked = (app.current_event.http_method, app.request.route)
         given = app.current_event.query_string_parameters or {}
-        routes = [one for one in self.described if (one.method, one.openapi_path) == asked] if given else []
-        for route in routes:
-            known = [one.alias for one in route.dependant.query_params]
-            problem = f"is not a parameter of this route; known: {', '.join(known) or 'none'}"
-            strangers = [name for name in given if name not in known and not SIGNING.match(name)]
-            if strangers:
-                raise InvalidInput(bounded([FieldError(name[:MAX_FIELD], problem) for name in strangers]))
-        return next_middleware(app)
+        for route in self.described if given else ():
+            if (route.method, route.openapi_path) == asked:
+                known = [one.alias for one in route.dependant.query_params]
+                problem = f"is not a parameter of this route; known: {', '.join(known) or 'none'}"
+                unknown = [name for name in given if name not in known and not SIGNING.match(name)]
+                if unknown:
+                    raise InvalidInput(bounded([FieldError(name[:MAX_FIELD], problem) for name in unknown]))
 
     @property
     def described(self) -> Iterator[Route]:

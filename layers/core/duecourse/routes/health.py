@@ -1,12 +1,11 @@
 """`/health`: whether tasks can be taken."""
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
 from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse.errors import StoreUnavailable
-from duecourse.routes.parts import answer
+from duecourse.routes.parts import answer, described
 from duecourse.routes.request import app
 from duecourse.wire.http import problems
 from duecourse.wire.http.health import Health
@@ -17,10 +16,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 AWAY: Health = {"status": "unavailable", "store": "unavailable"}
 ANSWERS: dict[int, OpenAPIResponse] = {
     200: {"description": "The service accepts tasks."},
-    503: {
-        "description": "The store does not answer.",
-        "content": {APPLICATION_JSON: {"model": Health, "examples": {"answer": {"value": AWAY}}}},
-    },
+    503: described("The store does not answer.", Health, AWAY),
 }
 
 

@@ -1,9 +1,6 @@
 """`/tasks/{id}/begin`, `/settle`, `/extend`, `/save`: for a worker that settles by itself, in whatever language."""
 
-from typing import Annotated
-
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Body
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse.domain.task import DEFAULT_QUEUE, dump_state
@@ -12,22 +9,14 @@ from duecourse.errors import LeaseLost, TaskNotFound
 from duecourse.ports.leases import Lease
 from duecourse.routes.parts import Id, Queue, rejects
 from duecourse.routes.request import app, tenant
-from duecourse.wire.http.leases import (
-    BeginAnswer,
-    BeginTask,
-    ExtendLease,
-    LeaseAnswer,
-    SaveState,
-    SettleAnswer,
-    SettleTask,
-)
+from duecourse.wire.http import leases
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/tasks/<id>/begin")
 @rejects(TaskNotFound, LeaseLost)
-def begin_task(id: Id, body: Annotated[BeginTask, Body()], queue: Queue = DEFAULT_QUEUE) -> BeginAnswer:
+def begin_task(id: Id, body: leases.BeginTask, queue: Queue = DEFAULT_QUEUE) -> leases.BeginAnswer:
     """Begin a task that was handed over: 409 where another began it, or it was given back; do not run it then."""
     task = app().leases.begin(queue, Lease(id, body.token, tenant()), body.time, body.worker)
     expires_at = format_instant(task.lease_expires_at)
@@ -36,21 +25,21 @@ def begin_task(id: Id, body: Annotated[BeginTask, Body()], queue: Queue = DEFAUL
 
 @router.post("/tasks/<id>/settle")
 @rejects(TaskNotFound, LeaseLost)
-def settle_task(id: Id, body: Annotated[SettleTask, Body()], queue: Queue = DEFAULT_QUEUE) -> SettleAnswer:
+def settle_task(id: Id, body: leases.SettleTask, queue: Queue = DEFAULT_QUEUE) -> leases.SettleAnswer:
     """Settle a task, for a function that does so over HTTP."""
     return {"settled": app().leases.settle(queue, Lease(id, body.token, tenant()), body.value())}
 
 
 @router.post("/tasks/<id>/extend")
 @rejects(TaskNotFound, LeaseLost)
-def extend_task(id: Id, body: Annotated[ExtendLease, Body()], queue: Queue = DEFAULT_QUEUE) -> LeaseAnswer:
+def extend_task(id: Id, body: leases.ExtendLease, queue: Queue = DEFAULT_QUEUE) -> leases.LeaseAnswer:
     """Extend a lease."""
     return {"expires_at": format_instant(app().leases.extend(queue, Lease(id, body.token, tenant()), body.time))}
 
 
 @router.post("/tasks/<id>/save")
 @rejects(TaskNotFound, LeaseLost)
-def save_task(id: Id, body: Annotated[SaveState, Body()], queue: Queue = DEFAULT_QUEUE) -> Response[None]:
+def save_task(id: Id, body: leases.SaveState, queue: Queue = DEFAULT_QUEUE) -> Response[None]:
     """Save a checkpoint."""
     app().leases.save(queue, Lease(id, body.token, tenant()), dump_state(body.state))
     return Response(204)

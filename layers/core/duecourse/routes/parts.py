@@ -1,29 +1,26 @@
-"""Shared parts of routes: the fields for an id and a queue, the tenant, and answers other than a plain 200."""
+"""Shared parts of routes: the fields for an id and a queue, their errors, and answers other than a plain 200."""
 
 import json
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler import ApiGatewayResolver, Response
+from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
-from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
+from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
 from pydantic import BeforeValidator
 
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.errors import DuecourseError
 from duecourse.metrics import AddedLine, measure
-from duecourse.routes import request
 from duecourse.wire.http.fields import AnyTaskId, Flag, Name
 from duecourse.wire.http.problems import CONTENT_TYPE, Problem
 
 # No id holds a percent sign: what a gateway left encoded can be decoded without harm.
 Id = Annotated[AnyTaskId, BeforeValidator(unquote), Path(description="Id of the task.", examples=["order-7"])]
 ReminderId = Annotated[
-    Name,
-    BeforeValidator(unquote),
-    Path(description="Id of the reminder, given or generated.", examples=["standup"]),
+    Name, BeforeValidator(unquote), Path(description="Id of the reminder, given or generated.", examples=["standup"])
 ]
 QueueInPath = Annotated[
     Name, BeforeValidator(unquote), Path(description="Name of the queue.", examples=[DEFAULT_QUEUE])
@@ -48,21 +45,15 @@ def rejects(*kinds: type[DuecourseError]) -> Callable[[F], F]:
     return mark
 
 
-def owned(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """The middleware: a request with an invalid tenant in its header is rejected, whether or not its route asks."""
-    request.tenant()
-    return next_middleware(app)
-
-
-def of_json(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """The middleware: a body that is not said to be JSON is rejected, also by a route that reads none."""
-    request.served().check_type()
-    return next_middleware(app)
-
-
 def answer(status: int, body: Any, headers: dict[str, str | list[str]] | None = None) -> Response[Any]:
     """A JSON answer that is not a plain 200."""
     return Response(status, APPLICATION_JSON, body, headers)
+
+
+def described(description: str, model: Any, example: Any) -> OpenAPIResponse:
+    """An answer as the OpenAPI document has it, with an example of its body."""
+    content = {APPLICATION_JSON: {"model": model, "examples": {"answer": {"value": example}}}}
+    return {"description": description, "content": content}  # type: ignore[typeddict-item]
 
 
 def rejection(problem: Problem) -> Response[Any]:

@@ -4,16 +4,14 @@ from typing import Annotated, Any
 from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path
-from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
+from aws_lambda_powertools.event_handler.openapi.params import Path
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from pydantic import BeforeValidator
 
 from duecourse.domain.masking import masked_error
 from duecourse.domain.query import QueryState
 from duecourse.errors import QueryFailed, QueryNotFound
-from duecourse.routes.parts import answer, count_added, rejection, rejects
+from duecourse.routes.parts import answer, count_added, described, rejection, rejects
 from duecourse.routes.request import app, served, tenant
 from duecourse.wire.http import problems
 from duecourse.wire.http.queries import ANSWERED, PROCESSING, AskQuery, QueryId, QueryView, show_query
@@ -23,21 +21,16 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 Id = Annotated[QueryId, BeforeValidator(unquote), Path(description="Id of the query.")]
 
 
-def _with(description: str, example: Any) -> OpenAPIResponse:
-    content = {APPLICATION_JSON: {"model": QueryView, "examples": {"answer": {"value": example}}}}
-    return {"description": description, "content": content}  # type: ignore[typeddict-item]
-
-
-ANSWERS: dict[int, OpenAPIResponse] = {
-    200: _with("The answer.", ANSWERED),
-    202: _with("No answer yet: duecourse keeps asking.", PROCESSING),
+ANSWERS = {
+    200: described("The answer.", QueryView, ANSWERED),
+    202: described("No answer yet: duecourse keeps asking.", QueryView, PROCESSING),
 }
 STATUS = {QueryState.DONE: 200, QueryState.PROCESSING: 202}
 
 
 @router.post("/queries", responses=ANSWERS)
 @rejects(QueryFailed)
-def query(body: Annotated[AskQuery, Body()]) -> Response[Any]:
+def query(body: AskQuery) -> Response[Any]:
     """Ask a slow API now, and keep asking until it answers; equal queries share one call.
 
     To stop a query, send `DELETE /tasks/{id}` with its task and queue.

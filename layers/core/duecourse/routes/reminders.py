@@ -6,68 +6,51 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
-from duecourse.errors import (
-    ReminderTooLarge,
-    TaskCancelled,
-    TaskDead,
-    TaskDone,
-    TaskLeased,
-    TaskNotFound,
-    TaskScheduled,
-)
+from duecourse import errors
 from duecourse.routes.parts import Force, ReminderId, answer, count_added, rejects
 from duecourse.routes.request import app, served, tenant
-from duecourse.wire.http.reminder_answers import (
-    AddReminderAnswer,
-    MoveReminderAnswer,
-    PreviewAnswer,
-    ReminderAnswer,
-    show_added,
-    show_moved,
-    show_preview,
-    show_reminder,
-)
-from duecourse.wire.http.reminders import AddReminder, MoveReminder, PreviewReminder, ReminderKey
+from duecourse.wire.http import reminder_answers as answers
+from duecourse.wire.http import reminders as requests
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/reminders")
-@rejects(TaskScheduled, TaskLeased, ReminderTooLarge)
-def add_reminder(body: Annotated[AddReminder, Body()]) -> Response[AddReminderAnswer]:
+@rejects(errors.TaskScheduled, errors.TaskLeased, errors.ReminderTooLarge)
+def add_reminder(body: requests.AddReminder) -> Response[answers.AddReminderAnswer]:
     """Add a reminder; 201 if it is new, 200 if the same reminder already exists."""
     reminder = body.reminder(served().new_id)
     made = app().reminders.add(reminder, tenant())
     count_added(len(made.tasks) if made.created else 0)
-    return answer(201 if made.created else 200, show_added(reminder.id, made.tasks))
+    return answer(201 if made.created else 200, answers.show_added(reminder.id, made.tasks))
 
 
 @router.post("/reminders/preview")
-@rejects(TaskNotFound)
-def preview_reminder(body: Annotated[PreviewReminder, Body()]) -> PreviewAnswer:
+@rejects(errors.TaskNotFound)
+def preview_reminder(body: Annotated[requests.PreviewReminder, Body()]) -> answers.PreviewAnswer:
     """Write out each message of a new or existing reminder, and send none."""
-    if isinstance(body, ReminderKey):
-        return show_preview(body.id, app().reminders.preview_standing(body.id, tenant()))
+    if isinstance(body, requests.ReminderKey):
+        return answers.show_preview(body.id, app().reminders.preview_standing(body.id, tenant()))
     reminder = body.reminder(served().new_id)
-    return show_preview(reminder.id, app().reminders.preview(reminder))
+    return answers.show_preview(reminder.id, app().reminders.preview(reminder))
 
 
 @router.get("/reminders/<id>")
-@rejects(TaskNotFound)
-def get_reminder(id: ReminderId) -> ReminderAnswer:
+@rejects(errors.TaskNotFound)
+def get_reminder(id: ReminderId) -> answers.ReminderAnswer:
     """Show a reminder."""
-    return show_reminder(app().reminders.get(id, tenant()))
+    return answers.show_reminder(app().reminders.get(id, tenant()))
 
 
 @router.patch("/reminders/<id>")
-@rejects(TaskNotFound, TaskCancelled, TaskDead)
-def move_reminder(id: ReminderId, body: Annotated[MoveReminder, Body()]) -> MoveReminderAnswer:
+@rejects(errors.TaskNotFound, errors.TaskCancelled, errors.TaskDead)
+def move_reminder(id: ReminderId, body: requests.MoveReminder) -> answers.MoveReminderAnswer:
     """Move a reminder to a new start."""
-    return show_moved(app().reminders.move(id, body.starts_at, tenant()))
+    return answers.show_moved(app().reminders.move(id, body.starts_at, tenant()))
 
 
 @router.delete("/reminders/<id>")
-@rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
+@rejects(errors.TaskNotFound, errors.TaskLeased, errors.TaskDone, errors.TaskCancelled)
 def cancel_reminder(id: ReminderId, force: Force = False) -> Response[None]:
     """Cancel a reminder."""
     app().reminders.cancel(id, force=force, tenant=tenant())

@@ -1,7 +1,6 @@
 """The request being served: its App, its tenant, its Idempotency-Key, and what tells it from every other."""
 
 import base64
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,17 +9,14 @@ from hashlib import sha256
 from itertools import count
 from typing import Any
 
-from duecourse.domain.task import DEFAULT_TENANT, NAME_PATTERN, new_id
+from duecourse.domain.task import DEFAULT_TENANT, new_id
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.wire.http.problems import MalformedKey, UnsupportedBody, is_json
+from duecourse.wire.http.headers import CHANGING, KEY_HEADER, is_json, read_key
+from duecourse.wire.http.problems import UnsupportedBody
+from duecourse.wire.settings.variables import NAME, WRONG_NAME
 from duecourse.wiring import App
 
-KEY_HEADER = "Idempotency-Key"
-KEY = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\]){1,255})"')
-"""A String of RFC 9651: printable ASCII in double quotes, with a backslash before each quote or backslash in it."""
-JSON, UNREAD = "application/json", "application/octet-stream"
-CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
-TENANT = re.compile(NAME_PATTERN)
+TYPE, JSON, UNREAD = "content-type", "application/json", "application/octet-stream"
 
 
 class Request:
@@ -34,28 +30,22 @@ class Request:
         """Time (epoch ms) since which this request may have been done in part; 0 where it is new."""
         self._event = event
         self._http: Mapping[str, Any] = event["requestContext"]["http"]
+        self._headers: dict[str, str] = {name.lower(): value for name, value in event["headers"].items()}
         self._numbers = count()
 
-    @property
+    @cached_property
     def tenant(self) -> str:
         """Tenant, from the settings' header if there is one. Raises InvalidInput for an invalid tenant."""
         header = self.app.settings.tenant_header
-        named = self._header(header) if header else None
-        if named is None:
-            return DEFAULT_TENANT
-        if not TENANT.fullmatch(named):
-            raise InvalidInput([FieldError(header, "must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ -")])
+        named = self._headers.get(header.lower(), DEFAULT_TENANT)
+        if not NAME.fullmatch(named):
+            raise InvalidInput([FieldError(header, WRONG_NAME)])
         return named
 
     def key(self) -> str | None:
         """The Idempotency-Key; None where the request has none, or changes nothing. Raises MalformedKey."""
-        given = self._header(KEY_HEADER) if self._http["method"] in CHANGING else None
-        if given is None:
-            return None
-        found = KEY.fullmatch(given.strip(" "))
-        if not found:
-            raise MalformedKey
-        return re.sub(r"\\(.)", r"\1", found[1])
+        given = self._headers.get(KEY_HEADER.lower()) if self._http["method"] in CHANGING else None
+        return None if given is None else read_key(given)
 
     def fingerprint(self) -> bytes:
         """32 bytes that differ where method, path, query or body do."""
@@ -76,16 +66,19 @@ class Request:
 
         It reads forms too, and bodies without a type as JSON: any page of the web may send both to any address.
         """
-        event, given = self._event, self._header("Content-Type")
+        event, given = self._event, self._headers.get(TYPE)
         if given is None and not event.get("body"):
             return dict(event)
-        others = {name: value for name, value in event["headers"].items() if name.lower() != "content-type"}
-        return {**event, "headers": {**others, "content-type": JSON if is_json(given or "") else UNREAD}}
+        return {**event, "headers": {**self._headers, TYPE: JSON if is_json(given or "") else UNREAD}}
 
-    def check_type(self) -> None:
-        """Return unless the request has a body that is not said to be JSON. Raises UnsupportedBody."""
-        if self._event.get("body") and not is_json(self._header("Content-Type") or ""):
+    def check(self) -> None:
+        """Reject a body that is not said to be JSON, and an invalid tenant, whether or not its route reads them.
+
+        Raises UnsupportedBody and InvalidInput.
+        """
+        if self._event.get("body") and not is_json(self._headers.get(TYPE, "")):
             raise UnsupportedBody
+        _ = self.tenant
 
     @cached_property
     def _seed(self) -> str | None:
@@ -97,9 +90,6 @@ class Request:
         if self._event.get("isBase64Encoded"):
             return base64.b64decode(body)
         return str(body).encode(errors="surrogatepass")
-
-    def _header(self, name: str) -> str | None:
-        return next((value for header, value in self._event["headers"].items() if header.lower() == name.lower()), None)
 
 
 _served: ContextVar[Request] = ContextVar("served")

@@ -16,7 +16,7 @@ from duecourse.wire.http.batch import MAX_BATCH_BYTES, BatchAnswer, show_batch
 from duecourse.wire.http.fields import Name
 from duecourse.wire.http.pages import DEFAULT_PAGE, Cursor, ListTasks, PageAnswer, PageLimit, show_page
 from duecourse.wire.http.tasks import AddAnswer, MoveTask, TaskAnswer, show_task
-from duecourse.wire.http.usual import AskedBatch, AskedTask
+from duecourse.wire.http.usual import AskedBatch, AskedTask, owned
 from duecourse.wire.http.why import WhyAnswer, show_why
 
 BODY_BYTES = {"/tasks/batch": MAX_BATCH_BYTES}
@@ -29,7 +29,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @rejects(TaskScheduled, TaskLeased, TaskDead, PastDeadline)
 def add_task(body: Annotated[AskedTask, Body()]) -> Response[AddAnswer]:
     """Add a task; 201 if it is new, 200 if the id already exists."""
-    taken = app().tasks.add(body.task(tenant(), served().new_id), since=served().since)
+    taken = app().tasks.add(owned(body, tenant(), served().new_id), since=served().since)
     count_added(int(taken.created))
     return answer(201 if taken.created else 200, {"task": show_task(taken.task), "created": taken.created})
 
@@ -38,7 +38,7 @@ def add_task(body: Annotated[AskedTask, Body()]) -> Response[AddAnswer]:
 @rejects()
 def add_tasks(body: Annotated[AskedBatch, Body()]) -> BatchAnswer:
     """Add up to 1,000 tasks. A wrong field rejects all of them; an id's state rejects one."""
-    asked = body.new_tasks(tenant(), served().new_id)
+    asked = [owned(task, tenant(), served().new_id) for task in body]
     items = app().tasks.add_many(asked, since=served().since)
     count_added(sum(isinstance(item, AddResult) and item.created for item in items))
     return show_batch([task.id for task in asked], items)
@@ -68,7 +68,7 @@ def get_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
 
 @router.patch("/tasks/<id>")
 @rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled, TaskDead, PastDeadline)
-def move_task(id: Id, body: Annotated[MoveTask, Body()], queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
+def move_task(id: Id, body: MoveTask, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Move a task to a new due time."""
     move = Move(id, due_at=body.due_at, delay_ms=body.delay or 0, force=body.force)
     return {"task": show_task(app().tasks.move(queue, move, tenant()))}

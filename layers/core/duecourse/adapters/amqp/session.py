@@ -35,12 +35,8 @@ class AmqpSession:
 
         try:
             parameters = URLParameters(url)
-        except (
-            ValueError,
-            TypeError,
-            SyntaxError,
-            OSError,
-        ) as error:  # pika reads ssl_options as Python, and its files
+        except (ValueError, TypeError, SyntaxError, OSError) as error:
+            # pika reads ssl_options as Python, and its files.
             raise PublishRejected(f"DUECOURSE_AMQP is not an AMQP URL: {error}") from error
         parameters.heartbeat = HEARTBEAT_S
         # A little before our own patience ends: then pika takes a half-open socket down by itself.
@@ -53,10 +49,7 @@ class AmqpSession:
         self._over = False
         self._lost = self._blocked = ""
         self._connection: Any = SelectConnection(
-            parameters,
-            on_open_callback=self._wake,
-            on_open_error_callback=self._ended,
-            on_close_callback=self._ended,
+            parameters, on_open_callback=self._wake, on_open_error_callback=self._ended, on_close_callback=self._ended
         )
         self._connection.add_on_connection_blocked_callback(self._held_up)
         self._connection.add_on_connection_unblocked_callback(self._held_up)

@@ -1,12 +1,9 @@
-"""Clients of AWS services, each made on first use, with timeouts; and the translation of their errors for senders."""
+"""Clients of AWS services, with timeouts, each made on first use."""
 
 import logging
 import threading
-from collections.abc import Iterator, Set
-from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
-
-from duecourse.errors import SendFailed, SendRejected
 
 _making = threading.Lock()
 CONNECTIONS = 64
@@ -38,15 +35,12 @@ def make_client(
         return boto3.client(service, config=config)  # type: ignore[call-overload]
 
 
-@contextmanager
-def sending(service: str, refusals: Set[str]) -> Iterator[None]:
-    """Tell a service's errors as a Sender does: SendRejected for the codes in `refusals`, else SendFailed."""
-    from botocore.exceptions import BotoCoreError, ClientError
+class LazyClient:
+    """Such a client, made at its first use: to make one takes a tenth of a second, and few processes use it."""
 
-    try:
-        yield
-    except ClientError as error:
-        refusal = SendRejected if error.response["Error"]["Code"] in refusals else SendFailed
-        raise refusal(f"{service} did not take it: {error}") from error
-    except BotoCoreError as error:
-        raise SendFailed(f"{service} did not take it: {error}") from error
+    def __init__(self, service: str, **options: Any) -> None:
+        # Two threads at once may make one each: either serves.
+        self._made = cache(partial(make_client, service, **options))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._made(), name)

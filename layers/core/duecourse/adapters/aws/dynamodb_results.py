@@ -11,10 +11,9 @@
 
 import json
 import time
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from duecourse.adapters.aws.clients import make_client
+from duecourse.adapters.aws.clients import LazyClient
 from duecourse.domain.task import Task
 from duecourse.errors import ResultsUnavailable
 from duecourse.ports.results import PATIENCE_MS, Result
@@ -39,14 +38,9 @@ class DynamoDbResults:
     def __init__(self, table_name: str, retention_ms: int, client: "DynamoDBClient | None" = None) -> None:
         self._table = table_name
         self._retention_ms = retention_ms
-        self._given = client
-
-    @cached_property
-    def _client(self) -> "DynamoDBClient":
-        made: DynamoDBClient = self._given or make_client(
+        self._client = client or LazyClient(
             "dynamodb", attempts=ATTEMPTS, connect_timeout_s=CONNECT_MS / 1000, read_timeout_s=READ_MS / 1000
         )
-        return made
 
     def put(self, task: Task, result_json: str, now: int) -> bool:
         """Keep the task's result; False, and nothing changed, where a newer one is there.

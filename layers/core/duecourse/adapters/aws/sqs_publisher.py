@@ -3,10 +3,9 @@
 import hashlib
 import time
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from duecourse.adapters.aws.clients import make_client
+from duecourse.adapters.aws.clients import LazyClient
 from duecourse.domain.batches import cut
 from duecourse.errors import PublishRejected
 from duecourse.ports.publisher import Message
@@ -34,13 +33,8 @@ class SqsPublisher:
     """
 
     def __init__(self, client: "SQSClient | None" = None) -> None:
-        self._given = client
+        self._client = client or LazyClient("sqs", attempts=2, read_timeout_s=5.0)
         self._urls: dict[str, str] = {}
-
-    @cached_property
-    def _client(self) -> "SQSClient":
-        made: SQSClient = self._given or make_client("sqs", attempts=2, read_timeout_s=5.0)
-        return made
 
     def publish(self, queue: str, messages: Sequence[Message]) -> list[str]:
         """Put messages into `queue`; answers for each why SQS did not take it, "" where it did.

@@ -1,7 +1,7 @@
 """The bells of a ledger in this process, for a bridge beside it: they ring by the bridge's timer."""
 
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from duecourse.adapters.embedded.store import EmbeddedStore
 from duecourse.adapters.redis.keys import keys_of, new_canary
@@ -12,18 +12,15 @@ from duecourse.ports.bells import Sound, View, What
 class EmbeddedSubscription:
     """Every head, as the store hangs it, and what `look` found gone; until closed."""
 
-    def __init__(self, end: Callable[["EmbeddedSubscription"], None]) -> None:
-        self._sounds: queue.SimpleQueue[Sound] = queue.SimpleQueue()
-        self._end = end
-
-    def tell(self, sound: Sound) -> None:
-        """Let it be heard."""
-        self._sounds.put(sound)
+    def __init__(self, subscriptions: set["EmbeddedSubscription"]) -> None:
+        self.sounds: queue.SimpleQueue[Sound] = queue.SimpleQueue()
+        self._subscriptions = subscriptions
+        subscriptions.add(self)
 
     def hear(self, timeout: float) -> Sound | None:
         """The next sound, or None after `timeout` seconds without one."""
         try:
-            return self._sounds.get(timeout=timeout)
+            return self.sounds.get(timeout=timeout)
         except queue.Empty:
             return None
 
@@ -33,7 +30,7 @@ class EmbeddedSubscription:
 
     def close(self) -> None:
         """End the subscription."""
-        self._end(self)
+        self._subscriptions.discard(self)
 
 
 class EmbeddedBells:
@@ -45,7 +42,7 @@ class EmbeddedBells:
     def __init__(self, store: EmbeddedStore, namespace: str) -> None:
         self._store = store
         self._namespace = namespace
-        self._subscriptions: tuple[EmbeddedSubscription, ...] = ()
+        self._subscriptions: set[EmbeddedSubscription] = set()
         self._shards: dict[str, Shard] = {}
         self._told: dict[str, int] = {}
         self.canary = new_canary(namespace)
@@ -64,9 +61,7 @@ class EmbeddedBells:
 
     def subscribe(self) -> EmbeddedSubscription:
         """A subscription to all of them."""
-        made = EmbeddedSubscription(self._unsubscribe)
-        self._subscriptions = (*self._subscriptions, made)
-        return made
+        return EmbeddedSubscription(self._subscriptions)
 
     def known(self) -> list[str]:
         """The bell of every shard that was ever added to."""
@@ -100,11 +95,8 @@ class EmbeddedBells:
         self._tell(Sound(What.HEAD, self._bell_of(shard), at))
 
     def _tell(self, sound: Sound) -> None:
-        for subscription in self._subscriptions:
-            subscription.tell(sound)
-
-    def _unsubscribe(self, ended: EmbeddedSubscription) -> None:
-        self._subscriptions = tuple(one for one in self._subscriptions if one is not ended)
+        for subscription in list(self._subscriptions):  # a copy: one may come or go meanwhile
+            subscription.sounds.put(sound)
 
     def _bell_of(self, shard: Shard) -> str:
         bell = keys_of(self._namespace, shard).bell

@@ -27,20 +27,16 @@ def number(value: float) -> bytes:
 
 
 class Commands:
-    """The commands by their names, in upper case: `commands[b"HGET"](b"key", b"field")`."""
+    """The commands by their names, in upper case: `by_name[b"HGET"](b"key", b"field")`."""
 
     def __init__(self, keyspace: Keyspace, clock: Clock, publish: Callable[[bytes, bytes], None]) -> None:
         self._space = keyspace
         self._clock = clock
         self._publish = publish
         self._scans: dict[bytes, list[bytes]] = {}
-        self._by_name: dict[bytes, Command] = {
+        self.by_name: dict[bytes, Command] = {
             name.strip("_").upper().encode(): getattr(self, name) for name in dir(self) if not name.startswith("_")
         }
-
-    def __getitem__(self, name: bytes) -> Command:
-        """A command. Raises KeyError where there is none of this name."""
-        return self._by_name[name]
 
     # Hashes
 
@@ -76,30 +72,30 @@ class Commands:
         return [b"0", rows]
 
     def hset(self, key: bytes, *items: bytes) -> Reply:
-        return sum(not self._space.write(key, *item) for item in zip(items[::2], items[1::2], strict=True))
+        return len(items) // 2 - self._space.write(key, *zip(items[::2], items[1::2], strict=True))
 
     def hsetnx(self, key: bytes, field: bytes, value: bytes) -> Reply:
         if field in self._space.hash(key):
             return 0
-        self._space.write(key, field, value)
+        self._space.write(key, (field, value))
         return 1
 
     def hdel(self, key: bytes, *fields: bytes) -> Reply:
-        return sum(self._space.write(key, field, None) for field in fields)
+        return self._space.write(key, *((field, None) for field in fields))
 
     def hincrby(self, key: bytes, field: bytes, by: bytes) -> Reply:
         total = int(self._space.hash(key).get(field, b"0")) + int(by)
-        self._space.write(key, field, b"%d" % total)
+        self._space.write(key, (field, b"%d" % total))
         return total
 
     # Sorted sets
 
     def zadd(self, key: bytes, *items: bytes) -> Reply:
-        pairs = zip(items[::2], items[1::2], strict=True)
-        return sum(not self._space.rank(key, member, float(score)) for score, member in pairs)
+        pairs = zip(items[1::2], map(float, items[::2]), strict=True)
+        return len(items) // 2 - self._space.rank(key, *pairs)
 
     def zrem(self, key: bytes, *members: bytes) -> Reply:
-        return sum(self._space.rank(key, member, None) for member in members)
+        return self._space.rank(key, *((member, None) for member in members))
 
     def zcard(self, key: bytes) -> Reply:
         return len(self._space.set(key).scores)
@@ -117,12 +113,16 @@ class Commands:
         return None if score is None else found.order.index((score, member))
 
     def zrange(self, key: bytes, start: bytes, stop: bytes, *options: bytes) -> Reply:
-        order = self._space.set(key).order
-        if start == stop and len(order) > 0:  # most often the first or the last alone
+        found = self._space.set(key)
+        size = len(found.scores)
+        if start == stop:  # most often the first or the last alone
             at = int(start)
-            return _shown((order[at],) if -len(order) <= at < len(order) else (), options)
-        first, last = (at + len(order) if at < 0 else at for at in (int(start), int(stop)))
-        return _shown(order.islice(max(first, 0), max(last + 1, 0)), options)
+            if not -size <= at < size:
+                return []
+            score, member = found.order[at]
+            return [member, number(score)] if options else [member]
+        first, last = (at + size if at < 0 else at for at in (int(start), int(stop)))
+        return _shown(found.order.islice(max(first, 0), max(last + 1, 0)), options)
 
     def zcount(self, key: bytes, least: bytes, most: bytes) -> Reply:
         first, last = _by_score(self._space.set(key), least, most)
@@ -143,7 +143,7 @@ class Commands:
     # Sets: sorted ones whose scores are all 0
 
     def sadd(self, key: bytes, *members: bytes) -> Reply:
-        return sum(not self._space.rank(key, member, 0.0) for member in members)
+        return len(members) - self._space.rank(key, *((member, 0.0) for member in members))
 
     def srem(self, key: bytes, *members: bytes) -> Reply:
         return self.zrem(key, *members)

@@ -1,7 +1,7 @@
 """Hashes and sorted sets, as in Redis; writes of a script that failed can be undone."""
 
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Literal, TypeAlias
 
 from sortedcontainers import SortedList
 
@@ -10,38 +10,61 @@ HASH: Kind = "hash"
 SET: Kind = "set"
 
 
-class Place(NamedTuple):
-    """Place of one value: the kind of its key, the key, and the field or member."""
-
-    kind: Kind
-    key: bytes
-    field: bytes
+Place: TypeAlias = tuple[Kind, bytes, bytes]
+"""Place of one value: the kind of its key, the key, and the field or member."""
 
 
 class SortedSet:
     """Members by their scores, and in the order of (score, member)."""
 
-    __slots__ = ("order", "scores")
+    __slots__ = ("_moved", "_order", "scores")
 
     def __init__(self) -> None:
         self.scores: dict[bytes, float] = {}
-        self.order: SortedList[tuple[float, bytes]] = SortedList()
+        self._order: SortedList[tuple[float, bytes]] = SortedList()
+        self._moved: dict[bytes, float | None] = {}
+        """Members that were written since `_order` was last read, each with its score there."""
 
-    def put(self, member: bytes, score: float | None) -> float | None:
-        """Set a member's score, None to remove it; answers the one before."""
-        old = self.scores.get(member)
-        if old == score:
-            return old
-        if old is not None:
-            self.order.remove((old, member))
-        if score is None:
-            del self.scores[member]
+    def put(self, items: Iterable[tuple[bytes, float | None]], before: dict[bytes, float | None]) -> int:
+        """Set the scores of members, None to remove one; answers how many were there.
+
+        `before` receives the first score of each.
+        """
+        scores, moved, found = self.scores, self._moved, 0
+        for member, score in items:
+            old = scores.get(member)
+            before.setdefault(member, old)
+            found += old is not None
+            if old != score:
+                moved.setdefault(member, old)
+                if score is None:
+                    del scores[member]
+                else:
+                    scores[member] = score
+        return found
+
+    @property
+    def order(self) -> "SortedList[tuple[float, bytes]]":
+        """The pairs in their order, sorted when they are read: many sets are written far more often."""
+        if self._moved:
+            self._sort()
+        return self._order
+
+    def _sort(self) -> None:
+        moved, scores = self._moved, self.scores
+        if len(moved) > FEW and REBUILD * len(moved) > len(scores):
+            self._order = SortedList(zip(scores.values(), scores, strict=True))
         else:
-            self.scores[member] = score
-            self.order.add((score, member))
-        return old
+            for member, score in moved.items():
+                if score is not None:
+                    self._order.remove((score, member))
+                if member in scores:
+                    self._order.add((scores[member], member))
+        self._moved = {}
 
 
+FEW, REBUILD = 8, 4
+"""A set of which more than so few members were written, and at least one in so many, is sorted as a whole."""
 NO_FIELDS: dict[bytes, bytes] = {}
 NO_MEMBERS = SortedSet()
 
@@ -52,7 +75,9 @@ class Keyspace:
     def __init__(self) -> None:
         self._hashes: dict[bytes, dict[bytes, bytes]] = {}
         self._sets: dict[bytes, SortedSet] = {}
-        self._before: dict[tuple[Kind, bytes, bytes], bytes | float | None] = {}  # a Place costs more to make
+        # What was written since `keep`, as it was before, by key: a Place for each would cost more to make.
+        self._fields_before: dict[bytes, dict[bytes, bytes | None]] = {}
+        self._scores_before: dict[bytes, dict[bytes, float | None]] = {}
 
     def hash(self, key: bytes) -> dict[bytes, bytes]:
         """The fields of a hash, to be read only."""
@@ -67,71 +92,57 @@ class Keyspace:
         yield from self._hashes
         yield from self._sets
 
-    def write(self, key: bytes, field: bytes, value: bytes | None) -> bool:
-        """Set a hash's field, None to remove it; answers whether it was there."""
-        old = self._put_field(key, field, value)
-        self._before.setdefault((HASH, key, field), old)
-        return old is not None
+    def write(self, key: bytes, *items: tuple[bytes, bytes | None]) -> int:
+        """Set fields of a hash, None to remove one; answers how many were there."""
+        before = self._fields_before.setdefault(key, {})
+        fields, found = self._hashes.setdefault(key, {}), 0
+        for field, value in items:
+            old = fields.get(field)
+            before.setdefault(field, old)
+            found += old is not None
+            if value is not None:
+                fields[field] = value
+            elif old is not None:
+                del fields[field]
+        if not fields:
+            del self._hashes[key]
+        return found
 
-    def rank(self, key: bytes, member: bytes, score: float | None) -> bool:
-        """Set a member's score in a sorted set, None to remove it; answers whether it was there."""
-        old = self._put_score(key, member, score)
-        self._before.setdefault((SET, key, member), old)
-        return old is not None
+    def rank(self, key: bytes, *items: tuple[bytes, float | None]) -> int:
+        """Set members' scores in a sorted set, None to remove one; answers how many were there."""
+        before = self._scores_before.setdefault(key, {})
+        members = self._sets.get(key)
+        if members is None:
+            members = self._sets[key] = SortedSet()
+        found = members.put(items, before)
+        if not members.scores:
+            del self._sets[key]
+        return found
 
     def delete(self, key: bytes) -> bool:
         """Remove a key; answers whether there was one."""
-        fields, members = list(self.hash(key)), list(self.set(key).scores)
-        for field in fields:
-            self.write(key, field, None)
-        for member in members:
-            self.rank(key, member, None)
+        fields = self.write(key, *dict.fromkeys(self.hash(key)).items())
+        members = self.rank(key, *dict.fromkeys(self.set(key).scores).items())
         return bool(fields or members)
 
     def written(self) -> dict[Place, bytes | float | None]:
         """Places written since the last `keep` or `undo`, each with its present value, None if it is removed."""
-        return {place: self._value(place) for place in map(Place._make, self._before)}
+        found: dict[Place, bytes | float | None] = {}
+        for key, before in self._fields_before.items():
+            found |= {(HASH, key, field): self.hash(key).get(field) for field in before}
+        for key, scores in self._scores_before.items():
+            found |= {(SET, key, member): self.set(key).scores.get(member) for member in scores}
+        return found
 
     def keep(self) -> None:
         """Accept the writes: `undo` no longer reverts them."""
-        self._before.clear()
+        self._fields_before, self._scores_before = {}, {}
 
     def undo(self) -> None:
         """Revert the writes since the last `keep`."""
-        for (kind, key, field), old in self._before.items():
-            if kind == HASH:
-                self._put_field(key, field, old)  # type: ignore[arg-type]
-            else:
-                self._put_score(key, field, old)  # type: ignore[arg-type]
-        self._before.clear()
-
-    def _value(self, place: Place) -> bytes | float | None:
-        if place.kind == HASH:
-            return self.hash(place.key).get(place.field)
-        return self.set(place.key).scores.get(place.field)
-
-    def _put_field(self, key: bytes, field: bytes, value: bytes | None) -> bytes | None:
-        fields = self._hashes.get(key)
-        if value is not None:
-            if fields is None:
-                fields = self._hashes[key] = {}
-            old = fields.get(field)
-            fields[field] = value
-            return old
-        if fields is None:
-            return None
-        old = fields.pop(field, None)
-        if not fields:
-            del self._hashes[key]
-        return old
-
-    def _put_score(self, key: bytes, member: bytes, score: float | None) -> float | None:
-        members = self._sets.get(key)
-        if members is None:
-            if score is None:
-                return None
-            members = self._sets[key] = SortedSet()
-        old = members.put(member, score)
-        if not members.scores:
-            del self._sets[key]
-        return old
+        fields, scores = self._fields_before, self._scores_before
+        for key, before in fields.items():
+            self.write(key, *before.items())
+        for key, ranks in scores.items():
+            self.rank(key, *ranks.items())
+        self.keep()

@@ -32,7 +32,7 @@ FILES = re.compile(r"CURRENT|LOCK|LOG(\.old)?|MANIFEST-\d+|\d+\.(log|ldb|sst|dbt
 
 
 class LevelDisk:
-    """A folder (server.Disk) that one opener at a time has, and that outlives it."""
+    """A folder that one opener at a time has, and that outlives it."""
 
     def __init__(self, path: str) -> None:
         """Open the folder at `path` (absolute), made where it is missing.
@@ -52,21 +52,24 @@ class LevelDisk:
     def load(self, space: Keyspace) -> None:
         """Fill an empty keyspace; a folder of an earlier layout is rewritten. Raises StoreUnavailable."""
         layout = self._layout()
+        old: dict[bytes, bytes | None] = {}
         if layout == former.LAYOUT:
             former.read(self._items(), space)
+            old |= {name: None for name, _ in self._items()}
+        else:
+            self._read(space)
+        if layout != LAYOUT:
             former.raise_records(space)
-            self._rewrite(space.written())
-            return
+            self._apply(old | {LAYOUT_KEY: LAYOUT} | _stored(space.written()))
+
+    def _read(self, space: Keyspace) -> None:
         for name, value in self._items():
             kind, key, field = _place(name)
             if kind == HASH:
-                space.write(key, field, value)
+                space.write(key, (field, value))
             else:
-                space.rank(key, field, float(value))
-        if layout != LAYOUT:
-            space.keep()
-            former.raise_records(space)
-            self._apply({LAYOUT_KEY: LAYOUT} | {_name(place): _value(new) for place, new in space.written().items()})
+                space.rank(key, (field, float(value)))
+        space.keep()
 
     def check(self) -> None:
         """Return if the folder is open. Raises StoreUnavailable."""
@@ -74,11 +77,7 @@ class LevelDisk:
 
     def save(self, writes: Mapping[Place, bytes | float | None]) -> None:
         """Write all of these or nothing, synced to the disk; None removes. Raises StoreUnavailable."""
-        self._apply({_name(place): _value(value) for place, value in writes.items()})
-
-    def _rewrite(self, writes: Mapping[Place, bytes | float | None]) -> None:
-        old: dict[bytes, bytes | None] = {name: None for name, _ in self._items()}
-        self._apply(old | {LAYOUT_KEY: LAYOUT} | {_name(place): _value(value) for place, value in writes.items()})
+        self._apply(_stored(writes))
 
     def _items(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key but the layout's, and its value."""
@@ -156,16 +155,18 @@ class LevelDisk:
 
 
 def _name(place: Place) -> bytes:
-    return LETTERS[place.kind] + len(place.key).to_bytes(2) + place.key + place.field
+    kind, key, field = place
+    return LETTERS[kind] + len(key).to_bytes(2) + key + field
 
 
 def _place(name: bytes) -> Place:
     end = 3 + int.from_bytes(name[1:3])
-    return Place(KINDS[name[:1]], name[3:end], name[end:])
+    return KINDS[name[:1]], name[3:end], name[end:]
 
 
-def _value(value: bytes | float | None) -> bytes | None:
-    return number(value) if isinstance(value, (int, float)) else value
+def _stored(writes: Mapping[Place, bytes | float | None]) -> dict[bytes, bytes | None]:
+    """The writes as LevelDB's keys and values."""
+    return {_name(place): number(new) if isinstance(new, (int, float)) else new for place, new in writes.items()}
 
 
 def _prepare(folder: Path) -> None:

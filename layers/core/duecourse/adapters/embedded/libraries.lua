@@ -4,7 +4,7 @@
 --         for each a function is made at its first use
 -- cjson   encode, of texts and whole numbers
 -- bit     band and bor, of numbers that are not negative
--- RETURNS the three, by name
+-- RETURNS the three by name; calling and parts, by which lua.py crosses from Lua to Python and back
 
 local floor, format = math.floor, string.format
 
@@ -111,5 +111,20 @@ local function bits(least)
   end
 end
 
+-- What `redis.call` is, of a function of Python that answers a value, or true and the values of a list.
+local function calling(run)
+  local function answered(first, ...)
+    return first == true and { ... } or first
+  end
+  return function(...)
+    return answered(run(...))
+  end
+end
+
+-- The values of a list, behind one more: Python gets several values as a tuple, and one as it is.
+local function parts(list)
+  return true, unpack(list)
+end
+
 return { struct = { pack = by_format(packer), unpack = by_format(unpacker) }, cjson = { encode = encode },
-  bit = { band = bits(2), bor = bits(1) } }
+  bit = { band = bits(2), bor = bits(1) }, calling = calling, parts = parts }

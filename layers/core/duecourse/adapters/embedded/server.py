@@ -1,41 +1,28 @@
 """Redis commands and scripts in this process: one at a time, each done as a whole or not at all."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from redis.exceptions import NoScriptError, ResponseError
 
 from duecourse.adapters.embedded.commands import Commands, Reply, number
-from duecourse.adapters.embedded.keyspace import Keyspace, Place
+from duecourse.adapters.embedded.keyspace import Keyspace
 from duecourse.adapters.embedded.lua import Lua, ScriptFailed
 from duecourse.ports.clock import Clock
+
+if TYPE_CHECKING:
+    from duecourse.adapters.embedded.leveldb import LevelDisk
 
 Argument = str | bytes | int | float
 SCRIPTS = (b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO")
 
 
-class Disk(Protocol):
-    """Storage from which a keyspace is read again after the process ends."""
-
-    def load(self, space: Keyspace) -> None:
-        """Fill an empty keyspace."""
-
-    def check(self) -> None:
-        """Return if it is open. Raises StoreUnavailable."""
-
-    def save(self, writes: Mapping[Place, bytes | float | None]) -> None:
-        """Write all of these or nothing; None removes. Raises StoreUnavailable."""
-
-    def close(self) -> None:
-        """Close the storage."""
-
-
 class Server:
     """Commands on one keyspace; `heard` receives each published message, on the thread that published it."""
 
-    def __init__(self, clock: Clock, disk: Disk | None = None) -> None:
+    def __init__(self, clock: Clock, disk: "LevelDisk | None" = None) -> None:
         """Raises as `disk.load`."""
         self.heard: Callable[[bytes, bytes], None] = lambda _channel, _message: None
         self._lock = Lock()
@@ -60,7 +47,7 @@ class Server:
             if self._disk:
                 self._disk.check()
             try:
-                reply = self._script(name, arguments) if name in SCRIPTS else self._commands[name](*arguments)
+                reply = self._script(name, arguments) if name in SCRIPTS else self._commands.by_name[name](*arguments)
                 self._save()
             except BaseException as error:
                 self._space.undo()
@@ -95,6 +82,5 @@ class Server:
         self._space.keep()
 
     def _tell(self) -> None:
-        told, self._told[:] = self._told[:], []
-        for message in told:
-            self.heard(*message)
+        while self._told:
+            self.heard(*self._told.pop(0))

@@ -15,15 +15,15 @@ RUNTIME = "AWS_LAMBDA_RUNTIME_API"
 def allowed(addresses: Sequence[str], port: int) -> list[str]:
     """Those of a host's numeric addresses that may be called. Raises InvalidInput where none may."""
     found: list[str] = []
-    refused: InvalidInput | None = None
+    rejected: InvalidInput | None = None
     for address in addresses:
         try:
             check_place(address, port)
             found.append(address)
         except InvalidInput as error:
-            refused = error
-    if refused and not found:
-        raise refused
+            rejected = error
+    if rejected and not found:
+        raise rejected
     return found
 
 

@@ -1,4 +1,4 @@
-"""The bells as Redis keys: looked at by MGET, heard by keyspace events and by the shards' head channels."""
+"""Bells as Redis keys: looked at by MGET, heard by keyspace events and by the shards' head channels."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -9,20 +9,20 @@ import redis
 from redis.exceptions import RedisClusterException
 
 from duecourse.adapters.redis.connect import open_client
-from duecourse.adapters.redis.keys import CANARY, bells_on_record, new_canary, shards_key
+from duecourse.adapters.redis.keys import CANARY, keys_of, new_canary, on_record, shards_key
 from duecourse.domain.watch import Watchlist
 from duecourse.errors import EventsRejected, NotPrimary, StoreUnavailable
 from duecourse.ports.bells import Expiry, Sound, View, What
 
 NEEDED = "Exe"
-"""Of notify-keyspace-events: events by their name, of expired and of evicted keys."""
+"""Flags of notify-keyspace-events: events by their name, of expired and of evicted keys."""
 ALL = frozenset("g$lshztxe")
-"""What "A" has stood for in every version since 6.2."""
+"""Flags that "A" has meant in every version since 6.2."""
 TIMEOUT_S = 5.0
 
 
 def missing_flags(flags: str) -> str:
-    """Those of NEEDED that are not in `flags`, a value of notify-keyspace-events."""
+    """The flags in NEEDED that are not in `flags`, a value of notify-keyspace-events."""
     given = set(flags) | (ALL if "A" in flags else set())
     return "".join(flag for flag in NEEDED if flag not in given)
 
@@ -44,7 +44,7 @@ def translated() -> Iterator[None]:
 
 
 class Names:
-    """What a bridge's keys and channels are called."""
+    """Names of a bridge's keys and channels."""
 
     def __init__(self, namespace: str, db: int, canary: str = "") -> None:
         self.namespace = namespace
@@ -82,7 +82,7 @@ class RedisSubscription:
             raise
 
     def _confirm(self, *commands: Sequence[str]) -> None:
-        """Subscribe, and wait for every confirmation: only what is told after it is sure to be heard."""
+        """Subscribe, and wait for every confirmation: only later messages are sure to be heard."""
         for command in commands:
             self._connection.send_command(*command)
         for _ in range(sum(len(command) - 1 for command in commands)):
@@ -99,7 +99,7 @@ class RedisSubscription:
         return None
 
     def _can_read(self, timeout: float) -> bool:
-        """Wait for a message, and know since when it can have been there: this process may have been frozen."""
+        """Wait for a message, and note since when it can have been there: this process may have been frozen."""
         asked_at = time.monotonic()
         if self._connection.can_read(timeout=0):
             return True
@@ -118,7 +118,7 @@ class RedisSubscription:
         return Sound(What.HEAD, bell.decode(errors="replace"), int(data)) if known else None
 
     def covers(self, bells: Sequence[str]) -> bool:
-        """Whether the heads of all these bells can be heard."""
+        """See Subscription."""
         return self._names.every_head in self._heads or all(_head(bell) in self._heads for bell in bells)
 
     def close(self) -> None:
@@ -127,10 +127,34 @@ class RedisSubscription:
         self._pool.release(self._connection)
 
 
-class RedisBells:
+class KeyBells:
+    """Common part of the bells of one server and of a cluster."""
+
+    def __init__(
+        self, namespace: str, db: int, *, events: bool = True, canary: str = "", watched: Watchlist | None = None
+    ) -> None:
+        self.events = events
+        self._watched = watched or Watchlist()
+        self.watches = bool(self._watched)
+        self._names = Names(namespace, db, canary)
+        self.canary = self._names.canary
+
+    def channel(self, what: What) -> str:
+        """See Bells."""
+        return self._names.events[what]
+
+    def _known(self, client: Any) -> list[str]:
+        """The bells of `<namespace>:shards`."""
+        namespace = self._names.namespace
+        with translated():
+            members = on_record(client.smembers(shards_key(namespace)))
+        return sorted({keys_of(namespace, shard).bell for shard, _ in members})
+
+
+class RedisBells(KeyBells):
     """The bells of one namespace in one database; without `events` they are heard by their heads alone.
 
-    `canary` is drawn unless it is given. `watched` are keys of others in that database.
+    `canary` is drawn unless it is given. `watched` are keys of other programs in that database.
     """
 
     def __init__(
@@ -142,12 +166,9 @@ class RedisBells:
         canary: str = "",
         watched: Watchlist | None = None,
     ) -> None:
+        db = client.get_connection_kwargs().get("db") or 0
+        super().__init__(namespace, db, events=events, canary=canary, watched=watched)
         self.client = client
-        self.events = events
-        self._watched = watched or Watchlist()
-        self.watches = bool(self._watched)
-        self._names = Names(namespace, client.get_connection_kwargs().get("db") or 0, canary)
-        self.canary = self._names.canary
 
     @classmethod
     def from_url(
@@ -158,10 +179,6 @@ class RedisBells:
         if not isinstance(client, redis.Redis):
             raise TypeError("a cluster has bells of its own: ClusterBells")
         return cls(client, namespace, events=events, watched=watched)
-
-    def channel(self, what: What) -> str:
-        """The channel of a key event."""
-        return self._names.events[what]
 
     def check_primary(self) -> None:
         """Ask ROLE; a server that does not answer it is taken for a primary."""
@@ -175,7 +192,7 @@ class RedisBells:
             raise NotPrimary
 
     def enable_events(self) -> str:
-        """Add what is missing to notify-keyspace-events, and answer it; other programs' flags stay."""
+        """Add the missing flags to notify-keyspace-events, and answer them; other programs' flags stay."""
         with translated():
             try:
                 flags = str(self.client.config_get("notify-keyspace-events")["notify-keyspace-events"])
@@ -187,7 +204,7 @@ class RedisBells:
         return added
 
     def subscribe(self) -> RedisSubscription:
-        """Subscribe to all heads by pattern; by name, to those that exist, where patterns are refused."""
+        """Subscribe to all heads by pattern; by name, to those that exist, where patterns are not allowed."""
         with translated():
             try:
                 return self._subscribe("PSUBSCRIBE", self._names.every_head)
@@ -199,10 +216,8 @@ class RedisBells:
         return RedisSubscription(pool, self._names, heads, events=self.events, watched=self._watched)
 
     def known(self) -> list[str]:
-        """The bells of `<namespace>:shards`."""
-        with translated():
-            members = cast("set[bytes]", self.client.smembers(shards_key(self._names.namespace)))
-        return bells_on_record(self._names.namespace, members)
+        """See Bells."""
+        return self._known(self.client)
 
     def look(self, bells: Sequence[str]) -> View:
         """TIME and the bells' values in one round trip."""

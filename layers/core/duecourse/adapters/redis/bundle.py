@@ -8,8 +8,8 @@ script.
 `require 'usual'` at the beginning of a line has that module made and begun before all others; within a function the
 module is made when that function runs.
 
-A script makes its functions anew at each run: so it holds those alone that the verb needs, and constants
-(`local NAME = 1`, `local NAME = 'text'`) are written out wherever they are used. So is `fields.NAME`, which is of the
+A script makes its functions again at each run: so it holds those alone that the verb needs, and constants
+(`local NAME = 1`, `local NAME = 'text'`) are written out in each place. So is `fields.NAME`, which is of the
 record's layout (layout.py) and of no module.
 """
 
@@ -163,7 +163,7 @@ class Bundle:
         return [module for name, module in self._modules.items() if name in spoken]
 
     def _made(self, module: Source) -> str:
-        """What makes a module: a table of what others use of it, and of its state."""
+        """Code that makes a module: a table of the functions that others call, and of its state."""
         own, pieces = f"{module.name}.", _kept(module, self._names)
         functions = [piece.name.removeprefix(own) for piece in pieces if piece.text.startswith("function ")]
         code = "".join(piece.text for piece in pieces).replace(f"function {own}", f"local function {own}")

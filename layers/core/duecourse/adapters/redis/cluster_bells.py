@@ -1,50 +1,47 @@
-"""The bells of a cluster: each heard and looked at on its own primary, which may be another one soon.
+"""Bells of a cluster: each heard and looked at on its own primary, which may be another one soon.
 
-Key events are a node's own, so there is a subscription to every primary, with a canary in one of its slots. What is
-published reaches all nodes: a head counts where its bell is, so that the heads of a bell keep their order.
+Key events are a node's own, so there is a subscription to every primary, with a canary in one of its slots. Published
+messages reach all nodes: a head counts on its bell's node, so that the heads of a bell keep their order.
 """
 
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import redis
 from redis.crc import key_slot
 from redis.exceptions import SlotNotCoveredError
 
-from duecourse.adapters.redis.bells import TIMEOUT_S, Names, RedisBells, RedisSubscription, hung_at, translated
-from duecourse.adapters.redis.cluster_subscription import CHANGED, ClusterSubscription
+from duecourse.adapters.redis.bells import TIMEOUT_S, KeyBells, RedisBells, RedisSubscription, hung_at, translated
 from duecourse.adapters.redis.connect import learn, open_client
-from duecourse.adapters.redis.keys import bells_on_record, new_canary, shards_key
+from duecourse.adapters.redis.keys import new_canary
 from duecourse.domain.watch import Watchlist
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.bells import View, What
+from duecourse.ports.bells import Expiry, Sound, View, What
+
+HEAR_S = 0.2
+"""Time for which a thread waits for a sound before it looks whether its subscription is closing."""
+CHANGED = "the cluster's primaries, or their slots, are others now"
 
 
-class ClusterBells:
+class ClusterBells(KeyBells):
     """The bells of one namespace in a cluster; nothing is connected before its first use."""
 
     def __init__(self, url: str, namespace: str, *, events: bool = True, watched: Watchlist | None = None) -> None:
+        super().__init__(namespace, 0, events=events, watched=watched)
         self._url = url
-        self.events = events
-        self._watched = watched or Watchlist()
-        self.watches = bool(self._watched)
-        self._names = Names(namespace, 0)
         self._meeting = threading.RLock()
-        """Held while the cluster is opened or its primaries are met: the keeper and the timer both do so after a
-        failover, and one's new connections would be lost, still open, in the other's new table."""
+        """Lock on opening the cluster and meeting its primaries. The keeper and the timer both do so after a failover,
+        and the new connections of one would be lost, still open, in the new table of the other."""
         self._opened: Any = None
         self._primaries: dict[str, RedisBells] = {}
-        """By their names; a new table each time, so that who reads needs no lock."""
+        """Bells of each primary by its name; a new table each time, so that readers need no lock."""
         self._left: list[RedisBells] = []
-        """Of primaries that are none any more: closed, but a thread that was using one may have connected again."""
+        """Bells of former primaries: closed, but a thread that was using one may have connected again."""
         self._behind: dict[str, float] = {}
-        self.canary = self._names.canary
-
-    def channel(self, what: What) -> str:
-        """The channel of a key event."""
-        return self._names.events[what]
 
     def check_primary(self) -> None:
         """Ask where the slots are, and every primary whether it is one."""
@@ -56,15 +53,15 @@ class ClusterBells:
 
     @property
     def canaries(self) -> dict[str, str]:
-        """The canary of each primary, by its name. Where they are others, primaries or their slots have changed."""
+        """The canary of each primary, by its name; different ones after primaries or their slots have changed."""
         return {name: bells.canary for name, bells in self._primaries.items()}
 
     def enable_events(self) -> str:
-        """Turn on what is missing at every primary; answers the flags that one or the other had not."""
+        """Turn on the missing flags at every primary; answers those that any of them lacked."""
         added = [bells.enable_events() for bells in self._primaries.values()]
         return "".join(dict.fromkeys("".join(added)))
 
-    def subscribe(self) -> ClusterSubscription:
+    def subscribe(self) -> "ClusterSubscription":
         """A subscription to every primary."""
         primaries, subscriptions = self._primaries, dict[str, RedisSubscription]()
         try:
@@ -77,16 +74,14 @@ class ClusterBells:
         return ClusterSubscription(self, subscriptions, {name: bells.canary for name, bells in primaries.items()})
 
     def known(self) -> list[str]:
-        """The bells of `<namespace>:shards`."""
-        with translated():
-            members: set[bytes] = self._cluster().smembers(shards_key(self._names.namespace))
-        return bells_on_record(self._names.namespace, members)
+        """See Bells."""
+        return self._known(self._cluster())
 
     def look(self, bells: Sequence[str]) -> View:
-        """The bells as they hung, each on its own primary; of none, the time.
+        """Times of the bells, each from its own primary; with no bells, the time alone.
 
-        The time is that of the clock that is ahead of all others: a bell whose primary's is behind is asked for too
-        early, and again each millisecond, rather than too late.
+        The time is that of the clock that is ahead of all others. A bell whose primary's clock is behind is asked for
+        too early, and again each millisecond, rather than too late.
         """
         with translated():
             if not bells:
@@ -106,7 +101,7 @@ class ClusterBells:
         return all(hung)
 
     def owner_of(self, bell: str) -> str:
-        """The name of the primary that has a bell, as far as is known; "" where its slot is nobody's."""
+        """The name of the primary that has a bell, as far as is known; "" if no node has its slot."""
         try:
             node: Any = self._cluster().nodes_manager.get_node_from_slot(key_slot(bell.encode()))
         except SlotNotCoveredError:
@@ -127,7 +122,7 @@ class ClusterBells:
             return self._opened
 
     def _meet(self) -> None:
-        """Have bells for each primary that there is, with a canary that is its own."""
+        """Make bells for each primary that exists, with a canary in one of its slots."""
         with self._meeting:
             nodes: list[Any] = self._cluster().get_primaries()
             met = {node.name: node for node in nodes}
@@ -177,15 +172,94 @@ class ClusterBells:
         return hung_at(value)
 
     def _compare_clocks(self) -> float:
-        """Learn how far each primary's clock is behind the foremost, and answer what that says."""
+        """Note how far each primary's clock is behind the foremost, and answer the time of that one."""
         offsets: dict[str, float] = {}
         for name, bells in self._primaries.items():
             sent = time.monotonic()
-            told = bells.look([]).now
+            now = bells.look([]).now
             looked_at = (sent + time.monotonic()) / 2  # half-way between question and answer
-            offsets[name] = told - looked_at * 1000
+            offsets[name] = now - looked_at * 1000
         if not offsets:
             raise StoreUnavailable("the cluster has no primaries")
         foremost = max(offsets.values())
         self._behind = {name: foremost - offset for name, offset in offsets.items()}
         return foremost + time.monotonic() * 1000
+
+
+class ClusterSubscription:
+    """One subscription to each primary, each with a thread that listens; for one thread that hears them all."""
+
+    def __init__(
+        self, bells: ClusterBells, subscriptions: dict[str, RedisSubscription], canaries: dict[str, str]
+    ) -> None:
+        self._bells = bells
+        self._subscriptions = subscriptions
+        self._canaries = canaries
+        self._inbox: SimpleQueue[tuple[str, Sound | Expiry] | StoreUnavailable] = SimpleQueue()
+        self._heard: deque[Sound | Expiry] = deque()
+        self._went: set[str] = set()
+        self._proved: set[str] = set()
+        self._closing = False
+        self._threads = [
+            threading.Thread(target=self._listen, args=item, name=f"ear-{item[0]}", daemon=True)
+            for item in subscriptions.items()
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def hear(self, timeout: float) -> Sound | Expiry | None:
+        """The next sound of a bell on the node that has it, of the canaries once all were heard, or an expiry."""
+        end = time.monotonic() + timeout
+        while not self._heard and (left := end - time.monotonic()) > 0:
+            try:
+                heard = self._inbox.get(timeout=left)
+            except Empty:
+                break
+            if isinstance(heard, StoreUnavailable):
+                raise heard
+            with translated():
+                self._judge(*heard)
+        if self._bells.canaries != self._canaries:
+            raise StoreUnavailable(CHANGED)
+        return self._heard.popleft() if self._heard else None
+
+    def covers(self, bells: Sequence[str]) -> bool:
+        """See Subscription."""
+        return all(subscription.covers(bells) for subscription in self._subscriptions.values())
+
+    def close(self) -> None:
+        """End all of them, within HEAR_S."""
+        self._closing = True
+        for thread in self._threads:
+            thread.join()
+
+    def _listen(self, name: str, subscription: RedisSubscription) -> None:
+        try:
+            while not self._closing:
+                sound = subscription.hear(HEAR_S)
+                if sound:
+                    self._inbox.put((name, sound))
+        except StoreUnavailable as error:
+            self._inbox.put(error)
+        finally:
+            subscription.close()
+
+    def _judge(self, name: str, sound: Sound | Expiry) -> None:
+        if isinstance(sound, Expiry):
+            self._heard.append(sound)
+        elif sound.bell == self._canaries[name]:
+            self._on_canary(name, sound.what)
+        elif sound.what is not What.HEAD or self._bells.owner_of(sound.bell) == name:
+            self._heard.append(sound)  # a message reaches every node, and over several links in another order
+
+    def _on_canary(self, name: str, what: What) -> None:
+        """Report all canaries as one: it expired if all did, and its head comes with the last of theirs."""
+        if what is not What.HEAD:
+            self._went.add(name)
+            return
+        self._proved.add(name)
+        if len(self._proved) == len(self._canaries):
+            if len(self._went) == len(self._canaries):
+                self._heard.append(Sound(What.EXPIRED, self._bells.canary))
+            self._heard.append(Sound(What.HEAD, self._bells.canary))
+            self._proved, self._went = set(), set()

@@ -21,7 +21,7 @@ CLUSTER = {"redis-cluster": "redis", "rediss-cluster": "rediss"}
 SENTINEL = "redis+sentinel"
 REDIS_PORT, SENTINEL_PORT = 6379, 26379
 ONCE = Retry(NoBackoff(), 0)
-"""No command is sent again by the client itself: what may be is decided in redis_scripts.py."""
+"""No command is sent again by the client itself: scripts.py decides which may be."""
 
 
 def open_client(url: str, **timeouts: float) -> Client:
@@ -40,8 +40,17 @@ def open_client(url: str, **timeouts: float) -> Client:
     return redis.Redis.from_pool(QuickPool.from_url(url, retry=ONCE, **options))
 
 
+def connect(url: str) -> Client:
+    """A client that gives up after 3 s, and never repeats a command by itself: a claim is not repeatable.
+
+    With the repeats of `Scripts.call`, an absent server is known within 10 s: less than any function's timeout.
+    Raises StoreUnavailable if no node of a cluster answers.
+    """
+    return open_client(url, socket_timeout=3, socket_connect_timeout=2)
+
+
 def is_cluster(url: str) -> bool:
-    """Whether a store's URL names a cluster."""
+    """True if a store's URL names a cluster."""
     return split(url).scheme in CLUSTER
 
 

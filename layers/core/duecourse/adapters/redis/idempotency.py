@@ -1,10 +1,10 @@
-"""What is remembered of requests, on Redis: one hash and one sorted set under a hash tag of their own, without TTL."""
+"""Requests and their answers on Redis: one hash and one sorted set under a hash tag of their own, without TTL."""
 
 from typing import Any
 
+from duecourse.adapters.redis.arguments import Argument
 from duecourse.adapters.redis.keys import requests_keys
 from duecourse.adapters.redis.scripts import Scripts
-from duecourse.adapters.redis.wire import Argument
 from duecourse.ports.idempotency import KEPT_MS, PRUNE, KeyedRequest, RequestState, SavedResponse
 
 STATES = {
@@ -19,7 +19,7 @@ STATES = {
 class RedisIdempotency:
     """The requests that were begun (ports.idempotency.IdempotencyStore), beside a ledger on the same client.
 
-    `wait` is how many replicas must have a request that is begun, and its answer.
+    `wait` is the number of replicas that must have a request that is begun, and its answer.
     """
 
     def __init__(self, scripts: Scripts, namespace: str, wait: int = 0) -> None:
@@ -29,31 +29,31 @@ class RedisIdempotency:
 
     def begin(self, sent: KeyedRequest, owner: bytes, lock_ms: int) -> SavedResponse:
         """See IdempotencyStore."""
-        arguments = (self._clock(), _field(sent), sent.fingerprint, owner, lock_ms, KEPT_MS)
+        arguments = (self._scripts.clock(), _field(sent), sent.fingerprint, owner, lock_ms, KEPT_MS)
         code, answer, left_ms, begun_at = self._run("begin", *arguments, replicas=self._wait)
         return SavedResponse(STATES[code], answer, left_ms, begun_at)
 
     def end(self, sent: KeyedRequest, owner: bytes, answer: bytes) -> bool:
         """See IdempotencyStore."""
-        return bool(self._run("end", _field(sent), sent.fingerprint, owner, b"A" + answer, replicas=self._wait))
+        return self._end(sent, owner, b"A" + answer, replicas=self._wait)
 
     def release(self, sent: KeyedRequest, owner: bytes) -> bool:
         """See IdempotencyStore."""
-        return bool(self._run("end", _field(sent), sent.fingerprint, owner, b"U"))
+        return self._end(sent, owner, b"U")
 
     def forget(self, sent: KeyedRequest, owner: bytes) -> bool:
         """See IdempotencyStore."""
-        return bool(self._run("end", _field(sent), sent.fingerprint, owner, b"X"))
+        return self._end(sent, owner, b"X")
 
     def prune(self) -> int:
         """See IdempotencyStore."""
-        return int(self._run("forget", self._clock(), KEPT_MS, PRUNE))
+        return int(self._run("forget", self._scripts.clock(), KEPT_MS, PRUNE))
 
-    def _clock(self) -> str:
-        return str(self._scripts.travel.now()) if self._scripts.travel else ""
+    def _end(self, sent: KeyedRequest, owner: bytes, state: bytes, *, replicas: int = 0) -> bool:
+        return bool(self._run("end", _field(sent), sent.fingerprint, owner, state, replicas=replicas))
 
     def _run(self, name: str, *arguments: Argument, replicas: int = 0) -> Any:
-        return self._scripts.evaluate(name, len(self._keys), (*self._keys, *arguments), again=True, replicas=replicas)
+        return self._scripts.evaluate(name, (len(self._keys), (*self._keys, *arguments)), replicas=replicas)
 
 
 def _field(sent: KeyedRequest) -> str:

@@ -1,4 +1,4 @@
-"""What a shard's keys are called: all with one hash tag, so that they live on one node."""
+"""Names of the ledger's keys; those of a shard have one hash tag, so that they live on one node."""
 
 import re
 import secrets
@@ -9,27 +9,15 @@ from typing import NamedTuple
 from duecourse.domain.task import Shard
 
 FIXED = (
-    "tasks",
-    "heads",
-    "ring",
-    "leased",
-    "done",
-    "dead",
-    "groups",
-    "meta",
-    "bell",
-    "parked",
-    "log",
-    "late",
-    "waiting",
-)
+    "tasks", "heads", "ring", "leased", "done", "dead", "groups", "meta", "bell", "parked", "log", "late", "waiting",
+)  # fmt: skip
 """The keys every script declares, in the order of `lua/modules/shard.lua`."""
 CANARY = "canary/b"
-"""How a canary's shard begins: none is called so, for its number is one."""
+"""Beginning of a canary's name in a shard's place; no shard has it, for the number of a shard is one."""
 
 
 class Keys(NamedTuple):
-    """The names of one shard's keys, and of the channel on which a changed bell is told."""
+    """Names of one shard's keys, and of the channel on which a changed bell is published."""
 
     prefix: str
     fixed: tuple[str, ...]
@@ -41,7 +29,7 @@ class Keys(NamedTuple):
         raise AttributeError(name)
 
     def due(self, tenant: str) -> str:
-        """The tenant's sorted set of what is due when."""
+        """The tenant's sorted set of tasks by due time."""
         return f"{self.prefix}due:{tenant}"
 
 
@@ -58,17 +46,17 @@ def requests_keys(namespace: str) -> tuple[str, str]:
 
 
 def functions_key(namespace: str) -> str:
-    """The hash of functions that were invoked, each with when that was last: on one node, no shard's."""
+    """The hash of functions with the time of their last invocation: on one node, no shard's."""
     return f"{namespace}:{{functions}}:invoked"
 
 
 def shards_key(namespace: str) -> str:
-    """The set of what shards exist, each as `<queue>/<number>/<count>`."""
+    """The set of the shards that exist, each as `<queue>/<number>/<count>`."""
     return f"{namespace}:shards"
 
 
 def leaving_key(namespace: str) -> str:
-    """The set of the same of those that are being forgotten: on one node with it."""
+    """The set of the shards that are being forgotten, on one node with the set of all."""
     return f"{{{shards_key(namespace)}}}:leaving"
 
 
@@ -78,12 +66,18 @@ def ledger_key(namespace: str) -> str:
 
 
 def rounds_key(namespace: str) -> str:
-    """The hash of parts of the shards, each with when it was last swept: on one node with the set."""
+    """The hash of parts of the shards with the time of their last sweep: on one node with the set."""
     return f"{{{shards_key(namespace)}}}:swept"
 
 
+def on_record(members: Iterable[bytes]) -> list[tuple[Shard, int]]:
+    """The members of the set of shards: each shard, and the number of its queue's shards."""
+    parts = (member.decode().split("/") for member in members)
+    return [(Shard(queue, int(number)), int(count)) for queue, number, count in parts]
+
+
 def tasks_pattern(namespace: str) -> str:
-    """What the keys match that hold the tasks of shards, as Redis takes patterns; a key of another's may too."""
+    """A pattern of Redis for the keys that hold tasks of shards; it may match keys of other programs."""
     return f"{namespace}:{{*}}:tasks"
 
 
@@ -93,15 +87,6 @@ def shard_of_tasks_key(namespace: str, key: str) -> Shard | None:
     return Shard(found[1], int(found[2])) if found else None
 
 
-def bells_on_record(namespace: str, members: Iterable[bytes]) -> list[str]:
-    """The bells of the shards in that set, each once."""
-    return sorted({_bell(namespace, member.decode().rpartition("/")[0]) for member in members})
-
-
 def new_canary(namespace: str) -> str:
     """A name for a bridge's own bell: CANARY and 12 random hexadecimal digits in a shard's place."""
-    return _bell(namespace, f"{CANARY}{secrets.token_hex(6)}")
-
-
-def _bell(namespace: str, shard: str) -> str:
-    return f"{namespace}:{{{shard}}}:bell"
+    return f"{namespace}:{{{CANARY}{secrets.token_hex(6)}}}:bell"

@@ -13,21 +13,21 @@ has a length of its own comes after all lengths, so that one look at a fixed pla
            move's alone, by which it is known where it is sent again
     status 1
 
-A claim and a settle that is done write most of all, and what costs a script most is to make a long string: they leave a
-record as it is and add what happened behind it. Whatever else changes such a record folds that into it.
+A claim, and a settle that is done, write most of all, and a long string is the dearest thing that a script makes. So
+they leave a record as it is, and add what happened behind it. Any other change of such a record folds that into it.
 
     begun  BEGUN with "L": behind a record that is scheduled, a lease
     handed target, its length 1, then BEGUN with "V": a lease of delivery, which its target has yet to begin
     worked the delivery's TOKEN, then BEGUN with "W": the lease that its target began
     over   result, then OVER with "D": behind "L" or "W", its end
 
-The run of a delivery is the one that it is to be: if it comes to nothing, the run is not counted.
+The run of a delivery is the one that it will become: if its target does not begin it, the run is not counted.
 
 `last` is the ending of the last settled lease, a small letter where the task died of it, so that a repeated settle
 gets the same answer. `origin` is 6 random bytes of the call that added the task and the task's place in it, so that a
 repeated add does. `door` is the last lease's.
 
-Versions. 4 is that of 0.1.0. In 5 a payload of over a KiB stands apart, in the field `<stored id>=<number>` of the
+Versions. 4 is that of 0.1.0. In 5 a payload of over a KiB is apart, in the field `<stored id>=<number>` of the
 tasks' hash: the record has BODY in its place and the flag APART. And 5 knows deliveries ("V", "W" and the log's "V").
 Trees between 0.1.0 and 5 wrote those under a 4: there they are read, and not written. A shard's meta says in `layout`
 which version its records are written in, 4 where it says nothing.
@@ -65,7 +65,7 @@ class Part:
         return "".join(map(_lua, self.fields.values()))
 
     def at(self, name: str) -> int:
-        """How many bytes stand before a field."""
+        """Number of bytes before a field."""
         names = list(self.fields)
         return sum(_size(self.fields[before]) for before in names[: names.index(name)])
 
@@ -98,14 +98,14 @@ ENTRY = Part(letter=1, at=6, times=1, length=2)
 RUN = Part(run=4, fence=6, claimed=6, trigger=1, late=4)
 CHANGE = Part(due_before=6, due=6)
 BODY = Part(number=6, size=4)
-"""What stands in a record for a payload that stands apart: the number in its field's name, and its size."""
+"""Reference to a payload apart from its record: the number in its field's name, and its size."""
 
 INSIDE = 1024
 """The largest payload, in bytes, that stays inside its record."""
 
 SUCCESSOR, CAME, COUNTS, APART = 2, 4, 16, 128
-"""Flags: a successor waits; how the record came, two bits (0 created, 2 replaced, 3 debounced); its deadline was given
-as a duration, and counts from when the task is due; its payload stands apart."""
+"""Flags: a successor waits; the origin of the record, two bits (0 created, 2 replaced, 3 debounced). COUNTS: its
+deadline was given as a duration, and counts from the due time. APART: the payload is apart."""
 
 LETTERS = {
     "SCHEDULED": "s", "LEASE": "l", "FINISHED": "d", "DIED": "x", "CANCELLED": "c",
@@ -116,15 +116,15 @@ OUTCOMES = {
     "DONE": "D", "AGAIN": "A", "RETRY": "R", "DROP": "X", "RELEASE": "B",
     "LAPSED": "L", "UNDELIVERED": "V", "TAKEN": "T", "EXPIRED": "E",
 }  # fmt: skip
-"""How a run ended, in the log; those of a settle in `last` too."""
+"""End of a run, in the log; those of a settle in `last` too."""
 DEEDS = {
     "ADDED": "N", "REPLACED": "U", "DEBOUNCED": "O", "MOVED": "M", "REPLAYED": "P", "CANCELLED": "K",
 }  # fmt: skip
-"""What a caller did, in the log."""
+"""Action of a caller, in the log."""
 
 
 def constants() -> dict[str, str]:
-    """What the Lua scripts call `fields.NAME`, by that name: literals of Lua."""
+    """Literals of Lua that the scripts call `fields.NAME`, by that name."""
     numbers = {
         "OLDEST": OLDEST,
         "NEWEST": NEWEST,

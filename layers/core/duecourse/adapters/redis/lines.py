@@ -11,22 +11,22 @@ from hiredis import pack_command
 from redis.connection import ConnectionPool
 from redis.exceptions import ResponseError
 
-from duecourse.adapters.redis.wire import Argument
+from duecourse.adapters.redis.arguments import Argument
 
 MOST_AT_HAND = 8
-"""How many idle connections a pool hands out the short way; those over are in its own keeping."""
+"""Most idle connections that a pool hands out the short way; redis-py's own pool keeps the others."""
 
 
 class QuickPool(ConnectionPool):
     """A pool that hands out what was given back last, without the accounts that redis-py keeps of each turn.
 
-    To redis-py what is at hand is in use; what is not quiet goes back to it, to be made anew.
+    To redis-py, connections at hand are in use; one that is not quiet goes back to it, to be connected again.
     """
 
     _at_hand: deque[Any]
 
     def reset(self) -> None:
-        """Begin anew, in a forked child too: what its parent had at hand stays its parent's."""
+        """Start with no connections, in a forked child too: those of its parent stay its parent's."""
         self._at_hand = deque()
         super().reset()
 
@@ -65,13 +65,13 @@ PLAIN = (QuickPool, ConnectionPool)
 
 
 def _fit(connection: Any) -> bool:
-    """Whether it is open, and may stay so: redis-py 6 has no words for either."""
+    """True if it is open, and may stay so: redis-py 6 has no words for either."""
     is_open = getattr(connection, "is_connected", getattr(connection, "_sock", None) is not None)
     return bool(is_open) and not getattr(connection, "should_reconnect", bool)()
 
 
 def _quiet(connection: Any) -> bool:
-    """Whether it has nothing to say: else the server has closed it, or answers what nobody waits for any more."""
+    """True if there is nothing to read: else the server has closed it, or a late answer has come that nobody wants."""
     try:
         return _fit(connection) and not connection.can_read()
     except (redis.ConnectionError, redis.TimeoutError, OSError):
@@ -79,14 +79,14 @@ def _quiet(connection: Any) -> bool:
 
 
 def is_plain(client: Any) -> bool:
-    """Whether all that it sends goes to one server, known beforehand."""
+    """True if all its commands go to one server, known before the first one."""
     return type(getattr(client, "connection_pool", None)) in PLAIN
 
 
 def execute(client: Any, *command: Argument) -> Any:
-    """What the server answers. Raises what the client itself would.
+    """Answer of the server. Raises the errors of the client itself.
 
-    A cluster's client, which knows where a key is, and a Sentinel's, whose pool knows the primary, send it themselves.
+    A cluster's client, which knows the node of a key, and a Sentinel's, which knows the primary, send it themselves.
     """
     if not is_plain(client):
         return client.execute_command(*command)
@@ -105,9 +105,9 @@ def execute(client: Any, *command: Argument) -> Any:
 
 
 def execute_ahead(client: Any, commands: Iterable[Sequence[Argument]]) -> Iterator[Any]:
-    """What a plain client's server answers to each command, refusals (ResponseError) among them.
+    """Answers of a plain client's server to the commands, each ResponseError among them.
 
-    While it works on one, the answer to the one before is taken, and the next is made and sent.
+    While the server runs one command, the answer to the one before is read, and the next is made and sent.
     """
     connection = client.connection_pool.get_connection()
     try:
@@ -127,7 +127,7 @@ def execute_ahead(client: Any, commands: Iterable[Sequence[Argument]]) -> Iterat
 
 
 def _answer(connection: Any) -> Any:
-    """The next answer, a refusal too: it must not keep the others from being read."""
+    """The next answer, an error too: the others must be read all the same."""
     try:
         return connection.read_response()
     except ResponseError as refused:

@@ -1,45 +1,90 @@
-"""A queue's tasks in pages, on Redis: what page.lua reads of each shard."""
+"""A page of a queue's tasks: answers of page.lua for each of its shards, merged by time, section after section."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from heapq import nsmallest
+from typing import Any, NamedTuple, TypeAlias
 
-from duecourse.adapters.redis.group_spots import spots_of_group
-from duecourse.adapters.redis.merged_pages import LOOK, Found, paged
+from duecourse.adapters.redis.answers import readable
+from duecourse.adapters.redis.arguments import Argument
+from duecourse.adapters.redis.keys import Keys
 from duecourse.adapters.redis.record import STATUSES, stored_id
+from duecourse.adapters.redis.scripts import Scripts
 from duecourse.adapters.redis.verbs import Verbs
-from duecourse.adapters.redis.wire import Argument, readable
-from duecourse.domain.pages import Page, Place, Wanted
-from duecourse.domain.task import Shard
+from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
+from duecourse.domain.task import Shard, Status, Task
 
+LOOK = 500
+"""Number of tasks that one shard looks at for a page."""
+MEMBERS = 4_000
+"""Number of a group's members that one step reads: some milliseconds of the server's time."""
 LETTERS = {status: chr(code) for code, status in STATUSES.items()}
+
+Spot: TypeAlias = tuple[int, str]
+"""Instant and id: the place of a task in its section."""
+
+
+class Found(NamedTuple):
+    """Tasks of one shard by their spots, in order, and the last spot that it looked at; None if these are all."""
+
+    tasks: list[tuple[Spot, Task]]
+    reached: Spot | None
+
+
+Look: TypeAlias = Callable[[Place, int], list[Found]]
+"""Tasks of each shard after a place, at most so many each."""
 
 
 def page(verbs: Verbs, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str) -> Page:
     """One page; a group's tasks are in one shard, and have an index of their own."""
-    sharding = verbs.sharding
-    if wanted.group:
-        look = partial(_look_at_group, verbs, sharding.of(queue, "", wanted.group), wanted, tenant)
-    else:
-        look = partial(_look, verbs, sharding.every(queue), wanted, tenant)
-    return paged(wanted, after, limit, look)
+    if not 1 <= limit <= MAX_PAGE:
+        raise ValueError(f"a page has 1 to {MAX_PAGE} tasks, not {limit}")
+    look: Look = partial(_look_at_group if wanted.group else _look_at_shards, verbs, queue, wanted, tenant)
+    tasks: list[Task] = []
+    for place in _places(wanted, after):
+        if len(tasks) == limit:
+            return Page(tasks, place)
+        taken, rest = _merged(look(place, limit - len(tasks)), limit - len(tasks))
+        tasks += taken
+        if rest:
+            return Page(tasks, Place(place.section, *rest))
+    return Page(tasks, None)
 
 
-def _look(verbs: Verbs, shards: Sequence[Shard], wanted: Wanted, tenant: str, place: Place, limit: int) -> list[Found]:
-    arguments = _arguments(wanted, place, limit)
-    answers = [verbs.run("page", shard, [tenant], arguments, again=True) for shard in shards]
-    return [_found(shard.queue, answer) for shard, answer in zip(shards, answers, strict=True)]
+def _places(wanted: Wanted, after: Place | None) -> list[Place]:
+    """Beginnings of the sections that are still to be looked at."""
+    sections = wanted.sections()
+    if after is None:
+        return [Place(section) for section in sections]
+    if after.section not in sections:
+        return []
+    later = sections[sections.index(after.section) + 1 :]
+    return [after, *(Place(section) for section in later)]
 
 
-def _look_at_group(verbs: Verbs, shard: Shard, wanted: Wanted, tenant: str, place: Place, limit: int) -> list[Found]:
-    """What the group has after a place: where its tasks stand first, then their records."""
-    spots = spots_of_group(verbs.scripts, verbs.keys(shard), tenant, wanted.group, place)
+def _merged(found: list[Found], limit: int) -> tuple[list[Task], Spot | None]:
+    """The first tasks, and the spot after which there may be more: no further than every shard has looked."""
+    horizon = min((one.reached for one in found if one.reached), default=None)
+    every = sorted((pair for one in found for pair in one.tasks), key=lambda pair: pair[0])
+    seen = [pair for pair in every if horizon is None or pair[0] <= horizon]
+    taken = seen[:limit]
+    rest = taken[-1][0] if len(seen) > limit else horizon
+    return [task for _, task in taken], rest
+
+
+def _look_at_shards(verbs: Verbs, queue: str, wanted: Wanted, tenant: str, place: Place, limit: int) -> list[Found]:
+    every = verbs.sharding.every(queue)
+    return [_look(verbs, shard, tenant, _arguments(wanted, place, limit)) for shard in every]
+
+
+def _look_at_group(verbs: Verbs, queue: str, wanted: Wanted, tenant: str, place: Place, limit: int) -> list[Found]:
+    """Tasks of a group after a place: first their spots, then their records."""
+    shard = verbs.sharding.of(queue, "", wanted.group)
+    spots = _spots(verbs.scripts, verbs.keys(shard), tenant, wanted.group, place)
     if not spots:
         return []
     named = [part for at, id in spots for part in (stored_id(tenant, id), at)]
-    found = _found(
-        shard.queue, verbs.run("page", shard, [tenant], (*_arguments(wanted, place, limit), *named), again=True)
-    )
+    found = _look(verbs, shard, tenant, (*_arguments(wanted, place, limit), *named))
     more = spots[-1] if len(spots) == LOOK else None
     return [found if found.reached else found._replace(reached=more)]
 
@@ -49,12 +94,39 @@ def _arguments(wanted: Wanted, place: Place, limit: int) -> tuple[Argument, ...]
     return (*place, limit, letter, wanted.kind, wanted.group)
 
 
-def _found(queue: str, answer: Any) -> Found:
-    _, reached, flat = answer
+def _look(verbs: Verbs, shard: Shard, tenant: str, arguments: Sequence[Argument]) -> Found:
+    _, reached, flat = verbs.run("page", shard, [tenant], arguments)
     tasks = []
     for sid, at, data, body in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
-        task = readable(queue, sid.decode(), data, int(at), body)
+        task = readable(shard.queue, sid.decode(), data, int(at), body)
         if task:
-            held = task if task.status == "leased" else task._replace(lease_expires_at=0)
-            tasks.append(((int(at), task.id), held))
+            shown = task if task.status is Status.LEASED else task._replace(lease_expires_at=0)
+            tasks.append(((int(at), task.id), shown))
     return Found(tasks, (int(reached[0]), reached[1].decode()) if reached else None)
+
+
+def _spots(scripts: Scripts, keys: Keys, tenant: str, group: str, place: Place) -> list[Spot]:
+    """The first LOOK spots of a group after a place, in order.
+
+    The group's index is in the order of ids, so all of it is read. Changes meanwhile may be seen or not, as between two
+    pages.
+    """
+    own = f"{tenant}/"
+    section = keys.due(tenant) if place.section == "due" else f"{keys.prefix}{place.section}"
+    best: list[Spot] = []
+    for sids in _members(scripts, keys.groups, f"{tenant}/{group}"):
+        [scores] = scripts.read(("ZMSCORE", section, *sids))
+        here = [(int(at), sid.removeprefix(own)) for sid, at in zip(sids, scores, strict=True) if at is not None]
+        best = nsmallest(LOOK, [*best, *(spot for spot in here if spot > (place.at, place.id))])
+    return best
+
+
+def _members(scripts: Scripts, groups: str, name: str) -> Iterator[list[str]]:
+    """Stored ids of a group's tasks, at most MEMBERS at a time."""
+    after, last = f"[{name}\0".encode(), f"({name}\1"
+    found: Any = [b""] * MEMBERS
+    while len(found) == MEMBERS:
+        [found] = scripts.read(("ZRANGEBYLEX", groups, after, last, "LIMIT", 0, MEMBERS))
+        if found:
+            yield [member.decode().partition("\0")[2] for member in found]
+            after = b"(" + found[-1]

@@ -1,11 +1,11 @@
-"""How one task is packed into one string, by the description in layout.py."""
+"""One task as one string of bytes, by the description in layout.py."""
 
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 
 from duecourse.adapters.redis import layout
-from duecourse.adapters.redis.record_log import DOOR_CODES, MOST_LATE_MS, TRIGGERS, grown, unpack_log
+from duecourse.adapters.redis.record_log import MOST_LATE_MS, TRIGGERS, grown, unpack_log
 from duecourse.domain.history import Entry, Run, cut_by
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, RetryPolicy, Status, Task
@@ -25,36 +25,25 @@ VERSIONS = range(layout.OLDEST, layout.NEWEST + 1)
 """The versions of records that are read."""
 
 STATUSES = {
-    ord(layout.LETTERS[name]): status
-    for name, status in {
-        "SCHEDULED": Status.SCHEDULED,
-        "LEASE": Status.LEASED,
-        "FINISHED": Status.DONE,
-        "DIED": Status.DEAD,
-        "CANCELLED": Status.CANCELLED,
-    }.items()
+    ord(layout.LETTERS["SCHEDULED"]): Status.SCHEDULED,
+    ord(layout.LETTERS["LEASE"]): Status.LEASED,
+    ord(layout.LETTERS["FINISHED"]): Status.DONE,
+    ord(layout.LETTERS["DIED"]): Status.DEAD,
+    ord(layout.LETTERS["CANCELLED"]): Status.CANCELLED,
 }
 LETTER_SCHEDULED, LETTER_BEGUN, LETTER_HANDED, LETTER_WORKED, LETTER_OVER, LETTER_LEASED = (
     ord(layout.LETTERS[name]) for name in ("SCHEDULED", "BEGUN", "HANDED", "WORKED", "OVER", "LEASE")
 )
 BEHIND = frozenset({LETTER_BEGUN, LETTER_HANDED, LETTER_WORKED})
-"""What a lease behind a record ends in."""
-ENDINGS = {
-    Ending.DONE: "D",
-    Ending.AGAIN: "A",
-    Ending.RETRY: "R",
-    Ending.DROP: "X",
-    Ending.RELEASE: "B",
-    Ending.FAILED: "F",
-    Ending.UNDELIVERED: "V",
-}
-"""The letters that `last` is kept in, and settle.lua is told."""
+"""Letters at the end of a lease behind a record."""
+ENDING_CODES = {ending: ord({"FAILED": "F", **layout.OUTCOMES}[ending.name]) for ending in Ending}
+"""Letters of endings in `last`, and in the arguments of settle.lua."""
 NO_TOKEN = bytes(layout.TOKEN.size)
-"""Of what was never leased; and, for no fence is 0, what no lease has."""
+"""Token of a task that was never leased; and, for no fence is 0, of no lease."""
 NO_ORIGIN = bytes(layout.ORIGIN.size)
-"""Of what is never sent twice: to a store in the same process, or by a script."""
+"""Origin of a record that is never sent twice: to a store in the same process, or by a script."""
 UNREADABLE = (StructError, LookupError, ValueError)
-"""What `unpack` raises for a record that is broken or that a later version made, or whose payload is not there."""
+"""Errors of `unpack` for a broken record, one that a later version made, or one whose payload is absent."""
 
 
 def stored_id(tenant: str, id: str) -> str:
@@ -101,7 +90,7 @@ def body_field(sid: str, data: bytes) -> str | None:
 def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: bytes | None = None) -> Task:
     """The task in one record, and the end of its lease where the caller knows it.
 
-    `body` is its payload where that stands apart. Raises one of UNREADABLE.
+    `body` is its payload if apart from the record. Raises one of UNREADABLE.
     """
     if data[-1] == LETTER_OVER:
         return _unpack_over(queue, sid, data, body)
@@ -151,23 +140,12 @@ def _apart(sid: str, data: bytes, body: bytes | None) -> bytes:
 
 
 def _handed(data: bytes, letter: int, end: int) -> tuple[int, str, str]:
-    """Where the status stands before what a hand-over wrote up to `end`, and its target or its token."""
+    """Place of the status before the bytes of a hand-over up to `end`, and its target or its token."""
     if letter == LETTER_WORKED:
         begin = end - len(NO_TOKEN)
         return begin - 1, "", data[begin:end].hex()
     begin = end - 1 - data[end - 1]
     return begin - 1, data[begin : end - 1].decode(), ""
-
-
-def pack_behind(task: Task) -> bytes:
-    """What stands behind the record of a task that was handed over; nothing where it was not, or its lease is over."""
-    if task.status is not Status.LEASED or not (task.target or task.delivery):
-        return b""
-    target = task.target.encode()
-    front = target + bytes([len(target)]) if target else pack_token(task.delivery)
-    claimed, letter = task.claimed_at, LETTER_HANDED if target else LETTER_WORKED
-    halves, trigger = (claimed >> 32, claimed & 0xFFFFFFFF), DOOR_CODES[task.trigger]
-    return front + BEGUN.pack(task.run, pack_token(task.token), *halves, trigger, letter)
 
 
 def _unpack_over(queue: str, sid: str, data: bytes, body: bytes | None) -> Task:
@@ -186,7 +164,7 @@ def _unpack_over(queue: str, sid: str, data: bytes, body: bytes | None) -> Task:
 
 @lru_cache(maxsize=1024)
 def _unpack_policy(packed: bytes) -> RetryPolicy:
-    """Many tasks are retried alike: making a policy anew for each was a fifth of what reading one costs."""
+    """Many tasks are retried alike: a policy made for each was a fifth of the cost of reading one."""
     jitter, max_attempts, backoff_ms, factor, max_backoff_ms = RULES.unpack(packed)
     return RetryPolicy(max_attempts, backoff_ms, factor / 100, max_backoff_ms, bool(jitter))
 

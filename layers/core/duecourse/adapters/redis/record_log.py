@@ -1,4 +1,4 @@
-"""How a task's log is packed at the end of its record, oldest entry first, by the description in layout.py."""
+"""A task's log as bytes at the end of its record, oldest entry first, by the description in layout.py."""
 
 from struct import Struct
 
@@ -14,12 +14,12 @@ DEEDS = {ord(letter): Action[name] for name, letter in layout.DEEDS.items()}
 TRIGGERS = {ord("r"): Trigger.RING, ord("t"): Trigger.TIMER, ord("k"): Trigger.TICK, ord("a"): Trigger.TAKE}
 OUTCOME_CODES = {outcome: code for code, outcome in OUTCOMES.items()}
 DEED_CODES = {action: code for code, action in DEEDS.items()}
-DOOR_CODES: dict[Trigger | None, int] = {trigger: code for code, trigger in TRIGGERS.items()} | {None: 0}
+TRIGGER_CODES: dict[Trigger | None, int] = {trigger: code for code, trigger in TRIGGERS.items()} | {None: 0}
 MOST_TIMES = 255
 MOST_LATE_MS = 0xFFFFFFFF
-"""What an entry tells of what was claimed seven weeks late, and later."""
+"""Lateness in the entry of a task that was claimed seven weeks late, or later."""
 FOLDED = frozenset({"release", "undelivered", Action.DEBOUNCED})
-"""What is told once where it follows itself."""
+"""Entries that are counted, not repeated, if one follows another of its kind."""
 
 
 def unpack_log(data: bytes, at: int, count: int) -> tuple[Entry, ...]:
@@ -39,7 +39,7 @@ def pack_entry(entry: Entry) -> bytes:
     if isinstance(entry, Run):
         code, at, detail = OUTCOME_CODES[entry.outcome], entry.ended_at, entry.detail.encode()
         halves = (*_halves(entry.fence), *_halves(entry.claimed_at))
-        body = RUN.pack(entry.run, *halves, DOOR_CODES[entry.trigger], entry.late_ms) + detail
+        body = RUN.pack(entry.run, *halves, TRIGGER_CODES[entry.trigger], entry.late_ms) + detail
     else:
         code, at = DEED_CODES[entry.action], entry.at
         body = CHANGE.pack(*_halves(entry.due_before), *_halves(entry.due_at)) + entry.by.encode()

@@ -1,8 +1,8 @@
-"""Giving a queue another number of shards: every task moves to the shard that is its own then, as it is.
+"""Change of the number of a queue's shards: every task moves, as it is, to the shard that is its own then.
 
-Nobody else may touch the queue meanwhile: its shards' meta says `<from>><to>#<who>`, which all scripts refuse but those
-of who wrote it. A task is put into its new shard before it is dropped from its old one, so that this may be killed at
-any point: what runs next writes itself as `who`, and puts again what was not dropped.
+No other process may touch the queue meanwhile: its shards' meta has `<from>><to>#<who>`, and scripts reject each call
+that does not give the same text. A task is put into its new shard before it is dropped from its old one, so that the
+change may be killed at any point. The next run writes its own `who`, and puts again the tasks that were not dropped.
 """
 
 import secrets
@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from duecourse.adapters.redis.arguments import MAX_PIECE_BYTES, Argument, tenants_of
 from duecourse.adapters.redis.connect import Client, node_of
-from duecourse.adapters.redis.keys import keys_of, leaving_key, shards_key
-from duecourse.adapters.redis.queues import as_fields, settings_in
+from duecourse.adapters.redis.keys import keys_of, leaving_key, on_record, shards_key
+from duecourse.adapters.redis.queue_settings import FIELDS, as_fields, settings_of
 from duecourse.adapters.redis.scan import BATCH, Item, Scan
 from duecourse.adapters.redis.scripts import RESHARDED, Scripts
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.adapters.redis.wire import MAX_PIECE_BYTES, tenants_of
 from duecourse.domain.batches import cut
 from duecourse.domain.queues import QueueSettings, check_split
 from duecourse.domain.shards import Sharding, by_shard
@@ -29,7 +29,7 @@ SHOWN = 5
 
 
 class Reshard:
-    """One change of one queue; `tell` is given a line now and then, `deaths` is as for the store.
+    """One change of one queue; `tell` receives a line now and then, `deaths` is as for the store.
 
     Raises StoreMisused and StoreUnavailable.
     """
@@ -83,15 +83,15 @@ class Reshard:
         return total
 
     def _find_count(self) -> int:
-        """How many shards the queue had before this, or before what was interrupted."""
-        told = self._told(Shard(self._queue))
+        """Number of shards before this change, or before the one that was interrupted."""
+        told = self._meta(Shard(self._queue))
         was = told.partition(">")[0]
         if ">" in told:
             self._refuse_another(told, int(was))
         return int(was) if was else max(self._counts_on_record(), default=0)
 
     def _refuse_another(self, told: str, was: int) -> None:
-        """Raise StoreMisused where that is not what a change of this kind would have written."""
+        """Raise StoreMisused if the text in a meta is that of another change."""
         change = told.partition("#")[0]
         if change != f"{was}>{self._to}":
             raise StoreMisused(
@@ -100,10 +100,10 @@ class Reshard:
             )
 
     def _tidy(self) -> None:
-        """End what was given up while it waited for leases, or cut off before it was on record."""
+        """Finish a change that was given up while it waited for leases, or killed before it was on record."""
         for shard in self._shards:
-            if self._told(shard, "paused") == "reshard":
-                self._reopen(shard, self._to, self._told(shard) or str(self._to))
+            if self._meta(shard, "paused") == "reshard":
+                self._reopen(shard, self._to, self._meta(shard) or str(self._to))
         if self._counts_on_record() != {self._to}:
             self._put_on_record()
 
@@ -132,13 +132,13 @@ class Reshard:
             self._give_up(f"somebody resumed {self._queue} meanwhile")
 
     def _close_one(self, shard: Shard, value: str) -> int:
-        """How many leases there are; with none the shard is closed. Raises StoreMisused where it is another's."""
-        told = self._told(shard) or str(self._was)
+        """Number of leases; with none the shard is closed. Raises StoreMisused where another change has it."""
+        told = self._meta(shard) or str(self._was)
         if ">" in told:
             self._refuse_another(told, self._was)
         elif shard.number < self._was and int(told) not in {self._was, self._to}:
             raise StoreMisused(f"{self._queue} has {told} shards since another reshard ended: run this again")
-        leased, fence, paused, claimed_at = self._run("close", shard, (), (value,), count=told)[2:]
+        leased, fence, paused, claimed_at = self._run("close", shard, (), (value,), told)[2:]
         self._fence = max(self._fence, fence)
         self._paused = self._paused or bool(paused)
         self._claimed_at = max(self._claimed_at, claimed_at)
@@ -150,28 +150,28 @@ class Reshard:
             raise StoreMisused(f"{why}; {self._queue} stays closed until this is run again")
         self._claimed_at = 0  # their logs are as they were
         for shard in self._shards:
-            self._reopen(shard, self._was, self._told(shard) or str(self._was))
+            self._reopen(shard, self._was, self._meta(shard) or str(self._was))
         raise StoreMisused(f"{why}; nothing is changed")
 
     def _reopen(self, shard: Shard, count: int, told: str) -> None:
-        """Open a shard; of one beyond the count its meta stays, so that whoever still counts on it is refused."""
+        """Open a shard; the meta of one beyond the count stays, so that callers with the old count are rejected."""
         settings = self._settings()._replace(paused=self._paused and shard.number < count)
-        version = self._told(shard, "layout") or self._told(Shard(self._queue), "layout")
+        version = self._meta(shard, "layout") or self._meta(Shard(self._queue), "layout")
         fields = [part for pair in (as_fields(settings) | {"layout": version}).items() for part in pair]
-        self._run("reopen", shard, (), (count, self._fence, self._claimed_at, *fields), count=told)
+        self._run("reopen", shard, (), (count, self._fence, self._claimed_at, *fields), told)
 
     def _settings(self) -> QueueSettings:
-        """How the queue is set, by its first shard, which is there before and after."""
-        return settings_in(self._scripts, keys_of(self._namespace, Shard(self._queue)))
+        """The queue's settings by its first shard, which exists before and after."""
+        return settings_of(self._scripts.command("HMGET", keys_of(self._namespace, Shard(self._queue)).meta, *FIELDS))
 
     def _has_moved(self) -> bool:
         before = Sharding({self._queue: self._was})
         return any(self._home(item, before) != item.shard for item in self._scan.every(self._shards))
 
     def _check(self) -> int:
-        """How many tasks there are. Raises StoreMisused where two would meet under one id, or one cannot be read."""
-        # Hashes, for a queue may be large. The same record twice is one: HSCAN may repeat itself, and what was put may
-        # not have been dropped yet.
+        """Number of tasks. Raises StoreMisused where two would meet under one id, or one cannot be read."""
+        # Hashes, for a queue may be large. The same record twice is one: HSCAN may repeat itself, and a task that was
+        # put may not have been dropped yet.
         seen: dict[tuple[Shard, str], int] = {}
         meet: list[str] = []
         for item in self._scan.every(self._shards):
@@ -185,15 +185,25 @@ class Reshard:
         return len(seen)
 
     def _empty(self, shard: Shard) -> int:
-        """Move what belongs elsewhere out of one shard; answers how many."""
+        """Move the tasks of other shards out of one; answers their number.
+
+        A scan that found any is followed by another: its cursor means nothing to a server that has started since, or
+        has taken over.
+        """
+        moved = 0
+        while now := self._empty_once(shard, moved):
+            moved += now
+        return moved
+
+    def _empty_once(self, shard: Shard, before: int) -> int:
         moved = 0
         for items in self._scan.batches(shard):
             going = [item for item in items if self._home(item) != shard]
-            # What is scanned may be more than was asked for.
-            for some in cut(going, _size, most=BATCH, max_bytes=MAX_PIECE_BYTES):
+            # A scan may find more than was asked for.
+            for some in cut(going, lambda item: item.size, most=BATCH, max_bytes=MAX_PIECE_BYTES):
                 self._move(shard, some)
                 moved += len(some)
-                self._tell(f"{shard}: moved {moved} tasks")
+                self._tell(f"{shard}: moved {before + moved} tasks")
         return moved
 
     def _move(self, shard: Shard, items: Sequence[Item]) -> None:
@@ -213,34 +223,29 @@ class Reshard:
             old = self._on_record()
             with node_of(self._client, key).pipeline(transaction=True) as pipe:
                 if old:
-                    pipe.srem(key, *old)
-                pipe.delete(leaving_key(self._namespace))  # who is forgetting a shard lets it be
+                    pipe.srem(key, *(f"{shard}/{count}" for shard, count in old))
+                pipe.delete(leaving_key(self._namespace))  # a process that is forgetting a shard gives up
                 pipe.sadd(key, *(f"{shard}/{self._to}" for shard in self._future.every(self._queue)))
                 pipe.execute()
 
-        self._scripts.call(send, again=True)
+        self._scripts.call(send)
 
-    def _on_record(self) -> list[str]:
-        members: Any = self._scripts.call(lambda: self._client.smembers(shards_key(self._namespace)), again=True)
-        return [name for member in members if (name := member.decode()).startswith(f"{self._queue}/")]
+    def _on_record(self) -> list[tuple[Shard, int]]:
+        members = on_record(self._scripts.command("SMEMBERS", shards_key(self._namespace)))
+        return [(shard, count) for shard, count in members if shard.queue == self._queue]
 
     def _counts_on_record(self) -> set[int]:
-        return {int(member.rpartition("/")[2]) for member in self._on_record()}
+        return {count for _, count in self._on_record()}
 
-    def _told(self, shard: Shard, field: str = "shards") -> str:
-        meta = keys_of(self._namespace, shard).meta
-        told: Any = self._scripts.call(lambda: self._client.hget(meta, field), again=True)
-        return told.decode() if told else ""
+    def _meta(self, shard: Shard, field: str = "shards") -> str:
+        found: bytes | None = self._scripts.command("HGET", keys_of(self._namespace, shard).meta, field)
+        return found.decode() if found else ""
 
     def _run(
-        self, verb: str, shard: Shard, tenants: Sequence[str], arguments: Sequence[Any], *, count: str = ""
+        self, verb: str, shard: Shard, tenants: Sequence[str], arguments: Sequence[Argument], count: str = ""
     ) -> Any:
-        keys, count = keys_of(self._namespace, shard), count or self._closed
-        answer = self._scripts.run(verb, keys, tenants, arguments, count=count, again=True)
+        request = self._scripts.request(keys_of(self._namespace, shard), tenants, arguments, count or self._closed)
+        answer = self._scripts.evaluate(verb, request)
         if answer == RESHARDED:
             raise StoreMisused(f"another reshard of {self._queue} has begun: this one ends")
         return answer
-
-
-def _size(item: Item) -> int:
-    return len(item.data) + len(item.body)

@@ -1,65 +1,51 @@
-"""Runs the Lua scripts: their text, keys and arguments, what may be sent again, and what Redis's errors mean here."""
+"""The verbs' scripts on a client: keys and arguments, repeats after a lost reply, and the meaning of Redis's errors."""
 
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import redis
+from redis import exceptions
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import (
-    AskError,
-    ClusterError,
-    InvalidResponse,
-    NoPermissionError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisClusterException,
-    TryAgainError,
-)
 from redis.retry import Retry
 
 from duecourse.adapters.redis import texts
-from duecourse.adapters.redis.connect import Client, drop_idle, learn, node_of, open_client
+from duecourse.adapters.redis.arguments import Argument
+from duecourse.adapters.redis.connect import Client, drop_idle, learn, node_of
 from duecourse.adapters.redis.keys import Keys
 from duecourse.adapters.redis.lines import execute, execute_ahead, is_plain
-from duecourse.adapters.redis.wire import Argument
 from duecourse.errors import DuecourseError, StoreFull, StoreMisused, StoreUnavailable
 from duecourse.ports.clock import Clock
 
 T = TypeVar("T")
-
-CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY) ")
-"""The code of an error that is told by its text alone: inside a script, up to 6.2."""
-
-UNKNOWN = re.compile(r"unknown command", re.IGNORECASE)
-"""How a server before 7.0 answers EVALSHA_RO; the error has no type of its own."""
-NOT_ALONE, UNREGISTERED, OVERRIDDEN, RESHARDED = -7, -8, -9, -10
-ELSEWHERE = (AskError, TryAgainError)
-"""A cluster's answers (MovedError is an AskError) to what it did not do, for the key is, or comes to be, elsewhere."""
-REDIRECTS_S = (0.0, 0.05, 0.1, 0.2, 0.4)
-"""How long to wait before what was sent elsewhere is sent again."""
-IDLE_S = 5.0
-"""After how long without a command the pooled connections are dropped rather than trusted."""
-WAIT_MS = 1_000
-"""How long replicas have to take what was written."""
-
-AWAY = (redis.ConnectionError, redis.TimeoutError, RedisClusterException)
-_AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
-
-
-Request: TypeAlias = tuple[Sequence[str], Sequence[Argument]]
-"""What a verb is asked: the tenants whose keys it declares, its own arguments."""
-
-Read: TypeAlias = Callable[[int, Any], Any]
-"""Makes something of a script's answer to the request at a place."""
-
+Request: TypeAlias = tuple[int, Sequence[Argument]]
+"""Everything that a script gets, keys first, and in front the number of its keys."""
 
 READS = frozenset({"coming", "held_back", "outlook", "page", "stats"})
-"""The verbs that write nothing."""
+"""Verbs that write nothing."""
+ONCE = frozenset({"cancel", "claim", "replay", "take"})
+"""Verbs that are not sent again after a lost reply: run twice, they would lease or report something else."""
+NOT_ALONE, UNREGISTERED, OVERRIDDEN, RESHARDED = -7, -8, -9, -10
+
+CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY) ")
+"""Code of an error that has no type of its own: inside a script, up to 6.2."""
+UNKNOWN = re.compile(r"unknown command", re.IGNORECASE)
+"""Answer of a server before 7.0 to EVALSHA_RO; the error has no type of its own."""
+ELSEWHERE = (exceptions.AskError, exceptions.TryAgainError)
+"""Answers of a cluster to commands that it did not run, for the key is, or will be, elsewhere (MovedError included)."""
+REDIRECTS_S = (0.0, 0.05, 0.1, 0.2, 0.4)
+"""Pauses before a command that was sent elsewhere is sent again."""
+IDLE_S = 5.0
+"""Time without a command after which the pooled connections are dropped rather than trusted."""
+WAIT_MS = 1_000
+"""Time that replicas have to take a write."""
+
+AWAY = (redis.ConnectionError, redis.TimeoutError, exceptions.RedisClusterException)
+UNAVAILABLE = (*AWAY, *ELSEWHERE, exceptions.ReadOnlyError, exceptions.ClusterError)
+_AGAIN = Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=1, supported_errors=AWAY)
 
 
 class Script(NamedTuple):
@@ -68,15 +54,6 @@ class Script(NamedTuple):
     sha: str
     text: str
     reads: bool
-
-
-def connect(url: str) -> Client:
-    """A client that gives up after 3 s, and never sends a command again by itself: a claim is not repeatable.
-
-    With the repeats that `Scripts.call` makes, what is away is known within 10 s: less than any function's timeout.
-    Raises StoreUnavailable where a cluster's map cannot be had.
-    """
-    return open_client(url, socket_timeout=3, socket_connect_timeout=2)
 
 
 @cache
@@ -98,90 +75,83 @@ def resident(sha: str) -> str | None:
 
 
 def translate(error: Exception) -> DuecourseError:
-    """What one of Redis's errors means here."""
-    if _is(error, OutOfMemoryError, "OOM"):
+    """One of Redis's errors as one of this product's."""
+    if _is(error, exceptions.OutOfMemoryError, "OOM"):
         return StoreFull()
-    if isinstance(error, (*AWAY, *ELSEWHERE, ReadOnlyError, ClusterError)) or CODE.search(str(error)):
+    if isinstance(error, UNAVAILABLE) or CODE.search(str(error)):
         return StoreUnavailable(f"The store does not answer: {error}")
-    if isinstance(error, InvalidResponse):
+    if isinstance(error, exceptions.InvalidResponse):
         return StoreMisused(f"The server at the store's address is not a Redis: {error}")
     return StoreMisused(f"The store rejected the command: {error}")
 
 
 def _is(error: Exception, kind: type[Exception], code: str) -> bool:
-    told = CODE.search(str(error))
-    return isinstance(error, kind) or bool(told and told[1] == code)
+    found = CODE.search(str(error))
+    return isinstance(error, kind) or bool(found and found[1] == code)
 
 
 class Scripts:
-    """The verbs' scripts on one client."""
+    """The verbs' scripts, and plain commands, on one client. Each call raises as `translate`."""
 
     def __init__(self, client: Client, travel: Clock | None) -> None:
         self.client = client
         self.travel = travel
         self._used_at = time.time()
         self.outages = 0
-        """How often a server did not answer, or was no primary any more: what it had may be lost."""
+        """Number of times a server did not answer, or was no primary any more: writes to it may be lost."""
         # redis-py would ask a cluster for the keys of such a call, at each call.
         self._reads_apart = isinstance(client, redis.Redis)
 
-    def run(
-        self,
-        verb: str,
-        keys: Keys,
-        tenants: Sequence[str],
-        arguments: Sequence[Argument],
-        *,
-        count: int | str,
-        again: bool,
-        replicas: int = 0,
-    ) -> Any:
-        """The script's answer: a list, NOT_ALONE, UNREGISTERED or RESHARDED. `count`: the queue's shards.
+    def clock(self) -> str:
+        """Time that a script is to take for the server's; "" for the server's own."""
+        return str(self.travel.now()) if self.travel else ""
 
-        `again`: it may be sent again where its reply was lost.
-        With `replicas`, only once so many have what it wrote. Raises StoreUnavailable, StoreFull, StoreMisused.
-        """
-        answer = self.evaluate(verb, *self.prepare(keys, tenants, arguments, count), again=again, replicas=replicas)
-        if answer == OVERRIDDEN:
-            raise StoreMisused("the clock is overridden, and this shard's clock does not travel")
-        return answer
-
-    def prepare(
-        self, keys: Keys, tenants: Sequence[str], arguments: Sequence[Argument], count: int | str
-    ) -> tuple[int, Sequence[Argument]]:
-        """How many of a script's arguments are keys, and all of them."""
-        clock = str(self.travel.now()) if self.travel else ""
+    def request(self, keys: Keys, tenants: Iterable[str], arguments: Sequence[Argument], shards: int | str) -> Request:
+        """Everything that a verb's script gets on one shard, of a queue of so many shards."""
         declared = (*keys.fixed, *map(keys.due, tenants))
-        return len(declared), (*declared, clock, keys.head, count, *arguments)
+        return len(declared), (*declared, self.clock(), keys.head, shards, *arguments)
 
-    def run_ahead(
-        self, verb: str, keys: Keys, requests: Callable[[], Iterable[Request]], read: Read, *, count: int
-    ) -> list[Any] | None:
-        """What `read` makes of the script's answers to several requests: while the server does one, it reads the one
-        before, and the next is made and sent.
+    def evaluate(self, name: str, request: Request, *, replicas: int = 0) -> Any:
+        """Answer of one script; with `replicas`, only once so many have what it wrote."""
+        return self.call(lambda: self._send(load(name), request, replicas), again=name not in ONCE)
 
-        What may not be sent again must not come this way. None where the server is not known beforehand.
+    def evaluate_ahead(
+        self, name: str, requests: Callable[[], Iterable[Request]], read: Callable[[int, Any], T]
+    ) -> list[T]:
+        """Answers of one script to several requests, each as `read` makes it of a request's place and its answer.
+
+        While the server runs one, the answer before is read, and the next request is made and sent. All of them may be
+        sent twice. Nothing is sent, and the list is empty, if the client does not know which server it will talk to.
         """
         if self.travel or not is_plain(self.client):
-            return None
-        sha = load(verb).sha
+            return []
+        sha = load(name).sha
 
-        def command(tenants: Sequence[str], arguments: Sequence[Argument]) -> Sequence[Argument]:
-            declared = (*keys.fixed, *map(keys.due, tenants))
-            return ("EVALSHA", sha, len(declared), *declared, "", keys.head, count, *arguments)
+        def send() -> list[T]:
+            commands = (("EVALSHA", sha, count, *every) for count, every in requests())
+            return [read(place, answer) for place, answer in enumerate(execute_ahead(self.client, commands))]
 
-        def send() -> list[Any]:
-            answers = execute_ahead(self.client, (command(*request) for request in requests()))
-            return [read(place, answer) for place, answer in enumerate(answers)]
+        return self.call(send)
 
-        return self.call(send, again=True)
+    def evaluate_on(self, node: redis.Redis, name: str, requests: Collection[Request]) -> list[Any]:
+        """Answers of one script to several requests to one server, sent together; errors of Redis among them."""
+        script = load(name)
+        commands = [(self._how(script), script.sha, count, *every) for count, every in requests]
+        return self.call(partial(_send_together, node, commands, raise_on_error=False))
 
-    def evaluate(self, name: str, keys: int, every: Sequence[Argument], *, again: bool, replicas: int = 0) -> Any:
-        """What one script answers to `every`, of which the first `keys` are keys; for the rest see `run`."""
-        return self.call(lambda: self._send(load(name), keys, every, replicas), again=again)
+    def command(self, *words: Argument) -> Any:
+        """Answer to one command, sent again after a lost reply."""
+        return self.call(partial(self.client.execute_command, *words))
 
-    def call(self, command: Callable[[], T], *, again: bool) -> T:
-        """Send one command; after a long pause on fresh connections, for a frozen process's may have died unseen."""
+    def read(self, *commands: Sequence[Argument]) -> list[Any]:
+        """Answers to several commands, a round trip a node; sent again after a lost reply."""
+        return self.call(partial(_send_together, self.client, commands))
+
+    def call(self, command: Callable[[], T], *, again: bool = True) -> T:
+        """Result of a command, called again after a lost reply if `again`.
+
+        After a long pause it goes out on fresh connections, for a frozen process's may have died unseen.
+        """
         # By the wall's clock: while a process is frozen, the monotonic one may stand still.
         used_at, self._used_at = self._used_at, time.time()
         if abs(self._used_at - used_at) > IDLE_S:
@@ -194,60 +164,47 @@ class Scripts:
                     raise
                 self.outages += 1
                 return _AGAIN.call_with_retry(command, lambda _error: None)
-        except (redis.RedisError, RedisClusterException) as error:
+        except (redis.RedisError, exceptions.RedisClusterException) as error:
             self.outages += isinstance(error, AWAY)
-            if _is(error, ReadOnlyError, "READONLY"):
+            if _is(error, exceptions.ReadOnlyError, "READONLY"):
                 drop_idle(self.client)  # the address may lead elsewhere by now
                 self.outages += 1
             raise translate(error) from error
 
-    def read(self, *commands: Callable[[Any], object]) -> list[Any]:
-        """The answers to commands put on a pipeline, asked again where they are lost.
-
-        No transaction: MULTI is refused where memory is short.
-        """
-
-        def send() -> list[Any]:
-            with self.client.pipeline(transaction=False) as pipe:
-                for command in commands:
-                    command(pipe)
-                return list(pipe.execute())
-
-        return self.call(send, again=True)
-
-    def how(self, script: Script) -> str:
-        """The command by which a script is run: one that writes nothing by one that lets nothing be written."""
+    def _how(self, script: Script) -> str:
+        """The command that runs a script; for one that writes nothing, the command that lets nothing be written."""
         return "EVALSHA_RO" if script.reads and self._reads_apart else "EVALSHA"
 
-    def _send(self, script: Script, count: int, every: Sequence[Argument], replicas: int) -> Any:
-        evaluate, how = partial(self._evaluate, count, every, replicas), self.how(script)
+    def _send(self, script: Script, request: Request, replicas: int) -> Any:
+        how, (count, every) = self._how(script), request
         try:
-            return evaluate(how, script.sha)
-        except NoScriptError:
-            return evaluate(how.replace("SHA", ""), script.text)
+            return self._evaluate((how, script.sha, count, *every), replicas)
+        except exceptions.NoScriptError:
+            return self._evaluate((how.replace("SHA", ""), script.text, count, *every), replicas)
         except redis.ResponseError as error:
-            if how == "EVALSHA" or not (isinstance(error, NoPermissionError) or UNKNOWN.match(str(error))):
+            if how == "EVALSHA" or not (isinstance(error, exceptions.NoPermissionError) or UNKNOWN.match(str(error))):
                 raise
             self._reads_apart = False
-            return self._send(script, count, every, replicas)
+            return self._send(script, request, replicas)
 
-    def _evaluate(self, count: int, every: Sequence[Argument], replicas: int, how: str, script: str) -> Any:
+    def _evaluate(self, command: Sequence[Argument], replicas: int) -> Any:
         if not replicas:
-            return execute(self.client, how, script, count, *every)
+            return execute(self.client, *command)
         for pause in REDIRECTS_S:
             try:
-                return self._evaluate_and_wait((how, script, count, *every), str(every[0]), replicas)
+                return self._evaluate_and_wait(command, replicas)
             except ELSEWHERE as error:
                 elsewhere = error
                 time.sleep(pause)
                 learn(self.client)
-            except (*AWAY, ClusterError):
-                learn(self.client)  # what is sent again, or comes next, goes to whoever has taken over
+            except (*AWAY, exceptions.ClusterError):
+                learn(self.client)  # a repeat, or the next command, goes to the server that has taken over
                 raise
         raise elsewhere
 
-    def _evaluate_and_wait(self, command: Sequence[Argument], key: str, replicas: int) -> Any:
-        pipe = node_of(self.client, key).pipeline(transaction=False)  # WAIT speaks of its own connection's writes
+    def _evaluate_and_wait(self, command: Sequence[Argument], replicas: int) -> Any:
+        node = node_of(self.client, str(command[3]))
+        pipe = node.pipeline(transaction=False)  # WAIT speaks of its own connection's writes
         pipe.execute_command(*command)  # type: ignore[no-untyped-call]
         pipe.wait(replicas, WAIT_MS)
         answer, got = pipe.execute()
@@ -256,3 +213,11 @@ class Scripts:
                 f"{got} of {replicas} replicas have the change: it may have been made, send it again"
             )
         return answer
+
+
+def _send_together(client: Client, commands: Iterable[Sequence[Argument]], *, raise_on_error: bool = True) -> list[Any]:
+    # No transaction: a server short of memory rejects MULTI.
+    with client.pipeline(transaction=False) as pipe:
+        for words in commands:
+            pipe.execute_command(*words)
+        return list(pipe.execute(raise_on_error))

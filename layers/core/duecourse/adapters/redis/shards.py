@@ -1,11 +1,21 @@
-"""The shards on record in Redis, and what is said where a queue has another number of them than the settings say."""
+"""Record of the shards that exist, and the error where a queue has another number of them than the settings say."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn
 
-from duecourse.adapters.redis.keys import keys_of, leaving_key, ledger_key, shards_key
+from duecourse.adapters.redis.connect import primaries_of
+from duecourse.adapters.redis.keys import (
+    keys_of,
+    leaving_key,
+    ledger_key,
+    on_record,
+    shard_of_tasks_key,
+    shards_key,
+    tasks_pattern,
+)
 from duecourse.adapters.redis.layout import NEWEST
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.domain.shards import Sharding
@@ -13,59 +23,68 @@ from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused, StoreUnavailable
 
 KEPT_S = 60.0
-"""How long a process takes for granted that a shard is on record: a failover may lose that."""
+"""Time for which a process takes for granted that a shard is on record: a failover may lose that."""
 GRACE_S = 5.0
-"""How soon it is looked up again after the record did not answer."""
+"""Time until a shard is looked up again after the record did not answer."""
 TRUSTED_S = 1.0
-"""How long what was read of all queues will do for another: a thousand queues are not read a thousand times."""
+"""Time for which one reading of the record serves every queue: a thousand queues do not read it a thousand times."""
+STEP = 1_000
+"""Number of keys that one step of the search for lost shards looks at, on each node."""
+SEARCH_S = 30.0
+"""Least time between two steps of that search; less than a tick's minute."""
 
 
 class ShardsOnRecord:
     """The set `<namespace>:shards`, whose members are `<queue>/<number>/<count>`.
 
-    `wait` is how many replicas must know of a member.
+    `wait` is the number of replicas that must know of a member.
     """
 
     def __init__(self, scripts: Scripts, namespace: str, sharding: Sharding, wait: int) -> None:
         self._scripts = scripts
         self._namespace = namespace
         self._sharding = sharding
-        self._keys = (shards_key(namespace), leaving_key(namespace), ledger_key(namespace))
+        self._key, self._leaving = shards_key(namespace), leaving_key(namespace)
         self._wait = wait
         self._known: set[str] = set()
         self._counts: dict[str, set[int]] = {}
         self._seen: dict[Shard, tuple[float, int]] = {}
         self._met: dict[Shard, float] = {}
         self._read_at = -TRUSTED_S
+        self._cursors: dict[str, int] = {}
+        self._searched_at = -SEARCH_S
+
+    def members(self) -> list[tuple[Shard, int]]:
+        """Every shard on record, with the number of its queue's shards."""
+        return on_record(self._scripts.command("SMEMBERS", self._key))
 
     def all(self) -> list[Shard]:
         """Every shard on record."""
-        return sorted(Shard(queue, number) for queue, number, _ in self.members())
+        return sorted(shard for shard, _ in self.members())
 
     def check(self, queue: str) -> None:
         """Return if the queue has as many shards as the settings say; looked up once. Raises StoreMisused."""
         if queue in self._known:
             return
-        if time.monotonic() - self._read_at > TRUSTED_S or not self._agrees(queue):
+        is_other = bool(self._counts.get(queue, set()) - {self._sharding.count(queue)})
+        if is_other or time.monotonic() - self._read_at > TRUSTED_S:
             self._read()
-        for told in self._counts.get(queue, ()):
-            self._compare(queue, str(told))
+        for count in self._counts.get(queue, ()):
+            self._compare(queue, str(count))
         self._known.add(queue)
 
-    def compare(self, queue: str, told: bytes | None) -> None:
-        """Return if that is how many shards the queue has, as its shard's meta tells. Raises as `refuse`."""
-        if told:
-            self._compare(queue, told.decode())
+    def compare(self, queue: str, count: bytes | None) -> None:
+        """Return if a shard's meta has the right number of shards, or none. Raises as `refuse`."""
+        if count:
+            self._compare(queue, count.decode())
 
     def refuse(self, shard: Shard) -> NoReturn:
         """Raise StoreUnavailable while the queue's shards are changed, StoreMisused where they are another number."""
-        meta = keys_of(self._namespace, shard).meta
-        told: Any = self._scripts.call(lambda: self._scripts.client.hget(meta, "shards"), again=True)
-        self.compare(shard.queue, told)
+        self.compare(shard.queue, self._count_in(shard))
         raise StoreUnavailable(f"The shards of queue {shard.queue} have just been changed: try again")
 
     def register(self, shard: Shard) -> int:
-        """Put a shard on record, and have as many replicas know as must; answers which version its records have if new.
+        """Put a shard on record, also on the replicas that must know; answers the version of a new shard's records.
 
         Raises StoreMisused where its queue has another number of shards, StoreUnavailable where too few replicas know.
         """
@@ -74,14 +93,14 @@ class ShardsOnRecord:
         return version
 
     def keep(self, shard: Shard) -> None:
-        """Put a shard that is to have tasks on record again should it not be there, looked up now and then.
+        """Put a shard that will have tasks on record again if it is missing, looked up now and then.
 
-        Raises as `register`. One that this process knows of is taken for granted while the record does not answer.
+        Raises as `register`. While the record does not answer, a shard that this process knows of is taken for granted.
         """
         if self._is_sure(shard):
             return
         try:
-            # That it is on record says nothing of replicas: where they count, it is written once more.
+            # Presence says nothing of replicas: where they count, the shard is written once more.
             if self._wait or not self._is_there(shard):
                 self._register(shard, self._wait)
             self._see(shard)
@@ -91,7 +110,7 @@ class ShardsOnRecord:
             self._see(shard, for_s=GRACE_S)
 
     def meet(self, shard: Shard) -> None:
-        """Put a shard that was found to have tasks on record again should it not be there; what is away is let be."""
+        """Put a shard in which tasks were found on record again if it is missing; an absent record is left alone."""
         if self._is_sure(shard) or self._met.get(shard, 0) > time.monotonic():
             return
         self._met[shard] = time.monotonic() + GRACE_S
@@ -100,17 +119,53 @@ class ShardsOnRecord:
                 self._register(shard, 0)
             self._met[shard] = time.monotonic() + KEPT_S
 
+    def forget(self, shard: Shard, leave: Callable[[], bool]) -> None:
+        """Take a shard off the record once `leave` has made it reject adds until it is there again.
+
+        The shard is marked first. A process that puts it on record meanwhile removes the mark, and the shard stays.
+        """
+        member = self._member(shard)
+        self._scripts.command("SADD", self._leaving, member)
+        if leave():
+            self._scripts.evaluate("unregister", (2, (self._key, self._leaving, member)))
+        else:
+            self._scripts.command("SREM", self._leaving, member)
+
+    def find_lost(self) -> None:
+        """Make a step of the search for shards with tasks that are not on record, if one is due, and register them.
+
+        A failover may lose the record, which is on a node of its own. The search goes over all keys of each node, and
+        then from the first again; a node that does not answer is left for another time.
+        """
+        if time.monotonic() - self._searched_at < SEARCH_S:
+            return
+        self._searched_at = time.monotonic()
+        for name, node in primaries_of(self._scripts.client).items():
+            with suppress(StoreUnavailable, StoreMisused):
+                for shard in self._step(name, node):
+                    # By the shard's own word: another program's queue of this name has another number of shards.
+                    if (self._count_in(shard) or b"1").decode() == str(self._sharding.count(shard.queue)):
+                        self.meet(shard)
+
+    def _step(self, name: str, node: Any) -> Iterator[Shard]:
+        """Shards of the keys that one step looks at on a node."""
+        scan = partial(node.scan, self._cursors.get(name, 0), match=tasks_pattern(self._namespace), count=STEP)
+        self._cursors[name], keys = self._scripts.call(scan)
+        return filter(None, (shard_of_tasks_key(self._namespace, key.decode()) for key in keys))
+
     def _register(self, shard: Shard, replicas: int) -> int:
-        count = self._sharding.count(shard.queue)
-        arguments = (*self._keys, shard.queue, shard.number, count, int(bool(replicas)), NEWEST)
-        answer = int(self._scripts.evaluate("register", len(self._keys), arguments, again=True, replicas=replicas))
+        keys = (self._key, self._leaving, ledger_key(self._namespace))
+        every = (*keys, shard.queue, shard.number, self._sharding.count(shard.queue), int(bool(replicas)), NEWEST)
+        answer = int(self._scripts.evaluate("register", (len(keys), every), replicas=replicas))
         if answer > 0:
             self._compare(shard.queue, str(answer))
         return -answer
 
+    def _member(self, shard: Shard) -> str:
+        return f"{shard}/{self._sharding.count(shard.queue)}"
+
     def _is_there(self, shard: Shard) -> bool:
-        key, member = shards_key(self._namespace), f"{shard}/{self._sharding.count(shard.queue)}"
-        return bool(self._scripts.call(lambda: self._scripts.client.sismember(key, member), again=True))
+        return bool(self._scripts.command("SISMEMBER", self._key, self._member(shard)))
 
     def _is_sure(self, shard: Shard) -> bool:
         until, outages = self._seen.get(shard, (0.0, 0))
@@ -119,44 +174,27 @@ class ShardsOnRecord:
     def _see(self, shard: Shard, for_s: float = KEPT_S) -> None:
         self._seen[shard] = (time.monotonic() + for_s, self._scripts.outages)
 
-    def forget(self, shard: Shard, leave: Callable[[], bool]) -> None:
-        """Take a shard off the record once `leave` has had it refuse what is added without being put there again.
+    def _count_in(self, shard: Shard) -> bytes | None:
+        """Number of the queue's shards in a shard's meta, or the unfinished change of it."""
+        count: bytes | None = self._scripts.command("HGET", keys_of(self._namespace, shard).meta, "shards")
+        return count
 
-        Marked first: whoever puts it on record meanwhile takes the mark away, and it stays.
-        """
-        leaving, member = self._keys[1], f"{shard}/{self._sharding.count(shard.queue)}"
-        self._scripts.call(lambda: self._scripts.client.sadd(leaving, member), again=True)
-        if leave():
-            self._scripts.evaluate("unregister", 2, (*self._keys[:2], member), again=True)
-        else:
-            self._scripts.call(lambda: self._scripts.client.srem(leaving, member), again=True)
-
-    def _compare(self, queue: str, told: str) -> None:
+    def _compare(self, queue: str, found: str) -> None:
         count = str(self._sharding.count(queue))
-        if ">" in told:
-            changed = told.partition("#")[0].replace(">", " to ")
+        if ">" in found:
+            changed = found.partition("#")[0].replace(">", " to ")
             raise StoreUnavailable(f"The shards of queue {queue} are being changed, from {changed}")
-        if told != count:
+        if found != count:
             raise StoreMisused(
-                f"Queue {queue} has {told} shards on record and DUECOURSE_SHARDS says {count}: "
-                f"run `python -m local reshard {queue} {count}`, or set it to {told}"
+                f"Queue {queue} has {found} shards on record and DUECOURSE_SHARDS says {count}: "
+                f"run `python -m local reshard {queue} {count}`, or set it to {found}"
             )
-
-    def _agrees(self, queue: str) -> bool:
-        return self._counts.get(queue, set()) <= {self._sharding.count(queue)}
 
     def _read(self) -> None:
         at = time.monotonic()
         counts: dict[str, set[int]] = {}
-        for queue, number, count in self.members():
-            counts.setdefault(queue, set()).add(count)
+        for shard, count in self.members():
+            counts.setdefault(shard.queue, set()).add(count)
             if not self._wait:
-                self._see(Shard(queue, number))
+                self._see(shard)
         self._read_at, self._counts = at, counts
-
-    def members(self) -> list[tuple[str, int, int]]:
-        """Every shard on record: queue, number, and how many the queue has."""
-        key = shards_key(self._namespace)
-        members: Any = self._scripts.call(lambda: self._scripts.client.smembers(key), again=True)
-        parts = (member.decode().split("/") for member in members)
-        return [(queue, int(number), int(count)) for queue, number, count in parts]

@@ -1,7 +1,7 @@
-"""Calls of many threads made as one: whoever comes while one is under way goes with the next.
+"""Calls of many threads made as one: a caller that comes while a call is running goes with the next.
 
-A caller that comes alone goes at once, and nobody waits for others to come: what a call under way keeps waiting is what
-the next one takes along, in the order in which it came.
+A caller that comes alone goes at once, and nobody waits for others to come. The callers that wait for a running call
+go together after it, in the order in which they came.
 """
 
 import os
@@ -17,11 +17,11 @@ I = TypeVar("I")  # noqa: E741 - an item
 A = TypeVar("A")
 
 PATIENCE_S = 30.0
-"""How long a caller waits to be taken along, at most: longer than any call takes that is not lost."""
+"""Longest time that a caller waits for its turn: longer than any call takes that is not lost."""
 
 
 class _Part(Generic[I, A]):
-    """One caller's part in a call. `party` is whom it takes along, itself first, once it is its turn to call."""
+    """One caller's part in a call; `party` are those whom it takes along, itself first, once it is its turn to call."""
 
     __slots__ = ("answers", "error", "item", "party", "size", "woken")
 
@@ -38,45 +38,44 @@ class _Part(Generic[I, A]):
 class SharedCalls(Generic[I, A]):
     """Calls that may be shared, at most `most` items and `most_bytes` in each; those of different keys stay apart.
 
-    `common` are the errors that tell of the call and of no item in it: each of its callers gets one. After any other of
-    this product's, each of them makes a call of its own.
+    `common` are errors of the call and of no item in it: each of its callers gets one. After any other of this
+    product's errors, each of them makes a call of its own.
     """
 
     def __init__(self, most: int, most_bytes: int, common: type[DuecourseError]) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._common = common
-        self._begin_anew()
+        self._start()
+
+    def _start(self) -> None:
+        self._lock = Lock()
+        self._waiting: dict[Hashable, deque[_Part[I, A]]] = {}
+        """Callers that wait for the running call, of each key that has one."""
+        self._pid = os.getpid()
 
     def do(self, key: Hashable, item: I, size: int, call: Callable[[Sequence[I]], Sequence[A]]) -> A:
-        """What `call` answers for `item`, of `size` bytes: it may be called with others' items, or another's with this.
+        """Answer of `call` for `item`, of `size` bytes, alone or among others' items.
 
-        It answers for each item; those of one key must be alike.
+        `call` answers for each item; the calls of one key must be alike.
         """
         if self._pid != os.getpid():
-            self._begin_anew()  # in a forked child the threads that were calling are not there
+            self._start()  # in a forked child the threads that were calling are not there
+        part: _Part[I, A] = _Part(item, size)
         with self._lock:
             waiting = self._waiting.get(key)
             if waiting is None:
-                self._waiting[key] = deque()
+                self._waiting[key], part.party = deque(), [part]
             else:
-                part: _Part[I, A] = _Part(item, size)
                 waiting.append(part)
-        if waiting is None:
-            return self._alone(key, item, call)
-        self._wait(key, part)
+        if waiting is not None:
+            self._wait(key, part)
         if part.party:
             self._lead(key, part.party, call)
         return self._answer(part, call)
 
-    def _begin_anew(self) -> None:
-        self._lock = Lock()
-        self._waiting: dict[Hashable, deque[_Part[I, A]]] = {}
-        """Who waits behind the call that is under way, of each key that has one."""
-        self._pid = os.getpid()
-
     def _wait(self, key: Hashable, part: _Part[I, A]) -> None:
-        """Until another has called, or it is this one's turn."""
+        """Wait until another has called, or it is this one's turn."""
         try:
             if not part.woken.acquire(timeout=PATIENCE_S):
                 self._step_out(key, part)
@@ -85,7 +84,7 @@ class SharedCalls(Generic[I, A]):
             raise
 
     def _step_out(self, key: Hashable, part: _Part[I, A]) -> None:
-        """Wait no longer; where it is this one's turn by now, it is the next one's."""
+        """Wait no longer; if it is this one's turn by now, the turn is the next one's."""
         with self._lock:
             waiting = self._waiting.get(key, deque())
             if part in waiting:
@@ -95,13 +94,6 @@ class SharedCalls(Generic[I, A]):
         if ours:
             self._pass_on(key)
 
-    def _alone(self, key: Hashable, item: I, call: Callable[[Sequence[I]], Sequence[A]]) -> A:
-        try:
-            [answer] = call([item])
-        finally:  # after an interruption too: those who wait must not wait for good
-            self._pass_on(key)
-        return answer
-
     def _lead(self, key: Hashable, party: list[_Part[I, A]], call: Callable[[Sequence[I]], Sequence[A]]) -> None:
         try:
             for part, answer in zip(party, call([part.item for part in party]), strict=True):
@@ -109,7 +101,7 @@ class SharedCalls(Generic[I, A]):
         except DuecourseError as error:
             for part in party:
                 part.error = error
-        finally:
+        finally:  # after an interruption too: those who wait must not wait for good
             self._pass_on(key)  # first: the next call goes out while ours take their answers
             for part in party[1:]:
                 part.woken.release()

@@ -1,91 +1,130 @@
-"""Tasks as they stand in Redis: one by its id, or a group's; nothing is changed."""
+"""Verbs of callers on tasks (ports.tasks)."""
 
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TypeAlias
 
-from duecourse.adapters.redis.keys import Keys
-from duecourse.adapters.redis.record import UNREADABLE, body_field, stored_id, unpack
-from duecourse.adapters.redis.verbs import Verbs
-from duecourse.adapters.redis.wire import readable
-from duecourse.domain.task import Task
-from duecourse.errors import StoreMisused
+from duecourse.adapters.redis import arguments, pages
+from duecourse.adapters.redis.adds import Adds
+from duecourse.adapters.redis.answers import readable, replies
+from duecourse.adapters.redis.ledger import READS, RedisLedger, bodies_apart
+from duecourse.adapters.redis.record import stored_id
+from duecourse.adapters.redis.verbs import in_steps
+from duecourse.domain.history import cut_by
+from duecourse.domain.pages import Page, Place, Wanted
+from duecourse.domain.queues import Throttle, ThrottleReason
+from duecourse.domain.shards import scatter
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
+from duecourse.ports.tasks import AddReply, Alone, Move, Reply
 
-READS = 3
-"""How often a record and its payload are read: what is replaced between the two takes its payload with it."""
-
-
-def get(verbs: Verbs, queue: str, id: str, tenant: str) -> Task | None:
-    """One task; one that is not in its id's shard is looked for in all others, in one round trip.
-
-    Raises StoreMisused where its record cannot be read.
-    """
-    sid = stored_id(tenant, id)
-    for _ in range(READS):
-        found = _find(verbs, queue, id, sid)
-        if found is None:
-            return None
-        keys, data, end = found
-        bodies = _bodies(verbs, keys, {sid: data})
-        if None not in bodies.values():
-            break
-    try:
-        return unpack(queue, sid, data, int(end or 0), bodies.get(sid))
-    except UNREADABLE as error:
-        raise StoreMisused(f"the record of {sid} cannot be read: {error}") from error
+Words: TypeAlias = Sequence[arguments.Argument]
+Act: TypeAlias = Callable[[Shard, Sequence[int]], list[Reply]]
+"""A verb on a shard's tasks, by their indexes."""
 
 
-def members(verbs: Verbs, queue: str, group: str, tenant: str) -> list[Task]:
-    """The tasks of a group, by id; one whose record cannot be read is only told."""
-    keys, name = verbs.keys(verbs.sharding.of(queue, "", group)), f"{tenant}/{group}"
-    for _ in range(READS):
-        members, told = verbs.scripts.read(
-            lambda p: p.zrangebylex(keys.groups, f"[{name}\0", f"({name}\1"), lambda p: p.hget(keys.meta, "shards")
-        )
-        verbs.record.compare(queue, told)
-        if not members:
-            return []
-        sids = [member.partition(b"\0")[2].decode() for member in members]
-        records, ends = verbs.scripts.read(partial(_records, keys, sids), partial(_leases, keys, sids))
-        there = {sid: data for sid, data in zip(sids, records, strict=True) if data is not None}
-        bodies = _bodies(verbs, keys, there)
-        if None not in bodies.values():
-            break
-    leases = {sid: int(end or 0) for sid, end in zip(sids, ends, strict=True)}
-    tasks = [readable(queue, sid, data, leases[sid], bodies.get(sid)) for sid, data in there.items()]
-    return [task for task in tasks if task]
+class RedisTasks(RedisLedger):
+    """Tasks, for their callers."""
 
+    _adds: Adds
 
-def _find(verbs: Verbs, queue: str, id: str, sid: str) -> tuple[Keys, bytes, float | None] | None:
-    """The keys of the shard that has a task, its record and the end of its lease."""
-    home = verbs.sharding.of(queue, id)
-    reads = partial(_record_and_lease, sid=sid)
-    told, *found = verbs.scripts.read(lambda p: p.hget(verbs.keys(home).meta, "shards"), *reads(verbs.keys(home)))
-    verbs.record.compare(queue, told)
-    shards = [home]
-    others = [shard for shard in verbs.sharding.every(queue) if shard != home]
-    if found[0] is None and others:
-        shards, found = others, verbs.scripts.read(*(read for shard in others for read in reads(verbs.keys(shard))))
-    rows = zip(shards, found[::2], found[1::2], strict=True)
-    return next(((verbs.keys(shard), data, end) for shard, data, end in rows if data is not None), None)
+    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[AddReply]:
+        """See TaskStore."""
+        return self._adds.add(tasks, echo, alone)
 
+    def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
+        """See TaskStore; a task whose record cannot be read is only logged."""
+        keys, name = self._verbs.keys(self._sharding.of(queue, "", group)), f"{tenant}/{group}"
+        for _ in range(READS):
+            members, shards = self._scripts.read(
+                ("ZRANGEBYLEX", keys.groups, f"[{name}\0", f"({name}\1"), ("HGET", keys.meta, "shards")
+            )
+            self._record.compare(queue, shards)
+            if not members:
+                return []
+            sids = [member.partition(b"\0")[2].decode() for member in members]
+            records, ends = self._scripts.read(("HMGET", keys.tasks, *sids), ("ZMSCORE", keys.leased, *sids))
+            found = {sid: data for sid, data in zip(sids, records, strict=True) if data is not None}
+            bodies = bodies_apart(self._scripts, keys, found)
+            if None not in bodies.values():
+                break
+        leases = {sid: int(end or 0) for sid, end in zip(sids, ends, strict=True)}
+        tasks = [readable(queue, sid, data, leases[sid], bodies.get(sid)) for sid, data in found.items()]
+        return [task for task in tasks if task]
 
-def _bodies(verbs: Verbs, keys: Keys, records: Mapping[str, bytes]) -> dict[str, bytes | None]:
-    """The payloads that stand apart, by stored id; None for one that is not there."""
-    fields = {sid: field for sid, data in records.items() if (field := body_field(sid, data))}
-    if not fields:
-        return {}
-    [found] = verbs.scripts.read(partial(_records, keys, list(fields.values())))
-    return dict(zip(fields, found, strict=True))
+    def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:
+        """See TaskStore."""
+        return pages.page(self._verbs, queue, wanted, after, limit, tenant)
 
+    def throttle(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> Throttle:
+        """See TaskStore."""
+        one = (stored_id(task.tenant, task.id), task.due_at) if task else ()
+        now, reason, until = self._verbs.run("held_back", shard, [tenant], one)
+        return Throttle(ThrottleReason(reason.decode()) if reason else None, until, now)
 
-def _records(keys: Keys, fields: Sequence[str], pipe: Any) -> None:
-    pipe.hmget(keys.tasks, fields)
+    def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
+        """See TaskStore."""
+        call = secrets.token_bytes(6)
+        parts = [arguments.move(one, tenant, call + place.to_bytes(2)) for place, one in enumerate(moves)]
+        act = self._act("move", tenant, [int(bool(group))], parts)
+        return self._on_tasks(queue, [move.id for move in moves], tenant, group, act)
 
+    def cancel(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        force: bool = False,
+        tenant: str = DEFAULT_TENANT,
+        group: str = "",
+        by: str = "",
+    ) -> list[Reply]:
+        """See TaskStore."""
+        parts = [[stored_id(tenant, id)] for id in ids]
+        act = self._act("cancel", tenant, [int(bool(group)), int(force), cut_by(by)], parts)
+        return self._on_tasks(queue, ids, tenant, group, act)
 
-def _leases(keys: Keys, sids: Sequence[str], pipe: Any) -> None:
-    pipe.zmscore(keys.leased, sids)
+    def replay(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        tenant: str = DEFAULT_TENANT,
+        *,
+        delays_ms: Sequence[int] = (),
+        deadlines_ms: Sequence[int] = (),
+        by: str = "",
+    ) -> list[Reply]:
+        """See TaskStore."""
+        none = [0] * len(ids)
+        sids = [stored_id(tenant, id) for id in ids]
+        parts = [*zip(sids, delays_ms or none, deadlines_ms or none, strict=True)]
+        return self._on_tasks(queue, ids, tenant, "", self._act("replay", tenant, [cut_by(by)], parts))
 
+    def _act(self, verb: str, tenant: str, terms: Words, parts: Sequence[Words]) -> Act:
+        """A verb whose arguments are its terms, and then the part of each task."""
 
-def _record_and_lease(keys: Keys, sid: str) -> tuple[Callable[[Any], object], Callable[[Any], object]]:
-    return (lambda p: p.hget(keys.tasks, sid), lambda p: p.zscore(keys.leased, sid))
+        def step(shard: Shard, chosen: Sequence[int]) -> list[Reply]:
+            every = (*terms, *(one for i in chosen for one in parts[i]))
+            return replies(self._verbs.run(verb, shard, [tenant], every))
+
+        return lambda shard, chosen: in_steps(chosen, partial(step, shard))
+
+    def _on_tasks(self, queue: str, ids: Sequence[str], tenant: str, group: str, act: Act) -> list[Reply]:
+        """Replies of `act` for tasks of a group, or for each task in whatever shard: first in its id's, then in all."""
+        replies = scatter([self._sharding.of(queue, id, group) for id in ids], act)
+        absent = [index for index, reply in enumerate(replies) if reply is Reply.ABSENT]
+        if group or not absent or self._sharding.count(queue) == 1:
+            return replies
+        found = self._find_all(queue, {index: stored_id(tenant, ids[index]) for index in absent})
+        indexes = list(found)
+        again = scatter(list(found.values()), lambda shard, chosen: act(shard, [indexes[i] for i in chosen]))
+        for index, reply in zip(indexes, again, strict=True):
+            replies[index] = reply
+        return replies
+
+    def _find_all(self, queue: str, sids: dict[int, str]) -> dict[int, Shard]:
+        """Shards of those stored ids that exist, in one round trip a node."""
+        places = [(index, shard) for index in sids for shard in self._sharding.every(queue)]
+        reads = [("HEXISTS", self._verbs.keys(shard).tasks, sids[index]) for index, shard in places]
+        there = self._scripts.read(*reads)
+        return dict(place for place, has in zip(places, there, strict=True) if has)

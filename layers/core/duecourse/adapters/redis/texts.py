@@ -1,7 +1,7 @@
 """The scripts' texts: the build of the layer puts them together, else their first use in a process does.
 
-`python -m duecourse.adapters.redis.texts FOLDER` writes the text of each verb into a folder. Such a folder stands in
-a built layer alone, where nobody changes what it is made of.
+`python -m duecourse.adapters.redis.texts FOLDER` writes the text of each verb into a folder. Only a built layer
+has such a folder, for nobody changes its modules.
 """
 
 import sys

@@ -1,14 +1,11 @@
-"""Raising a ledger to the newest version of records.
-
-From then on callers of earlier versions cannot read what is written.
-"""
+"""Upgrade of a ledger to the newest version of records, which callers of earlier versions cannot read."""
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from duecourse.adapters.redis.connect import Client
-from duecourse.adapters.redis.keys import keys_of, ledger_key, shards_key
+from duecourse.adapters.redis.keys import keys_of, ledger_key, on_record, shards_key
 from duecourse.adapters.redis.layout import NEWEST
 from duecourse.adapters.redis.scripts import RESHARDED, Scripts
 from duecourse.domain.task import Shard
@@ -39,7 +36,6 @@ class Upgrade:
 
     def __init__(self, client: Client, namespace: str, tell: Callable[[str], object]) -> None:
         self._scripts = Scripts(client, None)
-        self._client = client
         self._namespace = namespace
         self._tell = tell
 
@@ -60,15 +56,15 @@ class Upgrade:
         self._write_version()
         return Upgraded(len(counts), raised, sum(self._rewrite(shard, counts) for shard in counts))
 
-    def _old(self, counts: Mapping[Shard, str]) -> dict[Shard, Looked]:
+    def _old(self, counts: Mapping[Shard, int]) -> dict[Shard, Looked]:
         """The shards that are not of the newest version."""
         return {shard: look for shard in counts if (look := self._ask(shard, counts)).version < NEWEST}
 
     def _write_version(self) -> None:
-        """Have new shards begin with the newest version."""
-        self._scripts.call(lambda: self._client.hset(ledger_key(self._namespace), "layout", str(NEWEST)), again=True)
+        """Give new shards the newest version."""
+        self._scripts.command("HSET", ledger_key(self._namespace), "layout", NEWEST)
 
-    def _raise(self, old: Mapping[Shard, Looked], counts: Mapping[Shard, str]) -> None:
+    def _raise(self, old: Mapping[Shard, Looked], counts: Mapping[Shard, int]) -> None:
         """Raise shards, each unless a fence was drawn in it since it was looked at."""
         asked = {shard: self._ask(shard, counts, str(look.others)) for shard, look in old.items()}
         self._refuse([shard for shard, look in asked.items() if look.version < NEWEST])
@@ -82,8 +78,8 @@ class Upgrade:
                 "function, bridge and client, then run the same command again"
             )
 
-    def _rewrite(self, shard: Shard, counts: Mapping[Shard, str]) -> int:
-        """Rewrite what is left of a shard; answers how many records. Raises StoreUnavailable if the raise is lost."""
+    def _rewrite(self, shard: Shard, counts: Mapping[Shard, int]) -> int:
+        """Rewrite the old records of a shard; answers their number. Raises StoreUnavailable if the raise is lost."""
         done, how, is_left = 0, "again", True
         while is_left:
             look = self._ask(shard, counts, how)
@@ -94,16 +90,15 @@ class Upgrade:
                 self._tell(f"{shard}: rewrote {done} records")
         return done
 
-    def _ask(self, shard: Shard, counts: Mapping[Shard, str], what: str = "") -> Looked:
-        keys = keys_of(self._namespace, shard)
-        answer = self._scripts.run("upgrade", keys, (), (what,), count=counts[shard], again=True)
+    def _ask(self, shard: Shard, counts: Mapping[Shard, int], what: str = "") -> Looked:
+        request = self._scripts.request(keys_of(self._namespace, shard), (), (what,), counts[shard])
+        answer = self._scripts.evaluate("upgrade", request)
         if answer == RESHARDED:
             raise StoreMisused(f"The number of shards of {shard.queue} is being changed: run this again after that")
         _, _, version, found, rewritten, is_left = answer
         return Looked(version, found, rewritten, bool(is_left))
 
-    def _counts(self) -> dict[Shard, str]:
-        """Every shard on record, and how many its queue has."""
-        members: Any = self._scripts.call(lambda: self._client.smembers(shards_key(self._namespace)), again=True)
-        rows = (member.decode().split("/") for member in members)
-        return {Shard(queue, int(number)): count for queue, number, count in sorted(rows)}
+    def _counts(self) -> dict[Shard, int]:
+        """Every shard on record, with the number of its queue's shards."""
+        members = on_record(self._scripts.command("SMEMBERS", shards_key(self._namespace)))
+        return dict(sorted(members))

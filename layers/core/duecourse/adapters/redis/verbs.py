@@ -1,157 +1,138 @@
-"""One verb on one shard: its keys, the tenants that are declared, the clock; a shard's first add; tasks looked for."""
+"""Verbs on shards: the script of one shard or of many, its keys, the tenants that it declares, its clock."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import redis
+
+from duecourse.adapters.redis.arguments import Argument
 from duecourse.adapters.redis.connect import Client, node_of
-from duecourse.adapters.redis.keys import Keys, keys_of, shards_key
-from duecourse.adapters.redis.record import stored_id
-from duecourse.adapters.redis.scripts import RESHARDED, UNREGISTERED, Read, Request, Scripts
+from duecourse.adapters.redis.keys import Keys, keys_of
+from duecourse.adapters.redis.scripts import OVERRIDDEN, RESHARDED, Request, Scripts
 from duecourse.adapters.redis.shards import ShardsOnRecord
-from duecourse.adapters.redis.wire import Argument
-from duecourse.domain.shards import Sharding, scatter
+from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, Shard
+from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.clock import Clock
-from duecourse.ports.tasks import Reply
+from duecourse.ports.ledger import Away, answered
 
 MAX_WANT = 128
-"""The most tenants whose keys one claim declares."""
+"""Most tenants whose keys one claim declares."""
+REPLICATED = frozenset({"add", "cancel", "configure", "move", "replay"})
+"""Verbs whose changes are on replicas before the caller has an answer."""
 
 T = TypeVar("T")
 R = TypeVar("R")
-Act = Callable[[Shard, Sequence[int]], list[Reply]]
-"""Does something to a shard's tasks, by their indexes: to the first, and as many more as one script's bounds allow."""
+
+
+class Question(NamedTuple, Generic[R]):
+    """A verb that asks the same of many shards, and may be sent twice; `read` makes a script's answer a value."""
+
+    verb: str
+    request: Callable[[Shard], Request]
+    read: Callable[[Shard, Any], R]
 
 
 class Verbs:
-    """The scripts on the shards of one namespace; `wait` is how many replicas must have what a caller is told of."""
+    """Verbs on the shards of one namespace; `wait` is the number of replicas that must have what REPLICATED change."""
 
     def __init__(self, client: Client, namespace: str, sharding: Sharding, travel: Clock | None, wait: int = 0) -> None:
         self.scripts = Scripts(client, travel)
+        self.namespace = namespace
+        self.sharding = sharding
         self.wait = wait
         self.record = ShardsOnRecord(self.scripts, namespace, sharding, wait)
-        self.sharding = sharding
-        self._client = client
-        self._namespace = namespace
         self._travelling: set[Shard] = set()
         self._tenants: dict[Shard, tuple[str, ...]] = {}
-
-    def run(
-        self,
-        verb: str,
-        shard: Shard,
-        tenants: Sequence[str],
-        arguments: Sequence[Argument],
-        *,
-        again: bool,
-        replicas: int = 0,
-    ) -> Any:
-        """What the verb's script answers; for `again` and `replicas` see Scripts.run."""
-        keys, count = self._ready(shard), self.sharding.count(shard.queue)
-        answer = self.scripts.run(verb, keys, tenants, arguments, count=count, again=again, replicas=replicas)
-        if answer == RESHARDED:
-            self.record.refuse(shard)
-        return answer
-
-    def prepare(
-        self, shard: Shard, tenants: Sequence[str], arguments: Sequence[Argument]
-    ) -> tuple[int, Sequence[Argument]]:
-        """How many of a script's arguments are keys, and all of them. Raises as `keys`."""
-        return self.scripts.prepare(self._ready(shard), tenants, arguments, self.sharding.count(shard.queue))
-
-    def _ready(self, shard: Shard) -> Keys:
-        """The shard's keys, its clock one that travels where the store's does."""
-        keys = self.keys(shard)
-        if self.scripts.travel and shard not in self._travelling:
-            self.scripts.call(lambda: self._client.hset(keys.meta, "clock", "travel"), again=True)
-            self._travelling.add(shard)
-        return keys
-
-    def add(self, shard: Shard, tenants: Sequence[str], arguments: list[Argument]) -> Any:
-        """What add.lua answers, once the shard is on record: then the first argument is the version of its records."""
-        self.keys(shard)  # which says where the number of shards is wrong
-        self.record.keep(shard)
-        answer = self.change("add", shard, tenants, arguments, again=True)
-        if answer == UNREGISTERED:
-            arguments[0] = self.record.register(shard)
-            answer = self.change("add", shard, tenants, arguments, again=True)
-        return answer
-
-    def change(
-        self, verb: str, shard: Shard, tenants: Sequence[str], arguments: Sequence[Argument], *, again: bool
-    ) -> Any:
-        """What the verb's script answers, once as many replicas have it as must: for what a caller is told of."""
-        return self.run(verb, shard, tenants, arguments, again=again, replicas=self.wait)
-
-    def add_ahead(self, shard: Shard, requests: Callable[[], Iterable[Request]], read: Read) -> list[Any] | None:
-        """What `read` makes of add.lua's lists for several requests.
-
-        None where they are to be sent one by one, by `add`, which tells why one was refused.
-        """
-        keys = self.keys(shard)
-        self.record.keep(shard)
-
-        def listed(place: int, answer: Any) -> Any:
-            return read(place, answer) if isinstance(answer, list) else None
-
-        answers = self.scripts.run_ahead("add", keys, requests, listed, count=self.sharding.count(shard.queue))
-        return None if answers is None or None in answers else answers
-
-    def wherever(self, queue: str, ids: Sequence[str], tenant: str, group: str, act: Act) -> list[Reply]:
-        """What `act` answers for tasks of a group, or each wherever it is: not in its id's shard, it is looked for."""
-
-        def act_on(shard: Shard, chosen: list[int]) -> list[Reply]:
-            return in_steps(chosen, partial(act, shard))
-
-        replies = scatter([self.sharding.of(queue, id, group) for id in ids], act_on)
-        absent = [index for index, reply in enumerate(replies) if reply is Reply.ABSENT]
-        if group or not absent or self.sharding.count(queue) == 1:
-            return replies
-        found = self._find(queue, {index: stored_id(tenant, ids[index]) for index in absent})
-        indexes = list(found)
-        again = scatter(list(found.values()), lambda shard, chosen: act_on(shard, [indexes[i] for i in chosen]))
-        for index, reply in zip(indexes, again, strict=True):
-            replies[index] = reply
-        return replies
-
-    def _find(self, queue: str, sids: dict[int, str]) -> dict[int, Shard]:
-        """In which shards these stored ids are, in one round trip a node."""
-        places = [(index, shard) for index in sids for shard in self.sharding.every(queue)]
-        there = self.scripts.read(*(partial(_has, self.keys(shard).tasks, sids[index]) for index, shard in places))
-        return dict(place for place, has in zip(places, there, strict=True) if has)
 
     def keys(self, shard: Shard) -> Keys:
         """The shard's keys. Raises StoreMisused where its queue has another number of shards than the settings say."""
         self.record.check(shard.queue)
-        return keys_of(self._namespace, shard)
+        return keys_of(self.namespace, shard)
 
-    def first_node(self) -> Any:
-        """The server that knows what shards there are."""
-        return node_of(self._client, shards_key(self._namespace))
+    def run(self, verb: str, shard: Shard, tenants: Iterable[str], arguments: Sequence[Argument]) -> Any:
+        """Answer of a verb's script on one shard: a list, NOT_ALONE or UNREGISTERED."""
+        request = self.request(shard, tenants, arguments)
+        replicas = self.wait if verb in REPLICATED else 0
+        return self._checked(shard, self.scripts.evaluate(verb, request, replicas=replicas))
+
+    def request(self, shard: Shard, tenants: Iterable[str], arguments: Sequence[Argument]) -> Request:
+        """Everything that a verb's script gets on a shard, whose clock travels if the store's does."""
+        keys = self.keys(shard)
+        if self.scripts.travel and shard not in self._travelling:
+            self.scripts.command("HSET", keys.meta, "clock", "travel")
+            self._travelling.add(shard)
+        return self.scripts.request(keys, tenants, arguments, self.sharding.count(shard.queue))
+
+    def ask(self, question: Question[R], shard: Shard) -> R:
+        """Answer of one shard."""
+        answer = self.scripts.evaluate(question.verb, question.request(shard))
+        return question.read(shard, self._checked(shard, answer))
+
+    def ask_all(self, question: Question[R], shards: Sequence[Shard]) -> list[R | Away]:
+        """Answer of each shard, or the StoreUnavailable or StoreMisused instead; a round trip a node."""
+        answers: dict[Shard, R | Away] = {}
+        nodes: dict[redis.Redis, dict[Shard, Request]] = {}
+        for shard in shards:
+            request = answered(partial(question.request, shard))
+            if isinstance(request, tuple):
+                node = node_of(self.scripts.client, keys_of(self.namespace, shard).tasks)
+                nodes.setdefault(node, {})[shard] = request
+            else:
+                answers[shard] = request
+        for node, requests in nodes.items():
+            found = self._ask_node(question, node, requests)
+            answers |= found
+        return [answers[shard] for shard in shards]
+
+    def _ask_node(
+        self, question: Question[R], node: redis.Redis, requests: dict[Shard, Request]
+    ) -> dict[Shard, R | Away]:
+        first, *others = requests
+
+        def alone(shard: Shard) -> R | Away:
+            return answered(partial(self.ask, question, shard))
+
+        try:
+            found = self.scripts.evaluate_on(node, question.verb, requests.values())
+        except StoreUnavailable:
+            answer = alone(first)  # which finds out who has taken over
+            if isinstance(answer, StoreUnavailable):
+                return dict.fromkeys(requests, answer)
+            return {first: answer} | {shard: alone(shard) for shard in others}
+
+        def read(shard: Shard, answer: Any) -> R:
+            return question.read(shard, self._checked(shard, answer))
+
+        # An error is that of a script that is not loaded, or of a slot that has moved.
+        return {
+            shard: alone(shard) if isinstance(answer, Exception) else answered(partial(read, shard, answer))
+            for shard, answer in zip(requests, found, strict=True)
+        }
+
+    def _checked(self, shard: Shard, answer: Any) -> Any:
+        if answer == RESHARDED:
+            self.record.refuse(shard)
+        if answer == OVERRIDDEN:
+            raise StoreMisused("the clock is overridden, and this shard's clock does not travel")
+        return answer
 
     def met(self, shard: Shard) -> tuple[str, ...]:
         """The tenants whose keys a claim or a sweep declares."""
         return self._tenants.get(shard, (DEFAULT_TENANT,))
 
     def meet(self, shard: Shard, want: Iterable[bytes]) -> None:
-        """Remember the tenants whose work waits, so that the next script declares their keys.
-
-        In a tuple of their own: another thread may be sending the one before.
-        """
+        """Remember the tenants whose work waits, so that the next script declares their keys."""
         met, wanted = self.met(shard), [name.decode() for name in want]
         if not set(wanted) <= set(met):
-            names = dict.fromkeys([*wanted, *met])
-            self._tenants[shard] = tuple(names)[:MAX_WANT]
+            # A tuple of its own: another thread may be sending the one before.
+            self._tenants[shard] = tuple(dict.fromkeys([*wanted, *met]))[:MAX_WANT]
 
 
 def in_steps(items: Sequence[T], step: Callable[[Sequence[T]], list[R]]) -> list[R]:
-    """What `step` answers for all of them: it does the first, and as many more as the bounds of one script allow."""
-    answers = step(items)
+    """Answers of `step` for all items: it does the first, and as many more as the bounds of one script allow."""
+    answers: list[R] = []
     while len(answers) < len(items):
         answers += step(items[len(answers) :])
     return answers
-
-
-def _has(tasks: str, sid: str, pipe: Any) -> None:
-    pipe.hexists(tasks, sid)

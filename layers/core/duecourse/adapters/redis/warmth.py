@@ -7,30 +7,23 @@ from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.task import Shard
 
 TENANTS = 8
-"""How many tenants' tasks are looked at: those whose heads come due first."""
+"""Number of tenants whose tasks are looked at: those whose heads come due first."""
 
 
 class RedisWarmth:
-    """What comes due soon, and what was invoked (ports.warmth.Warmth), beside a ledger on the same client."""
+    """Kinds due soon, and functions by their last invocation (ports.warmth.Warmth), beside a ledger."""
 
-    def __init__(self, verbs: Verbs, namespace: str) -> None:
+    def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
-        self._key = functions_key(namespace)
+        self._scripts = verbs.scripts
 
     def coming(self, shard: Shard, within_ms: int) -> list[str]:
         """See Warmth."""
-        heads = self._verbs.keys(shard).heads
-        [first] = self._verbs.scripts.read(lambda pipe: pipe.zrange(heads, 0, TENANTS - 1))
-        if not first:
-            return []
-        tenants = [tenant.decode() for tenant in first]
-        kinds = self._verbs.run("coming", shard, tenants, [within_ms], again=True)
-        return [kind.decode() for kind in kinds] if isinstance(kinds, list) else []
+        first = self._scripts.command("ZRANGE", self._verbs.keys(shard).heads, 0, TENANTS - 1)
+        kinds = self._verbs.run("coming", shard, [tenant.decode() for tenant in first], [within_ms]) if first else []
+        return [kind.decode() for kind in kinds]
 
     def idle(self, functions: Sequence[str], idle_ms: int) -> list[str]:
         """See Warmth."""
-        scripts = self._verbs.scripts
-        clock = str(scripts.travel.now()) if scripts.travel else ""
-        return [
-            name.decode() for name in scripts.evaluate("idle", 1, (self._key, clock, idle_ms, *functions), again=True)
-        ]
+        key, clock = functions_key(self._verbs.namespace), self._scripts.clock()
+        return [name.decode() for name in self._scripts.evaluate("idle", (1, (key, clock, idle_ms, *functions)))]

@@ -33,7 +33,7 @@ SPOKEN = {
 INSTEAD = "is not known here: there are {{ }}, {# #}, {% if %}, {% for %} and {% set name = value %}"
 
 
-def checked(environment: Environment, source: str, known: set[str]) -> nodes.Template:
+def checked(environment: Environment, source: str, known: frozenset[str]) -> nodes.Template:
     """A template's tree, its work counted. Raises TemplateSyntaxError, with the line, for what is not known here.
 
     Raises Rejected where the time is over: all of this, too, is work of the template's making.
@@ -44,9 +44,9 @@ def checked(environment: Environment, source: str, known: set[str]) -> nodes.Tem
         in_time()
         _check(environment, node)
         if count > MAX_NODES:
-            _refuse(node, f"it is over {MAX_NODES:,} names, values and operations long: make it shorter")
+            _reject(node, f"it is over {MAX_NODES:,} names, values and operations long: make it shorter")
         if depth > MAX_DEPTH:
-            _refuse(node, f"it nests deeper than {MAX_DEPTH} levels: use {{% set %}} for a part of it")
+            _reject(node, f"it nests deeper than {MAX_DEPTH} levels: use {{% set %}} for a part of it")
     _check_names(tree, known)
     in_time()
     bounded: nodes.Template = _Counted().visit(tree)
@@ -64,17 +64,17 @@ def _nodes(tree: nodes.Template) -> Iterator[tuple[nodes.Node, int]]:
 
 def _check(environment: Environment, node: nodes.Node) -> None:
     if not isinstance(node, KNOWN):
-        _refuse(node, SPOKEN.get(type(node)) or f"{{% {type(node).__name__.lower()} %}} {INSTEAD}")
+        _reject(node, SPOKEN.get(type(node)) or f"{{% {type(node).__name__.lower()} %}} {INSTEAD}")
     if isinstance(node, nodes.Call) and not (isinstance(node.node, nodes.Name) and node.node.name == RANGE):
-        _refuse(node, "nothing can be called but range(): use a filter, such as {{ text|upper }}")
+        _reject(node, "nothing can be called but range(): use a filter, such as {{ text|upper }}")
     if isinstance(node, nodes.Filter) and node.name not in environment.filters:
-        _refuse(node, f"there is no filter {node.name}; there are: {', '.join(NAMES)}")
+        _reject(node, f"there is no filter {node.name}; there are: {', '.join(NAMES)}")
     if isinstance(node, nodes.Test) and node.name not in environment.tests:
-        _refuse(node, f"there is no test {node.name}")
+        _reject(node, f"there is no test {node.name}")
     if isinstance(node, nodes.Const) and isinstance(node.value, float) and not isfinite(node.value):
-        _refuse(node, "the number is too large")
+        _reject(node, "the number is too large")
     if isinstance(node, nodes.List | nodes.Tuple) and not _plain(node):
-        _refuse(node, "a list here holds plain texts and numbers: give others in data")
+        _reject(node, "a list here holds plain texts and numbers: give others in data")
 
 
 def _plain(node: nodes.List | nodes.Tuple) -> bool:
@@ -83,13 +83,13 @@ def _plain(node: nodes.List | nodes.Tuple) -> bool:
     return all(isinstance(item, nodes.Name if stored else nodes.Const) for item in node.items)
 
 
-def _check_names(tree: nodes.Template, known: set[str]) -> None:
+def _check_names(tree: nodes.Template, known: frozenset[str]) -> None:
     names = _Names(tree.environment)
     names.visit(tree)
     unknown = names.undeclared_identifiers - known - {RANGE}
     for node, _ in _nodes(tree):
         if isinstance(node, nodes.Name) and node.name in unknown:
-            _refuse(node, f"{node.name} is not known; known are: {', '.join(sorted(known))}")
+            _reject(node, f"{node.name} is not known; known are: {', '.join(sorted(known))}")
 
 
 class _Names(TrackingCodeGenerator):
@@ -100,7 +100,7 @@ class _Names(TrackingCodeGenerator):
         self.optimizer = None
 
 
-def _refuse(node: nodes.Node, problem: str) -> NoReturn:
+def _reject(node: nodes.Node, problem: str) -> NoReturn:
     raise TemplateSyntaxError(problem, node.lineno)
 
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Undefined
@@ -19,44 +20,24 @@ class Rejected(TemplateRuntimeError):
     """A template asked for more than it may."""
 
 
+@dataclass(slots=True)
 class Meter:
-    """The work of one message, which is over at `until` (monotonic seconds) at the latest."""
+    """Work that one message may still cost: turns of loops, characters made; over at `until` (monotonic seconds)."""
 
-    def __init__(self, until: float) -> None:
-        self._until = until
-        self._steps = MAX_STEPS
-        self._made = MAX_MADE
-
-    def step(self) -> None:
-        """Count one turn of a loop. Raises Rejected."""
-        self._steps -= 1
-        if self._steps < 0:
-            raise Rejected(f"more than {MAX_STEPS:,} turns of loops")
-        self.look()
-
-    def make(self, length: int) -> None:
-        """Count what is about to be made, in characters or items. Raises Rejected."""
-        self._made -= length + 1
-        if length > MAX_TEXT or self._made < 0:
-            raise Rejected(f"more than {MAX_TEXT:,} characters in one text, or too many texts")
-        self.look()
-
-    def look(self) -> None:
-        """Look at the clock. Raises Rejected."""
-        if time.monotonic() > self._until:
-            raise Rejected("rendering takes too long")
+    until: float
+    steps: int = MAX_STEPS
+    made: int = MAX_MADE
 
 
 _current: ContextVar[Meter] = ContextVar("meter")
 
 
 @contextmanager
-def metered(until: float) -> Iterator[Meter]:
+def metered(until: float) -> Iterator[None]:
     """Bound what is done meanwhile in this thread."""
-    meter = Meter(until)
-    token = _current.set(meter)
+    token = _current.set(Meter(until))
     try:
-        yield meter
+        yield
     finally:
         _current.reset(token)
 
@@ -69,21 +50,29 @@ def counted(items: Any) -> Iterator[Any]:
         raise Rejected("a loop needs a list")
     meter = _current.get()
     for item in items:
-        meter.step()
+        meter.steps -= 1
+        if meter.steps < 0:
+            raise Rejected(f"more than {MAX_STEPS:,} turns of loops")
+        in_time()
         yield item
 
 
 def made(value: Any) -> Any:
     """A value, its size counted. Raises Rejected."""
-    _current.get().make(len(value) if isinstance(value, str | list | tuple | dict) else 0)
+    expect(len(value) if isinstance(value, str | list | tuple | dict) else 0)
     return value
 
 
 def expect(length: int) -> None:
-    """Count what is about to be made before it is there. Raises Rejected."""
-    _current.get().make(length)
+    """Count characters or items before they are made. Raises Rejected."""
+    meter = _current.get()
+    meter.made -= length + 1
+    if length > MAX_TEXT or meter.made < 0:
+        raise Rejected(f"more than {MAX_TEXT:,} characters in one text, or too many texts")
+    in_time()
 
 
 def in_time() -> None:
-    """Look at the clock where nothing is counted. Raises Rejected."""
-    _current.get().look()
+    """Look at the clock. Raises Rejected."""
+    if time.monotonic() > _current.get().until:
+        raise Rejected("rendering takes too long")

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Template
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
@@ -33,14 +33,6 @@ class BrokenTemplate(Exception):
         super().__init__(f"line {line}: {problem}")
 
 
-class Source(NamedTuple):
-    """A template's text, whether it is HTML, and the names that it may speak of."""
-
-    text: str
-    html: bool
-    names: frozenset[str]
-
-
 class Renderer:
     """Renders templates; safe for threads."""
 
@@ -52,14 +44,14 @@ class Renderer:
         """A template's text with `names` in it, by `until` (monotonic seconds). Raises BrokenTemplate."""
         with metered(until):
             try:
-                return _collect(self._compiled(Source(text, html, frozenset(names))), names)
+                return _collect(self._compiled(text, frozenset(names), html), names)
             except FAULTS as error:
                 raise BrokenTemplate(_line(error.__traceback__), _message(error)) from error
 
-    def _compile(self, source: Source) -> Template:
-        sandbox = self._sandboxes[source.html]
+    def _compile(self, text: str, names: frozenset[str], html: bool) -> Template:
+        sandbox = self._sandboxes[html]
         try:
-            tree = checked(sandbox, source.text, set(source.names))
+            tree = checked(sandbox, text, names)
             code = sandbox.compile(tree, filename=FILE)
         except TemplateSyntaxError as error:
             raise BrokenTemplate(error.lineno, str(error.message)) from error
@@ -75,10 +67,7 @@ def _collect(template: Template, names: Mapping[str, Any]) -> str:
         if length > MAX_TEXT:
             raise Rejected(f"more than {MAX_TEXT:,} characters in all")
         pieces.append(piece)
-    return _sendable("".join(pieces))
-
-
-def _sendable(text: str) -> str:
+    text = "".join(pieces)
     try:
         text.encode()
     except UnicodeEncodeError:

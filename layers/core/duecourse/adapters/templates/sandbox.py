@@ -16,7 +16,7 @@ from duecourse.adapters.templates.meter import Rejected, made
 
 MAX_RANGE = 1_000
 MAX_NUMBER = 10**18
-MAX_TOLD = 20
+MAX_LISTED = 20
 """Maximum number of names that an error lists."""
 
 
@@ -28,7 +28,7 @@ class Unknown(StrictUndefined):
         if self._undefined_hint:
             return self._undefined_hint
         if isinstance(self._undefined_obj, Mapping):
-            known = ", ".join(list(map(str, self._undefined_obj))[:MAX_TOLD]) or "nothing"
+            known = ", ".join(list(map(str, self._undefined_obj))[:MAX_LISTED]) or "nothing"
             return f"{self._undefined_name} is not known; known here: {known}"
         return f"{self._undefined_name} is not known of {type(self._undefined_obj).__name__}"
 
@@ -44,12 +44,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def __init__(self, *, html: bool) -> None:
         # Jinja2's optimiser goes over all that is within a node for each node: 200 filters in a row took 20 seconds.
         super().__init__(
-            undefined=Unknown,
-            autoescape=html,
-            finalize=_written,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            optimized=False,
+            undefined=Unknown, autoescape=html, finalize=_written, trim_blocks=True, lstrip_blocks=True, optimized=False
         )
         self.filters = dict(ALL)
         self.globals = {RANGE: _range}

@@ -27,7 +27,6 @@ from duecourse.wire import doubled
 
 SOURCE = "duecourse"
 VERSION = "1"
-TEXT, TABLE = str, Mapping
 TARGET = "lambda"
 """Receiver of a delivery, as the receiver itself knows it."""
 MAX_NUMBER = 2**53
@@ -117,8 +116,8 @@ def _entries(event: Json) -> list["_Reader"]:
 
 
 def _leased(entry: "_Reader") -> Task:
-    lease = _Reader(entry.take("lease", TABLE), f"{entry.path}.lease")
-    token, expires_at = lease.take("token", TEXT), lease.number("expires_at")
+    lease = _Reader(entry.take("lease", Mapping), f"{entry.path}.lease")
+    token, expires_at = lease.take("token", str), lease.number("expires_at")
     target = TARGET if lease.get("delivery") is True else ""
     return _decode(entry)._replace(token=token, lease_expires_at=expires_at, target=target)
 
@@ -157,7 +156,7 @@ def _policy(entry: "_Reader") -> RetryPolicy:
 
 
 def _generation(entry: "_Reader") -> int:
-    generation = entry.take("idempotency_key", TEXT).rpartition(":")[2]
+    generation = entry.take("idempotency_key", str).rpartition(":")[2]
     fits = bool(re.fullmatch("[0-9]{1,15}", generation))
     _check(fits, f"{entry.path}.idempotency_key", "must be <id>:<generation>")
     return int(generation)
@@ -174,26 +173,26 @@ class _Reader:
     def get(self, field: str) -> Any:
         return self._table.get(field)
 
-    def take(self, field: str, kind: type) -> Any:
+    def take(self, field: str, kind: type = object) -> Any:
         path = f"{self.path}.{field}"
         _check(field in self._table, path, "is required")
-        _check(isinstance(self._table[field], kind), path, f"must be {NAMES.get(kind, 'given')}")
+        _check(isinstance(self._table[field], kind), path, "must be text" if kind is str else "must be an object")
         return self._table[field]
 
     def number(self, field: str) -> int:
-        value = self.take(field, object)
+        value = self.take(field)
         fits = type(value) is int and 0 <= value <= MAX_NUMBER
         _check(fits, f"{self.path}.{field}", "must be a whole number, 0 or more")
         return int(value)
 
     def name(self, field: str, pattern: str) -> str:
-        name: str = self.take(field, TEXT)
+        name: str = self.take(field, str)
         _check(bool(re.fullmatch(pattern, name)), f"{self.path}.{field}", f"must match {pattern}")
         return name
 
     def json_text(self, field: str, most: int) -> str:
         """The field as the ledger keeps it."""
-        value, path = self.take(field, object), f"{self.path}.{field}"
+        value, path = self.take(field), f"{self.path}.{field}"
         try:
             text = dump_json(value)
             size = len(text.encode())
@@ -201,9 +200,6 @@ class _Reader:
             raise InvalidInput([FieldError(path, "holds what JSON cannot carry")]) from None
         _check(size <= most, path, f"must be at most {most // 1024} KiB of JSON")
         return text
-
-
-NAMES: dict[type, str] = {TEXT: "text", TABLE: "an object"}
 
 
 def _check(fits: bool, field: str, problem: str) -> None:

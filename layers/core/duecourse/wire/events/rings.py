@@ -3,7 +3,7 @@
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict, cast
 
 from duecourse.domain.history import Trigger
 from duecourse.domain.task import Json, Shard
@@ -145,13 +145,5 @@ def _shard(key: str, namespace: str) -> Shard | None:
 
 def show_drained(counts: Mapping[str, int], added: int = 0) -> RingsAnswer:
     """A drain's counts in the answer to the bridge, with the number of tasks that watched keys added."""
-    return {
-        "added": added,
-        "claimed": counts["claimed"],
-        "done": counts["done"],
-        "again": counts["again"],
-        "retried": counts["retried"],
-        "dead": counts["dead"],
-        "backlog": counts["backlog"],
-        "bell_at": counts["bell_at"],
-    }
+    known = {**counts, "added": added}
+    return cast(RingsAnswer, {name: known[name] for name in RingsAnswer.__annotations__})

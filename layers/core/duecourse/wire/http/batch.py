@@ -10,7 +10,7 @@ from duecourse.domain.order import AddResult, Item
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, new_id
 from duecourse.domain.times import format_instant
 from duecourse.errors import Conflict
-from duecourse.wire.http.fields import ShownInstant, Strict
+from duecourse.wire.http.fields import ShownInstant, Strict, about
 from duecourse.wire.http.tasks import EXAMPLE, AddTask
 
 MAX_BATCH = 1_000
@@ -23,14 +23,9 @@ class AddBatch(Strict):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"tasks": [EXAMPLE]}]})
 
-    tasks: Annotated[
-        list[AddTask],
-        Field(
-            min_length=1,
-            max_length=MAX_BATCH,
-            description="The tasks, each in the form of `POST /tasks`; at most 1,000.",
-        ),
-    ]
+    tasks: list[AddTask] = Field(
+        min_length=1, max_length=MAX_BATCH, description="The tasks, each in the form of `POST /tasks`; at most 1,000."
+    )
 
     def new_tasks(self, tenant: str = DEFAULT_TENANT, name: Callable[[], str] = new_id) -> list[NewTask]:
         """The tasks asked for, with ids of `name` where none were given."""
@@ -40,26 +35,20 @@ class AddBatch(Strict):
 class BatchItem(TypedDict):
     """Result for one task: added, already there, or rejected with its reason in `refused`."""
 
-    id: Annotated[str, Field(description="Id of the task.", examples=["order-7"])]
+    id: Annotated[str, about("Id of the task.", "order-7")]
     created: Annotated[
         bool,
-        Field(
-            description="True if this request added the task; false if the id already existed or the "
-            "task was rejected.",
-            examples=[True],
-        ),
+        about("True if this request added the task; false if the id already existed or the task was rejected.", True),
     ]
-    due_at: NotRequired[Annotated[ShownInstant, Field(description="Due time; absent if the task was rejected.")]]
-    refused: NotRequired[
-        Annotated[str, Field(description="Reason of the rejection: the state of the task that has this id.")]
-    ]
-    detail: NotRequired[Annotated[str, Field(description="The rejection in words.")]]
+    due_at: NotRequired[Annotated[ShownInstant, about("Due time; absent if the task was rejected.")]]
+    refused: NotRequired[Annotated[str, about("Reason of the rejection: the state of the task that has this id.")]]
+    detail: NotRequired[Annotated[str, about("The rejection in words.")]]
 
 
 class BatchAnswer(TypedDict):
     """Result for each task, in the order of the request."""
 
-    tasks: Annotated[list[BatchItem], Field(description="Result for each task, in the order of the request.")]
+    tasks: Annotated[list[BatchItem], about("Result for each task, in the order of the request.")]
 
 
 def show_batch(ids: Sequence[str], items: Sequence[Item]) -> BatchAnswer:

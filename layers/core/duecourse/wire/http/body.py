@@ -15,7 +15,7 @@ def parse_body(text: str, most: int = MAX_BODY_BYTES) -> dict[str, Any]:
     if len(text) > most or len(text.encode("utf-8", "surrogatepass")) > most:
         raise BodyTooLarge(f"The body is over {most // 1024} KiB.")
     try:
-        body, twice = doubled.load(text, _refuse_constant)
+        body, twice = doubled.load(text, _reject_constant)
     except (_Unfit, json.JSONDecodeError) as error:
         raise MalformedBody(f"The body is not JSON: {error}") from None
     except RecursionError:
@@ -33,5 +33,5 @@ class _Unfit(ValueError):
     """A constant that Python accepts as JSON, and no other parser does."""
 
 
-def _refuse_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise _Unfit(f"{name} is not a JSON value")

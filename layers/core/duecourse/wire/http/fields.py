@@ -1,7 +1,8 @@
 """The field types that requests share, and how pydantic's errors read to a user."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -36,29 +37,23 @@ from duecourse.domain.task import (
 )
 from duecourse.domain.times import MAX_DURATION_MS, format_duration, parse_duration, parse_instant
 from duecourse.errors import MAX_FIELD, FieldError, InvalidInput, bounded
+from duecourse.wire.settings.variables import written_as
 
 M = TypeVar("M", bound=BaseModel)
 N = TypeVar("N", bound=BaseModel)
+Schema = dict[str, Any]
 
 _AMOUNT = r"[0-9]+(\.[0-9]+)?"
 DURATION_PATTERN = rf"^(P(?=.)({_AMOUNT}W)?({_AMOUNT}D)?(T(?=.)({_AMOUNT}H)?({_AMOUNT}M)?({_AMOUNT}S)?)?|{_AMOUNT})$"
-SECONDS_SCHEMA = {"type": "number", "minimum": 0, "maximum": MAX_DURATION_MS // 1000}
-DURATION_SCHEMA = {
-    "anyOf": [{"type": "string", "pattern": DURATION_PATTERN}, SECONDS_SCHEMA],
-    "examples": ["PT5M", 300],
-}
-INSTANT_SCHEMA = {"type": "string", "format": "date-time", "examples": ["2026-03-29T01:30:00Z"]}
-DEADLINE_SCHEMA = {
-    "anyOf": [
-        {"type": "string", "pattern": DURATION_PATTERN},
-        {"type": "string", "format": "date-time"},
-        SECONDS_SCHEMA,
-    ],
-    "examples": ["PT24H", "2026-03-29T01:30:00Z"],
-}
+ISO_8601 = {"type": "string", "pattern": DURATION_PATTERN}
+SECONDS = {"type": "number", "minimum": 0, "maximum": MAX_DURATION_MS // 1000}
+RFC_3339 = {"type": "string", "format": "date-time"}
+DURATION_SCHEMA = {"anyOf": [ISO_8601, SECONDS], "examples": ["PT5M", 300]}
+INSTANT_SCHEMA = {**RFC_3339, "examples": ["2026-03-29T01:30:00Z"]}
+DEADLINE_SCHEMA = {"anyOf": [ISO_8601, RFC_3339, SECONDS], "examples": ["PT24H", "2026-03-29T01:30:00Z"]}
 DATED = re.compile(r"\d{4}-")
 """Beginning of an instant, which no duration has."""
-MAX_STRANGERS = 20
+MAX_UNKNOWN = 20
 """Maximum number of an object's unknown fields that are named one by one."""
 PLACES = frozenset({"body", "path", "query"})
 
@@ -97,45 +92,45 @@ def parse_deadline(value: Any) -> Deadline:
         raise ValueError("must be a duration such as PT24H, or an RFC 3339 instant") from None
 
 
-class between(NamedTuple):  # noqa: N801 - stands beside a type, as a word
+# Compared by identity: a union of types hashes what is beside each of them, and no schema can be hashed.
+@dataclass(frozen=True, slots=True, eq=False)
+class Checked:
+    """Check of a type's values: it returns the value or raises ValueError; `schema` says the same in the document."""
+
+    check: Callable[[Any], Any]
+    schema: Schema
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
+        return {**handler(schema), **self.schema}
+
+
+def between(low_ms: int, high_ms: int) -> Checked:
     """Bounds of a duration, in words that its sender knows; a schema can say them of seconds alone."""
 
-    low_ms: int
-    high_ms: int
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_after_validator_function(self._checked, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {**handler(schema), "minimum": self.low_ms / 1000, "maximum": self.high_ms / 1000}
-
-    def _checked(self, value: int) -> int:
-        if not self.low_ms <= value <= self.high_ms:
-            raise ValueError(f"must be between {format_duration(self.low_ms)} and {format_duration(self.high_ms)}")
+    def check(value: int) -> int:
+        if not low_ms <= value <= high_ms:
+            raise ValueError(f"must be between {format_duration(low_ms)} and {format_duration(high_ms)}")
         return value
 
+    return Checked(check, {"minimum": low_ms / 1000, "maximum": high_ms / 1000})
 
-def given(*names: str) -> dict[str, Any]:
+
+def matching(pattern: str, problem: str) -> Checked:
+    """Text that the whole of `pattern` fits, and what to say of any other."""
+    return Checked(written_as(re.compile(pattern), problem), {"pattern": f"^{pattern}$"})
+
+
+def about(meaning: str, *examples: Any) -> Any:
+    """Description of a field in the OpenAPI document, and examples of its value."""
+    return Field(description=meaning, examples=list(examples) or None)
+
+
+def given(*names: str) -> Schema:
     """The schema of an object in which these fields are there, and not null."""
     return {"required": list(names), "properties": {name: {"not": {"type": "null"}} for name in names}}
-
-
-class written_as(NamedTuple):  # noqa: N801 - stands beside a type, as a word
-    """Text that the whole of `pattern` fits, and what to say of any other."""
-
-    pattern: re.Pattern[str]
-    problem: str
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_after_validator_function(self._checked, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {**handler(schema), "pattern": f"^{self.pattern.pattern}$"}
-
-    def _checked(self, value: str) -> str:
-        if not self.pattern.fullmatch(value):
-            raise ValueError(self.problem)
-        return value
 
 
 def json_of(max_bytes: int) -> AfterValidator:
@@ -158,28 +153,18 @@ def json_of(max_bytes: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _flag(value: Any) -> Any:
-    return True if value == "" else value
-
-
 TaskId = Annotated[StrictStr, Field(pattern=ID_PATTERN)]
 AnyTaskId = Annotated[StrictStr, Field(pattern=ANY_ID_PATTERN)]
 """Id of a task, or of a completion notification, which has a `~`."""
 Name = Annotated[StrictStr, Field(pattern=NAME_PATTERN)]
-OpenKind = Annotated[Name, Field(json_schema_extra={"not": {"const": reminder.KIND}}), AfterValidator(open_kind)]
-OpenQueue = Annotated[
-    Name,
-    Field(json_schema_extra={"not": {"pattern": f"^({reminder.QUEUE}$|{QUEUE_PREFIX})"}}),
-    AfterValidator(open_queue),
-]
+OpenKind = Annotated[Name, Checked(open_kind, {"not": {"const": reminder.KIND}})]
+OpenQueue = Annotated[Name, Checked(open_queue, {"not": {"pattern": f"^({reminder.QUEUE}$|{QUEUE_PREFIX})"}})]
 Duration = Annotated[int, BeforeValidator(parse_duration), WithJsonSchema(DURATION_SCHEMA)]
 Instant = Annotated[int, BeforeValidator(parse_instant), WithJsonSchema(INSTANT_SCHEMA)]
 DeadlineField = Annotated[Deadline, PlainValidator(parse_deadline), WithJsonSchema(DEADLINE_SCHEMA)]
 JsonObject = Annotated[dict[str, Any], json_of(MAX_PAYLOAD_BYTES)]
-Flag = Annotated[bool, BeforeValidator(_flag)]
+Flag = Annotated[bool, BeforeValidator(lambda value: True if value == "" else value)]
 """A query parameter that needs no value: `?force`."""
-
-
 ShownInstant = Annotated[str, WithJsonSchema(INSTANT_SCHEMA)]
 """An instant in answers: RFC 3339, in UTC, with milliseconds."""
 
@@ -193,7 +178,7 @@ class Strict(BaseModel):
     @classmethod
     def _not_flooded(cls, value: Any) -> Any:
         # Each unknown field is an error of its own: half a million of them would take a function's whole time.
-        if isinstance(value, dict) and len(value) > len(cls.model_fields) + MAX_STRANGERS:
+        if isinstance(value, dict) and len(value) > len(cls.model_fields) + MAX_UNKNOWN:
             raise ValueError(f"has {len(value)} fields; only {len(cls.model_fields)} are known")
         return value
 
@@ -208,6 +193,7 @@ def read(model: type[M], value: Any) -> M:
 
 def read_both(first: type[M], named: Any, second: type[N], asked: Any) -> tuple[M, N]:
     """`named` as one of `first`, `asked` as one of `second`. Raises InvalidInput, naming the wrong fields of both."""
+    # A caller over HTTP gets both kinds of errors in one answer: path and body are checked together there.
     problems: list[FieldError] = []
     try:
         key = read(first, named)
@@ -227,7 +213,7 @@ def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:
     return bounded([FieldError(_dotted(error["loc"])[:MAX_FIELD], _wording(error)) for error in errors])
 
 
-def refuse_fields(problem: str, *fields: str) -> ValidationError:
+def reject_fields(problem: str, *fields: str) -> ValidationError:
     """The error that a validator raises for one problem of several fields together."""
     kind = PydanticCustomError("refused", "{problem}", {"problem": problem})
     lines = [InitErrorDetails(type=kind, loc=(field,), input=None) for field in fields]

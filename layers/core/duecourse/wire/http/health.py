@@ -2,12 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import Field
 from typing_extensions import TypedDict
+
+from duecourse.wire.http.fields import about
 
 
 class Health(TypedDict):
     """State of the service."""
 
-    status: Annotated[str, Field(description="State of the service: `ok` or `unavailable`.", examples=["ok"])]
-    store: Annotated[str, Field(description="State of the store: `ok` or `unavailable`.", examples=["ok"])]
+    status: Annotated[str, about("State of the service: `ok` or `unavailable`.", "ok")]
+    store: Annotated[str, about("State of the store: `ok` or `unavailable`.", "ok")]

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, StrictStr
+from pydantic import Field, StrictStr
 
 from duecourse.domain.calls import RESERVED_PATTERN, is_reserved
 from duecourse.domain.expression import MAX_LENGTH, problem_of_tree
 from duecourse.domain.times import DAY_MS
-from duecourse.wire.http.fields import Duration, Strict, between
+from duecourse.wire.http.fields import Checked, Duration, Strict, about, between
 
 MAX_URL = 2_048
 MIN_INTERVAL_MS = 100
@@ -87,24 +87,22 @@ def _check_call(name: str, count: int, signature: Sequence[dict[str, Any]] | Non
 
 URL_SCHEMA = {"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[^\x00-\x20\x7f\\/?#][^\x00-\x20\x7f\\]*$"}
 """Pattern of every such URL, as far as a pattern can check it."""
-Url = Annotated[StrictStr, Field(max_length=MAX_URL, json_schema_extra=URL_SCHEMA), AfterValidator(_url)]
+Url = Annotated[StrictStr, Field(max_length=MAX_URL), Checked(_url, URL_SCHEMA)]
 HEADERS_SCHEMA = {
     "propertyNames": {"pattern": f"^{_HEADER_NAME.pattern}$", "not": {"pattern": RESERVED_PATTERN}},
     "additionalProperties": {"type": "string", "maxLength": MAX_HEADER, "pattern": "^[\\t -~]*$"},
 }
 Headers = Annotated[
     dict[StrictStr, StrictStr],
-    Field(max_length=MAX_HEADERS, json_schema_extra=HEADERS_SCHEMA),
-    AfterValidator(_headers),
+    Field(max_length=MAX_HEADERS, description="Headers of the request: at most 50, in printable ASCII."),
+    Checked(_headers, HEADERS_SCHEMA),
 ]
 Expression = Annotated[
-    StrictStr,
-    Field(min_length=1, max_length=MAX_LENGTH, json_schema_extra={"format": "jmespath"}),
-    AfterValidator(_expression),
+    StrictStr, Field(min_length=1, max_length=MAX_LENGTH), Checked(_expression, {"format": "jmespath"})
 ]
 Timeout = Annotated[
     Annotated[Duration, between(1, MAX_TIMEOUT_MS)] | None,
-    Field(description="Timeout of one request, at most PT20S. Default: DUECOURSE_HTTP_TIMEOUT."),
+    about("Timeout of one request, at most PT20S. Default: DUECOURSE_HTTP_TIMEOUT."),
 ]
 
 
@@ -113,9 +111,7 @@ class PollPayload(Strict):
 
     url: Url = Field(description="URL to request: http or https.", examples=["https://api.example.com/exports/42"])
     method: Method = Field("GET", description="HTTP method.")
-    headers: Headers = Field(
-        default_factory=dict, description="Headers of the request: at most 50, in printable ASCII."
-    )
+    headers: Headers = Field(default_factory=dict)
     body: Any = Field(None, description="Body of the request. A string is sent as text/plain, any other value as JSON.")
     interval: Annotated[Duration, between(MIN_INTERVAL_MS, MAX_INTERVAL_MS)] = Field(
         description="Interval between two requests, PT0.1S to P30D. A longer Retry-After takes precedence.",
@@ -139,9 +135,7 @@ class WebhookPayload(Strict):
 
     url: Url = Field(description="URL to call: http or https.", examples=["https://hooks.example.com/orders"])
     method: Method = Field("POST", description="HTTP method.")
-    headers: Headers = Field(
-        default_factory=dict, description="Headers of the request: at most 50, in printable ASCII."
-    )
+    headers: Headers = Field(default_factory=dict)
     body: Any = Field(None, description="Body of the request, sent as JSON.")
     timeout: Timeout = None
 

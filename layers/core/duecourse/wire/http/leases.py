@@ -1,6 +1,5 @@
 """The requests by which a function in any language begins a task, ends its lease, extends it, or saves under it."""
 
-import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
@@ -15,14 +14,14 @@ from duecourse.wire.http.fields import (
     Instant,
     ShownInstant,
     Strict,
+    about,
     between,
     given,
     json_of,
-    refuse_fields,
-    written_as,
+    matching,
+    reject_fields,
 )
 
-TOKEN = re.compile(r"[0-9a-f]{28}")
 TOKEN_EXAMPLE = "0000000000070011223344556677"  # noqa: S105 - of a lease, and made up
 MAX_TEXT = 10_000
 """Maximum length of an error or a reason as sent; a task's history keeps the first 400 bytes."""
@@ -30,10 +29,10 @@ MAX_TEXT = 10_000
 
 Token = Annotated[
     StrictStr,
-    written_as(TOKEN, "must be the task's lease.token"),
-    Field(
-        description="Token of the lease: `lease.token` of the task in the event, or `token` in the answer of `begin`.",
-        examples=[TOKEN_EXAMPLE],
+    matching("[0-9a-f]{28}", "must be the task's lease.token"),
+    about(
+        "Token of the lease: `lease.token` of the task in the event, or `token` in the answer of `begin`.",
+        TOKEN_EXAMPLE,
     ),
 ]
 State = Annotated[Any, json_of(MAX_STATE_BYTES)]
@@ -56,8 +55,8 @@ MORE: dict[OutcomeName, dict[str, Any]] = {
 
 def _with_its_own(outcome: OutcomeName) -> dict[str, Any]:
     more = MORE.get(outcome, {})
-    strangers = dict.fromkeys(sorted(set().union(*OWN.values()) - OWN[outcome]), False)
-    return {**more, "properties": {"outcome": {"const": outcome}, **strangers, **more.get("properties", {})}}
+    unknown = dict.fromkeys(sorted(set().union(*OWN.values()) - OWN[outcome]), False)
+    return {**more, "properties": {"outcome": {"const": outcome}, **unknown, **more.get("properties", {})}}
 
 
 class BeginTask(Strict):
@@ -103,13 +102,13 @@ class SettleTask(Strict):
 
     @model_validator(mode="after")
     def _its_own_fields(self) -> Self:
-        strangers = self.model_fields_set - {"token", "outcome", *OWN[self.outcome]}
-        if strangers:
-            raise refuse_fields(f"does not belong to the outcome {self.outcome}", *sorted(strangers))
+        unknown = self.model_fields_set - {"token", "outcome", *OWN[self.outcome]}
+        if unknown:
+            raise reject_fields(f"does not belong to the outcome {self.outcome}", *sorted(unknown))
         if self.outcome == "drop" and not self.reason:
-            raise refuse_fields("is required: the reason why the task can never succeed", "reason")
+            raise reject_fields("is required: the reason why the task can never succeed", "reason")
         if self.after is not None and self.at is not None:
-            raise refuse_fields("give after or at, not both", "after", "at")
+            raise reject_fields("give after or at, not both", "after", "at")
         return self
 
     def value(self) -> Outcome:
@@ -149,23 +148,19 @@ class SaveState(Strict):
 class BeginAnswer(TypedDict):
     """Lease of the run: extend, save and settle the task with its token from now on."""
 
-    token: Annotated[str, Field(description="Token of the run's lease.", examples=[TOKEN_EXAMPLE])]
-    expires_at: Annotated[ShownInstant, Field(description="End of the lease, unless it is extended.")]
-    run: Annotated[int, Field(description="Number of this run of the task, from 1.", examples=[1])]
-    attempt: Annotated[
-        int, Field(description="Current attempt: 1 plus the failures since the last `again`.", examples=[1])
-    ]
+    token: Annotated[str, about("Token of the run's lease.", TOKEN_EXAMPLE)]
+    expires_at: Annotated[ShownInstant, about("End of the lease, unless it is extended.")]
+    run: Annotated[int, about("Number of this run of the task, from 1.", 1)]
+    attempt: Annotated[int, about("Current attempt: 1 plus the failures since the last `again`.", 1)]
 
 
 class SettleAnswer(TypedDict):
     """Effect of the outcome: `released` if the result could not be stored, so that the task runs again."""
 
-    settled: Annotated[
-        str, Field(description="Effect of the outcome: done, again, retried, dead or released.", examples=["done"])
-    ]
+    settled: Annotated[str, about("Effect of the outcome: done, again, retried, dead or released.", "done")]
 
 
 class LeaseAnswer(TypedDict):
     """New end of the lease."""
 
-    expires_at: Annotated[ShownInstant, Field(description="End of the lease, unless it is extended again.")]
+    expires_at: Annotated[ShownInstant, about("End of the lease, unless it is extended again.")]

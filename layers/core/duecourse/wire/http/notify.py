@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from duecourse.domain.masking import masked_text
 from duecourse.domain.notification import Notify, is_url
-from duecourse.wire.http.fields import Name, Strict, given, refuse_fields
+from duecourse.wire.http.fields import Name, Strict, about, given, reject_fields
 from duecourse.wire.http.kinds import Url
 
 
@@ -40,7 +40,7 @@ class NotifyDone(Strict):
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
         if (self.url is None) == (self.target is None):
-            raise refuse_fields("give either url or target", "url", "target")
+            raise reject_fields("give either url or target", "url", "target")
         return self
 
     def text(self) -> str:
@@ -51,15 +51,9 @@ class NotifyDone(Strict):
 class NotifyView(TypedDict):
     """Receiver of the completion notification, as it is shown."""
 
-    url: NotRequired[
-        Annotated[str, Field(description="URL that receives a POST; credentials in it are shown as `•••`.")]
-    ]
-    target: NotRequired[
-        Annotated[str, Field(description="Kind whose target receives the notification.", examples=["audit"])]
-    ]
-    include: NotRequired[
-        Annotated[list[str], Field(description="Parts of the task added to the notification.", examples=[["payload"]])]
-    ]
+    url: NotRequired[Annotated[str, about("URL that receives a POST; credentials in it are shown as `•••`.")]]
+    target: NotRequired[Annotated[str, about("Kind whose target receives the notification.", "audit")]]
+    include: NotRequired[Annotated[list[str], about("Parts of the task added to the notification.", ["payload"])]]
 
 
 def show_notify(text: str) -> NotifyView:

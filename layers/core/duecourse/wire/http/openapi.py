@@ -8,13 +8,12 @@ from duecourse.errors import DuecourseError
 from duecourse.wire.http import problems
 from duecourse.wire.http.examples import REF, Schema, example, reachable, replaced
 from duecourse.wire.http.fields import DEADLINE_SCHEMA, DURATION_SCHEMA, INSTANT_SCHEMA
+from duecourse.wire.http.headers import CHANGING, KEY, KEY_HEADER
 from duecourse.wire.http.kinds import PAYLOADS
 from duecourse.wire.http.queries import QUERY_ID
 
 Operation = dict[str, Any]
 Rejection = type[DuecourseError]
-JSON = "application/json"
-CHANGING = ("post", "patch", "put", "delete")
 SECURITY = {
     "AWS_IAM": {
         "type": "apiKey",
@@ -31,19 +30,14 @@ PARTS: dict[str, Schema] = {
     "Instant": {**INSTANT_SCHEMA, "description": "RFC 3339 with an offset."},
     "Deadline": {**DEADLINE_SCHEMA, "description": "Instant, or duration from the due time."},
 }
-KEY = {
-    "name": "Idempotency-Key",
+KEY_PARAMETER = {
+    "name": KEY_HEADER,
     "in": "header",
     "required": False,
     "description": "Key of this request, 1 to 255 printable ASCII characters in double quotes, such as "
     '`"8e03978e-40d5-43e8-bc93-6894a57f9324"`. Send a new key with each new request. For 24 hours duecourse does a '
     "request once for each key, and repeats its answer.",
-    "schema": {
-        "type": "string",
-        "minLength": 3,
-        "maxLength": 512,
-        "pattern": '^"([ !#-\\[\\]-~]|\\\\["\\\\]){1,255}"$',
-    },
+    "schema": {"type": "string", "minLength": 3, "maxLength": 512, "pattern": f"^{KEY.pattern}$"},
 }
 RETRY_AFTER = {
     "Retry-After": {
@@ -89,7 +83,8 @@ EXAMPLES: dict[Rejection, DuecourseError] = {
 
 def completed(document: dict[str, Any]) -> dict[str, Any]:
     """The document that Powertools makes of routes, with all that a caller wants to know of each."""
-    schemas = {**document["components"]["schemas"], **_payloads()}
+    payloads = {one.__name__: one.model_json_schema(ref_template=f"{REF}{{model}}") for one in PAYLOADS.values()}
+    schemas = {**document["components"]["schemas"], **payloads}
     schemas = {name: replaced(schema, SHAPES) for name, schema in schemas.items() if name not in PARTS}
     schemas |= {**PARTS, "Problem": PROBLEM}
     _describe_payloads(schemas)
@@ -103,8 +98,8 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _complete(path: str, method: str, operation: Operation, schemas: dict[str, Any]) -> None:
-    if method in CHANGING:
-        operation["parameters"] = [*operation.get("parameters", []), KEY]
+    if method.upper() in CHANGING:
+        operation["parameters"] = [*operation.get("parameters", []), KEY_PARAMETER]
     for media in operation.get("requestBody", {}).get("content", {}).values():
         media["examples"] = {"request": {"value": example(media["schema"], schemas)}}
     for status, answer in operation["responses"].items():
@@ -124,17 +119,16 @@ def _describe(status: str, answer: dict[str, Any], schemas: dict[str, Any]) -> N
 
 def _rejected(path: str, method: str, operation: Operation) -> Iterator[list[Rejection]]:
     """Errors of a route by status: those that it declares, or all of its state's; the rest from its parameters."""
-    likely = {404} if "{" in path else set()
-    likely |= {409} if method in CHANGING else set()
-    listed = {kind for kind in every(DuecourseError) if problems.status_of(kind) in likely}
-    listed = set(operation.pop("rejects", listed))
-    listed |= {problems.NoSuchRoute} if "{" in path else set()
-    listed |= KEYED if method in CHANGING else set()
-    listed |= OF_BODIES if "requestBody" in operation else set()
+    by_id, changes = "{" in path, method.upper() in CHANGING
+    likely = {404: by_id, 409: changes}
+    of_state = [kind for kind in every(DuecourseError) if likely.get(problems.status_of(kind))]
+    listed = set(operation.pop("rejects", of_state))
     listed |= {errors.InvalidInput}  # by a query parameter that the route does not have, if by nothing else
+    listed |= {problems.NoSuchRoute} if by_id else set()
+    listed |= KEYED if changes else set()
+    listed |= OF_BODIES if "requestBody" in operation else set()
     for status in (400, 404, 409, 413, 415, 422, 500, 502, 503):
-        always = status in {500, 503}
-        kinds = [kind for kind in rejections(status) if always or kind in listed]
+        kinds = [kind for kind in rejections(status) if kind in listed or status in {500, 503}]
         if kinds:
             yield kinds
 
@@ -185,17 +179,12 @@ def every(kind: Rejection) -> Iterator[Rejection]:
             yield from every(one)
 
 
-def _payloads() -> dict[str, Any]:
-    """The payloads of the kinds that are built in, as schemas."""
-    return {model.__name__: model.model_json_schema(ref_template=REF + "{model}") for model in PAYLOADS.values()}
-
-
 def _describe_payloads(schemas: dict[str, Any]) -> None:
+    """Say of an add's payload what those of the built-in kinds must look like."""
+    known = {kind: {"$ref": f"{REF}{model.__name__}"} for kind, model in PAYLOADS.items()}
     task = schemas["AddTask"]
     anything = task["properties"]["payload"]
-    known = {kind: {"$ref": f"{REF}{model.__name__}"} for kind, model in PAYLOADS.items()}
-    words = {word: anything.pop(word) for word in ("description",) if word in anything}
-    task["properties"]["payload"] = {**words, "anyOf": [*known.values(), anything]}
+    task["properties"]["payload"] = {"description": anything.pop("description"), "anyOf": [*known.values(), anything]}
     task["allOf"] = [
         {"if": {"properties": {"kind": {"const": kind}}}, "then": {"properties": {"payload": payload}}}
         for kind, payload in known.items()

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from duecourse.domain.pages import MAX_PAGE, SECTIONS, Page, Place, Wanted
 from duecourse.domain.task import DEFAULT_QUEUE, Status
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.wire.http.fields import Name, Strict
+from duecourse.wire.http.fields import Name, Strict, about
 from duecourse.wire.http.tasks import TaskView, show_task
 
 DEFAULT_PAGE = 20
@@ -71,10 +71,8 @@ class ListTasks(Strict):
 class PageAnswer(TypedDict):
     """Page of tasks. A page may be short or empty; `next_cursor` is null after the last page."""
 
-    tasks: Annotated[list[TaskView], Field(description="Tasks of this page, in order.")]
-    next_cursor: Annotated[
-        str | None, Field(description="Value of `cursor` for the next page; null after the last page.", examples=[None])
-    ]
+    tasks: Annotated[list[TaskView], about("Tasks of this page, in order.")]
+    next_cursor: Annotated[str | None, about("Value of `cursor` for the next page; null after the last page.", None)]
 
 
 def show_page(page: Page) -> PageAnswer:

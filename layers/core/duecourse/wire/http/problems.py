@@ -75,11 +75,6 @@ STATUS: dict[type[BaseException], int] = {
 RETRY_AFTER: dict[str, str | list[str]] = {"Retry-After": "1"}
 
 
-def is_json(content_type: str) -> bool:
-    """True if a body of this content type is accepted."""
-    return content_type.partition(";")[0].strip().lower() == "application/json"
-
-
 def describe(error: Exception) -> Problem:
     """Problem document of an error; an error that the table does not know is a 500 without details."""
     status = status_of(type(error))
@@ -102,11 +97,10 @@ def status_of(kind: type[BaseException]) -> int:
 def _shown(error: Exception, status: int) -> DuecourseError:
     if status == 500:
         return Internal()
-    if isinstance(error, errors.PartlyAdded):
-        return error
-    if status == 503:  # which host does not answer is the log's to tell
-        return type(error)() if isinstance(error, DuecourseError) else Internal()
-    return error if isinstance(error, DuecourseError) else MalformedBody("The body is not UTF-8 text.")
+    if not isinstance(error, DuecourseError):
+        return MalformedBody("The body is not UTF-8 text.")
+    # Which host does not answer is the log's to tell; which tasks were added is not.
+    return type(error)() if status == 503 and not isinstance(error, errors.PartlyAdded) else error
 
 
 def _members(error: DuecourseError) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The requests and answers of `/queries`."""
 
-import re
 from typing import Annotated, Any, NotRequired
 
 from pydantic import ConfigDict, Field, StrictStr, WithJsonSchema
@@ -10,7 +9,7 @@ from duecourse.domain.masking import masked_error
 from duecourse.domain.query import DEADLINE_MS, ID_PATTERN, IDENTITY, Query, QueryState, QueryStatus
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, Json
 from duecourse.domain.times import DAY_MS, format_duration, format_instant
-from duecourse.wire.http.fields import Duration, ShownInstant, Strict, between, json_of, written_as
+from duecourse.wire.http.fields import Duration, ShownInstant, Strict, about, between, json_of, matching
 from duecourse.wire.http.kinds import MIN_INTERVAL_MS, PollPayload
 
 QUERY_ID = "q-5d1c7a2f9be04e36a7c1f0d2934b8e65@api.example.com"
@@ -21,9 +20,8 @@ EXAMPLE: dict[str, Json] = {
     "result": "report",
     "max_age": "PT1H",
 }
-REPORT: Json = {"rows": 1204, "total": "98123.40"}
 ANSWERED: Json = {
-    "data": REPORT,
+    "data": {"rows": 1204, "total": "98123.40"},
     "status": "done",
     "fetched_at": "2026-11-21T09:30:00.000Z",
     "task": QUERY_ID,
@@ -39,7 +37,7 @@ PROCESSING: Json = {
 ID_SCHEMA = {"type": "string", "pattern": ID_PATTERN, "maxLength": 93, "examples": [QUERY_ID]}
 QueryId = Annotated[
     StrictStr,
-    written_as(re.compile(ID_PATTERN), "must be the id of a query, as in the answer of POST /queries: q-…@<host>"),
+    matching(ID_PATTERN, "must be the id of a query, as in the answer of POST /queries: q-…@<host>"),
     WithJsonSchema(ID_SCHEMA),
 ]
 
@@ -79,25 +77,21 @@ class QueryKey(Strict):
 class QueryView(TypedDict):
     """Query: its answer, or the newest known data while duecourse keeps asking."""
 
-    data: Annotated[
-        Any, Field(description="Newest answer, or the part that `result` selects; null before the first answer.")
-    ]
+    data: Annotated[Any, about("Newest answer, or the part that `result` selects; null before the first answer.")]
     status: Annotated[
         QueryState,
-        Field(
-            description="State of the query. `done`: `data` is the answer. `processing`: duecourse keeps "
+        about(
+            "State of the query. `done`: `data` is the answer. `processing`: duecourse keeps "
             "asking. `failed`: duecourse has stopped."
         ),
     ]
-    fetched_at: Annotated[
-        ShownInstant | None, Field(description="Time at which `data` was fetched; null before the first answer.")
-    ]
-    task: Annotated[str, Field(description="Id of the query, and of its task in `queue`.", examples=[QUERY_ID])]
-    queue: Annotated[str, Field(description="Queue of all queries to this host.", examples=["query:api.example.com"])]
+    fetched_at: Annotated[ShownInstant | None, about("Time at which `data` was fetched; null before the first answer.")]
+    task: Annotated[str, about("Id of the query, and of its task in `queue`.", QUERY_ID)]
+    queue: Annotated[str, about("Queue of all queries to this host.", "query:api.example.com")]
     due_at: NotRequired[
-        Annotated[ShownInstant, Field(description="Time of the next request; present while the query is processing.")]
+        Annotated[ShownInstant, about("Time of the next request; present while the query is processing.")]
     ]
-    error: NotRequired[Annotated[str, Field(description="Error of the newest call that failed.")]]
+    error: NotRequired[Annotated[str, about("Error of the newest call that failed.")]]
 
 
 def show_query(seen: QueryStatus) -> QueryView:

@@ -1,21 +1,36 @@
 """The requests and answers of `/queues`."""
 
-from typing import Annotated, Any, cast
+from collections.abc import Iterable
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, StrictBool, create_model
+from pydantic import ConfigDict, Field, StrictBool, create_model, model_validator
 from typing_extensions import TypedDict
 
 from duecourse.domain import queues as domain
-from duecourse.domain.queues import SETTINGS, QueueChanges, QueueSettings, QueueStatus, Setting
-from duecourse.domain.times import format_duration
-from duecourse.wire.http.fields import Duration, Name, Strict, between
-from duecourse.wire.http.rate import Rate
+from duecourse.domain.queues import MAX_LIMIT, SETTINGS, QueueChanges, QueueSettings, QueueStatus, Setting
+from duecourse.domain.replay import MAX_REPLAY, Replay, Replayed
+from duecourse.domain.times import DAY_MS, format_duration, format_instant
+from duecourse.wire.http.fields import Duration, Name, ShownInstant, Strict, about, between, reject_fields
+
+MAX_SPREAD_MS = 7 * DAY_MS
+"""Over how long the dead of one replay are spread at most."""
 
 
 class QueueKey(Strict):
     """Name of a queue."""
 
     queue: Name = Field(description="Name of the queue.", examples=["default"])
+
+
+class Rate(Strict):
+    """Rate: at most `count` tasks in any window of the length `per`."""
+
+    count: int = Field(
+        ge=1, le=MAX_LIMIT, strict=True, description="Maximum number of tasks in the window.", examples=[5]
+    )
+    per: Annotated[Duration, between(100, DAY_MS)] = Field(
+        description="Length of the sliding window, PT0.1S to PT24H.", examples=["PT1S"]
+    )
 
 
 def _asked(one: Setting) -> tuple[Any, Any]:
@@ -49,84 +64,115 @@ def _value(asked: Any) -> Any:
     return domain.Rate(asked.count, asked.per) if isinstance(asked, Rate) else asked
 
 
+class ReplayDead(Strict):
+    """Body of `POST /queues/{queue}/dead/replay`: the oldest dead tasks, spread evenly if a rate is given."""
+
+    limit: int = Field(100, ge=1, le=MAX_REPLAY, strict=True, description="Maximum number of tasks.")
+    rate: Rate | None = Field(
+        None,
+        description="Rate of the replays, spread evenly; `limit` tasks may take at most 7 days. Default: all at once.",
+    )
+    kind: Name | None = Field(None, description="Filter: tasks of this kind.", examples=["report"])
+    dry_run: StrictBool = Field(False, description="List the tasks without a replay. Default: false.")
+
+    @model_validator(mode="after")
+    def _ends_in_time(self) -> Self:
+        if self.rate and self.replay().delay_ms(self.limit) > MAX_SPREAD_MS:
+            raise reject_fields("must not spread over more than 7 days: raise it, or lower limit", "rate")
+        return self
+
+    def replay(self) -> Replay:
+        """The same in the domain's words."""
+        count, per_ms = (self.rate.count, self.rate.per) if self.rate else (1, 0)
+        return Replay(self.limit, self.kind or "", count, per_ms, self.dry_run)
+
+
 class RateView(TypedDict):
     """Rate limit."""
 
-    count: Annotated[int, Field(description="Maximum number of claims in the window.", examples=[5])]
-    per: Annotated[str, Field(description="Length of the sliding window.", examples=["PT1S"])]
+    count: Annotated[int, about("Maximum number of claims in the window.", 5)]
+    per: Annotated[str, about("Length of the sliding window.", "PT1S")]
 
 
 def _shown_type(one: Setting) -> Any:
     """Type and description of a setting in an answer."""
     kind: Any = RateView if one.kind is domain.Rate else str if one.is_time else one.kind
-    about = Field(description=one.about.meaning, examples=[one.default])
-    return Annotated[kind | None if one.default is None else kind, about]
+    return Annotated[kind | None if one.default is None else kind, about(one.about.meaning, one.default)]
 
 
-LimitsView = TypedDict("LimitsView", {one.name: _shown_type(one) for one in SETTINGS if one.about.split})  # type: ignore[misc]
+LIMITS = [one for one in SETTINGS if one.about.split]
+LimitsView = TypedDict("LimitsView", {one.name: _shown_type(one) for one in LIMITS})  # type: ignore[misc]
 SettingsView = TypedDict("SettingsView", {one.name: _shown_type(one) for one in SETTINGS})  # type: ignore[misc]
 
 
 class ShardLimitsView(LimitsView):
     """Part of the limits for one shard, and the number of its running tasks."""
 
-    shard: Annotated[int, Field(description="Number of the shard, from 0.", examples=[0])]
-    running: Annotated[int, Field(description="Number of tasks that are running in the shard.", examples=[3])]
+    shard: Annotated[int, about("Number of the shard, from 0.", 0)]
+    running: Annotated[int, about("Number of tasks that are running in the shard.", 3)]
 
 
 class CountsView(TypedDict):
     """Number of tasks in each state; `done` includes cancelled tasks."""
 
-    scheduled: Annotated[
-        int, Field(description="Number of tasks that wait for their due time or for a claim.", examples=[12])
-    ]
-    leased: Annotated[int, Field(description="Number of tasks that are running, under a lease.", examples=[3])]
-    done: Annotated[
-        int, Field(description="Number of tasks that are done or cancelled, until their retention ends.", examples=[40])
-    ]
-    dead: Annotated[int, Field(description="Number of dead tasks.", examples=[0])]
+    scheduled: Annotated[int, about("Number of tasks that wait for their due time or for a claim.", 12)]
+    leased: Annotated[int, about("Number of tasks that are running, under a lease.", 3)]
+    done: Annotated[int, about("Number of tasks that are done or cancelled, until their retention ends.", 40)]
+    dead: Annotated[int, about("Number of dead tasks.", 0)]
 
 
 class LatenessView(TypedDict):
     """Lateness of the claims of the last hour, rounded up by at most 12 %; null without claims."""
 
-    p50: Annotated[
-        str | None, Field(description="Lateness that half of the tasks did not exceed.", examples=["PT0.002S"])
-    ]
-    p99: Annotated[
-        str | None, Field(description="Lateness that 99 of 100 tasks did not exceed.", examples=["PT0.005S"])
-    ]
+    p50: Annotated[str | None, about("Lateness that half of the tasks did not exceed.", "PT0.002S")]
+    p99: Annotated[str | None, about("Lateness that 99 of 100 tasks did not exceed.", "PT0.005S")]
 
 
 class QueueView(SettingsView):
     """Settings and figures of a queue."""
 
-    queue: Annotated[str, Field(description="Name of the queue.", examples=["default"])]
-    split: Annotated[list[ShardLimitsView], Field(description="Part of the limits for each shard.")]
-    tasks: Annotated[CountsView, Field(description="Number of tasks in each state.")]
-    oldest_overdue: Annotated[str, Field(description="Waiting time of the oldest due task.", examples=["PT0S"])]
-    lateness: Annotated[LatenessView, Field(description="Lateness of the claims of the last hour.")]
+    queue: Annotated[str, about("Name of the queue.", "default")]
+    split: Annotated[list[ShardLimitsView], about("Part of the limits for each shard.")]
+    tasks: Annotated[CountsView, about("Number of tasks in each state.")]
+    oldest_overdue: Annotated[str, about("Waiting time of the oldest due task.", "PT0S")]
+    lateness: Annotated[LatenessView, about("Lateness of the claims of the last hour.")]
 
 
 class QueueAnswer(TypedDict):
     """One queue."""
 
-    queue: Annotated[QueueView, Field(description="The queue.")]
+    queue: Annotated[QueueView, about("The queue.")]
 
 
 class QueuesAnswer(TypedDict):
     """All queues, by name. A queue whose shard count differs from DUECOURSE_SHARDS is reported in the log instead."""
 
-    queues: Annotated[list[QueueView], Field(description="Queues, by name.")]
+    queues: Annotated[list[QueueView], about("Queues, by name.")]
+
+
+class ReplayedTask(TypedDict):
+    """One task, with its new due time."""
+
+    id: Annotated[str, about("Id of the task.", "export-42")]
+    due_at: Annotated[ShownInstant, about("New due time.")]
+
+
+class ReplayedAnswer(TypedDict):
+    """Tasks that are replayed, or would be in a dry run. `more` says whether more dead tasks may remain."""
+
+    replayed: Annotated[int, about("Number of tasks.", 1)]
+    dry_run: Annotated[bool, about("True if the tasks were listed without a replay.", False)]
+    more: Annotated[bool, about("True if more dead tasks may remain.", False)]
+    tasks: Annotated[list[ReplayedTask], about("Tasks, in the order in which they died.")]
 
 
 def show_queue(seen: QueueStatus) -> QueueView:
     """A queue in the words of the HTTP API; `split` says which shard has which part."""
     return {
         "queue": seen.name,
-        **_shown(seen.settings),
+        **_shown(seen.settings, SETTINGS),
         "split": [
-            {**_shown_limits(part.settings), "shard": part.number, "running": part.running} for part in seen.shards
+            {**_shown(part.settings, LIMITS), "shard": part.number, "running": part.running} for part in seen.shards
         ],
         "tasks": {"scheduled": seen.scheduled, "leased": seen.running, "done": seen.done, "dead": seen.dead},
         "oldest_overdue": format_duration(seen.oldest_overdue_ms),
@@ -134,14 +180,8 @@ def show_queue(seen: QueueStatus) -> QueueView:
     }
 
 
-def _shown(settings: QueueSettings) -> SettingsView:
-    shown = {one.name: _word(one, getattr(settings, one.field)) for one in SETTINGS}
-    return cast(SettingsView, shown)
-
-
-def _shown_limits(settings: QueueSettings) -> LimitsView:
-    shown = {one.name: _word(one, getattr(settings, one.field)) for one in SETTINGS if one.about.split}
-    return cast(LimitsView, shown)
+def _shown(settings: QueueSettings, chosen: Iterable[Setting]) -> Any:
+    return {one.name: _word(one, getattr(settings, one.field)) for one in chosen}
 
 
 def _word(one: Setting, value: Any) -> Any:
@@ -152,3 +192,9 @@ def _word(one: Setting, value: Any) -> Any:
 
 def _duration(ms: int | None) -> str | None:
     return None if ms is None else format_duration(ms)
+
+
+def show_replayed(replayed: Replayed, *, dry_run: bool) -> ReplayedAnswer:
+    """Result of a replay."""
+    tasks: list[ReplayedTask] = [{"id": id, "due_at": format_instant(at)} for id, at in replayed.tasks]
+    return {"replayed": len(tasks), "dry_run": dry_run, "more": replayed.more, "tasks": tasks}

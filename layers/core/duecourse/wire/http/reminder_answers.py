@@ -2,7 +2,6 @@
 
 from typing import Annotated, NotRequired
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
 from duecourse.domain import sms
@@ -10,7 +9,7 @@ from duecourse.domain.masking import masked, masked_text
 from duecourse.domain.reminder import Channel, Moved, Recipient, ReminderStatus, Shown
 from duecourse.domain.task import Json, Status, Task
 from duecourse.domain.times import format_duration, format_instant
-from duecourse.wire.http.fields import ShownInstant
+from duecourse.wire.http.fields import ShownInstant, about
 
 MAX_SHOWN = 2_000_000
 """Maximum number of characters that one preview shows: a function answers at most 6 MB."""
@@ -19,92 +18,80 @@ MAX_SHOWN = 2_000_000
 class TaskDue(TypedDict):
     """Task of a reminder, with its due time."""
 
-    id: Annotated[str, Field(description="Id of the task.", examples=["standup:300:0"])]
-    due_at: Annotated[ShownInstant, Field(description="Due time.")]
+    id: Annotated[str, about("Id of the task.", "standup:300:0")]
+    due_at: Annotated[ShownInstant, about("Due time.")]
 
 
 class TaskMoved(TaskDue):
     """Task that was moved, with its state before the move."""
 
-    was: Annotated[Status, Field(description="State before the move.")]
+    was: Annotated[Status, about("State before the move.")]
 
 
 class RecipientView(TypedDict):
     """Recipient of one message, by one channel."""
 
-    name: Annotated[str, Field(description="Name of the recipient.", examples=["Ada"])]
-    email: NotRequired[Annotated[str, Field(description="E-mail address.", examples=["ada@example.com"])]]
-    phone: NotRequired[Annotated[str, Field(description="Phone number.", examples=["+436641234567"])]]
-    webhook: NotRequired[
-        Annotated[str, Field(description="URL of the webhook.", examples=["https://example.com/hooks/ada"])]
-    ]
-    time_zone: Annotated[
-        str, Field(description="IANA time zone of the hours in messages; default UTC.", examples=["UTC"])
-    ]
+    name: Annotated[str, about("Name of the recipient.", "Ada")]
+    email: NotRequired[Annotated[str, about("E-mail address.", "ada@example.com")]]
+    phone: NotRequired[Annotated[str, about("Phone number.", "+436641234567")]]
+    webhook: NotRequired[Annotated[str, about("URL of the webhook.", "https://example.com/hooks/ada")]]
+    time_zone: Annotated[str, about("IANA time zone of the hours in messages; default UTC.", "UTC")]
 
 
 class ReminderTaskView(TaskDue):
     """Task of a reminder."""
 
-    state: Annotated[Status, Field(description="State of the task.")]
-    remind_before: Annotated[str, Field(description="Lead time before the start.", examples=["PT300S"])]
-    recipient: Annotated[RecipientView, Field(description="Recipient of the message.")]
+    state: Annotated[Status, about("State of the task.")]
+    remind_before: Annotated[str, about("Lead time before the start.", "PT300S")]
+    recipient: Annotated[RecipientView, about("Recipient of the message.")]
 
 
 class AddReminderAnswer(TypedDict):
     """Reminder that was added, with its tasks."""
 
-    id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
-    tasks: Annotated[
-        list[TaskDue], Field(description="Tasks of the reminder: one for each lead time, recipient and channel.")
-    ]
+    id: Annotated[str, about("Id of the reminder.", "standup")]
+    tasks: Annotated[list[TaskDue], about("Tasks of the reminder: one for each lead time, recipient and channel.")]
 
 
 class MoveReminderAnswer(TypedDict):
     """Tasks that were moved; those in `leased` and `sent` were not."""
 
-    id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
-    starts_at: Annotated[ShownInstant, Field(description="New start of the meeting.")]
-    tasks: Annotated[list[TaskMoved], Field(description="Tasks that were moved.")]
-    leased: Annotated[
-        list[str], Field(description="Ids of tasks that were being sent and were not moved.", examples=[[]])
-    ]
-    sent: Annotated[
-        list[str], Field(description="Ids of tasks that were already sent for the old start.", examples=[[]])
-    ]
+    id: Annotated[str, about("Id of the reminder.", "standup")]
+    starts_at: Annotated[ShownInstant, about("New start of the meeting.")]
+    tasks: Annotated[list[TaskMoved], about("Tasks that were moved.")]
+    leased: Annotated[list[str], about("Ids of tasks that were being sent and were not moved.", [])]
+    sent: Annotated[list[str], about("Ids of tasks that were already sent for the old start.", [])]
 
 
 class ReminderAnswer(TypedDict):
     """Reminder, with its tasks."""
 
-    id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
-    subject: Annotated[str, Field(description="Template of the subject.", examples=["Stand-up"])]
-    starts_at: Annotated[ShownInstant, Field(description="Start of the meeting.")]
-    message: Annotated[str, Field(description="Template of the text.", examples=[""])]
-    html: Annotated[str, Field(description="Template of the HTML part.", examples=[""])]
-    data: Annotated[Json, Field(description="Data for the templates.", examples=[{}])]
-    tasks: Annotated[list[ReminderTaskView], Field(description="Tasks of the reminder.")]
+    id: Annotated[str, about("Id of the reminder.", "standup")]
+    subject: Annotated[str, about("Template of the subject.", "Stand-up")]
+    starts_at: Annotated[ShownInstant, about("Start of the meeting.")]
+    message: Annotated[str, about("Template of the text.", "")]
+    html: Annotated[str, about("Template of the HTML part.", "")]
+    data: Annotated[Json, about("Data for the templates.", {})]
+    tasks: Annotated[list[ReminderTaskView], about("Tasks of the reminder.")]
 
 
 class MessageView(TaskDue):
     """Message as its recipient reads it."""
 
-    remind_before: Annotated[str, Field(description="Lead time before the start.", examples=["PT300S"])]
-    recipient: Annotated[RecipientView, Field(description="Recipient of the message.")]
-    subject: Annotated[str, Field(description="Rendered subject.", examples=["Stand-up"])]
-    text: Annotated[str, Field(description="Rendered text.", examples=["Stand-up begins soon."])]
-    html: NotRequired[Annotated[str, Field(description="Rendered HTML part.")]]
-    sms_parts: NotRequired[
-        Annotated[int, Field(description="Number of parts in which the SMS is sent and billed.", examples=[1])]
-    ]
+    remind_before: Annotated[str, about("Lead time before the start.", "PT300S")]
+    recipient: Annotated[RecipientView, about("Recipient of the message.")]
+    subject: Annotated[str, about("Rendered subject.", "Stand-up")]
+    text: Annotated[str, about("Rendered text.", "Stand-up begins soon.")]
+    html: NotRequired[Annotated[str, about("Rendered HTML part.")]]
+    sms_parts: NotRequired[Annotated[int, about("Number of parts in which the SMS is sent and billed.", 1)]]
 
 
 class PreviewAnswer(TypedDict):
     """Messages that the reminder would send. `left_out` counts those that do not fit in the answer."""
 
-    id: Annotated[str, Field(description="Id of the reminder.", examples=["standup"])]
-    messages: Annotated[list[MessageView], Field(description="Messages, as many as fit in one answer.")]
-    left_out: Annotated[int, Field(description="Number of messages that do not fit in the answer.", examples=[0])]
+    id: Annotated[str, about("Id of the reminder.", "standup")]
+    messages: Annotated[list[MessageView], about("Messages, as many as fit in one answer.")]
+    left_out: Annotated[int, about("Number of messages that do not fit in the answer.", 0)]
 
 
 def show_added(id: str, tasks: list[tuple[str, int]]) -> AddReminderAnswer:

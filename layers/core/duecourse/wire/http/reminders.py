@@ -1,6 +1,5 @@
 """The requests of `/reminders`."""
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Any, Self
 from zoneinfo import ZoneInfo
@@ -11,6 +10,7 @@ from duecourse.domain.reminder import MAX_TASKS, UTC, Channel, Recipient, Remind
 from duecourse.domain.task import Json, dump_json, new_id
 from duecourse.domain.times import MAX_DURATION_MS
 from duecourse.wire.http.fields import (
+    Checked,
     Duration,
     Instant,
     Name,
@@ -18,16 +18,14 @@ from duecourse.wire.http.fields import (
     between,
     given,
     json_of,
-    refuse_fields,
-    written_as,
+    matching,
+    reject_fields,
 )
 from duecourse.wire.http.kinds import Url
 
 # What SES takes: no other letters before the @, and after it a name as DNS has them.
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_EMAIL = re.compile(rf"[!#-'*+./0-9=?A-Z^-~-]{{1,64}}@(?=.{{1,189}}$){_LABEL}(?:\.{_LABEL})*")
-_PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_EMAIL = rf"[!#-'*+./0-9=?A-Z^-~-]{{1,64}}@(?=.{{1,189}}$){_LABEL}(?:\.{_LABEL})*"
 
 EXAMPLE: dict[str, Json] = {
     "id": "standup",
@@ -51,13 +49,6 @@ def _start(value: int) -> int:
     return value
 
 
-def _one_line(value: str) -> str:
-    # It becomes a header of the message: a line break would begin another one.
-    if _CONTROL.search(value):
-        raise ValueError("must be one line")
-    return value
-
-
 def _time_zone(value: str) -> str:
     try:
         ZoneInfo(value)
@@ -66,24 +57,21 @@ def _time_zone(value: str) -> str:
     return value
 
 
-ONE_LINE = {"pattern": r"^[^\x00-\x1f\x7f]*$"}
-Line = Annotated[StrictStr, Field(max_length=200, json_schema_extra=ONE_LINE), AfterValidator(_one_line)]
-SubjectTemplate = Annotated[
-    StrictStr, Field(min_length=1, max_length=1_000, json_schema_extra=ONE_LINE), AfterValidator(_one_line)
-]
+# It becomes a header of the message: a line break would begin another one.
+ONE_LINE = matching(r"[^\x00-\x1f\x7f]*", "must be one line")
+Line = Annotated[StrictStr, Field(max_length=200), ONE_LINE]
+SubjectTemplate = Annotated[StrictStr, Field(min_length=1, max_length=1_000), ONE_LINE]
 Start = Annotated[Instant, AfterValidator(_start)]
 Lead = Annotated[Duration, between(MIN_LEAD_MS, MAX_DURATION_MS)]
-Email = Annotated[
-    StrictStr,
-    written_as(_EMAIL, "must be an e-mail address"),
-]
+Email = Annotated[StrictStr, matching(_EMAIL, "must be an e-mail address")]
 Phone = Annotated[
     StrictStr,
-    written_as(_PHONE, "must be a number in E.164 form: + and the country code, digits alone, such as +436641234567"),
+    matching(
+        r"\+[1-9][0-9]{6,14}",
+        "must be a number in E.164 form: + and the country code, digits alone, such as +436641234567",
+    ),
 ]
-TimeZone = Annotated[
-    StrictStr, Field(max_length=100, json_schema_extra={"format": "iana-time-zone"}), AfterValidator(_time_zone)
-]
+TimeZone = Annotated[StrictStr, Field(max_length=100), Checked(_time_zone, {"format": "iana-time-zone"})]
 Data = Annotated[dict[str, Any], json_of(MAX_DATA_BYTES)]
 
 
@@ -116,7 +104,7 @@ class Person(Strict):
 
     def channels(self) -> dict[Channel, str]:
         """The addresses given, by channel."""
-        given = {Channel.EMAIL: self.email, Channel.PHONE: self.phone, Channel.WEBHOOK: self.webhook}
+        given = {channel: getattr(self, channel) for channel in Channel}
         return {channel: address for channel, address in given.items() if address is not None}
 
 
@@ -173,11 +161,11 @@ class AddReminder(Strict):
     def _not_too_many(self) -> Self:
         messages = len(self.remind_before) * sum(len(person.channels()) for person in self.recipients)
         if messages > MAX_TASKS:
-            raise refuse_fields(f"at most {MAX_TASKS} messages in all", "remind_before", "recipients")
+            raise reject_fields(f"at most {MAX_TASKS} messages in all", "remind_before", "recipients")
         each = sum(len(text.encode()) for text in (self.subject, self.message, self.html, dump_json(self.data)))
         if messages * each > MAX_BYTES:
             total = f"{messages} messages of {each // 1024} KiB of templates and data"
-            raise refuse_fields(f"{total} are over 16 MiB: shorten those, or make several reminders", "recipients")
+            raise reject_fields(f"{total} are over 16 MiB: shorten those, or make several reminders", "recipients")
         return self
 
     def reminder(self, name: Callable[[], str] = new_id) -> Reminder:

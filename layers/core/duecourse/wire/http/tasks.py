@@ -16,29 +16,34 @@ from duecourse.domain.task import (
     Json,
     NewTask,
     OnDuplicate,
+    RetryPolicy,
     Status,
     Task,
     deeper_than,
     dump_json,
     new_id,
 )
-from duecourse.domain.times import format_instant
+from duecourse.domain.times import DAY_MS, format_instant
 from duecourse.wire.http.fields import (
+    AnyTaskId,
+    Deadline,
     DeadlineField,
     Duration,
     Instant,
     JsonObject,
+    Name,
     OpenKind,
     OpenQueue,
     ShownInstant,
     Strict,
     TaskId,
+    about,
+    between,
     given,
-    refuse_fields,
+    reject_fields,
 )
 from duecourse.wire.http.kinds import check_payload
 from duecourse.wire.http.notify import NotifyDone, NotifyView, show_notify
-from duecourse.wire.http.retry import Retry
 
 EXAMPLE: dict[str, Json] = {
     "id": "order-7",
@@ -48,12 +53,52 @@ EXAMPLE: dict[str, Json] = {
 }
 
 
+MAX_BACKOFF_MS = 49 * DAY_MS
+"""A task's record has 32 bits for it."""
+Backoff = Annotated[Duration, between(0, MAX_BACKOFF_MS)]
+
+
 def _word(value: Any) -> Any:
     # An enum writes out in full what it has not: of an object that nests deep, nobody can.
     return value if isinstance(value, str) else None
 
 
 Mode = Annotated[OnDuplicate, BeforeValidator(_word)]
+
+
+class Retry(Strict):
+    """Attempts and backoff of a failing task."""
+
+    max_attempts: int = Field(
+        10,
+        ge=1,
+        le=1_000,
+        strict=True,
+        description="Maximum attempts, 1 to 1,000; a failure on the last one makes the task dead.",
+    )
+    backoff: Backoff = Field("PT1S", validate_default=True, description="Delay after the first failure; at most P49D.")
+    factor: float = Field(
+        2.0,
+        ge=1,
+        le=100,
+        allow_inf_nan=False,
+        strict=True,
+        description="Multiplier applied to the delay after each failure, 1 to 100.",
+    )
+    max_backoff: Backoff = Field("PT1H", validate_default=True, description="Upper bound for the delay; at most P49D.")
+    jitter: StrictBool = Field(
+        True, description="Randomise the delay (full jitter) so that clients do not retry in step."
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.max_backoff < self.backoff:
+            raise reject_fields("must not be below backoff", "max_backoff")
+        return self
+
+    def policy(self) -> RetryPolicy:
+        """The same in the domain's words."""
+        return RetryPolicy(self.max_attempts, self.backoff, self.factor, self.max_backoff, self.jitter)
 
 
 class AddTask(Strict):
@@ -115,11 +160,12 @@ class AddTask(Strict):
     @model_validator(mode="after")
     def _one_due_time(self) -> Self:
         if self.due_at is not None and self.delay is not None:
-            raise refuse_fields("give due_at or delay, not both", "due_at", "delay")
+            raise reject_fields("give due_at or delay, not both", "due_at", "delay")
         return self
 
     def task(self, tenant: str = DEFAULT_TENANT, name: Callable[[], str] = new_id) -> NewTask:
         """The task asked for, with an id of `name` where none was given."""
+        deadline = self.deadline or Deadline()
         return NewTask(
             id=self.id or name(),
             tenant=tenant,
@@ -128,8 +174,8 @@ class AddTask(Strict):
             queue=self.queue,
             due_at=self.due_at,
             delay_ms=self.delay or 0,
-            deadline_at=self.deadline.at if self.deadline else None,
-            deadline_ms=self.deadline.after_ms if self.deadline else None,
+            deadline_at=deadline.at,
+            deadline_ms=deadline.after_ms,
             retry=self.retry.policy(),
             on_duplicate=self.on_duplicate,
             max_wait_ms=self.max_wait,
@@ -151,75 +197,79 @@ class MoveTask(Strict):
     @model_validator(mode="after")
     def _one_due_time(self) -> Self:
         if (self.due_at is None) == (self.delay is None):
-            raise refuse_fields("give either due_at or delay", "due_at", "delay")
+            raise reject_fields("give either due_at or delay", "due_at", "delay")
         return self
+
+
+class TenantKey(Strict):
+    """Tenant of a caller in Python."""
+
+    tenant: Name
+
+
+class TaskKey(Strict):
+    """Key of one task, from Python: a user's, or a completion notification."""
+
+    id: AnyTaskId
+    queue: Name = DEFAULT_QUEUE
+
+
+class CancelTask(TaskKey):
+    """Key of a task to cancel, from Python."""
+
+    force: StrictBool = False
 
 
 class RunView(TypedDict):
     """One finished run."""
 
-    run: Annotated[int, Field(description="Number of the run, from 1.", examples=[1])]
+    run: Annotated[int, about("Number of the run, from 1.", 1)]
     outcome: Annotated[
-        str,
-        Field(
-            description="Outcome of the run: done, again, retry, drop, lapsed, taken (by force) or expired.",
-            examples=["done"],
-        ),
+        str, about("Outcome of the run: done, again, retry, drop, lapsed, taken (by force) or expired.", "done")
     ]
-    claimed_at: Annotated[
-        ShownInstant | None, Field(description="Time of the claim; null if the task was never claimed.")
-    ]
-    ended_at: Annotated[ShownInstant, Field(description="End of the run.")]
-    detail: NotRequired[Annotated[str, Field(description="Error or reason, its first 400 bytes.")]]
+    claimed_at: Annotated[ShownInstant | None, about("Time of the claim; null if the task was never claimed.")]
+    ended_at: Annotated[ShownInstant, about("End of the run.")]
+    detail: NotRequired[Annotated[str, about("Error or reason, its first 400 bytes.")]]
 
 
 class TaskView(TypedDict):
     """Task, with `result` once it is done and `error` after a failed run."""
 
-    id: Annotated[str, Field(description="Id of the task.", examples=["order-7"])]
-    queue: Annotated[str, Field(description="Name of the queue.", examples=["default"])]
-    kind: Annotated[str, Field(description="Kind of the task.", examples=["webhook"])]
-    state: Annotated[Status, Field(description="State of the task.")]
-    due_at: Annotated[ShownInstant, Field(description="Due time of the current or next run.")]
-    run: Annotated[
-        int, Field(description="Number of runs so far; a delivery that was not begun does not count.", examples=[0])
-    ]
-    attempt: Annotated[
-        int, Field(description="Current attempt: 1 plus the failures since the last `Again`.", examples=[1])
-    ]
-    max_attempts: Annotated[
-        int, Field(description="Maximum attempts; a failure on the last one makes the task dead.", examples=[10])
-    ]
-    created_at: Annotated[ShownInstant, Field(description="Time of the add.")]
+    id: Annotated[str, about("Id of the task.", "order-7")]
+    queue: Annotated[str, about("Name of the queue.", "default")]
+    kind: Annotated[str, about("Kind of the task.", "webhook")]
+    state: Annotated[Status, about("State of the task.")]
+    due_at: Annotated[ShownInstant, about("Due time of the current or next run.")]
+    run: Annotated[int, about("Number of runs so far; a delivery that was not begun does not count.", 0)]
+    attempt: Annotated[int, about("Current attempt: 1 plus the failures since the last `Again`.", 1)]
+    max_attempts: Annotated[int, about("Maximum attempts; a failure on the last one makes the task dead.", 10)]
+    created_at: Annotated[ShownInstant, about("Time of the add.")]
     payload: Annotated[
         Any,
-        Field(
-            description="Payload of the task. Headers and fields named as credentials are shown as `•••`. So are user, "
+        about(
+            "Payload of the task. Headers and fields named as credentials are shown as `•••`. So are user, "
             "password and query values of a URL.",
-            examples=[EXAMPLE["payload"]],
+            EXAMPLE["payload"],
         ),
     ]
-    result: NotRequired[Annotated[Any, Field(description="Result; present once the task is done.")]]
-    error: NotRequired[Annotated[str, Field(description="Error of the newest failed run; a done task has none.")]]
+    result: NotRequired[Annotated[Any, about("Result; present once the task is done.")]]
+    error: NotRequired[Annotated[str, about("Error of the newest failed run; a done task has none.")]]
     notify_done: NotRequired[
-        Annotated[NotifyView, Field(description="Receiver of a completion notification when the task is done or dead.")]
+        Annotated[NotifyView, about("Receiver of a completion notification when the task is done or dead.")]
     ]
-    history: Annotated[list[RunView], Field(description="Newest runs, oldest first.", examples=[[]])]
+    history: Annotated[list[RunView], about("Newest runs, oldest first.", [])]
 
 
 class TaskAnswer(TypedDict):
     """One task."""
 
-    task: Annotated[TaskView, Field(description="The task.")]
+    task: Annotated[TaskView, about("The task.")]
 
 
 class AddAnswer(TaskAnswer):
     """One task, and a flag that says whether this request added it."""
 
-    created: Annotated[
-        bool,
-        Field(description="True if this request added the task; false if the id already existed.", examples=[True]),
-    ]
+    created: Annotated[bool, about("True if this request added the task; false if the id already existed.", True)]
 
 
 def show_task(task: Task) -> TaskView:
@@ -261,8 +311,6 @@ def _shown(text: str) -> Any:
 
 
 def _show_run(run: Run) -> RunView:
-    claimed = format_instant(run.claimed_at) if run.claimed_at else None
-    view = RunView(run=run.run, outcome=run.outcome, claimed_at=claimed, ended_at=format_instant(run.ended_at))
-    if run.detail:
-        view["detail"] = masked_error(run.detail)
-    return view
+    claimed_at = format_instant(run.claimed_at) if run.claimed_at else None
+    view = RunView(run=run.run, outcome=run.outcome, claimed_at=claimed_at, ended_at=format_instant(run.ended_at))
+    return {**view, "detail": masked_error(run.detail)} if run.detail else view

@@ -1,17 +1,16 @@
 """Tasks of the usual shape, read without the model, which gets all that is unusual or wrong and names every error.
 
 This module makes no rule. The functions and patterns of the model's fields judge names, times and payloads, and their
-models judge retries and notifications. Constants are those of the model's own fields.
+models judge retries and notifications. Defaults are NewTask's own, which are the model's too: tests compare both.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
-from functools import cache, lru_cache
-from typing import Any, NamedTuple, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import GetCoreSchemaHandler, ValidationError
-from pydantic_core.core_schema import CoreSchema, no_info_wrap_validator_function
+from pydantic import ValidationError, WrapValidator
 
 from duecourse.domain.reserved import open_kind, open_queue
 from duecourse.domain.task import (
@@ -19,7 +18,6 @@ from duecourse.domain.task import (
     ID_PATTERN,
     MAX_DEPTH,
     MAX_PAYLOAD_BYTES,
-    NAME_PATTERN,
     NewTask,
     OnDuplicate,
     RetryPolicy,
@@ -32,19 +30,14 @@ from duecourse.wire.http.batch import MAX_BATCH, AddBatch
 from duecourse.wire.http.fields import Deadline, parse_deadline, read
 from duecourse.wire.http.kinds import check_payload
 from duecourse.wire.http.notify import NotifyDone
-from duecourse.wire.http.retry import Retry
-from duecourse.wire.http.tasks import AddTask
+from duecourse.wire.http.tasks import AddTask, Retry
+from duecourse.wire.settings.variables import NAME
 
-ID, NAME = re.compile(ID_PATTERN), re.compile(NAME_PATTERN)
-READ = frozenset(
-    "id queue kind payload due_at delay retry deadline on_duplicate max_wait notify_done".split()  # noqa: SIM905
-)
-"""The fields that are read here; a task that has another is left to the model, which knows it, or does not."""
-SECONDS = frozenset({int, float, timedelta})
-"""Usual types of a duration, besides text."""
-SIMPLE = frozenset({str, int, float, bool})
+ID = re.compile(ID_PATTERN)
+TEXT, OBJECT, SIMPLE = (str,), (dict,), (str, int, float, bool)
+TIME, INSTANT, DEADLINE = (str, int, float, timedelta), (str, datetime), (str, int, float, timedelta, datetime)
+"""Usual types of each."""
 MODES = {str(mode): mode for mode in OnDuplicate}
-NOT_GIVEN = Deadline()
 HTTP = "http"
 """Source of the tasks in the bodies below."""
 UNNAMED = str
@@ -65,12 +58,11 @@ def read_task(fields: Any, tenant: str = DEFAULT_TENANT, by: str = "") -> NewTas
 
 def read_tasks(batch: Any, tenant: str = DEFAULT_TENANT, by: str = "") -> list[NewTask]:
     """The tasks that POST /tasks/batch is asked for. Raises InvalidInput, naming every wrong field."""
-    tasks = _usual_batch(batch, tenant, by)
-    return read(AddBatch, batch).new_tasks(tenant) if tasks is None else tasks
+    return _usual_batch(batch, tenant, by) or read(AddBatch, batch).new_tasks(tenant)
 
 
 def _usual_batch(batch: Any, tenant: str, by: str, name: Callable[[], str] = new_id) -> list[NewTask] | None:
-    """The tasks of a batch of the usual shape; None where the model is to judge all of it."""
+    """The tasks of a batch of the usual shape, at least one; None where the model is to judge all of it."""
     tasks: Any = batch["tasks"] if type(batch) is dict and batch.keys() == {"tasks"} else None
     if type(tasks) not in (list, tuple) or not 0 < len(tasks) <= MAX_BATCH:
         return None
@@ -91,177 +83,132 @@ def usual(fields: Any, tenant: str = DEFAULT_TENANT, by: str = "", name: Callabl
 
 
 def _usual(fields: Any, tenant: str, by: str, name: Callable[[], str]) -> NewTask:
-    known = _constants()
-    if type(fields) is not dict or not fields.keys() <= known.names:
+    if type(fields) is not dict:
         raise Unusual
-    given = fields.get
-    kind, due_at, delay = _kind(_text(fields["kind"])), given("due_at"), given("delay")
-    if due_at is not None and delay is not None:
+    # Only what is given is read: a usual body has few of the fields, and the tuple fills in its defaults by itself.
+    found: dict[str, Any] = {"tenant": tenant, "by": by}
+    for field, value in fields.items():
+        own, reader = READ[field]
+        if value is not None or field not in NULLABLE:
+            found[own] = reader(value)
+    if "due_at" in found and "delay_ms" in found:
         raise Unusual
-    payload, deadline, notify = _payload(kind, fields["payload"]), given("deadline"), given("notify_done")
-    until = NOT_GIVEN if deadline is None else _deadline(deadline)
-    return NewTask(
-        id=_id(_text(fields["id"])) if "id" in fields else name(),
-        queue=_queue(_text(fields["queue"])) if "queue" in fields else known.queue,
-        tenant=tenant,
-        by=by,
-        kind=kind,
-        payload=payload,
-        due_at=None if due_at is None else _instant(due_at),
-        delay_ms=0 if delay is None else _duration(delay),
-        deadline_at=until.at,
-        deadline_ms=until.after_ms,
-        retry=_retry(fields["retry"]) if "retry" in fields else known.retry,
-        on_duplicate=MODES[_text(fields["on_duplicate"])] if "on_duplicate" in fields else known.on_duplicate,
-        max_wait_ms=_duration(fields["max_wait"]) if "max_wait" in fields else known.max_wait_ms,
-        notify="" if notify is None else NotifyDone.model_validate(notify).text(),
-    )
+    check_payload(found["kind"], fields["payload"])
+    if "id" not in found:
+        found["id"] = name()
+    if "deadline" in found:
+        found["deadline_at"], found["deadline_ms"] = found.pop("deadline")
+    return NewTask(**found)
 
 
-class _Constants(NamedTuple):
-    """Defaults of the model."""
-
-    names: frozenset[str]
-    queue: str
-    retry: RetryPolicy
-    on_duplicate: OnDuplicate
-    max_wait_ms: int
-
-
-@cache
-def _constants() -> _Constants:
-    fields = AddTask.model_fields
-    return _Constants(
-        names=READ & fields.keys(),
-        queue=fields["queue"].default,
-        retry=Retry().policy(),
-        on_duplicate=fields["on_duplicate"].default,
-        max_wait_ms=parse_duration(fields["max_wait"].default),
-    )
-
-
-def _text(value: Any) -> str:
-    # Of a subclass the model may think otherwise, and in the caches below it could not be told from its text.
-    if type(value) is not str:
+def _exactly(kinds: Collection[type], value: Any) -> Any:
+    # Of a subclass the model may think otherwise.
+    if type(value) not in kinds:
         raise Unusual
     return value
 
 
-def _id(value: str) -> str:
-    if not ID.fullmatch(value):
+def _named(value: Any, pattern: re.Pattern[str] = NAME) -> str:
+    text: str = _exactly(TEXT, value)
+    if not pattern.fullmatch(text):
         raise Unusual
-    return value
+    return text
 
 
-@lru_cache(maxsize=1024)
-def _kind(value: str) -> str:
-    if not NAME.fullmatch(value):
-        raise Unusual
-    return open_kind(value)
+def _id(value: Any) -> str:
+    return _named(value, ID)
 
 
-@lru_cache(maxsize=1024)
-def _queue(value: str) -> str:
-    if not NAME.fullmatch(value):
-        raise Unusual
-    return open_queue(value)
+# The caches below go by type too: 1, 1.0 and True are equal, a text and one of a subclass are, and not all of them fit.
+@lru_cache(maxsize=1024, typed=True)
+def _kind(value: Any) -> str:
+    return open_kind(_named(value))
 
 
-def _payload(kind: str, payload: Any) -> str:
-    if type(payload) is not dict:
-        raise Unusual
-    for name in payload:
-        _text(name)
-    text = dump_json(payload)
+@lru_cache(maxsize=1024, typed=True)
+def _queue(value: Any) -> str:
+    return open_queue(_named(value))
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _duration(value: Any) -> int:
+    return parse_duration(_exactly(TIME, value))
+
+
+def _instant(value: Any) -> int:
+    return parse_instant(_exactly(INSTANT, value))
+
+
+def _deadline(value: Any) -> Deadline:
+    return parse_deadline(_exactly(DEADLINE, value))
+
+
+def _payload(value: Any) -> str:
+    for name in _exactly(OBJECT, value):
+        _exactly(TEXT, name)
+    text = dump_json(value)
     short = text.isascii() and len(text) <= MAX_PAYLOAD_BYTES
     if not short and len(text.encode()) > MAX_PAYLOAD_BYTES:
         raise Unusual
     # It nests no deeper than it has brackets, those in texts among them.
-    if text.count("{") + text.count("[") > MAX_DEPTH and deeper_than(MAX_DEPTH, payload):
+    if text.count("{") + text.count("[") > MAX_DEPTH and deeper_than(MAX_DEPTH, value):
         raise Unusual
-    check_payload(kind, payload)
     return text
 
 
-def _instant(value: Any) -> int:
-    if type(value) not in (str, datetime):
-        raise Unusual
-    return parse_instant(value)
+def _mode(value: Any) -> OnDuplicate:
+    return MODES[_exactly(TEXT, value)]
 
 
-def _duration(value: Any) -> int:
-    if type(value) is str:
-        return _duration_of(value)
-    if type(value) not in SECONDS:
-        raise Unusual
-    return parse_duration(value)
+def _retry(value: Any) -> RetryPolicy:
+    fields = _exactly(OBJECT, value).items()
+    return _policy(tuple([(name, type(one), _exactly(SIMPLE, one)) for name, one in fields]))
 
 
 @lru_cache(maxsize=1024)
-def _duration_of(text: str) -> int:
-    return parse_duration(text)
-
-
-def _deadline(value: Any) -> Deadline:
-    if type(value) not in SECONDS and type(value) not in (str, datetime):
-        raise Unusual
-    return parse_deadline(value)
-
-
-def _retry(given: Any) -> RetryPolicy:
-    if type(given) is not dict or not all(type(value) in SIMPLE for value in given.values()):
-        raise Unusual
-    # With their types, for 1, 1.0 and True are equal and not all of them fit a field.
-    return _retry_of(tuple((name, type(value), value) for name, value in given.items()))
-
-
-@lru_cache(maxsize=1024)
-def _retry_of(fields: tuple[tuple[str, type, Any], ...]) -> RetryPolicy:
+def _policy(fields: tuple[tuple[str, type, Any], ...]) -> RetryPolicy:
     return Retry.model_validate({name: value for name, _, value in fields}).policy()
 
 
-class AskedTask:
-    """The body of POST /tasks, read: to the router and to the API's document it is an AddTask."""
-
-    __slots__ = ("_task",)
-
-    def __init__(self, task: NewTask) -> None:
-        self._task = task
-
-    def task(self, tenant: str, name: Callable[[], str]) -> NewTask:
-        """The task asked for, with an id of `name` where none was given."""
-        return _owned(self._task, tenant, name)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_wrap_validator_function(cls._read, handler.generate_schema(AddTask))
-
-    @classmethod
-    def _read(cls, value: Any, by_the_model: Callable[[Any], AddTask]) -> Self:
-        return cls(usual(value, by=HTTP, name=UNNAMED) or by_the_model(value).task(name=UNNAMED))
+def _notify(value: Any) -> str:
+    return NotifyDone.model_validate(value).text()
 
 
-class AskedBatch:
-    """The body of POST /tasks/batch, read: to the router and to the API's document it is an AddBatch."""
-
-    __slots__ = ("_tasks",)
-
-    def __init__(self, tasks: list[NewTask]) -> None:
-        self._tasks = tasks
-
-    def new_tasks(self, tenant: str, name: Callable[[], str]) -> list[NewTask]:
-        """The tasks asked for, with ids of `name` where none were given."""
-        return [_owned(task, tenant, name) for task in self._tasks]
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_wrap_validator_function(cls._read, handler.generate_schema(AddBatch))
-
-    @classmethod
-    def _read(cls, value: Any, by_the_model: Callable[[Any], AddBatch]) -> Self:
-        tasks = _usual_batch(value, DEFAULT_TENANT, HTTP, UNNAMED)
-        return cls(by_the_model(value).new_tasks(name=UNNAMED) if tasks is None else tasks)
+READ: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "id": ("id", _id),
+    "queue": ("queue", _queue),
+    "kind": ("kind", _kind),
+    "payload": ("payload", _payload),
+    "due_at": ("due_at", _instant),
+    "delay": ("delay_ms", _duration),
+    "retry": ("retry", _retry),
+    "deadline": ("deadline", _deadline),
+    "on_duplicate": ("on_duplicate", _mode),
+    "max_wait": ("max_wait_ms", _duration),
+    "notify_done": ("notify", _notify),
+}
+"""Each field's name in a NewTask, and its reader; a field that is not here leaves its task to the model."""
+NULLABLE = frozenset({"due_at", "delay", "deadline", "notify_done"})
+"""Fields that may be null, which is the same as not to give them."""
 
 
-def _owned(task: NewTask, tenant: str, name: Callable[[], str]) -> NewTask:
+def _asked(value: Any, by_the_model: Callable[[Any], AddTask]) -> NewTask:
+    return usual(value, by=HTTP, name=UNNAMED) or by_the_model(value).task(name=UNNAMED)
+
+
+def _asked_many(value: Any, by_the_model: Callable[[Any], AddBatch]) -> list[NewTask]:
+    return _usual_batch(value, DEFAULT_TENANT, HTTP, UNNAMED) or by_the_model(value).new_tasks(name=UNNAMED)
+
+
+# To a route the body is what was read of it; to the router and to the API's document it is the model.
+if TYPE_CHECKING:
+    AskedTask: TypeAlias = NewTask
+    AskedBatch: TypeAlias = list[NewTask]
+else:
+    AskedTask = Annotated[AddTask, WrapValidator(_asked)]
+    AskedBatch = Annotated[AddBatch, WrapValidator(_asked_many)]
+
+
+def owned(task: NewTask, tenant: str, name: Callable[[], str]) -> NewTask:
+    """A task of such a body as its tenant's, with an id of `name` where none was given."""
     return task if task.id and tenant == task.tenant else task._replace(id=task.id or name(), tenant=tenant)

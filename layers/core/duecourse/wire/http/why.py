@@ -1,8 +1,7 @@
 """`GET /tasks/{id}/why`: what happened to a task, and what it waits for."""
 
-from typing import Annotated, NotRequired
+from typing import Annotated, NotRequired, cast
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
 from duecourse.domain.masking import masked_error
@@ -10,32 +9,25 @@ from duecourse.domain.queues import ThrottleReason
 from duecourse.domain.task import Status
 from duecourse.domain.timeline import Happened, Why
 from duecourse.domain.times import format_instant
-from duecourse.wire.http.fields import ShownInstant
+from duecourse.wire.http.fields import ShownInstant, about
 
 
 class HappenedView(TypedDict):
     """Entry of a timeline: `text` for people, the other fields for programs."""
 
-    at: Annotated[ShownInstant, Field(description="Time of the entry.")]
-    event: Annotated[str, Field(description="Event, in one word.", examples=["added"])]
-    text: Annotated[
-        str, Field(description="The same, as a sentence.", examples=["Added by http, due 2026-11-21T09:30:00.000Z."])
-    ]
-    by: NotRequired[
-        Annotated[str, Field(description="Source of the request, such as http, client or message.", examples=["http"])]
-    ]
-    run: NotRequired[Annotated[int, Field(description="Number of the run, from 1.", examples=[1])]]
+    at: Annotated[ShownInstant, about("Time of the entry.")]
+    event: Annotated[str, about("Event, in one word.", "added")]
+    text: Annotated[str, about("The same, as a sentence.", "Added by http, due 2026-11-21T09:30:00.000Z.")]
+    by: NotRequired[Annotated[str, about("Source of the request, such as http, client or message.", "http")]]
+    run: NotRequired[Annotated[int, about("Number of the run, from 1.", 1)]]
     trigger: NotRequired[
-        Annotated[
-            str,
-            Field(description="Trigger of the claim: `ring`, `timer`, `tick`, or `take` for a query's own request."),
-        ]
+        Annotated[str, about("Trigger of the claim: `ring`, `timer`, `tick`, or `take` for a query's own request.")]
     ]
-    late_ms: NotRequired[Annotated[int, Field(description="Time from the due time to the claim, in milliseconds.")]]
-    ran_ms: NotRequired[Annotated[int, Field(description="Length of the run, in milliseconds.")]]
-    error: NotRequired[Annotated[str, Field(description="Error of the run.")]]
-    due_at: NotRequired[Annotated[ShownInstant, Field(description="New due time.")]]
-    times: NotRequired[Annotated[int, Field(description="Number of repetitions in a row; absent if it happened once.")]]
+    late_ms: NotRequired[Annotated[int, about("Time from the due time to the claim, in milliseconds.")]]
+    ran_ms: NotRequired[Annotated[int, about("Length of the run, in milliseconds.")]]
+    error: NotRequired[Annotated[str, about("Error of the run.")]]
+    due_at: NotRequired[Annotated[ShownInstant, about("New due time.")]]
+    times: NotRequired[Annotated[int, about("Number of repetitions in a row; absent if it happened once.")]]
 
 
 WaitsView = TypedDict(
@@ -43,20 +35,16 @@ WaitsView = TypedDict(
     {
         "for": Annotated[
             str,
-            Field(
-                description="Event that the task waits for: `due`, `claim`, `lease` or `nothing`. For a "
+            about(
+                "Event that the task waits for: `due`, `claim`, `lease` or `nothing`. For a "
                 f"throttled task, one of {', '.join(f'`{hold}`' for hold in ThrottleReason)}.",
-                examples=["due"],
+                "due",
             ),
         ],
         "text": Annotated[
-            str,
-            Field(
-                description="The same, as a sentence.",
-                examples=["It is due in 10 minutes, at 2026-11-21T09:30:00.000Z."],
-            ),
+            str, about("The same, as a sentence.", "It is due in 10 minutes, at 2026-11-21T09:30:00.000Z.")
         ],
-        "until": NotRequired[Annotated[ShownInstant, Field(description="End of the wait; absent if unknown.")]],
+        "until": NotRequired[Annotated[ShownInstant, about("End of the wait; absent if unknown.")]],
     },
 )
 WaitsView.__doc__ = "Reason why a task is not running now, and the end of the wait if it is known."
@@ -65,12 +53,12 @@ WaitsView.__doc__ = "Reason why a task is not running now, and the end of the wa
 class WhyAnswer(TypedDict):
     """Timeline of one task, oldest first. `forgotten` counts older entries that were dropped."""
 
-    id: Annotated[str, Field(description="Id of the task.", examples=["order-7"])]
-    queue: Annotated[str, Field(description="Name of the queue.", examples=["default"])]
-    state: Annotated[Status, Field(description="State of the task.")]
-    timeline: Annotated[list[HappenedView], Field(description="Entries, oldest first.")]
-    waits: Annotated[WaitsView, Field(description="Reason why the task is not running now.")]
-    forgotten: Annotated[int, Field(description="Number of older entries that were dropped.", examples=[0])]
+    id: Annotated[str, about("Id of the task.", "order-7")]
+    queue: Annotated[str, about("Name of the queue.", "default")]
+    state: Annotated[Status, about("State of the task.")]
+    timeline: Annotated[list[HappenedView], about("Entries, oldest first.")]
+    waits: Annotated[WaitsView, about("Reason why the task is not running now.")]
+    forgotten: Annotated[int, about("Number of older entries that were dropped.", 0)]
 
 
 def show_why(why: Why) -> WhyAnswer:
@@ -89,21 +77,17 @@ def show_why(why: Why) -> WhyAnswer:
 
 
 def _show(one: Happened) -> HappenedView:
-    view = HappenedView(at=format_instant(one.at), event=one.event, text=masked_error(one.text))
-    if one.by:
-        view["by"] = one.by
-    if one.run:
-        view["run"] = one.run
-    if one.trigger:
-        view["trigger"] = one.trigger
-    if one.late_ms is not None:
-        view["late_ms"] = one.late_ms
-    if one.ran_ms is not None:
-        view["ran_ms"] = one.ran_ms
-    if one.error:
-        view["error"] = masked_error(one.error)
-    if one.due_at:
-        view["due_at"] = format_instant(one.due_at)
-    if one.times > 1:
-        view["times"] = one.times
-    return view
+    shown = {
+        "at": format_instant(one.at),
+        "event": one.event,
+        "text": masked_error(one.text),
+        "by": one.by or None,
+        "run": one.run or None,
+        "trigger": one.trigger,
+        "late_ms": one.late_ms,
+        "ran_ms": one.ran_ms,
+        "error": masked_error(one.error) or None,
+        "due_at": format_instant(one.due_at) if one.due_at else None,
+        "times": one.times if one.times > 1 else None,
+    }
+    return cast(HappenedView, {name: value for name, value in shown.items() if value is not None})

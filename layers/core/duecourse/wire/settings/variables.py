@@ -22,11 +22,6 @@ NAME = re.compile(NAME_PATTERN)
 WRONG_NAME = "must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ -"
 
 
-def text(value: str) -> str:
-    """The text itself."""
-    return value
-
-
 def number(least: int, most: int) -> Callable[[Json], int]:
     """A whole number within bounds, as text or as JSON has it."""
 
@@ -91,6 +86,9 @@ def written_as(pattern: re.Pattern[str], problem: str) -> Callable[[str], str]:
     return read
 
 
+read_name = written_as(NAME, WRONG_NAME)
+
+
 def json_such_as(example: str, read_value: Callable[[Json], T]) -> Callable[[str], T]:
     """A reader of JSON text, whose value `read_value` takes; a name that occurs twice in one object is an error."""
 
@@ -115,7 +113,7 @@ def table_of(read_value: Callable[[Json], T]) -> Callable[[Json], dict[str, T]]:
         found, problems = dict[str, T](), list[FieldError]()
         for name, value in table.items():
             try:
-                found[_name(name)] = read_value(value)
+                found[read_name(name)] = read_value(value)
             except (ValueError, InvalidInput) as error:
                 problems += problems_at(name, error)
         if problems:
@@ -123,12 +121,6 @@ def table_of(read_value: Callable[[Json], T]) -> Callable[[Json], dict[str, T]]:
         return found
 
     return read
-
-
-def _name(name: str) -> str:
-    if not NAME.fullmatch(name):
-        raise ValueError(WRONG_NAME)
-    return name
 
 
 def problems_at(path: str, error: ValueError | InvalidInput) -> list[FieldError]:

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, ConfigDict, Field, RootModel, StrictStr, Va
 from duecourse.domain.task import DEFAULT_QUEUE, Json
 from duecourse.domain.times import DAY_MS
 from duecourse.domain.watch import Pattern, Watch
-from duecourse.wire.http.fields import Duration, JsonObject, OpenKind, OpenQueue, Strict, between, read, refuse_fields
+from duecourse.wire.http.fields import Duration, JsonObject, OpenKind, OpenQueue, Strict, between, read, reject_fields
 from duecourse.wire.http.kinds import check_payload
 
 MAX_PATTERN = 512
@@ -44,7 +44,7 @@ class WatchSetting(Strict):
     @classmethod
     def _fits_its_kind(cls, payload: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if "key" in payload:
-            raise refuse_fields("is reserved for the parts of the key's name: rename this field", "key")
+            raise reject_fields("is reserved for the parts of the key's name: rename this field", "key")
         check_payload(info.data.get("kind", ""), payload)
         return payload
 

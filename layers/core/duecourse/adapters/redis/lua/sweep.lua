@@ -25,8 +25,8 @@ local function prune(place, before)
       if data and #data >= fields.SMALLEST and not record.is_foreign(data) then
         shard.weight = shard.weight + #data
         members[#members + 1] = record.member_of_group(some[i], data)
-        names[#names + 1] = bodies.of(some[i], data)
       end
+      names[#names + 1] = data and bodies.of(some[i], data) or nil
     end
     call('HDEL', shard.TASKS, unpack(some))
     values.in_pieces('ZREM', shard.GROUPS, members)

@@ -96,8 +96,14 @@ function rounds.move_on(turns)
         at = tonumber(call('ZRANGE', shard.DUE[tenant], '0', '0', 'WITHSCORES')[2])
       end
       if at and at <= shard.NOW and not turn.barred then
-        last = (last or tenants.last_turn()) + 1
-        values.push(ring, values.text_of(last), tenant)
+        local whose
+        if not last then
+          last, whose = tenants.last_turn()
+        end
+        if whose ~= tenant then -- else it is at the end already, most often alone there
+          last = last + 1
+          values.push(ring, values.text_of(last), tenant)
+        end
       else
         leaving[#leaving + 1] = tenant
         if at then

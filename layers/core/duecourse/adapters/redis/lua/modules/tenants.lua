@@ -22,6 +22,8 @@ function tenants.rehead(tenant)
   end
 end
 
+-- The last turn in the ring, and whose it is.
 function tenants.last_turn()
-  return tonumber(call('ZRANGE', shard.RING, '-1', '-1', 'WITHSCORES')[2]) or 0
+  local last = call('ZRANGE', shard.RING, '-1', '-1', 'WITHSCORES')
+  return tonumber(last[2]) or 0, last[1]
 end

@@ -108,7 +108,7 @@ function versions.rewrite()
         if is_orphan(name) then
           bodies.drop({ name })
         end
-      elseif byte(data) < shard.LAYOUT then
+      elseif data ~= '' and byte(data) < shard.LAYOUT then
         done = done + renew(name, data)
       end
     end

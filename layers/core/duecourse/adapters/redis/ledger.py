@@ -1,0 +1,131 @@
+"""The ledger as such (ports.ledger): its time, its shards, one task, the shards in numbers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from duecourse.adapters.redis.arguments import Argument
+from duecourse.adapters.redis.connect import Client, node_of
+from duecourse.adapters.redis.keys import Keys, shards_key
+from duecourse.adapters.redis.queue_settings import FIELDS, settings_of
+from duecourse.adapters.redis.record import UNREADABLE, body_field, stored_id, unpack
+from duecourse.adapters.redis.scripts import Request, Scripts
+from duecourse.adapters.redis.shards import ShardsOnRecord
+from duecourse.adapters.redis.verbs import Question, Verbs
+from duecourse.domain.queues import Stats, share
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
+from duecourse.errors import StoreMisused
+from duecourse.ports.ledger import Away
+
+READS = 3
+"""Number of times that a record and its payload are read: a task replaced in between takes its payload with it."""
+
+
+class Found(NamedTuple):
+    """A task where it is: the keys of its shard, its record, and the end of its lease if it has one."""
+
+    keys: Keys
+    data: bytes
+    lease_expires_at: float | None
+
+
+class RedisLedger:
+    """Common part of the ledger's parts; RedisStore makes what it declares."""
+
+    _client: Client
+    _namespace: str
+    _sharding: Sharding
+    _verbs: Verbs
+    _scripts: Scripts
+    _record: ShardsOnRecord
+
+    def ping(self) -> None:
+        """See Ledger; of a cluster, the node with the record of shards answers."""
+        self._scripts.call(lambda: node_of(self._client, shards_key(self._namespace)).ping())
+
+    def now(self) -> int:
+        """See Ledger."""
+        if self._scripts.travel:
+            return self._scripts.travel.now()
+        seconds, micros = self._scripts.call(lambda: node_of(self._client, shards_key(self._namespace)).time())
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def shards(self) -> list[Shard]:
+        """See Ledger."""
+        self._record.find_lost()
+        return self._record.all()
+
+    def shard_of(self, queue: str, id: str, group: str = "") -> Shard:
+        """See Ledger."""
+        return self._sharding.of(queue, id, group)
+
+    def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
+        """See Ledger. Raises StoreMisused where the task's record cannot be read."""
+        sid = stored_id(tenant, id)
+        for _ in range(READS):
+            found = self._find(queue, id, sid)
+            bodies = bodies_apart(self._scripts, found.keys, {sid: found.data}) if found else {}
+            if None not in bodies.values():
+                break
+        if found is None:
+            return None
+        try:
+            return unpack(queue, sid, found.data, int(found.lease_expires_at or 0), bodies.get(sid))
+        except UNREADABLE as error:
+            raise StoreMisused(f"the record of {sid} cannot be read: {error}") from error
+
+    def _find(self, queue: str, id: str, sid: str) -> Found | None:
+        """Look in the id's shard, then in all others, which takes one more round trip."""
+        home = self._sharding.of(queue, id)
+        told, *found = self._scripts.read(("HGET", self._verbs.keys(home).meta, "shards"), *self._reads(sid, [home]))
+        self._record.compare(queue, told)
+        shards, others = [home], [shard for shard in self._sharding.every(queue) if shard != home]
+        if found[0] is None and others:
+            shards, found = others, self._scripts.read(*self._reads(sid, others))
+        rows = zip(map(self._verbs.keys, shards), found[::2], found[1::2], strict=True)
+        return next((Found(*row) for row in rows if row[1] is not None), None)
+
+    def _reads(self, sid: str, shards: Sequence[Shard]) -> list[Sequence[Argument]]:
+        every = map(self._verbs.keys, shards)
+        return [command for keys in every for command in (("HGET", keys.tasks, sid), ("ZSCORE", keys.leased, sid))]
+
+    def stats(self, shard: Shard) -> Stats:
+        """See Figures: a round trip, and one more if tenants are in the ring, for their heads."""
+        return self._verbs.ask(self._stats(), shard)
+
+    def stats_of(self, shards: Sequence[Shard]) -> list[Stats | Away]:
+        """See Figures: a round trip a node, and one more for each shard with tenants in its ring."""
+        return self._verbs.ask_all(self._stats(), shards)
+
+    def _stats(self) -> Question[Stats]:
+        return Question("stats", self._stats_request, self._read_stats)
+
+    def _stats_request(self, shard: Shard) -> Request:
+        keys = self._verbs.keys(shard)
+        return len(keys.fixed), (*keys.fixed, "successors", "bodies", "bell_at", *FIELDS)
+
+    def _read_stats(self, shard: Shard, answer: Any) -> Stats:
+        now, tasks, leased, done, dead, head, parked, ring, bell, fields, waiting = answer
+        successors, bodies, travelling, *settings = fields
+        scheduled = tasks - int(successors or 0) - int(bodies or 0) - leased - done - dead
+        heads = self._heads(self._verbs.keys(shard), ring)
+        waits = [waiting] if waiting else []
+        oldest = min(map(int, (*head[1:], *parked[1:], *waits, *heads)), default=0)
+        part = share(settings_of(settings), shard.number, self._sharding.count(shard.queue))
+        travel = self._scripts.travel
+        now = travel.now() if travel else now
+        return Stats(scheduled, leased, done, dead, oldest, int(bell or travelling or 0), part, now)
+
+    def _heads(self, keys: Keys, ring: Sequence[bytes]) -> list[bytes]:
+        """Due times of the earliest task of each tenant in the ring."""
+        reads = [("ZRANGE", keys.due(tenant.decode()), 0, 0, "WITHSCORES") for tenant in ring]
+        return [at for found in (self._scripts.read(*reads) if reads else ()) for at in found[1:]]
+
+
+def bodies_apart(scripts: Scripts, keys: Keys, records: Mapping[str, bytes]) -> dict[str, bytes | None]:
+    """Payloads apart from their records, by stored id; None for one that is absent."""
+    fields = {sid: field for sid, data in records.items() if (field := body_field(sid, data))}
+    if not fields:
+        return {}
+    [found] = scripts.read(("HMGET", keys.tasks, *fields.values()))
+    return dict(zip(fields, found, strict=True))
