@@ -95,6 +95,16 @@ def test_the_second_of_two_in_a_batch_sees_what_the_first_did_to_one_that_stands
     assert [entry.due_at for entry in standing(store).log if isinstance(entry, Change)] == [at + 5, at + 6]
 
 
+def test_each_of_two_in_a_batch_is_shown_as_it_was_answered_though_their_payloads_are_large(store: Store) -> None:
+    old, fresh = (f'"{letter * 5_000}"' for letter in "of")
+    add(store, payload=old)
+    kept, replaced = store.add([new(payload=fresh), new(payload=fresh, on_duplicate=REPLACE)], echo=True)
+    assert kept.task
+    assert replaced.task
+    assert (kept.reply, kept.task.payload_json) == (Reply.KEPT, old)
+    assert (replaced.reply, replaced.task.payload_json) == (Reply.REPLACED, fresh)
+
+
 def test_an_empty_batch_is_nothing(store: Store) -> None:
     assert store.add([]) == []
     assert store.settle(SHARD, []) == []

@@ -1,5 +1,6 @@
 """Shards without tasks or settings are forgotten, and come back with the next task: nothing added meanwhile is lost."""
 
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -184,9 +185,35 @@ def test_one_who_is_killed_while_forgetting_leaves_a_shard_that_takes_tasks(
     store = RedisStore(redis_client, travel=clock)
     be_used(store)
     clock.advance(FORGET_MS)
-    redis_client.sadd("{duecourse:shards}:leaving", f"{HOST}/1")
+    redis_client.sadd("{duecourse:shards}:leaving", f"{HOST}/1#0123456789abcdef")
     assert store._leave(HOST)
     store.add([new("b", queue=HOST.queue)])
     sweep(store)
     assert store.shards() == [HOST]
     assert len(store.claim(HOST, 10, lease_ms=1_000).tasks) == 1
+
+
+def test_of_two_who_forget_a_shard_at_once_neither_takes_it_off_the_record_by_the_mark_of_the_other(
+    redis_client: redis.Redis, clock: HandClock
+) -> None:
+    store, other = (RedisStore(redis_client, travel=clock) for _ in range(2))
+    be_used(store)
+    clock.advance(FORGET_MS)
+    left, marked = Event(), Event()
+
+    def leave_first() -> bool:
+        assert store._leave(HOST)
+        left.set()
+        return marked.wait(10)
+
+    def leave_second() -> bool:
+        marked.set()
+        first.join()
+        return other._leave(HOST)
+
+    first = Thread(target=store._record.forget, args=(HOST, leave_first))
+    first.start()
+    assert left.wait(10)
+    other._record.register(HOST)  # as an add does, before it is sent again
+    other._record.forget(HOST, leave_second)
+    assert store.shards() == [HOST]

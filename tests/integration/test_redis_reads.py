@@ -1,6 +1,8 @@
 """Reads go by calls that let nothing be written, where the server has them."""
 
 from collections.abc import Iterator
+from itertools import count
+from typing import Any
 
 import pytest
 import redis
@@ -10,13 +12,14 @@ from duecourse.adapters.redis import scripts
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.pages import Wanted
-from duecourse.domain.task import Shard
+from duecourse.domain.task import OnDuplicate, Shard
 from duecourse.errors import StoreMisused
 from tests.support.clock import HandClock
 from tests.support.ledger import new
 from tests.support.redis_server import FLOOR, RedisServer, need, newest
 
 SHARD = Shard("default", 0)
+LARGE = f'"{"x" * 5_000}"'
 
 
 @pytest.fixture
@@ -32,6 +35,7 @@ def read(store: RedisStore) -> None:
     assert len(store.outlook_of([SHARD])) == 1
     assert store.throttle(SHARD).reason is None
     assert store.page("default", Wanted(), None, 10).tasks
+    assert store.get("default", "a")
     store.warmth().coming(SHARD, 60_000)
 
 
@@ -42,7 +46,7 @@ def calls(client: redis.Redis) -> set[str]:
 def test_reads_let_nothing_be_written_and_are_answered_while_a_failover_stops_writes(modern: RedisServer) -> None:
     with modern.client() as client:
         store = RedisStore(connect(modern.url), "duecourse")
-        store.add([new("a")])
+        store.add([new("a", payload=LARGE)])
         read(store)  # which has the server know the scripts
         client.config_resetstat()
         client.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
@@ -88,3 +92,19 @@ def test_a_verb_that_is_wrongly_said_to_read_is_refused_and_writes_nothing(kind:
     with pytest.raises(StoreMisused):
         store.cancel("default", ["a"])
     assert store.stats(SHARD).scheduled == 1
+
+
+def test_a_large_task_is_read_whole_though_it_is_replaced_before_every_call(redis_client: redis.Redis) -> None:
+    store, other, numbers = RedisStore(redis_client), RedisStore(redis_client), count()
+    call = store._scripts.call
+
+    def overtaken(*args: Any, **kwargs: Any) -> Any:
+        payload = f'"{str(next(numbers)) * 5_000}"'
+        other.add([new("a", payload=payload, group="g", delay_ms=60_000, on_duplicate=OnDuplicate.REPLACE)])
+        return call(*args, **kwargs)
+
+    store._scripts.call = overtaken  # type: ignore[method-assign]
+    task = store.get("default", "a")
+    assert task
+    assert len(set(task.payload)) == 1
+    assert [task.id for task in store.group("default", "g")] == ["a"]

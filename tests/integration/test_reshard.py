@@ -120,6 +120,19 @@ def test_every_task_moves_to_its_own_shard_as_it_is(redis_client: redis.Redis, w
         assert_whole(redis_client, before, to)
 
 
+@pytest.mark.parametrize("ids", [["t-1"], []], ids=["one task", "no task"])
+def test_shards_that_never_had_a_task_are_of_the_newest_version_after_it_too(
+    redis_client: redis.Redis, ids: list[str]
+) -> None:
+    store = store_of(redis_client, 3)
+    store.configure("default", {"priority": 9})
+    store.add([new(id) for id in ids])
+    assert not redis_client.hexists(keys_of("duecourse", Shard()).meta, "fence")
+    Reshard(redis_client, "duecourse", "default", 5, lambda _: None).run(0)
+    metas = [keys_of("duecourse", shard).meta for shard in every(5)]
+    assert {redis_client.hget(meta, "layout") for meta in metas} == {str(NEWEST).encode()}
+
+
 def test_a_cluster_is_resharded_from_node_to_node(cluster: ClusterServers) -> None:
     with connect(cluster.url) as client:
         before = filled(store_of(client, 2), 2)

@@ -4,12 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import plyvel  # type: ignore[import-untyped]
 import pytest
 
 from duecourse import ledgers
+from duecourse.adapters.embedded.keyspace import Place
 from duecourse.adapters.embedded.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelDisk
 from duecourse.adapters.embedded.store import EmbeddedStore
 from duecourse.adapters.redis.layout import NEWEST, OLDEST
@@ -63,6 +65,34 @@ def test_each_change_is_one_synced_write(tmp_path: Path) -> None:
     store.get("default", "t-1")
     assert len(written) == 3, "a look writes nothing"
     store.close()
+
+
+class Unsynced(LevelDisk):
+    """A disk that says of a write that it failed, and has it all the same: its sync failed."""
+
+    fails = False
+
+    def save(self, writes: Mapping[Place, bytes | float | None]) -> None:
+        super().save(writes)
+        if self.fails:
+            raise StoreUnavailable
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_what_follows_a_write_that_failed_is_true_though_the_disk_has_that_write(tmp_path: Path, failures: int) -> None:
+    disk = Unsynced(str(tmp_path / "ledger"))
+    store = EmbeddedStore(disk=disk)
+    add(store)
+    disk.fails = True
+    for _ in range(failures):
+        with pytest.raises(StoreUnavailable):
+            claim(store)
+    disk.fails = False
+    store.cancel("default", ["a"])
+    store.close()
+    with level_store(tmp_path / "ledger") as again:
+        assert standing(again).status is Status.CANCELLED
+        assert again.stats(SHARD).leased == 0
 
 
 def test_a_second_opener_is_told_who_has_the_folder_and_what_to_do(tmp_path: Path) -> None:

@@ -134,6 +134,15 @@ class Keyspace:
             found |= {(SET, key, member): self.set(key).scores.get(member) for member in scores}
         return found
 
+    def before(self) -> dict[Place, bytes | float | None]:
+        """The same places, each with its value before."""
+        found: dict[Place, bytes | float | None] = {}
+        for key, before in self._fields_before.items():
+            found |= {(HASH, key, field): old for field, old in before.items()}
+        for key, scores in self._scores_before.items():
+            found |= {(SET, key, member): old for member, old in scores.items()}
+        return found
+
     def keep(self) -> None:
         """Accept the writes: `undo` no longer reverts them."""
         self._fields_before, self._scores_before = {}, {}

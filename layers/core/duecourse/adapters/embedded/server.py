@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from redis.exceptions import NoScriptError, ResponseError
 
 from duecourse.adapters.embedded.commands import Commands, Reply, number
-from duecourse.adapters.embedded.keyspace import Keyspace
+from duecourse.adapters.embedded.keyspace import Keyspace, Place
 from duecourse.adapters.embedded.lua import Lua, ScriptFailed
 from duecourse.ports.clock import Clock
 
@@ -28,6 +28,8 @@ class Server:
         self._lock = Lock()
         self._space = Keyspace()
         self._disk = disk
+        self._unsure: dict[Place, bytes | float | None] = {}
+        """Places that the disk may have otherwise since a write failed, with their values here, for the next write."""
         self._told: list[tuple[bytes, bytes]] = []
         self._commands = Commands(self._space, clock, lambda *message: self._told.append(message))
         self._lua = Lua(self._commands)
@@ -78,7 +80,13 @@ class Server:
 
     def _save(self) -> None:
         if self._disk and (writes := self._space.written()):
-            self._disk.save(writes)
+            try:
+                self._disk.save(self._unsure | writes)
+            except BaseException:
+                # The disk may have it all the same: the next write must put that right.
+                self._unsure |= self._space.before()
+                raise
+            self._unsure.clear()
         self._space.keep()
 
     def _tell(self) -> None:

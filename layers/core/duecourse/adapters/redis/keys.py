@@ -56,7 +56,7 @@ def shards_key(namespace: str) -> str:
 
 
 def leaving_key(namespace: str) -> str:
-    """The set of the shards that are being forgotten, on one node with the set of all."""
+    """The set of marks, `<member>#<who>`, of the shards that are being forgotten: on one node with the set of all."""
     return f"{{{shards_key(namespace)}}}:leaving"
 
 

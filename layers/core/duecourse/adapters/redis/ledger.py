@@ -10,23 +10,20 @@ from duecourse.adapters.redis.queue_settings import FIELDS, settings_of
 from duecourse.adapters.redis.record import UNREADABLE, body_field, stored_id, unpack
 from duecourse.adapters.redis.scripts import Request, Scripts
 from duecourse.adapters.redis.shards import ShardsOnRecord
-from duecourse.adapters.redis.verbs import Question, Verbs
+from duecourse.adapters.redis.verbs import Question, Verbs, in_steps
 from duecourse.domain.queues import Stats, share
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
 from duecourse.errors import StoreMisused
 from duecourse.ports.ledger import Away
 
-READS = 3
-"""Number of times that a record and its payload are read: a task replaced in between takes its payload with it."""
-
 
 class Found(NamedTuple):
-    """A task where it is: the keys of its shard, its record, and the end of its lease if it has one."""
+    """Record of a task, the end of its lease, and its payload where that is apart; None for what it lacks."""
 
-    keys: Keys
     data: bytes
     lease_expires_at: float | None
+    payload: bytes | None = None
 
 
 class RedisLedger:
@@ -62,19 +59,16 @@ class RedisLedger:
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """See Ledger. Raises StoreMisused where the task's record cannot be read."""
         sid = stored_id(tenant, id)
-        for _ in range(READS):
-            found = self._find(queue, id, sid)
-            bodies = bodies_apart(self._scripts, found.keys, {sid: found.data}) if found else {}
-            if None not in bodies.values():
-                break
-        if found is None:
+        shard, found = self._find(queue, id, sid)
+        task = self._whole(shard, {sid: found} if found else {}).get(sid)
+        if task is None:
             return None
         try:
-            return unpack(queue, sid, found.data, int(found.lease_expires_at or 0), bodies.get(sid))
+            return unpack(queue, sid, task.data, int(task.lease_expires_at or 0), task.payload)
         except UNREADABLE as error:
             raise StoreMisused(f"the record of {sid} cannot be read: {error}") from error
 
-    def _find(self, queue: str, id: str, sid: str) -> Found | None:
+    def _find(self, queue: str, id: str, sid: str) -> tuple[Shard, Found | None]:
         """Look in the id's shard, then in all others, which takes one more round trip."""
         home = self._sharding.of(queue, id)
         told, *found = self._scripts.read(("HGET", self._verbs.keys(home).meta, "shards"), *self._reads(sid, [home]))
@@ -82,8 +76,18 @@ class RedisLedger:
         shards, others = [home], [shard for shard in self._sharding.every(queue) if shard != home]
         if found[0] is None and others:
             shards, found = others, self._scripts.read(*self._reads(sid, others))
-        rows = zip(map(self._verbs.keys, shards), found[::2], found[1::2], strict=True)
-        return next((Found(*row) for row in rows if row[1] is not None), None)
+        rows = zip(shards, found[::2], found[1::2], strict=True)
+        return next(((shard, Found(data, end)) for shard, data, end in rows if data is not None), (home, None))
+
+    def _whole(self, shard: Shard, tasks: dict[str, Found]) -> dict[str, Found]:
+        """The same tasks by stored id, with their payloads; those with payloads apart as they are by now, if at all.
+
+        A second read could miss the payload of a task that was replaced since the first: a script reads both.
+        """
+        apart = [sid for sid, one in tasks.items() if body_field(sid, one.data)]
+        rows = in_steps(apart, lambda sids: self._verbs.run("show", shard, (), sids))
+        whole = tasks | {sid: Found(*row) for sid, row in zip(apart, rows, strict=True)}
+        return {sid: one for sid, one in whole.items() if one.data is not None}
 
     def _reads(self, sid: str, shards: Sequence[Shard]) -> list[Sequence[Argument]]:
         every = map(self._verbs.keys, shards)
@@ -123,7 +127,7 @@ class RedisLedger:
 
 
 def bodies_apart(scripts: Scripts, keys: Keys, records: Mapping[str, bytes]) -> dict[str, bytes | None]:
-    """Payloads apart from their records, by stored id; None for one that is absent."""
+    """Payloads apart from records that nobody changes meanwhile, by stored id; None for one that is absent."""
     fields = {sid: field for sid, data in records.items() if (field := body_field(sid, data))}
     if not fields:
         return {}

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from duecourse.adapters.redis.arguments import MAX_PIECE_BYTES, Argument, tenants_of
 from duecourse.adapters.redis.connect import Client, node_of
-from duecourse.adapters.redis.keys import keys_of, leaving_key, on_record, shards_key
+from duecourse.adapters.redis.keys import keys_of, leaving_key, ledger_key, on_record, shards_key
 from duecourse.adapters.redis.queue_settings import FIELDS, as_fields, settings_of
 from duecourse.adapters.redis.scan import BATCH, Item, Scan
 from duecourse.adapters.redis.scripts import RESHARDED, Scripts
@@ -156,9 +156,17 @@ class Reshard:
     def _reopen(self, shard: Shard, count: int, told: str) -> None:
         """Open a shard; the meta of one beyond the count stays, so that callers with the old count are rejected."""
         settings = self._settings()._replace(paused=self._paused and shard.number < count)
-        version = self._meta(shard, "layout") or self._meta(Shard(self._queue), "layout")
-        fields = [part for pair in (as_fields(settings) | {"layout": version}).items() for part in pair]
+        fields = [part for pair in (as_fields(settings) | {"layout": self._version(shard)}).items() for part in pair]
         self._run("reopen", shard, (), (count, self._fence, self._claimed_at, *fields), told)
+
+    def _version(self, shard: Shard) -> str:
+        """Version of a shard's records, else of the queue's first shard that had some, else of new ones."""
+        for one in (shard, *self._shards):
+            version = self._meta(one, "layout")
+            if version or self._meta(one, "fence"):
+                return version
+        newest: bytes | None = self._scripts.command("HGET", ledger_key(self._namespace), "layout")
+        return newest.decode() if newest else ""
 
     def _settings(self) -> QueueSettings:
         """The queue's settings by its first shard, which exists before and after."""

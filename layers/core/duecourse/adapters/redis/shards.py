@@ -1,5 +1,6 @@
 """Record of the shards that exist, and the error where a queue has another number of them than the settings say."""
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -125,11 +126,12 @@ class ShardsOnRecord:
         The shard is marked first. A process that puts it on record meanwhile removes the mark, and the shard stays.
         """
         member = self._member(shard)
-        self._scripts.command("SADD", self._leaving, member)
+        mark = f"{member}#{secrets.token_hex(8)}"  # its own: another who forgets it at once may mark it again
+        self._scripts.command("SADD", self._leaving, mark)
         if leave():
-            self._scripts.evaluate("unregister", (2, (self._key, self._leaving, member)))
+            self._scripts.evaluate("unregister", (2, (self._key, self._leaving, member, mark)))
         else:
-            self._scripts.command("SREM", self._leaving, member)
+            self._scripts.command("SREM", self._leaving, mark)
 
     def find_lost(self) -> None:
         """Make a step of the search for shards with tasks that are not on record, if one is due, and register them.

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from duecourse.adapters.redis import arguments, pages
 from duecourse.adapters.redis.adds import Adds
 from duecourse.adapters.redis.answers import readable, replies
-from duecourse.adapters.redis.ledger import READS, RedisLedger, bodies_apart
+from duecourse.adapters.redis.ledger import Found, RedisLedger
 from duecourse.adapters.redis.record import stored_id
 from duecourse.adapters.redis.verbs import in_steps
 from duecourse.domain.history import cut_by
@@ -34,22 +34,21 @@ class RedisTasks(RedisLedger):
 
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
         """See TaskStore; a task whose record cannot be read is only logged."""
-        keys, name = self._verbs.keys(self._sharding.of(queue, "", group)), f"{tenant}/{group}"
-        for _ in range(READS):
-            members, shards = self._scripts.read(
-                ("ZRANGEBYLEX", keys.groups, f"[{name}\0", f"({name}\1"), ("HGET", keys.meta, "shards")
-            )
-            self._record.compare(queue, shards)
-            if not members:
-                return []
-            sids = [member.partition(b"\0")[2].decode() for member in members]
-            records, ends = self._scripts.read(("HMGET", keys.tasks, *sids), ("ZMSCORE", keys.leased, *sids))
-            found = {sid: data for sid, data in zip(sids, records, strict=True) if data is not None}
-            bodies = bodies_apart(self._scripts, keys, found)
-            if None not in bodies.values():
-                break
-        leases = {sid: int(end or 0) for sid, end in zip(sids, ends, strict=True)}
-        tasks = [readable(queue, sid, data, leases[sid], bodies.get(sid)) for sid, data in found.items()]
+        shard, name = self._sharding.of(queue, "", group), f"{tenant}/{group}"
+        keys = self._verbs.keys(shard)
+        members, shards = self._scripts.read(
+            ("ZRANGEBYLEX", keys.groups, f"[{name}\0", f"({name}\1"), ("HGET", keys.meta, "shards")
+        )
+        self._record.compare(queue, shards)
+        if not members:
+            return []
+        sids = [member.partition(b"\0")[2].decode() for member in members]
+        records, ends = self._scripts.read(("HMGET", keys.tasks, *sids), ("ZMSCORE", keys.leased, *sids))
+        rows = zip(sids, records, ends, strict=True)
+        found = self._whole(shard, {sid: Found(data, end) for sid, data, end in rows if data is not None})
+        tasks = (
+            readable(queue, sid, one.data, int(one.lease_expires_at or 0), one.payload) for sid, one in found.items()
+        )
         return [task for task in tasks if task]
 
     def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:

@@ -19,7 +19,7 @@ local BYTES, PIECE = 2000000, 16 -- what it reads of what stands there, and how 
 local echo, alone = ARGV[shard.FIRST + 1] == '1', ARGV[shard.FIRST + 2]
 local first = shard.FIRST + 4
 local count = (#ARGV - first + 1) / ITEM
-local replies, records = {}, {}
+local replies, records, payloads = {}, {}, {}
 local stood = false -- whether any id of the batch did
 
 local function read(data)
@@ -98,6 +98,9 @@ for i = 1, count do
     local made = batch.fresh(at, batch.CREATED - 1, due, deadline, shard.NOW)
     replies[i], records[i] = batch.CREATED, batch.put(sid, at, due, made)
   end
+  if echo then
+    batch.add_body(payloads, i, sid, records[i])
+  end
 end
 local soonest = batch.flush()
 
@@ -125,4 +128,4 @@ if not bell_at then
   end
   bell_at = bell.hang(fresh)
 end
-return { shard.NOW, bell_at, replies, echo and records or {}, echo and batch.bodies_of(sids, records) or {} }
+return { shard.NOW, bell_at, replies, echo and records or {}, payloads }

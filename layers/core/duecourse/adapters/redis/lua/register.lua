@@ -1,6 +1,7 @@
 -- Puts a shard on record, unless its queue stands there with another number of shards.
 --
--- KEYS    1 <namespace>:shards, a set of "<queue>/<number>/<count>"   2 the set of those that are leaving it
+-- KEYS    1 <namespace>:shards, a set of "<queue>/<number>/<count>"   2 the set of marks, "<member>#<who>", of those
+--         that are leaving it, mostly none or one
 --         3 hash: layout, the version of records that new shards have (adapters/redis/layout.py)
 -- ARGV    1 queue   2 the shard's number   3 how many shards the queue has   4 1 to write it though it stands there
 --         already: who waits for replicas waits for what its own connection wrote   5 the newest version of records
@@ -14,23 +15,32 @@ local member = queue .. ARGV[2] .. '/' .. ARGV[3]
 local is_there = redis.call('SISMEMBER', KEYS[1], member) == 1
 local is_first = redis.call('SCARD', KEYS[1]) == 0
 
--- The server looks for the queue's others: to hand out all queues' would take it ten times as long.
-local cursor = not is_there and '0'
-while cursor do
-  local found = redis.call('SSCAN', KEYS[1], cursor, 'MATCH', queue .. '*', 'COUNT', '1000')
-  for _, other in ipairs(found[2]) do
-    local count = match(other, '%d+$')
-    if count ~= ARGV[3] then
-      return tonumber(count)
+-- The server looks for them: to hand out a whole set would take it ten times as long.
+local function matching(key, pattern)
+  local members, cursor = {}, '0'
+  repeat
+    local found = redis.call('SSCAN', key, cursor, 'MATCH', pattern, 'COUNT', '1000')
+    for _, one in ipairs(found[2]) do
+      members[#members + 1] = one
     end
+    cursor = found[1]
+  until cursor == '0'
+  return members
+end
+
+for _, other in ipairs(is_there and {} or matching(KEYS[1], queue .. '*')) do
+  local count = match(other, '%d+$')
+  if count ~= ARGV[3] then
+    return tonumber(count)
   end
-  cursor = found[1] ~= '0' and found[1]
 end
 
 if ARGV[4] == '1' then
   redis.call('SREM', KEYS[1], member)
 end
-redis.call('SREM', KEYS[2], member) -- so that whoever is forgetting it lets it be
+-- So that whoever is forgetting it lets it be. It comes first, also where there is no mark: what follows a SREM runs
+-- where memory is short.
+redis.call('SREM', KEYS[2], '', unpack(matching(KEYS[2], member .. '#*')))
 if is_first then
   redis.call('HSET', KEYS[3], 'layout', ARGV[5])
 end

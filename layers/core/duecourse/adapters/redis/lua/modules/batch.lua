@@ -61,16 +61,13 @@ function batch.put(sid, at, due, data)
   return data
 end
 
--- The payloads of records that are answered and have theirs apart: the place of each among them, and its payload.
-function batch.bodies_of(sids, records)
-  local found = {}
-  for i, data in pairs(records) do
-    local field = bodies.of(sids[i], data)
-    if field then
-      values.push(found, i, payloads[field] or call('HGET', shard.TASKS, field) or '')
-    end
+-- Adds the payload of a record that is answered to `found`, with its place, where it stands apart. At once, for a later
+-- task of the batch may replace the record.
+function batch.add_body(found, place, sid, data)
+  local field = bodies.of(sid, data)
+  if field then
+    values.push(found, place, payloads[field] or call('HGET', shard.TASKS, field) or '')
   end
-  return found
 end
 
 -- Answers when the first of each tenant is due that this call has scheduled.
