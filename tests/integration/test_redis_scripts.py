@@ -1,11 +1,13 @@
-"""The scripts' own form: Lua's bounds, and that each file requires what it speaks of."""
+"""The scripts' own form: Lua's bounds, and that each file speaks of what there is."""
 
 import re
+from struct import Struct
 
 import pytest
 import redis
+from lupa import lua51
 
-from duecourse.adapters.redis.bundle import COMMENT, CONSTANTS, FIRST, FUNCTION_OR_GIVEN, NAME, REQUIRE
+from duecourse.adapters.redis.bundle import COMMENT, CONSTANTS, NAME
 from duecourse.adapters.redis.scripts import load
 from duecourse.adapters.redis.texts import LUA, verbs
 
@@ -18,22 +20,72 @@ ROOM = 100
 TEXT = re.compile(r"'(?:\\.|[^'\\\n])*'")
 
 
+GLOBALS = {
+    "ARGV", "KEYS", "bit", "cjson", "error", "ipairs", "math", "next", "pairs", "pcall", "redis", "string", "struct",
+    "table", "tonumber", "tostring", "unpack",
+}  # fmt: skip
+
+
+class Compiled:
+    """What Lua 5.1 makes of a script (`string.dump`), read for the global names in it."""
+
+    GET_GLOBAL, SET_GLOBAL = 5, 7
+
+    def __init__(self, dump: bytes) -> None:
+        self._dump = dump
+        self._at = 12
+
+    def global_names(self) -> set[str]:
+        """The names that this function, and those in it, get or set."""
+        self._text()
+        self._skip(4 + 4 + 4)
+        code = [self._number("I") for _ in range(self._number("i"))]
+        constants = [self._constant() for _ in range(self._number("i"))]
+        found = {constants[one >> 14].decode() for one in code if one & 63 in (self.GET_GLOBAL, self.SET_GLOBAL)}
+        found.update(*[self.global_names() for _ in range(self._number("i"))])
+        self._skip(4 * self._number("i"))
+        for _ in range(self._number("i")):
+            self._text()
+            self._skip(4 + 4)
+        for _ in range(self._number("i")):
+            self._text()
+        return found
+
+    def _constant(self) -> bytes:
+        sizes = {0: 0, 1: 1, 3: 8}  # nil, boolean, number
+        kind = self._number("B")
+        return self._text() if kind not in sizes else self._skip(sizes[kind])
+
+    def _text(self) -> bytes:
+        return self._skip(self._number("Q"))[:-1]
+
+    def _number(self, form: str) -> int:
+        [number] = Struct(f"<{form}").unpack(self._skip(Struct(f"<{form}").size))
+        return int(number)
+
+    def _skip(self, size: int) -> bytes:
+        self._at += size
+        return self._dump[self._at - size : self._at]
+
+
 def code_of(text: str) -> str:
     """Lua without comments and what stands in quotes."""
     return TEXT.sub("''", COMMENT.sub("", text))
 
 
-def fields_of(module: str) -> set[str]:
-    """What a module gives: exports, and the fields of its state."""
+def given_by(module: str) -> set[str]:
+    """What a module gives: functions, constants, and the state that it sets."""
     code = code_of(MODULES[module])
-    table = re.search(rf"^local {module} = {{(.*?)^}}", code, re.MULTILINE | re.DOTALL)
-    state = re.findall(r"(\w+) = ", table[1]) if table else []
     functions = re.findall(rf"^function {module}\.(\w+)", code, re.MULTILINE)
-    return {*(given for _, given in FUNCTION_OR_GIVEN.findall(code)), *state, *functions}
+    constants = [name for names, _ in CONSTANTS.findall(COMMENT.sub("", MODULES[module])) for name in names.split(", ")]
+    places = re.findall(r"^ *((?:[\w.]+,\s+)*[\w.]+) = ", code, re.MULTILINE)
+    return {*functions, *constants, *re.findall(rf"\b{module}\.(\w+)", " ".join(places))}
 
 
-def required_by(text: str) -> set[str]:
-    return set(REQUIRE.findall(COMMENT.sub("", text)))
+def spoken_of(text: str) -> set[tuple[str, str]]:
+    """The modules, and of each a name, that a file speaks of."""
+    pairs = {(found.partition(".")[0], found.partition(".")[2]) for found in NAME.findall(code_of(text))}
+    return {(module, name) for module, name in pairs if name and module in MODULES}
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
@@ -42,32 +94,24 @@ def test_each_script_has_room_for_more_names(redis_client: redis.Redis, verb: st
     redis_client.script_load(f"local {more}\n{load(verb).text}")
 
 
-@pytest.mark.parametrize(("name", "text"), FILES, ids=IDS)
-def test_a_file_requires_the_modules_that_it_speaks_of_and_no_others(name: str, text: str) -> None:
-    required = required_by(text)
-    spoken = {found.partition(".")[0] for found in NAME.findall(code_of(text)) if "." in found}
-    begun = {module for module in required if "begin" in fields_of(module)}
-    assert required - spoken <= begun
-    assert spoken & MODULES.keys() - {name} <= required
-
-
 @pytest.mark.parametrize("text", [text for _, text in FILES], ids=IDS)
 def test_a_file_speaks_of_what_modules_give(text: str) -> None:
-    required = required_by(text)
-    spoken = [found.split(".")[:2] for found in NAME.findall(code_of(text)) if "." in found]
-    assert [
-        f"{module}.{field}" for module, field in spoken if module in required and field not in fields_of(module)
-    ] == []
+    assert {f"{module}.{name}" for module, name in spoken_of(text) if name not in given_by(module)} == set()
 
 
 @pytest.mark.parametrize("text", [text for _, text in FILES], ids=IDS)
 def test_no_local_name_hides_a_module(text: str) -> None:
-    required = set({*FIRST.findall(COMMENT.sub("", text))})
-    code = re.sub(r"^local .* = require .*", "", code_of(text), flags=re.MULTILINE)
     declared = re.findall(
-        r"\blocal (?!function)([\w, ]+)|\bfunction[ \w.]*\(([\w, ]*)\)|\bfor ([\w, ]+?) (?:in|=)", code
+        r"\blocal (?!function)([\w, ]+)|\bfunction[ \w.]*\(([\w, ]*)\)|\bfor ([\w, ]+?) (?:in|=)", code_of(text)
     )
-    assert {name for group in declared for names in group for name in names.split(", ")} & required == set()
+    names = {name for group in declared for names in group for name in names.split(", ")}
+    assert names & {module for module, _ in spoken_of(text)} == set()
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_a_script_asks_for_no_global_name_but_those_of_the_server(verb: str) -> None:
+    dump = lua51.LuaRuntime(encoding=None).eval(b"function(text) return string.dump(assert(loadstring(text))) end")
+    assert Compiled(dump(load(verb).text.encode())).global_names() - GLOBALS == set()
 
 
 @pytest.mark.parametrize("text", [text for _, text in FILES], ids=IDS)

@@ -10,12 +10,13 @@ from lupa import lua51
 
 from duecourse.adapters.redis import texts
 from duecourse.adapters.redis.bundle import BadModule, Bundle, Modules
+from duecourse.adapters.redis.layout import NEWEST
 
 FORMS = ("script", "resident")
 """The form for Redis, and that for a process that keeps it."""
 
 
-BEGIN = "local function begin()\n  {}\nend\nreturn {{\n  begin = begin,\n}}\n"
+BEGIN = "function {}.begin()\n  {}\nend\n"
 
 
 class Folder:
@@ -30,7 +31,7 @@ class Folder:
 
     def bundle(self, verb: str) -> Bundle:
         modules = Modules(self._path)
-        return Bundle(modules.source("verb", verb), modules)
+        return Bundle(modules.source("verb", verb))
 
     def run(self, verb: str, form: str) -> Any:
         lua = lua51.LuaRuntime()
@@ -49,118 +50,139 @@ def folder(tmp_path: Path) -> Folder:
 def test_private_names_of_two_modules_never_meet(folder: Folder, form: str) -> None:
     folder.write(
         **{
-            name: f"local LIMIT = {limit}\nlocal count = {limit}0\nlocal function both()\n  return LIMIT + count\nend\n"
-            "return {\n  both = both,\n}\n"
+            name: f"local LIMIT = {limit}\nlocal count = {limit}0\n"
+            f"function {name}.both()\n  return LIMIT + count\nend\n"
             for name, limit in (("one", 1), ("two", 2))
         }
     )
-    verb = "local two = require 'two'\nlocal one = require 'one'\nlocal count = 7\n"
-    assert folder.run(f"{verb}return {{ one.both(), two.both(), count }}\n", form) == [11, 22, 7]
+    assert folder.run("local count = 7\nreturn { one.both(), two.both(), count }\n", form) == [11, 22, 7]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_module_sees_only_what_it_requires(folder: Folder, form: str) -> None:
-    folder.write(one="return {}\n", two="return { sees = one ~= nil }\n")
-    verb = "local one = require 'one'\nlocal two = require 'two'\nreturn { two.sees, one ~= nil }\n"
-    assert folder.run(verb, form) == [False, True]
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_modules_are_made_once_after_those_that_they_require_whatever_the_order(folder: Folder, form: str) -> None:
+def test_a_module_calls_what_it_gives_by_the_same_name(folder: Folder, form: str) -> None:
     folder.write(
-        last="local middle = require 'middle'\ntable.insert(seen, 'last')\nreturn { first = middle.first }\n",
-        middle="local first = require 'first'\ntable.insert(seen, 'middle')\nreturn { first = first }\n",
-        first="table.insert(seen, 'first')\nreturn {}\n",
+        one="function one.half(n)\n  return n / 2\nend\nfunction one.quarter(n)\n  return one.half(one.half(n))\nend\n"
     )
-    requires = ["local last = require 'last'\n", "local first = require 'first'\n"]
-    for order in (requires, requires[::-1]):
-        verb = "".join([*order, "return { last.first == first, unpack(seen) }\n"])
-        assert folder.run(verb, form) == [True, "first", "middle", "last"]
+    assert folder.run("return one.quarter(8)\n", form) == 2
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_begin_runs_before_the_verb_and_after_those_of_what_is_required(folder: Folder, form: str) -> None:
-    keys, bell = (BEGIN.format(f"table.insert(seen, '{name}')") for name in ("keys", "bell"))
-    folder.write(keys=keys, bell=f"local keys = require 'keys'\n{bell}")
-    assert folder.run("local bell = require 'bell'\nreturn seen\n", form) == ["keys", "bell"]
+def test_the_state_of_a_module_is_there_for_all_and_false_until_it_is_set(folder: Folder, form: str) -> None:
+    folder.write(
+        keys=BEGIN.format("keys", "keys.NOW, keys.seen = 7, 0"),
+        bell="function bell.ring()\n  keys.seen = keys.seen + 1\nend\n",
+    )
+    verb = "bell.ring()\nbell.ring()\nreturn { keys.NOW, keys.seen, keys.full }\n"
+    assert folder.run(verb, form) == [7, 2, False]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_modules_are_made_once_after_those_that_they_speak_of_whatever_the_order(folder: Folder, form: str) -> None:
+    folder.write(
+        last="local name = middle.name()\ntable.insert(seen, 'last')\nfunction last.name()\n  return name\nend\n",
+        middle="local name = first.name()\ntable.insert(seen, 'middle')\nfunction middle.name()\n  return name\nend\n",
+        first="table.insert(seen, 'first')\nfunction first.name()\n  return 'name'\nend\n",
+    )
+    for answer in ("last.name() == first.name()", "first.name() == last.name()"):
+        assert folder.run(f"return {{ {answer}, unpack(seen) }}\n", form) == [True, "first", "middle", "last"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_module_that_no_function_of_the_script_speaks_of_is_not_made(folder: Folder, form: str) -> None:
+    folder.write(
+        bell="function bell.ring()\n  return 'rang'\nend\n\nfunction bell.hang()\n  return clock.now()\nend\n",
+        clock="error('made')\nfunction clock.now()\n  return 1\nend\n",
+    )
+    assert folder.run("return bell.ring()\n", form) == "rang"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_begin_runs_before_the_verb_and_after_those_of_what_is_spoken_of(folder: Folder, form: str) -> None:
+    keys = BEGIN.format("keys", "table.insert(seen, 'keys')")
+    bell = BEGIN.format("bell", "table.insert(seen, 'bell')\n  bell.at = keys.NOW")
+    folder.write(keys=keys, bell=bell)
+    assert folder.run("return { bell.at, unpack(seen) }\n", form) == [False, "keys", "bell"]
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_begin_answers_ends_the_script(folder: Folder, form: str) -> None:
-    bell = BEGIN.format("error('begun')")
-    folder.write(keys=BEGIN.format("return -10"), bell=f"local keys = require 'keys'\n{bell}")
-    assert folder.run("local bell = require 'bell'\nerror('run')\n", form) == -10
+    bell = BEGIN.format("bell", "error('begun' .. keys.NOW)")
+    folder.write(keys=BEGIN.format("keys", "return -10"), bell=bell)
+    assert folder.run("error('run' .. bell.at)\n", form) == -10
 
 
-def test_redis_makes_a_module_only_once_those_before_have_begun(folder: Folder) -> None:
-    folder.write(usual=BEGIN.format("return 'answered'"), rest="error('made')\n")
-    verb = "local usual = require 'usual'\nlocal rest = require 'rest'\n"
-    assert folder.run(verb, "script") == "answered"
+def test_what_is_required_first_begins_before_another_module_is_made(folder: Folder) -> None:
+    folder.write(usual=BEGIN.format("usual", "return 'answered'"), rest="error('made')\nfunction rest.of()\nend\n")
+    assert folder.run("require 'usual'\nrest.of()\n", "script") == "answered"
 
 
 def test_a_module_that_a_function_requires_is_made_when_that_runs(folder: Folder) -> None:
-    rare = "local part = require 'part'\ntable.insert(seen, 'made')\nreturn { part = part }\n"
-    folder.write(part="return { value = 3 }\n", rare=rare)
-    verb = "local function rarely()\n  return require 'rare'.part.value\nend\n"
+    rare = "table.insert(seen, 'made')\nfunction rare.value()\n  return part.value()\nend\n"
+    folder.write(part="function part.value()\n  return 3\nend\n", rare=rare)
+    verb = "local function rarely()\n  if not rare then\n    require 'rare'\n  end\n  return rare.value()\nend\n"
     assert folder.run(f"{verb}return #seen\n", "script") == 0
-    assert folder.run(f"{verb}return {{ rarely(), #seen }}\n", "script") == [3, 1]
+    assert folder.run(f"{verb}return {{ rarely(), rarely(), #seen }}\n", "script") == [3, 3, 1]
     assert folder.run(f"{verb}return {{ rarely(), rarely(), #seen }}\n", "resident") == [3, 3, 1]
 
 
 def test_a_resident_verb_makes_its_modules_once_and_begins_at_each_call(folder: Folder) -> None:
     folder.write(
-        count="table.insert(seen, 'made')\nlocal calls = 0\nlocal function begin()\n  calls = calls + 1\nend\n"
-        "local function said()\n  return calls\nend\nreturn {\n  begin = begin,\n  said = said,\n}\n"
+        count="table.insert(seen, 'made')\nlocal calls = 0\nfunction count.begin()\n  calls = calls + 1\nend\n"
+        "function count.said()\n  return calls\nend\n"
     )
     lua = lua51.LuaRuntime()
     lua.execute("seen = {}")
-    verb = lua.execute(folder.bundle("local count = require 'count'\nreturn #seen * 10 + count.said()\n").resident())
+    verb = lua.execute(folder.bundle("return #seen * 10 + count.said()\n").resident())
     assert [verb(), verb(), verb()] == [11, 12, 13]
 
 
 def test_a_script_holds_the_functions_that_it_needs_and_no_others(folder: Folder) -> None:
     folder.write(
-        many="local function spare()\n  return 1\nend\n\nlocal function inner()\n  return 2\nend\n\n"
-        "local function used()\n  return inner()\nend\n\nlocal function unused()\n  return spare()\nend\n\n"
-        "return {\n  inner = inner,\n  used = used,\n  unused = unused,\n}\n"
+        many="local function spare()\n  return 1\nend\n\nfunction many.inner()\n  return 2\nend\n\n"
+        "function many.used()\n  return many.inner()\nend\n\nfunction many.unused()\n  return spare()\nend\n"
     )
-    bundle = folder.bundle("local many = require 'many'\nlocal spare = many.used()\nreturn spare\n")
+    bundle = folder.bundle("local spare = many.used()\nreturn spare\n")
     for form in FORMS:
         text = getattr(bundle, form)()
-        assert [part for part in ("function inner()", "function used()", "used = used") if part not in text] == []
-        assert [part for part in ("unused", "function spare", "inner = inner") if part in text] == []
+        assert [part for part in ("function many_inner()", "function many_used()", "used = ") if part not in text] == []
+        assert [part for part in ("unused", "function spare", "inner = ") if part in text] == []
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_constants_are_written_out_and_nothing_is_made_of_them(folder: Folder, form: str) -> None:
-    folder.write(
-        layout="local SIZE, FORMAT = -9, '>I4'\nlocal LETTER = 65 -- A\n"
-        "return {\n  SIZE = SIZE,\n  FORMAT = FORMAT,\n  LETTER = LETTER,\n}\n"
-    )
+    folder.write(layout="local SIZE, FORMAT = -9, '>I4'\nlocal LETTER = 65 -- A\n")
     verb = (
-        "local layout = require 'layout'\nlocal OWN = 4\nlocal t = { {} }\nt[1].OWN = 'OWN'\n"
+        "local OWN = 4\nlocal t = { {} }\nt[1].OWN = 'OWN'\n"
         "return { layout.SIZE, layout.FORMAT, layout.LETTER, OWN, t[1].OWN }\n"
     )
     assert folder.run(verb, form) == [-9, ">I4", 65, 4, "OWN"]
     text = getattr(folder.bundle(verb), form)()
-    assert [part for part in ("layout.", "SIZE = SIZE", "local OWN") if part in text] == []
+    assert [part for part in ("layout", "SIZE", "local OWN") if part in text] == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_fields_of_the_record_are_written_out_and_others_are_an_error(folder: Folder, form: str) -> None:
+    folder.write()
+    assert folder.run("return fields.NEWEST\n", form) == NEWEST
+    with pytest.raises(BadModule, match=r"verb speaks of fields\.LATEST, which no record has"):
+        folder.bundle("return fields.LATEST\n")
 
 
 def test_a_module_that_is_not_there_is_an_error(folder: Folder) -> None:
     with pytest.raises(BadModule, match="no module is called other"):
-        folder.bundle("local other = require 'other'\n")
+        folder.bundle("require 'other'\n")
 
 
 def test_a_cycle_is_an_error_that_names_it(folder: Folder) -> None:
-    folder.write(a="local b = require 'b'\n", b="local c = require 'c'\n", c="local b = require 'b'\n")
+    folder.write(**{one: f"function {one}.at()\n  return {other}.at()\nend\n" for one, other in ("ab", "bc", "cb")})
     with pytest.raises(BadModule, match="a > b > c > b"):
-        folder.bundle("local a = require 'a'\n")
+        folder.bundle("return a.at()\n")
 
 
 def test_what_begins_cannot_be_made_late(folder: Folder) -> None:
-    folder.write(late=BEGIN.format("return nil"))
+    folder.write(late=BEGIN.format("late", "return nil"))
     with pytest.raises(BadModule, match="late is made too late to begin"):
-        folder.bundle("local function rarely()\n  return require 'late'\nend\n").script()
+        folder.bundle("local function rarely()\n  require 'late'\nend\n")
 
 
 def test_threads_that_ask_for_scripts_at_once_each_get_the_whole() -> None:

@@ -1,8 +1,12 @@
 """The text of a script, put together of the verb's file and of what it needs of the modules.
 
-A module is a file of `lua/modules` that returns a table of what it gives. `local shard = require 'shard'` at the
-beginning of a line has the module made before the file's own code, within a function when that function runs. A
-module's `begin` is run before the verb, after those of the modules that it requires; what it answers ends the script.
+A file speaks of a module, a file of `lua/modules`, by its name: `record.open(data)`. The module gives what it defines
+by its own name: `function record.open(data)`, and state such as `shard.NOW`. All else in it is its own. Modules are
+made before the verb, each after those that it speaks of. A module's `begin` is run then; what it answers ends the
+script.
+
+`require 'usual'` at the beginning of a line has that module made and begun before all others; within a function the
+module is made when that function runs.
 
 A script makes its functions again at each run: so it holds those alone that the verb needs, and constants
 (`local NAME = 1`, `local NAME = 'text'`) are written out in each place. So is `fields.NAME`, which is of the
@@ -10,79 +14,76 @@ record's layout (layout.py) and of no module.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from duecourse.adapters.redis.layout import constants
 
 COMMENT = re.compile(r"^ *--.*\n| +--.*$", re.MULTILINE)
-REQUIRE = re.compile(r"require '(\w+)'")
-FIRST = re.compile(rf"^local \w+ = {REQUIRE.pattern}", re.MULTILINE)
-LATER = re.compile(rf"^ .*{REQUIRE.pattern}", re.MULTILINE)
+REQUIRE = re.compile(r"\brequire '(\w+)'")
+FIRST = re.compile(rf"^{REQUIRE.pattern}\n", re.MULTILINE)
 LITERAL = re.compile(r"-?\d+|'[^'\n]*'")
 CONSTANTS = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = ((?:-?\d+|'[^'\n]*'|, )+)\n", re.MULTILINE)
-CONSTANT = re.compile(r"\b(?<![.'])(?:[a-z]+\.)?[A-Z][A-Z_]*\b(?!')")
-GIVEN = re.compile(r"^  ([A-Z_]+) = \1,\n", re.MULTILINE)
-FUNCTION_OR_GIVEN = re.compile(
-    r"^(?:local function |function \w+\.)(\w+)\((?:.*\n)*?end\n|^  (\w+) = \2,\n", re.MULTILINE
-)
-FIELD = re.compile(r"\bfields\.(\w+)")
+FUNCTION = re.compile(r"^(?:local function |function \w+\.)(\w+)\((?:.*\n)*?end\n", re.MULTILINE)
+NAME = re.compile(r"(?<![\w.'])[A-Za-z_]\w*(?:\.\w+)?(?!')")
 FIELDS = constants()
-NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+SHORT = {
+    "call": "redis.call", "pack": "struct.pack", "unpack_struct": "struct.unpack",
+    "byte": "string.byte", "sub": "string.sub", "match": "string.match",
+}  # fmt: skip
+"""Names that every file may use for what most of them call: a local one is found faster."""
 
 
 class BadModule(Exception):
-    """A module is missing, requires itself, is made too late to begin, or speaks of a field that no record has."""
+    """A module is missing, speaks of itself through others, begins too late, or speaks of a field no record has."""
 
 
 class Piece(NamedTuple):
-    """A part of a file: names of which one keeps it in a script (none: it stays), its text, the names in it."""
+    """A part of a file: the function that it is ("" for what always stays), its text, the names in it."""
 
-    names: frozenset[str]
+    name: str
     text: str
     speaks_of: frozenset[str]
 
-    def stays(self, names: set[str]) -> bool:
-        """True if a script that speaks of these names holds it."""
-        return not self.names or not names.isdisjoint(self.names)
-
 
 class Source:
-    """A Lua file; a function that it speaks of itself is called `file:function`, and by others `file.function`."""
+    """A Lua file; each function in it has a name, `file.function`, whether or not it is its own."""
 
-    def __init__(self, name: str, text: str, first: "Sequence[Source]", later: Sequence[str]) -> None:
+    def __init__(self, name: str, text: str, modules: "Modules", above: tuple[str, ...]) -> None:
         self.name = name
-        self.order: list[Source] = list(dict.fromkeys(module for one in first for module in (*one.order, one)))
-        """The modules that it is made of, each after those that it is made of itself."""
-        self.later = later
-        """The modules that its functions require."""
+        text = COMMENT.sub("", text)
         self.constants = _constants(text)
-        given = {f"{module.name}.{name}": value for module in first for name, value in module.constants.items()}
-        known = self.constants | given
-        code = CONSTANT.sub(lambda found: known.get(found[0], found[0]), GIVEN.sub("", CONSTANTS.sub("", text)))
-        self._functions = {found[1] for found in FUNCTION_OR_GIVEN.finditer(code) if found[1]}
+        self.first = FIRST.findall(text)
+        code = FIRST.sub("", CONSTANTS.sub("", text))
+        self.late = REQUIRE.findall(code)
+        spoken = {found.partition(".")[0] for found in NAME.findall(code) if "." in found} & modules.names - {name}
+        self.modules = [modules.read(one, above) for one in dict.fromkeys([*self.first, *self.late, *sorted(spoken)])]
+        """The modules that it speaks of."""
+        known = {f"{one.name}.{constant}": value for one in self.modules for constant, value in one.constants.items()}
+        code = NAME.sub(lambda found: (known | self.constants).get(found[0]) or self._field(found[0]), code)
+        self._functions = {found[1] for found in FUNCTION.finditer(code)}
         self.begins = "begin" in self._functions
         self.pieces = list(self._pieces(code))
 
+    def _field(self, name: str) -> str:
+        if not name.startswith("fields."):
+            return name
+        if name[7:] not in FIELDS:
+            raise BadModule(f"{self.name} speaks of {name}, which no record has")
+        return FIELDS[name[7:]]
+
     def _pieces(self, code: str) -> Iterator[Piece]:
         at = 0
-        for found in FUNCTION_OR_GIVEN.finditer(code):
-            yield Piece(frozenset(), code[at : found.start()], self._spoken(code[at : found.start()]))
-            yield self._function(found[1], found[0]) if found[1] else self._given(found[2], found[0])
+        for found in FUNCTION.finditer(code):
+            yield self._piece("", code[at : found.start()])
+            yield self._piece(f"{self.name}.{found[1]}", found[0])
             at = found.end()
-        yield Piece(frozenset(), code[at:], self._spoken(code[at:]))
+        yield self._piece("", code[at:])
 
-    def _function(self, name: str, text: str) -> Piece:
-        names = {f"{self.name}.{name}", f"{self.name}:{name}"} if name != "begin" else ()
-        return Piece(frozenset(names), text, self._spoken(text))
-
-    def _given(self, name: str, text: str) -> Piece:
-        names = {f"{self.name}.{name}"} if name in self._functions - {"begin"} else ()
-        return Piece(frozenset(names), text, frozenset())
-
-    def _spoken(self, text: str) -> frozenset[str]:
-        return frozenset(f"{self.name}:{name}" if name in self._functions else name for name in NAME.findall(text))
+    def _piece(self, name: str, text: str) -> Piece:
+        names = (f"{self.name}.{one}" if one in self._functions else one for one in NAME.findall(text))
+        return Piece(name, text, frozenset(names))
 
 
 class Modules:
@@ -90,80 +91,105 @@ class Modules:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.names = {path.stem for path in folder.iterdir()}
         self._read: dict[str, Source] = {}
 
     def source(self, name: str, text: str, above: tuple[str, ...] = ()) -> Source:
-        """A file that requires modules; `above` are those that require it. Raises BadModule."""
-        text = FIELD.sub(lambda found: _field(name, found[1]), COMMENT.sub("", text))
-        return Source(name, text, [self.read(one, above) for one in FIRST.findall(text)], LATER.findall(text))
+        """A file that speaks of modules; `above` are those that speak of it. Raises BadModule."""
+        return Source(name, text, self, above)
 
     def read(self, name: str, above: tuple[str, ...] = ()) -> Source:
         """A module. Raises BadModule."""
         if name in above:
-            raise BadModule(f"a module requires itself: {' > '.join((*above, name))}")
+            raise BadModule(f"a module speaks of itself: {' > '.join((*above, name))}")
+        if name not in self.names:
+            raise BadModule(f"no module is called {name}")
         if name not in self._read:
-            path = self._folder / f"{name}.lua"
-            if not path.is_file():
-                raise BadModule(f"no module is called {name}")
-            self._read[name] = self.source(name, path.read_text(), (*above, name))
+            text = (self._folder / f"{name}.lua").read_text()
+            self._read[name] = self.source(name, text, (*above, name))
         return self._read[name]
 
 
 class Bundle:
     """A verb, and what it needs of the modules."""
 
-    def __init__(self, verb: Source, modules: Modules) -> None:
+    def __init__(self, verb: Source) -> None:
         """Raises BadModule."""
         self._verb = verb
-        self._modules = modules
-        later = [modules.read(name) for name in verb.later]
-        self._every = list(dict.fromkeys([*verb.order, *(module for one in later for module in (*one.order, one))]))
-        self._names = self._needed()
+        self._modules = {module.name: module for module in _in_order(verb)}
+        self._names = self._reached()
+        used = self._used(self._names)
+        early = self._used(self._reached(without=verb.late))
+        self._early = [module for module in used if module in early]
+        self._late = [module for module in used if module not in early]
+        if late := [module.name for module in self._late if module.begins]:
+            raise BadModule(f"{late[0]} is made too late to begin: require it at the beginning of a line")
+        self._asked = {f"{module.name}.begin" for module in used}
+        """Functions that others than their own module ask for."""
+        for source in (*used, verb):
+            spoken = {name for piece in _kept(source, self._names) for name in piece.speaks_of}
+            self._asked |= {name for name in spoken if name.partition(".")[0] != source.name}
 
     def script(self) -> str:
         """The script as Redis runs it: it makes each module when it is needed."""
-        scope = self._verb.order
-        made = [text for module in scope for text in (self._made(module, scope), _begun(module))]
-        return "\n".join([*made, self._code(self._verb, scope)])
+        made = [line for module in self._early for line in (_declared(module), self._made(module), *_begun(module))]
+        late = "\n".join(map(self._made, self._late))
+        return "\n".join([*self._short(), *map(_declared, self._late), *made, self._verb_after(late)])
 
     def resident(self) -> str:
         """The same for a process that keeps it: it makes all modules, and returns the function that is the verb."""
-        made = [self._made(module, self._every) for module in self._every]
-        verb = self._code(self._verb, self._every)
-        return "\n".join([*made, "return function()", *map(_begun, self._every), verb, "end"])
+        modules = [module for module in self._modules.values() if module in {*self._early, *self._late}]
+        made = [line for module in modules for line in (_declared(module), self._made(module))]
+        begun = [line for module in modules for line in _begun(module)]
+        return "\n".join([*self._short(), *made, "return function()", *begun, self._verb_after(""), "end"])
 
-    def _needed(self) -> set[str]:
-        """The names that anything speaks of that the script holds."""
-        names: set[str] = set().union(*(piece.speaks_of for piece in self._verb.pieces))
-        pieces = [piece for module in self._every for piece in module.pieces]
-        while more := [piece for piece in pieces if piece.stays(names) and not piece.speaks_of <= names]:
-            names.update(*(piece.speaks_of for piece in more))
-        return names
+    def _short(self) -> list[str]:
+        return [f"local {name} = {value}" for name, value in SHORT.items() if name in self._names]
 
-    def _made(self, module: Source, scope: Sequence[Source]) -> str:
-        return f"local made_{module.name} = (function()\n{self._code(module, scope)}\nend)()"
+    def _reached(self, without: Iterable[str] = ()) -> set[str]:
+        """The names that anything speaks of that the script holds, but by way of some modules."""
+        required = {f"{name}.begin" for name in (*self._verb.first, *self._verb.late)}
+        names = required.union(*(piece.speaks_of for piece in self._verb.pieces))
+        while True:
+            used = [module for module in self._used(names) if module.name not in without]
+            begun = (f"{module.name}.begin" for module in used)
+            more = names.union(begun, *(piece.speaks_of for module in used for piece in _kept(module, names)))
+            if more == names:
+                return {name for name in names if name.partition(".")[0] not in without}
+            names = more
 
-    def _code(self, source: Source, scope: Sequence[Source]) -> str:
-        """The part of a file that the script holds; modules that it requires are in `scope`, or made at that place."""
-        verb = source is self._verb
-        code = "".join(piece.text for piece in source.pieces if verb or piece.stays(self._names))
-        return REQUIRE.sub(lambda found: self._module(found[1], scope), code)
+    def _used(self, names: Iterable[str]) -> list[Source]:
+        spoken = {name.partition(".")[0] for name in names if "." in name}
+        return [module for name, module in self._modules.items() if name in spoken]
 
-    def _module(self, name: str, scope: Sequence[Source]) -> str:
-        module = self._modules.read(name)
-        if module in scope:
-            return f"made_{name}"
-        more = [one for one in (*module.order, module) if one not in scope]
-        if any(one.begins for one in more):
-            raise BadModule(f"{name} is made too late to begin: require it at the beginning of a line")
-        made = "\n".join(self._made(one, [*scope, *more]) for one in more)
-        return f"(function()\n{made}\nreturn made_{name} end)()"
+    def _made(self, module: Source) -> str:
+        """Code that makes a module: a table of the functions that others call, and of its state."""
+        own, pieces = f"{module.name}.", _kept(module, self._names)
+        functions = [piece.name.removeprefix(own) for piece in pieces if piece.text.startswith("function ")]
+        code = "".join(piece.text for piece in pieces).replace(f"function {own}", f"local function {own}")
+        if functions:
+            code = re.sub(rf"(?<![\w.]){own}({'|'.join(functions)})\b", rf"{module.name}_\1", code)
+        given = [f"{name} = {module.name}_{name}" for name in functions if own + name in self._asked]
+        state = self._names - {piece.name for piece in module.pieces} - {f"{own}begin"}
+        given += [f"{name.removeprefix(own)} = false" for name in sorted(state) if name.startswith(own)]
+        return f"{module.name} = (function()\n{code}\nreturn {{ {', '.join(given)} }}\nend)()"
+
+    def _verb_after(self, late: str) -> str:
+        """The verb's code, with what makes late modules where it requires one."""
+        return REQUIRE.sub(lambda _: late, "".join(piece.text for piece in self._verb.pieces))
 
 
-def _field(module: str, name: str) -> str:
-    if name not in FIELDS:
-        raise BadModule(f"{module} speaks of fields.{name}, which no record has")
-    return FIELDS[name]
+def _in_order(source: Source) -> dict[Source, None]:
+    """The modules that a file is made of, each after those that it speaks of."""
+    order: dict[Source, None] = {}
+    for module in source.modules:
+        order |= {**_in_order(module), module: None}
+    return order
+
+
+def _kept(source: Source, names: set[str]) -> list[Piece]:
+    """The parts of a file that a script holds where these names are spoken of."""
+    return [piece for piece in source.pieces if not piece.name or piece.name in names]
 
 
 def _constants(text: str) -> dict[str, str]:
@@ -171,7 +197,11 @@ def _constants(text: str) -> dict[str, str]:
     return {name: value for names, values in found for name, value in zip(names, values, strict=True)}
 
 
-def _begun(module: Source) -> str:
-    if not module.begins:
-        return ""
-    return f"do local ended = made_{module.name}.begin() if ended ~= nil then return ended end end"
+def _declared(module: Source) -> str:
+    return f"local {module.name}"
+
+
+def _begun(module: Source) -> list[str]:
+    """The line that begins a module, where it has anything to begin."""
+    ending = f"do local ended = {module.name}.begin() if ended ~= nil then return ended end end"
+    return [ending] if module.begins else []

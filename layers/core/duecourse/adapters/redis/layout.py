@@ -140,7 +140,7 @@ def constants() -> dict[str, str]:
         "NOTIFY_TO": FRONT.size + REST.at("lengths") + LENGTHS.at("payload"),
         "TOKEN_FROM": BEGUN.at("token") - BEGUN.size,
         "TOKEN_TO": BEGUN.at("claimed") - BEGUN.size - 1,
-        "RUN_FENCE": ENTRY.size + RUN.at("fence"),
+        "RUN_FENCE": RUN.at("fence") + 1,
         "ENTRY_TIMES": ENTRY.at("times"),
         "ENTRY_LENGTH": ENTRY.at("length"),
         "SMALLEST": FRONT.size + REST.size + 1,

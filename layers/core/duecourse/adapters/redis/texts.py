@@ -53,7 +53,7 @@ def _bundle(verb: str) -> "Bundle":
     # Imported here: in a built layer no function needs it, and its patterns alone take milliseconds.
     from duecourse.adapters.redis.bundle import Bundle
 
-    return Bundle(_modules().source(verb, (LUA / f"{verb}.lua").read_text()), _modules())
+    return Bundle(_modules().source(verb, (LUA / f"{verb}.lua").read_text()))
 
 
 @cache

@@ -12,13 +12,7 @@
 --         `since`. There are fewer replies than tasks where so much stands in their places that its bytes ran out: the
 --         others are not added
 
-local usual = require 'usual' -- tried first, and most often that is all
-local batch = require 'batch'
-local bell = require 'bell'
-local shard = require 'shard'
-local tenants = require 'tenants'
-
-local call = redis.call
+require 'usual' -- tried first, and most often that is all
 
 local ITEM = 7
 local BYTES, PIECE = 2000000, 16 -- what it reads of what stands there, and how many at a time
@@ -27,17 +21,18 @@ local first = shard.FIRST + 4
 local count = (#ARGV - first + 1) / ITEM
 local replies, records, payloads = {}, {}, {}
 local stood = false -- whether any id of the batch did
-local over -- made where a record must be read, for to make functions is what a script spends its time on
 
 local function read(data)
-  over = over or require 'over'
+  if not over then
+    require 'over' -- here, for to make functions is what a script spends its time on
+  end
   return over.open(data)
 end
 
 if alone ~= '' then
   local since = tonumber(ARGV[shard.FIRST + 3])
   for _, member in ipairs(call('ZRANGEBYLEX', shard.GROUPS, '[' .. alone .. '\0', '(' .. alone .. '\1')) do
-    local r = read(call('HGET', shard.TASKS, string.match(member, '%z(.*)$')))
+    local r = read(call('HGET', shard.TASKS, match(member, '%z(.*)$')))
     if r and (r.status == fields.SCHEDULED or r.status == fields.LEASE or r.generation > since) then
       return -7
     end
@@ -93,7 +88,7 @@ for i = 1, count do
     old = read(data)
   end
   seen[sid] = true
-  if not data and string.byte(ARGV[at + 1]) == batch.APART and batch.has_neighbour(at) then
+  if not data and byte(ARGV[at + 1]) == batch.APART and batch.has_neighbour(at) then
     replies[i], records[i] = batch.KEPT, ''
   elseif data then
     stood = true

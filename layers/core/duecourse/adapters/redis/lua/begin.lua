@@ -20,14 +20,14 @@ if not record then
   redis.call('ZADD', KEYS[2], string.format('%.0f', now), field)
   return { 0, '', 0, 0 }
 end
-if string.sub(record, 1, 32) ~= fingerprint then
+if sub(record, 1, 32) ~= fingerprint then
   return { -3, '', 0, 0 }
 end
-if string.sub(record, 33, 33) == 'A' then
-  return { -2, string.sub(record, 34), 0, 0 }
+if sub(record, 33, 33) == 'A' then
+  return { -2, sub(record, 34), 0, 0 }
 end
-local left = tonumber(string.sub(record, 42)) - now
-if left > 0 and string.sub(record, 34, 41) ~= owner then
+local left = tonumber(sub(record, 42)) - now
+if left > 0 and sub(record, 34, 41) ~= owner then
   return { -1, '', left, 0 }
 end
 redis.call('HSET', KEYS[1], field, fingerprint .. 'U' .. owner .. until_at)

@@ -5,22 +5,8 @@
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 cancelled, -1 absent, -3 leased, -4 done, -5 cancelled before; there
 --         are fewer than tasks where its bytes ran out before the last, and it is not one step
 
-local bell = require 'bell'
-local bodies = require 'bodies'
-local force = require 'force'
-local history = require 'history'
-local layout = require 'layout'
-local leases = require 'leases'
-local places = require 'places'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-
-local call = redis.call
-
 local whole, forced, by = ARGV[shard.FIRST] == '1', ARGV[shard.FIRST + 1] == '1', ARGV[shard.FIRST + 2]
-local REFUSALS = { [fields.LEASE] = -3, [fields.FINISHED] = -4, [fields.CANCELLED] = -5 }
-local replies, changed = {}, false
+local changed = false
 
 local function forget(sid, r)
   call('ZREM', shard.DEAD, sid)
@@ -38,7 +24,7 @@ local function cancel(sid, r)
     call('ZREM', shard.DUE[tenant], sid)
   end
   history.note(r, fields.DID_CANCELLED, by, r.due, 0)
-  r.status, r.claimed, r.fence, r.nonce, r.last, r.door = fields.CANCELLED, 0, 0, layout.NO_NONCE, 0, 0
+  r.status, r.claimed, r.fence, r.nonce, r.last, r.trigger = fields.CANCELLED, 0, 0, layout.NO_NONCE, 0, 0
   call('ZADD', shard.DONE, shard.NOW, sid)
   call('HSET', shard.TASKS, sid, record.close(r))
   changed = true
@@ -74,15 +60,10 @@ local function answer(sid)
   elseif r.status == fields.SCHEDULED or (r.status == fields.LEASE and forced) then
     return cancel(sid, r)
   end
-  return REFUSALS[r.status]
+  return record.refusal(r)
 end
 
-for at = shard.FIRST + 3, #ARGV do
-  if shard.weight >= record.BYTES and not whole then
-    break
-  end
-  replies[#replies + 1] = answer(ARGV[at])
-end
+local replies = record.each(shard.FIRST + 3, 1, whole, answer)
 if changed then
   tenants.rehead(shard.TENANT)
 end

@@ -3,8 +3,8 @@
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard and endings, then: limit (tasks), lease ms where the queue has none of its own, max bytes of
 --         records after the first, bytes of those that this claim has leased before, nonces (8 bytes for each of
---         limit), door (its letter in a record), then of each kind that is handed over: kind, target, how many it may
---         have unbegun, lease ms of delivery
+--         limit), trigger (its letter in a record), then of each kind that is handed over: kind, target, how many it
+--         may have unbegun, lease ms of delivery
 -- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}, lease
 --         ms, priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...} or
 --         {}, how many were put aside, {place of a record among those, its payload where that stands apart...}}; the
@@ -12,21 +12,9 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local choice = require 'choice'
-local endings = require 'endings'
-local handout = require 'handout'
-local handover = require 'handover'
-local places = require 'places'
-local rounds = require 'rounds'
-local shard = require 'shard'
-local values = require 'values'
-
-local call = redis.call
-
-local lease_ms, max_bytes = shard.LEASE or tonumber(ARGV[shard.FIRST + 1]), tonumber(ARGV[shard.FIRST + 2])
+local lease_ms, max_bytes = handout.LEASE or tonumber(ARGV[shard.FIRST + 1]), tonumber(ARGV[shard.FIRST + 2])
 local NONCES, LEASE_END = ARGV[shard.FIRST + 4], handout.lease_end('', ARGV[shard.FIRST + 5])
-local BURY = 300 -- due tasks that one claim does not lease: an end costs more than a lease
+local MOST_EXPIRED = 300 -- due tasks that one claim does not lease: an end costs more than a lease
 local useless = 0 -- how many were due and are not leased
 
 local want, bytes, taken = {}, tonumber(ARGV[shard.FIRST + 3]), 0
@@ -50,7 +38,7 @@ local function take_turns()
   local turns, sids = rounds.gather(limit - taken, want, skipped)
   local before, newer = #handed, {}
   local runs, gone, broken, aside, to, used, cut =
-    choice.choose(turns, sids, handed, payloads, late, bytes, max_bytes, BURY - useless, newer)
+    choice.choose(turns, sids, handed, payloads, late, bytes, max_bytes, MOST_EXPIRED - useless, newer)
   local times, stood = choice.due_times(newer, 1), choice.due_times(aside, 3)
   bytes, useless, passed = used, useless + rounds.leave_due(turns, sids) - #newer, passed + #newer
   choice.pass_over(newer, times, skipped)
@@ -62,7 +50,7 @@ local function take_turns()
     unread[#unread + 1] = sid
   end
   for i = 1, #gone, 2 do
-    choice.bury(gone[i], gone[i + 1])
+    choice.expire(gone[i], gone[i + 1])
     died = died + 1
   end
   taken = taken + choice.lease(runs, to, handed, before, NONCES, LEASE_END)
@@ -70,18 +58,21 @@ local function take_turns()
   return (#sids > 0 or left) and not cut and #want == 0
 end
 
-while taken < limit and useless < BURY and passed < PASS and take_turns() do end
+while taken < limit and useless < MOST_EXPIRED and passed < PASS and take_turns() do end
 choice.write_leases(handed, values.text_of(shard.NOW + lease_ms))
 handout.log_lateness(late)
 handover.count_deliveries()
 handover.stop_waking()
 
 local at, left, front = bell.hang_after_claim(), 0, {}
-local held = bell.full() or (shard.TENANT_MAX and call('ZCARD', shard.PARKED) > 0)
-if not bell.is_held() then
+local waits_for_leases = bell.full() or (shard.TENANT_MAX and call('ZCARD', shard.PARKED) > 0)
+if not bell.is_throttled() then
   left, front = rounds.backlog()
 end
 for _, sid in ipairs(unread) do
   values.push(handed, sid, '')
 end
-return { shard.NOW, at, died, left, want, handed, lease_ms, shard.PRIORITY, held and 1 or 0, front, waits, payloads }
+return {
+  shard.NOW, at, died, left, want, handed, lease_ms, handout.PRIORITY, waits_for_leases and 1 or 0, front, waits,
+  payloads,
+}

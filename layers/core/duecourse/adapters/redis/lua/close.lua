@@ -4,11 +4,6 @@
 -- ARGV    those of shard, then: what `shards` shall be in meta, "" to pause only
 -- RETURNS {now, bell_at, leased, fence, 1 where a user had paused it, when the newest claim in the log was, 0 for none}
 
-local bell = require 'bell'
-local shard = require 'shard'
-
-local call = redis.call
-
 local paused, leased = shard.PAUSED, call('ZCARD', shard.LEASED)
 if not paused then
   shard.PAUSED = 'reshard'
@@ -17,5 +12,7 @@ end
 if leased == 0 and ARGV[shard.FIRST] ~= '' then
   call('HSET', shard.META, 'shards', ARGV[shard.FIRST])
 end
-return { shard.NOW, bell.hang(false), leased, tonumber(call('HGET', shard.META, 'fence') or 0), paused == '1' and 1 or 0,
-  tonumber(call('ZRANGE', shard.LOG, -1, -1, 'WITHSCORES')[2]) or 0 }
+local fence, claimed_at = call('HGET', shard.META, 'fence'), call('ZRANGE', shard.LOG, -1, -1, 'WITHSCORES')[2]
+return {
+  shard.NOW, bell.hang(false), leased, tonumber(fence or 0), paused == '1' and 1 or 0, tonumber(claimed_at) or 0,
+}

@@ -4,12 +4,6 @@
 -- ARGV    those of shard (of tenants those whose heads come due), then: within (ms)
 -- RETURNS {kind...}, each once
 
-local record = require 'record'
-local shard = require 'shard'
-local values = require 'values'
-
-local call = redis.call
-
 local LOOK, MOST = 8, 1000000
 local until_at = values.text_of(shard.NOW + tonumber(ARGV[shard.FIRST]))
 
@@ -21,7 +15,7 @@ for _, due in pairs(shard.DUE) do
     bytes = bytes + #(data or '')
     if r then
       local by_end, kind_end = record.ends_of(r.rest)
-      local kind = string.sub(r.rest, by_end + 1, kind_end)
+      local kind = sub(r.rest, by_end + 1, kind_end)
       if not seen[kind] then
         seen[kind] = true
         kinds[#kinds + 1] = kind

@@ -7,13 +7,7 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local settings = require 'settings'
-local shard = require 'shard'
-
-local call = redis.call
-
-local held = bell.is_held()
+local was_throttled = bell.is_throttled()
 if ARGV[shard.FIRST] == '1' then
   call('ZREM', shard.LEASED, '')
   call('HDEL', shard.META, 'idle') -- whoever set this goes on for a while in the belief that it is set
@@ -30,4 +24,4 @@ end
 if shard.COUNT ~= '1' then
   call('HSET', shard.META, 'shards', shard.COUNT)
 end
-return { shard.NOW, bell.hang(held and not bell.is_held()) }
+return { shard.NOW, bell.hang(was_throttled and not bell.is_throttled()) }

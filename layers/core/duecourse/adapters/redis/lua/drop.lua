@@ -4,13 +4,6 @@
 -- ARGV    those of shard, then the stored ids
 -- RETURNS {now, bell_at}
 
-local bell = require 'bell'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-
-local call = redis.call
-
 for at = shard.FIRST, #ARGV do
   local sid = ARGV[at]
   call('ZREM', shard.DUE[tenants.tenant_of(sid)], sid)

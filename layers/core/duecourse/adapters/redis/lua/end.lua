@@ -6,11 +6,11 @@
 -- RETURNS 1, or 0 where the request is not the owner's any more
 
 local record = redis.call('HGET', KEYS[1], ARGV[1])
-if string.sub(ARGV[4], 1, 1) == 'A' and record == ARGV[2] .. ARGV[4] then -- sent again, for its reply was lost
+if sub(ARGV[4], 1, 1) == 'A' and record == ARGV[2] .. ARGV[4] then -- sent again, for its reply was lost
   return 1
 end
 local mine = ARGV[2] .. 'U' .. ARGV[3]
-if not record or string.sub(record, 1, 41) ~= mine then
+if not record or sub(record, 1, 41) ~= mine then
   return 0
 end
 if ARGV[4] == 'X' then

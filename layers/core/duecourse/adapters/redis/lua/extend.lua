@@ -7,27 +7,20 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local leases = require 'leases'
-local record = require 'record'
-local shard = require 'shard'
-
-local call = redis.call
-
 local lease_ms, at_least = tonumber(ARGV[shard.FIRST]), ARGV[shard.FIRST + 1] == '1'
-local ends = {}
 call('ZREM', shard.LEASED, '')
-for at = shard.FIRST + 2, #ARGV, 2 do
-  if shard.weight >= record.BYTES then
-    break
+
+-- The end of the lease from now on.
+local function extend(sid, at)
+  local r = record.open(call('HGET', shard.TASKS, sid))
+  if not r or not leases.is_leased(r, ARGV[at + 1]) then
+    return 0
   end
-  local r = record.open(call('HGET', shard.TASKS, ARGV[at]))
-  local held = r and leases.is_held(r, ARGV[at + 1])
-  local ends_at = 0
-  if held then
-    ends_at = math.max(shard.NOW + lease_ms, at_least and tonumber(call('ZSCORE', shard.LEASED, ARGV[at]) or 0) or 0)
-    call('ZADD', shard.LEASED, ends_at, ARGV[at])
-  end
-  ends[#ends + 1] = ends_at
+  local before = at_least and tonumber(call('ZSCORE', shard.LEASED, sid) or 0) or 0
+  local ends_at = math.max(shard.NOW + lease_ms, before)
+  call('ZADD', shard.LEASED, ends_at, sid)
+  return ends_at
 end
+
+local ends = record.each(shard.FIRST + 2, 2, false, extend)
 return { shard.NOW, bell.hang(false), ends }

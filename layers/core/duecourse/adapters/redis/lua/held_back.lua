@@ -4,11 +4,6 @@
 -- ARGV    those of shard (of tenants the one), then of the task that it is about, if any: stored id, due
 -- RETURNS {now, what holds them (domain/queues.py: Hold), "" for nothing, until when: 0 where that is not known}
 
-local bell = require 'bell'
-local shard = require 'shard'
-
-local call = redis.call
-
 local running, opens = tonumber(call('HGET', shard.META, 'running:' .. shard.TENANT) or 0), bell.opens_at()
 
 if shard.PAUSED then

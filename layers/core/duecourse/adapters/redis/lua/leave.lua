@@ -7,12 +7,6 @@
 --
 -- An add is refused from here on until its caller has put the shard on record again. Fences go on where they were.
 
-local bell = require 'bell'
-local idleness = require 'idleness'
-local shard = require 'shard'
-
-local call = redis.call
-
 local KEPT = { fence = true, clock = true, bell_at = true, layout = true }
 
 if idleness.idle_ms() < tonumber(ARGV[shard.FIRST]) then

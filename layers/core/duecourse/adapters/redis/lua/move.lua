@@ -8,28 +8,15 @@
 --         would be due no sooner than its deadline; there are fewer than tasks where its bytes ran out before the last,
 --         and it is not one step
 
-local bell = require 'bell'
-local force = require 'force'
-local history = require 'history'
-local layout = require 'layout'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-local unpack_struct = struct.unpack
-
 local ITEM = 7
-local REFUSALS = { [fields.LEASE] = -3, [fields.FINISHED] = -4, [fields.CANCELLED] = -5, [fields.DIED] = -6 }
 local PAST_DEADLINE = -11
 local OF_CALLERS = { [fields.DID_DEBOUNCED] = true, [fields.DID_MOVED] = true, [fields.DID_REPLAYED] = true }
-local replies, changed, fresh = {}, false, false
+local changed, fresh = false, false
 
 -- A task that ran and is moved is a new generation, with all its attempts.
 local function begin_anew(r)
   r.generation, r.run, r.attempt, r.claimed, r.fence, r.nonce = shard.next_fence(), 0, 1, 0, 0, layout.NO_NONCE
-  r.last, r.door = 0, 0
+  r.last, r.trigger = 0, 0
 end
 
 local function allowed(r, at)
@@ -37,34 +24,24 @@ local function allowed(r, at)
     or (r.status == fields.FINISHED and ARGV[at + 4] == '1')
 end
 
--- Goes through a record's log, oldest first, with what `see` makes of each entry: letter, body. Stops where that is
--- true.
-local function look_through(r, see)
-  local _, _, _, log = record.split(r.rest)
-  local at = 3
-  while at <= #log do
-    local length = unpack_struct('>I2', log, at + fields.ENTRY_LENGTH)
-    if see(string.byte(log, at), string.sub(log, at + fields.ENTRY_SIZE, at + fields.ENTRY_SIZE + length - 1)) then
-      return true
-    end
-    at = at + fields.ENTRY_SIZE + length
-  end
-  return false
-end
-
 -- Whether this very move was made before: it is sent again, for its reply was lost.
 local function moved_before(r, at)
+  local _, _, _, log = record.split(r.rest)
   local mine = '\0' .. ARGV[at + 6]
-  return look_through(r, function(letter, body)
-    return letter == fields.DID_MOVED and string.sub(body, -#mine) == mine
-  end)
+  for letter, body in record.entries(log) do
+    if letter == fields.DID_MOVED and sub(body, -#mine) == mine then
+      return true
+    end
+  end
+  return false
 end
 
 -- From when a deadline counts that was given as a duration: the due time that a caller gave last, else the first run's.
 -- Of what has run for so long that it has forgotten that, it is the oldest run's that it remembers.
 local function counted_from(r)
+  local _, _, _, log = record.split(r.rest)
   local due
-  look_through(r, function(letter, body)
+  for letter, body in record.entries(log) do
     if letter == fields.DID_ADDED or letter == fields.DID_REPLACED then
       due = nil -- of what stood here before this one
     elseif OF_CALLERS[letter] then
@@ -74,7 +51,7 @@ local function counted_from(r)
       local _, _, claimed, _, late = unpack_struct(fields.RUN_FORMAT, body)
       due = claimed > 0 and claimed - late or nil
     end
-  end)
+  end
   return due or r.due
 end
 
@@ -101,7 +78,7 @@ local function leave(sid, r)
 end
 
 local function move(sid, at, r, due, deadline)
-  local stays = r.status == fields.SCHEDULED and r.run == 0 and r.due == due -- which is told once
+  local stays = r.status == fields.SCHEDULED and r.run == 0 and r.due == due -- which the log has once
   r = leave(sid, r)
   if r.run > 0 then
     begin_anew(r)
@@ -109,7 +86,7 @@ local function move(sid, at, r, due, deadline)
   history.note(r, fields.DID_MOVED, ARGV[at + 5] .. '\0' .. ARGV[at + 6], r.due, due, nil, stays)
   r.status, r.due, r.deadline = fields.SCHEDULED, due, deadline
   if ARGV[at + 2] ~= '' then
-    history.set_state(r, string.sub(ARGV[at + 2], 2))
+    history.set_state(r, sub(ARGV[at + 2], 2))
   end
   call('ZADD', shard.DUE[tenants.tenant_of(sid)], record.due_score(sid, r.due), sid)
   call('HSET', shard.TASKS, sid, record.close(r))
@@ -126,19 +103,15 @@ local function answer(sid, at)
     call('HSET', shard.TASKS, sid, data) -- as it is: who waits for replicas waits for what this connection wrote
     return 0
   elseif not allowed(r, at) then
-    return REFUSALS[r.status]
+    return record.refusal(r)
   end
   local due = values.instant(ARGV[at + 1], shard.NOW)
-  local deadline = deadline_when(record.has_successor(r) and record.open(call('HGET', shard.TASKS, sid .. '+')) or r, due)
+  local successor = record.has_successor(r) and record.open(call('HGET', shard.TASKS, sid .. '+'))
+  local deadline = deadline_when(successor or r, due)
   return deadline and move(sid, at, r, due, deadline) or PAST_DEADLINE
 end
 
-for at = shard.FIRST + 1, #ARGV, ITEM do
-  if shard.weight >= record.BYTES and ARGV[shard.FIRST] == '0' then
-    break
-  end
-  replies[#replies + 1] = answer(ARGV[at], at)
-end
+local replies = record.each(shard.FIRST + 1, ITEM, ARGV[shard.FIRST] == '1', answer)
 if changed then
   tenants.rehead(shard.TENANT)
 end

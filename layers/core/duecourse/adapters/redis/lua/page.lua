@@ -2,30 +2,21 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard (of tenants the one), then: section (due, leased, done, dead), at and id of the place, limit,
---         status (its letter in a record, "" for any), kind ("" for any), group ("" for any); of a group, the tasks that
---         are looked at: stored id and at of each, in order
+--         status (its letter in a record, "" for any), kind ("" for any), group ("" for any); of a group, the tasks
+--         that are looked at: stored id and at of each, in order
 -- RETURNS {now, how far it looked: at, id ("" before all of that instant), or nothing where that is all,
 --         {stored id, at, record, its payload where that stands apart...}}
 
-local bodies = require 'bodies'
-local record = require 'record'
-local shard = require 'shard'
-local values = require 'values'
-
-local call = redis.call
-
 local LOOK, MOST = 500, 1000000 -- entries, bytes
 local NAMED = shard.FIRST + 7
-local tenant, section, id = shard.TENANT, ARGV[shard.FIRST], ARGV[shard.FIRST + 2]
-local at, limit = ARGV[shard.FIRST + 1], tonumber(ARGV[shard.FIRST + 3])
-local status, kind, group = string.byte(ARGV[shard.FIRST + 4]), ARGV[shard.FIRST + 5], ARGV[shard.FIRST + 6]
-local SECTIONS = { due = shard.DUE[tenant], leased = shard.LEASED, done = shard.DONE, dead = shard.DEAD }
-local key, own = SECTIONS[section], tenant .. '/'
+local section, at, id, limit, status, kind, group = unpack(ARGV, shard.FIRST, NAMED - 1)
+local SECTIONS = { due = shard.DUE[shard.TENANT], leased = shard.LEASED, done = shard.DONE, dead = shard.DEAD }
+local key, own = SECTIONS[section], shard.TENANT .. '/'
 
 -- Byte by byte, as sorted sets compare; Lua goes by the server's locale.
 local function less(a, b)
   for i = 1, math.min(#a, #b) do
-    local x, y = string.byte(a, i), string.byte(b, i)
+    local x, y = byte(a, i), byte(b, i)
     if x ~= y then
       return x < y
     end
@@ -53,15 +44,15 @@ end
 
 local function fits(sid, r)
   local by_end, kind_end = record.ends_of(r.rest)
-  return (not status or r.status == status)
-    and (kind == '' or kind == string.sub(r.rest, by_end + 1, kind_end))
-    and (group == '' or (group == record.group_of(r.rest) and not record.is_follow_up(sid)))
+  return (status == '' or r.status == byte(status))
+    and (kind == '' or kind == sub(r.rest, by_end + 1, kind_end))
+    and (group == '' or (group == record.group_of(r.rest) and not record.is_notification(sid)))
 end
 
--- The place after what was looked at, in words of this tenant's alone: another's ids are not told.
+-- The place after what was looked at, in words of this tenant's alone: another's ids are not shown.
 local function place(score, sid)
-  if string.sub(sid, 1, #own) == own then
-    return { score, string.sub(sid, #own + 1) }
+  if sub(sid, 1, #own) == own then
+    return { score, sub(sid, #own + 1) }
   elseif less(sid, own) then
     return { score, '' }
   end
@@ -72,7 +63,7 @@ local found = {}
 
 -- Whether there is room for more after this one.
 local function take(sid, score, data)
-  local mine = string.sub(sid, 1, #own) == own
+  local mine = sub(sid, 1, #own) == own
   local r = mine and record.open(data)
   shard.weight = shard.weight + (mine and 0 or #(data or ''))
   if r and fits(sid, r) then
@@ -82,7 +73,7 @@ local function take(sid, score, data)
     values.push(found, sid, score)
     values.push(found, data, payload)
   end
-  return #found < 4 * limit and shard.weight < MOST
+  return #found < 4 * tonumber(limit) and shard.weight < MOST
 end
 
 -- Of the tasks that the caller names, those that stand where it saw them, {stored id, at...}.

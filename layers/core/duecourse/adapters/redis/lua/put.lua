@@ -5,21 +5,12 @@
 --         that stands apart
 -- RETURNS {now, bell_at}
 
-local bell = require 'bell'
-local bodies = require 'bodies'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local versions = require 'versions'
-
-local call = redis.call
-
 local PLACES = { [fields.FINISHED] = shard.DONE, [fields.CANCELLED] = shard.DONE, [fields.DIED] = shard.DEAD }
 
 for at = shard.FIRST, #ARGV, 4 do
   local sid, data = ARGV[at], ARGV[at + 2]
   local r, field = record.open(data), bodies.of(sid, data)
-  versions.meet(string.byte(data))
+  versions.meet(byte(data))
   call('HSET', shard.TASKS, sid, data)
   if field then
     bodies.count(call('HSET', shard.TASKS, field, ARGV[at + 3]))

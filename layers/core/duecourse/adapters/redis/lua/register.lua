@@ -29,7 +29,7 @@ local function matching(key, pattern)
 end
 
 for _, other in ipairs(is_there and {} or matching(KEYS[1], queue .. '*')) do
-  local count = string.match(other, '%d+$')
+  local count = match(other, '%d+$')
   if count ~= ARGV[3] then
     return tonumber(count)
   end

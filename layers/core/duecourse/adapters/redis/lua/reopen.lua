@@ -8,18 +8,12 @@
 -- Whose claims the rate's log holds changes with the number of shards: until the newest has left the window, each shard
 -- counts its whole part as claimed.
 
-local bell = require 'bell'
-local settings = require 'settings'
-local shard = require 'shard'
-
-local call = redis.call
-
 local fence = math.max(tonumber(call('HGET', shard.META, 'fence') or 0), tonumber(ARGV[shard.FIRST + 1])) + 1
 local claimed_at = tonumber(ARGV[shard.FIRST + 2])
 shard.COUNT = ARGV[shard.FIRST]
 call('HSET', shard.META, 'shards', shard.COUNT, 'fence', fence)
 settings.set(shard.FIRST + 3)
-if tonumber(string.match(KEYS[1], '/(%d+)}:tasks$')) >= tonumber(shard.COUNT) then
+if tonumber(match(KEYS[1], '/(%d+)}:tasks$')) >= tonumber(shard.COUNT) then
   call('DEL', shard.LOG, shard.LATE) -- meta alone stays, to refuse those who still count on this shard
   call('HDEL', shard.META, 'logged') -- or it would count for ever, once there is a shard of this number again
   shard.LOGGED = 0

@@ -6,18 +6,16 @@
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 replayed, -1 absent, -2 scheduled, -3 leased, -4 done, -5 cancelled;
 --         there are fewer than tasks where its bytes ran out before the last
 
-local bell = require 'bell'
-local history = require 'history'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
+local changed, fresh = false, false
 
-local call = redis.call
-
-local REFUSALS = { [fields.SCHEDULED] = -2, [fields.LEASE] = -3, [fields.FINISHED] = -4, [fields.CANCELLED] = -5 }
-local replies, changed, fresh = {}, false, false
-
-local function replay(sid, r, due, life)
+local function replay(sid, at)
+  local r = record.open(call('HGET', shard.TASKS, sid))
+  if not r then
+    return -1
+  elseif r.status ~= fields.DIED then
+    return record.refusal(r)
+  end
+  local due, life = shard.NOW + tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   history.note(r, fields.DID_REPLAYED, ARGV[shard.FIRST], r.due, due)
   r.status, r.attempt, r.deadline, r.due = fields.SCHEDULED, 1, life > 0 and due + life or 0, due
   r.flags = bit.bor(r.flags, fields.COUNTS)
@@ -28,19 +26,7 @@ local function replay(sid, r, due, life)
   return 0
 end
 
-for at = shard.FIRST + 1, #ARGV, 3 do
-  if shard.weight >= record.BYTES then
-    break
-  end
-  local r = record.open(call('HGET', shard.TASKS, ARGV[at]))
-  if not r then
-    replies[#replies + 1] = -1
-  elseif r.status == fields.DIED then
-    replies[#replies + 1] = replay(ARGV[at], r, shard.NOW + tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]))
-  else
-    replies[#replies + 1] = REFUSALS[r.status]
-  end
-end
+local replies = record.each(shard.FIRST + 1, 3, false, replay)
 if changed then
   tenants.rehead(shard.TENANT)
 end

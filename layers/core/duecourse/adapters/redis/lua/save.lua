@@ -6,20 +6,12 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local history = require 'history'
-local leases = require 'leases'
-local record = require 'record'
-local shard = require 'shard'
-
-local call = redis.call
-
 local sid = ARGV[shard.FIRST]
 local r = record.open(call('HGET', shard.TASKS, sid))
-local held = r and leases.is_held(r, ARGV[shard.FIRST + 1])
-if held then
+local is_leased = r and leases.is_leased(r, ARGV[shard.FIRST + 1])
+if is_leased then
   call('ZREM', shard.LEASED, '')
   history.set_state(r, ARGV[shard.FIRST + 2])
   call('HSET', shard.TASKS, sid, record.close(r))
 end
-return { shard.NOW, bell.hang(false), held and 1 or 0 }
+return { shard.NOW, bell.hang(false), is_leased and 1 or 0 }

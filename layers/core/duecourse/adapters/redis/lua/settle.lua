@@ -12,19 +12,6 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local endings = require 'endings'
-local history = require 'history'
-local leases = require 'leases'
-local places = require 'places'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-local pack, unpack_struct = struct.pack, struct.unpack
-
 local SIZE, HEAD = 23, '>c14BBI6B'
 local KEPT = 65535 -- the length of a state that stays as it is
 local HEADS_OF_ALL = ARGV[shard.FIRST]
@@ -37,7 +24,7 @@ local REPLIES = {
 local STALE, DEAD_ = 0, 4
 local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
 
-local replies, ended, told = {}, {}, {}
+local replies, ended, notifications = {}, {}, {}
 local written, finished, died, scheduled, running = {}, {}, {}, {}, {}
 local fresh = false
 
@@ -48,10 +35,10 @@ local function details(text)
   end
   local length, state, at = unpack_struct('>I2', text), nil, 3
   if length ~= KEPT then
-    state, at = string.sub(text, 3, 2 + length), 3 + length
+    state, at = sub(text, 3, 2 + length), 3 + length
   end
   length = unpack_struct('>I2', text, at)
-  return state, string.sub(text, at + 2, at + 1 + length), string.sub(text, at + 2 + length)
+  return state, sub(text, at + 2, at + 1 + length), sub(text, at + 2 + length)
 end
 
 -- What an ending does to the record; answers the reply.
@@ -95,7 +82,7 @@ local ENDINGS = {
 
 local function settled_before(r, token, ending)
   ending = ending == FAILED and RETRY_ or ending
-  if leases.is_held(r, token) then
+  if leases.is_leased(r, token) then
     return STALE
   elseif leases.token_of(r) == token then
     return r.last == ending and REPLIES[ending] or r.last == ending + DIED_OF_IT and DEAD_ or STALE
@@ -123,7 +110,7 @@ local function may_end(r, token, ending)
   if ending == FAILED and r.status == fields.LEASE and r.delivery == token then
     return true
   end
-  return leases.is_held(r, token) and (ending ~= fields.RAN_UNDELIVERED or r.target)
+  return leases.is_leased(r, token) and (ending ~= fields.RAN_UNDELIVERED or r.target)
 end
 
 local function settle(sid, r, token, ending, due, text)
@@ -141,19 +128,18 @@ local function settle(sid, r, token, ending, due, text)
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
   ended[#ended + 1] = { sid, r }
   if r.status ~= fields.SCHEDULED then
-    for _, one in ipairs(endings.tell_of(sid, r)) do
-      told[#told + 1] = one
+    for _, one in ipairs(endings.notifications_of(sid, r)) do
+      notifications[#notifications + 1] = one
     end
   end
   return reply
 end
 
--- The record with its end behind it, where a lease stands there and nobody is told of it: most ends are such, and a
+-- The record with its end behind it, where a lease stands there and nobody is notified of it: most ends are such, and a
 -- table of the fields costs as much again. Nil for any other, and where a successor waits; one that broke while it was
 -- leased is not seen, as in a claim.
 local ENDED_NOW = pack('>I6', shard.NOW) .. 'D'
 local NO_RESULT = '\0\0\0\0' .. ENDED_NOW
-local byte, sub = string.byte, string.sub -- each look into a table costs, and most settles look four times
 
 local function done_at_once(data, token, text)
   local letter = byte(data, -1)
@@ -219,6 +205,6 @@ if #gone > 0 then
     values.in_pieces('ZADD', shard.DUE[tenant], members)
     tenants.rehead(tenant)
   end
-  endings.follow(told)
+  endings.notify(notifications)
 end
 return { shard.NOW, bell.hang(fresh), replies }

@@ -5,12 +5,6 @@
 -- ARGV    those of shard, then the stored ids
 -- RETURNS {{record, end of its lease, payload}...}, nil for what is not there; fewer than ids where its bytes ran out
 
-local bodies = require 'bodies'
-local record = require 'record'
-local shard = require 'shard'
-
-local call = redis.call
-
 local found = {}
 
 for at = shard.FIRST, #ARGV do

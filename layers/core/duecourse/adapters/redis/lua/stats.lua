@@ -3,13 +3,12 @@
 -- KEYS    as in modules/shard.lua, without the due sets
 -- ARGV    fields of meta
 -- RETURNS {now, tasks (with successors), leased, done, dead, the heads' first entry, that of the parked, the tenants at
---         both ends of the ring, when the bell goes (nil where none hangs), the fields' values, when the longest due of those that
---         are put aside was due (nil for none)}
+--         both ends of the ring, when the bell goes (nil where none hangs), the fields' values, when the longest due of
+--         those that are put aside was due (nil for none)}
 
 local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local DEAD, META, BELL, PARKED = KEYS[6], KEYS[8], KEYS[9], KEYS[10]
 local WAITING = KEYS[13]
-local call = redis.call
 local MOST_TARGETS = 64
 local FRONT, BACK = 700, 300 -- tenants of the ring whose tasks are to be looked at
 
@@ -21,7 +20,7 @@ local function oldest_waiting()
     if not member then
       break
     end
-    local target, due = string.match(member, '^(%Z*)%z(%d%d%d%d%d%d%d%d%d%d%d%d%d)')
+    local target, due = match(member, '^(%Z*)%z(%d%d%d%d%d%d%d%d%d%d%d%d%d)')
     oldest, from = math.min(oldest or math.huge, tonumber(due)), '(' .. target .. '\1'
   end
   return oldest and string.format('%d', oldest)

@@ -2,25 +2,13 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard and endings, then: stored id, lease ms where the queue has none of its own, nonce (8 bytes),
---         door (its letter in a record)
+--         trigger (its letter in a record)
 -- RETURNS {now, bell_at, {tenant whose due set was not among KEYS...}, record or "", lease ms, its payload where that
 --         stands apart}
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local bodies = require 'bodies'
-local endings = require 'endings'
-local handout = require 'handout'
-local leases = require 'leases'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-
-local call = redis.call
-local pack = struct.pack
-
-local sid, lease_ms = ARGV[shard.FIRST], shard.LEASE or tonumber(ARGV[shard.FIRST + 1])
+local sid, lease_ms = ARGV[shard.FIRST], handout.LEASE or tonumber(ARGV[shard.FIRST + 1])
 local tenant, want, taken = tenants.tenant_of(sid), {}, ''
 call('ZREM', shard.LEASED, '') -- its first write in any case
 endings.reclaim(handout.RECLAIM, want, handout.RECLAIM_BYTES)
@@ -28,7 +16,8 @@ endings.reclaim(handout.RECLAIM, want, handout.RECLAIM_BYTES)
 local function take(data, run, due)
   call('ZREM', shard.DUE[tenant], sid)
   local fence = shard.next_fence()
-  taken = data .. pack(handout.LEASE_FRONT, run, fence) .. handout.lease_end(ARGV[shard.FIRST + 2], ARGV[shard.FIRST + 3])
+  local lease_end = handout.lease_end(ARGV[shard.FIRST + 2], ARGV[shard.FIRST + 3])
+  taken = data .. pack(handout.LEASE_FRONT, run, fence) .. lease_end
   call('HSET', shard.TASKS, sid, taken)
   call('ZADD', shard.LEASED, shard.NOW + lease_ms, sid)
   leases.count_running(tenant, 1)

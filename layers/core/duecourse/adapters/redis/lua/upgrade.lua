@@ -7,10 +7,6 @@
 -- RETURNS {now, bell_at, version, how many fences earlier callers have drawn, how many records were rewritten, 1 where
 --         more may be left}
 
-local bell = require 'bell'
-local shard = require 'shard'
-local versions = require 'versions'
-
 local what = ARGV[shard.FIRST]
 local others, done, left = 0, 0, false
 if shard.LAYOUT < fields.NEWEST then

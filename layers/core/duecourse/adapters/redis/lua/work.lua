@@ -8,24 +8,12 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local bell = require 'bell'
-local endings = require 'endings'
-local history = require 'history'
-local leases = require 'leases'
-local places = require 'places'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-
 local lease_ms = tonumber(ARGV[shard.FIRST])
 local ends_at, answers = shard.NOW + lease_ms, {}
 call('ZREM', shard.LEASED, '')
 
 -- It dies as one past its deadline that is claimed.
-local function bury(sid, r)
+local function expire(sid, r)
   local tenant = tenants.tenant_of(sid)
   record.remember(r, fields.RAN_EXPIRED, 'past its deadline')
   places.free_place(sid, r.target)
@@ -33,7 +21,8 @@ local function bury(sid, r)
   r.status, r.last = fields.DIED, 0
   call('ZREM', shard.LEASED, sid)
   leases.count_running(tenant, -1)
-  local told, after = endings.tell_of(sid, r), record.has_successor(r) and history.succeed(sid, r) or r
+  local notifications = endings.notifications_of(sid, r)
+  local after = record.has_successor(r) and history.succeed(sid, r) or r
   if after.status == fields.SCHEDULED then
     call('ZADD', shard.DUE[tenant], after.due, sid)
   else
@@ -41,7 +30,7 @@ local function bury(sid, r)
   end
   call('HSET', shard.TASKS, sid, record.close(after))
   tenants.rehead(tenant)
-  endings.follow(told)
+  endings.notify(notifications)
 end
 
 local function begin(sid, r, token, nonce)
@@ -56,15 +45,15 @@ for at = shard.FIRST + 1, #ARGV, 3 do
   end
   local sid, token, nonce = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local r = record.open(call('HGET', shard.TASKS, sid))
-  if r and r.target and leases.is_held(r, token) then
+  if r and r.target and leases.is_leased(r, token) then
     if leases.expired(r) then
-      bury(sid, r)
+      expire(sid, r)
     else
       begin(sid, r, token, nonce)
     end
   end
   -- In a ledger of an earlier version it was handed over under a lease like any other: that is the worker's then.
-  local plain = shard.LAYOUT < 5 and r and not r.target and leases.is_held(r, token)
+  local plain = shard.LAYOUT < 5 and r and not r.target and leases.is_leased(r, token)
   if plain or (r and r.status == fields.LEASE and r.delivery == token and r.nonce == nonce) then
     call('ZADD', shard.LEASED, ends_at, sid)
     values.push(answers, leases.token_of(r), r.run)

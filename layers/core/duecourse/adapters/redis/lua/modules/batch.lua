@@ -2,14 +2,6 @@
 --
 -- ARGV    add.lua's
 
-local bodies = require 'bodies'
-local layout = require 'layout'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-
 local CREATED = 1 -- the replies
 local KEPT = 2
 local REPLACED = 3
@@ -26,28 +18,28 @@ local function empty()
   written, scheduled, grouped, apart = {}, {}, {}, 0
 end
 
-local function begin()
+function batch.begin()
   soonest = {}
   payloads = {}
   empty()
 end
 
 -- Draws a fence for each of so many tasks, and answers how many were drawn before.
-local function draw_fences(count)
+function batch.draw_fences(count)
   fence = shard.next_fence(count) - count
   return fence
 end
 
-local function due_and_deadline(at)
+function batch.due_and_deadline(at)
   local due, deadline = values.instant(ARGV[at + 2], shard.NOW), ARGV[at + 3]
   return due, deadline == '' and 0 or values.instant(deadline, due)
 end
 
 -- A fresh record of the task at this place in ARGV; `how` says how it came (0 created, 1 replaced ...), as `flags`
 -- keeps it.
-local function fresh(at, how, due, deadline, created)
+function batch.fresh(at, how, due, deadline, created)
   fence = fence + 1
-  local counts = string.byte(ARGV[at + 3], 1) == 43 and fields.COUNTS or 0
+  local counts = byte(ARGV[at + 3], 1) == 43 and fields.COUNTS or 0
   local rest, field, payload, flag = bodies.part(ARGV[at], ARGV[at + 6], fence)
   if field then
     payloads[field], apart = payload, apart + 1
@@ -57,20 +49,12 @@ local function fresh(at, how, due, deadline, created)
 end
 
 -- Puts a scheduled task's record on the batch's list.
-local function put(sid, at, due, data)
+function batch.put(sid, at, due, data)
   local tenant = tenants.tenant_of(sid)
-  written[#written + 1] = sid
-  written[#written + 1] = data
-  local members = scheduled[tenant]
-  if not members then
-    members = {}
-    scheduled[tenant], soonest[tenant] = members, math.min(due, soonest[tenant] or due)
-  end
-  members[#members + 1] = values.text_of(due)
-  members[#members + 1] = sid
-  if due < soonest[tenant] then
-    soonest[tenant] = due
-  end
+  scheduled[tenant] = scheduled[tenant] or {}
+  soonest[tenant] = math.min(due, soonest[tenant] or due)
+  values.push(written, sid, data)
+  values.push(scheduled[tenant], values.text_of(due), sid)
   if ARGV[at + 5] ~= '' then
     values.push(grouped, '0', layout.group_member(sid, ARGV[at + 5]))
   end
@@ -79,7 +63,7 @@ end
 
 -- Adds the payload of a record that is answered to `found`, with its place, where it stands apart. At once, for a later
 -- task of the batch may replace the record.
-local function add_body(found, place, sid, data)
+function batch.add_body(found, place, sid, data)
   local field = bodies.of(sid, data)
   if field then
     values.push(found, place, payloads[field] or call('HGET', shard.TASKS, field) or '')
@@ -87,7 +71,7 @@ local function add_body(found, place, sid, data)
 end
 
 -- Answers when the first of each tenant is due that this call has scheduled.
-local function flush()
+function batch.flush()
   values.in_pieces('HSET', shard.TASKS, written)
   bodies.count(apart)
   for tenant, members in pairs(scheduled) do
@@ -99,28 +83,12 @@ local function flush()
 end
 
 -- Whether the group of the task at this place has one that it must be apart from, those of this batch among them.
-local function has_neighbour(at)
-  local first, last = string.match(ARGV[at + 1], '^a(.-)%z(.*)$')
+function batch.has_neighbour(at)
+  local first, last = match(ARGV[at + 1], '^a(.-)%z(.*)$')
   if #grouped > 0 then
-    flush()
+    batch.flush()
   end
   local group = ARGV[at + 5]
   local from, to = '[' .. layout.group_member(first, group), '[' .. layout.group_member(last, group)
   return #call('ZRANGEBYLEX', shard.GROUPS, from, to, 'LIMIT', 0, 1) > 0
 end
-
-return {
-  CREATED = CREATED,
-  KEPT = KEPT,
-  REPLACED = REPLACED,
-  DEBOUNCED = DEBOUNCED,
-  APART = APART,
-  begin = begin,
-  draw_fences = draw_fences,
-  due_and_deadline = due_and_deadline,
-  fresh = fresh,
-  put = put,
-  flush = flush,
-  has_neighbour = has_neighbour,
-  add_body = add_body,
-}

@@ -1,34 +1,28 @@
 -- The bell of a shard, and what holds its tasks back: they say when it goes.
 
-local shard = require 'shard'
-local values = require 'values'
-local tenants = require 'tenants'
-local places = require 'places'
-
-local call = redis.call
 local DEADMAN = 1000
 local LOOK_AHEAD = 32 -- entries of the log
 
 local was_full
 
 -- Whether the shard runs as many tasks as it may.
-local function full()
+function bell.full()
   return shard.MAX_RUNNING and call('ZCARD', shard.LEASED) >= shard.MAX_RUNNING
 end
 
-local function begin()
-  was_full = full()
+function bell.begin()
+  was_full = bell.full()
 end
 
 -- When the rate next lets a task be claimed, 0 where it does.
-local function opens_at()
+function bell.opens_at()
   if not shard.RATE or shard.LOGGED < shard.RATE then
     return 0
   end
   local over, at = shard.LOGGED - shard.RATE + 1, 0
   local entries = call('ZRANGE', shard.LOG, 0, LOOK_AHEAD - 1, 'WITHSCORES')
   for i = 1, #entries, 2 do
-    at, over = entries[i + 1] + shard.PER, over - string.match(entries[i], '%d+$')
+    at, over = entries[i + 1] + shard.PER, over - match(entries[i], '%d+$')
     if over <= 0 then
       break
     end
@@ -37,15 +31,15 @@ local function opens_at()
 end
 
 -- Whether tasks that wait are claimed by nobody for now.
-local function is_held()
-  return shard.PAUSED or full() or opens_at() > shard.NOW
+function bell.is_throttled()
+  return shard.PAUSED or bell.full() or bell.opens_at() > shard.NOW
 end
 
 -- The earliest instant at which a claim could change something, nil for never. Of a queue that is paused or full those
 -- are its leases.
-local function earliest()
+function bell.earliest()
   local at = tonumber(call('ZRANGE', shard.LEASED, '0', '0', 'WITHSCORES')[2])
-  if shard.PAUSED or full() then
+  if shard.PAUSED or bell.full() then
     return at
   end
   local front = call('ZRANGE', shard.RING, '0', '0')[1]
@@ -54,11 +48,11 @@ local function earliest()
     front = call('ZRANGE', shard.RING, '0', '0')[1]
   end
   local head = (front or shard.WAKE) and shard.NOW or tonumber(call('ZRANGE', shard.HEADS, '0', '0', 'WITHSCORES')[2])
-  head = head and math.max(head, opens_at(), 1) -- 0 would be none
+  head = head and math.max(head, bell.opens_at(), 1) -- 0 would be none
   return at and head and math.min(at, head) or at or head
 end
 
-local function hung()
+function bell.hung()
   if shard.TRAVEL then
     return tonumber(call('HGET', shard.META, 'bell_at') or nil)
   end
@@ -95,11 +89,11 @@ end
 
 -- Ends every script: the bell hangs at the earliest instant, which it answers. `fresh` where the script made something
 -- due; so did what gave back the place that a due task waited for.
-local function hang(fresh)
+function bell.hang(fresh)
   places.give_places()
-  local at, was = earliest() or 0, hung() or 0
+  local at, was = bell.earliest() or 0, bell.hung() or 0
   if at > 0 and at <= shard.NOW then
-    at = ring_again(was, fresh or shard.followed or shard.woken or (was_full and not full()))
+    at = ring_again(was, fresh or shard.notified or shard.woken or (was_full and not bell.full()))
   end
   if at ~= was then
     set_bell(at)
@@ -108,18 +102,7 @@ local function hang(fresh)
 end
 
 -- Ends a claim: who claims and leaves something due comes again.
-local function hang_after_claim()
+function bell.hang_after_claim()
   was_full, shard.woken = false, false
-  return hang(false)
+  return bell.hang(false)
 end
-
-return {
-  full = full,
-  begin = begin,
-  opens_at = opens_at,
-  is_held = is_held,
-  earliest = earliest,
-  hung = hung,
-  hang = hang,
-  hang_after_claim = hang_after_claim,
-}

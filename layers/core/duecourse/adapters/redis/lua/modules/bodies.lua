@@ -4,12 +4,6 @@
 -- KEYS    as in shard.lua
 -- ARGV    shard's
 
-local shard = require 'shard'
-
-local call = redis.call
-local pack, unpack_struct = struct.pack, struct.unpack
-local sub = string.sub
-
 -- Where a rest's payload begins and ends, in bytes before it and up to its end.
 local function span(rest)
   local by, kind, group, notify, payload = unpack_struct(fields.LENGTHS_FORMAT, rest, fields.LENGTHS_AT)
@@ -22,17 +16,17 @@ local function name(sid, number)
 end
 
 -- The field of the payload of a rest that has it apart, and its size.
-local function field_of(sid, rest)
+function bodies.field_of(sid, rest)
   local number, size = unpack_struct(fields.BODY_FORMAT, rest, span(rest) + 1)
   return name(sid, number), size
 end
 
 -- The same of a record as it stands; nil where its payload is in it, and where it is cut off.
-local function of(sid, data)
-  if #data < fields.SMALLEST or string.byte(data, 2) < fields.APART then
+function bodies.of(sid, data)
+  if #data < fields.SMALLEST or byte(data, 2) < fields.APART then
     return nil
   end
-  local ran, field, size = pcall(field_of, sid, sub(data, fields.FRONT_SIZE + 1))
+  local ran, field, size = pcall(bodies.field_of, sid, sub(data, fields.FRONT_SIZE + 1))
   if ran then
     return field, size
   end
@@ -40,7 +34,7 @@ end
 
 -- A rest without its payload where that is large, the field that it is to have, it, and the flag; else the rest as it
 -- is, and 0. In a ledger of an earlier version all stay in their records.
-local function part(sid, rest, number)
+function bodies.part(sid, rest, number)
   if #rest <= fields.INSIDE or shard.LAYOUT < 5 then
     return rest, nil, nil, 0
   end
@@ -55,22 +49,14 @@ local function part(sid, rest, number)
 end
 
 -- Counts those that were written or deleted; the count is written down while there is any.
-local function count(change)
+function bodies.count(change)
   if change ~= 0 and call('HINCRBY', shard.META, 'bodies', change) <= 0 then
     call('HDEL', shard.META, 'bodies')
   end
 end
 
-local function drop(names)
+function bodies.drop(names)
   if #names > 0 then
-    count(-call('HDEL', shard.TASKS, unpack(names)))
+    bodies.count(-call('HDEL', shard.TASKS, unpack(names)))
   end
 end
-
-return {
-  field_of = field_of,
-  of = of,
-  part = part,
-  count = count,
-  drop = drop,
-}

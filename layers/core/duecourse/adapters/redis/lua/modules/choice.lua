@@ -2,25 +2,12 @@
 --
 -- ARGV    those of shard and endings
 
-local bodies = require 'bodies'
-local endings = require 'endings'
-local handout = require 'handout'
-local handover = require 'handover'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-local pack, unpack_struct = struct.pack, struct.unpack
-
-local byte, char, sub = string.byte, string.char, string.sub
 -- A zset that is to hold more than a few is made an index first, as in rounds.lua.
 local FEW, LONG = 64, string.rep('-', 65)
 local MARKED_APART = fields.APART * 2 ^ 24 -- in the four bytes that begin with the flags
 local later -- the place of a record among those that are handed out -> the end of its delivery
 
-local function begin()
+function choice.begin()
   later = {}
 end
 
@@ -30,9 +17,9 @@ end
 -- record...} of what is past its deadline, {stored id...} of what cannot be read, what its target has no room for (as
 -- `put_aside` takes it), the target of each run that is handed over, the bytes of what is handed out (`used` before),
 -- and whether they, what a script may read, or the `most` that it does not hand out are used up before the end: one it
--- always looks at. A record that is cut off it does not see, for all would pay for that: whoever gets such a lease finds
--- it, and it lapses.
-local function choose(turns, sids, handed, payloads, late, used, max_bytes, most, newer)
+-- always looks at. A record that is cut off it does not see, for all would pay for that: whoever gets such a lease
+-- finds it, and it lapses.
+function choice.choose(turns, sids, handed, payloads, late, used, max_bytes, most, newer)
   local runs, gone, broken, records, base, read_to = {}, {}, {}, nil, 0, 0
   local now, count, n = shard.NOW, 0, #handed
   local aside, to = {}, {}
@@ -104,19 +91,19 @@ local function choose(turns, sids, handed, payloads, late, used, max_bytes, most
 end
 
 -- It dies unclaimed: the history's entry has no lease, the record keeps its last one.
-local function bury(sid, r)
+function choice.expire(sid, r)
   local fence, claimed = r.fence, r.claimed
   r.status, r.fence, r.claimed = fields.DIED, 0, 0
   record.remember(r, fields.RAN_EXPIRED, 'past its deadline')
-  local told = endings.tell_of(sid, r)
+  local notifications = endings.notifications_of(sid, r)
   r.fence, r.claimed = fence, claimed
-  endings.follow(told)
+  endings.notify(notifications)
   call('ZADD', shard.DEAD, shard.NOW, sid)
   call('HSET', shard.TASKS, sid, record.close(r))
 end
 
 -- When tasks stand due, before they are left: each `step`th of a list is a stored id.
-local function due_times(list, step)
+function choice.due_times(list, step)
   local times = {}
   for i = 1, #list, step do
     times[#times + 1] = call('ZSCORE', shard.DUE[tenants.tenant_of(list[i])], list[i])
@@ -126,7 +113,7 @@ end
 
 -- What a later version wrote stays where it stood, and is passed over; `skipped` counts it, tenant -> how many stand
 -- before what is not looked at yet.
-local function pass_over(newer, times, skipped)
+function choice.pass_over(newer, times, skipped)
   for i, sid in ipairs(newer) do
     local tenant = tenants.tenant_of(sid)
     call('ZADD', shard.DUE[tenant], times[i], sid)
@@ -135,7 +122,7 @@ local function pass_over(newer, times, skipped)
 end
 
 -- What cannot be read is due again later.
-local function put_off(broken)
+function choice.put_off(broken)
   for _, sid in ipairs(broken) do
     call('ZADD', shard.DUE[tenants.tenant_of(sid)], shard.NOW + record.PUT_OFF, sid)
   end
@@ -143,7 +130,7 @@ end
 
 -- Leases what was chosen last, with these runs and targets, behind the `n` that were handed out before; `lease_end` is
 -- what stands behind each record and its own nonce: no lease's token tells another's.
-local function lease(runs, to, handed, n, nonces, lease_end)
+function choice.lease(runs, to, handed, n, nonces, lease_end)
   local count = #runs
   local fence = count > 0 and shard.next_fence(count) - count
   local delivery_end = sub(lease_end, 1, -2) .. 'V'
@@ -154,7 +141,7 @@ local function lease(runs, to, handed, n, nonces, lease_end)
     if target then
       local before = handover.deliver(handed[n - 1], target)
       if byte(handed[n]) < 5 then -- which knows no deliveries
-        handed[n] = char(shard.LAYOUT) .. sub(handed[n], 2)
+        handed[n] = string.char(shard.LAYOUT) .. sub(handed[n], 2)
       end
       handed[n] = handed[n] .. before .. pack(handout.LEASE_FRONT, runs[i] + 1, fence + i) .. nonce .. delivery_end
       later[n] = values.text_of(shard.NOW + target.ms)
@@ -166,7 +153,7 @@ local function lease(runs, to, handed, n, nonces, lease_end)
 end
 
 -- Writes down what is handed out, and until when.
-local function write_leases(handed, ends_at)
+function choice.write_leases(handed, ends_at)
   local leased = {}
   for n = 2, #handed, 2 do
     leased[n - 1], leased[n] = later[n] or ends_at, handed[n - 1]
@@ -180,14 +167,3 @@ local function write_leases(handed, ends_at)
     values.in_pieces('ZADD', shard.LEASED, leased)
   end
 end
-
-return {
-  begin = begin,
-  choose = choose,
-  bury = bury,
-  due_times = due_times,
-  pass_over = pass_over,
-  put_off = put_off,
-  lease = lease,
-  write_leases = write_leases,
-}

@@ -1,35 +1,24 @@
 -- What the scripts that end tasks share: the tasks that tell of an end, and lapsed leases.
 --
--- ARGV    those of shard, then before the verb's own: deaths (1 where they are told of), the retry policy of follow-ups
+-- ARGV    those of shard, then before the verb's own: deaths (1 where each is notified), the retry policy of
+--         notifications
 --         (as it stands in a record, without an origin)
-
-local history = require 'history'
-local layout = require 'layout'
-local leases = require 'leases'
-local places = require 'places'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-local pack = struct.pack
 
 local deaths, policy
 
-local function begin()
+function endings.begin()
   deaths, policy = ARGV[shard.FIRST] == '1', ARGV[shard.FIRST + 1]
   shard.FIRST = shard.FIRST + 2
 end
 
--- Follow-ups (domain/follow_up.py). -----------------------------------------------------------------------------------
+-- Completion notifications (domain/notification.py). ------------------------------------------------------------------
 
 local NO_ORIGIN, BY = string.rep('\0', 8), 'duecourse'
 local NOBODY = {}
 
--- A follow-up's stored id, and its record's rest.
-local function follow_up(sid, r, mark, kind, url)
-  local id, group = string.match(sid, '/(.*)$'), record.group_of(r.rest)
+-- A notification's stored id, and its record's rest.
+local function notification(sid, r, mark, kind, url)
+  local id, group = match(sid, '/(.*)$'), record.group_of(r.rest)
   local state, detail = 'done', ''
   if r.status == fields.DIED then
     state, detail = 'dead', r.detail
@@ -38,33 +27,36 @@ local function follow_up(sid, r, mark, kind, url)
     .. values.text_of(r.run) .. ',"state":"' .. state .. '","at":' .. values.text_of(shard.NOW)
     .. ',"error":' .. cjson.encode(detail) .. ',"url":' .. cjson.encode(url) .. '}}'
   group = group ~= '' and group or id
-  return { sid .. '~' .. values.text_of(r.generation) .. '.' .. values.text_of(r.run) .. '~' .. mark, NO_ORIGIN .. policy
-    .. pack(fields.LENGTHS_FORMAT, #BY, #kind, #group, 0, #payload) .. BY .. kind .. group .. payload }
+  local lengths = pack(fields.LENGTHS_FORMAT, #BY, #kind, #group, 0, #payload)
+  return {
+    sid .. '~' .. values.text_of(r.generation) .. '.' .. values.text_of(r.run) .. '~' .. mark,
+    NO_ORIGIN .. policy .. lengths .. BY .. kind .. group .. payload,
+  }
 end
 
--- The follow-ups of a task that is done or dead. It writes nothing.
-local function tell_of(sid, r)
+-- The notifications of a task that is done or dead. It writes nothing.
+function endings.notifications_of(sid, r)
   local _, _, group_end, notify_end = record.ends_of(r.rest)
   local death = deaths and r.status == fields.DIED
-  if (group_end == notify_end and not death) or record.is_follow_up(sid) then
+  if (group_end == notify_end and not death) or record.is_notification(sid) then
     return NOBODY
   end
-  local told = {}
+  local notifications = {}
   if group_end < notify_end then
-    -- Without what it is to be told besides, after a space: that is looked up as it is told.
-    local notify = string.match(string.sub(r.rest, group_end + 1, notify_end), '^[^ ]*')
+    -- Without what the receiver is to get besides, after a space: that is looked up when it is sent.
+    local notify = match(sub(r.rest, group_end + 1, notify_end), '^[^ ]*')
     local is_url = string.find(notify, '://', 1, true)
-    told[1] = follow_up(sid, r, 'n', is_url and 'task.ended' or notify, is_url and notify or '')
+    notifications[1] = notification(sid, r, 'n', is_url and 'task.ended' or notify, is_url and notify or '')
   end
   if death then
-    told[#told + 1] = follow_up(sid, r, 'd', 'task.dead', '')
+    notifications[#notifications + 1] = notification(sid, r, 'd', 'task.dead', '')
   end
-  return told
+  return notifications
 end
 
--- Whether a follow-up that stands there has ended, and is out of its place: who was buried, is replayed and is buried
--- again has the same run.
-local function has_told(sid)
+-- Whether a notification that stands there has ended, and is out of its place: a task that expired unclaimed, is
+-- replayed and expires again has the same run.
+local function has_ended(sid)
   local r = record.open(call('HGET', shard.TASKS, sid))
   if not r or r.status == fields.SCHEDULED or r.status == fields.LEASE then
     return false
@@ -74,25 +66,25 @@ local function has_told(sid)
   return true
 end
 
--- Adds follow-ups, due now, but where one is yet to tell of the same; after a script's first write alone, for it begins
+-- Adds notifications, due now, but never over one that is pending; after a script's first write alone, for it begins
 -- with another than ZREM.
-local function follow(told)
-  if #told == 0 then
+function endings.notify(notifications)
+  if #notifications == 0 then
     return
   end
-  local fence = shard.next_fence(#told) - #told
-  for i, pair in ipairs(told) do
+  local fence = shard.next_fence(#notifications) - #notifications
+  for i, pair in ipairs(notifications) do
     local sid, tenant = pair[1], tenants.tenant_of(pair[1])
     local data = layout.fresh_record(shard.LAYOUT, 0, shard.NOW, shard.NOW, fence + i, 0, pair[2])
     local new = call('HSETNX', shard.TASKS, sid, data) == 1
-    if not new and has_told(sid) then
+    if not new and has_ended(sid) then
       call('HSET', shard.TASKS, sid, data)
       new = true
     end
     if new then
       call('ZADD', shard.DUE[tenant], record.due_score(sid, shard.NOW), sid)
       tenants.rehead(tenant)
-      shard.followed = true
+      shard.notified = true
     end
   end
 end
@@ -102,7 +94,7 @@ end
 local MOST_UNDELIVERED, FIRST_DELAY, LONGEST_DELAY = 20, 1000, 300000 -- in a row, and ms
 
 -- A delivery that was not begun is scheduled again, later each time, with all its attempts, or dead.
-local function undelivered(r, detail)
+function endings.undelivered(r, detail)
   local times = record.times_in_a_row(r, fields.RAN_UNDELIVERED) + 1
   local dies = times >= MOST_UNDELIVERED
   record.remember(r, fields.RAN_UNDELIVERED, dies and 'undelivered: ' .. detail or detail)
@@ -123,46 +115,58 @@ local function due_after_lapse(r, ended)
   return record.times_in_a_row(r, fields.RAN_LAPSED) > 0 and shard.NOW + leases.backoff(r) or ended
 end
 
+-- Ends the run of a lapsed lease. Answers whether the task lives.
+local function end_run(r, ended)
+  if r.target then
+    return endings.undelivered(r, 'handed over to ' .. r.target .. ', but the function did not begin it')
+  end
+  local due = due_after_lapse(r, ended)
+  record.remember(r, fields.RAN_LAPSED, 'the lease lapsed')
+  return leases.retry_or_die(r, due)
+end
+
+-- Puts a task whose lease lapsed where it belongs, or its successor in its place. Answers how many died.
+local function take_back(sid, tenant, r, ended)
+  leases.count_running(tenant, -1)
+  r.last = 0
+  if r.target then
+    places.free_place(sid, r.target)
+  end
+  local successor = record.has_successor(r) and history.succeed(sid, r)
+  local dies = not successor and not end_run(r, ended)
+  if dies then
+    call('ZADD', shard.DEAD, shard.NOW, sid)
+    endings.notify(endings.notifications_of(sid, r))
+  end
+  r = successor or r
+  if r.status == fields.SCHEDULED then
+    call('ZADD', shard.DUE[tenant], record.due_score(sid, r.due), sid)
+  end
+  call('HSET', shard.TASKS, sid, record.close(r))
+  tenants.rehead(tenant)
+  return dies and 1 or 0
+end
+
+-- The same where its record cannot be read: one of a later version is left alone for a while.
+local function take_back_unread(sid, tenant, data)
+  if data and record.is_foreign(data) then
+    call('ZADD', shard.LEASED, shard.NOW + record.PUT_OFF, sid)
+    return 0
+  end
+  leases.count_running(tenant, -1)
+  places.free_lost_place(sid)
+  if data then -- it can be neither run nor ended: it lies with the dead
+    call('ZADD', shard.DEAD, shard.NOW, sid)
+  end
+  return data and 1 or 0
+end
+
 -- Takes back at most `limit` lapsed leases, and no more once their records weigh `most` bytes. Answers how many, how
 -- many of them died, and whether it stopped at a bound; tenants that it could not serve it adds to `want`. It begins
 -- with ZREM, which runs where memory is short.
-local function reclaim(limit, want, most)
+function endings.reclaim(limit, want, most)
   local lapsed = call('ZRANGEBYSCORE', shard.LEASED, '-inf', shard.NOW_TEXT, 'WITHSCORES', 'LIMIT', '0', limit)
   local reclaimed, died = 0, 0
-
-  local function take_back(sid, tenant, r, ended)
-    r.last = 0
-    if r.target then
-      places.free_place(sid, r.target)
-    end
-    local successor = record.has_successor(r) and history.succeed(sid, r)
-    if successor then
-      if r.target then
-        leases.end_delivery(r)
-      end
-      r = successor
-    else
-      local lives
-      if r.target then
-        lives = undelivered(r, 'handed over to ' .. r.target .. ', but the function did not begin it')
-      else
-        local due = due_after_lapse(r, ended)
-        record.remember(r, fields.RAN_LAPSED, 'the lease lapsed')
-        lives = leases.retry_or_die(r, due)
-      end
-      if not lives then
-        died = died + 1
-        call('ZADD', shard.DEAD, shard.NOW, sid)
-        follow(tell_of(sid, r))
-      end
-    end
-    if r.status == fields.SCHEDULED then
-      call('ZADD', shard.DUE[tenant], record.due_score(sid, r.due), sid)
-    end
-    call('HSET', shard.TASKS, sid, record.close(r))
-    tenants.rehead(tenant)
-  end
-
   for i = 1, #lapsed, 2 do
     local sid = lapsed[i]
     local tenant = tenants.tenant_of(sid)
@@ -174,30 +178,9 @@ local function reclaim(limit, want, most)
       call('ZREM', shard.LEASED, sid)
       local data = call('HGET', shard.TASKS, sid)
       local r = record.open(data)
-      if data and not r and record.is_foreign(data) then
-        call('ZADD', shard.LEASED, shard.NOW + record.PUT_OFF, sid)
-      else
-        leases.count_running(tenant, -1)
-        if not r then
-          places.free_lost_place(sid)
-        end
-      end
-      if r then
-        take_back(sid, tenant, r, tonumber(lapsed[i + 1]))
-      elseif data and not record.is_foreign(data) then -- it can be neither run nor ended: it lies with the dead
-        died = died + 1
-        call('ZADD', shard.DEAD, shard.NOW, sid)
-      end
+      died = died + (r and take_back(sid, tenant, r, tonumber(lapsed[i + 1])) or take_back_unread(sid, tenant, data))
       reclaimed = reclaimed + 1
     end
   end
   return reclaimed, died, reclaimed == limit
 end
-
-return {
-  begin = begin,
-  tell_of = tell_of,
-  follow = follow,
-  undelivered = undelivered,
-  reclaim = reclaim,
-}

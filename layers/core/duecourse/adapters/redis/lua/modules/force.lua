@@ -1,18 +1,8 @@
 -- What the scripts share that take a running task from its worker.
 
-local history = require 'history'
-local layout = require 'layout'
-local leases = require 'leases'
-local places = require 'places'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-
-local call = redis.call
-
 -- Ends the lease of a running task, whose settle is refused from now on. What was to replace it after that lease takes
 -- its place at once, for that was acknowledged. Answers the record that stands there then.
-local function take_away(sid, r)
+function force.take_away(sid, r)
   call('ZREM', shard.LEASED, sid)
   leases.count_running(tenants.tenant_of(sid), -1)
   record.remember(r, fields.RAN_TAKEN, '')
@@ -23,11 +13,7 @@ local function take_away(sid, r)
   r.last = 0
   local successor = record.has_successor(r) and history.succeed(sid, r)
   if successor then
-    successor.fence, successor.nonce, successor.door = 0, layout.NO_NONCE, 0
+    successor.fence, successor.nonce, successor.trigger = 0, layout.NO_NONCE, 0
   end
   return successor or r
 end
-
-return {
-  take_away = take_away,
-}

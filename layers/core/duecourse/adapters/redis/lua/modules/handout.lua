@@ -1,21 +1,14 @@
 -- What the scripts that begin leases share: how many may begin, the rate's log, the lateness, a lease behind a record.
 
-local shard = require 'shard'
-local values = require 'values'
-
-local call = redis.call
-local pack = struct.pack
-
 local RECLAIM = 500 -- lapsed leases that are taken back first
 local RECLAIM_BYTES = 1000000 -- lapsed leases that are taken back first
-local match = string.match
 local SLOT, SLOTS = 300000, 13 -- of domain/lateness.py
 
-local late_slot
+local late_slot -- besides, LEASE and PRIORITY: how the queue is set for leases that begin
 
-local function begin()
+function handout.begin()
   local own = call('HMGET', shard.META, 'lease', 'priority', 'late_slot')
-  shard.LEASE, shard.PRIORITY = tonumber(own[1] or nil), tonumber(own[2] or -1)
+  handout.LEASE, handout.PRIORITY = tonumber(own[1] or nil), tonumber(own[2] or -1)
   late_slot = tonumber(own[3] or nil)
 end
 
@@ -23,8 +16,8 @@ end
 -- all that a script leases. To make the record's front anew would cost twice as much.
 local LEASE_FRONT = '>I4I6'
 
-local function lease_end(nonce, door)
-  return nonce .. pack('>I6', shard.NOW) .. door .. 'L'
+function handout.lease_end(nonce, trigger)
+  return nonce .. pack('>I6', shard.NOW) .. trigger .. 'L'
 end
 
 -- The rate's log counts claims, "fence:count" at the time of the newest that it counts: those of one thousandth of the
@@ -32,7 +25,7 @@ end
 local ENTRIES = 2000 -- of a log that is longer, for it was written when each claim was one
 
 -- The rate's window moves on: what has left it is forgotten. Where the clock was put back, what is ahead of it counts
--- from now, or the queue would be held for as long as that step.
+-- from now, or the queue would be throttled for as long as that step.
 local function slide()
   local gone, count = call('ZRANGEBYSCORE', shard.LOG, '-inf', shard.NOW - shard.PER, 'LIMIT', 0, ENTRIES), 0
   for _, entry in ipairs(gone) do
@@ -50,7 +43,7 @@ local function slide()
 end
 
 -- How many leases may begin, at most `wanted`.
-local function room(wanted)
+function handout.room(wanted)
   if shard.PAUSED then
     return 0
   elseif shard.MAX_RUNNING then
@@ -64,11 +57,11 @@ local function room(wanted)
 end
 
 -- How many more a tenant may run.
-local function tenant_room(tenant)
+function handout.tenant_room(tenant)
   return shard.TENANT_MAX and shard.TENANT_MAX - (call('HGET', shard.META, 'running:' .. tenant) or 0) or math.huge
 end
 
-local function log_claimed(fence, count)
+function handout.log_claimed(fence, count)
   if not shard.RATE or count == 0 then
     return
   end
@@ -88,7 +81,7 @@ local function begin_slot(slot)
     stale[over % SLOTS .. ''] = true
   end
   for _, field in ipairs(call('HKEYS', shard.LATE)) do
-    if stale[string.match(field, '^%d+')] then
+    if stale[match(field, '^%d+')] then
       fields[#fields + 1] = field
     end
   end
@@ -105,7 +98,7 @@ local function bucket_of(late)
 end
 
 -- Counts what was claimed by how late it was: due time -> how many.
-local function log_lateness(claimed)
+function handout.log_lateness(claimed)
   local slot, buckets = math.floor(shard.NOW / SLOT), {}
   if next(claimed) and slot ~= late_slot then
     begin_slot(slot)
@@ -118,15 +111,3 @@ local function log_lateness(claimed)
     call('HINCRBY', shard.LATE, slot % SLOTS .. ':' .. bucket, count)
   end
 end
-
-return {
-  RECLAIM = RECLAIM,
-  RECLAIM_BYTES = RECLAIM_BYTES,
-  LEASE_FRONT = LEASE_FRONT,
-  begin = begin,
-  lease_end = lease_end,
-  room = room,
-  tenant_room = tenant_room,
-  log_claimed = log_claimed,
-  log_lateness = log_lateness,
-}

@@ -3,15 +3,6 @@
 -- ARGV    those of shard and endings, and as the verb says: kind, target, how many it may have unbegun, lease ms of
 --         delivery
 
-local places = require 'places'
-local record = require 'record'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-local unpack_struct = struct.unpack
-
 local PUT_ASIDE = 900000 -- ms until it is looked at again, should nothing make it due before
 local MOST_TARGETS = 64 -- as stats.lua
 local LOOKED_AT = 500 -- of those that wait, for each target
@@ -20,7 +11,7 @@ local delivered -- what names the places that this claim gives
 local targets, by_kind, any -- name -> what is known of it; kind -> the same
 
 -- Reads what is handed over, from ARGV `at` on.
-local function handed_kinds(at)
+function handover.handed_kinds(at)
   delivered, targets, by_kind, any = {}, {}, {}, at <= #ARGV
   for i = at, #ARGV, 4 do
     local name = ARGV[i + 1]
@@ -40,8 +31,8 @@ end
 
 -- One that waits becomes due again, unless it is put aside no more. Answers whether it did.
 local function make_due(target, member, tenant)
-  local rest = string.sub(member, #target + 2)
-  local due, aside, sid = string.sub(rest, 1, 13), string.sub(rest, 14, 26), string.sub(rest, 28)
+  local rest = sub(member, #target + 2)
+  local due, aside, sid = sub(rest, 1, 13), sub(rest, 14, 26), sub(rest, 28)
   call('ZREM', shard.WAITING, member)
   if tonumber(call('ZSCORE', shard.DUE[tenant], sid) or nil) ~= tonumber(aside) then
     return false
@@ -58,7 +49,7 @@ local function wake(target, limit, want)
   repeat
     members = places.waiting_for(target.name, values.text_of(left))
     for _, member in ipairs(members) do
-      local tenant = tenants.tenant_of(string.sub(member, #target.name + 29))
+      local tenant = tenants.tenant_of(sub(member, #target.name + 29))
       if not shard.DUE[tenant] then
         want[#want + 1] = tenant
       elseif make_due(target.name, member, tenant) then
@@ -81,7 +72,7 @@ local function waited_for()
     if not member then
       break
     end
-    names[i] = string.match(member, '^%Z*')
+    names[i] = match(member, '^%Z*')
     from = '(' .. names[i] .. '\1'
   end
   return names
@@ -89,7 +80,7 @@ end
 
 -- What waits for a target that this claim hands nothing to becomes due too: its kind has another target by now, or
 -- none.
-local function wake_waiting(limit, want)
+function handover.wake_waiting(limit, want)
   if limit <= 0 then
     return
   end
@@ -106,18 +97,18 @@ local function wake_waiting(limit, want)
 end
 
 -- The target of a record that is handed over, nil of one that is worked where it is claimed.
-local function target_of(data)
+function handover.target_of(data)
   if not any then
     return nil
   end
   local by, kind = unpack_struct(fields.LENGTHS_FORMAT, data, fields.FRONT_SIZE + fields.LENGTHS_AT)
   local from = fields.FRONT_SIZE + fields.REST_SIZE + 1 + by
-  return by_kind[string.sub(data, from, from + kind - 1)]
+  return by_kind[sub(data, from, from + kind - 1)]
 end
 
 -- Due tasks that their target has no room for, {stored id, due, target...}, are due later, and wait. `times` are when
 -- they stood due: later than that where they wait already.
-local function put_aside(aside, times)
+function handover.put_aside(aside, times)
   local at = shard.NOW + PUT_ASIDE
   for i = 1, #aside, 3 do
     local sid, due, target = aside[i], aside[i + 1], aside[i + 2]
@@ -135,13 +126,13 @@ local function put_aside(aside, times)
 end
 
 -- What stands before a lease of delivery.
-local function deliver(sid, target)
+function handover.deliver(sid, target)
   target.lent = target.lent + 1
   values.push(delivered, '0', places.place_of(sid, target.name))
   return target.name .. string.char(#target.name)
 end
 
-local function count_deliveries()
+function handover.count_deliveries()
   values.in_pieces('ZADD', shard.WAITING, delivered)
   for name, target in pairs(targets) do
     if target.lent > 0 then
@@ -151,7 +142,7 @@ local function count_deliveries()
 end
 
 -- Lets nothing ring for what waits any more, unless there is room for some of it still.
-local function stop_waking()
+function handover.stop_waking()
   if not shard.WAKE then
     return
   end
@@ -164,13 +155,3 @@ local function stop_waking()
   call('HDEL', shard.META, 'wake')
   shard.WAKE = nil
 end
-
-return {
-  handed_kinds = handed_kinds,
-  wake_waiting = wake_waiting,
-  target_of = target_of,
-  put_aside = put_aside,
-  deliver = deliver,
-  count_deliveries = count_deliveries,
-  stop_waking = stop_waking,
-}

@@ -1,50 +1,42 @@
 -- What the scripts that change tasks share: what a record's log tells of callers, and successors.
 
-local record = require 'record'
-local shard = require 'shard'
-
-local call = redis.call
-local pack, unpack_struct = struct.pack, struct.unpack
-
 -- The endings that are answered again.
 local RUNS = {
   [fields.RAN_DONE] = true, [fields.RAN_AGAIN] = true, [fields.RAN_RETRY] = true, [fields.RAN_DROP] = true,
 }
 
-local function set_state(r, state)
+function history.set_state(r, state)
   local body, _, result, log = record.split(r.rest)
   r.rest = record.join(body, state, result, log)
 end
 
--- Notes what a caller did; `again` in place of the last entry, where that is of the same deed.
-local function note(r, deed, by, due_before, due, at, again)
+-- Notes what a caller did; `again` in place of the last entry, where that is of the same action.
+function history.note(r, action, by, due_before, due, at, again)
   local body, state, result, log = record.split(r.rest)
   local times, last = 0, nil
-  if deed == fields.DID_DEBOUNCED or again then
-    log, times, last = record.take_last(r, log, deed)
+  if action == fields.DID_DEBOUNCED or again then
+    log, times, last = record.take_last(r, log, action)
   end
   if times > 0 then
     due_before, times = unpack_struct('>I6', last), again and 0 or times
   end
   local change = pack(fields.CHANGE_FORMAT, due_before, due) .. by
-  r.rest = record.join(body, state, result, record.grown(r, log, deed, at or shard.NOW, math.min(times + 1, 255), change))
+  log = record.grown(r, log, action, at or shard.NOW, math.min(times + 1, 255), change)
+  r.rest = record.join(body, state, result, log)
 end
 
 -- Which ending the run under this fence had, by the record's log.
-local function remembered(r, fence)
+function history.remembered(r, fence)
   local _, _, _, log = record.split(r.rest)
-  local at = 3
-  while at <= #log do
-    local letter, length = string.byte(log, at), unpack_struct('>I2', log, at + fields.ENTRY_LENGTH)
-    if RUNS[letter] and unpack_struct('>I6', log, at + fields.RUN_FENCE) == fence then
+  for letter, body in record.entries(log) do
+    if RUNS[letter] and unpack_struct('>I6', body, fields.RUN_FENCE) == fence then
       return letter
     end
-    at = at + fields.ENTRY_SIZE + length
   end
 end
 
-local function by_of(rest)
-  return string.sub(rest, fields.REST_SIZE + 1, (record.ends_of(rest)))
+function history.by_of(rest)
+  return sub(rest, fields.REST_SIZE + 1, (record.ends_of(rest)))
 end
 
 local function take_log(fresh, old)
@@ -54,20 +46,21 @@ local function take_log(fresh, old)
 end
 
 -- A fresh record goes on with the log of the one that it replaces, and what that one came of is noted there.
-local function inherit(fresh, old)
+function history.inherit(fresh, old)
   take_log(fresh, old)
   local came = math.floor(old.flags / fields.CAME) % 4 -- 0 created, 2 replaced, 3 debounced
-  note(fresh, came == 2 and fields.DID_REPLACED or fields.DID_ADDED, by_of(old.rest), 0, old.due, old.created)
+  local action = came == 2 and fields.DID_REPLACED or fields.DID_ADDED
+  history.note(fresh, action, history.by_of(old.rest), 0, old.due, old.created)
 end
 
 -- A debounced record goes on with the log too, and has come of what the old one came of.
-local function debounced(fresh, old, by)
-  local theirs = by_of(old.rest)
-  fresh.rest = string.sub(fresh.rest, 1, fields.LENGTHS_AT - 1) .. string.char(#theirs)
-    .. string.sub(fresh.rest, fields.LENGTHS_AT + 1, fields.REST_SIZE) .. theirs
-    .. string.sub(fresh.rest, record.ends_of(fresh.rest) + 1)
+function history.debounced(fresh, old, by)
+  local theirs = history.by_of(old.rest)
+  fresh.rest = sub(fresh.rest, 1, fields.LENGTHS_AT - 1) .. string.char(#theirs)
+    .. sub(fresh.rest, fields.LENGTHS_AT + 1, fields.REST_SIZE) .. theirs
+    .. sub(fresh.rest, record.ends_of(fresh.rest) + 1)
   take_log(fresh, old)
-  note(fresh, fields.DID_DEBOUNCED, by, old.due, fresh.due)
+  history.note(fresh, fields.DID_DEBOUNCED, by, old.due, fresh.due)
 end
 
 -- Successors: what replaces a task that runs waits beside it until its lease ends. ------------------------------------
@@ -83,7 +76,7 @@ end
 
 -- The successor's record in the place of the one whose lease ended. It keeps the token, so that a repeated settle is
 -- answered as before. Nil where it cannot be read: then the other stays.
-local function succeed(sid, r)
+function history.succeed(sid, r)
   local s = take_successor(sid, r)
   if not s then
     return nil
@@ -91,13 +84,13 @@ local function succeed(sid, r)
   if record.group_of(s.rest) ~= record.group_of(r.rest) then
     record.leave_group(sid, r.rest)
   end
-  inherit(s, r)
+  history.inherit(s, r)
   record.drop_body(sid, r)
-  s.fence, s.nonce, s.last, s.door = r.fence, r.nonce, r.last, r.door
+  s.fence, s.nonce, s.last, s.trigger = r.fence, r.nonce, r.last, r.trigger
   return s
 end
 
-local function drop_successor(sid, r)
+function history.drop_successor(sid, r)
   local s = take_successor(sid, r)
   if s then
     record.drop_body(sid, s)
@@ -107,14 +100,3 @@ local function drop_successor(sid, r)
     record.join_group(sid, r.rest)
   end
 end
-
-return {
-  set_state = set_state,
-  note = note,
-  remembered = remembered,
-  by_of = by_of,
-  inherit = inherit,
-  debounced = debounced,
-  succeed = succeed,
-  drop_successor = drop_successor,
-}

@@ -1,11 +1,7 @@
 -- What the scripts share that forget shards: for how long one has had neither tasks nor settings.
 
-local shard = require 'shard'
-
-local call = redis.call
-
--- How the queue is set; a queue of several shards keeps each, for its number is told there. What a query set by default
--- is set anew by the next.
+-- How the queue is set; a queue of several shards keeps each, for that is where its number is found. What a query set
+-- by default is set anew by the next.
 local SET = { 'paused', 'rate_count', 'tenant_max_running', 'priority', 'retention', 'lease', 'shards' }
 
 local function is_set()
@@ -20,12 +16,12 @@ end
 -- In ms; -1 where there is a task or a setting, and where callers of an earlier version may add, who do not see that a
 -- shard is forgotten. It is counted from the first look that found neither, as long as no add
 -- draws a fence: then anew.
-local function idle_ms()
+function idleness.idle_ms()
   if shard.LAYOUT < 5 or call('HLEN', shard.TASKS) > 0 or is_set() then
     return -1
   end
   local fence = call('HGET', shard.META, 'fence') or '0'
-  local was, since = string.match(call('HGET', shard.META, 'idle') or '', '^(%d+):(%d+)$')
+  local was, since = match(call('HGET', shard.META, 'idle') or '', '^(%d+):(%d+)$')
   if was == fence then
     return shard.NOW - since
   end
@@ -33,7 +29,3 @@ local function idle_ms()
   call('HSET', shard.META, 'idle', fence .. ':' .. shard.NOW_TEXT)
   return 0
 end
-
-return {
-  idle_ms = idle_ms,
-}

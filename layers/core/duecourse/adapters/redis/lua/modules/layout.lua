@@ -4,17 +4,11 @@
 local NO_NONCE = '\0\0\0\0\0\0\0\0'
 
 -- The record of a task that is scheduled and never ran; `flags` say how it came (adapters/redis/layout.py).
-local function fresh_record(version, flags, due, created, generation, deadline, rest)
-  return struct.pack(fields.FRONT_FORMAT, version, flags, 0, 0, 0, 0, 1, due, created, generation, deadline, 0, 0,
+function layout.fresh_record(version, flags, due, created, generation, deadline, rest)
+  return pack(fields.FRONT_FORMAT, version, flags, 0, 0, 0, 0, 1, due, created, generation, deadline, 0, 0,
     NO_NONCE) .. rest .. 's'
 end
 
-local function group_member(sid, group)
-  return string.match(sid, '^[^/]*') .. '/' .. group .. '\0' .. sid
+function layout.group_member(sid, group)
+  return match(sid, '^[^/]*') .. '/' .. group .. '\0' .. sid
 end
-
-return {
-  NO_NONCE = NO_NONCE,
-  fresh_record = fresh_record,
-  group_member = group_member,
-}

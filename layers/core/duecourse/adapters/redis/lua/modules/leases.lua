@@ -1,24 +1,18 @@
 -- What the scripts that know leases share: attempts, and how many of a tenant's tasks are leased.
 
-local shard = require 'shard'
-local values = require 'values'
-
-local call = redis.call
-local pack, unpack_struct = struct.pack, struct.unpack
-
 local function spent(r)
   return r.attempt >= unpack_struct('>I2', r.rest, fields.MAX_ATTEMPTS_AT)
 end
 
-local function token_of(r)
+function leases.token_of(r)
   return pack('>I6', r.fence) .. r.nonce
 end
 
-local function is_held(r, token)
-  return r.status == fields.LEASE and token_of(r) == token
+function leases.is_leased(r, token)
+  return r.status == fields.LEASE and leases.token_of(r) == token
 end
 
-local function expired(r)
+function leases.expired(r)
   return r.deadline > 0 and r.deadline <= shard.NOW
 end
 
@@ -33,7 +27,7 @@ local function wake(tenant)
 end
 
 -- How many of a tenant's tasks are leased, which is written down while any is. Answers it.
-local function count_running(tenant, change)
+function leases.count_running(tenant, change)
   local running = call('HINCRBY', shard.META, 'running:' .. tenant, change)
   if running <= 0 then
     call('HDEL', shard.META, 'running:' .. tenant)
@@ -45,7 +39,7 @@ local function count_running(tenant, change)
 end
 
 -- The same for many tenants at once: tenant -> change. Answers tenant -> how many.
-local function count_all_running(changes)
+function leases.count_all_running(changes)
   local tenants, fields, set, gone, running = {}, {}, {}, {}, {}
   for tenant in pairs(changes) do
     tenants[#tenants + 1], fields[#fields + 1] = tenant, 'running:' .. tenant
@@ -69,13 +63,13 @@ local function count_all_running(changes)
 end
 
 -- The end of a delivery that nobody began: the run that it was to be is none.
-local function end_delivery(r)
+function leases.end_delivery(r)
   r.run, r.target = r.run - 1, nil
 end
 
 -- How many ms a task waits after its attempt failed, by its own policy (domain/backoff.py): the random part is of its
 -- lease's token, for a script draws the same numbers each time.
-local function backoff(r)
+function leases.backoff(r)
   local jitter, _, wait, factor, longest = unpack_struct(fields.POLICY_FORMAT, r.rest, fields.POLICY_AT)
   longest = math.floor(math.min(wait * (factor / 100) ^ math.min(r.attempt - 1, 64), longest))
   if jitter == 0 then
@@ -86,22 +80,11 @@ local function backoff(r)
 end
 
 -- Spends an attempt: the record is scheduled at `due`, or dead. Answers whether it lives.
-local function retry_or_die(r, due)
-  if spent(r) or expired(r) then
+function leases.retry_or_die(r, due)
+  if spent(r) or leases.expired(r) then
     r.status = fields.DIED
     return false
   end
   r.status, r.attempt, r.due = fields.SCHEDULED, r.attempt + 1, due
   return true
 end
-
-return {
-  token_of = token_of,
-  is_held = is_held,
-  expired = expired,
-  count_running = count_running,
-  count_all_running = count_all_running,
-  end_delivery = end_delivery,
-  backoff = backoff,
-  retry_or_die = retry_or_die,
-}

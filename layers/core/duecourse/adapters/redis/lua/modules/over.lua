@@ -2,15 +2,12 @@
 --
 -- ARGV    add.lua's
 
-local batch = require 'batch'
-local history = require 'history'
-local record = require 'record'
-local shard = require 'shard'
+-- A record as it stands there, opened.
+function over.open(data)
+  return record.open(data)
+end
 
-local call, open = redis.call, record.open
-local unpack_struct = struct.unpack
 local PAST_DEADLINE = -11
-local REFUSALS = { [fields.SCHEDULED] = -2, [fields.LEASE] = -3, [fields.DIED] = -6 }
 
 local function put_in_place(sid, at, old, due, data)
   record.leave_group(sid, old.rest)
@@ -24,7 +21,7 @@ local function created_over(sid, at, old, how)
   local due, deadline = batch.due_and_deadline(at)
   local data = batch.fresh(at, how, due, deadline, shard.NOW)
   if how > 0 then
-    local r = open(data)
+    local r = record.open(data)
     history.inherit(r, old)
     data = record.close(r)
   end
@@ -56,7 +53,7 @@ end
 local function resent(sid, at, old, data)
   local mine = ARGV[at + 6]
   local waiting = record.has_successor(old) and call('HGET', shard.TASKS, sid .. '+')
-  local successor = open(waiting)
+  local successor = record.open(waiting)
   if successor and came_of(successor.rest, mine) then
     return batch.REPLACED, waiting
   end
@@ -70,23 +67,23 @@ local function debounce(sid, at, old)
   local due, deadline = batch.due_and_deadline(at)
   local latest = old.created + tonumber(ARGV[at + 4])
   local pushed = math.max(old.due, math.min(due, latest))
-  if string.byte(ARGV[at + 3]) == 43 then -- a relative deadline counts from the due time that came of it
+  if byte(ARGV[at + 3]) == 43 then -- a relative deadline counts from the due time that came of it
     deadline = deadline - due + pushed
   elseif deadline > 0 and deadline <= pushed then
     return PAST_DEADLINE, ''
   end
-  local r = open(batch.fresh(at, batch.DEBOUNCED - 1, pushed, deadline, old.created))
+  local r = record.open(batch.fresh(at, batch.DEBOUNCED - 1, pushed, deadline, old.created))
   history.debounced(r, old, history.by_of(r.rest))
   return batch.DEBOUNCED, put_in_place(sid, at, old, pushed, record.close(r))
 end
 
 -- Answers the reply and the record; `old` is the opened `data`, which stands there.
-local function add(sid, at, data, old)
+function over.add(sid, at, data, old)
   local mode = ARGV[at + 1]
   local reply, stands = resent(sid, at, old, data)
   if reply then
     return reply, stands
-  elseif string.byte(mode) == batch.APART then
+  elseif byte(mode) == batch.APART then
     return batch.KEPT, data
   end
   local live = old.status == fields.SCHEDULED or old.status == fields.LEASE
@@ -95,7 +92,7 @@ local function add(sid, at, data, old)
   elseif mode == 'k' and live then
     return batch.KEPT, data
   elseif mode == 'j' or (old.status == fields.DIED and mode ~= 'r') then
-    return REFUSALS[old.status], ''
+    return record.refusal(old), ''
   elseif old.status == fields.LEASE then
     return batch.REPLACED, put_successor(sid, at, old)
   elseif mode == 'd' then
@@ -103,8 +100,3 @@ local function add(sid, at, data, old)
   end
   return batch.REPLACED, created_over(sid, at, old, batch.REPLACED - 1)
 end
-
-return {
-  open = open,
-  add = add,
-}

@@ -1,47 +1,43 @@
 -- Places at targets: each task that is handed over and not begun has one, and due tasks wait for them.
 
-local shard = require 'shard'
-local values = require 'values'
-
-local call = redis.call
 local TENTH = 10 -- of the places: so many must be free before it rings for what waits, so that few hand-overs take many
 
 local freed, left -- target -> how many places its tasks have left, and what named those in the index
 
-local function begin()
+function places.begin()
   freed, left = {}, {}
 end
 
 -- What names a delivery's place in the index, before all that waits there.
-local function place_of(sid, target)
+function places.place_of(sid, target)
   return '\0' .. sid .. '\0' .. target
 end
 
-local function free_place(sid, target)
+function places.free_place(sid, target)
   freed[target] = (freed[target] or 0) + 1
-  left[#left + 1] = place_of(sid, target)
+  left[#left + 1] = places.place_of(sid, target)
 end
 
 -- The same for a leased task whose record cannot be read, where it has such a place.
-local function free_lost_place(sid)
-  local from = place_of(sid, '')
+function places.free_lost_place(sid)
+  local from = places.place_of(sid, '')
   local member = call('ZRANGEBYLEX', shard.WAITING, '[' .. from, '(\0' .. sid .. '\1', 'LIMIT', '0', '1')[1]
   if member then
-    free_place(sid, string.sub(member, #from + 1))
+    places.free_place(sid, sub(member, #from + 1))
   end
 end
 
 -- What waits for a place at a target, the longest due first.
-local function waiting_for(target, count)
+function places.waiting_for(target, count)
   return call('ZRANGEBYLEX', shard.WAITING, '[' .. target .. '\0', '(' .. target .. '\1', 'LIMIT', '0', count)
 end
 
-local function has_room(most, out)
+function places.has_room(most, out)
   return out <= most - math.max(1, math.floor(most / TENTH))
 end
 
 -- Counts the places that are free again. It follows a script's first write.
-local function give_places()
+function places.give_places()
   if not next(freed) then
     return
   end
@@ -52,20 +48,10 @@ local function give_places()
       call('HDEL', shard.META, 'out:' .. target)
     end
     local most = tonumber(call('HGET', shard.META, 'most:' .. target) or nil)
-    if most and not shard.WAKE and has_room(most, out) and waiting_for(target, 1)[1] then
+    if most and not shard.WAKE and places.has_room(most, out) and places.waiting_for(target, 1)[1] then
       call('HSET', shard.META, 'wake', '1')
       shard.WAKE, shard.woken = '1', true
     end
   end
   freed, left = {}, {}
 end
-
-return {
-  begin = begin,
-  place_of = place_of,
-  free_place = free_place,
-  free_lost_place = free_lost_place,
-  waiting_for = waiting_for,
-  has_room = has_room,
-  give_places = give_places,
-}

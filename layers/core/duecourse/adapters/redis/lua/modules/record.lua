@@ -1,24 +1,28 @@
 -- What the scripts that read records share, after layout.lua: records opened and closed, their logs; groups.
 
-local bodies = require 'bodies'
-local layout = require 'layout'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-local pack, unpack_struct = struct.pack, struct.unpack
-
 -- Redis serves nobody while a script runs: one that has read records of so many bytes (`shard.weight`) stops where it
 -- may. A script that reads without opening adds to them.
 local BYTES = 2000000
 
 -- How many records to read next, where so many were read before: few until it is known that they are small.
-local function piece(read)
+function record.piece(read)
   if read == 0 then
     return 8
   end
   return shard.weight < read * 8192 and 32 or 4
+end
+
+-- What `act` answers for each item in ARGV, `size` arguments from `first` on: for as many as those bytes allow, for all
+-- where they are one step.
+function record.each(first, size, whole, act)
+  local answers = {}
+  for at = first, #ARGV, size do
+    if shard.weight >= BYTES and not whole then
+      break
+    end
+    answers[#answers + 1] = act(ARGV[at], at)
+  end
+  return answers
 end
 
 local PUT_OFF = 60000 -- how long what cannot be read is left alone
@@ -27,7 +31,7 @@ local NOTHING_FORGOTTEN = '\0\0'
 local MOST_LATE = 4294967295 -- ms, what 4 bytes hold
 
 -- Where by, kind, group, notify and payload end in a rest.
-local function ends_of(rest)
+function record.ends_of(rest)
   local by, kind, group, notify, payload = unpack_struct(fields.LENGTHS_FORMAT, rest, fields.LENGTHS_AT)
   by = fields.REST_SIZE + by
   kind = by + kind
@@ -38,7 +42,7 @@ end
 
 -- Whether all parts of a rest are there, and nothing else. Raises an error where it is cut off within its tail.
 local function is_whole(rest, entries)
-  local _, _, _, _, at = ends_of(rest)
+  local _, _, _, _, at = record.ends_of(rest)
   if #rest > at then
     at = at + 2 + unpack_struct('>I2', rest, at + 1)
     at = at + 6 + unpack_struct('>I4', rest, at + 1)
@@ -50,18 +54,18 @@ local function is_whole(rest, entries)
 end
 
 -- The rest up to its tail, then the tail's state, result, and log with what was forgotten of it.
-local function split(rest)
-  local _, _, _, _, body_end = ends_of(rest)
+function record.split(rest)
+  local _, _, _, _, body_end = record.ends_of(rest)
   if #rest == body_end then
     return rest, '', '', NOTHING_FORGOTTEN
   end
   local state_end = body_end + 2 + unpack_struct('>I2', rest, body_end + 1)
   local result_end = state_end + 4 + unpack_struct('>I4', rest, state_end + 1)
-  return string.sub(rest, 1, body_end), string.sub(rest, body_end + 3, state_end),
-    string.sub(rest, state_end + 5, result_end), string.sub(rest, result_end + 1)
+  return sub(rest, 1, body_end), sub(rest, body_end + 3, state_end),
+    sub(rest, state_end + 5, result_end), sub(rest, result_end + 1)
 end
 
-local function join(body, state, result, log)
+function record.join(body, state, result, log)
   if #state + #result == 0 and #log == 2 then
     return body
   end
@@ -69,27 +73,39 @@ local function join(body, state, result, log)
     .. (result == '' and '\0\0\0\0' or pack('>I4', #result)) .. result .. log
 end
 
+-- Goes through a log, oldest first: letter and body of each entry.
+function record.entries(log)
+  local at = 3
+  return function()
+    if at <= #log then
+      local letter, from = byte(log, at), at + fields.ENTRY_SIZE
+      at = from + unpack_struct('>I2', log, at + fields.ENTRY_LENGTH)
+      return letter, sub(log, from, at - 1)
+    end
+  end
+end
+
 -- Takes off the log's last entry where it has this letter; answers how many it stands for and its body.
-local function take_last(r, log, letter)
+function record.take_last(r, log, letter)
   local at, last = 3, nil
   while at <= #log do
     last, at = at, at + fields.ENTRY_SIZE + unpack_struct('>I2', log, at + fields.ENTRY_LENGTH)
   end
-  if not last or string.byte(log, last) ~= letter then
+  if not last or byte(log, last) ~= letter then
     return log, 0
   end
   r.count = r.count - 1
-  return string.sub(log, 1, last - 1), string.byte(log, last + fields.ENTRY_TIMES),
-    string.sub(log, last + fields.ENTRY_SIZE)
+  return sub(log, 1, last - 1), byte(log, last + fields.ENTRY_TIMES),
+    sub(log, last + fields.ENTRY_SIZE)
 end
 
 -- The log with one entry more, within its bounds.
-local function grown(r, log, letter, at, times, body)
+function record.grown(r, log, letter, at, times, body)
   log = log .. pack(fields.ENTRY_FORMAT, letter, at, times, #body) .. body
   r.count = r.count + 1
   while r.count > LOG_LENGTH or #log - 2 > LOG_BYTES do
     local gone, length = unpack_struct('>I2', log), unpack_struct('>I2', log, 3 + fields.ENTRY_LENGTH)
-    log = pack('>I2', math.min(gone + 1, 65535)) .. string.sub(log, 3 + fields.ENTRY_SIZE + length)
+    log = pack('>I2', math.min(gone + 1, 65535)) .. sub(log, 3 + fields.ENTRY_SIZE + length)
     r.count = r.count - 1
   end
   return log
@@ -97,36 +113,36 @@ end
 
 -- Ends a run in the record's log, at `at`; nil leaves the state or the result as it is. Leases that are given back one
 -- after the other are one entry, the last.
-local function remember(r, outcome, detail, state, result, at)
-  local body, old_state, old_result, log = split(r.rest)
+function record.remember(r, outcome, detail, state, result, at)
+  local body, old_state, old_result, log = record.split(r.rest)
   local times = 0
   if outcome == fields.RAN_RELEASE or outcome == fields.RAN_UNDELIVERED then
-    log, times = take_last(r, log, outcome)
+    log, times = record.take_last(r, log, outcome)
   end
   local late = r.claimed > 0 and math.min(math.max(r.claimed - r.due, 0), MOST_LATE) or 0
-  local run = pack(fields.RUN_FORMAT, r.run, r.fence, r.claimed, r.claimed > 0 and r.door or 0, late) .. detail
+  local run = pack(fields.RUN_FORMAT, r.run, r.fence, r.claimed, r.claimed > 0 and r.trigger or 0, late) .. detail
   r.detail = detail
-  log = grown(r, log, outcome, at or shard.NOW, math.min(times + 1, 255), run)
-  r.rest = join(body, state or old_state, result or old_result, log)
+  log = record.grown(r, log, outcome, at or shard.NOW, math.min(times + 1, 255), run)
+  r.rest = record.join(body, state or old_state, result or old_result, log)
 end
 
 -- Whether a record is of a version that this code does not know: it may be whole, and is left as it is for those who
 -- do.
-local function is_foreign(data)
-  local version = string.byte(data)
+function record.is_foreign(data)
+  local version = byte(data)
   return version and (version < fields.OLDEST or version > fields.NEWEST) and version < 32
 end
 
 -- Whether that is a later one.
-local function is_newer(data)
-  return is_foreign(data) and string.byte(data) > fields.NEWEST
+function record.is_newer(data)
+  return record.is_foreign(data) and byte(data) > fields.NEWEST
 end
 
 -- How many entries with this letter the log ends in, as one.
-local function times_in_a_row(r, letter)
-  local _, _, _, log = split(r.rest)
+function record.times_in_a_row(r, letter)
+  local _, _, _, log = record.split(r.rest)
   local count = r.count
-  local _, times = take_last(r, log, letter)
+  local _, times = record.take_last(r, log, letter)
   r.count = count
   return times
 end
@@ -141,59 +157,60 @@ local function open_bare(data)
   if #data < fields.SMALLEST then
     return nil
   end
-  local status = string.byte(data, -1)
-  local version, flags, last, count, door, run, attempt, due, created, generation, deadline, claimed, fence,
+  local status = byte(data, -1)
+  local version, flags, last, count, trigger, run, attempt, due, created, generation, deadline, claimed, fence,
     nonce = unpack_struct(fields.FRONT_FORMAT, data)
-  local rest = string.sub(data, fields.FRONT_SIZE + 1, -2)
+  local rest = sub(data, fields.FRONT_SIZE + 1, -2)
   local ran, whole = pcall(is_whole, rest, count)
   local known = version >= fields.OLDEST and version <= fields.NEWEST and STATUSES[status]
   if not known or not ran or not whole then
     return nil
   end
   return { -- in one, for a table that grows field by field is made anew four times
-    status = status, flags = flags, last = last, count = count, door = door, run = run, attempt = attempt, due = due,
-    created = created, generation = generation, deadline = deadline, claimed = claimed, fence = fence, nonce = nonce,
-    rest = rest,
+    status = status, flags = flags, last = last, count = count, trigger = trigger, run = run, attempt = attempt,
+    due = due, created = created, generation = generation, deadline = deadline, claimed = claimed, fence = fence,
+    nonce = nonce, rest = rest,
   }
 end
 
 -- A record, with the lease behind it folded in, as a claim leaves it, and the end behind that, as a settle does. Nil
 -- where there is none, and where it cannot be read: written by another version, or broken.
-local function open(data)
+function record.open(data)
   if not data or #data < fields.SMALLEST then
     return nil
   end
   shard.weight = shard.weight + #data
   local result, ended
-  if string.byte(data, -1) == fields.OVER then
+  if byte(data, -1) == fields.OVER then
     local length
     length, ended = unpack_struct(fields.OVER_FORMAT, data, #data - fields.OVER_SIZE + 1)
-    result = string.sub(data, -length - fields.OVER_SIZE, -fields.OVER_SIZE - 1)
-    data = string.sub(data, 1, -length - fields.OVER_SIZE - 1)
+    result = sub(data, -length - fields.OVER_SIZE, -fields.OVER_SIZE - 1)
+    data = sub(data, 1, -length - fields.OVER_SIZE - 1)
   end
-  local letter, bare, target, delivery = string.byte(data, -1), #data, nil, nil
+  local letter, bare, target, delivery = byte(data, -1), #data, nil, nil
   local begun = letter == fields.BEGUN or letter == fields.WORKED or letter == fields.HANDED
   if begun then
     bare = bare - fields.BEGUN_SIZE
     if letter == fields.HANDED then
-      bare = bare - 1 - (string.byte(data, bare) or 0)
-      target = string.sub(data, math.max(bare, 0) + 1, -fields.BEGUN_SIZE - 2)
+      bare = bare - 1 - (byte(data, bare) or 0)
+      target = sub(data, math.max(bare, 0) + 1, -fields.BEGUN_SIZE - 2)
     elseif letter == fields.WORKED then
       bare = bare - fields.TOKEN_SIZE
-      delivery = string.sub(data, math.max(bare, 0) + 1, -fields.BEGUN_SIZE - 1)
+      delivery = sub(data, math.max(bare, 0) + 1, -fields.BEGUN_SIZE - 1)
     end
   end
-  local r = open_bare(string.sub(data, 1, math.max(bare, 0)))
+  local r = open_bare(sub(data, 1, math.max(bare, 0)))
   if not r or (begun and r.status ~= fields.SCHEDULED) or (ended and (not begun or target)) then
     return nil
   end
   if begun then
     r.status, r.target, r.delivery = fields.LEASE, target, delivery
-    r.run, r.fence, r.nonce, r.claimed, r.door = unpack_struct(fields.BEGUN_FORMAT, data, #data - fields.BEGUN_SIZE + 1)
+    local at = #data - fields.BEGUN_SIZE + 1
+    r.run, r.fence, r.nonce, r.claimed, r.trigger = unpack_struct(fields.BEGUN_FORMAT, data, at)
   end
   if ended then
     r.status, r.last = fields.FINISHED, fields.RAN_DONE
-    remember(r, fields.RAN_DONE, '', nil, result, ended)
+    record.remember(r, fields.RAN_DONE, '', nil, result, ended)
   end
   return r
 end
@@ -202,82 +219,73 @@ end
 local function behind(r)
   local front = r.target and r.target .. string.char(#r.target) or r.delivery
   local letter = r.target and fields.HANDED or fields.WORKED
-  return front and front .. pack(fields.BEGUN_FORMAT, r.run, r.fence, r.nonce, r.claimed, r.door, letter) or ''
+  return front and front .. pack(fields.BEGUN_FORMAT, r.run, r.fence, r.nonce, r.claimed, r.trigger, letter) or ''
 end
 
-local function close(r)
+function record.close(r)
   local handed = r.status == fields.LEASE and behind(r) or ''
-  return pack(fields.FRONT_FORMAT, shard.LAYOUT, r.flags, r.last, r.count, r.door, r.run, r.attempt, r.due, r.created,
-    r.generation, r.deadline, r.claimed, r.fence, r.nonce) .. r.rest
+  return pack(fields.FRONT_FORMAT, shard.LAYOUT, r.flags, r.last, r.count, r.trigger, r.run, r.attempt, r.due,
+    r.created, r.generation, r.deadline, r.claimed, r.fence, r.nonce) .. r.rest
     .. string.char(handed == '' and r.status or fields.SCHEDULED) .. handed
 end
 
-local function has_successor(r)
+-- What a verb answers where a task is in none of the states that it takes.
+function record.refusal(r)
+  local codes = {
+    [fields.SCHEDULED] = -2, [fields.LEASE] = -3, [fields.FINISHED] = -4, [fields.CANCELLED] = -5, [fields.DIED] = -6,
+  }
+  return codes[r.status]
+end
+
+function record.has_successor(r)
   return bit.band(r.flags, fields.SUCCESSOR) ~= 0
 end
 
-local function group_of(rest)
-  local _, kind_end, group_end = ends_of(rest)
-  return string.sub(rest, kind_end + 1, group_end)
+function record.group_of(rest)
+  local _, kind_end, group_end = record.ends_of(rest)
+  return sub(rest, kind_end + 1, group_end)
+end
+
+-- What names a task in its group's index, of a record as it stands; nil where it is of no group.
+function record.member_of_group(sid, data)
+  local by, kind, group = unpack_struct(fields.LENGTHS_FORMAT, data, fields.FRONT_SIZE + fields.LENGTHS_AT)
+  local from = fields.FRONT_SIZE + fields.REST_SIZE + by + kind
+  return group > 0 and layout.group_member(sid, sub(data, from + 1, from + group)) or nil
 end
 
 -- Deletes the payload of a record that is about to be deleted, or gives its place to another.
-local function drop_body(sid, r)
+function record.drop_body(sid, r)
   if r.flags >= fields.APART then
     bodies.drop({ (bodies.field_of(sid, r.rest)) })
   end
 end
 
--- A follow-up tells of another task's end: it is of that one's group for the sake of its shard alone.
-local function is_follow_up(sid)
+-- A notification is of the group of the task that ended for the sake of its shard alone.
+function record.is_notification(sid)
   return string.find(sid, '~', 1, true)
 end
 
--- Where a scheduled task stands among what its tenant has due. A follow-up that is due already comes before all that is
--- none, beside those that wait: the end that it tells of is over, and a backlog may take hours.
-local function due_score(sid, due)
-  if due > shard.NOW or not is_follow_up(sid) then
+-- Where a scheduled task stands among what its tenant has due. A notification that is due already comes before all that
+-- is none, beside those that wait: the end that it tells of is over, and a backlog may take hours.
+function record.due_score(sid, due)
+  if due > shard.NOW or not record.is_notification(sid) then
     return values.text_of(due)
   end
   local first = call('ZRANGE', shard.DUE[tenants.tenant_of(sid)], '0', '0', 'WITHSCORES')
   local at = math.min(tonumber(first[2]) or due, due)
-  return values.text_of(at < due and is_follow_up(first[1]) and at or math.max(at - 1, 0))
+  return values.text_of(at < due and record.is_notification(first[1]) and at or math.max(at - 1, 0))
 end
 
-local function join_group(sid, rest)
-  local group = group_of(rest)
-  if group ~= '' and not is_follow_up(sid) then
+function record.join_group(sid, rest)
+  local group = record.group_of(rest)
+  if group ~= '' and not record.is_notification(sid) then
     call('ZADD', shard.GROUPS, 0, layout.group_member(sid, group))
   end
 end
 
-local function leave_group(sid, rest)
-  local group = group_of(rest)
+function record.leave_group(sid, rest)
+  local group = record.group_of(rest)
   if group ~= '' then
     call('ZREM', shard.GROUPS, layout.group_member(sid, group))
   end
 end
-
-return {
-  BYTES = BYTES,
-  PUT_OFF = PUT_OFF,
-  piece = piece,
-  ends_of = ends_of,
-  split = split,
-  join = join,
-  take_last = take_last,
-  grown = grown,
-  remember = remember,
-  is_foreign = is_foreign,
-  is_newer = is_newer,
-  times_in_a_row = times_in_a_row,
-  open = open,
-  close = close,
-  has_successor = has_successor,
-  group_of = group_of,
-  is_follow_up = is_follow_up,
-  due_score = due_score,
-  join_group = join_group,
-  leave_group = leave_group,
-  drop_body = drop_body,
-}

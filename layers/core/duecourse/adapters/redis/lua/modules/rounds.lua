@@ -1,13 +1,5 @@
 -- Whose turn it is, for a claim: tenants with ripe work stand in the ring, and each turn is a quantum.
 
-local handout = require 'handout'
-local leases = require 'leases'
-local shard = require 'shard'
-local tenants = require 'tenants'
-local values = require 'values'
-
-local call = redis.call
-
 -- Bounds of one claim: heads that join the ring at a time, tenants of the ring's front that it looks at, those of them
 -- whose backlog it counts, and a backlog of which nobody must know how much more it is.
 local NOTICE, LOOK, COUNTED, PLENTY = 100, 128, 16, 1000
@@ -17,7 +9,7 @@ local TURNS = 20 -- how many tenants share a claim at the least, where so many h
 local SEVERAL, LONG = 8, string.rep('-', 65)
 
 -- Tenants whose head has come due join the ring's end.
-local function notice()
+function rounds.notice()
   local ripe = call('ZRANGEBYSCORE', shard.HEADS, '-inf', shard.NOW_TEXT, 'LIMIT', '0', NOTICE)
   if #ripe == 0 then
     return
@@ -33,7 +25,7 @@ end
 -- One turn of each tenant in the ring's front, and the stored ids that they have in it, `free` at most, those of
 -- `first` to `last` each. A tenant that runs all it may is barred; one whose due set is not among KEYS is added to
 -- `want`; of what it has, the first `skipped` are passed over.
-local function gather(free, want, skipped)
+function rounds.gather(free, want, skipped)
   local turns, sids = {}, {}
   local front = call('ZRANGE', shard.RING, '0', LOOK - 1)
   local quantum = math.ceil(free / math.max(1, math.min(#front, TURNS)))
@@ -62,7 +54,7 @@ local function gather(free, want, skipped)
 end
 
 -- What was looked at is due no more. Answers how much of it is not leased.
-local function leave_due(turns, sids)
+function rounds.leave_due(turns, sids)
   local useless = 0
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first then
@@ -74,7 +66,7 @@ local function leave_due(turns, sids)
 end
 
 -- Counts what the turns began, and bars the tenants that now run all they may.
-local function bar(turns)
+function rounds.bar(turns)
   local begun = {}
   for _, turn in ipairs(turns) do
     begun[turn.tenant] = turn.begun > 0 and turn.begun or nil
@@ -95,7 +87,7 @@ end
 
 -- Where tenants stand after their turn: with more due at the ring's end, barred from more parked, else by what comes.
 -- Answers whether any left the ring.
-local function move_on(turns)
+function rounds.move_on(turns)
   local leaving, ring, heads, parked, last = {}, {}, {}, {}, nil
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first or turn.last < turn.first then
@@ -129,7 +121,7 @@ end
 
 -- How many are left that could be claimed; of tenants far back in the ring, and behind plenty, each counts as one. And
 -- whose turn is next, where there are others than those among KEYS.
-local function backlog()
+function rounds.backlog()
   local left = call('ZCOUNT', shard.HEADS, '-inf', shard.NOW_TEXT) + call('ZCARD', shard.RING)
   local front, others = call('ZRANGE', shard.RING, '0', LOOK - 1), false
   for i, tenant in ipairs(front) do
@@ -141,12 +133,3 @@ local function backlog()
   end
   return left, others and front or {}
 end
-
-return {
-  notice = notice,
-  gather = gather,
-  leave_due = leave_due,
-  bar = bar,
-  move_on = move_on,
-  backlog = backlog,
-}

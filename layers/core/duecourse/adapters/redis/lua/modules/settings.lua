@@ -1,9 +1,5 @@
 -- What the scripts share that set a queue anew.
 
-local shard = require 'shard'
-
-local call = redis.call
-
 -- Every tenant that waits for a place of its own may be claimed from again, within the limit that is now.
 local function wake_all()
   local parked = call('ZRANGE', shard.PARKED, 0, -1, 'WITHSCORES')
@@ -16,7 +12,7 @@ end
 
 -- Sets the fields of meta that stand in ARGV from `at` on, each with its value, "" for none. It begins with a ZREM,
 -- which runs where memory is short: then a queue is to be paused, or its finished tasks forgotten sooner.
-local function set(at)
+function settings.set(at)
   call('ZREM', shard.LEASED, '')
   for i = at, #ARGV, 2 do
     if ARGV[i + 1] == '' then
@@ -35,7 +31,3 @@ local function set(at)
     call('HDEL', shard.META, 'logged')
   end
 end
-
-return {
-  set = set,
-}

@@ -26,7 +26,7 @@
 --                   due tasks whose target has as many as it may that it has not begun (<id>: the stored one); and
 --                   "\0<id>\0<target>" of those that it has not begun, for a record that is cut off does not tell whose
 --                   place it has
---         14...     due:<tenant> zset, stored id -> due_at (of a follow-up, `due_score`), of each tenant that the
+--         14...     due:<tenant> zset, stored id -> due_at (of a notification, `due_score`), of each tenant that the
 --                   verb is about
 -- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 how many shards the queue has
 --         then the verb's own
@@ -34,25 +34,20 @@
 --         -10 the queue has another number of shards
 --
 -- A module is made once, where the store is in this process, and a verb runs many times: whatever depends on the call
--- is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this one.
-
-local call = redis.call
-
-local shard = {
-  TASKS = '', HEADS = '', RING = '', LEASED = '', DONE = '', DEAD = '', GROUPS = '', META = '', BELL = '', PARKED = '',
-  LOG = '', LATE = '', WAITING = '',
-  DUE = false, TENANT = '', -- tenant -> its due set; the last of the tenants
-  FIRST = 0, -- the place of the verb's own arguments
-  HEAD_CHANNEL = '', COUNT = '', TRAVEL = false,
-  NOW = 0, NOW_TEXT = '',
-  -- How the queue is set: limits are this shard's part; LEASE and PRIORITY are read where leases begin.
-  PAUSED = false, MAX_RUNNING = false, TENANT_MAX = false, RATE = false, PER = 0, LEASE = false, PRIORITY = 0,
-  LOGGED = 0, LEAVING = false, WAKE = false, -- as in meta
-  LAYOUT = 0, -- the version in which records are written
-  weight = 0, -- bytes of the records that were read, as far as they were opened
-  woken = false, -- whether a tenant was that waited for a place of its own
-  followed = false, -- whether a follow-up was added: it is due now
-}
+-- is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this one:
+--
+-- TASKS ... WAITING                 the keys, as above
+-- DUE, TENANT                       tenant -> its due set; the last of the tenants
+-- FIRST                             the place of the verb's own arguments
+-- HEAD_CHANNEL, COUNT, TRAVEL       the arguments 2 and 3; whether the clock is overridden
+-- NOW, NOW_TEXT                     the time in epoch milliseconds, as a number and as text
+-- PAUSED, MAX_RUNNING, TENANT_MAX,  how the queue is set: limits are this shard's part
+-- RATE, PER
+-- LOGGED, LEAVING, WAKE             as in meta
+-- LAYOUT                            the version in which records are written
+-- weight                            bytes of the records that were read, as far as they were opened
+-- woken                             whether a tenant was that waited for a place of its own
+-- notified                          whether a notification was added: it is due now
 
 -- This shard's part of a limit of the queue: one more for the first ones where it does not divide.
 local function part_of(whole)
@@ -61,7 +56,7 @@ local function part_of(whole)
   if count == 1 then
     return whole
   end
-  local number = tonumber(string.match(shard.TASKS, '/(%d+)}:tasks$'))
+  local number = tonumber(match(shard.TASKS, '/(%d+)}:tasks$'))
   return math.floor(whole / count) + (number < whole % count and 1 or 0)
 end
 
@@ -82,7 +77,7 @@ local function name_keys()
     shard.PARKED, shard.LOG, shard.LATE, shard.WAITING = unpack(keys, 1, 13)
   local name_at, tenant = #keys[1] - #'tasks' + #'due:' + 1, nil
   for i = 14, #keys do
-    tenant = string.sub(keys[i], name_at)
+    tenant = sub(keys[i], name_at)
     due[tenant] = keys[i]
   end
   shard.DUE, shard.TENANT = due, tenant
@@ -109,7 +104,7 @@ function shard.begin()
   end
   shard.NOW = read_clock()
   shard.NOW_TEXT = string.format('%d', shard.NOW)
-  shard.weight, shard.woken, shard.followed = 0, false, false
+  shard.weight, shard.woken, shard.notified = 0, false, false
 end
 
 -- Fences that are drawn by callers of the newest version are counted, until records are written in it: that others are
@@ -120,5 +115,3 @@ function shard.next_fence(n)
   end
   return call('HINCRBY', shard.META, 'fence', n or 1)
 end
-
-return shard

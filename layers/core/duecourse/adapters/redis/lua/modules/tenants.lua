@@ -1,17 +1,12 @@
 -- Tenants of a shard: whose a task is, and where a tenant stands by what it has due.
 
-local shard = require 'shard'
-
-local call = redis.call
-local match = string.match -- here alone, for this is called for every task
-
-local function tenant_of(sid)
+function tenants.tenant_of(sid)
   return match(sid, '^[^/]*')
 end
 
 -- A tenant's place after its due set changed: in the ring while it is ripe and has a turn there, parked while it is,
 -- else among the heads.
-local function rehead(tenant)
+function tenants.rehead(tenant)
   local at = call('ZRANGE', shard.DUE[tenant], '0', '0', 'WITHSCORES')[2]
   if call('ZSCORE', shard.RING, tenant) then
     if at and tonumber(at) <= shard.NOW then
@@ -28,13 +23,7 @@ local function rehead(tenant)
 end
 
 -- The last turn in the ring, and whose it is.
-local function last_turn()
+function tenants.last_turn()
   local last = call('ZRANGE', shard.RING, '-1', '-1', 'WITHSCORES')
   return tonumber(last[2]) or 0, last[1]
 end
-
-return {
-  tenant_of = tenant_of,
-  rehead = rehead,
-  last_turn = last_turn,
-}

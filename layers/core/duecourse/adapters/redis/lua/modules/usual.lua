@@ -4,14 +4,10 @@
 --
 -- ARGV    add.lua's
 
-local layout = require 'layout'
-
-local call = redis.call
-
 local NEWEST = tostring(fields.NEWEST)
 
 -- Answers as add.lua, or nil where another add is asked for: then it has written nothing.
-local function begin()
+function usual.begin()
   if #ARGV ~= 14 or ARGV[6] ~= '' or ARGV[11] ~= '' or ARGV[13] ~= '' or #ARGV[14] > fields.INSIDE then
     return nil
   end
@@ -23,11 +19,11 @@ local function begin()
     local time = call('TIME')
     now, hung = time[1] * 1000 + math.floor(time[2] / 1000), call('GET', KEYS[9])
   end
-  local after = string.match(ARGV[10], '^%+(%d+)$')
+  local after = match(ARGV[10], '^%+(%d+)$')
   local due = after and now + after or tonumber(ARGV[10])
   hung = tonumber(hung or nil)
   if hung and now <= hung and hung < due then
-    local tenant, first = string.match(sid, '^[^/]*'), call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
+    local tenant, first = match(sid, '^[^/]*'), call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
     local head = tonumber(first[1] == tenant and first[2] or call('ZSCORE', KEYS[2], tenant) or nil)
     local lease = tonumber(call('ZRANGE', KEYS[4], '0', '0', 'WITHSCORES')[2])
     local right = head and head <= due and hung <= tonumber(first[2]) and hung <= (lease or hung)
@@ -44,7 +40,3 @@ local function begin()
     end
   end
 end
-
-return {
-  begin = begin,
-}

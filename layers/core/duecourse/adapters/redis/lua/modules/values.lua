@@ -1,36 +1,27 @@
 -- Values as commands take them, and lists of them.
 
-local call = redis.call
-
 -- A whole number as a command takes it: Redis makes text of each that it is given, in two to four times the time.
-local function text_of(number)
+function values.text_of(number)
   return string.format('%d', number)
 end
 
 -- Runs a command over many arguments, in pieces that Lua's stack holds.
-local function in_pieces(command, key, args)
+function values.in_pieces(command, key, args)
   for i = 1, #args, 4000 do
     call(command, key, unpack(args, i, math.min(i + 3999, #args)))
   end
 end
 
-local function push(list, a, b)
+function values.push(list, a, b)
   local n = #list
   list[n + 1] = a
   list[n + 2] = b
 end
 
 -- An instant in ARGV: "+<ms>" counts from `from`, else epoch milliseconds.
-local function instant(text, from)
-  if string.byte(text, 1) == 43 then
-    return from + tonumber(string.sub(text, 2))
+function values.instant(text, from)
+  if byte(text, 1) == 43 then
+    return from + tonumber(sub(text, 2))
   end
   return tonumber(text)
 end
-
-return {
-  text_of = text_of,
-  in_pieces = in_pieces,
-  push = push,
-  instant = instant,
-}

@@ -1,5 +1,5 @@
--- The version in which a shard's records are written (adapters/redis/layout.py): raised, once no earlier caller is left,
--- and what is older rewritten then.
+-- The version in which a shard's records are written (adapters/redis/layout.py): raised, once no earlier caller is
+-- left, and what is older rewritten then.
 --
 -- Whoever draws a fence counts it in `drawn` of the shard's meta, until the shard is of the newest version. Callers of
 -- earlier versions do not: what is drawn besides is theirs. `others` is how many those were, `others_at` when a sweep
@@ -10,23 +10,17 @@
 -- KEYS    as in shard.lua
 -- ARGV    shard's
 
-local bodies = require 'bodies'
-local record = require 'record'
-local shard = require 'shard'
-
-local call = redis.call
-
 local PATIENCE = 3600000 -- ms without an earlier caller
 local AT_A_TIME, AT_ONCE = 16, 500 -- records that are looked at: in one scan, in one script
 
 -- How many fences were drawn by earlier callers.
-local function drawn_by_others()
+function versions.drawn_by_others()
   local known = call('HMGET', shard.META, 'fence', 'drawn')
   return (known[1] or 0) - (known[2] or 0)
 end
 
 -- It begins with a ZREM, which runs where memory is short.
-local function raise()
+function versions.raise()
   call('ZREM', shard.LEASED, '')
   call('HDEL', shard.META, 'drawn', 'others', 'others_at')
   call('HSET', shard.META, 'layout', fields.NEWEST, 'rewrite', '0')
@@ -34,24 +28,24 @@ local function raise()
 end
 
 -- Raises the version of a shard that has seen no earlier caller for long.
-local function watch()
+function versions.watch()
   if shard.LAYOUT >= fields.NEWEST then
     return
   end
-  local known, others = call('HMGET', shard.META, 'others', 'others_at'), drawn_by_others()
+  local known, others = call('HMGET', shard.META, 'others', 'others_at'), versions.drawn_by_others()
   if tonumber(known[1] or nil) ~= others then
     call('ZREM', shard.LEASED, '')
     call('HSET', shard.META, 'others', others, 'others_at', shard.NOW_TEXT)
   elseif shard.NOW - known[2] >= PATIENCE then
-    raise()
+    versions.raise()
   end
 end
 
 -- Takes in a record of this version, which another shard had: a later one raises this shard's, an older is to be
 -- rewritten.
-local function meet(version)
+function versions.meet(version)
   if version > shard.LAYOUT then
-    raise()
+    versions.raise()
   elseif version < shard.LAYOUT then
     call('HSET', shard.META, 'rewrite', '0')
   end
@@ -63,8 +57,8 @@ local function renew(name, data)
   if not r then
     return 0
   end
-  local sid, field, payload, flag = string.match(name, '^[^+]*'), nil, nil, 0
-  if not record.is_follow_up(name) then
+  local sid, field, payload, flag = match(name, '^[^+]*'), nil, nil, 0
+  if not record.is_notification(name) then
     r.rest, field, payload, flag = bodies.part(sid, r.rest, r.generation)
   end
   r.flags = r.flags + flag
@@ -77,7 +71,7 @@ end
 
 -- Whether a payload that stands apart is of no record: a caller of an earlier version has deleted that.
 local function is_orphan(field)
-  local sid = string.match(field, '^[^=]*')
+  local sid = match(field, '^[^=]*')
   for _, data in ipairs(call('HMGET', shard.TASKS, sid, sid .. '+')) do
     shard.weight = shard.weight + #(data or '')
     if data and (bodies.of(sid, data) == field or not record.open(data)) then
@@ -88,19 +82,19 @@ local function is_orphan(field)
 end
 
 -- Begins a pass, unless one is under way.
-local function look_again()
+function versions.look_again()
   call('ZREM', shard.LEASED, '')
   call('HSETNX', shard.META, 'rewrite', '0')
 end
 
 -- A bounded step through the records after the version was raised. Answers how many were rewritten, and whether there
 -- may be more.
-local function rewrite()
+function versions.rewrite()
   local stood = call('HGET', shard.META, 'rewrite')
   if not stood then
     return 0, false
   end
-  local cursor, changed = string.match(stood, '^(%d+)(%+?)$')
+  local cursor, changed = match(stood, '^(%d+)(%+?)$')
   local looked, done = 0, 0
   call('ZREM', shard.LEASED, '')
   repeat
@@ -114,7 +108,7 @@ local function rewrite()
         if is_orphan(name) then
           bodies.drop({ name })
         end
-      elseif data ~= '' and string.byte(data) < shard.LAYOUT then
+      elseif data ~= '' and byte(data) < shard.LAYOUT then
         done = done + renew(name, data)
       end
     end
@@ -128,12 +122,3 @@ local function rewrite()
   end
   return done, left
 end
-
-return {
-  drawn_by_others = drawn_by_others,
-  raise = raise,
-  watch = watch,
-  meet = meet,
-  look_again = look_again,
-  rewrite = rewrite,
-}
