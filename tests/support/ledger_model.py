@@ -76,7 +76,7 @@ class Model:
         self.fence = 0
         self.paused = False
         self.bell = 0
-        self._made_due = False
+        self._made_due = self._woken = False
         self.waiting: set[tuple[int, int, str]] = set()
         self.wake, self.most = False, 0
 
@@ -116,6 +116,7 @@ class Model:
         Of one kind `most` may be handed over and not begun, where that is not 0: each for twice as long.
         """
         _, died = self._take_back()
+        self._woken = False  # who claims and leaves something that waits comes again
         leased: list[str] = []
         self._stop_waking()
         if self.paused:
@@ -165,7 +166,7 @@ class Model:
     def _free(self, row: Row) -> None:
         row.handed = False
         if not self.wake and self._has_room():
-            self.wake = self._made_due = True
+            self.wake = self._woken = True
 
     def _end_delivery(self, row: Row) -> None:
         row.run -= row.handed
@@ -317,8 +318,9 @@ class Model:
         at = min(instants, default=0)
         if 0 < at <= self.now:
             about_to_ring = self.now <= self.bell <= self.now + 1_000
-            at = self.now + 1 if self._made_due else self.bell if about_to_ring else self.now + 1_000
-        self.bell, self._made_due = at, False
+            fresh = self._made_due or self._woken
+            at = self.now + 1 if fresh else self.bell if about_to_ring else self.now + 1_000
+        self.bell, self._made_due, self._woken = at, False, False
         return at
 
     def stats(self) -> Stats:
