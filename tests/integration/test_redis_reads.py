@@ -63,11 +63,13 @@ def test_a_server_without_such_calls_is_asked_by_the_others() -> None:
         assert calls(client) == {"eval", "evalsha"}
 
 
-def test_a_login_without_such_calls_reads_by_the_others(modern: RedisServer) -> None:
+@pytest.mark.parametrize("missing", [["-evalsha_ro", "-eval_ro"], ["-eval_ro"]], ids=["neither", "the second alone"])
+def test_a_login_without_such_calls_reads_by_the_others(modern: RedisServer, missing: list[str]) -> None:
     with modern.client() as client:
         store = RedisStore(connect(modern.url), "duecourse")
         store.add([new("a")])
-        client.execute_command("ACL", "SETUSER", "default", "-evalsha_ro", "-eval_ro")
+        client.execute_command("ACL", "SETUSER", "default", *missing)
+        client.script_flush()
         try:
             read(store)
         finally:

@@ -176,16 +176,21 @@ class Scripts:
         return "EVALSHA_RO" if script.reads and self._reads_apart else "EVALSHA"
 
     def _send(self, script: Script, request: Request, replicas: int) -> Any:
-        how, (count, every) = self._how(script), request
+        how = self._how(script)
         try:
-            return self._evaluate((how, script.sha, count, *every), replicas)
-        except exceptions.NoScriptError:
-            return self._evaluate((how.replace("SHA", ""), script.text, count, *every), replicas)
+            return self._run(how, script, request, replicas)
         except redis.ResponseError as error:
             if how == "EVALSHA" or not (isinstance(error, exceptions.NoPermissionError) or UNKNOWN.match(str(error))):
                 raise
             self._reads_apart = False
             return self._send(script, request, replicas)
+
+    def _run(self, how: str, script: Script, request: Request, replicas: int) -> Any:
+        count, every = request
+        try:
+            return self._evaluate((how, script.sha, count, *every), replicas)
+        except exceptions.NoScriptError:
+            return self._evaluate((how.replace("SHA", ""), script.text, count, *every), replicas)
 
     def _evaluate(self, command: Sequence[Argument], replicas: int) -> Any:
         if not replicas:
