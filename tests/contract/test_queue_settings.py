@@ -40,6 +40,14 @@ def test_none_clears_one_setting(store: Store, name: str) -> None:
     assert store.settings_of(["default"])[0] == ALL._replace(**{name: getattr(QueueSettings(), name)})
 
 
+def test_a_default_that_is_none_sets_nothing(sharded: Store) -> None:
+    sharded.configure("default", {"max_running": None}, default=True)
+    sharded.add([new("a")])
+    assert [task.id for task in sharded.claim(sharded.shard_of("default", "a"), 1, lease_ms=LEASE_MS).tasks] == ["a"]
+    sharded.configure("default", {"max_running": 8}, default=True)
+    assert sharded.settings_of(["default"])[0].max_running == 8
+
+
 def test_settings_may_come_before_the_first_task_and_are_of_one_queue(store: Store) -> None:
     store.configure("one", {"max_running": 1})
     assert store.shards() == [Shard("one")]

@@ -12,7 +12,7 @@ if ARGV[shard.FIRST] == '1' then
   call('ZREM', shard.LEASED, '')
   call('HDEL', shard.META, 'idle') -- whoever set this goes on for a while in the belief that it is set
   for at = shard.FIRST + 1, #ARGV, 2 do
-    if call('HSETNX', shard.META, ARGV[at], ARGV[at + 1]) == 1 then
+    if ARGV[at + 1] ~= '' and call('HSETNX', shard.META, ARGV[at], ARGV[at + 1]) == 1 then
       call('HSET', shard.META, 'defaulted', 1)
     end
   end
