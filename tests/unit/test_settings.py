@@ -87,6 +87,8 @@ def test_the_stores_that_there_are(store: str) -> None:
         ("AMQP", "http://h"),
         ("AMQP", "amqp://h:99999"),
         ("AMQP", "amqp://user@h"),
+        ("AMQP", "amqp://"),
+        ("AMQP", "amqp:///vhost"),
         ("AMQP", "amqp://user:pass/word@h"),
         ("AMQP", "amqp://user:pass[word]@h"),
         ("WAIT", "-1"),
@@ -271,6 +273,7 @@ def test_a_wrong_value_is_told_what_it_must_be(name: str, value: str, told: str)
         ("NaN", "must be a finite number"),
         ("1e400", "must be a finite number"),
         ("null", "must be a valid integer"),
+        ("true", "must be a valid integer"),
     ],
 )
 def test_a_count_of_shards_is_a_whole_number(count: str, told: str) -> None:

@@ -78,7 +78,10 @@ def _broker(url: str) -> str:
     if not url.startswith(("amqp://", "amqps://")):
         raise ValueError("must begin with amqp:// or amqps://")
     check_servers(url)
-    user, colon, _ = (split(url).login or "").partition(":")
+    parts = split(url)
+    if not parts.hosts:
+        raise ValueError("must name a host: amqps://user:password@host")
+    user, colon, _ = (parts.login or "").partition(":")
     if user and not colon:
         raise ValueError("must have a password beside its user: amqps://user:password@host")
     return url

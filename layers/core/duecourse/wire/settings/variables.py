@@ -42,7 +42,7 @@ def _whole(value: Json) -> int:
         if not match or len(value) > 100:
             raise ValueError(NOT_A_NUMBER)
         return int(match[1])
-    if not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError("must be a valid integer")  # noqa: TRY004 - a wrong value, to its reader
     if not isfinite(value):
         raise ValueError("must be a finite number")
