@@ -18,7 +18,7 @@ from duecourse.domain.task import Json, NewTask, Task, new_id
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.threads import Threads
-from duecourse.lingering import start_linger
+from duecourse.lingering import Linger
 from duecourse.ports.tasks import MAX_ADD
 from duecourse.settings import Settings
 from duecourse.wire.events.rings import read_rings
@@ -148,7 +148,8 @@ def _tick(app: App) -> None:
         return int((end - time.monotonic()) * 1000)
 
     found = app.sweeper.survey(lambda: 900_000)
-    linger = start_linger(app, remaining_ms)
+    linger = Linger(app, remaining_ms)
+    linger.start()
     app.sweeper.tick(found, remaining_ms)
     linger.stay_until_over()
     linger.stop()
