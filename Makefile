@@ -36,14 +36,14 @@ up: setup ## the same stack, until Ctrl-C
 rabbitmq: setup ## a RabbitMQ of your own from the installed server (apt-get install rabbitmq-server), until Ctrl-C
 	@$(PY) -m local rabbitmq
 
-# Two files at a time: much of it waits.
-SUITE := $(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Three files at a time where much of it waits, two where the processors are full.
+SUITE := $(PY) -m pytest --dist loadfile --no-loadscope-reorder
 
-test: setup ## every promise once, in about seven minutes on two idle cores (ARGS="..." for pytest)
-	@PYTHONHASHSEED=$$$$ $(SUITE) -m "not deployed and not matrix" $(ARGS)
+test: setup ## every promise once, in about five minutes on two idle cores (ARGS="..." for pytest)
+	@PYTHONHASHSEED=$$$$ $(SUITE) --numprocesses 3 -m "not deployed and not matrix" $(ARGS)
 
 test-all: setup ## the same on every store and server, at full length, and what only releases need (ARGS="..." for pytest)
-	@PYTHONHASHSEED=$$$$ $(SUITE) $(ARGS)
+	@PYTHONHASHSEED=$$$$ $(SUITE) --numprocesses 2 $(ARGS)
 
 check: $(CHECKS:%=check-%) ## format, lint, types, plain English, and the API against its own OpenAPI document
 
