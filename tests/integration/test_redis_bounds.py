@@ -63,6 +63,10 @@ def scheduled(scene: Scene) -> None:
     scene.add()
 
 
+def with_payloads_apart(scene: Scene) -> None:
+    scene.add(payload=f'"{"x" * SIZE}"', group="g")
+
+
 def leased(scene: Scene) -> None:
     scene.add()
     scene.claim()
@@ -132,6 +136,7 @@ VERBS: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], object], objec
     "sweep of leases that lapsed": (lapsed, swept, COUNT),
     "sweep of what was done": (done, swept, COUNT),
     "page": (scheduled, paged, COUNT),
+    "show": (with_payloads_apart, lambda s: len(s.store.group("default", "g")), COUNT),
 }
 
 

@@ -179,13 +179,14 @@ def test_a_task_that_is_added_while_its_shard_is_forgotten_is_on_record(
     assert [task.id for task in store.claim(HOST, 10, lease_ms=1_000).tasks] == ["b"]
 
 
+@pytest.mark.parametrize("kills", [1, 9_000])
 def test_one_who_is_killed_while_forgetting_leaves_a_shard_that_takes_tasks(
-    redis_client: redis.Redis, clock: HandClock
+    redis_client: redis.Redis, clock: HandClock, kills: int
 ) -> None:
     store = RedisStore(redis_client, travel=clock)
     be_used(store)
     clock.advance(FORGET_MS)
-    redis_client.sadd("{duecourse:shards}:leaving", f"{HOST}/1#0123456789abcdef")
+    redis_client.sadd("{duecourse:shards}:leaving", *[f"{HOST}/1#{n:016x}" for n in range(kills)])
     assert store._leave(HOST)
     store.add([new("b", queue=HOST.queue)])
     sweep(store)

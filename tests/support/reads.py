@@ -37,5 +37,5 @@ def _read(lines: Iterator[bytes], found: list[int]) -> None:
             return
         if command.startswith(b'"EVAL'):
             found.append(0)
-        elif command.startswith((b'"HGET"', b'"HMGET"')) and b':tasks" ' in command:
+        elif found and command.startswith((b'"HGET"', b'"HMGET"')) and b':tasks" ' in command:
             found[-1] += line.count(b'" "') - 1

@@ -8,7 +8,7 @@ script.
 `require 'usual'` at the beginning of a line has that module made and begun before all others; within a function the
 module is made when that function runs.
 
-A script makes its functions again at each run: so it holds those alone that the verb needs, and constants
+A script makes its functions again at each run, so it holds only those that the verb needs. Constants
 (`local NAME = 1`, `local NAME = 'text'`) are written out in each place. So is `fields.NAME`, which is of the
 record's layout (layout.py) and of no module.
 """

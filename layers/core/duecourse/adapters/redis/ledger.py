@@ -19,7 +19,7 @@ from duecourse.ports.ledger import Away
 
 
 class Found(NamedTuple):
-    """Record of a task, the end of its lease, and its payload where that is apart; None for what it lacks."""
+    """Record of a task, the end of its lease if it has one, and its payload where that is apart."""
 
     data: bytes
     lease_expires_at: float | None

@@ -40,7 +40,10 @@ if ARGV[4] == '1' then
 end
 -- So that whoever is forgetting it lets it be. It comes first, also where there is no mark: what follows a SREM runs
 -- where memory is short.
-redis.call('SREM', KEYS[2], '', unpack(matching(KEYS[2], member .. '#*')))
+redis.call('SREM', KEYS[2], '')
+for _, mark in ipairs(matching(KEYS[2], member .. '#*')) do -- a tick that was killed leaves its own behind
+  redis.call('SREM', KEYS[2], mark)
+end
 if is_first then
   redis.call('HSET', KEYS[3], 'layout', ARGV[5])
 end
