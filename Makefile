@@ -10,7 +10,7 @@ BASE_PYTHON ?= $(shell for name in python3.11 python3.12 python3; do $$name -c '
 ARGS :=
 # An image of a container may set it: each of the hundred processes of a suite would then compile the same again.
 unexport PYTHONDONTWRITEBYTECODE
-CHECKS := format lint types english api
+CHECKS := format lint types english api template
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -23,29 +23,37 @@ setup: .venv/.ready ## a .venv in this folder, from pinned requirements
 	@$(BASE_PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "setup: $(BASE_PYTHON) cannot make a venv, its modules venv and ensurepip are missing: on Debian and Ubuntu, apt-get install python3-venv" >&2; exit 2; }
 	@echo "setup: .venv with $$($(BASE_PYTHON) --version), pinned requirements (about a minute)"
 	@cmp -s <($(PY) -c 'import pip, sys; print(sys.version)' 2>&1) <($(BASE_PYTHON) -c 'import sys; print(sys.version)') || $(BASE_PYTHON) -m venv --clear .venv
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: setup ## the whole story with real parts, in under a minute
-	@$(PY) -m local demo
+	@.venv/bin/duecourse demo
 
 up: setup ## the same stack, until Ctrl-C
-	@$(PY) -m local up
+	@.venv/bin/duecourse up
 
 rabbitmq: setup ## a RabbitMQ of your own from the installed server (apt-get install rabbitmq-server), until Ctrl-C
-	@$(PY) -m local rabbitmq
+	@.venv/bin/duecourse rabbitmq
 
 # Three files at a time where much of it waits, two where the processors are full.
 SUITE := $(PY) -m pytest --dist loadfile --no-loadscope-reorder
 
-test: setup ## every promise once, in about five minutes on two idle cores (ARGS="..." for pytest)
+test: setup ## every promise once, in about nine minutes on two idle cores (ARGS="..." for pytest)
 	@PYTHONHASHSEED=$$$$ $(SUITE) --numprocesses 3 -m "not deployed and not matrix" $(ARGS)
 
 test-all: setup ## the same on every store and server, at full length, and what only releases need (ARGS="..." for pytest)
 	@PYTHONHASHSEED=$$$$ $(SUITE) --numprocesses 2 $(ARGS)
 
-check: $(CHECKS:%=check-%) ## format, lint, types, plain English, and the API against its own OpenAPI document
+# What an application carries: library, client, handlers and test kit, on the store in memory. `-e .[dev]` takes what there
+# are wheels of for that version of Python.
+test-library: ## the library on another Python, in a venv of its own: make test-library BASE_PYTHON=python3.13
+	@$(BASE_PYTHON) -m venv .venv-$(notdir $(BASE_PYTHON))
+	@.venv-$(notdir $(BASE_PYTHON))/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@.venv-$(notdir $(BASE_PYTHON))/bin/python -m pytest --numprocesses 2 --dist loadfile tests/unit $(ARGS)
+	@.venv-$(notdir $(BASE_PYTHON))/bin/python -m pytest --numprocesses 2 --dist loadfile -m "not deployed and not matrix" -k "memory or replay" tests/contract tests/replay $(ARGS)
+
+check: $(CHECKS:%=check-%) ## format, lint, types, plain English, the API against its own OpenAPI document, the template against rules
 
 checks: # their names, for .ci/run
 	@echo $(CHECKS:%=check-%)
@@ -66,8 +74,35 @@ check-english: setup
 check-api: setup
 	@$(PY) -m tests.fuzz
 
-reference: setup ## docs/api.md and the page of settings, written from the code
-	@$(PY) -m local.reference
+check-template: setup .venv-template/.ready
+	@$(PY) -m tests.guard .venv-template
+
+# In a venv of its own: SAM's translator wants an older pydantic. The last package is taken for AWS's cfn-guard and rules
+# that it carries; what it needs of its own, the CDK, is left out.
+.venv-template/.ready: tests/guard/requirements.txt tests/guard/guard.txt
+	@echo "template: .venv-template with cfn-lint, cfn-guard and SAM's translator (half a minute, 260 MB)"
+	@$(BASE_PYTHON) -m venv --clear .venv-template
+	@.venv-template/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/guard/requirements.txt
+	@.venv-template/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r tests/guard/guard.txt
+	@mkdir .venv-template/guard
+	@tar xzf .venv-template/lib/python3.*/site-packages/cdklabs/cdk_validator_cfnguard/_jsii/*.jsii.tgz -C .venv-template/guard --strip-components 1
+	@touch $@
+
+audit: setup .venv-audit/.ready ## the pinned packages against known vulnerabilities (skipped where no service answers)
+	@$(PY) -m tests.audit .venv-audit/bin/pip-audit
+
+# In a venv of its own: what it needs is not to bound what we pin.
+.venv-audit/.ready:
+	@echo "audit: .venv-audit with pip-audit"
+	@$(BASE_PYTHON) -m venv .venv-audit
+	@.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	@touch $@
+
+wheel: setup ## one wheel and one sdist into dist/
+	@$(PY) -m hatchling build
+
+reference: setup ## docs/api.md and the pages of settings, metrics and licences, written from the code
+	@$(PY) -m duecourse_local.reference
 
 fix: setup ## format and what lint can mend
 	@$(PY) -m ruff format .
@@ -82,7 +117,7 @@ bench-peers: setup ## adds beside BullMQ, docket and Celery, in one run (npm and
 sam: setup .venv-sam/.ready ## what sam deploys: the template validated, linted, built and weighed (ARCH=arm64 or x86_64)
 	@SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam validate --lint
 	@PATH="$(CURDIR)/.venv-sam/bin:$$PATH" SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam build --parameter-overrides Architecture=$(ARCH)
-	@$(PY) -m local built --architecture $(ARCH)
+	@.venv/bin/duecourse built --architecture $(ARCH)
 
 sam-test: setup .venv-sam/.ready ## the harness held against SAM, event by event; what is skipped was not run
 	@PATH="$(CURDIR)/.venv-sam/bin:$$PATH" SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam build --parameter-overrides Architecture=$(HERE)
@@ -107,7 +142,7 @@ localstack: deployable .venv-localstack/.ready ## the template deployed to a Loc
 	@$(PY) -m tests.e2e.localstack
 
 e2e: deployable ## the same against AWS_ENDPOINT_URL, or an account (DUECOURSE_E2E=aws)
-	@$(PY) -m pytest -m deployed -rs tests/e2e/test_deployed.py
+	@$(PY) -m pytest -m deployed -rs tests/e2e/test_deployed.py tests/e2e/test_project_deployed.py
 
 # In a venv of its own, for it pins all it needs; DynamoDB Local's licence forbids handing it on, so it is fetched.
 .venv-localstack/.ready: tests/e2e/localstack/requirements.txt
@@ -122,4 +157,4 @@ e2e: deployable ## the same against AWS_ENDPOINT_URL, or an account (DUECOURSE_E
 	@rm .venv-localstack/amplify-dynamodb-simulator-2.9.30.tgz
 	@touch $@
 
-.PHONY: deployable localstack e2e sam sam-test help setup rabbitmq demo up test test-all check checks $(CHECKS:%=check-%) reference fix bench bench-peers
+.PHONY: deployable localstack e2e sam sam-test help setup rabbitmq demo up test test-all check checks $(CHECKS:%=check-%) audit wheel reference fix bench bench-peers

@@ -1,4 +1,5 @@
 # How every layer is built, for one architecture: pinned wheels, and PACKAGE where there is one, compiled to bytecode.
+# Of the package its test kit stays away, which no function runs.
 #
 # sam runs `make build-<layer>` with ARTIFACTS_DIR set and no word about the architecture, in the folder that the template's
 # Metadata names: platforms/<architecture>. By hand: make -C layers/core build-CoreLayer ARCH=x86_64 ARTIFACTS_DIR=/some/folder
@@ -18,10 +19,11 @@ define layer
 @test -n "$(TAG)" || { echo "ARCH is arm64 or x86_64, not $(ARCH)" >&2; exit 2; }
 @$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info[:2] == (3, 11) else "the layer wants Python 3.11 (PYTHON=...), and found %d.%d" % sys.version_info[:2])'
 rm -rf "$(ARTIFACTS_DIR)/python"
-$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --only-binary=:all: \
+$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --only-binary=:all: --require-hashes \
   --platform $(TAG) --implementation cp --python-version 3.11 \
   --requirement "$(HERE)requirements.txt" --target "$(ARTIFACTS_DIR)/python"
 $(if $(PACKAGE),cp -R "$(HERE)$(PACKAGE)" "$(ARTIFACTS_DIR)/python/")
+$(if $(PACKAGE),rm -rf "$(ARTIFACTS_DIR)/python/$(PACKAGE)/testing")
 find "$(ARTIFACTS_DIR)/python" -name __pycache__ -prune -exec rm -rf {} +
 rm -rf "$(ARTIFACTS_DIR)/python/bin"
 $(PYTHON) -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$(ARTIFACTS_DIR)" -p /opt "$(ARTIFACTS_DIR)/python"

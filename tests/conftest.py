@@ -11,7 +11,7 @@ import redis
 
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.redis.connect import connect
-from local.cli.rabbitmq import RabbitMq
+from duecourse_local.cli.stack.rabbitmq import RabbitMq
 from tests.support import left_open
 from tests.support.clock import HandClock
 from tests.support.lossy_proxy import LossyProxy

@@ -7,19 +7,19 @@ from duecourse.domain.history import cut_detail
 from duecourse.domain.watch import show
 from duecourse.metrics import RungLine, WarmLine, measure
 from duecourse.process import Handler
-from duecourse.wire.events.rings import RingsAnswer, WarmAnswer, read_rings, read_warm_up, shards_behind, show_drained
+from duecourse.wire.events.rings import read_rings, read_warm_up, shards_of
 from duecourse.wiring import App
 
 log = logging.getLogger("duecourse.on_expired")
 
 
 @Handler
-def handler(app: App, event: dict[str, Any], context: Any) -> RingsAnswer | WarmAnswer:
+def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Make tasks of watched keys that expired, and drain the shards whose bells rang; or warm what will do so."""
     if isinstance(event, dict) and "warm" in event:
         return warm(app, event)
     given = read_rings(event)
-    rang = given.heard(app.settings.namespace)
+    rang = shards_of(given.bells, app.settings.namespace)
     noted = app.watches.note(given.expired)
     if rang.unknown:
         log.warning("ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rang.unknown)]})
@@ -34,12 +34,12 @@ def handler(app: App, event: dict[str, Any], context: Any) -> RingsAnswer | Warm
             Added=noted.added, Claimed=drained.claimed, Done=drained.done, Retried=drained.retried, Dead=drained.dead
         )
     )
-    return show_drained(drained._asdict(), noted.added)
+    return {"added": noted.added, **drained._asdict()}
 
 
-def warm(app: App, event: dict[str, Any]) -> WarmAnswer:
+def warm(app: App, event: dict[str, Any]) -> dict[str, Any]:
     """Be ready for a ring, and have the functions be so that its tasks will be handed to."""
-    rings = shards_behind(read_warm_up(event), app.settings.namespace)
+    rings = shards_of(read_warm_up(event), app.settings.namespace)
     if rings.unknown:
         log.warning("ignored keys that are not bells of this stack", extra={"keys": [*map(cut_detail, rings.unknown)]})
     app.get_ready()

@@ -55,6 +55,7 @@ def _sweep_and_stay(
 
 def _survey(app: App, remaining_ms: Callable[[], int]) -> Survey | StoreUnavailable:
     try:
+        app.write_deployed()
         return app.sweeper.survey(remaining_ms)
     except StoreUnavailable as error:
         return error

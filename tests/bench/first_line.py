@@ -15,8 +15,8 @@ from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import NewTask
 from duecourse.wire.events.invocation import tasks_event
-from local.aws.account import CREDENTIALS
-from local.stack.stack import Stack
+from duecourse_local.aws.account import CREDENTIALS
+from duecourse_local.stack.stack import Stack
 from tests.bench.figures import Figure
 from tests.bench.server import BenchServer
 from tests.support.probe import FUNCTION, Line, Probe

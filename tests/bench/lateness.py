@@ -19,10 +19,11 @@ from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.threads import Threads
 from duecourse.lingering import Linger
+from duecourse.outside import Parts
 from duecourse.ports.tasks import MAX_ADD
 from duecourse.settings import Settings
-from duecourse.wire.events.rings import read_rings
-from duecourse.wiring import App, Parts
+from duecourse.wire.events.rings import read_rings, shards_of
+from duecourse.wiring import App
 from tests.bench.figures import Figure, lateness
 from tests.bench.server import BenchServer
 from tests.support.engine import targets_of
@@ -74,7 +75,7 @@ class InProcess:
     def invoke(self, function: str, event: Json) -> Json:
         """Drain the shards that rang."""
         assert function == "on_expired"
-        shards = read_rings(event).heard("duecourse").shards
+        shards = shards_of(read_rings(event).bells, "duecourse").shards
         return self._drainer.drain(shards, lambda: 60_000)._asdict()
 
     def send(self, function: str, event: Json) -> None:
@@ -92,7 +93,7 @@ class InProcess:
 def _measure(name: str, url: str, probes: Sequence[NewTask], *, events: bool = True) -> Figure:
     with connect(url) as client:
         service = InProcess(RedisStore(client))
-        bells = RedisBells.from_url(url, "duecourse", events=events)
+        bells = RedisBells(url, "duecourse", events=events)
         bridge = Bridge(bells, Invoked(service, "on_expired"))
         bridge.start()
         assert bridge.wait_ready(30)

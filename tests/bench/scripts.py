@@ -28,7 +28,7 @@ GROUP = 16
 TENANTS = 10_000
 ROUNDS = 10
 MANY, BIG, DYING = Shard("many"), Shard("big"), Shard("dying")
-AIM_MS = 50
+AIM_MS = 25
 
 
 def figures(server: BenchServer, pending: int) -> Iterator[Figure]:

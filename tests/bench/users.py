@@ -15,8 +15,8 @@ from duecourse.process import PROCESS
 from duecourse.settings import Settings
 from duecourse.wire.http.batch import MAX_BATCH
 from duecourse.wiring import App
-from local.stack.options import Options, Precision
-from local.stack.stack import Stack
+from duecourse_local.stack.options import Options, Precision
+from duecourse_local.stack.stack import Stack
 from tests.bench.figures import Figure, in_turn, lateness, per_second
 from tests.bench.ledger import PAYLOAD, ROUNDS
 from tests.bench.server import BenchServer

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import redis
 
-from duecourse.adapters.redis.bells import Names, RedisBells, RedisSubscription
+from duecourse.adapters.redis.bells import RedisBells
 from duecourse.adapters.redis.connect import connect
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import Ring
@@ -30,7 +30,7 @@ def figures(server: BenchServer, _pending: int) -> Iterator[Figure]:
                 client.flushall()
                 yield _measure(server, client, count, over_ms, f"{count:,} keys due over {words}")
         client.flushall()
-        yield _cost_of_strangers(client)
+        yield _cost_of_strangers(server, client)
 
 
 class Notes:
@@ -59,27 +59,28 @@ def _measure(server: BenchServer, client: redis.Redis, count: int, over_ms: int,
     return Figure(name, f"{lateness(notes.late)}; {len(notes.late) / due:.0%} of {due:,} in {WATCH_S:g} s")
 
 
-def _cost_of_strangers(client: redis.Redis) -> Figure:
+def _cost_of_strangers(server: BenchServer, client: redis.Redis) -> Figure:
     """The time to read one message of a key that is not watched, from the socket on; no bridge's threads beside it."""
-    names = Names("duecourse", 0)
     watched = Watchlist([Pattern(f"timer{n}-{{due}}-{{n}}") for n in range(10)])
-    pool = client.connection_pool
-    ear = RedisSubscription(pool, names, ["PSUBSCRIBE", names.every_head], events=True, watched=watched)
+    bells = RedisBells(server.url, "duecourse", watched=watched)
+    bells.check_primary()
+    hearing = bells.subscribe()
     pipe = client.pipeline(transaction=False)
     for n in range(FOREIGN):
-        pipe.publish(names.events[What.EXPIRED], f"session:{n}")
+        pipe.publish(bells.channel(What.EXPIRED), f"session:{n}")
     pipe.execute()
-    client.publish(names.every_head.replace("*", "default/0"), 7)
+    client.publish("duecourse:{default/0}:head", 7)
     began = time.perf_counter()
-    assert isinstance(ear.hear(60), Sound), "what was sent last"
+    assert isinstance(hearing.hear(60), Sound), "what was sent last"
     spent = time.perf_counter() - began
-    ear.close()
+    hearing.close()
+    bells.close()
     return Figure("reading an expiry that nobody watches", f"{spent / FOREIGN * 1e6:.1f} µs", "thousands a second")
 
 
 def _bridge(server: BenchServer, notes: Notes) -> Bridge:
     watched = Watchlist([Pattern("timer-{due}-{n}")])
-    bridge = Bridge(RedisBells.from_url(server.url, "duecourse", watched=watched), notes)
+    bridge = Bridge(RedisBells(server.url, "duecourse", watched=watched), notes)
     bridge.start()
     assert bridge.wait_ready(30)
     return bridge

@@ -19,7 +19,7 @@ from duecourse.domain.task import NewTask, Shard, Task
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.errors import InvocationRejected, StoreUnavailable
 from duecourse.ports.tasks import Reply
-from duecourse.wire.events.rings import read_rings, show_drained
+from duecourse.wire.events.rings import read_rings, shards_of
 from tests.support import redis_ledger
 from tests.support.bridges import NAMESPACE, bridging
 from tests.support.engine import Engine, ample, engine
@@ -81,7 +81,7 @@ class Function:
 
     def invoke(self, _function: str, event: Any) -> Any:
         try:
-            return show_drained(self._run.drainer.drain(read_rings(event).heard(NAMESPACE).shards, ample)._asdict())
+            return self._run.drainer.drain(shards_of(read_rings(event).bells, NAMESPACE).shards, ample)._asdict()
         except StoreUnavailable as error:
             raise InvocationRejected(str(error)) from error
 

@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -9,8 +11,11 @@ import redis
 
 from duecourse.adapters.redis.connect import connect, open_client
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.task import Shard
+from duecourse.domain.task import Shard, Status
 from duecourse.errors import StoreUnavailable
+from duecourse.outside import Parts
+from duecourse.settings import Settings
+from duecourse.wiring import App
 from tests.support.bridges import NAMESPACE, Recorder, bridging
 from tests.support.ledger import LEASE_MS, new
 from tests.support.redis_sentinel import SentinelServers
@@ -55,6 +60,23 @@ def test_the_store_and_the_bridge_follow_a_sentinels_failover(
         until(lambda: len(recorder.of(BELL)) > before)
         ids = {task.id for task in store.claim(Shard(), 500, lease_ms=LEASE_MS).tasks}
         assert ids - {"lost"} == {*answered, "after", "rings"}
+
+
+def test_who_waits_is_told_by_the_replica_that_took_over(service: SentinelServers) -> None:
+    with (
+        connect(service.url) as client,
+        closing(App(Settings(), Parts(store=RedisStore(client, wait=1)))) as app,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        app.store.add([new("a", delay_ms=LEASE_MS)])
+        waiting = threads.submit(app.waiting.wait, "default", "a", "-", 60.0)
+        until(app.waits.count)
+        service.kill(service.primary_port)
+        until(lambda: service.primary() == service.replica_port)
+        store = RedisStore(client)
+        until(lambda: added(store, "after"), every=0.05)
+        store.cancel("default", ["a"])
+        assert waiting.result(60).status is Status.CANCELLED
 
 
 def test_a_service_that_no_sentinel_knows_is_away(service: SentinelServers) -> None:

@@ -291,3 +291,14 @@ def test_a_pause_holds_for_its_own_queue_only_and_before_the_first_add(store: St
     store.configure("one", {"paused": True})
     store.add([new(queue="one"), new(queue="two")])
     assert [store.claim(Shard(q), 5, lease_ms=LEASE_MS).tasks != [] for q in ("one", "two")] == [False, True]
+
+
+def test_fences_follow_the_clock_but_not_beyond_their_six_bytes(store: Store, clock: HandClock) -> None:
+    fences = []
+    for id, at in enumerate((clock.at, clock.at + 1_000, 7_000_000_000_000, 7_000_000_001_000)):
+        clock.at = at
+        fences.append(claim_one(store, str(id)).fence)
+        settle(store, standing(store, str(id)), Ending.DONE)
+    assert fences[1] - fences[0] > 10_000, "above all that may have been drawn meanwhile, and lost"
+    assert fences == sorted(set(fences))
+    assert fences[-1] < 2**48

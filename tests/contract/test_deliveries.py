@@ -1,5 +1,6 @@
 """Tasks that are handed over: leases of delivery, what begins them, what becomes of those that nobody begins."""
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -9,7 +10,7 @@ from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import ThrottleReason
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Status, Task
-from duecourse.ports.leases import MOST_UNDELIVERED, PUT_ASIDE_MS, Begun, Claim, Delivery, Lease, Settled
+from duecourse.ports.leases import Begun, Claim, Delivery, Lease, Settled
 from duecourse.ports.store import Store
 from duecourse.ports.tasks import Move, Reply
 from tests.support.clock import HandClock
@@ -17,6 +18,9 @@ from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim_one, endi
 
 TARGET = "lambda:report"
 DELIVERY_MS = 120_000
+MOST_UNDELIVERED = 20
+PUT_ASIDE_MS = 900_000
+"""Time after which a claim looks again at a task that was put aside, unless something makes it due before."""
 NONCES = count(1)
 LOST = Begun("", 0, 0)
 
@@ -43,7 +47,7 @@ def begin(store: Store, *tasks: Task, nonce: int = 0) -> list[Begun]:
 def begun(store: Store, task: Task) -> Task:
     """The task under the lease that its worker began."""
     [one] = begin(store, task)
-    return task._replace(token=one.token, target="", delivery=task.token)
+    return replace(task, token=one.token, target="", delivery=task.token)
 
 
 def waits_a_minute(store: Store, clock: HandClock) -> None:
@@ -55,7 +59,7 @@ def waits_a_minute(store: Store, clock: HandClock) -> None:
 
 def test_what_is_handed_over_is_under_a_lease_of_delivery(store: Store, clock: HandClock) -> None:
     store.add([new("a", kind="report"), new("b")])
-    a, b = sorted(claim(store).tasks)
+    a, b = sorted(claim(store).tasks, key=lambda task: task.id)
     assert (a.target, a.run, a.attempt, a.lease_expires_at) == (TARGET, 1, 1, clock.at + DELIVERY_MS)
     assert (b.target, b.lease_expires_at) == ("", clock.at + LEASE_MS)
     assert a == standing(store, "a")
@@ -322,6 +326,22 @@ def test_a_run_is_never_an_undelivered_one(store: Store) -> None:
     task = claim_one(store)
     assert settle(store, task, Ending.UNDELIVERED) is Settled.STALE
     assert standing(store).status is Status.LEASED
+
+
+def test_a_run_that_was_begun_after_an_undelivered_one_is_none_either(store: Store, clock: HandClock) -> None:
+    [task] = hand_over(store, "a")
+    assert settle(store, task, Ending.UNDELIVERED) is Settled.RELEASED
+    clock.at = standing(store).due_at
+    [task] = claim(store).tasks
+    assert settle(store, begun(store, task), Ending.UNDELIVERED) is Settled.STALE
+    assert standing(store).status is Status.LEASED
+
+
+def test_one_past_its_deadline_that_is_not_delivered_is_dead(store: Store, clock: HandClock) -> None:
+    [task] = hand_over(store, "a", deadline_ms=5)
+    clock.advance(6)
+    assert settle(store, task, Ending.UNDELIVERED) is Settled.DEAD
+    assert standing(store).status is Status.DEAD
 
 
 def test_an_event_that_never_arrives_is_an_undelivered_one(store: Store, clock: HandClock) -> None:

@@ -48,6 +48,22 @@ def test_turns_go_round(store: Store) -> None:
     assert turns[:3] == turns[3:6] == turns[6:]
 
 
+def test_one_that_had_its_turn_comes_after_those_that_came_due_meanwhile_and_got_none(store: Store) -> None:
+    store.add([new(f"t{n}", tenant="a") for n in range(4)])
+    assert [task.tenant for task in claim(store, 1)] == ["a"]
+    store.add([new(f"t{n}", tenant=tenant) for tenant in "bc" for n in range(2)])
+    assert [claim(store, 1)[0].tenant for _ in range(6)] == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_behind_many_that_run_all_they_may_one_that_may_run_more_is_claimed_from_at_once(store: Store) -> None:
+    many = [f"t{n}" for n in range(130)]
+    store.add([new(id, tenant=tenant) for tenant in many for id in "ab"])
+    assert {claim(store, 1)[0].tenant for _ in many} == set(many)
+    store.configure("default", {"tenant_max_running": 1})
+    store.add([new("z", tenant="z")])
+    assert [task.tenant for task in claim(store, 10)] == ["z"]
+
+
 @pytest.mark.parametrize("limit", [1, 7, 500])
 def test_of_many_tenants_none_is_forgotten(store: Store, limit: int) -> None:
     store.add([new("t", tenant=f"tenant{n}") for n in range(300)])

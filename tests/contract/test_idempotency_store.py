@@ -3,6 +3,7 @@
 import pytest
 
 from duecourse.adapters.redis.connect import connect
+from duecourse.adapters.redis.keys import requests_keys
 from duecourse.ports.idempotency import KEPT_MS, PRUNE, KeyedRequest, RequestState, SavedResponse
 from duecourse.ports.store import Store
 from tests.support.clock import HandClock
@@ -124,5 +125,87 @@ def _url(kind: str, request: pytest.FixtureRequest) -> str:
     return (
         request.getfixturevalue("cluster_servers").url
         if kind == "redis-cluster"
-        else request.getfixturevalue("server_of")(kind.removeprefix("redis-")).url
+        else request.getfixturevalue("server_of")(kind.split("-")[1]).url
     )
+
+
+ACME = KeyedRequest("acme", "key", b"f" * 32, 10_000)
+NAME = 2 * len("acme/0000") + 300
+"""What a request counts for, beside its answer."""
+
+
+def keyed(number: int) -> KeyedRequest:
+    return ACME._replace(key=f"{number:04}")
+
+
+def serve(store: Store, sent: KeyedRequest, size: int) -> SavedResponse:
+    """Begins a request, and ends it with an answer of that size if it may be begun."""
+    idempotency = store.idempotency()
+    begun = idempotency.begin(sent, ONE, LOCK_MS)
+    if begun.state is RequestState.FRESH:
+        assert idempotency.end(sent, ONE, b"x" * size)
+    return begun
+
+
+def test_a_tenant_has_as_many_bytes_kept_as_its_quota_and_then_as_many_a_day(store: Store, clock: HandClock) -> None:
+    size = 1_000 - NAME
+    states = [serve(store, keyed(number), size).state for number in range(11)]
+    assert states == [RequestState.FRESH] * 10 + [RequestState.OVER]
+    assert serve(store, keyed(3), size) == SavedResponse(RequestState.ENDED, b"x" * size), "a repeat is answered"
+    over = store.idempotency().begin(keyed(10), ONE, LOCK_MS)
+    assert over == SavedResponse(RequestState.OVER, left_ms=-(-KEPT_MS * NAME // 10_000))
+    clock.advance(over.left_ms - 1)
+    assert serve(store, keyed(10), size).state is RequestState.OVER
+    clock.advance(1)
+    assert [serve(store, keyed(number), size).state for number in (10, 11)] == [RequestState.FRESH, RequestState.OVER]
+    assert serve(store, keyed(12)._replace(tenant="other"), size).state is RequestState.FRESH
+    assert serve(store, keyed(12)._replace(max_bytes=0), size).state is RequestState.FRESH
+
+
+def test_small_requests_without_an_answer_count_too_and_forgotten_ones_do_not(store: Store) -> None:
+    idempotency = store.idempotency()
+    for _ in range(100):
+        assert idempotency.begin(ACME, ONE, LOCK_MS).state is RequestState.FRESH
+        assert idempotency.forget(ACME, ONE)
+    states = [idempotency.begin(keyed(number), ONE, LOCK_MS).state for number in range(100)]
+    assert states.count(RequestState.FRESH) == 10_000 // NAME
+
+
+def test_a_lost_reply_counts_once(store: Store) -> None:
+    idempotency = store.idempotency()
+    for _ in range(3):
+        idempotency.begin(keyed(0), ONE, LOCK_MS)
+    assert [idempotency.end(keyed(0), ONE, b"x" * 5_000) for _ in range(3)] == [True] * 3
+    assert serve(store, keyed(1), 4_000 - NAME).state is RequestState.FRESH
+    assert serve(store, keyed(2), 0).state is RequestState.FRESH
+
+
+def test_an_answer_larger_than_the_quota_is_kept_and_its_tenant_waits_no_longer_than_two_days(
+    store: Store, clock: HandClock
+) -> None:
+    assert serve(store, keyed(0), 1_000_000).state is RequestState.FRESH
+    assert serve(store, keyed(0), 0).answer == b"x" * 1_000_000
+    assert serve(store, keyed(1), 0).left_ms <= 2 * KEPT_MS
+    clock.advance(2 * KEPT_MS)
+    assert serve(store, keyed(1), 0).state is RequestState.FRESH
+
+
+def test_a_quota_of_less_than_a_request_lets_one_through_at_a_time(store: Store) -> None:
+    tiny = [keyed(number)._replace(max_bytes=1) for number in range(2)]
+    assert [serve(store, one, 0).state for one in tiny] == [RequestState.FRESH, RequestState.OVER]
+
+
+def test_a_clock_that_is_put_back_stops_no_request(store: Store, clock: HandClock) -> None:
+    serve(store, keyed(0), 100_000)
+    clock.advance(-KEPT_MS)
+    assert serve(store, keyed(1), 0).state is RequestState.FRESH
+
+
+def test_what_a_tenant_had_kept_leaves_nothing_behind(store: Store, clock: HandClock) -> None:
+    for number in range(3):
+        serve(store, keyed(number)._replace(tenant=f"t{number}"), 0)
+    clock.advance(KEPT_MS)
+    assert store.idempotency().prune() == 3
+    command = store._scripts.command  # type: ignore[attr-defined]
+    requests, begun, used = requests_keys("duecourse")
+    assert [command("HLEN", requests), command("ZCARD", begun), command("ZCARD", used)] == [0, 0, 0]

@@ -1,6 +1,7 @@
 """The layout of the record, as the scripts write it; Redis only."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,13 +10,13 @@ import redis
 from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.layout import INSIDE, NEWEST
 from duecourse.adapters.redis.record import FRONT, unpack
-from duecourse.adapters.redis.record_log import HEAD, pack_entry
+from duecourse.adapters.redis.record_log import HEAD
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.history import Action, Change, Entry
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, Task
 from duecourse.ports.tasks import Move
-from tests.support.held import Held, decode, encode
+from tests.support.held import Held, decode, encode, pack_entry
 from tests.support.ledger import SHARD, add, claim, claim_one, lease_of, settle, standing
 
 ORIGIN_AT = FRONT.size
@@ -138,7 +139,7 @@ def test_what_is_added_behind_a_record_is_read_as_if_it_were_in_it(
     store.move("default", [Move("a", delay_ms=9, force=True, revive=True)])
     folded = standing(store)
     *log, _ = folded.log
-    assert unpack("default", "-/a", encode(Held(shown))) == shown._replace(lease_expires_at=0)
+    assert unpack("default", "-/a", encode(Held(shown))) == replace(shown, lease_expires_at=0)
     if step == "done":
         assert (shown.result_json, shown.log[-1].outcome) == ('{"ü": 1}', "done")
         assert log == list(shown.log[len(shown.log) - len(log) :])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.domain.history import LOG_BYTES, LOG_LENGTH, Action, Change, Run, Trigger
+from duecourse.domain.history import BY_LENGTH, LOG_BYTES, LOG_LENGTH, Action, Change, Run, Trigger
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, RetryPolicy
 from duecourse.domain.timeline import timeline
@@ -17,7 +17,7 @@ QUEUE = SHARD.queue
 
 def test_a_task_tells_by_which_door_it_was_added(store: Store) -> None:
     assert (add(store, by="http").by, add(store, "b").by) == ("http", "")
-    assert add(store, "c", by="ü" * 40).by == "ü" * 16
+    assert add(store, "c", by="ü" * 200).by == "ü" * (BY_LENGTH // 2)
 
 
 @pytest.mark.parametrize("trigger", Trigger)

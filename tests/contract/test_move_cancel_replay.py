@@ -1,5 +1,7 @@
 """Moving, cancelling, replaying, groups and the sweep: what becomes of the task and of who was running it."""
 
+from dataclasses import replace
+
 import pytest
 
 from duecourse.domain.outcomes import Ending
@@ -29,9 +31,9 @@ QUEUE = SHARD.queue
 def test_a_task_that_never_ran_is_moved_as_it_is(store: Store, clock: HandClock) -> None:
     before = add(store, delay_ms=500, state="1")
     assert store.move(QUEUE, [Move("a", due_at=clock.at + 9, delay_ms=77)]) == [Reply.OK]
-    assert standing(store)._replace(log=()) == before._replace(due_at=clock.at + 9)
+    assert replace(standing(store), log=()) == replace(before, due_at=clock.at + 9)
     assert store.move(QUEUE, [Move("a", delay_ms=77, state="2")]) == [Reply.OK]
-    assert standing(store)._replace(log=()) == before._replace(due_at=clock.at + 77, state_json="2")
+    assert replace(standing(store), log=()) == replace(before, due_at=clock.at + 77, state_json="2")
     clock.advance(77)
     assert len(claim(store)) == 1
 

@@ -51,15 +51,23 @@ def expire_after_again(store: Store, clock: HandClock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("notify", "kind", "url"),
-    [("https://a.example/in?a=b payload", ENDED, "https://a.example/in?a=b"), ("audit payload", "audit", "")],
+    ("notify", "kind", "url", "auth"),
+    [
+        ("https://a.example/in?a=b payload", ENDED, "https://a.example/in?a=b", ""),
+        ("https://a.example/in?auth=b", ENDED, "https://a.example/in?auth=b", ""),
+        ("https://a.example/in?auth=b payload auth=billing", ENDED, "https://a.example/in?auth=b", "billing"),
+        ("https://a.example/in auth=a.b-c_D", ENDED, "https://a.example/in", "a.b-c_D"),
+        ("audit payload", "audit", "", ""),
+    ],
 )
-def test_who_is_told_is_one_thing_and_what_besides_another(store: Store, notify: str, kind: str, url: str) -> None:
+def test_who_is_told_is_one_thing_and_what_besides_another(
+    store: Store, notify: str, kind: str, url: str, auth: str
+) -> None:
     settle(store, claim_one(store, notify=notify), Ending.DONE)
     (notification,) = told(store).values()
     ended = ended_of(notification.payload)
     assert ended
-    assert (notification.kind, ended.url, notification.notify) == (kind, url, "")
+    assert (notification.kind, ended.url, ended.auth, notification.notify) == (kind, url, auth, "")
     assert standing(store).notify == notify
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from duecourse.adapters.redis import pages as group_steps
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
 from duecourse.domain.task import Status, Task
@@ -77,6 +78,15 @@ def test_a_great_group_comes_in_pages_each_task_once(store: Store, size: int) ->
 
 def _third(name: str) -> int:
     return 7 + int(name[1:]) % 3
+
+
+@pytest.mark.parametrize("size", [3, 4, 5, 8, 9])
+def test_a_group_is_read_in_steps_and_each_task_of_it_comes_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(group_steps, "MEMBERS", 4)
+    store.add([new(f"t{n}", group="g", delay_ms=9 - n) for n in range(size)])
+    assert ids(store, Wanted(group="g"), 2) == [f"t{n}" for n in reversed(range(size))]
 
 
 def test_a_kind_or_a_group_is_told_alone(store: Store) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Settlement
 from duecourse.domain.query import Known, Query, QueryState, queue_of
 from duecourse.domain.task import Shard, Task
-from duecourse.engine.queries import Queries
+from duecourse.engine.queries import Queries, QueryLimits
 from duecourse.engine.run import Runner
 from duecourse.ports.store import Store
 from tests.support.clock import HandClock
+from tests.support.egress import anywhere
 from tests.support.engine import ample
+from tests.support.seals import seals_of
 
 
 def query(number: int, max_age_ms: int = 60_000) -> Query:
@@ -24,15 +26,17 @@ def asking(store: Store, outcome: Outcome, meanwhile: Callable[[], object] = lam
         meanwhile()
         return runner.run(task)
 
-    return Queries(store, None, call, parallel=1)
+    return Queries(
+        store, None, call, limits=QueryLimits(lambda _queue: {"max_running": 1}), reach=anywhere, seals=seals_of(store)
+    )
 
 
 def test_a_query_goes_from_asked_to_answered_and_is_asked_anew(store: Store, clock: HandClock) -> None:
     asked = asking(store, Again(after=5)).ask(query(1), ample)
-    assert (asked.created, asked.standing.status, asked.standing.due_at) == (
+    assert (asked.created, asked.status.status, asked.status.due_at) == (
         True, QueryState.PROCESSING, clock.at + 5_000
     )  # fmt: skip
-    assert asking(store, Done(1)).ask(query(1), ample) == (asked.standing, False)
+    assert asking(store, Done(1)).ask(query(1), ample) == (asked.status, False)
     shard = Shard(queue_of(query(1).id))
     clock.advance(5_000)
     [task] = store.claim(shard, 10, lease_ms=1_000).tasks
@@ -40,9 +44,9 @@ def test_a_query_goes_from_asked_to_answered_and_is_asked_anew(store: Store, clo
     store.settle(shard, [runner.run(task)])
     known = Known("x" * 60_000, clock.at)
     assert asking(store, Done(2)).get(query(1).id).known == known
-    dead = asking(store, Drop("no")).ask(query(1, max_age_ms=0), ample).standing
+    dead = asking(store, Drop("no")).ask(query(1, max_age_ms=0), ample).status
     assert (dead.status, dead.known, dead.error) == (QueryState.FAILED, known, "no")
-    assert asking(store, Done(3)).ask(query(1), ample).standing.known == Known(3, clock.at)
+    assert asking(store, Done(3)).ask(query(1), ample).status.known == Known(3, clock.at)
 
 
 def test_beyond_a_hosts_limit_a_query_waits_due_and_one_under_way_is_nobody_elses(
@@ -50,8 +54,8 @@ def test_beyond_a_hosts_limit_a_query_waits_due_and_one_under_way_is_nobody_else
 ) -> None:
     second = asking(store, Done(2))
     waiting: list[object] = []
-    first = asking(store, Done(1), lambda: waiting.append(second.ask(query(2), ample).standing))
-    assert first.ask(query(1), ample).standing.known == Known(1, clock.at)
+    first = asking(store, Done(1), lambda: waiting.append(second.ask(query(2), ample).status))
+    assert first.ask(query(1), ample).status.known == Known(1, clock.at)
     [seen] = waiting
     assert seen == second.get(query(2).id)
     assert (second.get(query(2).id).status, second.get(query(2).id).due_at) == (QueryState.PROCESSING, clock.at)

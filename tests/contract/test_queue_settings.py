@@ -1,15 +1,18 @@
 """How a queue is set: what changes, what stays, what goes before a caller's default, and how limits are divided."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from duecourse.domain.lateness import quantile
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.queues import DEFAULT_PRIORITY, QueueSettings, Rate
+from duecourse.domain.queues import DEFAULT_PRIORITY, QueueChanges, QueueSettings, Rate
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
+from duecourse.domain.values import as_dict
 from duecourse.errors import InvalidInput
+from duecourse.ports.queues import FORGET_MS
 from duecourse.ports.store import Store
 from tests.support.clock import HandClock
 from tests.support.lateness import bucket_of
@@ -25,19 +28,19 @@ def test_a_queue_that_was_never_set_has_no_limits(store: Store) -> None:
 
 
 def test_what_is_given_changes_and_the_rest_stays(store: Store) -> None:
-    store.configure("default", ALL._asdict())
+    store.configure("default", as_dict(ALL))
     assert store.settings_of(["default"])[0] == ALL
     store.configure("default", {"max_running": 5, "paused": False})
-    assert store.settings_of(["default"])[0] == ALL._replace(max_running=5, paused=False)
+    assert store.settings_of(["default"])[0] == replace(ALL, max_running=5, paused=False)
     store.configure("default", {})
-    assert store.settings_of(["default"])[0] == ALL._replace(max_running=5, paused=False)
+    assert store.settings_of(["default"])[0] == replace(ALL, max_running=5, paused=False)
 
 
-@pytest.mark.parametrize("name", QueueSettings._fields)
+@pytest.mark.parametrize("name", QueueSettings.__slots__)
 def test_none_clears_one_setting(store: Store, name: str) -> None:
-    store.configure("default", ALL._asdict())
+    store.configure("default", as_dict(ALL))
     store.configure("default", {name: None})
-    assert store.settings_of(["default"])[0] == ALL._replace(**{name: getattr(QueueSettings(), name)})
+    assert store.settings_of(["default"])[0] == replace(ALL, **{name: getattr(QueueSettings(), name)})
 
 
 def test_a_default_that_is_none_sets_nothing(sharded: Store) -> None:
@@ -152,3 +155,45 @@ def test_a_shard_is_counted_without_what_waits_behind_a_lease(store: Store) -> N
     assert store.stats(SHARD)[:2] == (0, 1)
     store.cancel("default", [task.id], force=True)
     assert store.stats(SHARD)[:3] == (0, 0, 1)
+
+
+DEFAULT: QueueChanges = {"max_running": 4, "tenant_max_running": 3}
+
+
+def limits(store: Store) -> tuple[int | None, int | None]:
+    settings = store.settings_of(["default"])[0]
+    return settings.max_running, settings.tenant_max_running
+
+
+def test_a_tenants_part_is_a_default_where_the_whole_is_one(store: Store) -> None:
+    store.configure("default", {"max_running": 4}, default=True)
+    store.configure("default", DEFAULT, default=True)
+    assert limits(store) == (4, 3), "also where an earlier release set the whole alone"
+    store.configure("default", {"max_running": 100})
+    store.configure("default", DEFAULT, default=True)
+    assert limits(store) == (100, None), "an operator's limit is for every tenant"
+    store.configure("default", {"tenant_max_running": 50})
+    store.configure("default", {"max_running": 80})
+    store.configure("default", DEFAULT, default=True)
+    assert limits(store) == (80, 50)
+    store.configure("default", {"max_running": None, "tenant_max_running": None})
+    store.configure("default", DEFAULT, default=True)
+    assert limits(store) == (4, 3)
+    store.configure("default", {"max_running": 9, "tenant_max_running": 2})
+    assert limits(store) == (9, 2)
+
+
+@pytest.mark.parametrize(
+    ("own", "is_kept"),
+    [(None, False), ({"tenant_max_running": 2}, True), ({"max_running": 2}, True), ({"priority": 3}, True)],
+)
+def test_a_queue_with_defaults_alone_is_forgotten_and_one_with_a_setting_of_its_own_is_not(
+    store: Store, clock: HandClock, own: QueueChanges | None, is_kept: bool
+) -> None:
+    if own:
+        store.configure("default", own)
+    store.configure("default", DEFAULT, default=True)
+    for _ in range(3):
+        store.sweep_all(store.shards() or [SHARD], retention_ms=0, dead_retention_ms=0)
+        clock.advance(FORGET_MS)
+    assert bool(store.shards()) == is_kept

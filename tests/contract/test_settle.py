@@ -1,5 +1,7 @@
 """Settling: what each ending does, who may settle, and what is remembered."""
 
+from dataclasses import replace
+
 import pytest
 
 from duecourse.domain.outcomes import Ending, Settlement
@@ -344,4 +346,4 @@ def test_no_token_tells_another_of_the_same_claim(store: Store) -> None:
     assert len(nonces) == 6
     for task in others:
         guessed = f"{task.fence:0{FENCE_DIGITS}x}{mine.token[FENCE_DIGITS:]}"
-        assert settle(store, task._replace(token=guessed), Ending.DONE) is Settled.STALE
+        assert settle(store, replace(task, token=guessed), Ending.DONE) is Settled.STALE

@@ -6,8 +6,8 @@ from typing import Any
 
 import urllib3
 
-from local.stack.options import Options
-from local.stack.stack import Stack
+from duecourse_local.stack.options import Options
+from duecourse_local.stack.stack import Stack
 from tests.support.answering import Asked, Reply, answering
 from tests.support.api import Api
 from tests.support.wait import until
@@ -23,7 +23,7 @@ def test_credentials_reach_whom_they_are_for_and_no_answer_message_or_log(
 
     with answering(reply) as server, Stack(Options(tick=1, state=tmp_path)) as stack:
         api = Api(http, stack.api)
-        url = server.url.replace("//", "//user:HIDDEN@")
+        url = server.url
         payload = {"url": f"{url}/x?key=HIDDEN", "headers": HEADERS, "interval": 1, "until": "ready"}
         body = {"id": "a", "kind": "poll", "payload": payload, "notify_done": {"url": f"{url}/told?key=HIDDEN"}}
         shown: list[Any] = [api.post("/tasks", body)]

@@ -18,12 +18,12 @@ from typing import Any
 import boto3
 import pytest
 
-from local.aws import emulator as aws_emulator
-from local.cli.built import MACHINES
-from local.demo import stories
-from local.demo.others import Others
-from local.stack import redis_server
-from local.stack.stack import Stack
+from duecourse_local.aws import emulator as aws_emulator
+from duecourse_local.cli.project.built import MACHINES
+from duecourse_local.demo import stories
+from duecourse_local.demo.others import Others
+from duecourse_local.stack import redis_server
+from duecourse_local.stack.stack import Stack
 from tests.support.capabilities import TABLE, Emulator, emulator_at
 from tests.support.deploy import BUILT, Deployment, deployed
 from tests.support.functions import saved

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import urllib3
 
-from local.cli.scaffold import New, described
-from local.stack.options import PARAMETERS, Options
-from local.stack.stack import Stack
+from duecourse_local.cli.project.scaffold import New, described
+from duecourse_local.stack.options import PARAMETERS, Options
+from duecourse_local.stack.stack import Stack
 from tests.support.api import Api
 from tests.support.project import copy_project
 from tests.support.wait import until
@@ -51,3 +51,5 @@ def test_how_a_function_failed_is_the_error_of_the_attempt(api: Api, mode: str) 
     assert ERRORS[mode] in task["error"]
     assert (task["state"], task["run"], task["attempt"]) == ("scheduled", 1, 2)
     assert [run["outcome"] for run in task["history"]] == ["retry"]
+    told = [one["error"] for one in api.call("GET", f"/tasks/{mode}/why")[1]["timeline"] if one.get("error")]
+    assert told == [task["error"]]

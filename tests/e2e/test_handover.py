@@ -11,10 +11,10 @@ import pytest
 import urllib3
 
 from duecourse.wire.events.invocation import decode_message
-from local.aws.emulator import SENT
-from local.stack.options import PARAMETERS, Options
-from local.stack.sockets import LOOPBACK, free_port
-from local.stack.stack import Stack
+from duecourse_local.aws.emulator import SENT
+from duecourse_local.stack.options import PARAMETERS, Options
+from duecourse_local.stack.sockets import LOOPBACK, free_port
+from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.api import Api
 from tests.support.proxy import Proxy
@@ -83,7 +83,7 @@ def test_a_message_in_the_intake_queue_becomes_a_task_and_what_is_none_a_dead_le
     with answering(lambda _: Reply(200, b"{}")) as server:
         sqs = stack.session().client("sqs")
         queue = sqs.get_queue_url(QueueName="IntakeMessages")["QueueUrl"]
-        sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "0"})
+        sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "1"})
         body = {"kind": "webhook", "delay": 1, "payload": {"url": server.url, "body": {"order": 42}}}
         id = sqs.send_message(QueueUrl=queue, MessageBody=json.dumps(body))["MessageId"]
         bad = sqs.send_message(QueueUrl=queue, MessageBody='{"kind": "webhook"}')["MessageId"]

@@ -1,4 +1,4 @@
-"""`python -m local new`, then `up`, then a task of the new kind: done."""
+"""`duecourse new`, then `up`, then a task of the new kind: done."""
 
 import json
 import subprocess

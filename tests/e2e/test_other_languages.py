@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import urllib3
 
-from local.stack.options import PARAMETERS, Options
-from local.stack.stack import Stack
+from duecourse_local.stack.options import PARAMETERS, Options
+from duecourse_local.stack.stack import Stack
 from tests.support.node import need_node
 from tests.support.project import add_resource, copy_project
 from tests.support.wait import until

@@ -8,8 +8,8 @@ import sys
 import pytest
 import urllib3
 
-from local.stack.options import Options, Precision
-from local.stack.stack import Stack
+from duecourse_local.stack.options import Options, Precision
+from duecourse_local.stack.stack import Stack
 from tests.support.answering import answering
 from tests.support.api import Api
 from tests.support.commands import in_this_process
@@ -80,7 +80,10 @@ def test_ticks_that_linger_keep_time_from_one_to_the_next(http: urllib3.PoolMana
         for n in range(30):
             assert api.add_webhook(f"hook-{n}", server.url, delay=2 + n * 0.2) == 201
         tasks = [api.done(f"hook-{n}") for n in range(30)]
-    assert [outcomes(task) for task in tasks] == [["done"]] * 30
+    assert len(server.asked) == 30
+    # On a busy machine a tick may end between a claim and its work: it gives the task back, at no cost of an attempt.
+    assert {outcome for task in tasks for outcome in outcomes(task)[:-1]} <= {"release"}
+    assert {(outcomes(task)[-1], task["attempt"]) for task in tasks} == {("done", 1)}
 
 
 def test_the_first_tick_that_lingers_does_not_wait_for_its_time(http: urllib3.PoolManager) -> None:

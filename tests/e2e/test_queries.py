@@ -5,8 +5,8 @@ import threading
 
 import urllib3
 
-from local.stack.options import Options
-from local.stack.stack import Stack
+from duecourse_local.stack.options import Options
+from duecourse_local.stack.stack import Stack
 from tests.support.answering import Asked, Reply, answering
 from tests.support.api import Api
 from tests.support.wait import until
@@ -28,7 +28,7 @@ def test_a_slow_answer_is_fetched_behind_its_back_and_outlives_its_task(http: ur
     export = Exporting()
     with answering(export) as server, Stack(Options(tick=0, environment={"DUECOURSE_RETENTION": "PT0S"})) as stack:
         api = Api(http, stack.api)
-        query = {"url": f"{server.url}/export", "interval": 0.2, "until": "state == 'done'", "result": "rows"}
+        query = {"url": f"{server.url}/export", "interval": 1, "until": "state == 'done'", "result": "rows"}
         status, told = api.call("POST", "/queries", query)
         assert (status, told["status"], told["data"]) == (202, "processing", None)
         assert api.call("GET", f"/queries/{told['task']}")[1]["status"] == "processing"

@@ -7,13 +7,15 @@ from typing import Any
 
 import urllib3
 
-from local.aws.emulator import SENT
+from duecourse_local.aws.emulator import SENT
 from tests.support.answering import Asked, Reply, answering
 from tests.support.api import Api
 from tests.support.commands import in_this_process, run, up
 from tests.support.wait import until
 
 MESSAGE = "{{ recipient.name }}: {{ subject }}, {{ starts_at.time }} {{ starts_at.zone }}, room {{ data.room }}"
+AGENDA = "x" * 8_000
+"""So much that the content of the six messages is stored once, for the functions to read."""
 HTML = "<p>{{ subject }} in <b>{{ data.room }}</b></p>"
 
 
@@ -30,7 +32,7 @@ def review(hook: str, starts: datetime) -> dict[str, Any]:
         ],
         "message": MESSAGE,
         "html": HTML,
-        "data": {"room": "4 & 5"},
+        "data": {"room": "4 & 5", "agenda": AGENDA},
         "time_zone": "Europe/Vienna",
     }
 
@@ -57,6 +59,9 @@ def test_what_a_preview_shows_is_what_each_recipient_gets(tmp_path: Path, http: 
         )
         texts = until(lambda: f if len(f := sent(http, stack.line)["sms"]) == 2 else None)
         assert {sms["text"] for sms in texts} == {m["text"] for m in shown if "phone" in m["recipient"]}
+        assert {json.loads(asked.body)["data"]["agenda"] for asked in hooks} == {AGENDA}
+        kinds = [task["kind"] for task in api.call("GET", "/tasks?queue=reminders")[1]["tasks"]]
+        assert sorted(kinds) == [*6 * ["reminder"], "task.content"]
         got = {json.loads(asked.body)["text"] for asked in hooks}
         assert got == {m["text"] for m in shown if "webhook" in m["recipient"]}
         assert len({asked.headers["webhook-id"] for asked in hooks}) == 2

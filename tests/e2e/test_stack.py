@@ -8,8 +8,8 @@ from typing import Any
 import redis
 import urllib3
 
-from local.stack.options import Options
-from local.stack.stack import Stack
+from duecourse_local.stack.options import Options
+from duecourse_local.stack.stack import Stack
 from tests.support.answering import answering
 from tests.support.api import Api
 from tests.support.commands import up

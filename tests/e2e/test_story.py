@@ -4,8 +4,8 @@ import json
 
 import urllib3
 
-from local.stack.options import Options
-from local.stack.stack import Stack
+from duecourse_local.stack.options import Options
+from duecourse_local.stack.stack import Stack
 from tests.support.answering import Asked, Reply, answering
 from tests.support.api import Api
 from tests.support.wait import until

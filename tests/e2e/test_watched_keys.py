@@ -11,8 +11,8 @@ import urllib3
 
 from duecourse.adapters.redis.keys import keys_of
 from duecourse.domain.task import Shard
-from local.stack.options import PARAMETERS, Options, Precision
-from local.stack.stack import Stack
+from duecourse_local.stack.options import PARAMETERS, Options, Precision
+from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, Server, answering
 from tests.support.project import copy_project
 from tests.support.wait import until

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from local.stack.options import Options
-from local.stack.stack import Stack
+from duecourse_local.stack.options import Options
+from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.api import Api
 from tests.support.commands import FREE_PORTS, gone, run, up
@@ -88,11 +88,12 @@ def test_a_second_up_is_told_who_has_the_folder_and_the_first_goes_on(
         assert second.returncode == 2
         assert f"{url} is in use by process {process.pid}" in " ".join(second.stderr.split())
         assert "Traceback" not in second.stderr
-        shown = run("show", "a", "--state", str(tmp_path / "state"))
-        assert shown.returncode == 2
-        assert f"is open in the running stack only: use GET {addresses['api']}/tasks/<id>" in " ".join(
-            shown.stderr.split()
-        )
+        shown = run("show", "a", "--stack", str(tmp_path / "state"))
+        assert shown.returncode == 1
+        assert addresses["api"] in shown.stderr, "asked over HTTP, for the folder is the stack's"
+        exported = run("export", "--state", str(tmp_path / "state"))
+        assert exported.returncode == 2
+        assert "is open in the running stack only" in " ".join(exported.stderr.split())
         assert Api(http, addresses["api"]).call("GET", "/health")[0] == 200
 
 

@@ -10,8 +10,8 @@ import psutil
 import pytest
 import urllib3
 
-from local.stack.options import Options, Precision
-from local.stack.stack import Stack
+from duecourse_local.stack.options import Options, Precision
+from duecourse_local.stack.stack import Stack
 from tests.support.answering import Server
 from tests.support.api import Api
 from tests.support.matrix import in_turn

@@ -10,12 +10,12 @@ import cfn_flip  # type: ignore[import-untyped]
 import typer.main
 
 from duecourse.errors import DuecourseError
-from duecourse.metrics import metrics
 from duecourse.settings import variables
-from duecourse.wire.http.openapi import every
 from duecourse.wire.settings.watches import WatchSetting
-from local.cli.app import app
-from local.reference.api import document
+from duecourse_local.cli.app import app
+from duecourse_local.reference.api import document
+from duecourse_local.reference.metrics import metrics
+from duecourse_local.reference.openapi import every
 from tests.english import messages
 from tests.english.docstrings import docstrings
 from tests.english.rules import CODING, DESCRIBING, NAMING, TELLING, Rule, plain

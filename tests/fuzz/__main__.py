@@ -10,18 +10,25 @@ from typing import Any
 
 import urllib3
 
+from duecourse.domain.credential import CredentialName
+from duecourse.settings import Settings
 from duecourse.wire.http.fields import INSTANT_SCHEMA
 from duecourse.wire.http.queries import EXAMPLE
-from local.stack.options import Options, Precision
-from local.stack.stack import Stack
+from duecourse_local.aws.keyring import Keyring
+from duecourse_local.stack.options import Options, Precision
+from duecourse_local.stack.stack import Stack
 from tests.fuzz import scene
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 180
+KNOWN = CredentialName("-", "billing")
+"""The one credential that queries may name: another ends them at once."""
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 # No schedule and no bridge: what is made up here is added, moved and cancelled, but no address in it is called, save a
-# query's: that is one of two here, see `as_served_here`.
-OPTIONS = Options(store="memory://", tick=0, precision=Precision.TICK, parameters={})
+# query's: that is one of two here, see `as_served_here`. Every address may be named: no pattern says which are public.
+ALLOWED = {"EgressAllow": "0.0.0.0/0, ::/0", "PollInterval": "PT0.1S", "MessagesPerReminder": "1000"}
+"""As much as an operator can allow: what a schema says is taken."""
+OPTIONS = Options(store="memory://", tick=0, precision=Precision.TICK, parameters=ALLOWED)
 
 
 def main() -> int:
@@ -32,6 +39,8 @@ def main() -> int:
         Stack(OPTIONS, notice=lambda text: print(text, file=sys.stderr)) as stack,
         tempfile.TemporaryDirectory() as folder,  # the tool keeps what it found, and would begin with that
     ):
+        token = {"type": "bearer", "token": "a-token-of-a-test", "hosts": ["127.0.0.1"]}
+        Keyring(stack.aws, Settings().credential_prefix).put(KNOWN, token)
         schema, standing = Path(folder, "openapi.json"), Path(folder, "scene.json")
         schema.write_text(json.dumps(as_served_here(stack.api, ready)))
         standing.write_text(json.dumps(scene.built(ready)))
@@ -46,7 +55,8 @@ def as_served_here(api: str, ready: str) -> dict[str, Any]:
     del document["security"], document["components"]["securitySchemes"]
     schemas = document["components"]["schemas"]
     # A query is called at once: where nobody listens, or one who has the answer.
-    schemas["AskQuery"]["properties"] |= {"url": {"enum": [scene.NOBODY, ready]}, "failed_when": {"const": "failed"}}
+    given = {"url": [scene.NOBODY, ready], "failed_when": ["failed"], "auth": [KNOWN.name, None]}
+    schemas["AskQuery"]["properties"] |= {name: {"enum": values} for name, values in given.items()}
     # No kind is handed to a target.
     schemas["NotifyDone"] = {"type": "object", "properties": {"url": {"const": scene.NOBODY}}, "required": ["url"]}
     schemas["NotifyDone"]["additionalProperties"] = False

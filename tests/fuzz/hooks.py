@@ -14,6 +14,8 @@ from tests.fuzz.scene import SCENE, TENANT
 
 KEY = "Idempotency-Key"
 NUMBERS = count()
+QUOTAS = {"tenant_max_pending", "tenant_max_bytes", "tenant_adds_per_minute"}
+LARGE = 500_000
 STANDING = {name: cycle(each) for name, each in json.loads(Path(os.environ[SCENE]).read_text()).items()}
 ON = {
     "POST /tasks/{id}/settle": "leased",
@@ -42,6 +44,7 @@ def before_call(_context: HookContext, case: Case, _kwargs: dict[str, Any]) -> N
         return
     number = next(NUMBERS)
     _make_key_new(case, number)
+    _leave_room(case)
     if number % 2 and case.operation.label in ON:
         _aim(case, next(STANDING[ON[case.operation.label]]))
 
@@ -54,6 +57,14 @@ def _make_key_new(case: Case, number: int) -> None:
     headers = case.headers or {}
     if KEY in headers:
         headers[KEY] = f'"{number}"'
+
+
+def _leave_room(case: Case) -> None:
+    """Make a quota a large one: a small one would reject whatever else is added."""
+    if isinstance(case.body, dict):
+        for name in QUOTAS & case.body.keys():
+            if isinstance(case.body[name], int):
+                case.body[name] += LARGE
 
 
 def _aim(case: Case, standing: Any) -> None:

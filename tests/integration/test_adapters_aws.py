@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -22,18 +23,10 @@ from duecourse.ports.results import PATIENCE_MS, Result
 from tests.support.answering import Asked, Reply, Server, answering
 from tests.support.kinds import leased
 
-REGION = "eu-central-1"
 DAY_MS = 86_400_000
 
 
-@pytest.fixture(autouse=True)
-def _account(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": REGION}.items():
-        monkeypatch.setenv(name, value)
-    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_LAMBDA"):
-        monkeypatch.delenv(name, raising=False)
-    # boto3 keeps a session for the process, made with the first test's environment.
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+pytestmark = pytest.mark.usefixtures("aws_account")
 
 
 @pytest.fixture
@@ -62,7 +55,7 @@ def now() -> int:
 def ran(fence: int, **changes: object) -> Task:
     at = now() - 60_000
     task = leased("poll", {}, created_at=at, claimed_at=at, due_at=at, generation=1, token=f"{fence:012x}")
-    return task._replace(**changes)
+    return replace(task, **changes)
 
 
 def kept(results: DynamoDbResults) -> object:

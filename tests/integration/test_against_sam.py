@@ -9,15 +9,16 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from local.process.environment import Environment
-from local.stack.options import Options, Precision
-from local.stack.stack import Stack
-from local.template.model import Function
+from duecourse_local.process.environment import Environment
+from duecourse_local.stack.options import Options, Precision
+from duecourse_local.stack.stack import Stack
+from duecourse_local.template.model import Function
 from tests.support.functions import cases, saved
 from tests.support.project import ROOT
 from tests.support.sam import (
@@ -56,12 +57,18 @@ class Sides(NamedTuple):
     environment: Environment
 
 
-@pytest.fixture(scope="module")
-def sides() -> Iterator[Sides]:
+@contextmanager
+def begun() -> Iterator[Sides]:
     """The harness with the project's own template, and what it knows of its functions by their folders."""
     with Stack(Options(precision=Precision.TICK, tick=0)) as stack:
         services = stack._services
         yield Sides(stack, {f.code.name: f for f in services.described}, services._environment)
+
+
+@pytest.fixture(scope="module")
+def sides() -> Iterator[Sides]:
+    with begun() as found:
+        yield found
 
 
 def logging_of(function: Function) -> dict[str, str]:
@@ -79,7 +86,8 @@ def test_every_folder_of_events_is_held_against_sam() -> None:
 def test_a_function_finds_the_variables_that_sam_gives_it(sides: Sides, folder: str) -> None:
     function = sides.functions[folder]
     ours, sams = sides.environment.of(function, "127.0.0.1:1"), sam_environment(function, logging_of(function))
-    sams["DUECOURSE_STORE"] = sides.stack.store  # a secret on AWS, which sam local does not read
+    # A secret and a key of KMS on AWS, which sam local does not read: the harness has its own.
+    sams |= {name: ours[name] for name in ("DUECOURSE_STORE", "DUECOURSE_SEAL_KEY") if name in sams}
     different = {name for name, value in sams.items() if ours.get(name) != value}
     assert different == set(DIFFERS)
 
@@ -87,17 +95,25 @@ def test_a_function_finds_the_variables_that_sam_gives_it(sides: Sides, folder: 
 Asking = Callable[[str, list[Any]], list[Any]]
 
 
+class Beside(NamedTuple):
+    """The harness, and what SAM answers to a folder's events."""
+
+    sides: Sides
+    sam: Asking
+
+
 @pytest.fixture(scope="module", params=["parts", "engine"])
-def sam(request: pytest.FixtureRequest, sides: Sides, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
-    """What SAM answers to a folder's events, on a ledger that begins as empty as the harness's."""
+def beside(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
+    """Both begin with an empty ledger."""
     if request.param == "parts":
-        yield _by_parts(sides, sides.stack.store.removesuffix("/0") + "/1")
+        with begun() as sides:
+            yield Beside(sides, _by_parts(sides, sides.stack.store.removesuffix("/0") + "/1"))
         return
     need_engine("sam local invoke")
-    with reachable_redis() as (_, there):
+    with begun() as sides, reachable_redis() as (_, there):
         variables = env_vars(tmp_path_factory.mktemp("sam"), there)
         with start_lambda(variables) as url:
-            yield _by_engine(sides, variables, url)
+            yield Beside(sides, _by_engine(sides, variables, url))
 
 
 def _by_parts(sides: Sides, store: str) -> Asking:
@@ -106,6 +122,7 @@ def _by_parts(sides: Sides, store: str) -> Asking:
         environment = {
             **sam_environment(function, logging_of(function)),
             "DUECOURSE_STORE": store,
+            "DUECOURSE_SEAL_KEY": sides.environment.settings(function).get("DUECOURSE_SEAL_KEY", ""),
             "AWS_ENDPOINT_URL": sides.stack.aws,
             # What the runtime's image brings along.
             "PATH": os.environ["PATH"],
@@ -145,12 +162,13 @@ def alike(answer: Any) -> Any:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_same_event_gets_the_same_answer_and_the_same_error(
-    request: pytest.FixtureRequest, sides: Sides, sam: Asking, folder: str
+    request: pytest.FixtureRequest, beside: Beside, folder: str
 ) -> None:
+    sides = beside.sides
     left_out = SENT if folder == "send_reminder" and "engine" in request.node.name else set()
     names = sorted(cases(folder) - left_out)
     events = [saved(f"{folder}/{name}") for name in names]
-    theirs = dict(zip(names, map(alike, sam(folder, events)), strict=True))
+    theirs = dict(zip(names, map(alike, beside.sam(folder, events)), strict=True))
     answers = [sides.stack.invoke(sides.functions[folder].name, event) for event in events]
     ours = {name: alike(json.loads(answer.payload)) for name, answer in zip(names, answers, strict=True)}
     assert ours == theirs

@@ -6,18 +6,21 @@ from pathlib import Path
 import pytest
 import redis
 
+from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.adapters.redis.upgrade import Upgrade
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import OnDuplicate, Status, Task
+from duecourse.engine.seals import sealing
 from duecourse.errors import StoreMisused
 from duecourse.ports.leases import Delivery
-from duecourse.ports.tasks import Move
+from duecourse.ports.tasks import Move, Reply
 from tests.support import redis_ledger
 from tests.support.earlier_store import Earlier
 from tests.support.ledger import LEASE_MS, SHARD, lease_of, new, settle, standing
 from tests.support.redis_server import RedisServer
 from tests.support.releases import FIRST, layer_of, unpack_release
+from tests.support.seals import seals_of
 
 SMALL, LARGE = '{"n":1}', '"' + "x" * 20_000 + '"'
 PAYLOADS = {"small": SMALL, "large": LARGE}
@@ -204,3 +207,48 @@ def test_the_first_release_loses_nothing_of_a_ledger_that_was_upgraded(
     store.move("default", [Move("due")])
     [due] = store.claim(SHARD, 9, lease_ms=LEASE_MS).tasks
     assert (due.id, due.payload_json, settle(store, due, Ending.DONE).value) == ("due", payload, "done")
+
+
+SECRET = '{"url":"https://a.example/?key=hidden","headers":{"Authorization":"Bearer hidden"}}'
+
+
+def test_the_first_release_never_gets_a_seal_to_send(
+    store: RedisStore, earlier: Earlier, redis_client: redis.Redis
+) -> None:
+    adds = sealing(store, seals_of(store))
+    notify = "https://b.example/?key=hidden"
+    adds.add([new("before", kind="work", payload=SECRET, notify=notify)])
+    adds.add([new("elsewhere", queue="another", payload=SECRET)])
+    assert (earlier("get", "before")["payload_json"], earlier("get", "before")["notify"]) == (SECRET, notify)
+    assert store.get("another", "elsewhere").payload_json == SECRET  # type: ignore[union-attr]
+    Upgrade(redis_client, "duecourse", lambda _: None).run(0)
+    adds.add([new("after", kind="work", payload=SECRET, notify=notify, delay_ms=60_000)])
+    kept = standing(store, "after")
+    assert "hidden" not in repr(kept)
+    assert seals_of(store).opened(kept).payload_json == SECRET
+    assert seals_of(store).opened(standing(store, "before")).payload_json == SECRET
+
+
+def test_quotas_are_true_beside_a_caller_of_the_first_release(
+    store: RedisStore, earlier: Earlier, redis_client: redis.Redis
+) -> None:
+    """Pending tasks are counted by both; bytes by this tree alone, and so not before the shard is its own."""
+    store.configure("default", {"tenant_max_pending": 4, "tenant_max_bytes": 4 * len(SMALL)})
+
+    def add(id: str, **fields: object) -> Reply:
+        return store.add([new(id, payload=SMALL, tenant="acme", **fields)])[0].reply
+
+    for id in "ab":
+        assert earlier("add", id, SMALL, tenant="acme") == "created"
+    assert [add("c"), add("d"), add("e")] == [Reply.CREATED, Reply.CREATED, Reply.OVER_PENDING]
+    claimed = earlier("claim", 9) | earlier("claim", 9)
+    assert [earlier("settle", id, claimed[id], "DONE", tenant="acme") for id in "ac"] == ["done", "done"]
+    meta = keys_of("duecourse", SHARD).meta
+    assert not redis_client.hexists(meta, "bytes:acme")
+    assert Upgrade(redis_client, "duecourse", print).run(0).raised == 1
+    while store.sweep(SHARD, retention_ms=0).more:
+        pass
+    assert int(redis_client.hget(meta, "bytes:acme") or 0) == 2 * len(SMALL)
+    assert [add(id, delay_ms=9_000) for id in "xyz"] == [Reply.CREATED, Reply.CREATED, Reply.OVER_PENDING]
+    store.configure("default", {"tenant_max_pending": None})
+    assert add("z") is Reply.OVER_BYTES

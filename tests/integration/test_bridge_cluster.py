@@ -7,7 +7,7 @@ import pytest
 from redis.cluster import RedisCluster
 from redis.crc import key_slot
 
-from duecourse.adapters.redis.cluster_bells import ClusterBells
+from duecourse.adapters.redis.bells import RedisBells
 from tests.support.bridges import NAMESPACE, Bellman, Recorder, bridging
 from tests.support.redis_cluster import ClusterServers
 from tests.support.wait import until
@@ -139,7 +139,7 @@ def test_a_bell_is_seen_where_it_is_while_its_slot_moves_and_after(
     every = one_on_each(cluster, bells)
     (source, bell), (target, other), *_ = every.items()
     slot = key_slot(bell.encode())
-    looking = ClusterBells(cluster.url, NAMESPACE)
+    looking = RedisBells(cluster.url, NAMESPACE)
     looking.check_primary()
     times: list[int | None] = [bells.hang(bell, 60_000), bells.hang(other, 70_000), None]
     names = [bell, other, every.popitem()[1]]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.answering import Reply, answering
 from tests.support.bridges import bellman
 from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
@@ -181,6 +182,11 @@ def test_its_log_has_one_line_an_event_with_time_and_level(bridge: subprocess.Po
         ({"DUECOURSE_BRIDGE_IN_FLIGHT": "many"}, "DUECOURSE_BRIDGE_IN_FLIGHT"),
         ({"DUECOURSE_STORE": "memory://"}, "DUECOURSE_STORE"),
         ({"AWS_DEFAULT_REGION": "", "AWS_CONFIG_FILE": "/dev/null"}, "AWS_DEFAULT_REGION"),
+        (
+            {"AWS_DEFAULT_REGION": "", "AWS_CONFIG_FILE": "/dev/null", "DUECOURSE_STORE_SECRET": "a"},
+            "AWS_DEFAULT_REGION",
+        ),
+        ({"DUECOURSE_STORE_SECRET": "a", "DUECOURSE_STORE": "redis://h"}, "DUECOURSE_STORE_SECRET"),
     ],
 )
 def test_wrong_settings_are_named(environment: dict[str, str], named: str) -> None:
@@ -188,6 +194,27 @@ def test_wrong_settings_are_named(environment: dict[str, str], named: str) -> No
         _, err = process.communicate(timeout=30)
     assert process.returncode == 2
     assert named in err
+    assert "Traceback" not in err
+
+
+def test_a_secret_that_does_not_exist_is_a_wrong_setting() -> None:
+    refusal = Reply(400, b'{"__type": "ResourceNotFoundException"}', {"Content-Type": "application/x-amz-json-1.1"})
+    with (
+        answering(lambda _asked: refusal) as manager,
+        start(DUECOURSE_STORE_SECRET="a/b", AWS_ENDPOINT_URL_SECRETS_MANAGER=manager.url) as process,
+    ):
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "DUECOURSE_STORE_SECRET: names a secret that does not exist" in err
+    assert "Traceback" not in err
+
+
+def test_a_bridge_whose_secret_cannot_be_read_now_ends_to_be_started_again() -> None:
+    """Status 2 would keep systemd from starting it again."""
+    with start(DUECOURSE_STORE_SECRET="a/b", AWS_ENDPOINT_URL_SECRETS_MANAGER="http://127.0.0.1:1") as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "the secret that DUECOURSE_STORE_SECRET names cannot be read" in err
     assert "Traceback" not in err
 
 

@@ -1,4 +1,4 @@
-"""Measurements of `python -m local built`, and its warnings: on a small build of the test's own."""
+"""Measurements of `duecourse built`, and its warnings: on a small build of the test's own."""
 
 import json
 import os
@@ -6,11 +6,12 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
 
-from local.cli import built
+from duecourse_local.cli.project import built
 from tests.support.project import ROOT
 
 HERE = built.MACHINES[platform.machine()]
@@ -24,13 +25,15 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "One": {"Type": "AWS::Serverless::Function", "Properties": function},
         "Shared": {"Type": "AWS::Serverless::LayerVersion", "Properties": {"ContentUri": "Shared"}},
     }
-    (tmp_path / "One").mkdir()
-    (tmp_path / "Shared/python").mkdir(parents=True)
-    (tmp_path / "One/app.py").write_text("import shared\n")
-    (tmp_path / "Shared/python/shared.py").write_text("")
-    (tmp_path / "template.yaml").write_text(json.dumps({"Resources": resources}))
-    monkeypatch.setattr(built, "BUILT", tmp_path / "template.yaml")
-    return tmp_path
+    build = tmp_path / ".aws-sam/build"
+    (build / "One").mkdir(parents=True)
+    (build / "Shared/python").mkdir(parents=True)
+    (build / "One/app.py").write_text("import shared\n")
+    (build / "Shared/python/shared.py").write_text("")
+    (build / "template.yaml").write_text(json.dumps({"Resources": resources}))
+    project = SimpleNamespace(template=lambda: tmp_path / "template.yaml", bundle=None)
+    monkeypatch.setattr(built, "here", lambda: project)
+    return build
 
 
 def code(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

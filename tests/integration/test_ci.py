@@ -90,7 +90,7 @@ def test_the_checks_of_the_gate_are_those_of_make_check() -> None:
     said = subprocess.run([MAKE, "-s", "checks"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     planned = subprocess.run([MAKE, "-n", "-B", "check"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert [name.partition("-")[0] for name in said] == ["check"] * len(said)
-    for tool in ("ruff format --check", "ruff check", "mypy", "tests.fuzz"):
+    for tool in ("ruff format --check", "ruff check", "mypy", "tests.fuzz", "tests.guard"):
         assert tool in planned
 
 

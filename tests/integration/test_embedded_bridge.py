@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from duecourse.adapters.embedded.bells import EmbeddedBells
 from duecourse.adapters.embedded.store import EmbeddedStore, MemoryStore
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import Invoked
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Task
 from duecourse.ports.bells import Sound, View, What
+from duecourse_local.threads.bells import EmbeddedBells
 from tests.support.bridges import Recorder
 from tests.support.clock import HandClock
 from tests.support.engine import engine

@@ -55,7 +55,8 @@ def test_a_folder_of_a_former_layout_is_read_once_and_has_all_that_it_had(tmp_pa
         store = EmbeddedStore(clock, Sharding({"many": 2}), disk=LevelDisk(str(folder)))
         assert shown(store, clock) == before
         redis_ledger.check(store.client, SHARD)
-        assert store.settings_of(["default"])[0][:3] == (False, 50, Rate(100, 60_000))
+        settings = store.settings_of(["default"])[0]
+        assert (settings.paused, settings.max_running, settings.rate) == (False, 50, Rate(100, 60_000))
         assert store.idempotency().begin(KeyedRequest("-", "key", b"f" * 32), b"p" * 8, 1_000) == SavedResponse(
             RequestState.ENDED, b"answer"
         )

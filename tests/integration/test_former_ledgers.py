@@ -1,6 +1,7 @@
 """Ledgers that earlier versions wrote to Redis, as RDB files: read, worked on, rewritten."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,7 +95,7 @@ def test_a_delivery_that_it_handed_over_is_begun(former: Former) -> None:
     handed = [task for task in former.every(Status.LEASED) if task.target]
     begun = former.store.begin(SHARD, list(map(lease_of, handed)), LEASE_MS, [b"8 random"] * len(handed))
     assert all(one.token for one in begun)
-    ran = [task._replace(token=one.token) for task, one in zip(handed, begun, strict=True)]
+    ran = [replace(task, token=one.token) for task, one in zip(handed, begun, strict=True)]
     assert [settle(former, task, Ending.DONE) for task in ran] == [Settled.DONE] * len(handed)
 
 

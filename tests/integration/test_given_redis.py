@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from local.stack.given_redis import hears, visit
-from local.stack.options import Options, Precision
-from local.stack.problems import HarnessError
-from local.stack.stack import Stack
+from duecourse_local.stack.given_redis import hears, visit
+from duecourse_local.stack.options import Options, Precision
+from duecourse_local.stack.problems import HarnessError
+from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.matrix import in_turn
 from tests.support.redis_server import RedisServer, need, newest

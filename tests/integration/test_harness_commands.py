@@ -1,4 +1,4 @@
-"""The commands `up`, `invoke` and `replay`, run as a user runs them."""
+"""The commands `up`, `invoke` and `events`, run as a user runs them."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -21,7 +22,8 @@ from duecourse.domain.queues import Rate
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import NewTask
 from duecourse.ports.tasks import Move
-from local.cli.app import app
+from duecourse_local.cli.app import app
+from duecourse_local.stack.state import StateFolder
 from tests.support.answering import Reply, answering
 from tests.support.commands import BARE, FREE_PORTS, Up, gone, in_this_process, run, up
 from tests.support.level_store import level_store
@@ -36,7 +38,7 @@ def test_up_prints_one_line_when_all_is_ready_and_stops_cleanly_when_told_to(
 ) -> None:
     with up(tmp_path / "state") as stack, urllib3.PoolManager() as http:
         line, children = stack.line, stack.children
-        assert set(line) == {"api", "lambda", "aws", "store", "pids"}
+        assert set(line) == {"api", "lambda", "aws", "store", "amqp", "egress", "auth", "clock", "pids"}
         assert all(len(pids) == 1 for pids in line["pids"]["functions"].values())
         functions = [pid for pids in line["pids"]["functions"].values() for pid in pids]
         assert {line["pids"]["redis"], line["pids"]["bridge"], *functions} < set(children)
@@ -173,18 +175,39 @@ def test_a_program_of_ones_own_runs_with_the_settings_of_the_stack_that_is_up(li
         assert http.request("GET", f"{lit.stack.line['api']}/tasks/mine").json()["task"]["state"] == "scheduled"
 
 
+def test_a_program_of_ones_own_reads_no_secret_of_a_deployed_stack(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path)
+    here = {"api": "http://api", "lambda": "http://lambda", "aws": "http://aws", "egress": "loopback", "amqp": ""}
+    folder.announce({**here, "store": "redis://:word@localhost:6399/1"})
+    parsed = "import os, duecourse.settings as s; one = s.parse(os.environ); print(one.store, one.store_secret)"
+    words = ("run", "--state", str(tmp_path), sys.executable, "-c", parsed)
+    answer = run(*words, DUECOURSE_STORE_SECRET="duecourse/redis-url")
+    assert answer.stdout == "redis://:word@localhost:6399/1 \n", answer.stderr
+    folder.close()
+
+
+def test_a_program_of_ones_own_has_the_broker_that_the_stack_was_given(tmp_path: Path) -> None:
+    folder, broker = StateFolder(tmp_path), "amqp://guest:guest@localhost:5679/"
+    here = {"api": "http://api", "lambda": "http://lambda", "aws": "http://aws", "egress": "loopback", "amqp": broker}
+    folder.announce({**here, "store": "redis://localhost:6399/1"})
+    parsed = "import os, duecourse.settings as s; one = s.parse(os.environ); print(one.amqp, one.targets['bill'])"
+    words = ("run", "--state", str(tmp_path), sys.executable, "-c", parsed)
+    given = {"DUECOURSE_TARGETS": '{"bill": "amqp:bills"}', "DUECOURSE_AMQP_SECRET": "duecourse/amqp-url"}
+    answer = run(*words, **given)
+    assert answer.stdout == f"{broker} amqp:bills\n", answer.stderr
+    folder.close()
+
+
 def test_without_a_stack_a_program_of_ones_own_is_not_run(tmp_path: Path) -> None:
     answer = run("run", "--state", str(tmp_path), "env")
-    assert (answer.returncode, answer.stdout, answer.stderr) == (2, "", "no stack is up: run make up\n")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (2, "", "no stack is up: run duecourse up\n")
 
 
 def test_another_python_than_the_folders_own_is_sent_there() -> None:
     bare = (sys.executable, "-S", "-m", "local", "new", "report")  # -S: without what is installed
     done = subprocess.run(bare, cwd=ROOT, env=BARE, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert (
-        done.stderr == "python -m local needs this folder's own Python: make setup, then .venv/bin/python -m local …\n"
-    )
+    assert done.stderr == "python -m local needs this folder's own Python: make setup, then .venv/bin/duecourse …\n"
 
 
 def test_invoke_names_a_function_that_is_not_there(state: Path) -> None:
@@ -193,8 +216,8 @@ def test_invoke_names_a_function_that_is_not_there(state: Path) -> None:
     assert "ResourceNotFound" in answer.stderr or "not found" in answer.stderr
 
 
-def test_replay_shows_each_request_and_answer(state: Path) -> None:
-    answer = run("replay", "events/enqueue_http/health.json", "events/poll_tick", "--state", str(state))
+def test_events_shows_each_request_and_answer(state: Path) -> None:
+    answer = run("events", "events/enqueue_http/health.json", "events/poll_tick", "--state", str(state))
     assert "enqueue_http/health.json → EnqueueHttpFunction" in answer.stdout
     assert '"store\\":\\"ok' in answer.stdout
     assert " ms" in answer.stdout
@@ -202,8 +225,8 @@ def test_replay_shows_each_request_and_answer(state: Path) -> None:
     assert answer.returncode == 0
 
 
-def test_replay_names_a_folder_without_events(state: Path, tmp_path: Path) -> None:
-    answer = in_this_process("replay", str(tmp_path), "--state", str(state))
+def test_events_names_a_folder_without_events(state: Path, tmp_path: Path) -> None:
+    answer = in_this_process("events", str(tmp_path), "--state", str(state))
     assert answer.exit_code == 2
     assert "no events" in answer.stderr
 
@@ -213,33 +236,36 @@ def test_invoke_starts_a_stack_of_its_own_where_none_is_up(tmp_path: Path) -> No
     assert answer.returncode == 0, answer.stderr
 
 
-@pytest.mark.parametrize(
-    "command", [command.callback.__name__ for command in app.registered_commands if command.callback]
-)
+CALLBACKS = {one.name or one.callback.__name__: one.callback for one in app.registered_commands if one.callback}
+
+
+@pytest.mark.parametrize("command", CALLBACKS)
 def test_the_help_of_every_command_has_examples(command: str) -> None:
     answer = in_this_process(command, "--help")
     assert answer.exit_code == 0
-    assert f"python -m local {command}" in answer.stdout
+    assert f"duecourse {command}" in answer.stdout
 
 
 def test_the_help_of_all_names_every_command() -> None:
     answer = run("--help")
     assert answer.returncode == 0
-    assert all(command.callback.__name__ in answer.stdout for command in app.registered_commands if command.callback)
+    assert all(command in answer.stdout for command in CALLBACKS)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert run("--version").stdout == f"duecourse {project['version']}\n"
 
 
 def examples(command: str) -> list[str]:
     """The lines that a command's help gives as examples of it."""
-    callback = next(
-        one.callback for one in app.registered_commands if one.callback and one.callback.__name__ == command
-    )
-    lines = (line.strip() for line in str(callback.__doc__).splitlines())
-    return [line for line in lines if f"python -m local {command}" in line]
+    lines = (line.strip() for line in str(CALLBACKS[command].__doc__).splitlines())
+    return [line for line in lines if f"duecourse {command}" in line]
 
 
-@pytest.mark.parametrize("line", [*examples("invoke"), *examples("replay")])
+@pytest.mark.parametrize("line", [*examples("invoke"), *examples("events")])
 def test_the_examples_of_help_do_what_they_say_and_leave_the_queues_of_the_stack_alone(line: str, lit: Lit) -> None:
-    command = line.replace("python -m", f"{sys.executable} -m") + f" --state {lit.state}"
+    command = f"{line} --state {lit.state}".replace("duecourse ", f"{sys.executable} -m local ", 1)
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=BARE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     queue = urllib3.request("GET", f"{lit.stack.line['api']}/queues/default").json().get("queue", {})
@@ -269,7 +295,12 @@ def test_every_file_that_help_names_is_there() -> None:
         (("upgrade", "--watch", "soon"), "--watch"),
         (("upgrade", "--store", "leveldb:///a/folder"), "leveldb:///a/folder upgrades itself when it is opened"),
         (("show", "a", "--store", "redis://localhost:x"), "DUECOURSE_STORE"),
-        (("show", "--queue", "a", "--store", "memory://"), "(the ledger at memory://)"),
+        (("limits", "default", "colour=red", "--store", "memory://"), "of the names lease"),
+        (("replay", "--store", "memory://"), "--dead"),
+        (("cancel", "a", "--kind", "report", "--store", "memory://"), "a filter for many"),
+        (("cancel", "--store", "memory://"), "give group, kind or state"),
+        (("queues", "--store", "memory://", "--url", "http://127.0.0.1:1"), "give one of them"),
+        (("move", "a", "--delay", "soon"), "--delay"),
     ],
 )
 def test_a_wrong_option_is_named_without_a_trace(arguments: tuple[str, ...], named: str) -> None:
@@ -300,10 +331,12 @@ def test_ctrl_c_while_it_imports_leaves_no_trace(tmp_path: Path) -> None:
 
 def test_show_names_the_ledger_in_which_there_is_no_such_task(tmp_path: Path) -> None:
     folder = f"leveldb://{tmp_path}/ledger"
-    shown = run("show", "r1", "--store", folder, "--state", str(tmp_path / "none"))
+    shown = run("show", "r1", "--store", folder, "--stack", str(tmp_path / "none"))
     assert shown.returncode == 1
-    assert shown.stderr.startswith(f"no task r1 in queue default, tenant -, in the ledger at {folder} (namespace duec")
-    assert "--store" in shown.stderr
+    where, told = shown.stderr.splitlines()
+    assert where == f"store {folder} (namespace duecourse)"
+    assert told.startswith(f"no task r1 in queue default, in the store {folder} (namespace duec")
+    assert "--store" in told
 
 
 def test_show_tells_what_happened_to_a_task_and_what_it_waits_for(tmp_path: Path) -> None:
@@ -313,7 +346,7 @@ def test_show_tells_what_happened_to_a_task_and_what_it_waits_for(tmp_path: Path
         store.move("default", [Move("a", delay_ms=90_000, by="client")])
     shown = run("show", "a", "--store", folder)
     assert shown.returncode == 0, shown.stderr
-    fields = dict(re.findall(r"^[│┃] (\w+) +[│┃] (.*?) +[│┃]$", shown.stdout, re.MULTILINE))
+    fields = dict(re.findall(r"^(\w+) +(.*?) *$", shown.stdout, re.MULTILINE))
     assert {"state", "due_at", "attempt", "max_attempts", "notify_done"} < fields.keys(), "as GET /tasks/a names them"
     assert fields["state"] == "scheduled"
     assert "audit" in fields["notify_done"]
@@ -330,7 +363,7 @@ def test_show_tells_of_each_shard_of_a_queue_what_runs_there_and_its_part_of_eac
     monkeypatch.setitem(BARE, "DUECOURSE_SHARDS", '{"default": 2}')
     shown = run("show", "--store", f"leveldb://{tmp_path}/ledger")
     assert shown.returncode == 0, shown.stderr
-    rows = dict(re.findall(r"^[│┃] (shard \d) +[│┃] (.*?) +[│┃]$", shown.stdout, re.MULTILINE))
+    rows = dict(re.findall(r"^(shard \d) +(.*?) *$", shown.stdout, re.MULTILINE))
     assert rows == {
         "shard 0": "max_running 3, rate count 5, per PT1S, running 0",
         "shard 1": "max_running 2, rate count 4, per PT1S, running 0",

@@ -6,12 +6,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from local.process.environment import Environment
-from local.process.pool import Pool
-from local.process.worker import Rules
-from local.stack.logs import Logs
-from local.template.identity import Addresses
-from local.template.reader import Template
+from duecourse_local.process.environment import Environment
+from duecourse_local.process.pool import Pool
+from duecourse_local.process.worker import Rules
+from duecourse_local.stack.logs import Logs
+from duecourse_local.template.identity import Addresses
+from duecourse_local.template.reader import Template
 from tests.support.harness import FOLDER, NOWHERE
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import psutil
 import pytest
 
-from local.aws.invocation import Answer, Invocation, LambdaError
-from local.process.environment import Environment
-from local.process.pool import Pool, Starts
-from local.process.worker import Rules
-from local.stack.logs import Log
-from local.template.identity import Addresses
-from local.template.model import Function
-from local.template.reader import Template
+from duecourse_local.aws.invocation import Answer, Invocation, LambdaError
+from duecourse_local.process.environment import Environment
+from duecourse_local.process.pool import Pool, Starts
+from duecourse_local.process.worker import Rules
+from duecourse_local.stack.logs import Log
+from duecourse_local.template.identity import Addresses
+from duecourse_local.template.model import Function
+from duecourse_local.template.reader import Template
 from tests.support.harness import FOLDER, NOWHERE
 
 TURNS = 12

@@ -11,13 +11,13 @@ import psutil
 import pytest
 import redis
 
-from local.aws import emulator as aws_emulator
-from local.aws.account import CREDENTIALS
-from local.stack.logs import Log, Logs
-from local.stack.options import Options
-from local.stack.problems import HarnessError
-from local.stack.sockets import listen, url_of
-from local.stack.stack import Stack
+from duecourse_local.aws import emulator as aws_emulator
+from duecourse_local.aws.account import CREDENTIALS
+from duecourse_local.stack.logs import Log, Logs
+from duecourse_local.stack.options import Options
+from duecourse_local.stack.problems import HarnessError
+from duecourse_local.stack.sockets import listen, url_of
+from duecourse_local.stack.stack import Stack
 from tests.support.harness import FOLDER, NOWHERE, Probes, probes
 from tests.support.wait import until
 
@@ -245,7 +245,7 @@ def test_a_full_disk_stops_no_log(tmp_path: Path) -> None:
     ],
 )
 def test_a_store_that_cannot_be_used_is_named(store: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("local.stack.services.STORE_WITHIN", 0.1)
+    monkeypatch.setattr("duecourse_local.stack.services.STORE_WITHIN", 0.1)
     with pytest.raises(HarnessError, match=problem), probes(store=store):
         pass
 

@@ -13,13 +13,13 @@ import pika
 import pytest
 from pika.exceptions import UnroutableError
 
-from local.aws.invocation import Answer
-from local.aws.sources.described import RABBITMQ, Source
-from local.aws.sources.events import failed_items
-from local.aws.sources.rabbitmq import RabbitMqFeed
-from local.cli.rabbitmq import RabbitMq
-from local.stack.options import Precision
-from local.stack.problems import HarnessError
+from duecourse_local.aws.invocation import Answer
+from duecourse_local.aws.sources.described import RABBITMQ, Source
+from duecourse_local.aws.sources.events import failed_items
+from duecourse_local.aws.sources.rabbitmq import RabbitMqFeed
+from duecourse_local.cli.stack.rabbitmq import RabbitMq
+from duecourse_local.stack.options import Precision
+from duecourse_local.stack.problems import HarnessError
 from tests.support.harness import Probes, probes
 from tests.support.matrix import MATRIX
 from tests.support.project import ROOT

@@ -8,7 +8,7 @@ from tests.support.project import ROOT
 
 STAYING = """
 import signal, threading
-from local.cli.staying import stay, until_stopped
+from duecourse_local.cli.staying import stay, until_stopped
 
 told = threading.Event()
 threading.Thread(target=told.wait, daemon=True).start()

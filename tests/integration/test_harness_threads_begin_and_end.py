@@ -15,8 +15,8 @@ from botocore.exceptions import ClientError
 from duecourse import ledgers
 from duecourse.errors import StoreInUse
 from duecourse.process import PROCESS
-from local.stack.problems import HarnessError
-from local.threads.pool import GRACE_S
+from duecourse_local.stack.problems import HarnessError
+from duecourse_local.threads.pool import GRACE_S
 from tests.support.harness import probes
 from tests.support.threads import function, threads, variables
 

@@ -5,6 +5,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,10 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.redis.connect import connect
+from duecourse.adapters.redis.layout import INSIDE
 from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.bulk import Act, Bulk
 from duecourse.domain.history import Entry, Run, Trigger
 from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.task import Apart, NewTask, OnDuplicate, RetryPolicy, Task
+from duecourse.domain.task import Apart, NewTask, OnDuplicate, RetryPolicy, Status, Task
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.leases import Delivery, Lease
 from duecourse.ports.store import Store
@@ -36,6 +39,8 @@ from tests.support.matrix import in_turn
 from tests.support.redis_server import RedisServer
 
 QUEUE = SHARD.queue
+LIVE = [Status.SCHEDULED, Status.LEASED]
+OTHERS = [Status.SCHEDULED, Status.DONE, Status.CANCELLED, Status.DEAD]
 UNSYNCED = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a folder of its own is made in it
 """Where a change is not waited for until it is on a disk: no power is cut here."""
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
@@ -49,6 +54,8 @@ PROFILE = settings(
 )
 
 ids = st.sampled_from("abcd")
+payloads = st.sampled_from(["1", '"ü"', *('"' + "x" * (size - 2) + '"' for size in (INSIDE, INSIDE + 1))])
+"""The last two are the largest that stays inside its record, and the smallest that is apart from it."""
 delays = st.sampled_from([0, 0, 0, 1, 10, 100, 1_500])
 states = st.sampled_from([None, "1", '{"é":[2]}'])
 callers = st.sampled_from([0, 1])
@@ -63,7 +70,7 @@ def new_tasks(draw: st.DrawFn) -> NewTask:
     return NewTask(
         draw(ids),
         draw(st.sampled_from(["work", HANDED])),
-        draw(st.sampled_from(["1", '"ü"'])),
+        draw(payloads),
         group=group,
         state=draw(states) or "",
         due_at=HandClock().at + 50 if draw(st.integers(0, 9)) == 0 else None,
@@ -101,10 +108,10 @@ class Names:
         token = str(self._numbers[shown.fence]) if shown.token else ""
         delivery = str(self._numbers[int(shown.delivery[:12], 16)]) if shown.delivery else ""
         generation = self._numbers[shown.generation]
-        return shown._replace(generation=generation, token=token, log=log, delivery=delivery)
+        return replace(shown, generation=generation, token=token, log=log, delivery=delivery)
 
     def _in_ours(self, entry: Entry) -> Entry:
-        return entry._replace(fence=self._numbers[entry.fence]) if isinstance(entry, Run) else entry
+        return replace(entry, fence=self._numbers[entry.fence]) if isinstance(entry, Run) else entry
 
     def check_order(self) -> None:
         """Fail where two numbers were drawn in another order than the model drew them."""
@@ -266,6 +273,23 @@ class LedgerMachine(RuleBasedStateMachine):
         self._same(
             lambda store, _: store.cancel(QUEUE, chosen, force=force, by="me"), replies, lost=lost, repeated=False
         )
+
+    @rule(
+        act=st.sampled_from([Act.COUNT, Act.DELETE, Act.CANCEL]),
+        data=st.data(),
+        kind=st.sampled_from(["", "", "work", HANDED]),
+        group=st.sampled_from(["", "", "g", "h"]),
+        min_age_ms=st.sampled_from([0, 0, 1, 50]),
+        limit=st.sampled_from([1, 2, 100]),
+        lost=lost,
+    )
+    def bulk(
+        self, act: Act, data: st.DataObject, kind: str, group: str, min_age_ms: int, limit: int, lost: bool
+    ) -> None:
+        status = data.draw(st.sampled_from(LIVE if act == Act.CANCEL else OTHERS))
+        asked = Bulk(act, (status,), kind, group, min_age_ms, limit)
+        count = self.model.bulk(asked, "me")
+        self._same(lambda store, _: store.bulk(QUEUE, asked, by="me").tasks, count, lost=lost, repeated=False)
 
     @rule(chosen=st.lists(ids, min_size=1, max_size=2), lost=lost)
     def replay(self, chosen: list[str], lost: bool) -> None:

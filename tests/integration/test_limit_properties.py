@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import redis
@@ -14,6 +15,7 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueSettings, Rate, changed
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Task
+from duecourse.domain.values import as_dict
 from duecourse.ports.store import Store
 from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
@@ -62,7 +64,7 @@ class LimitMachine(RuleBasedStateMachine):
 
     @rule(max_running=few)
     def set_how_many_run(self, max_running: int | None) -> None:
-        self._set(self.settings._replace(max_running=max_running))
+        self._set(replace(self.settings, max_running=max_running))
 
     @rule(limit=st.sampled_from([1, 3, 500]))
     def claim(self, limit: int) -> None:
@@ -112,7 +114,7 @@ class LimitMachine(RuleBasedStateMachine):
     def extend(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.running)))
         [end] = self.store.extend(SHARD, [lease_of(self.running[key])], 2 * LEASE_MS)
-        self.running[key] = self.running[key]._replace(lease_expires_at=end)
+        self.running[key] = replace(self.running[key], lease_expires_at=end)
 
     @rule()
     def sweep(self) -> None:
@@ -151,7 +153,7 @@ class LimitMachine(RuleBasedStateMachine):
             self.store.configure(QUEUE, {"rate": None})  # a rate counts from when it is set
             self.claimed.clear()
         self.settings = changed(settings, {})
-        self.store.configure(QUEUE, settings._asdict())  # type: ignore[arg-type]
+        self.store.configure(QUEUE, as_dict(settings))  # type: ignore[arg-type]
 
     def _lapse(self) -> None:
         for key, task in list(self.running.items()):

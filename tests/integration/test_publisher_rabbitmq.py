@@ -25,7 +25,7 @@ from duecourse.domain.task import Status
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.errors import PublishRejected
 from duecourse.ports.publisher import Message
-from local.cli.rabbitmq import RabbitMq, executable
+from duecourse_local.cli.stack.rabbitmq import RabbitMq, executable
 from tests.support.answering import misbehaving
 from tests.support.clock import HandClock
 from tests.support.commands import gone

@@ -22,7 +22,9 @@ from duecourse.domain.query import QueryState
 from duecourse.domain.task import Shard
 from duecourse.process import PROCESS
 from duecourse.settings import Settings
+from duecourse_local.stack.options import LOOPBACK
 from tests.support.answering import Asked, Reply, answering
+from tests.support.egress import HERE
 from tests.support.engine import ample
 from tests.support.redis_server import RedisServer
 from tests.support.slow_receiver import slow_at_first
@@ -31,20 +33,20 @@ from tests.support.wired import wired_with
 
 CROWD = 20
 LIMIT = 3
-ALWAYS: Any = {"interval": 0.1, "until": "`true`"}
+ALWAYS: Any = {"interval": 1, "until": "`true`"}
 ASK = """
 import sys
 from duecourse import Client
-Client.from_env().query(url=sys.argv[1], interval=0.1, until="`true`")
+Client.from_env().query(url=sys.argv[1], interval=1, until="`true`")
 """
 
 
 @pytest.fixture
 def store(redis_server: RedisServer) -> Iterator[RedisStore]:
     """The ledger that the functions' parts go by here."""
-    with connect(redis_server.url) as client, closing(HttpOut(CROWD)) as http:
+    with connect(redis_server.url) as client, closing(HttpOut(CROWD, HERE)) as http:
         store = RedisStore(client)
-        parts = Settings(query_parallel=LIMIT)
+        parts = Settings(query_parallel=LIMIT, egress_allow=LOOPBACK)
         with wired_with(settings=parts, store=store, http=http):
             yield store
 
@@ -113,9 +115,8 @@ def test_a_request_killed_at_its_call_leaves_the_query_to_be_polled_on(
     with slow_at_first() as (api, server):
         queue = queue_at(server.url)
         store.configure(queue, {"lease_ms": 1_000})
-        process = subprocess.Popen(
-            [sys.executable, "-c", ASK, server.url], env={**os.environ, "DUECOURSE_STORE": redis_server.url}
-        )
+        settings = {"DUECOURSE_STORE": redis_server.url, "DUECOURSE_EGRESS_ALLOW": LOOPBACK}
+        process = subprocess.Popen([sys.executable, "-c", ASK, server.url], env={**os.environ, **settings})
         try:
             assert api.asked.wait(30)
         finally:

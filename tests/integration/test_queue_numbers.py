@@ -98,6 +98,6 @@ def test_a_queue_of_another_number_of_shards_hides_no_other(
     store = RedisStore(redis_client)
     store.add([new("a")])
     assert [queue.name for queue in Queues(store).every()] == ["default"]
-    assert "DUECOURSE_SHARDS says 1: run `python -m local reshard mails 1`, or set it to 4" in caplog.text
+    assert "DUECOURSE_SHARDS says 1: run `duecourse reshard mails 1`, or set it to 4" in caplog.text
     with pytest.raises(StoreMisused):
         Queues(store).get("mails")

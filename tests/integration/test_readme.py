@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from local.stack.options import Options
-from local.stack.stack import Stack
+from duecourse_local.stack.options import Options
+from duecourse_local.stack.stack import Stack
 from tests.support.pages import README, pages
 from tests.support.sam import env_vars, need_engine, reachable_redis, start_api
 

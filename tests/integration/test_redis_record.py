@@ -34,3 +34,11 @@ def test_a_shard_is_put_on_record_without_reading_the_others(record: ShardsOnRec
     record.register(Shard("q17"))
     assert redis_client.sismember(RECORD, "new/0/1")
     assert "cmdstat_smembers" not in redis_client.info("commandstats")
+
+
+def test_a_shard_that_is_on_record_is_put_there_again_without_a_look_through_the_others(
+    record: ShardsOnRecord, redis_client: redis.Redis
+) -> None:
+    redis_client.config_resetstat()
+    record.register(Shard("q17"))
+    assert redis_client.info("commandstats")["cmdstat_sscan"]["calls"] == 1, "for marks alone"

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import redis
 
 from duecourse.adapters.redis.connect import connect
-from duecourse.adapters.redis.keys import FIXED, keys_of, ledger_key, shards_key
+from duecourse.adapters.redis.keys import FIXED, keys_of, ledger_key, makers_key, shards_key
 from duecourse.adapters.redis.scripts import Request
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
@@ -358,7 +359,7 @@ def test_a_ledger_that_was_wiped_takes_tasks_again_and_is_found(store: RedisStor
 
 def everything(store: RedisStore) -> None:
     """Every verb, in every state that leads it elsewhere."""
-    policy = new().retry._replace(max_attempts=1)
+    policy = replace(new().retry, max_attempts=1)
     store.add([new(f"t-{n}", group="g", tenant=f"tenant-{n % 3}", notify="audit") for n in range(9)], echo=True)
     store.add(
         [new("later", delay_ms=60_000), new("a"), new("b"), new("once", retry=policy), new("late", deadline_ms=1)]
@@ -417,8 +418,9 @@ def test_every_key_a_script_touches_is_declared_and_all_are_of_one_node(
         elif words[0].upper().startswith("EVALSHA"):
             scripts += 1
             declared = set(words[3 : 3 + int(words[2])])
-            # The record of shards, and beside it, in its slot, what is leaving that and what tells of the whole ledger.
-            of_record = declared <= {"duecourse:shards", "{duecourse:shards}:leaving", ledger_key("duecourse")}
+            # The record of shards; in its slot what is leaving, who made the queues, what tells of the whole ledger.
+            beside = {"{duecourse:shards}:leaving", makers_key("duecourse"), ledger_key("duecourse")}
+            of_record = declared <= {"duecourse:shards", *beside}
             assert of_record or all(key.startswith(prefix) for key in declared)
     assert scripts > 15
     assert touched >= {prefix + name for name in FIXED} | {"duecourse:shards"}

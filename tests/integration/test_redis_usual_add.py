@@ -1,6 +1,7 @@
 """The short way of an add's script: it does as the long way, whatever stands there, and the usual add takes it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,13 +10,13 @@ import redis
 from duecourse.adapters.redis import arguments
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import FIXED, Keys, keys_of
-from duecourse.adapters.redis.layout import NEWEST
+from duecourse.adapters.redis.layout import NEWEST, OLDEST
 from duecourse.adapters.redis.scripts import Scripts, load
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import DEFAULT_TENANT, NewTask
 from tests.support.clock import HandClock
-from tests.support.ledger import LATER_MS, SHARD, add, claim, new, settle
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, new, settle
 from tests.support.redis_server import RedisServer
 
 GUARD = "if #ARGV ~= 14 or"
@@ -40,6 +41,26 @@ STANDING: dict[str, Callable[[RedisStore], object]] = {
         store.configure("default", {"max_running": 1}), _leased(store, "b"), add(store, "c", delay_ms=LATER_MS)
     ),
     "another tenant's task": lambda store: store.add([new("b", delay_ms=LATER_MS, tenant="other")]),
+    "another tenant's task before it, and a task after it": lambda store: store.add(
+        [new("b", delay_ms=LATER_MS, tenant="other"), new("c", delay_ms=3 * LATER_MS)]
+    ),
+    "records of the oldest version": lambda store: _waits_with(store, layout=OLDEST),
+    "a shard that is being forgotten": lambda store: _waits_with(store, leaving=1),
+    "a place that is free again": lambda store: _waits_with(store, wake=1),
+    "a quota": lambda store: (
+        add(store, "b", delay_ms=LATER_MS), store.configure("default", {"tenant_max_pending": 1})
+    ),
+    "another number of shards": lambda store: _waits_with(store, shards=3),
+    "a clock that does not travel": lambda store: _waits_with(store, clock=None),
+    "more that is due than was claimed": lambda store: (
+        store.add([new(id, tenant="other") for id in "bc"]), store.claim(SHARD, 1, lease_ms=LEASE_MS),
+        _waits_with(store, "d", bell_at=store.now() + 2_000),
+    ),
+    "a bell that hangs after the end of a lease": lambda store: (
+        _leased(store, "b"), _waits_with(store, "c", bell_at=store.now() + LEASE_MS + 1),
+    ),
+    "a bell that hangs too late": lambda store: _waits_with(store, bell_at=NEXT + store.now()),
+    "a bell whose time is over": lambda store: _waits_with(store, bell_at=store.now() - 1),
 }  # fmt: skip
 ASKED = {
     "later": new(delay_ms=NEXT),
@@ -50,6 +71,16 @@ ASKED = {
     "of a group": new(delay_ms=NEXT, group="g"),
     "with a deadline": new(delay_ms=NEXT, deadline_ms=5),
 }
+
+
+def _waits_with(store: RedisStore, id: str = "b", **meta: Any) -> None:
+    """A task that waits, and these fields in the shard's meta; None for a field that is not there."""
+    add(store, id, delay_ms=LATER_MS)
+    for field, value in meta.items():
+        if value is None:
+            store._client.hdel(keys_of(store._namespace, SHARD).meta, field)
+        else:
+            store._client.hset(keys_of(store._namespace, SHARD).meta, field, value)
 
 
 def _leased(store: RedisStore, id: str) -> Any:
@@ -77,12 +108,15 @@ def _outcome(
     """What an add by this script answers, and what the shard's keys hold then but for random bytes."""
     clock = HandClock()
     store = RedisStore(client, namespace, travel=clock)
-    stand(store)
     keys = keys_of(namespace, SHARD)
     client.hset(keys.meta, "clock", "travel")
+    stand(store)
     every = (NEWEST, 1, *arguments.alone(DEFAULT_TENANT, None), *arguments.new_task(task, ORIGIN))
     count, words = Scripts(client, clock).request(keys, [task.tenant], every, 1)
-    now, bell_at, replies, records, bodies = client.execute_command("EVAL", script, count, *words)  # type: ignore[no-untyped-call]
+    answer = client.execute_command("EVAL", script, count, *words)  # type: ignore[no-untyped-call]
+    if isinstance(answer, int):
+        return answer, _held(client, keys)
+    now, bell_at, replies, records, bodies = answer
     added = store.get("default", task.id, task.tenant)
     return (
         now,
@@ -90,7 +124,7 @@ def _outcome(
         replies,
         [data[RANDOM:] for data in records],
         bodies,
-        added and added._replace(token=""),
+        added and replace(added, token=""),
         _held(client, keys),
     )
 

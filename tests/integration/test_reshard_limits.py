@@ -4,18 +4,21 @@ import pytest
 import redis
 
 from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.reshard import Reshard
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
+from duecourse.domain.values import as_dict
 from duecourse.errors import StoreMisused
+from duecourse.ports.tasks import Reply
 from tests.support import redis_ledger
 from tests.support.ledger import LEASE_MS, ending, new
 from tests.support.wait import until
 
-SET = QueueSettings(False, 9, Rate(12, 60_000), 8, 2, 60_000, 5_000)
+SET = QueueSettings(False, 9, Rate(12, 60_000), 8, 2, 60_000, 5_000, 1_000, 1_000_000, 1_000)
 
 
 def store_of(client: Client, count: int) -> RedisStore:
@@ -31,7 +34,7 @@ def test_a_queues_settings_go_along_and_its_limits_are_divided_anew(
     redis_client: redis.Redis, was: int, to: int
 ) -> None:
     store = store_of(redis_client, was)
-    store.configure("default", SET._asdict())
+    store.configure("default", as_dict(SET))
     store.add([new(f"t-{n}") for n in range(200)])
     Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
     store = store_of(redis_client, to)
@@ -52,6 +55,26 @@ def test_a_limit_that_more_shards_cannot_share_is_named_before_anything_changes(
         Reshard(redis_client, "duecourse", "default", 4, lambda _: None).run(0)
     assert not store.settings_of(["default"])[0].paused
     assert sum(len(store.claim(shard, 5, lease_ms=LEASE_MS).tasks) for shard in every(2)) == 1
+
+
+@pytest.mark.parametrize(("was", "to"), [(1, 4), (4, 1), (4, 2)])
+@pytest.mark.parametrize("payload", ['"small"', f'"{"x" * 2_000}"'], ids=["small", "large"])
+def test_what_a_tenant_has_pending_goes_along_and_counts_where_it_is(
+    redis_client: redis.Redis, was: int, to: int, payload: str
+) -> None:
+    store = store_of(redis_client, was)
+    store.configure("default", {"tenant_max_bytes": 100 * len(payload), "tenant_max_pending": 100})
+    store.add([new(f"t-{n}", tenant="acme", payload=payload, delay_ms=60_000) for n in range(60)])
+    Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
+    metas = [redis_client.hgetall(keys_of("duecourse", shard).meta) for shard in every(max(was, to))]
+    assert sum(int(meta.get(b"bytes:acme", 0)) for meta in metas) == 60 * len(payload)
+    for shard in every(to):
+        redis_ledger.check(redis_client, shard)
+    replies = [
+        one.reply
+        for one in store_of(redis_client, to).add([new(f"u-{n}", tenant="acme", payload="7") for n in range(400)])
+    ]
+    assert replies.count(Reply.CREATED) == 40
 
 
 @pytest.mark.parametrize(("was", "to"), [(1, 4), (4, 1), (4, 2)])

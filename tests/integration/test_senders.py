@@ -21,6 +21,7 @@ from duecourse.kinds.webhook import Webhook
 from duecourse.ports.sender import Message, Sender
 from tests.support.answering import Reply, answering
 from tests.support.clock import START
+from tests.support.egress import HERE, anyone
 from tests.support.kinds import leased
 
 REGION = "eu-central-1"
@@ -28,14 +29,7 @@ MAIL = Message("ada@example.com", "Stand-up ü", "Hello Ada,\n")
 SMS = Message("+436641234567", "Stand-up", "Stand-up in 5 minutes ü")
 
 
-@pytest.fixture(autouse=True)
-def _account(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": REGION}.items():
-        monkeypatch.setenv(name, value)
-    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL"):
-        monkeypatch.delenv(name, raising=False)
-    # boto3 keeps a session for the process, made with the first test's environment.
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+pytestmark = pytest.mark.usefixtures("aws_account")
 
 
 @pytest.fixture
@@ -163,13 +157,13 @@ def test_a_service_that_is_away_is_a_failed_send(
 
 def test_a_webhook_is_delivered_to_a_real_receiver_under_one_id_until_it_takes_it() -> None:
     replies = iter([Reply(503), Reply(200)])
-    http = HttpOut(1)
+    http = HttpOut(1, HERE)
     with answering(lambda _: next(replies)) as server:
         to = {"name": "Ops", "channel": "webhook", "address": f"{server.url}/meetings", "time_zone": "UTC"}
         templates = {"subject": "{{ recipient.name }}", "message": "in {{ lead }}", "html": "", "data": {"room": 4}}
         payload = {"reminder": "standup", **templates, "recipient": to, "lead_ms": 300_000}
         task = leased("reminder", payload, state={"starts_at": START + 300_000})
-        kind = ReminderKind({}, Webhook(http, 5_000), TemplateWriter().write, lambda: START)
+        kind = ReminderKind({}, Webhook(http, 5_000), TemplateWriter().write, anyone, lambda: START)
         assert isinstance(kind(task), Retry)
         assert kind(task) == Done({"status": 200})
     http.close()

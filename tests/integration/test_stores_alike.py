@@ -6,6 +6,7 @@ blocks behind a record. What is read must be the same but for the numbers that e
 
 import random
 import re
+from dataclasses import replace
 
 import pytest
 import redis
@@ -13,8 +14,8 @@ import redis
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.redis import arguments as redis_wire
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain import notification
 from duecourse.domain.history import Run
+from duecourse.domain.notification import POLICY
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Task, dump_json
@@ -37,11 +38,11 @@ NUMBER = re.compile(r"~\d+\.|\"generation\":\d+")
 
 def shape(task: Task) -> Task:
     """All of a task that is the same in every store."""
-    log = tuple(entry._replace(fence=min(1, entry.fence)) if isinstance(entry, Run) else entry for entry in task.log)
+    log = tuple(replace(entry, fence=min(1, entry.fence)) if isinstance(entry, Run) else entry for entry in task.log)
     payload = NUMBER.sub("", dump_json(task.payload)) if "~" in task.id else task.payload_json
     changes = {"payload_json": payload, "generation": 0, "token": str(min(1, task.fence)), "log": log}
     changes["delivery"] = task.delivery[:1]
-    return task._replace(id=NUMBER.sub("~", task.id), **changes)
+    return replace(task, id=NUMBER.sub("~", task.id), **changes)
 
 
 def swept(store: Store) -> tuple[int, int, int]:
@@ -96,7 +97,7 @@ class Alike:
                     assert len({(one.run, one.expires_at, one.token[12:]) for one in answers}) == 1
                 if answers[0].token:
                     begun = zip(held, answers, strict=True)
-                    self.leases.append([task._replace(token=one.token, target="") for task, one in begun])
+                    self.leases.append([replace(task, token=one.token, target="") for task, one in begun])
 
     def take(self) -> None:
         id, tenant = self.draw.choice(IDS), self.draw.choice(TENANTS)
@@ -157,11 +158,8 @@ class Alike:
 def test_memory_and_redis_show_the_same_after_the_same_steps(
     redis_client: redis.Redis, clock: HandClock, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (
-        notification,
-        redis_wire,
-    ):  # the random part of a wait is drawn from a token, which is another in each
-        monkeypatch.setattr(module, "POLICY", notification.POLICY._replace(jitter=False))
+    # The random part of a wait is drawn from a token, which is another in each.
+    monkeypatch.setattr(redis_wire, "POLICY", replace(POLICY, jitter=False))
     stores: list[Store] = [MemoryStore(clock, deaths=True), RedisStore(redis_client, travel=clock, deaths=True)]
     alike = Alike(stores, clock, seed)
     steps = [alike.add, alike.claim, alike.take, alike.settle, alike.keep, alike.change, alike.wait, alike.begin]

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import urllib3
 
-from local.stack.options import Options, Precision
-from local.stack.stack import Stack
+from duecourse_local.stack.options import Options, Precision
+from duecourse_local.stack.stack import Stack
 
 TENANTS, EACH = 8, 25
 

@@ -38,12 +38,13 @@ OVER_HTTP_ALONE = {
     "POST /tasks/{id}/save",
 }
 """What `@task_handler`, `duecourse.extend` and `duecourse.save` do within a function of one's own."""
+OF_THE_CLIENT = {"close", "wait"}
 OF_THE_SERVICE = {"GET /health", "GET /openapi.json", "GET /docs"}
 
 
 FLAGS: list[tuple[str, Any]] = [("force", "0")]
 """What says false in a query, which holds text alone; in Python False does."""
-BY_FIELDS_ALONE = {"reminders.add", "reminders.preview"}
+BY_FIELDS_ALONE = {"reminders.add", "reminders.preview", "purge", "cancel_many"}
 """The verbs whose signature requires nothing, so that what is left out is told as over HTTP; others' is a TypeError."""
 
 
@@ -71,6 +72,22 @@ PAIRS: dict[str, Pair] = {
     "replay_dead": Pair(
         "POST /queues/{queue}/dead/replay",
         lambda got, asked: show_replayed(got, dry_run=asked.get("dry_run", False)),
+    ),
+    "purge": Pair(
+        "POST /queues/{queue}/purge",
+        lambda got, asked: {
+            "purged": got.tasks,
+            "next_cursor": got.next_cursor,
+            "dry_run": asked.get("dry_run", False),
+        },
+    ),
+    "cancel_many": Pair(
+        "POST /queues/{queue}/cancel",
+        lambda got, asked: {
+            "cancelled": got.tasks,
+            "next_cursor": got.next_cursor,
+            "dry_run": asked.get("dry_run", False),
+        },
     ),
     "list_queues": Pair("GET /queues", lambda got, _: {"queues": list(map(show_queue, got))}),
     "get_queue": Pair("GET /queues/{queue}", lambda got, _: {"queue": show_queue(got)}),
@@ -114,6 +131,17 @@ GOOD: dict[str, list[Fields]] = {
         {"queue": "default", "limit": 1, "rate": RATE, "kind": "work"},
         {"queue": "default", "dry_run": True},
         {"queue": "none"},
+    ],
+    "purge": [
+        *({"queue": "default", "state": state} for state in ("scheduled", "done", "cancelled", "dead")),
+        {"queue": "default", "state": "dead", "kind": "work", "group": "g", "older_than": "P1D", "limit": 1},
+        {"queue": "default", "state": "dead", "dry_run": True, "cursor": None},
+        {"queue": "none", "state": "dead"},
+    ],
+    "cancel_many": [
+        *({"queue": "default", "kind": "work", "force": force} for force in (False, True)),
+        {"queue": "default", "state": "scheduled", "group": "g", "limit": 1, "dry_run": False},
+        {"queue": "default", "state": "leased", "force": True},
     ],
     "list_queues": [{}],
     "get_queue": [{"queue": "default"}, {"queue": "none"}],
@@ -220,7 +248,7 @@ def both(wire: Wire) -> Both:
 def test_every_verb_and_every_route_is_here() -> None:
     own = {name for name, one in vars(Client).items() if inspect.isfunction(one) and name[0] != "_"}
     theirs = {f"reminders.{name}" for name, one in vars(ReminderClient).items() if name[0] != "_" and callable(one)}
-    assert PAIRS.keys() == GOOD.keys() == own | theirs
+    assert PAIRS.keys() == GOOD.keys() == (own | theirs) - OF_THE_CLIENT
     assert {pair.route for pair in PAIRS.values()} == ROUTES - OVER_HTTP_ALONE - OF_THE_SERVICE
 
 
@@ -261,7 +289,7 @@ def wrong_inputs(name: str) -> Iterator[Fields]:
         for wrong in WRONG_TEXT if field in in_text else WRONG:
             if (field, wrong) not in FLAGS:
                 yield {**first, field: wrong}
-    yield from (others_of(first, field) for field in first if name in BY_FIELDS_ALONE and field != "id")
+    yield from (others_of(first, field) for field in first if name in BY_FIELDS_ALONE and field not in {"id", "queue"})
     if name in BY_FIELDS_ALONE | {"add", "set_queue", "query"}:
         yield {**first, "colour": "red"}
     yield {field: "a b" if field in in_text else [] for field in whole}

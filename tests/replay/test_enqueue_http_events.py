@@ -1,6 +1,7 @@
 """Every saved request, replayed through the function that answers it."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,12 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
         },
     ),
     "bad_replay_dead": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_purge": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_cancel": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "purge_dead": (["add_webhook"], 200, {"purged": 0, "dry_run": False, "next_cursor": None}),
+    "purge_dry": (["add_webhook"], 200, {"purged": 1, "dry_run": True, "next_cursor": None}),
+    "cancel_group": (["add_webhook"], 200, {"cancelled": 0, "dry_run": False, "next_cursor": None}),
+    "cancel_kind": (["add_webhook"], 200, {"cancelled": 1, "dry_run": False, "next_cursor": None}),
     "list_tasks": (["add_webhook"], 200, {"next_cursor": None}),
     "replay_dead": ([], 200, {"replayed": 0, "dry_run": False, "more": False, "tasks": []}),
     "replay_dead_dry": (["add_webhook"], 200, {"replayed": 0, "dry_run": True}),
@@ -43,6 +50,8 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "why_unknown": ([], 404, NOT_FOUND),
     "why_webhook": (["add_webhook"], 200, {"id": "order-7:paid", "state": "scheduled", "forgotten": 0}),
     "add_poll": ([], 201, {"created": True}),
+    "add_with_auth": ([], 201, {"created": True}),
+    "bad_auth": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "add_reminder": ([], 201, {"id": "standup"}),
     "add_reminder_channels": ([], 201, {"id": "review"}),
     "add_webhook": ([], 201, {"created": True}),
@@ -90,7 +99,7 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "show_queue": (["add_poll"], 200, {}),
     "show_reminder": (["add_reminder"], 200, {"subject": "Stand-up", "starts_at": "2099-03-02T08:00:00.000Z"}),
     "show_unknown_queue": ([], 404, {"type": "urn:duecourse:problem:queue-not-found"}),
-    "show_query": (["ask_query"], 200, {"status": "processing", "queue": "query:127.0.0.1:9"}),
+    "show_query": (["ask_query"], 200, {"status": "processing", "queue": "query:nobody.invalid"}),
     "show_unknown_query": ([], 404, {"type": "urn:duecourse:problem:query-not-found"}),
     "show_unknown": ([], 404, NOT_FOUND | {"detail": "Queue default has no task nobody."}),
 }
@@ -327,7 +336,7 @@ def test_an_answer_out_of_shape_is_our_fault_not_the_callers(store: MemoryStore,
             return getattr(store, verb)
 
         def get(self, *named: Any) -> Any:
-            return store.get(*named)._replace(status="odd")
+            return replace(store.get(*named), status="odd")
 
     bring(store, "scheduled")
     wire(store=Odd())

@@ -22,7 +22,7 @@ LEAF = st.none() | st.booleans() | st.integers() | st.floats() | st.just(10**400
 JSON = st.recursive(LEAF, lambda c: st.lists(c, max_size=3) | st.dictionaries(ODD_TEXT, c, max_size=3), max_leaves=6)
 NAME = st.sampled_from(["a", "b", "reminders", "x" * 64, "x" * 129]) | ODD_TEXT
 EXPRESSION = st.sampled_from(["a", "`", "a[?", "nope(@)", "[::0]", "(" * 900, "!" * 900 + "a", '"\\ud800"']) | ODD_TEXT
-POLL = {"url": "http://127.0.0.1:9/", "interval": 5, "until": "a"}
+POLL = {"url": "https://api.example.com/", "interval": 5, "until": "a"}
 WORDS = ["url", "method", "headers", "body", "interval", "timeout", "failed_when", "result"]
 FIELDS = ["notify_done", "id", "queue", "due_at", "delay", "retry", "deadline", "on_duplicate", "max_wait", "colour"]
 ADA = {"name": "Ada", "email": "ada@example.com"}
@@ -52,14 +52,17 @@ SETTLE = st.builds(
 )  # fmt: skip
 SETTINGS = ["paused", "max_running", "tenant_max_running", "rate", "priority", "retention", "lease", "colour"]
 QUESTION = st.builds(lambda asked, odd: {**asked, **odd}, PAYLOAD, some(["max_age", "colour"]))
+MANY = some(["state", "kind", "group", "older_than", "limit", "dry_run", "cursor", "force"])
 MOVE = some(["due_at", "delay", "force", "starts_at"])
-BODY = (TASK | QUESTION | some(SETTINGS) | MEETING | JSON | SETTLE | MOVE).map(json.dumps)
+BODY = (TASK | QUESTION | some(SETTINGS) | MEETING | JSON | SETTLE | MOVE | MANY).map(json.dumps)
 RAW = st.sampled_from(["", "null", "{", '{"a": NaN}', "[" * 100_000, "\ufeff{}", '{"a": 1' + "0" * 5_000 + "}"])
 PATH = st.sampled_from(["/tasks", "/reminders", "/queues", "/queries", "/health", "/", ""]) | st.builds(
     lambda part, name, verb: f"/{part}/{quote(name, errors='replace')}{verb}",
     st.sampled_from(["tasks", "reminders", "queues", "queries"]),
     NAME,
-    st.sampled_from(["", "", "", "/settle", "/extend", "/save", "/why", "/replay", "/dead/replay"]),
+    st.sampled_from(
+        ["", "", "", "/settle", "/extend", "/save", "/why", "/replay", "/dead/replay", "/purge", "/cancel"]
+    ),
 )  # fmt: skip
 QUERY = st.sampled_from(
     [

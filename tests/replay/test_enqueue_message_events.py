@@ -96,7 +96,7 @@ def test_a_message_with_an_id_of_its_own_is_kept_while_its_task_is_live(store: M
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"kind": "unheard-of", "payload": {}}, "kind: no target here runs unheard-of"),
+        ({"kind": "unheard-of", "payload": {}}, "kind: nothing runs unheard-of"),
         ({"id": "dead", "kind": "webhook", "payload": {"url": "https://h/"}}, "The task is dead"),
         ({"id": "a b", "kind": "webhook", "payload": {"url": "https://h/"}}, "id: must be 1 to 128"),
     ],

@@ -178,7 +178,8 @@ def test_who_is_told_of_an_end_is_kept_and_shown(store: MemoryStore) -> None:
 
 def test_who_cannot_be_told_is_refused() -> None:
     assert wrong("bad_notify_target") == {
-        "notify_done.target": "must be a kind that DUECOURSE_TARGETS hands to a target; known: none"
+        "notify_done.target": "must be a kind that a deployment hands to a target; known: none, from the ledger, "
+        "where no deployment has written its kinds"
     }
     assert wrong("bad_notify") == {"notify_done.url": "must be an http or https URL"}
 

@@ -11,6 +11,7 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Trigger
 from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import NewTask, Shard
+from duecourse.engine.drain import Drained
 from duecourse.settings import Settings
 from duecourse.wire.settings.watches import read_watches
 from duecourse.wiring import App
@@ -21,7 +22,7 @@ from tests.support.kinds import Outbox
 from tests.support.ledger import add, standing
 from tests.support.wired import wired_with
 
-NOTHING = {"added": 0, "claimed": 0, "done": 0, "again": 0, "retried": 0, "dead": 0, "backlog": 0, "bell_at": 0}
+NOTHING = {"added": 0, **Drained()._asdict()}
 GOOD = {"one_bell", "many_bells", "strange_key"}
 WARM = {"warm", "warm_strange_key"}
 WATCHED = {"watched_keys", "watched_key_heard_late", "strange_expired"}

@@ -16,7 +16,7 @@ from tests.support.functions import Context, invoke, saved
 from tests.support.kinds import Web, answer
 from tests.support.wired import Wire
 
-QUEUE = "query:127.0.0.1:9"
+QUEUE = "query:nobody.invalid"
 """Of the saved request: wherever it is replayed for real, nobody is called."""
 READY = answer(200, {"status": "ready", "report": {"rows": 3}})
 PENDING = answer(200, {"status": "pending"})
@@ -90,7 +90,7 @@ def test_while_it_is_asked_anew_the_last_answer_and_the_error_are_told(web: Web,
     clock.advance(1)
     status, told = ask(max_age=0)
     assert (status, told["status"], told["data"]) == (202, "processing", {"rows": 3})
-    assert told["error"] == "GET http://127.0.0.1:9/reports answered 503"
+    assert told["error"] == "GET http://nobody.invalid/reports answered 503"
     assert len(web.asked) == 2
 
 
@@ -109,7 +109,7 @@ def test_a_refusal_is_a_bad_gateway_and_the_next_request_begins_anew(web: Web) -
     status, problem = ask()
     assert status == 502
     assert problem["type"] == "urn:duecourse:problem:query-failed"
-    assert problem["detail"].startswith("GET http://127.0.0.1:9/reports answered 403")
+    assert problem["detail"].startswith("GET http://nobody.invalid/reports answered 403")
     assert problem["queue"] == QUEUE
     seen = show()
     assert (seen["status"], seen["task"], seen["data"]) == ("failed", problem["task"], None)

@@ -1,6 +1,7 @@
 """What operators see of queues over HTTP, and what they set there."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +15,12 @@ from tests.support.ledger import add, claim, claim_one, new, settle
 from tests.support.requests import replay
 from tests.support.wired import Wire
 
+NO_QUOTAS = dict.fromkeys(("tenant_max_pending", "tenant_max_bytes", "tenant_adds_per_minute"))
 SET = QueueSettings(False, 20, Rate(50, 1_000), 5, 7, 172_800_000, 120_000)
 
 
-def set_queue(**fields: Any) -> tuple[int, Any]:
-    return replay("set_queue", body=json.dumps(fields))
+def set_queue(*, create: bool = True, **fields: Any) -> tuple[int, Any]:
+    return replay("set_queue", body=json.dumps({"create": create} | fields))
 
 
 def wrong(**fields: Any) -> dict[str, str]:
@@ -48,7 +50,11 @@ def test_a_queue_is_shown_in_numbers(store: MemoryStore, clock: HandClock) -> No
                 "max_running": None,
                 "tenant_max_running": None,
                 "rate": None,
-                "split": [{"shard": 0, "running": 1, "max_running": None, "tenant_max_running": None, "rate": None}],
+                **NO_QUOTAS,
+                "split": [
+                    {"shard": 0, "running": 1, "max_running": None, "tenant_max_running": None, "rate": None}
+                    | NO_QUOTAS
+                ],
                 "tasks": {"scheduled": 2, "leased": 1, "done": 1, "dead": 1},
                 "oldest_overdue": "PT1.5S",
                 "lateness": {"p50": "PT0S", "p99": "PT0.007S"},
@@ -66,12 +72,21 @@ def test_a_queue_is_set_before_its_first_task_and_shown_so(store: MemoryStore) -
     assert (shown["queue"]["retention"], shown["queue"]["lease"]) == ("PT172800S", "PT120S")
 
 
+def test_a_queue_is_made_by_who_asks_for_it_alone(store: MemoryStore) -> None:
+    status, problem = set_queue(create=False, paused=True)
+    assert (status, problem["type"]) == (404, "urn:duecourse:problem:queue-not-found")
+    assert "with `create` true" in problem["detail"]
+    assert (replay("show_queue")[0], store.shards()) == (404, [])
+    assert set_queue(paused=True)[0] == set_queue(create=False, paused=False)[0] == 200
+    assert store.settings_of(["default"])[0] == QueueSettings()
+
+
 def test_what_is_given_changes_null_clears_and_the_rest_stays(store: MemoryStore) -> None:
     replay("set_queue")
     assert set_queue(paused=True, rate=None)[0] == 200
-    assert store.settings_of(["default"])[0] == SET._replace(paused=True, rate=None)
+    assert store.settings_of(["default"])[0] == replace(SET, paused=True, rate=None)
     assert set_queue()[0] == 200
-    assert store.settings_of(["default"])[0] == SET._replace(paused=True, rate=None)
+    assert store.settings_of(["default"])[0] == replace(SET, paused=True, rate=None)
 
 
 def test_all_queues_are_listed_by_name(store: MemoryStore) -> None:

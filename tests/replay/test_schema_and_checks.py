@@ -48,6 +48,7 @@ BODIES: dict[type[BaseModel], list[dict[str, Any]]] = {
     ],
     WebhookPayload: [
         *({"url": url} for url in ("http://a", "HTTPS://a/b?c#d", "ftp://a", "http:///a", "http://a b", "a", "http://ü/")),
+        *({"url": url} for url in ("http://a@b/", "http://@b", "http://a/@b", "http://a?b@c", "http://a#@b", "http://a:1/")),
         *(HOOK | {"headers": {name: text}} for name, text in (("X-A", "b"), ("X A", "b"), ("", "b"), ("X-A", "ü"))),
         *(HOOK | {"headers": {"X-A": text}} for text in ("a\tb", "a\nb", "x" * 4_096, "x" * 4_097, 1)),
     ],

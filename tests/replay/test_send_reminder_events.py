@@ -85,7 +85,7 @@ def test_a_webhook_is_sent_as_the_kind_webhook_sends_it(store: MemoryStore, web:
     assert invoke("send_reminder", event_for(task, "to_a_webhook"))["done"] == 1
     [request] = web.asked
     assert (request.method, request.url) == ("POST", "https://example.com/hooks/meetings")
-    assert request.headers["webhook-id"] == task.idempotency_key
+    assert request.headers["webhook-id"] == f"{QUEUE}/-/{task.idempotency_key}"
     assert json.loads(request.body or b"")["subject"] == "Stand-up"
     standing = store.get(QUEUE, task.id)
     assert standing is not None

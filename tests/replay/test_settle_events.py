@@ -116,7 +116,7 @@ def test_a_result_goes_to_the_results_table_and_is_shown(table: Table, store: Me
     send("settle_done", task.token)
     assert table.results[ID].value == '{"paid":true}'
     assert table.results[ID].fence == task.fence
-    assert standing(store, ID).result_json == ""
+    assert (standing(store, ID).kept_at, standing(store, ID).result) == (table.place, None)
 
 
 def test_a_settle_that_is_too_late_leaves_the_kept_result_alone(table: Table, task: Task) -> None:

@@ -1,5 +1,6 @@
 """A tenant's requests see and change what is its own, on every route."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -8,9 +9,11 @@ import pytest
 from duecourse import Client, errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Status
+from duecourse.ports.sender import Message
+from duecourse.ports.writer import Letter
 from duecourse.process import PROCESS
 from duecourse.settings import Settings
-from local.process.environment import TENANTS
+from duecourse_local.process.environment import TENANTS
 from tests.support.kinds import Web, answer
 from tests.support.ledger import LEASE_MS
 from tests.support.requests import MEETING, WEBHOOK, Answer, ask, wrong
@@ -94,6 +97,27 @@ def test_anothers_lease_is_not_touched(verb: str, body: dict[str, Any], status: 
     assert of("globex", "POST", f"/tasks/a/{verb}", body | {"token": token}).status == 409
     assert store.get("default", "a", "acme") == before
     assert of("acme", "POST", f"/tasks/a/{verb}", body | {"token": token}).status == status
+
+
+def test_a_message_is_written_in_its_tenants_own_turn(store: MemoryStore, wire: Wire) -> None:
+    writers: list[str] = []
+
+    def noting(letters: Iterable[Letter]) -> list[Message]:
+        tenants = [letter.tenant for letter in letters]
+        writers.extend(tenants)
+        return [Message("", "Standup", "soon")] * len(tenants)
+
+    wire(settings=PROCESS.app().settings, store=store, writer=noting)
+    later = {"starts_at": "2099-03-02T09:00:00Z"}
+    for method, path, body in (
+        ("POST", "/reminders/preview", MEETING),
+        ("POST", "/reminders", MEETING),
+        ("POST", "/reminders/preview", {"id": "standup"}),
+        ("PATCH", "/reminders/standup", later),
+    ):
+        writers.clear()
+        assert of("acme", method, path, body).status in {200, 201}
+        assert set(writers) == {"acme"}, (method, path)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def _serving(server: ThreadingHTTPServer) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http://{server.server_address[0]!s}:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()
@@ -44,8 +44,8 @@ def _serving(server: ThreadingHTTPServer) -> Iterator[str]:
 
 
 @contextmanager
-def answering(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
-    """An HTTP/1.1 server on a free port of 127.0.0.1 that keeps what it was asked."""
+def answering(answer: Callable[[Asked], Reply], place: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[Server]:
+    """An HTTP/1.1 server on a free port of 127.0.0.1, or at `place`, that keeps what it was asked."""
     asked: list[Asked] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -75,11 +75,12 @@ def answering(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
 
     class Quiet(ThreadingHTTPServer):
         daemon_threads = False
+        request_queue_size = 128
 
         def handle_error(self, *args: object) -> None:
             pass
 
-    with _serving(Quiet(("127.0.0.1", 0), Handler)) as url:
+    with _serving(Quiet(place, Handler)) as url:
         yield Server(url, asked)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import urllib3
 
-from tests.support.wait import until
+from tests.support.wait import PATIENCE_S, until
 
 
 class Api:
@@ -35,6 +35,6 @@ class Api:
         status, shown = self.call("GET", f"/tasks/{id}?queue={queue}")
         return shown["task"] if status == 200 else None
 
-    def done(self, id: str) -> Any:
+    def done(self, id: str, seconds: float = PATIENCE_S) -> Any:
         """The task, once it is done."""
-        return until(lambda: task if (task := self.task(id))["state"] == "done" else None, every=0.05)
+        return until(lambda: task if (task := self.task(id))["state"] == "done" else None, seconds=seconds, every=0.05)

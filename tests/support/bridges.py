@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from duecourse.adapters.redis.bells import RedisBells
-from duecourse.adapters.redis.cluster_bells import ClusterBells
-from duecourse.adapters.redis.connect import Client, is_cluster
+from duecourse.adapters.redis.connect import Client
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import Invoked, Warming
 from duecourse.domain.watch import Pattern, Watchlist
@@ -107,8 +106,7 @@ def bridging(
     warming: Warming | None = None,
 ) -> Iterator[Bridge]:
     """A bridge on the server, ready unless told otherwise, and stopped at the end."""
-    made = ClusterBells if is_cluster(server.url) else RedisBells.from_url
-    bells = made(server.url, NAMESPACE, events=events, watched=Watchlist([Pattern(text) for text in watched]))
+    bells = RedisBells(server.url, NAMESPACE, events=events, watched=Watchlist([Pattern(text) for text in watched]))
     bridge = Bridge(bells, Invoked(invoker, "on_expired"), in_flight=in_flight, beat_s=beat_s, warming=warming)
     bridge.start()
     try:

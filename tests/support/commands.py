@@ -1,10 +1,10 @@
-"""`python -m local` as a user runs it, in a process of its own where nothing is set."""
+"""`duecourse` as a user runs it, in a process of its own where nothing is set."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import psutil
 from typer.testing import CliRunner, Result
 
-from local.cli.app import app
+from duecourse_local.cli.app import app
 from tests.support.project import ROOT
 
-PROGRAM = "python -m local"
+PROGRAM = "duecourse"
+IN_A_CLONE = (sys.executable, "-m", "local")
 FREE_PORTS = ("--port", "0", "--lambda-port", "0", "--aws-port", "0")
 BARE = {k: v for k, v in os.environ.items() if not k.startswith(("DUECOURSE_", "REDIS_", "AWS_", "PYTEST_"))}
 
@@ -33,9 +34,11 @@ class Up(NamedTuple):
 
 
 @contextmanager
-def up(state: Path, *options: str, project: Path = ROOT, **variables: str) -> Iterator[Up]:
+def up(
+    state: Path, *options: str, project: Path = ROOT, program: Sequence[str] = IN_A_CLONE, **variables: str
+) -> Iterator[Up]:
     """A stack that is up; what it says besides is in a file beside the state folder, which ends in `.err`."""
-    command = (sys.executable, "-m", "local", "up", "--json", "--state", str(state), *FREE_PORTS, *options)
+    command = (*program, "up", "--json", "--state", str(state), *FREE_PORTS, *options)
     with (
         state.with_suffix(".err").open("ab") as err,
         subprocess.Popen(
@@ -49,11 +52,24 @@ def up(state: Path, *options: str, project: Path = ROOT, **variables: str) -> It
             process.terminate()
 
 
-def run(*arguments: str, event: str = "", project: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """A command that ends by itself, `event` on its standard input."""
-    command = (sys.executable, "-m", "local", *arguments)
+def run(
+    *arguments: str,
+    event: str = "",
+    project: Path = ROOT,
+    program: Sequence[str] = IN_A_CLONE,
+    **variables: str,
+) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself, `event` on its standard input, with `variables` in its environment."""
+    command = (*program, *arguments)
     return subprocess.run(
-        command, cwd=project, env=BARE, input=event, capture_output=True, text=True, check=False, timeout=120
+        command,
+        cwd=project,
+        env=BARE | variables,
+        input=event,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
 
 

@@ -4,14 +4,15 @@ import io
 import json
 import secrets
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import cfn_flip  # type: ignore[import-untyped]
 
-from local.template.intrinsics import Resolver
+from duecourse_local.stack.options import LOOPBACK
+from duecourse_local.template.intrinsics import Resolver
 from tests.support.capabilities import Emulator
 from tests.support.project import ROOT
 from tests.support.wait import until
@@ -39,7 +40,17 @@ def deployed(session: Any, emulator: Emulator, store: str, architecture: str) ->
     session.client("s3").create_bucket(Bucket=bucket)
     given = {"Architecture": architecture, "RedisUrlSecret": secret["Name"], "MailFrom": SENDER, "MailIdentity": SENDER}
     given |= {"Namespace": stack, "Concurrency": "0", "Precision": "bridge"}  # which runs beside the harness
+    given["EgressAllow"] = LOOPBACK  # where the stories' servers are
     template = packaged(session.client("s3"), bucket, emulator, given)
+    with created(cloudformation, stack, template, given) as names:
+        yield Deployment(stack, names)
+
+
+@contextmanager
+def created(
+    cloudformation: Any, stack: str, template: dict[str, Any], given: Mapping[str, str]
+) -> Iterator[Mapping[str, str]]:
+    """A stack that CloudFormation has made, and what its resources are called; deleted in the end."""
     try:
         cloudformation.create_stack(
             StackName=stack,
@@ -48,10 +59,15 @@ def deployed(session: Any, emulator: Emulator, store: str, architecture: str) ->
             Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
         )
         until(lambda: _ended(cloudformation, stack), seconds=300, every=0.5)
-        resources = cloudformation.describe_stack_resources(StackName=stack)["StackResources"]
-        yield Deployment(stack, {r["LogicalResourceId"]: r.get("PhysicalResourceId", "") for r in resources})
+        yield resources_of(cloudformation, stack)
     finally:
         cloudformation.delete_stack(StackName=stack)
+
+
+def resources_of(cloudformation: Any, stack: str) -> dict[str, str]:
+    """Physical names of a stack's resources by logical id."""
+    resources = cloudformation.describe_stack_resources(StackName=stack)["StackResources"]
+    return {r["LogicalResourceId"]: r.get("PhysicalResourceId", "") for r in resources}
 
 
 def _ended(cloudformation: Any, stack: str) -> bool:
@@ -67,20 +83,20 @@ def _ended(cloudformation: Any, stack: str) -> bool:
     return bool(status == "CREATE_COMPLETE")
 
 
-def packaged(s3: Any, bucket: str, emulator: Emulator, given: Mapping[str, str]) -> dict[str, Any]:
-    """The built template with its code in the bucket, less what the emulator does not know."""
-    template = without_the_absent(json.loads(cfn_flip.to_json(BUILT.read_text())), given)
-    resources = template["Resources"]
-    layers = {name: _folder(r["Properties"]["ContentUri"]) for name, r in resources.items() if r["Type"] == LAYER}
+def packaged(s3: Any, bucket: str, emulator: Emulator, given: Mapping[str, str], built: Path = BUILT) -> dict[str, Any]:
+    """A built template with its code in the bucket, less what the emulator does not know."""
+    template = without_the_absent(json.loads(cfn_flip.to_json(built.read_text())), given)
+    resources, folder = template["Resources"], built.parent
+    layers = {name: folder / r["Properties"]["ContentUri"] for name, r in resources.items() if r["Type"] == LAYER}
     folded = [] if emulator.layers else list(layers.values())
     for name, resource in resources.items():
         key = {FUNCTION: "CodeUri", LAYER: "ContentUri"}.get(resource["Type"])
         if key:
             within = folded if resource["Type"] == FUNCTION else []
-            s3.put_object(Bucket=bucket, Key=name, Body=zipped(_folder(resource["Properties"][key]), within))
+            s3.put_object(Bucket=bucket, Key=name, Body=zipped(folder / resource["Properties"][key], within))
             resource["Properties"][key] = f"s3://{bucket}/{name}"
     if not emulator.layers:
-        template["Globals"]["Function"].pop("Layers")
+        template["Globals"]["Function"].pop("Layers", None)
         for resource in resources.values():
             resource.get("Properties", {}).pop("Layers", None)
         for name in layers:
@@ -108,13 +124,15 @@ def without_api(template: dict[str, Any]) -> dict[str, Any]:
         events = resource.get("Properties", {}).get("Events", {})
         for name in [name for name, event in events.items() if event["Type"] == "HttpApi"]:
             del events[name]
-    outputs = {name: o for name, o in template["Outputs"].items() if not any(f"{{{a}}}" in json.dumps(o) for a in apis)}
-    kept = {name: resource for name, resource in resources.items() if name not in apis}
+    outputs = {name: o for name, o in template["Outputs"].items() if not _names(o, apis)}
+    let_in = {name for name, r in resources.items() if r["Type"] == "AWS::Lambda::Permission" and _names(r, apis)}
+    kept = {name: resource for name, resource in resources.items() if name not in apis | let_in}
     return {**template, "Resources": kept, "Outputs": outputs}
 
 
-def _folder(uri: str) -> Path:
-    return BUILT.parent / uri
+def _names(part: Any, apis: Iterable[str]) -> bool:
+    """Whether a part of the template refers to one of the APIs."""
+    return any(f"{{{api}}}" in json.dumps(part) for api in apis)
 
 
 def zipped(folder: Path, layers: list[Path]) -> bytes:

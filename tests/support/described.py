@@ -10,6 +10,15 @@ import cfn_flip  # type: ignore[import-untyped]
 from tests.support.project import ROOT
 
 TEMPLATE = ROOT / "template.yaml"
+FUNCTIONS = (
+    "EnqueueHttpFunction",
+    "PollTickFunction",
+    "OnExpiredFunction",
+    "SendReminderFunction",
+    "EnqueueMessageFunction",
+    "OnUndeliveredFunction",
+)
+"""Functions of the bundle."""
 
 
 @cache
@@ -49,8 +58,12 @@ def resource_of(statement: dict[str, Any]) -> str:
     if "NotResource" in statement:
         return "all but " + str(statement["NotResource"]["Fn::Sub"]).removeprefix("arn:${AWS::Partition}:")
     ((how, what),) = statement["Resource"].items()
+    if how == "Fn::If":
+        if "Fn::GetAtt" in what[1]:
+            return f"{'.'.join(what[1]['Fn::GetAtt'])} or {what[2]['Ref']}"
+        return f"{what[1]['Ref']} or its ARN"
     if how == "Fn::Sub":
-        return str(what[0]).rsplit(":", 1)[1]
+        return str(what if isinstance(what, str) else what[0]).rsplit(":", 1)[1]
     return ".".join(what) if isinstance(what, list) else str(what)
 
 

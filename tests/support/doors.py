@@ -14,7 +14,7 @@ from duecourse.domain.watch import Expired, Watch
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.engine.threads import Threads
 from duecourse.engine.watches import Watches
-from duecourse.wire.events.rings import read_rings, show_drained
+from duecourse.wire.events.rings import read_rings, shards_of
 from tests.support.answering import Asked, Reply
 from tests.support.bridges import NAMESPACE, Served
 from tests.support.drainer import drainer_of
@@ -45,11 +45,11 @@ class Doors:
         with self._lock:
             self.invoked_at.append(time.monotonic())
         told = read_rings(json.loads(json.dumps(event)))
-        rang, expired = told.heard(NAMESPACE), told.expired
+        rang, expired = shards_of(told.bells, NAMESPACE), told.expired
         noted = self._watches.note(expired)
         self.heard += expired
         assert (rang.unknown, noted.unknown) == ([], [])
-        return show_drained(self._drainer.drain(rang.shards, ample, rang.triggers)._asdict(), noted.added)
+        return {"added": noted.added, **self._drainer.drain(rang.shards, ample, rang.triggers)._asdict()}
 
     def send(self, function: str, event: Any) -> None:
         raise AssertionError((function, event))

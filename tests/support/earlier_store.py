@@ -59,16 +59,16 @@ class Served:
     def get(self, id: str) -> dict[str, Any] | None:
         """A task's fields that both releases have."""
         task = self._store.get("default", id)
-        return task and {name: getattr(task, name) for name in task._fields if name not in ("log", "retry")}
+        return task and {name: getattr(task, name) for name in task.__match_args__ if name not in ("log", "retry")}
 
     def claim(self, limit: int) -> dict[str, str]:
         """Tokens by id."""
         return {task.id: task.token for task in self._store.claim(self._shard, limit, lease_ms=LEASE_MS).tasks}
 
-    def settle(self, id: str, token: str, how: str, **fields: Any) -> str:
+    def settle(self, id: str, token: str, how: str, tenant: str = "-", **fields: Any) -> str:
         """What became of it."""
         ending = self._outcomes.Ending[how]
-        return str(self._store.settle(self._shard, [self._outcomes.Settlement(id, "-", token, ending, **fields)])[0])
+        return str(self._store.settle(self._shard, [self._outcomes.Settlement(id, tenant, token, ending, **fields)])[0])
 
     def extend(self, id: str, token: str) -> bool:
         """Whether the lease is held."""

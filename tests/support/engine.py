@@ -64,6 +64,8 @@ class Broker:
 class Table:
     """A Results in memory that takes what has no higher fence there, or is away."""
 
+    place = "table@eu-west-1"
+
     def __init__(self) -> None:
         self.away = False
         self.results: dict[str, Result] = {}
@@ -84,6 +86,8 @@ class Table:
 
 class Kept:
     """A Results in memory that keeps each task's, by queue, id and tenant."""
+
+    place = "table@eu-west-1"
 
     def __init__(self) -> None:
         self.results: dict[tuple[str, str, str], Result] = {}

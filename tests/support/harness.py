@@ -9,9 +9,9 @@ import boto3
 from botocore.config import Config
 from mypy_boto3_lambda import LambdaClient
 
-from local.aws.account import REGION
-from local.stack.options import Options
-from local.stack.stack import Stack
+from duecourse_local.aws.account import REGION
+from duecourse_local.stack.options import Options
+from duecourse_local.stack.stack import Stack
 from tests.support.project import ROOT
 
 FOLDER = ROOT / "tests" / "integration" / "fixtures" / "harness"

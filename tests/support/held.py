@@ -15,7 +15,8 @@ from duecourse.adapters.redis.record import (
     pack_token,
     unpack,
 )
-from duecourse.adapters.redis.record_log import TRIGGER_CODES, pack_entry
+from duecourse.adapters.redis.record_log import ACTIONS, CHANGE, HEAD, OUTCOMES, RUN, TRIGGER_CODES
+from duecourse.domain.history import Entry, Run
 from duecourse.domain.task import NewTask, Status, Task
 
 SUCCESSOR = 2
@@ -23,6 +24,8 @@ CAME = 4
 COUNTS = 16
 SIZE_AT = 8 + 13 + 9
 """Where the payload's size ends in the rest of a record: behind its origin, its policy and the other lengths."""
+OUTCOME_CODES = {outcome: code for code, outcome in OUTCOMES.items()}
+ACTION_CODES = {action: code for code, action in ACTIONS.items()}
 STATUS_CODES = {status: code for code, status in STATUSES.items()}
 
 
@@ -84,6 +87,18 @@ def _tail(task: Task) -> bytes:
     state, result = task.state_json.encode(), task.result_json.encode()
     values = len(state).to_bytes(2) + state + len(result).to_bytes(4) + result
     return values + task.forgotten.to_bytes(2) + b"".join(map(pack_entry, task.log))
+
+
+def pack_entry(entry: Entry) -> bytes:
+    """One entry of the log."""
+    if isinstance(entry, Run):
+        code, at = OUTCOME_CODES[entry.outcome], entry.ended_at
+        halves = _halves(entry.fence, entry.claimed_at)
+        body = RUN.pack(entry.run, *halves, TRIGGER_CODES[entry.trigger], entry.late_ms) + entry.detail.encode()
+    else:
+        code, at = ACTION_CODES[entry.action], entry.at
+        body = CHANGE.pack(*_halves(entry.due_before, entry.due_at)) + entry.by.encode()
+    return HEAD.pack(code, *_halves(at), entry.times, len(body)) + body
 
 
 def _halves(*numbers: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from duecourse.domain.task import Json, RetryPolicy, Status, Task, dump_json
 from duecourse.errors import DuecourseError, SendFailed, SendRejected
@@ -34,7 +35,7 @@ def leased(kind: str, payload: Json, state: Json = None, **changes: object) -> T
         log=(),
         lease_expires_at=START + 60_025,
     )
-    return task._replace(**changes)
+    return replace(task, **changes)
 
 
 def answer(status: int = 200, body: Json = None, headers: Mapping[str, str] | None = None) -> HttpAnswer:

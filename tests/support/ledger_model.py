@@ -1,7 +1,8 @@
 """The ledger in plain Python, close to the design's table: what every store must answer, written without one."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from duecourse.domain.bulk import Act, Bulk
 from duecourse.domain.history import LOG_LENGTH, Action, Change, Entry, Run, Trigger
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.queues import QueueSettings, Stats
@@ -285,6 +286,27 @@ class Model:
             return Reply(row.status.value)
         return R.OK
 
+    def bulk(self, asked: Bulk, by: str = "") -> int:
+        """How many tasks are counted, deleted or cancelled: the first of them in their section's order."""
+        [status] = asked.statuses
+        chosen = sorted((*self._spot(row, asked.group), id) for id, row in self.rows.items() if row.status == status)
+        meant = [id for *_, id in chosen if self._is_meant(self.rows[id], asked)][: asked.limit]
+        for id in meant:
+            if asked.act == Act.DELETE:
+                del self.rows[id]
+            elif asked.act == Act.CANCEL:
+                self.cancel(id, True, by)
+        return len(meant)
+
+    def _spot(self, row: Row, group: str) -> tuple[int, ...]:
+        live = {S.SCHEDULED: row.looked_at, S.LEASED: row.lease_end}
+        return () if group else (live.get(row.status, row.ended),)
+
+    def _is_meant(self, row: Row, asked: Bulk) -> bool:
+        since = row.created if row.status in (S.SCHEDULED, S.LEASED) else row.ended
+        fits = asked.kind in ("", row.asked.kind) and asked.group in ("", row.asked.group)
+        return fits and since <= self.now - asked.min_age_ms
+
     def replay(self, id: str, by: str = "") -> Reply:
         row = self.rows.get(id)
         if not row:
@@ -498,11 +520,11 @@ class Model:
         """Bounded by number, for the errors in these tests are short; releases and debounces in a row are one."""
         last = row.log[-1] if row.log else None
         if isinstance(entry, Run) and isinstance(last, Run) and entry.outcome == last.outcome in UNUSED:
-            row.log, entry = row.log[:-1], entry._replace(times=min(last.times + 1, 255))
+            row.log, entry = row.log[:-1], replace(entry, times=min(last.times + 1, 255))
         if isinstance(entry, Change) and isinstance(last, Change) and entry.action == last.action == Action.DEBOUNCED:
             row.log, entry = (
                 row.log[:-1],
-                entry._replace(times=min(last.times + 1, 255), due_before=last.due_before),
+                replace(entry, times=min(last.times + 1, 255), due_before=last.due_before),
             )
         row.forgotten += len(row.log) == LOG_LENGTH
         row.log = [*row.log, entry][-LOG_LENGTH:]

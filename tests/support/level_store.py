@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from duecourse.adapters.embedded.leveldb import LevelDisk
 from duecourse.adapters.embedded.store import EmbeddedStore
@@ -13,10 +14,10 @@ from tests.support import redis_ledger
 
 @contextmanager
 def level_store(
-    folder: Path, clock: Clock | None = None, sharding: Sharding | None = None, *, deaths: bool = False
+    folder: Path, clock: Clock | None = None, sharding: Sharding | None = None, **options: Any
 ) -> Iterator[EmbeddedStore]:
     """A store in `folder`; what it wrote is true when it is closed."""
-    store = EmbeddedStore(clock, sharding, deaths=deaths, disk=LevelDisk(str(folder)))
+    store = EmbeddedStore(clock, sharding, **options, disk=LevelDisk(str(folder)))
     try:
         yield store
         for shard in store.shards():

@@ -9,8 +9,9 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.watch import Watch
 from duecourse.engine.run import Kind
 from duecourse.lingering import Linger
+from duecourse.outside import Parts
 from duecourse.settings import Settings
-from duecourse.wiring import App, Parts
+from duecourse.wiring import App
 from tests.support.drainer import NAMESPACE
 from tests.support.engine import Lambda
 from tests.support.redis_server import RedisServer

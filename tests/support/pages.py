@@ -6,12 +6,13 @@ from pathlib import Path
 from tests.support.project import ROOT
 
 README = ROOT / "README.md"
+SECURITY = ROOT / "SECURITY.md"
 DOCS = ROOT / "docs"
 
 
 def pages() -> list[Path]:
-    """The README, then each page in `docs`, by name."""
-    return [README, *sorted(DOCS.rglob("*.md"))]
+    """The README and SECURITY, then each page in `docs`, by name."""
+    return [README, SECURITY, *sorted(DOCS.rglob("*.md"))]
 
 
 def prose(page: Path) -> str:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pika
 
-from local.cli.rabbitmq import executable
-from local.stack.problems import HarnessError
+from duecourse_local.cli.stack.rabbitmq import executable
+from duecourse_local.stack.problems import HarnessError
 from tests.support.missing import missing
 
 URL = "amqp://guest:guest@127.0.0.1:5672/"

@@ -5,7 +5,7 @@ from collections import Counter
 from duecourse.adapters.embedded.client import EmbeddedRedis
 from duecourse.adapters.redis.connect import Client
 from duecourse.adapters.redis.keys import Keys, keys_of
-from duecourse.adapters.redis.layout import INSIDE
+from duecourse.adapters.redis.layout import COUNTED, INSIDE
 from duecourse.adapters.redis.record import body_field, unpack
 from duecourse.domain.notification import is_notification
 from duecourse.domain.task import Shard, Status, Task
@@ -19,6 +19,7 @@ def check(client: Client, shard: Shard = DEFAULT, namespace: str = "duecourse") 
     fields = {key.decode(): data for key, data in client.hgetall(keys.tasks).items()}
     records = {sid: data for sid, data in fields.items() if "=" not in sid}
     _check_bodies(client, keys, fields, records)
+    _check_counted(client, keys, fields, records)
     every = {sid: _task(sid, data, fields) for sid, data in records.items()}
     tasks = {sid: task for sid, task in every.items() if not sid.endswith("+")}
     tenants = {task.tenant for task in tasks.values()}
@@ -96,10 +97,26 @@ def _check_bodies(client: Client, keys: Keys, fields: dict[str, bytes], records:
     assert int(client.hget(keys.meta, "bodies") or 0) == len(bodies)
 
 
+def _check_counted(client: Client, keys: Keys, fields: dict[str, bytes], records: dict[str, bytes]) -> None:
+    """The bytes of each tenant are those of the payloads and results of records that are counted."""
+    told = {name.decode(): int(told) for name, told in client.hgetall(keys.meta).items() if name.startswith(b"bytes:")}
+    counted = Counter[str]()
+    for sid, data in records.items():
+        if data[1] & COUNTED:
+            assert not sid.startswith("-/"), "who has no quota is not counted"
+            task = _task(sid, data, fields)
+            counted[f"bytes:{task.tenant}"] += len(task.payload_json.encode()) + len(task.result_json.encode())
+    assert told == counted
+
+
 def _check_groups(client: Client, keys: Keys, tasks: dict[str, Task]) -> None:
     """A task is a member of its own group and of its successor's, and of no other."""
     standing = [(sid.removesuffix("+"), task) for sid, task in tasks.items()]
-    expected = {f"{task.tenant}/{task.group}\0{sid}".encode() for sid, task in standing if task.member_of}
+    expected = {
+        f"{task.tenant}/{task.group}\0{sid}".encode()
+        for sid, task in standing
+        if task.group and not is_notification(sid)
+    }
     assert set(client.zrange(keys.groups, 0, -1)) == expected
 
 

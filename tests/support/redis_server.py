@@ -14,9 +14,9 @@ from typing import Any
 
 import redis
 
-from local.process.children import TETHER
-from local.stack.redis_binaries import Binary, candidates, version_of
-from local.stack.sockets import LOOPBACK, free_port
+from duecourse_local.process.children import TETHER
+from duecourse_local.stack.redis_binaries import Binary, candidates, version_of
+from duecourse_local.stack.sockets import LOOPBACK, free_port
 from tests.support.matrix import in_turn
 from tests.support.missing import missing
 from tests.support.wait import until

@@ -4,17 +4,17 @@ import asyncio
 import json
 from typing import Any
 
-from local.aws.invocation import Answer, Invocation
-from local.demo.stage import Mail, Stage
-from local.stack.options import Options
-from local.stack.services import Services
-from local.stack.stack import Stack
+from duecourse_local.aws.invocation import Answer, Invocation
+from duecourse_local.demo.stage import Mail, Stage
+from duecourse_local.stack.options import Options
+from duecourse_local.stack.services import Services
+from duecourse_local.stack.stack import Stack
 from tests.support.capabilities import Emulator
 from tests.support.deploy import Deployment
 
 
 class RemoteFunctions:
-    """Stands for local.aws.functions.Functions; `names` are the deployed functions' by logical id."""
+    """Stands for duecourse_local.aws.functions.Functions; `names` are the deployed functions' by logical id."""
 
     def __init__(self, client: Any, names: Any) -> None:
         self._client = client
@@ -56,8 +56,8 @@ class RemoteServices(Services):
 
     remote: RemoteFunctions
 
-    def _make_functions(self) -> None:
-        super()._make_functions()
+    async def _make_functions(self) -> None:
+        await super()._make_functions()
         self.functions = self.remote  # type: ignore[assignment]
 
     async def _fill_aws(self, emulator: Any) -> None:

@@ -26,11 +26,18 @@ class Answer(NamedTuple):
 
 
 def ask(
-    method: str, path: str, body: Any = None, context: Context | None = None, query: str = "", **headers: str
+    method: str,
+    path: str,
+    body: Any = None,
+    context: Context | None = None,
+    query: str = "",
+    authorizer: Any = None,
+    **headers: str,
 ) -> Answer:
-    """What the function answers; `headers` by their names with underscores."""
+    """What the function answers; `headers` by their names with underscores, `authorizer` in place of the saved one."""
     event = saved("enqueue_http/add_webhook")
     event["requestContext"]["http"] |= {"method": method, "path": path}
+    event["requestContext"] |= {} if authorizer is None else {"authorizer": authorizer}
     event["headers"] |= {name.replace("_", "-"): value for name, value in headers.items()}
     pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
     event |= {"rawPath": path, "rawQueryString": query, "queryStringParameters": pairs}

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import urllib3
 
-from local.stack.sockets import LOOPBACK, free_port
-from local.template.model import Function
+from duecourse_local.stack.options import LOOPBACK as ALLOWED
+from duecourse_local.stack.sockets import LOOPBACK, free_port
+from duecourse_local.template.model import Function
 from tests.support.project import ROOT
 from tests.support.redis_server import RedisServer, need, newest
 from tests.support.wait import until
@@ -46,9 +47,10 @@ def need_engine(what: str) -> None:
 
 
 def env_vars(folder: Path, store: str) -> Path:
-    """A file for --env-vars: the secret that sam does not read, and no results table."""
+    """A file for --env-vars: the secret that sam does not read, no results table, and calls to this machine allowed."""
     path = folder / "env.json"
-    path.write_text(json.dumps({"Parameters": {"DUECOURSE_STORE": store, "DUECOURSE_RESULTS_TABLE": ""}}))
+    given = {"DUECOURSE_STORE": store, "DUECOURSE_RESULTS_TABLE": "", "DUECOURSE_EGRESS_ALLOW": ALLOWED}
+    path.write_text(json.dumps({"Parameters": given}))
     return path
 
 

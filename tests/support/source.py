@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tests.support.project import ROOT
 
 LAYER = ROOT / "layers/core"
+HARNESS = ROOT / "local"
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -39,7 +40,7 @@ class Source:
     @property
     def module(self) -> str:
         """The dotted name by which it is imported."""
-        home = LAYER if self.path.is_relative_to(LAYER) else ROOT
+        home = next((home for home in (LAYER, HARNESS) if self.path.is_relative_to(home)), ROOT)
         return ".".join(self.path.relative_to(home).with_suffix("").parts).removesuffix(".__init__")
 
     @property

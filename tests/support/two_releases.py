@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import urllib3
 
-from local.stack.options import PARAMETERS, Options, Precision
-from local.stack.stack import Stack
+from duecourse_local.stack.options import PARAMETERS, Options, Precision
+from duecourse_local.stack.stack import Stack
 from tests.support.answering import Asked, Reply
 from tests.support.api import Api
 from tests.support.bridges import NAMESPACE, Served

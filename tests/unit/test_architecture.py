@@ -15,27 +15,41 @@ import pytest
 from duecourse.ports.store import Store
 from tests.support.source import LAYER, ROOT, Source, sources
 
-CODE = sources("layers/core/duecourse", "functions", "local")
+CODE = sources("layers/core/duecourse", "functions", "local/duecourse_local")
 TESTS = sources("tests")
 
 MAY_IMPORT = {
     "errors": set(),
     "domain": {"errors"},
     "ports": {"domain", "errors"},
-    "kinds": {"ports", "domain", "errors"},
+    "kinds": {"turns", "ports", "domain", "errors", "webhooks"},
+    "webhooks": {"domain", "errors"},
     "wire": {"domain", "errors"},
     "settings": {"domain", "errors", "wire"},
     "engine": {"ports", "domain", "errors", "wire"},
-    "adapters": {"ports", "domain", "errors", "version"},
+    "adapters": {"turns", "ports", "domain", "errors", "version"},
     "ledgers": {"adapters", "ports", "domain", "settings", "errors"},
     "bridge": {"ports", "domain", "metrics", "errors"},
     "bridge.__main__": {"bridge", "ledgers", "adapters", "settings", "metrics", "ports", "domain", "errors"},
     "lazy": set(),
+    "turns": {"errors"},
     "metrics": set(),
-    "wiring": {
+    "outside": {
         "lazy",
+        "turns",
         "ledgers",
         "adapters",
+        "engine",
+        "kinds",
+        "wire",
+        "ports",
+        "domain",
+        "settings",
+        "errors",
+    },
+    "wiring": {
+        "lazy",
+        "outside",
         "bridge",
         "engine",
         "kinds",
@@ -47,10 +61,35 @@ MAY_IMPORT = {
     },
     "process": {"wiring", "settings", "domain"},
     "lingering": {"wiring", "bridge", "ledgers", "metrics", "wire", "domain", "errors"},
-    "client": {"process", "engine", "wire", "ports", "domain"},
+    "worker": {"process", "handler", "wiring", "ledgers", "bridge", "engine", "wire", "settings", "domain", "errors"},
+    "client": {"client_fields", "client_settings", "link", "process", "wiring", "engine", "wire", "ports", "domain"},
+    "async_client": {"client", "client_settings", "wire", "domain", "errors"},
+    "client_fields": {"domain"},
+    "shapes": {"wire", "domain", "errors"},
+    "typed": {"shapes", "async_client", "client", "client_fields", "handler", "process", "domain", "errors"},
+    "client_settings": {"settings", "domain", "errors"},
+    "link": {"wiring", "engine", "lazy", "ports", "errors"},
     "handler": {"process", "wiring", "engine", "wire", "ports", "domain", "errors"},
     "routes": {"wiring", "metrics", "wire", "ports", "domain", "errors", "version"},
-    "version": {"client", "handler", "domain"},
+    "testing": {
+        "adapters",
+        "client",
+        "handler",
+        "outside",
+        "process",
+        "wiring",
+        "engine",
+        "kinds",
+        "ledgers",
+        "wire",
+        "ports",
+        "domain",
+        "settings",
+        "webhooks",
+        "worker",
+        "errors",
+    },
+    "version": {"async_client", "client", "handler", "typed", "domain", "errors"},
     "functions": {
         "lingering",
         "routes",
@@ -70,8 +109,11 @@ MAY_IMPORT = {
 
 MAY_USE = {
     "kinds": {"jmespath"},
+    "webhooks": {"standardwebhooks"},
     "wire": {"pydantic", "pydantic_core", "typing_extensions", "jmespath"},
     "settings": {"pydantic"},
+    "shapes": {"pydantic"},
+    "domain": {"typing_extensions"},
     "adapters": {
         "redis",
         "hiredis",
@@ -84,17 +126,20 @@ MAY_USE = {
         "pika",
         "jinja2",
         "markupsafe",
+        "phonenumbers",
+        "cryptography",
     },
     "routes": {"pydantic", "aws_lambda_powertools"},
     "functions": {"aws_lambda_powertools"},
+    "testing": {"pytest"},
 }
 """Which libraries each part may import; a part that is not here has none."""
 
 CATCH_ALLS = {
     "layers/core/duecourse/engine/run.py": 1,
     "layers/core/duecourse/engine/targets.py": 1,
-    "local/stack/stack.py": 1,
-    "local/threads/pool.py": 1,
+    "local/duecourse_local/stack/stack.py": 1,
+    "local/duecourse_local/threads/pool.py": 1,
 }
 """Where any exception at all is stopped: around a handler and a piece of a drain; where a thread hands over its own."""
 
@@ -102,6 +147,8 @@ LIGHT = (
     "duecourse",
     "duecourse.handler",
     "duecourse.settings",
+    "duecourse.typed",
+    "duecourse.webhooks",
     "duecourse.wire.events.invocation",
     "duecourse.wire.events.messages",
     "duecourse.wire.events.rings",
@@ -132,8 +179,8 @@ def may(source: Source, module: str) -> bool:
     if part_of(module) == part or module.split(".", maxsplit=1)[0] in sys.stdlib_module_names:
         return True
     if module.startswith("duecourse"):
-        return part == "local" or part_of(module) in MAY_IMPORT[part]
-    return (part == "local" and not module.startswith("tests")) or _may_use(part, module)
+        return part == "duecourse_local" or part_of(module) in MAY_IMPORT[part]
+    return (part == "duecourse_local" and not module.startswith("tests")) or _may_use(part, module)
 
 
 def _may_use(part: str, module: str) -> bool:
@@ -233,7 +280,7 @@ def test_importing_a_function_opens_nothing_reads_no_setting_and_leaves_what_is_
 ) -> None:
     answer = imported(["app"], path=str(folder))
     assert_quiet(answer)
-    assert {"boto3", "jinja2", "zoneinfo._zoneinfo"}.isdisjoint(answer["loaded"])
+    assert {"boto3", "cryptography", "jinja2", "zoneinfo._zoneinfo"}.isdisjoint(answer["loaded"])
 
 
 @pytest.mark.parametrize("name", ["on_expired", "poll_tick", "on_undelivered", "send_reminder"])
@@ -250,5 +297,5 @@ def test_what_is_heavy_stays_off_the_paths_that_do_not_need_it() -> None:
 
 
 def test_a_command_that_starts_no_stack_does_without_what_a_stack_is_made_of() -> None:
-    loaded = set(imported(["local.cli.app"], path=str(ROOT))["loaded"])
-    assert loaded.isdisjoint({"boto3", "pika", "lupa", "local.stack.stack"})
+    loaded = set(imported(["duecourse_local.cli.app"], path=str(ROOT))["loaded"])
+    assert loaded.isdisjoint({"boto3", "pika", "lupa", "duecourse_local.stack.stack"})

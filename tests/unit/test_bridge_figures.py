@@ -5,13 +5,13 @@ from typing import cast
 
 import pytest
 
-from duecourse.adapters.embedded.bells import EmbeddedBells
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.bridge import Bridge, Stats
 from duecourse.bridge import __main__ as process
 from duecourse.bridge.rings import Invoked, Ring
 from duecourse.metrics import BridgeLine
 from duecourse.settings import Settings
+from duecourse_local.threads.bells import EmbeddedBells
 from tests.support.engine import Lambda
 
 
@@ -55,7 +55,7 @@ def test_a_bridge_tells_its_figures_whenever_a_minute_is_over(
 ) -> None:
     monkeypatch.setattr(process, "REPORT_S", 0.0)
     bridge = cast(Bridge, Ringing())
-    assert process._stay(bridge, Settings()), "it ended by a fault"
+    assert process._stay(bridge, Settings(), "redis://localhost"), "it ended by a fault"
     ready, *told = capsys.readouterr().out.splitlines()
     assert ready.startswith("bridge ready: 1 shards")
     assert [json.loads(line)["Rings"] for line in told] == [1, 2, 3]

@@ -332,3 +332,49 @@ def test_a_ring_says_whether_an_event_or_the_timer_found_it(timer: Timer, rung: 
     timer.went(BELL, What.EXPIRED)
     timer.look([OTHER], ring_missing=True)
     assert (rung.keys, rung.doors) == ([BELL, OTHER], [Trigger.RING, Trigger.TIMER])
+
+
+@pytest.mark.parametrize("forged", [0, 10**14])
+@pytest.mark.parametrize("in_ms", [20, 150, 600])
+def test_a_forged_head_makes_no_bell_late(timer: Timer, rung: Rung, bells: HandBells, in_ms: int, forged: int) -> None:
+    with running(timer):
+        hang(bells, timer, BELL, in_ms)
+        timer.move(BELL, forged)
+        until(lambda: rung.keys)
+    assert rung.keys == [BELL]
+
+
+def test_a_flood_of_forged_heads_makes_no_bell_late(timer: Timer, rung: Rung, bells: HandBells) -> None:
+    with running(timer):
+        at = hang(bells, timer, BELL, 600)
+        while not rung.rings and time.time() * 1000 < at + 20_000:
+            timer.move(BELL, 10**14)
+            timer.move(BELL, 0)
+    assert rung.keys[:1] == [BELL]
+
+
+def test_a_bell_that_was_really_taken_away_or_moved_is_no_ring(timer: Timer, rung: Rung, bells: HandBells) -> None:
+    timer.set_clock()
+    with running(timer):
+        hang(bells, timer, BELL, 5_000)
+        hang(bells, timer, OTHER, 5_000)
+        looks = bells.looks
+        bells.hung.pop(BELL)
+        timer.move(BELL, 0)
+        hang(bells, timer, OTHER, 60_000)
+        until(lambda: bells.looks > looks)
+        assert rung.rings == []
+        assert [bell for bell, _ in timer.hung()] == [OTHER]
+
+
+def test_an_earlier_time_that_a_look_saw_counts_though_a_head_came_meanwhile(timer: Timer, bells: HandBells) -> None:
+    at = hang(bells, timer, BELL, 60_000)
+    real = bells.look
+
+    def look(names: Sequence[str]) -> View:
+        timer.move(BELL, 10**14)
+        return real(names)
+
+    bells.look = look  # type: ignore[method-assign]
+    timer.look([BELL], ring_missing=False)
+    assert timer.hung() == [(BELL, at)]

@@ -116,7 +116,7 @@ def test_one_event_is_for_so_many_bells_as_its_function_takes(
     warmer.look()
     assert [len(bells) for bells in warmed.events] == [BATCH, 1]
     assert BATCH == MAX_WARM
-    assert read_warm_up(warm_event(warmed.events[0])) == warmed.events[0]
+    assert list(read_warm_up(warm_event(warmed.events[0]))) == warmed.events[0]
 
 
 def test_a_refusal_is_told_and_not_tried_again(

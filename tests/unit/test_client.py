@@ -1,8 +1,12 @@
 """Tasks from Python: the checks that HTTP makes, the ledger that the environment names."""
 
+import random
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +16,15 @@ from duecourse import Client, errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.client import QueueFields
 from duecourse.domain.order import AddResult
-from duecourse.domain.outcomes import Ending
-from duecourse.domain.query import Known, QueryState
+from duecourse.domain.outcomes import Done, Ending
+from duecourse.domain.query import Known, QueryState, queue_of
 from duecourse.domain.queues import SETTINGS, QueueSettings, Rate
-from duecourse.domain.task import MAX_PAYLOAD_BYTES, RetryPolicy, Status
-from duecourse.engine.tasks import _hint_at_the_table
+from duecourse.domain.task import MAX_PAYLOAD_BYTES, DueTask, RetryPolicy, Shard, Status
+from duecourse.engine.run import Runner
 from duecourse.settings import Settings
-from tests.support.clock import START
+from duecourse.wiring import App
+from tests.support.clock import START, HandClock
+from tests.support.engine import Kept
 from tests.support.kinds import Web, answer
 from tests.support.ledger import SHARD, bring, claim, settle, standing
 from tests.support.wired import wired_with
@@ -104,19 +110,73 @@ def test_a_kind_that_nothing_runs_is_refused(client: Client) -> None:
         client.add(kind="strange", payload={})
 
 
-def test_where_a_result_may_be_that_the_ledger_does_not_hold_is_told_once(
-    client: Client, store: MemoryStore, caplog: pytest.LogCaptureFixture
-) -> None:
-    _hint_at_the_table.cache_clear()
-    for id, result in (("a", ""), ("b", '{"pages":3}'), ("c", "")):
+def finished_elsewhere(client: Client, store: MemoryStore, table: Kept, *ids: str, result: object = None) -> None:
+    """Tasks that a function with a results table has worked."""
+    runner = Runner(lambda _kind: lambda _task: Done(result), table, store.now, random.Random(7))
+    for id in ids:
         client.add(kind="report", payload={}, id=id)
-        settle(store, claim(store)[0], Ending.DONE, result=result)
-    assert client.get("b").result == {"pages": 3}
-    assert caplog.messages == []
-    assert (client.get("a").result, client.get("c").result) == (None, None)
-    [message] = caplog.messages
-    assert "DUECOURSE_RESULTS_TABLE" in message
-    assert "duecourse[aws]" in message
+        store.settle(SHARD, [runner.run(claim(store)[0])])
+
+
+def test_a_result_in_a_table_that_the_client_does_not_name_is_read_where_its_task_says(
+    client: Client, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, asked = Kept(), list[str]()
+    monkeypatch.setattr(App, "results_at", lambda _app, place: asked.append(place) or table)
+    with wired_with(settings=Settings(targets={"report": "lambda:Report"}), store=store):
+        client = Client.from_env()
+        finished_elsewhere(client, store, table, "a", result={"pages": 3})
+        finished_elsewhere(client, store, table, "b")
+        assert (client.get("a").result, asked) == ({"pages": 3}, [table.place])
+        assert (client.get("b").result, asked) == (None, [table.place]), "it has none, and no table is asked"
+        table.results.clear()
+        assert client.get("a").result_json == "", "its time in the table is over"
+
+
+def test_a_result_in_a_table_without_boto3_names_the_table_and_what_to_install(
+    client: Client, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished_elsewhere(client, store, Kept(), "a", result=7)
+    finished_elsewhere(client, store, Kept(), "b")
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(errors.ResultsUnavailable, match=r"table@eu-west-1 of DynamoDB.*pip install 'duecourse\[aws\]'"):
+        client.get("a")
+    assert client.get("b").status is Status.DONE
+    assert {task.result for task in client.list(state="done").tasks} == {None}
+
+
+def test_a_result_in_a_table_without_credentials_says_so(
+    client: Client, store: MemoryStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # another test's has its credentials
+    finished_elsewhere(client, store, Kept(), "a", result=7)
+    with pytest.raises(errors.ResultsUnavailable, match="table@eu-west-1 did not answer: Unable to locate credentials"):
+        client.get("a")
+
+
+def test_an_answer_of_a_query_in_a_table_is_read_where_the_ledger_says(
+    client: Client, store: MemoryStore, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Kept()
+    with wired_with(settings=Settings(), store=store, results=table, http=Web(answer(200, {"ready": False}))) as app:
+        asked = Client.from_env().query(url="https://api.example.com/r", interval="PT10S", until="ready")
+        app.write_deployed()
+    clock.advance(10_000)
+    queue = queue_of(asked.id)
+    [task] = store.claim(Shard(queue), 1, lease_ms=30_000).tasks
+    runner = Runner(lambda _kind: lambda _task: Done("rows"), table, store.now, random.Random(7))
+    store.settle(Shard(queue), [runner.run(task)])
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(errors.ResultsUnavailable, match="table@eu-west-1"):
+        client.get_query(asked.id)
+    monkeypatch.setattr(App, "results_at", lambda _app, _place: table)
+    with wired_with(settings=Settings(), store=store):
+        assert Client.from_env().get_query(asked.id).known == Known("rows", START + 10_000)
 
 
 def test_a_task_is_shown_with_its_result(client: Client, store: MemoryStore) -> None:
@@ -182,9 +242,9 @@ def test_the_dead_are_replayed_and_a_dry_run_replays_none(client: Client, store:
     for id in "ab":
         bring(store, "dead", id)
     told = client.replay_dead(limit=1, dry_run=True)
-    assert ([id for id, _ in told.tasks], told.more, store.stats(SHARD).dead) == (["a"], True, 2)
+    assert ([task.id for task in told.tasks], told.more, store.stats(SHARD).dead) == (["a"], True, 2)
     told = client.replay_dead(rate={"count": 1, "per": "PT2S"})
-    assert [at - START for _, at in told.tasks] == [0, 2_000]
+    assert [task.due_at - START for task in told.tasks] == [0, 2_000]
     assert (told.more, store.stats(SHARD).dead) == (False, 0)
     with pytest.raises(errors.InvalidInput, match=r"rate\.count"):
         client.replay_dead(rate={"count": 0, "per": 1})
@@ -232,7 +292,7 @@ def test_a_reminder_is_previewed_added_moved_and_cancelled(client: Client, store
     previewed = client.reminders.preview(**STANDUP)
     assert store.shards() == []
     made = client.reminders.add(**STANDUP)
-    assert [(each.id, each.due_at) for each in previewed] == made.tasks
+    assert [DueTask(each.id, each.due_at) for each in previewed] == made.tasks
     assert [each.recipient.channel for each in previewed] == ["email", "phone"] * 2
     assert {(each.subject, each.text.strip()) for each in previewed} == {("Stand-up", "Ada: 10:00 CET")}
     assert client.reminders.get("standup").starts_at == STANDUP["starts_at"].timestamp() * 1000
@@ -277,16 +337,21 @@ def test_a_reminders_wrong_fields_are_named_as_http_names_them(client: Client, s
 def test_a_queue_is_set_and_shown_as_over_http(client: Client, store: MemoryStore) -> None:
     with pytest.raises(errors.QueueNotFound):
         client.get_queue("slow")
-    shown = client.set_queue("slow", max_running=3, rate={"count": 5, "per": timedelta(seconds=2)}, lease=90)
+    with pytest.raises(errors.QueueNotFound, match="with `create` true"):
+        client.set_queue("slow", max_running=3)
+    assert store.shards() == []
+    shown = client.set_queue(
+        "slow", create=True, max_running=3, rate={"count": 5, "per": timedelta(seconds=2)}, lease=90
+    )
     expected = QueueSettings(max_running=3, rate=Rate(5, 2_000), lease_ms=90_000)
     assert shown.settings == expected == store.settings_of(["slow"])[0]
     client.set_queue("slow", max_running=None)
-    assert client.get_queue("slow").settings == expected._replace(max_running=None)
+    assert client.get_queue("slow").settings == replace(expected, max_running=None)
     assert [queue.name for queue in client.list_queues()] == ["slow"]
 
 
 def test_each_setting_of_a_queue_can_be_named() -> None:
-    assert sorted(QueueFields.__annotations__) == sorted(one.name for one in SETTINGS)
+    assert sorted(QueueFields.__annotations__) == sorted(["create", *(one.name for one in SETTINGS)])
 
 
 def test_a_wrong_setting_of_a_queue_is_named(client: Client, store: MemoryStore) -> None:

@@ -1,7 +1,9 @@
-"""Where no call goes, however its address is written: not a byte, and no handshake either."""
+"""Where no call goes, however its address is written: not a byte, and no handshake either.
+
+Every public and private network is listed here, so that what is rejected is what no setting allows.
+"""
 
 import socket
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,10 +13,16 @@ import pytest
 from urllib3.util.connection import HAS_IPV6
 
 from duecourse.adapters.http.caller import HttpOut, _Connection
-from duecourse.adapters.http.egress import allowed, check_place
-from duecourse.errors import CallFailed, InvalidInput
+from duecourse.adapters.http.crowd import Crowd
+from duecourse.adapters.http.egress import Gate
+from duecourse.adapters.http.reading import Lane
+from duecourse.adapters.http.resolver import SystemResolver
+from duecourse.domain.egress import OWN_USE, Egress
+from duecourse.errors import CallFailed, EgressRejected, InvalidInput
 from duecourse.ports.http import HttpRequest
 from tests.support.answering import Reply, answering
+from tests.support.dialled import dialled as connections
+from tests.support.names import Names
 
 OWN = [
     "169.254.169.254",
@@ -40,21 +48,21 @@ OWN = [
 """Addresses of metadata, one for each form there is."""
 OTHERS = ["127.0.0.1", "10.0.0.1", "192.0.2.1", "::1", "2001:db8::1", "fd00::1", "::ffff:10.0.0.1", "2002:a00:1::1"]
 SPELLED = ["169.254.169.254", "0xa9fea9fe", "2852039166", "0251.0376.0251.0376", "169.254.43518", "[::ffff:a9fe:a9fe]"]
+ALL = Egress.of("0.0.0.0/0, ::/0")
+GATE = Gate(ALL, SystemResolver())
 
 
 @pytest.fixture
 def http() -> Iterator[HttpOut]:
-    out = HttpOut(parallel=4)
+    out = HttpOut(4, ALL)
     yield out
     out.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def dialled() -> list[Any]:
     """Every address that this process connects to from now on."""
-    seen: list[Any] = []
-    sys.addaudithook(lambda event, args: seen.append(args[1]) if event == "socket.connect" else None)
-    return seen
+    return connections()
 
 
 def request(url: str) -> HttpRequest:
@@ -68,19 +76,22 @@ def refusal(host: str) -> type[Exception]:
 
 @pytest.mark.parametrize("address", OWN)
 def test_a_machines_metadata_is_known_in_every_form(address: str) -> None:
-    with pytest.raises(InvalidInput, match=r"^url: leads to .*, which is for the function's own use$"):
-        check_place(address, 80)
+    with pytest.raises(EgressRejected, match=f"^egress: {OWN_USE}$"):
+        GATE.check("any.example", address, 80)
 
 
 @pytest.mark.parametrize("address", OTHERS)
-def test_any_other_address_may_be_called(address: str) -> None:
-    check_place(address, 80)
+def test_any_other_address_may_be_listed(address: str) -> None:
+    GATE.check("any.example", address, 80)
 
 
 def test_of_a_hosts_addresses_those_that_may_be_called_are() -> None:
-    assert allowed(["fe80::1%eth0", "192.0.2.1", "169.254.169.254"], 80) == ["192.0.2.1"]
-    with pytest.raises(InvalidInput, match="leads to fe80::1"):
-        allowed(["169.254.169.254", "fe80::1"], 80)
+    mixed = ["fe80::1%eth0", "192.0.2.1", "169.254.169.254"]
+    names = Names({"mixed.example": [mixed], "own.example": [["169.254.169.254", "fe80::1"]]})
+    gate = Gate(ALL, names.resolver)
+    assert gate.addresses("mixed.example", 80, 5.0) == ["192.0.2.1"]
+    with pytest.raises(EgressRejected):
+        gate.addresses("own.example", 80, 5.0)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -124,9 +135,9 @@ def test_the_functions_own_runtime_is_known_by_its_address(
 @pytest.mark.parametrize("host", ["192.0.2.7", "::ffff:192.0.2.7", "::ffff:c000:207", "64:ff9b::c000:207"])
 def test_a_runtime_that_is_not_on_loopback_is_known_in_every_form(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", "192.0.2.7:9001")
-    with pytest.raises(InvalidInput):
-        check_place(host, 9001)
-    check_place(host, 9002)
+    with pytest.raises(EgressRejected):
+        GATE.check("any.example", host, 9001)
+    GATE.check("any.example", host, 9002)
 
 
 def test_a_connection_that_leads_elsewhere_is_closed_before_anything_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +145,9 @@ def test_a_connection_that_leads_elsewhere_is_closed_before_anything_is_said(mon
         place = server.getsockname()
         monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", f"127.0.0.1:{place[1]}")
         with pytest.raises(InvalidInput):
-            _Connection("192.0.2.1")._checked(socket.create_connection(place))
+            _Connection("192.0.2.1", gate=GATE, lane=Lane(), crowd=Crowd(1))._checked(
+                socket.create_connection(place), "192.0.2.1"
+            )
         assert _first_bytes(server) == b""
 
 
@@ -173,3 +186,30 @@ def test_the_host_and_the_certificates_name_stay_the_ones_asked_for(http: HttpOu
         http.call(request(f"http://localhost:{port}/"))
         http.close()
     assert server.asked[0].headers["host"] == f"localhost:{port}"
+
+
+class Public:
+    """A gate for which a server on this machine is a public one that is not listed."""
+
+    def addresses(self, _host: str, _port: int, _within_s: float, *, in_clear: bool) -> list[str]:
+        self.check("", "", 0, in_clear=in_clear)
+        return ["127.0.0.1"]
+
+    def check(self, _host: str, _address: str, _port: int, *, in_clear: bool) -> None:
+        if in_clear:
+            raise EgressRejected
+
+
+def test_a_connection_that_is_kept_carries_no_credentials_in_clear_either() -> None:
+    with answering(lambda _: Reply()) as server:
+        connection: Any = _Connection(
+            "public.example", urlsplit(server.url).port, timeout=5.0, gate=Public(), lane=Lane(), crowd=Crowd(1)
+        )
+        connection.request("GET", "/", headers={"accept": "a/b"})
+        connection.getresponse().read()
+        kept = connection.sock
+        with pytest.raises(EgressRejected):
+            connection.request("GET", "/", headers={"Authorization": "Bearer HIDDEN"})
+        assert connection.sock is kept
+        connection.close()
+    assert len(server.asked) == 1

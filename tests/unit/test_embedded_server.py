@@ -6,9 +6,14 @@ import pytest
 from redis.exceptions import ResponseError
 
 from duecourse.adapters.embedded.client import EmbeddedRedis
+from duecourse.adapters.embedded.commands import Commands
 from duecourse.adapters.embedded.keyspace import Keyspace
+from duecourse.adapters.embedded.lua import Lua
 from duecourse.adapters.embedded.server import Server
 from duecourse.adapters.embedded.store import SystemClock
+from duecourse.adapters.redis.keys import keys_of
+from duecourse.adapters.redis.scripts import load
+from duecourse.domain.task import Shard
 
 KEY = b"key"
 
@@ -52,3 +57,22 @@ def test_a_failed_script_leaves_sets_in_the_order_of_before(client: EmbeddedRedi
     with pytest.raises(ResponseError, match="no"):
         client.eval(text, 0)
     assert client.zrange("set", 0, -1, withscores=True) == [(b"a", 1.0), (b"b", 2.0), (b"c", 3.0)]
+
+
+def test_a_verb_makes_its_functions_once_and_not_at_each_run() -> None:
+    """What is made is seen by the memory that it takes; a text that is no verb's is run as Redis runs it."""
+    lua = Lua(Commands(Keyspace(), SystemClock(), lambda *_: None))
+    keys, arguments = (
+        [key.encode() for key in keys_of("duecourse", Shard()).fixed],
+        [b"", b"", b"1", b"1", b"", b"1", b""],
+    )
+    lua._runtime.execute(b"collectgarbage('stop')")
+
+    def taken(sha: str) -> float:
+        lua.load(sha, load("sweep").text.encode())
+        lua.run(sha, keys, arguments)
+        before = lua._runtime.eval(b"collectgarbage('count')")
+        lua.run(sha, keys, arguments)
+        return float(lua._runtime.eval(b"collectgarbage('count')") - before)
+
+    assert 0 < 2 * taken(load("sweep").sha) < taken("unknown")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,7 +123,7 @@ def test_each_outcome_is_counted_as_what_became_of_its_task(store: Tide) -> None
         "retry": Retry(after=9),
     }
     fill(store, "again", "done", "drop", "retry")
-    fill(store, "last", retry=new().retry._replace(max_attempts=1))
+    fill(store, "last", retry=replace(new().retry, max_attempts=1))
     with engine(store, lambda task: outcomes[task.id]) as run:
         drained = run.drainer.drain([SHARD], ample)
     assert drained[:7] == (5, 1, 1, 1, 2, 0, 0)

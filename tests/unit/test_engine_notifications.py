@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -17,6 +18,7 @@ from duecourse.settings import Settings
 from duecourse.wire.events.invocation import decode_tasks
 from duecourse.wire.http.tasks import show_task
 from duecourse.wiring import App
+from duecourse_local.stack.options import LOOPBACK
 from tests.support.answering import Reply, answering
 from tests.support.clock import HandClock
 from tests.support.engine import Broker, Lambda, Table, ample
@@ -48,7 +50,7 @@ def table() -> Table:
 
 @pytest.fixture(autouse=True)
 def app(store: MemoryStore, invoker: Lambda, broker: Broker, table: Table) -> Iterator[App]:
-    given = Settings(targets=TARGETS, dead_target="sqs:dead")
+    given = Settings(targets=TARGETS, dead_target="sqs:dead", egress_allow=LOOPBACK)
     with wired_with(given, store=store, results=table, invoker=invoker, brokers={"sqs": broker}) as app:
         yield app
 
@@ -65,14 +67,14 @@ def published(broker: Broker) -> list[Any]:
 
 def test_a_url_gets_the_whole_task_in_the_manner_of_standard_webhooks(store: MemoryStore, clock: HandClock) -> None:
     with answering(lambda _: Reply()) as server:
-        task = claim_one(store, notify=f"{server.url}/done", payload='{"a":1}')
+        task = claim_one(store, notify=f"{server.url}/done result", payload='{"a":1}')
         clock.advance(5)
         settle(store, task, Ending.DONE, result='{"ok":true}')
         assert drain().done == 1
     (asked,) = server.asked
     notification = f"a~{task.generation}.1~n"
     assert (asked.method, asked.path) == ("POST", "/done")
-    assert asked.headers["webhook-id"].startswith(f"{notification}:")
+    assert unquote(asked.headers["webhook-id"]).startswith(f"{notification}:")
     assert asked.headers["webhook-timestamp"] == str(clock.at // 1000)
     told = json.loads(asked.body)
     assert (told["type"], told["timestamp"]) == ("task.done", "2026-09-21T14:13:20.005Z")
@@ -81,6 +83,19 @@ def test_a_url_gets_the_whole_task_in_the_manner_of_standard_webhooks(store: Mem
     assert (data["result"], data["history"][0]["outcome"]) == ({"ok": True}, "done")
     assert "error" not in data
     assert store.get("default", notification)
+
+
+@pytest.mark.parametrize("include", ["", " payload", " result", " payload result"])
+def test_payload_and_result_are_told_to_those_who_asked_for_them(store: MemoryStore, include: str) -> None:
+    with answering(lambda _: Reply()) as server:
+        task = claim_one(store, notify=f"{server.url}/done{include}", payload='{"a":1}')
+        settle(store, task, Ending.DONE, result='{"ok":true}')
+        drain()
+    (asked,) = server.asked
+    told = json.loads(asked.body)["data"]
+    assert {name: told[name] for name in ("payload", "result") if name in told} == {
+        name: value for name, value in {"payload": {"a": 1}, "result": {"ok": True}}.items() if name in include
+    }
 
 
 SECRET = {
@@ -125,6 +140,11 @@ def test_who_is_told_what_is_shown_as_it_was_asked() -> None:
     assert show_task(task)["notify_done"] == {"url": "https://a.example/in?token=•••", "include": ["payload"]}
     task = Client.from_env().add(kind="report", payload={}, notify_done={"target": "audit", "include": []}).task
     assert show_task(task)["notify_done"] == {"target": "audit"}
+    named = {"url": "https://a.example/in", "include": ["payload"], "auth": "api-token"}
+    task = Client.from_env().add(kind="report", payload={}, notify_done=named).task
+    assert show_task(task)["notify_done"] == named
+    with pytest.raises(InvalidInput, match=r"notify_done\.auth: needs a url"):
+        Client.from_env().add(kind="report", payload={}, notify_done={"target": "audit", "auth": "billing"})
     with pytest.raises(InvalidInput, match=r"notify_done\.include"):
         Client.from_env().add(kind="report", payload={}, notify_done={"target": "audit", "include": ["secrets"]})
 
@@ -199,7 +219,7 @@ def test_a_death_that_was_replayed_since_is_told_as_a_death(store: MemoryStore, 
 
 def test_what_is_too_long_is_left_out_and_named(store: MemoryStore, invoker: Lambda) -> None:
     payload = json.dumps({"text": "x" * (MAX_PAYLOAD_BYTES - 100)})
-    task = claim_one(store, notify="audit payload", payload=payload)
+    task = claim_one(store, notify="audit payload result", payload=payload)
     settle(store, task, Ending.DONE, result=json.dumps("y" * (MAX_RESULT_BYTES - 2)))
     drain()
     ((_, event),) = invoker.sent
@@ -233,7 +253,7 @@ def test_a_dead_target_that_is_unset_leaves_what_waits_for_it_among_the_dead(sto
     wire(store=store)
     assert drain().dead == 1
     page = Client.from_env().list(state="dead", kind=DEAD)
-    assert "no kind" in page.tasks[0].error
+    assert "nothing here runs the kind" in page.tasks[0].error
 
 
 def test_a_target_that_is_not_known_is_refused_naming_those_that_are(store: MemoryStore) -> None:

@@ -20,7 +20,7 @@ def test_more_than_twice_is_claimed_ahead_only_while_more_finish_at_once_than_th
     def free_after(count: int) -> int:
         pieces.begin(SHARD, [leased("work", {})] * count)
         threads.close()  # all of them have finished
-        assert len(pieces.gather(wait=False)) == count
+        assert len(pieces.gather(0.0)) == count
         return pieces.free
 
     assert [free_after(count) for count in (2, 2, 3, 7, 15, 16, 2)] == [4, 4, 7, 14, 16, 16, 4]

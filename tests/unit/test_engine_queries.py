@@ -8,16 +8,19 @@ import pytest
 
 from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
+from duecourse.adapters.redis.in_flight import RedisInFlight
 from duecourse.domain.history import Action, Change
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry, Settlement
-from duecourse.domain.query import KNOWN, Known, Query, QueryState, QueryStatus, queue_of
+from duecourse.domain.query import KNOWN, Known, Query, QueryState, QueryStatus, limits_of, queue_of
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Status, Task
-from duecourse.engine.queries import RESERVE_MS, Queries
+from duecourse.engine.queries import GRACE_MS, RESERVE_MS, Queries, QueryLimits
 from duecourse.engine.run import Runner
 from duecourse.ports.results import Result, Results
 from tests.support.clock import START, HandClock
+from tests.support.egress import anywhere
 from tests.support.engine import Kept, ample
+from tests.support.seals import seals_of
 
 PAYLOAD = {"url": "https://api.example.com/reports/7", "method": "GET", "interval": "PT10S", "until": "ready"}
 QUEUE = "query:api.example.com"
@@ -62,13 +65,16 @@ def results(request: pytest.FixtureRequest) -> Kept | None:
     return Kept() if request.param == "database" else None
 
 
-def asking(store: MemoryStore, results: Results | None, *outcomes: Outcome, parallel: int = 4) -> tuple[Queries, Api]:
+def asking(
+    store: MemoryStore, results: Results | None, *outcomes: Outcome, parallel: int = 4, at_once: int = 0
+) -> tuple[Queries, Api]:
     api = Api(store, results, *outcomes)
-    return Queries(store, results, api.call, parallel), api
+    limits = QueryLimits(lambda _queue: {"max_running": parallel}, at_once)
+    return Queries(store, results, api.call, limits, anywhere, seals_of(store)), api
 
 
 def ask(queries: Queries, query: Query = QUERY, remaining_ms: int = 15_000) -> QueryStatus:
-    return queries.ask(query, lambda: remaining_ms).standing
+    return queries.ask(query, lambda: remaining_ms).status
 
 
 def other(number: int, **fields: Any) -> Query:
@@ -447,3 +453,75 @@ def test_tenants_ask_for_themselves_within_the_same_limit(store: MemoryStore, re
     assert task_of(store, tenant="b").status is Status.SCHEDULED
     with pytest.raises(errors.QueryNotFound):
         queries.get(QUERY.id)
+
+
+class Undismissed(RedisInFlight):
+    """A count of queries that counts none off: the ledger does not answer."""
+
+    def dismiss(self, *_: str) -> None:
+        raise errors.StoreUnavailable
+
+
+class Forgetful(MemoryStore):
+    def in_flight(self) -> RedisInFlight:
+        return Undismissed(self._scripts, self._verbs.namespace)
+
+
+def test_beyond_its_bound_a_tenants_query_is_due_at_once_and_nobody_waits_for_it(store: MemoryStore) -> None:
+    queries, api = asking(store, None, Done(1), at_once=1)
+    inner: list[QueryState] = []
+
+    def nested() -> None:
+        api.meanwhile = lambda: None
+        inner.extend(queries.ask(other(1), ample, tenant).status.status for tenant in ("acme", "globex"))
+
+    api.meanwhile = nested
+    assert queries.ask(QUERY, ample, "acme").status.status is QueryState.DONE
+    assert inner == [QueryState.PROCESSING, QueryState.DONE]
+    waiting = task_of(store, other(1), "acme")
+    assert (waiting.status, waiting.due_at, waiting.attempt) == (Status.SCHEDULED, START, 1)
+    assert queries.ask(other(2), ample, "acme").status.status is QueryState.DONE, "the first is in flight no more"
+
+
+@pytest.mark.parametrize(("at_once", "tenant"), [(1, DEFAULT_TENANT), (0, "acme")])
+def test_callers_without_a_tenant_or_without_a_bound_all_wait(store: MemoryStore, at_once: int, tenant: str) -> None:
+    queries, api = asking(store, None, Done(1), at_once=at_once)
+    inner: list[QueryState] = []
+
+    def nested() -> None:
+        api.meanwhile = lambda: None
+        inner.append(queries.ask(other(1), ample, tenant).status.status)
+
+    api.meanwhile = nested
+    queries.ask(QUERY, ample, tenant)
+    assert inner == [QueryState.DONE]
+
+
+def test_a_full_host_takes_no_place_of_its_tenant(store: MemoryStore) -> None:
+    queries, _ = asking(store, None, Done(1), at_once=1)
+    store.configure(QUEUE, {"paused": True})
+    assert queries.ask(QUERY, ample, "acme").status.status is QueryState.PROCESSING
+    store.configure(QUEUE, {"paused": False})
+    assert queries.ask(other(1), ample, "acme").status.status is QueryState.DONE
+
+
+def test_an_answer_is_given_though_the_ledger_does_not_count_it_off(clock: HandClock) -> None:
+    store = Forgetful(clock)
+    queries, _ = asking(store, None, Done(1), at_once=1)
+    assert queries.ask(QUERY, lambda: 15_000, "acme").status.status is QueryState.DONE
+    assert queries.ask(other(1), lambda: 15_000, "acme").status.status is QueryState.PROCESSING
+    clock.advance(15_000 + GRACE_MS)
+    assert queries.ask(other(2), lambda: 15_000, "acme").status.status is QueryState.DONE, "it ended by itself"
+
+
+@pytest.mark.parametrize(
+    ("parallel", "shards", "apart", "tenant_limit"),
+    [(4, 1, True, 3), (1, 1, True, 1), (4, 4, True, 4), (4, 2, True, 3), (4, 1, False, None)],
+)
+def test_one_call_of_a_host_is_left_for_another_tenant_where_each_shard_has_its_part(
+    clock: HandClock, parallel: int, shards: int, apart: bool, tenant_limit: int | None
+) -> None:
+    store = MemoryStore(clock, sharding=Sharding({QUEUE: shards}))
+    store.configure(QUEUE, limits_of(parallel, shards, are_apart=apart), default=True)
+    settings = store.settings_of([QUEUE])[0]
+    assert (settings.max_running, settings.tenant_max_running) == (parallel, tenant_limit)

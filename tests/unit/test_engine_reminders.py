@@ -9,12 +9,15 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.reminder import QUEUE, Channel, Recipient, Reminder, Shown
 from duecourse.domain.shards import Sharding
-from duecourse.domain.task import DEFAULT_TENANT, Shard, Status, Task
+from duecourse.domain.task import DEFAULT_TENANT, DueTask, Shard, Status, Task
 from duecourse.engine.reminders import Reminders
 from duecourse.ports.sender import Message
 from duecourse.ports.tasks import Move, Reply
 from duecourse.ports.writer import Letter
 from tests.support.clock import START, HandClock
+from tests.support.egress import anyone, anywhere
+from tests.support.ledger import new
+from tests.support.seals import seals_of
 
 SHARD = Shard(QUEUE)
 MINUTE = 60_000
@@ -27,12 +30,13 @@ IDS = ["standup:300:0", "standup:300:1", "standup:60:0", "standup:60:1"]
 
 @pytest.fixture
 def reminders(store: MemoryStore) -> Reminders:
-    return Reminders(store, plainly)
+    return Reminders(store, plainly, anywhere, seals_of(store), anyone)
 
 
 def plainly(letters: Iterable[Letter]) -> list[Message]:
     """Messages as they stand, without templates; one that says `broken` is."""
-    written = [Message(p["recipient"]["address"], p["subject"], p["message"], p["html"]) for p, _ in letters]
+    payloads = [letter.payload for letter in letters]
+    written = [Message(p["recipient"]["address"], p["subject"], p["message"], p["html"]) for p in payloads]
     if any(message.text == "broken" for message in written):
         raise errors.InvalidInput([errors.FieldError("message", "line 1: broken")])
     return written
@@ -56,17 +60,17 @@ def send(store: MemoryStore, limit: int = 10) -> list[str]:
     return [task.id for task in leased]
 
 
-def due_times(store: MemoryStore) -> dict[str, int]:
+def due_times(store: MemoryStore, tenant: str = "-") -> dict[str, int]:
     """When each scheduled task is due."""
-    return {task.id: task.due_at for task in store.group(QUEUE, "standup") if task.status is Status.SCHEDULED}
+    return {task.id: task.due_at for task in store.group(QUEUE, "standup", tenant) if task.status is Status.SCHEDULED}
 
 
 def test_there_is_one_task_for_each_lead_time_and_recipient(reminders: Reminders, store: MemoryStore) -> None:
     made = reminders.add(STANDUP)
     five, one = START + 55 * MINUTE, START + 59 * MINUTE
     assert made.created
-    assert made.tasks == list(zip(IDS, [five, five, one, one], strict=True))
-    assert due_times(store) == dict(made.tasks)
+    assert made.tasks == list(map(DueTask, IDS, [five, five, one, one]))
+    assert due_times(store) == {task.id: task.due_at for task in made.tasks}
     task = store.get(QUEUE, "standup:300:1")
     assert task is not None
     assert (task.kind, task.group, task.state) == ("reminder", "standup", {"starts_at": START + HOUR})
@@ -88,12 +92,12 @@ def test_there_is_one_task_for_each_lead_time_and_recipient(reminders: Reminders
 
 def test_a_lead_time_that_has_passed_is_due_at_once(reminders: Reminders) -> None:
     made = reminders.add(STANDUP._replace(leads_ms=(2 * HOUR, MINUTE), recipients=(ADA,)))
-    assert made.tasks == [("standup:7200:0", START), ("standup:60:0", START + 59 * MINUTE)]
+    assert made.tasks == [DueTask("standup:7200:0", START), DueTask("standup:60:0", START + 59 * MINUTE)]
 
 
 def test_a_lead_of_part_of_a_second_has_an_id_of_its_own(reminders: Reminders) -> None:
     made = reminders.add(STANDUP._replace(leads_ms=(1_000, 1_500), recipients=(ADA,)))
-    assert [task_id for task_id, _ in made.tasks] == ["standup:1:0", "standup:1500ms:0"]
+    assert [task.id for task in made.tasks] == ["standup:1:0", "standup:1500ms:0"]
 
 
 def test_a_start_that_has_passed_is_refused(reminders: Reminders, store: MemoryStore) -> None:
@@ -116,7 +120,7 @@ def move_to(reminders: Reminders, starts_at: int) -> None:
 def test_the_same_reminder_again_is_kept(reminders: Reminders, store: MemoryStore) -> None:
     first = reminders.add(STANDUP)
     again = reminders.add(STANDUP)
-    assert (again.created, sorted(again.tasks)) == (False, sorted(first.tasks))
+    assert (again.created, set(again.tasks)) == (False, set(first.tasks))
     assert len(store.group(QUEUE, "standup")) == 4
 
 
@@ -158,7 +162,7 @@ class Overtaken(MemoryStore):
         seen = super().group(queue, group, tenant)
         if self.other:
             other, self.other = self.other, None
-            Reminders(self, plainly).add(other)
+            Reminders(self, plainly, anywhere, seals_of(self), anyone).add(other)
             send(self)
         return seen
 
@@ -167,14 +171,14 @@ def test_of_two_reminders_that_come_at_once_one_stands_whole(clock: HandClock) -
     store = Overtaken(clock)
     store.other = STANDUP._replace(leads_ms=(MINUTE,))
     with pytest.raises(errors.TaskScheduled):
-        Reminders(store, plainly).add(STANDUP)
+        Reminders(store, plainly, anywhere, seals_of(store), anyone).add(STANDUP)
     assert [task.id for task in store.group(QUEUE, "standup")] == ["standup:60:0", "standup:60:1"]
 
 
 def test_the_same_reminder_twice_at_once_is_sent_once(clock: HandClock) -> None:
     store = Overtaken(clock)
     store.other = STANDUP._replace(leads_ms=(2 * HOUR,))  # due, and sent, before the second adds
-    assert not Reminders(store, plainly).add(store.other).created
+    assert not Reminders(store, plainly, anywhere, seals_of(store), anyone).add(store.other).created
     assert send(store) == []
 
 
@@ -187,7 +191,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_added(reminders: Reminder
 
 def test_a_preview_shows_each_message_and_sends_none(reminders: Reminders, store: MemoryStore) -> None:
     shown = reminders.preview(STANDUP._replace(html="<p>"))
-    assert [(each.id, each.due_at) for each in shown] == reminders.add(STANDUP._replace(html="<p>")).tasks
+    assert [DueTask(each.id, each.due_at) for each in shown] == reminders.add(STANDUP._replace(html="<p>")).tasks
     assert shown[1] == Shown(IDS[1], START + 55 * MINUTE, 5 * MINUTE, GRACE, "Stand-up", "Room 4", "<p>")
     reminders.cancel("standup")
     reminders.preview(STANDUP)
@@ -204,7 +208,7 @@ def test_a_preview_of_what_stands_shows_it_for_its_start_of_now(store: MemorySto
         starts.extend(letter.starts_at for letter in given)
         return plainly(given)
 
-    reminders = Reminders(store, noting)
+    reminders = Reminders(store, noting, anywhere, seals_of(store), anyone)
     reminders.add(STANDUP)
     reminders.move("standup", START + 2 * HOUR)
     shown = reminders.preview_standing("standup")
@@ -251,17 +255,32 @@ def test_what_was_sent_for_the_old_start_is_sent_again_for_the_new(
     assert (revived.run, revived.state) == (0, {"starts_at": START + 3 * HOUR})
 
 
+def test_a_move_sends_nothing_again_over_a_quota(reminders: Reminders, store: MemoryStore, clock: HandClock) -> None:
+    made = reminders.add(STANDUP, "acme")
+    clock.advance(55 * MINUTE)
+    sent = send(store)
+    store.configure(QUEUE, {"tenant_adds_per_minute": len(sent) - 1})
+    with pytest.raises(errors.BeyondQuota, match="tenant_adds_per_minute") as beyond:
+        reminders.move("standup", START + 3 * HOUR, "acme")
+    assert [one.field for one in beyond.value.problems] == ["starts_at"]
+    store.configure(QUEUE, {"tenant_adds_per_minute": len(sent)})
+    store.add([new("another", tenant="acme", queue=QUEUE)])
+    with pytest.raises(errors.QuotaExceeded, match="tenant_adds_per_minute"):
+        reminders.move("standup", START + 3 * HOUR, "acme")
+    assert due_times(store, "acme") == {task.id: task.due_at for task in made.tasks if task.id not in sent}
+
+
 def test_a_move_to_a_start_that_a_message_cannot_be_written_for_changes_nothing(store: MemoryStore) -> None:
     def early_alone(letters: Iterable[Letter]) -> list[Message]:
         if any(letter.starts_at > START + HOUR for letter in letters):
             raise errors.InvalidInput([errors.FieldError("subject", "line 1: it comes to 201 characters")])
         return []
 
-    reminders = Reminders(store, early_alone)
+    reminders = Reminders(store, early_alone, anywhere, seals_of(store), anyone)
     made = reminders.add(STANDUP)
     with pytest.raises(errors.InvalidInput, match="201 characters"):
         reminders.move("standup", START + 2 * HOUR)
-    assert due_times(store) == dict(made.tasks)
+    assert due_times(store) == {task.id: task.due_at for task in made.tasks}
 
 
 def test_the_same_move_again_sends_nothing_twice(reminders: Reminders, store: MemoryStore, clock: HandClock) -> None:
@@ -354,7 +373,7 @@ class CancelledMeanwhile(MemoryStore):
 
 
 def test_a_move_that_a_cancel_overtook_is_refused(clock: HandClock) -> None:
-    reminders = Reminders(CancelledMeanwhile(clock), plainly)
+    reminders = Reminders(CancelledMeanwhile(clock), plainly, anywhere, seals_of(CancelledMeanwhile(clock)), anyone)
     reminders.add(STANDUP)
     with pytest.raises(errors.TaskCancelled):
         reminders.move("standup", START + 2 * HOUR)
@@ -387,7 +406,7 @@ class Sharded(MemoryStore):
 
 def test_of_many_shards_a_reminder_is_in_one_and_each_verb_is_told_which(clock: HandClock) -> None:
     store = Sharded(clock)
-    reminders = Reminders(store, plainly)
+    reminders = Reminders(store, plainly, anywhere, seals_of(store), anyone)
     reminders.add(STANDUP)
     reminders.move("standup", START + HOUR)
     reminders.cancel("standup")
@@ -409,10 +428,13 @@ def test_each_tenant_has_reminders_of_its_own(reminders: Reminders, store: Memor
         reminders.get("standup", "other")
 
 
-def test_a_reminder_over_4_mb_in_all_is_refused_for_it_is_one_step(reminders: Reminders, store: MemoryStore) -> None:
-    crowd = tuple(Recipient(f"R{n}", Channel.EMAIL, f"r{n}@example.com") for n in range(100))
-    fits = STANDUP._replace(leads_ms=(MINUTE,), recipients=crowd, message="x" * 39_000)
+def test_messages_over_4_mb_in_all_are_refused_for_they_are_one_step(reminders: Reminders, store: MemoryStore) -> None:
+    def crowd(length: int) -> tuple[Recipient, ...]:
+        addresses = (f"https://example.com/{n:04}/".ljust(length, "x") for n in range(1_000))
+        return tuple(Recipient(f"R{n}", Channel.WEBHOOK, address) for n, address in enumerate(addresses))
+
+    reminder = STANDUP._replace(leads_ms=(MINUTE,))
     with pytest.raises(errors.ReminderTooLarge):
-        reminders.add(fits._replace(message="x" * 41_000))
-    assert store.group(QUEUE, "standup") == []
-    assert reminders.add(fits).created
+        reminders.add(reminder._replace(recipients=crowd(4_000)))
+    assert store.shards() == []
+    assert reminders.add(reminder._replace(recipients=crowd(3_500))).created

@@ -14,10 +14,10 @@ from duecourse.domain.history import DETAIL_LENGTH
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Retry, Settlement
 from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, RetryPolicy, Task
 from duecourse.engine.run import Kind, Runner, put_off
-from duecourse.errors import CallFailed
+from duecourse.errors import CallFailed, Crowded, SecretUnavailable
 from duecourse.ports.results import Results
 from tests.support.clock import START
-from tests.support.engine import Table
+from tests.support.engine import Kept, Table
 from tests.support.kinds import leased
 
 STEADY = RetryPolicy(backoff_ms=1_000, factor=3, jitter=False)
@@ -42,7 +42,9 @@ def raising(error: BaseException) -> Settlement:
 def test_what_a_handler_raises_is_logged_with_its_place_and_traceback(caplog: pytest.LogCaptureFixture) -> None:
     raising(KeyError("month"))
     (record,) = caplog.records
-    assert re.fullmatch(r"task t-1 raised at test_engine_run\.py, line \d+", record.getMessage())
+    assert re.fullmatch(
+        r"task t-1 raised at test_engine_run\.py, line \d+ \(queue default, kind work, attempt 1\)", record.getMessage()
+    )
     assert "raise error" in (record.exc_text or "")
 
 
@@ -53,6 +55,14 @@ def test_what_a_handler_raises_is_logged_so_that_lambda_can_write_it_and_without
     (record,) = caplog.records
     written = json.loads(JsonFormatter().format(record).encode())
     assert (written["errorType"], written["errorMessage"]) == ("OSError", "? https://•••@example.com")
+
+
+def test_a_task_whose_credential_cannot_be_read_waits_and_spends_no_attempt(caplog: pytest.LogCaptureFixture) -> None:
+    ended = raising(SecretUnavailable("the secret a/-/b cannot be read"))
+    assert (ended.ending, ended.detail) == (Ending.RELEASE, "the secret a/-/b cannot be read")
+    assert ended.delay_ms > 0
+    (record,) = caplog.records
+    assert record.getMessage() == "task t-1 waits: the secret a/-/b cannot be read"
 
 
 def test_a_call_that_failed_is_no_fault_of_the_code_and_has_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,10 +122,11 @@ def test_a_drop_keeps_its_reason() -> None:
     assert returning(Drop("gone")) == Settlement("t-1", "-", "0000000000080011223344556677", Ending.DROP, detail="gone")
 
 
-def test_a_kind_that_nobody_knows_is_dropped_by_name() -> None:
+def test_a_kind_that_is_not_known_here_is_left_for_whoever_has_it_and_no_attempt_is_spent() -> None:
     runner = Runner({}.get, None, lambda: START, random.Random(7))
     end = runner.run(leased("strange", {}))
-    assert (end.ending, end.detail) == (Ending.DROP, "no kind 'strange' is known here")
+    assert (end.ending, end.detail) == (Ending.RELEASE, "nothing here runs the kind 'strange'")
+    assert end.delay_ms > 0
 
 
 def test_an_unexpected_exception_is_a_retry_that_names_it() -> None:
@@ -188,11 +199,15 @@ def test_a_state_over_its_limit_is_a_retry_that_says_so() -> None:
     assert "the state is over 4 KiB" in end.detail
 
 
-def test_a_result_goes_to_its_database_before_the_lease_ends_and_not_into_the_ledger() -> None:
+def test_a_result_goes_to_its_database_before_the_lease_ends_and_the_ledger_gets_its_place() -> None:
     table = Table()
     end = run(lambda _task: Done([1]), table)
-    assert (end.ending, end.result) == (Ending.DONE, "")
+    assert (end.ending, end.result) == (Ending.DONE, f' "{table.place}"')
     assert table.results["t-1"] == ("[1]", 8, START)
+
+
+def test_the_answer_of_a_query_is_without_its_place_which_the_first_release_would_show() -> None:
+    assert run(lambda _task: Done([1]), Kept(), queue="query:api.example.com").result == ""
 
 
 def test_without_a_result_the_database_is_not_asked() -> None:
@@ -211,6 +226,13 @@ def test_with_the_database_away_the_task_is_given_back_and_waits_longer_each_run
     assert all(wait <= 30_000 for wait in waits[1])
     rng = random.Random(7)
     assert max(put_off(leased("work", {}, run=12), rng, "away").delay_ms for _ in range(50)) > 15_000
+
+
+def test_a_task_whose_tenant_keeps_the_processor_busy_is_given_back_for_a_moment_and_no_attempt_is_spent() -> None:
+    ends = raising(Crowded())
+    assert ends.ending is Ending.RELEASE
+    assert 200 <= ends.delay_ms <= 1_000
+    assert ends.detail == "Long computations of this tenant wait for the processor, so this task runs a little later."
 
 
 def test_a_result_under_a_lost_lease_changes_nothing_and_its_settle_is_left_to_be_refused() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -68,7 +69,7 @@ def test_a_lapsed_lease_is_taken_back_and_worked_in_the_same_tick(store: MemoryS
 
 
 def test_one_that_lapsed_for_the_last_time_counts_among_the_dead(store: MemoryStore, clock: HandClock) -> None:
-    claim_one(store, retry=new().retry._replace(max_attempts=1))
+    claim_one(store, retry=replace(new().retry, max_attempts=1))
     clock.advance(LEASE_MS + 1)
     assert (tick(store).dead, standing(store).status) == (1, Status.DEAD)
     assert tick(store)[:4] == (1, 0, 1, 0), "the second finds it dead"
@@ -86,13 +87,13 @@ def test_what_finished_is_forgotten_after_the_retention_in_as_many_steps_as_it_t
 
 
 def test_with_little_time_it_forgets_one_step_a_shard_and_works_first(store: MemoryStore, clock: HandClock) -> None:
-    finish(store, 1_500)
+    finish(store, 6_000)
     clock.advance(RETENTION_MS)
     add(store, "due")
     left = iter([ample(), ample(), ample()])
     ticked = tick(store, remaining_ms=lambda: next(left, MARGIN_MS))
     assert ticked.done == 1
-    assert 500 <= ticked.pruned < 1_500
+    assert 500 <= ticked.pruned < 6_000, "a thread forgets on beside the work, and no longer"
 
 
 @pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])

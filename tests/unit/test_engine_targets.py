@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ def test_no_batch_is_longer_than_an_invocation_takes(text: str) -> None:
 def test_the_longest_names_still_fit() -> None:
     policy = RetryPolicy(1_000, 3_600_000_000, 99.99, 3_600_000_000, False)
     long = leased("k" * 64, {"text": "x" * 19_800}, "s" * (MAX_STATE_BYTES - 2), queue="q" * 64, group="g" * 128)
-    big = [long._replace(id=f"{n:0128}", retry=policy, kind="report", token="9" * 32) for n in range(10)]
+    big = [replace(long, id=f"{n:0128}", retry=policy, kind="report", token="9" * 32) for n in range(10)]
     for _, batch in targets_of(TARGETS, Lambda()).batches(big):
         assert len(json.dumps(tasks_event(batch), ensure_ascii=False).encode()) <= MAX_BYTES + 1_000
 
@@ -94,7 +95,7 @@ def test_what_is_refused_is_given_back_for_a_while(caplog: pytest.LogCaptureFixt
 
 def test_what_is_refused_again_and_again_is_given_back_for_longer() -> None:
     targets = targets_of(TARGETS, Lambda(InvocationRejected("no such function")))
-    ends = targets.hand_over(REPORT, [task._replace(run=5) for task in tasks(40)])
+    ends = targets.hand_over(REPORT, [replace(task, run=5) for task in tasks(40)])
     assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
 
 
@@ -110,7 +111,7 @@ def test_what_a_broker_confirms_is_done_and_the_rest_is_given_back(caplog: pytes
 
 def test_what_no_broker_takes_is_given_back_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
     targets = targets_of(TARGETS, Lambda(), {"sqs": Broker(refusal=PublishRejected("away"))})
-    ends = targets.hand_over("sqs:bills", [task._replace(run=5) for task in tasks(40, "bill")])
+    ends = targets.hand_over("sqs:bills", [replace(task, run=5) for task in tasks(40, "bill")])
     assert {end.ending for end in ends} == {Ending.RELEASE}
     assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
     assert "sqs:bills did not accept them: away" in caplog.text
@@ -180,7 +181,7 @@ def test_what_was_not_taken_says_why_in_its_log(invoker: Lambda, broker: Broker,
 def test_a_delivery_that_is_refused_again_and_again_is_given_back_for_longer_though_it_was_no_run() -> None:
     targets = targets_of(TARGETS, Lambda(InvocationRejected("throttled")))
     refused = Run(1, 8, 1, 2, "release", times=4)
-    ends = targets.hand_over(REPORT, [task._replace(run=1, log=(refused,)) for task in tasks(40)])
+    ends = targets.hand_over(REPORT, [replace(task, run=1, log=(refused,)) for task in tasks(40)])
     assert 1_000 < max(end.delay_ms for end in ends) <= 16_000
 
 

@@ -1,4 +1,4 @@
-"""Log lines of tasks that run beside each other: each carries its own task's id."""
+"""Log lines of tasks that run beside each other: each carries its own task."""
 
 import contextvars
 import io
@@ -15,7 +15,7 @@ from duecourse.domain.outcomes import Done
 from duecourse.domain.task import Task
 from duecourse.engine.task_log import FIELD, about
 from tests.support.engine import ample, engine
-from tests.support.ledger import SHARD, new
+from tests.support.ledger import SHARD, claim_one, new
 
 log = logging.getLogger("tests.own")
 
@@ -30,6 +30,11 @@ def made() -> Iterator[list[logging.LogRecord]]:
     log.setLevel(logging.INFO)
     yield records
     log.removeHandler(handler)
+
+
+def task(id: str) -> Task:
+    """A task that runs."""
+    return claim_one(MemoryStore(), id)
 
 
 def test_each_line_carries_the_id_of_its_task(made: list[logging.LogRecord], store: MemoryStore) -> None:
@@ -55,14 +60,20 @@ def test_each_line_carries_the_id_of_its_task(made: list[logging.LogRecord], sto
 def test_powertools_writes_it_into_its_lines() -> None:
     lines = io.StringIO()
     logger = Logger(service="test", stream=lines)
-    with about("r1"):
+    with about(task("r1")):
         logger.info("working", extra={"task_id": "a field of the handler's own"})
     told = json.loads(lines.getvalue())
     assert (told["message"], told[FIELD]) == ("working", "r1")
+    assert {name: told[name] for name in told if name.startswith("duecourse_")} == {
+        "duecourse_task": "r1",
+        "duecourse_queue": "default",
+        "duecourse_kind": "work",
+        "duecourse_attempt": 1,
+    }
 
 
 def test_a_thread_of_the_handlers_own_carries_it_in_a_copy_of_the_context(made: list[logging.LogRecord]) -> None:
-    with about("r1"):
+    with about(task("r1")):
         given = contextvars.copy_context()
         for run in (lambda: given.run(log.info, "given"), lambda: log.info("alone")):
             thread = threading.Thread(target=run)
@@ -79,10 +90,25 @@ def test_a_factory_that_was_there_makes_the_records_still(made: list[logging.Log
 
     try:
         logging.setLogRecordFactory(Own)
-        with about("r1"):
+        with about(task("r1")):
             log.info("one")
-        with about("r2"):
+        with about(task("r2")):
             log.info("two")
     finally:
         logging.setLogRecordFactory(before)
     assert [(type(record), getattr(record, FIELD)) for record in made] == [(Own, "r1"), (Own, "r2")]
+
+
+def test_the_line_of_an_exception_names_the_task_its_queue_kind_and_attempt(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    def kind(_task: Task) -> Done:
+        raise LookupError("no such customer")
+
+    store.add([new("a")])
+    with engine(store, kind) as made_of:
+        assert made_of.drainer.drain([SHARD], ample).retried == 1
+    [record] = [one for one in caplog.records if one.exc_info]
+    assert record.getMessage().startswith("task a raised at test_engine_task_log.py, line ")
+    assert record.getMessage().endswith("(queue default, kind work, attempt 1)")
+    assert vars(record)["duecourse_kind"] == "work"

@@ -8,18 +8,22 @@ from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, Status, Task
+from duecourse.engine.kinds import OwnKinds
 from duecourse.engine.tasks import REJECTIONS, Tasks
 from duecourse.ports.results import Result
 from duecourse.ports.tasks import AddReply, Alone, Move
 from tests.support.clock import START, HandClock
+from tests.support.egress import anywhere
 from tests.support.ledger import bring, claim_one, new, settle
 
-KINDS = {"work", "poll"}
+KINDS = OwnKinds({"work", "poll"})
 QUEUE = "default"
 
 
 class Table:
     """A table with one result in it."""
+
+    place = "table@eu-west-1"
 
     def __init__(self, fence: int = 0, value: object = None) -> None:
         self._result = Result(value, fence, 0)
@@ -40,7 +44,7 @@ class Away(Table):
 
 @pytest.fixture
 def tasks(store: MemoryStore) -> Tasks:
-    return Tasks(store, None, KINDS)
+    return Tasks(store, None, KINDS, anywhere)
 
 
 def test_an_added_task_is_answered_as_it_stands(tasks: Tasks) -> None:
@@ -146,26 +150,26 @@ def test_a_result_comes_from_the_ledger_where_no_table_keeps_it(tasks: Tasks, st
 def test_a_result_comes_from_the_table_where_one_keeps_it(store: MemoryStore) -> None:
     task = claim_one(store)
     settle(store, task, Ending.DONE)
-    assert Tasks(store, Table(task.fence, {"n": 2}), KINDS).get(QUEUE, "a").result == {"n": 2}
+    assert Tasks(store, Table(task.fence, {"n": 2}), KINDS, anywhere).get(QUEUE, "a").result == {"n": 2}
 
 
 def test_an_earlier_generations_result_is_not_shown(store: MemoryStore) -> None:
     first = claim_one(store)
     settle(store, first, Ending.DONE)
     settle(store, claim_one(store), Ending.DONE)
-    assert Tasks(store, Table(first.fence, "old"), KINDS).get(QUEUE, "a").result is None
+    assert Tasks(store, Table(first.fence, "old"), KINDS, anywhere).get(QUEUE, "a").result is None
 
 
 def test_only_a_done_task_is_looked_up_in_the_table(store: MemoryStore) -> None:
     store.add([new()])
-    assert Tasks(store, Table(0, "an earlier one's"), KINDS).get(QUEUE, "a").result is None
-    assert Tasks(store, Away(), KINDS).get(QUEUE, "a").status is Status.SCHEDULED
+    assert Tasks(store, Table(0, "an earlier one's"), KINDS, anywhere).get(QUEUE, "a").result is None
+    assert Tasks(store, Away(), KINDS, anywhere).get(QUEUE, "a").status is Status.SCHEDULED
 
 
 def test_a_table_that_is_away_is_told(store: MemoryStore) -> None:
     settle(store, claim_one(store), Ending.DONE)
     with pytest.raises(errors.ResultsUnavailable):
-        Tasks(store, Away(), KINDS).get(QUEUE, "a")
+        Tasks(store, Away(), KINDS, anywhere).get(QUEUE, "a")
 
 
 class Filling(MemoryStore):
@@ -180,7 +184,7 @@ def test_a_batch_that_was_cut_off_is_told_in_its_own_order(clock: HandClock) -> 
     store = Filling(clock)
     with pytest.raises(errors.PartlyAdded):
         store.add([new("before")])
-    tasks = Tasks(store, None, KINDS)
+    tasks = Tasks(store, None, KINDS, anywhere)
     with pytest.raises(errors.PartlyAdded) as caught:
         tasks.add_many([new("a"), new("before"), new("b")], since=START)
-    assert caught.value.parts == [("a", True), ("before", True), ("b", False)]
+    assert caught.value.parts == [errors.Part("a", True), errors.Part("before", True), errors.Part("b", False)]

@@ -1,7 +1,11 @@
 """The pool of threads: as many as it has tasks at a time, and no more than its size."""
 
 import threading
+from contextlib import ExitStack
 
+import pytest
+
+from duecourse.domain.task import DEFAULT_TENANT
 from duecourse.engine.threads import Threads
 from tests.support.wait import until
 
@@ -52,3 +56,21 @@ def test_a_closed_crew_can_be_given_work_again() -> None:
         threads.do(lambda n=n: done.append(n))  # type: ignore[misc]
         threads.close()
     assert done == [0, 1]
+
+
+@pytest.mark.parametrize(("size", "most"), [(1, 1), (2, 1), (3, 2), (4, 3), (16, 12)])
+def test_a_tenant_never_holds_all_threads_where_there_are_two(size: int, most: int) -> None:
+    threads = Threads(size)
+    with ExitStack() as held:
+        granted = [held.enter_context(threads.held_by("hostile")) for _ in range(size + 1)]
+        assert granted == [number < most for number in range(size + 1)]
+        with threads.held_by("victim") as its_own:
+            assert its_own
+    with threads.held_by("hostile") as again:
+        assert again
+
+
+def test_a_ledger_without_tenants_has_all_threads() -> None:
+    threads = Threads(4)
+    with ExitStack() as held:
+        assert all(held.enter_context(threads.held_by(DEFAULT_TENANT)) for _ in range(9))

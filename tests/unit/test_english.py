@@ -72,7 +72,8 @@ def everything() -> list[Text]:
 
 def test_texts_come_from_every_place() -> None:
     places = {text.place.split()[0].split("/")[0] for text in everything()}
-    assert {"openapi", "settings", "error", "help", "template", "README.md", "docs", "layers", "local"} <= places
+    pages = {"README.md", "SECURITY.md", "docs"}
+    assert {"openapi", "settings", "error", "help", "template", "layers", "local"} | pages <= places
 
 
 def test_a_message_is_read_where_an_error_is_made() -> None:
@@ -93,7 +94,7 @@ class Thing:
 
     Examples:
 
-        python -m local told
+        duecourse told
     """
 
     def act(self) -> None:

@@ -1,6 +1,6 @@
 """Requests that the local stack answers, by what they say of themselves."""
 
-from local.stack.guard import Guard, Origin
+from duecourse_local.stack.guard import Guard, Origin
 
 
 def refused(*hosts: str) -> int:

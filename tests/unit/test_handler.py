@@ -2,7 +2,11 @@
 
 import json
 import math
+import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +16,7 @@ from duecourse.domain.lease import GRACE_MS
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Status
 from duecourse.errors import InvalidInput, StoreUnavailable
+from duecourse.ports.warmth import Warmth
 from duecourse.wire.events.invocation import tasks_event
 from tests.support.clock import HandClock
 from tests.support.engine import Table
@@ -74,14 +79,15 @@ def test_an_event_without_tasks_has_the_ledger_opened(clock: HandClock, away: bo
     asked: list[str] = []
 
     class Asked(MemoryStore):
-        def ping(self) -> None:
-            asked.append("ping")
+        def warmth(self) -> Warmth:
+            asked.append("warmth")
             if away:
                 raise StoreUnavailable
+            return super().warmth()
 
     with wired_with(store=Asked(clock)):
         answer = handler(tasks_event([]), Context())
-    assert (set(answer.values()), asked) == ({0}, ["ping"])
+    assert (set(answer.values()), asked) == ({0}, ["warmth"])
 
 
 @pytest.mark.parametrize("strange", [{}, {"source": "aws.events"}, [], None, {"source": "duecourse", "version": "2"}])
@@ -105,7 +111,7 @@ def test_a_checkpoint_and_more_time_reach_the_tasks_own_shard(clock: HandClock, 
 def test_more_time_is_never_much_more_than_the_function_has(store: MemoryStore, clock: HandClock) -> None:
     store.add([new("a")])
     [task] = store.claim(SHARD, 1, lease_ms=5_000).tasks
-    timed = task._replace(left_ms=lambda: 20_000)
+    timed = replace(task, left_ms=lambda: 20_000)
     extend(timed, "PT1H")
     assert timed.remaining == 20
     assert standing(store).lease_expires_at == clock.at + 20_000 + GRACE_MS
@@ -124,3 +130,46 @@ def test_a_handler_is_told_what_time_is_left(store: MemoryStore) -> None:
     given = event(store, a="done")
     task_handler(lambda task: seen.append(task.remaining))(given, Context())
     assert seen == [Context().get_remaining_time_in_millis() / 1_000]
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_handler_chooses_how_many_tasks_run_at_once(store: MemoryStore, parallel: int) -> None:
+    counts, running, lock = [0], [0], threading.Lock()
+
+    @task_handler(parallel=parallel)
+    def counting(_task: Task) -> None:
+        with lock:
+            running[0] += 1
+            counts.append(running[0])
+        time.sleep(0.02)  # time for the others to begin, if they might
+        with lock:
+            running[0] -= 1
+
+    assert counting(event(store, **dict.fromkeys("abcdef", "done")), Context())["done"] == 6
+    assert max(counts) == parallel
+
+
+def test_without_that_choice_tasks_run_beside_each_other(store: MemoryStore) -> None:
+    all_of_them = threading.Barrier(6, timeout=30)
+    given = event(store, **dict.fromkeys("abcdef", "done"))
+
+    @task_handler
+    def meeting(_task: Task) -> None:
+        all_of_them.wait()
+
+    assert meeting(given, Context())["done"] == 6
+
+
+def test_a_handler_may_name_the_kind_that_a_worker_runs_with_it() -> None:
+    @task_handler(kind="report", parallel=3)
+    def named(_task: Task) -> None:
+        """Run nothing."""
+
+    assert (named.kind, named.parallel, named.__name__) == ("report", 3, "named")
+    assert (handler.kind, handler.parallel) == ("", None)
+
+
+@pytest.mark.parametrize(("fields", "named"), [({"kind": "a b"}, "kind"), ({"parallel": 0}, "parallel")])
+def test_a_wrong_choice_is_refused_where_it_is_made(fields: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=f"^{named} must be"):
+        task_handler(**fields)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -246,3 +247,17 @@ def test_a_message_of_wrong_fields_is_named_and_holds_nobody_up(
     event["tasks"][0][field] = value
     assert failures(handler(sqs_event(json.dumps(event), body("done")), Context())) == ["m-0"]
     assert f"tasks.0.{field}" in caplog.text
+
+
+def test_messages_run_one_at_a_time_where_the_handler_says_so() -> None:
+    counts, running = [0], [0]
+
+    @task_handler(parallel=1)
+    def counting(_task: Task) -> None:
+        running[0] += 1
+        counts.append(running[0])
+        time.sleep(0.02)  # time for the others to begin, if they might
+        running[0] -= 1
+
+    assert failures(counting(sqs_event(*(body("done", id=f"t-{n}") for n in range(4))), Context())) == []
+    assert counts == [0, 1, 1, 1, 1]

@@ -3,12 +3,12 @@
 import pytest
 
 from duecourse.settings import parse
-from local.process.environment import Environment
-from local.stack.options import PARAMETERS, TEMPLATE
-from local.template.identity import Addresses
-from local.template.model import Function
-from local.template.reader import Template
-from local.threads.environment import united
+from duecourse_local.process.environment import Environment
+from duecourse_local.stack.options import PARAMETERS, TEMPLATE
+from duecourse_local.template.identity import Addresses
+from duecourse_local.template.model import Function
+from duecourse_local.template.reader import Template
+from duecourse_local.threads.environment import united
 
 OWN = '{"report": "lambda:ReportFunction", "poll": "lambda:Poll"}'
 FUNCTIONS = Template(TEMPLATE, Addresses("http://api", "http://aws", "redis://store"), PARAMETERS).functions
@@ -34,3 +34,23 @@ def test_the_functions_that_drain_hand_reminders_to_their_sender_by_the_template
     around = Environment("http://aws", "http://lambda", "memory://")
     draining = next(function for function in FUNCTIONS if function.name == "OnExpiredFunction")
     assert around.settings(draining)["DUECOURSE_TARGETS"] == '{"reminder": "lambda:SendReminderFunction"}'
+
+
+def test_a_request_names_its_tenant_in_a_header_unless_callers_have_their_own() -> None:
+    api = next(function for function in FUNCTIONS if function.routes)
+    free = parse(Environment("http://aws", "http://lambda", "memory://").settings(api))
+    assert (free.tenant_header, free.tenant_from) == ("X-Tenant", None)
+    proved = Environment("http://aws", "http://lambda", "memory://", {"DUECOURSE_TENANT_FROM": "claim:org_id"})
+    assert parse(proved.settings(api)).tenant_header == ""
+
+
+def test_the_key_that_seals_is_for_the_functions_that_the_template_gives_one() -> None:
+    around = Environment("http://aws", "http://lambda", "memory://", {"DUECOURSE_SEAL_KEY": "file:///a/seal.key"})
+    found = {function.name: around.settings(function).get("DUECOURSE_SEAL_KEY") for function in FUNCTIONS}
+    assert {name for name, key in found.items() if key == "file:///a/seal.key"} == {
+        "EnqueueHttpFunction",
+        "EnqueueMessageFunction",
+        "OnExpiredFunction",
+        "PollTickFunction",
+    }
+    assert set(found.values()) == {"file:///a/seal.key", None}

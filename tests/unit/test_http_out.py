@@ -23,11 +23,12 @@ from duecourse.adapters.http.caller import HttpOut, reached
 from duecourse.errors import CallFailed, CallTimedOut, InvalidInput
 from duecourse.ports.http import HttpRequest
 from tests.support.answering import Asked, Reply, answering, misbehaving
+from tests.support.egress import HERE
 
 
 @pytest.fixture
 def http() -> Iterator[HttpOut]:
-    out = HttpOut(parallel=4)
+    out = HttpOut(4, HERE)
     yield out
     out.close()
 

@@ -1,15 +1,23 @@
 """What a poll makes of each answer."""
 
 import json
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from duecourse.domain.credential import WRONG_NAME, CredentialName
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
 from duecourse.domain.task import MAX_RESULT_BYTES, Json
-from duecourse.errors import CallFailed, FieldError, InvalidInput
-from duecourse.kinds.poll import Poll, is_true
+from duecourse.errors import CallFailed, Crowded, FieldError, InvalidInput
+from duecourse.kinds.expression_parts import is_true
+from duecourse.kinds.poll import Poll
 from duecourse.ports.http import HttpAnswer
+from duecourse.turns import Turns
+from tests.support.cpu import is_soon
 from tests.support.kinds import Web, answer, leased
+from tests.support.turns import beside_a_holder, take, waiting
+from tests.support.wait import until
 
 URL = "https://user:hidden@api.example/orders/7?key=hidden"
 PROCESSED = {"status": "processed", "items": [{"sku": "a"}, {"sku": "b"}]}
@@ -20,10 +28,17 @@ def poll(given: HttpAnswer | Exception, **payload: Json) -> Outcome:
     return Poll(Web(given), timeout_ms=10_000)(leased("poll", {k: v for k, v in fields.items() if v is not None}))
 
 
+def test_a_task_of_an_older_version_asks_no_more_often_than_is_allowed() -> None:
+    payload = {"url": URL, "interval": "PT0.1S", "until": "ready"}
+    kind = Poll(Web(answer(200, {}), answer(200, {})), timeout_ms=10_000)
+    assert kind(leased("poll", payload)) == Again(after=1)
+    assert kind(leased("poll", {**payload, "interval": "PT2S"})) == Again(after=2)
+
+
 def test_it_polls_until_done_and_keeps_the_part_that_was_asked_for() -> None:
     web = Web(answer(body={"status": "processing"}), answer(body={"status": "processing"}), answer(body=PROCESSED))
     payload = {"url": URL, "interval": "PT0.2S", "until": "status == 'processed'", "result": "items[].sku"}
-    kind = Poll(web, timeout_ms=10_000)
+    kind = Poll(web, timeout_ms=10_000, least_interval_ms=200)
     outcomes = [kind(leased("poll", payload)) for _ in range(3)]
     assert outcomes == [Again(after=0.2), Again(after=0.2), Done(["a", "b"])]
 
@@ -42,6 +57,26 @@ def test_it_asks_as_the_payload_says() -> None:
     request = web.asked[0]
     assert (request.method, request.url, request.timeout_ms, request.body) == ("POST", URL, 2_000, b'{"a":1}')
     assert request.headers == {"content-type": "application/json", "authorization": "Bearer x"}
+
+
+def test_it_asks_with_the_credential_of_its_tenant_that_the_payload_names() -> None:
+    web = Web(answer(body={}))
+    payload = {"url": URL, "interval": 1, "until": "done", "auth": "billing"}
+    Poll(web, timeout_ms=10_000)(leased("poll", payload, tenant="acme"))
+    assert web.asked[0].auth == CredentialName("acme", "billing")
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "a b", 7, {"a": 1}])
+def test_a_name_that_is_none_is_a_wrong_payload(name: Json) -> None:
+    assert poll(answer(), auth=name) == Drop(f"payload.auth: {WRONG_NAME}")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_credential_by_name_that_is_rejected_may_be_changed_yet(status: int) -> None:
+    outcome = poll(answer(status, b"no"), auth="billing")
+    assert isinstance(outcome, Retry)
+    assert isinstance(poll(answer(status, b"no")), Drop)
+    assert isinstance(poll(answer(410, b"no"), auth="billing"), Drop)
 
 
 def test_it_asks_with_get_and_the_default_timeout_unless_told_otherwise() -> None:
@@ -207,13 +242,49 @@ def test_a_long_answer_is_cut_in_an_error_and_is_one_readable_line() -> None:
     assert len(outcome.error) < 260
 
 
-@pytest.mark.parametrize("part", ["[@,@]", "[@,@][]", "{a: @, b: @}", "to_string([@,@])"])
+@pytest.mark.parametrize("part", ["[@,@][]", "to_string([@,@])"])
 @pytest.mark.parametrize("field", ["until", "failed_when", "result"])
 def test_an_expression_that_doubles_the_answer_with_each_part_is_stopped(field: str, part: str) -> None:
     fields = {"until": "`true`", field: "|".join([part] * 50)}
     outcome = poll(answer(body=PROCESSED), **fields)
     assert isinstance(outcome, Drop)
-    assert "8 MiB" in outcome.reason
+    assert "more than 8 MiB of the answer" in outcome.reason or "more than 500,000 steps" in outcome.reason
+
+
+def test_while_a_tenants_answers_wait_to_be_judged_its_polls_come_later_and_anothers_do_not() -> None:
+    large, turns = answer(body=["x" * 300_000]), Turns()
+    web = Web(large, large)
+    kind = Poll(web, 1_000, turns)
+    task = leased("poll", {"url": URL, "interval": 1, "until": "`false`"}, tenant="noisy")
+    with beside_a_holder(turns, partial(take, turns, "noisy")):
+        until(lambda: waiting(turns) == 1)
+        with pytest.raises(Crowded):
+            kind(task)
+        with pytest.raises(Crowded):
+            kind(task)
+        assert len(web.asked) == 1, "the second is not even called"
+    assert kind(replace(task, tenant="quiet")) == Again(after=1.0)
+
+
+@pytest.mark.parametrize("part", ["[@,@]", "{a: @, b: @}"])
+def test_a_result_that_holds_one_part_ever_so_often_is_not_written_out(part: str) -> None:
+    def end() -> None:
+        outcome = poll(answer(body=PROCESSED), until="`true`", result="|".join([part] * 60))
+        assert outcome == Drop("the result is over 64 KiB: narrow it by `result`")
+
+    assert is_soon(end, 0.25)
+
+
+@pytest.mark.parametrize("body", [b"[]," * 349_000, b"{}," * 349_000, b"1," * 524_000, b'"",' * 349_000])
+def test_a_whole_answer_of_a_megabyte_is_not_kept_and_soon_over(body: bytes) -> None:
+    """Also where the machine is so slow that the bound on time ends it."""
+
+    def end() -> None:
+        outcome = poll(answer(200, b"[" + body + b"1]"), until="@")
+        assert isinstance(outcome, Drop)
+        assert "narrow it" in outcome.reason
+
+    assert is_soon(end, 0.25)
 
 
 def test_a_large_answer_can_be_taken_apart() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from duecourse.adapters.templates.writer import TemplateWriter
+from duecourse.domain.credential import CredentialName
 from duecourse.domain.outcomes import Done, Drop, Outcome, Retry
 from duecourse.domain.task import Json
 from duecourse.errors import CallFailed, SendFailed, SendRejected
@@ -13,6 +14,7 @@ from duecourse.kinds.reminder import ReminderKind
 from duecourse.kinds.webhook import Webhook
 from duecourse.ports.sender import Message
 from tests.support.clock import HandClock
+from tests.support.egress import anyone
 from tests.support.kinds import Outbox, Web, answer, leased
 
 STARTS_AT = HandClock().at + 300_000
@@ -34,7 +36,7 @@ def remind(outbox: Outbox, web: Web | None = None, clock: HandClock | None = Non
     task = leased("reminder", {**PAYLOAD, **changes}, state={"starts_at": STARTS_AT})
     webhook = Webhook(web or Web(), 10_000)
     senders = dict.fromkeys(("email", "phone"), outbox)
-    return ReminderKind(senders, webhook, TemplateWriter().write, (clock or HandClock()).now)(task)
+    return ReminderKind(senders, webhook, TemplateWriter().write, anyone, (clock or HandClock()).now)(task)
 
 
 def sent(**changes: Json) -> Message:
@@ -43,6 +45,13 @@ def sent(**changes: Json) -> Message:
     assert remind(outbox, **changes) == Done({"message_id": "m-1"})
     [message] = outbox.sent
     return message
+
+
+def test_a_webhook_carries_the_credential_that_its_recipient_names() -> None:
+    for recipient, auth in ((HOOK, None), ({**HOOK, "auth": "billing"}, CredentialName("-", "billing"))):
+        web = Web(answer())
+        assert remind(Outbox(), web, recipient=recipient) == Done({"status": 200})
+        assert web.asked[0].auth == auth
 
 
 def test_it_tells_one_recipient_what_the_message_says() -> None:

@@ -5,12 +5,15 @@ from collections.abc import Callable
 import pytest
 
 from duecourse.adapters.http.caller import HttpOut
+from duecourse.domain.credential import CredentialName
 from duecourse.domain.outcomes import Done, Drop, Outcome, Retry, Span
 from duecourse.domain.task import Json
 from duecourse.errors import CallFailed
 from duecourse.kinds.webhook import Webhook
-from duecourse.ports.http import HttpAnswer
+from duecourse.ports.http import HttpAnswer, HttpRequest
 from tests.support.answering import Reply, answering
+from tests.support.clock import START
+from tests.support.egress import HERE
 from tests.support.kinds import Web, answer, leased
 
 URL = "https://hooks.example/in?token=hidden"
@@ -36,8 +39,37 @@ def test_it_posts_the_body_as_json_under_the_tasks_idempotency_key() -> None:
     }
 
 
+def test_an_id_has_no_dot_which_would_let_the_signed_text_be_cut_elsewhere() -> None:
+    web = Web(answer())
+    Webhook(web, timeout_ms=10_000)(leased("webhook", {"url": URL}, id="a.1790009999.b"))
+    assert web.asked[0].headers["webhook-id"] == "a%2E1790009999%2Eb:7"
+
+
+def test_a_task_that_was_handed_over_has_the_time_of_its_call_since_it_does_not_know_its_claim() -> None:
+    web = Web(answer(503, headers={"retry-after": "Mon, 21 Sep 2026 14:13:27 GMT"}))
+    kind = Webhook(web, timeout_ms=10_000, now=lambda: START)
+    assert wait_of(kind(leased("webhook", {"url": URL}, claimed_at=0))) == 7
+    assert web.asked[0].headers["webhook-timestamp"] == "1790000000"
+
+
+def test_the_request_is_signed_for_its_tenant_once_it_is_as_it_will_be_sent() -> None:
+    def sign(tenant: str, request: HttpRequest) -> HttpRequest:
+        assert (tenant, request.body, request.headers["webhook-id"]) == ("acme", b'{"order":7}', "default/acme/t-1:7")
+        return request._replace(headers={**request.headers, "webhook-signature": "v1,ours"})
+
+    web = Web(answer())
+    payload = {"url": URL, "body": {"order": 7}, "headers": {"webhook-signature": "v1,mine"}}
+    Webhook(web, timeout_ms=10_000, sign=sign)(leased("webhook", payload, tenant="acme"))
+    assert web.asked[0].headers["webhook-signature"] == "v1,ours"
+
+
 def test_a_body_that_is_text_is_json_text() -> None:
     assert asked_with(body="hello")("body") == b'"hello"'
+
+
+def test_it_names_the_credential_of_its_tenant() -> None:
+    assert asked_with(auth="billing")("auth") == CredentialName("-", "billing")
+    assert asked_with()("auth") is None
 
 
 def test_no_body_sends_none() -> None:
@@ -93,7 +125,7 @@ def test_a_payload_that_can_never_be_sent_is_dropped() -> None:
 
 def test_a_receiver_that_fails_twice_gets_the_same_id_three_times() -> None:
     replies = [Reply(500, b"down"), Reply(503), Reply(204)]
-    out = HttpOut(parallel=1)
+    out = HttpOut(1, HERE)
     with answering(lambda _: replies.pop(0)) as server:
         kind = Webhook(out, timeout_ms=5_000)
         outcomes = [kind(leased("webhook", {"url": server.url, "body": {}}, attempt=n)) for n in (1, 2, 3)]

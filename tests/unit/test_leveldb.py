@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import plyvel  # type: ignore[import-untyped]
 import pytest
 
 from duecourse import ledgers
@@ -22,6 +21,8 @@ from duecourse.errors import StoreInUse, StoreMisused, StoreUnavailable
 from duecourse.settings import Settings
 from tests.support.ledger import SHARD, add, claim, new, settle, standing
 from tests.support.level_store import level_store
+
+plyvel = pytest.importorskip("plyvel", reason="there is no wheel for this version of Python")
 
 
 def test_what_was_answered_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
@@ -195,9 +196,15 @@ def test_a_damaged_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "ledger" / LOCK).unlink()
 
 
-def test_a_missing_library_is_named_with_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("version", "how"), [((3, 12), r"pip install 'duecourse\[embedded\]'"), ((3, 13), r"Python 3\.11 and 3\.12")]
+)
+def test_a_missing_library_is_named_with_how_to_get_it(
+    version: tuple[int, int], how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "plyvel", None)
-    with pytest.raises(StoreMisused, match=r"pip install 'duecourse\[embedded\]'"):
+    monkeypatch.setattr(sys, "version_info", version)
+    with pytest.raises(StoreMisused, match=how):
         LevelDisk(str(tmp_path / "ledger"))
 
 

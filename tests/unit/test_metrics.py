@@ -7,8 +7,8 @@ from itertools import combinations
 import pytest
 
 from duecourse import metrics
-from duecourse.metrics import COUNT, MS, NAMESPACE, PRINTED, HeardLine, UndeliveredLine, embedded, measure
-from local.reference import metrics as page
+from duecourse.metrics import COUNT, MS, NAMESPACE, HeardLine, UndeliveredLine, embedded, measure
+from duecourse_local.reference import metrics as page
 from tests.support.pages import DOCS
 from tests.support.source import sources
 
@@ -50,7 +50,7 @@ def test_a_line_is_printed_under_the_stacks_own_name(
 
 
 def test_a_metric_means_the_same_in_every_line() -> None:
-    for one, other in combinations(PRINTED, 2):
+    for one, other in combinations(page.PRINTED, 2):
         shared = one.__annotations__.keys() & other.__annotations__.keys()
         assert all(one.__annotations__[name] is other.__annotations__[name] for name in shared), (one, other)
 
@@ -60,13 +60,13 @@ def test_every_line_is_printed_somewhere_and_every_printed_line_has_a_row() -> N
     code = sources("layers/core/duecourse", "functions")
     calls = [node.func for one in code for node in ast.walk(one.tree) if isinstance(node, ast.Call)]
     made = {called.id for called in calls if isinstance(called, ast.Name) and called.id.endswith("Line")}
-    assert {line.__name__ for line in PRINTED} == made
+    assert {line.__name__ for line in page.PRINTED} == made
 
 
 def test_the_page_of_metrics_is_up_to_date() -> None:
     assert page.PAGE.read_text() == page.page(), "run: make reference"
-    assert all(f"| `{one.name}` | {one.unit} |" in page.page() for one in metrics.metrics())
+    assert all(f"| `{one.name}` | {one.unit} |" in page.page() for one in page.metrics())
 
 
 def test_the_page_of_prices_counts_the_metrics() -> None:
-    assert f"8 to {len(list(metrics.metrics()))} [metrics]" in (DOCS / "explanation" / "who-rings.md").read_text()
+    assert f"8 to {len(list(page.metrics()))} [metrics]" in (DOCS / "explanation" / "who-rings.md").read_text()

@@ -61,7 +61,7 @@ def test_a_query_whose_database_hangs_is_answered_within_its_requests_time(
     except ResultsUnavailable:
         assert not answers
     else:
-        assert asked.standing.status is QueryState.DONE
+        assert asked.status.status is QueryState.DONE
     assert clock.now() <= START + REQUEST_MS
     assert REQUEST_MS < API_GATEWAY_MS
 

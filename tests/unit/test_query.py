@@ -17,11 +17,18 @@ def test_how_often_and_how_patiently_it_is_asked_makes_no_other_query(change: di
 
 @pytest.mark.parametrize(
     "change",
-    [{"url": "https://api.example.com/reports/8"}, {"method": "POST"}, {"headers": {"accept": "a"}}, {"body": {"a": 1}},
+    [{"auth": "billing"},
+     {"url": "https://api.example.com/reports/8"}, {"method": "POST"}, {"headers": {"accept": "a"}}, {"body": {"a": 1}},
      {"until": "done"}, {"failed_when": "bad"}, {"result": "rows"}],
 )  # fmt: skip
 def test_what_is_asked_makes_another(change: dict[str, Any]) -> None:
     assert Query({**PAYLOAD, **change}, 0).id != QUERY.id
+
+
+def test_two_credentials_make_two_queries_and_none_leaves_an_id_as_it_was_before_there_were_any() -> None:
+    ids = {Query({**PAYLOAD, **auth}, 0).id for auth in ({}, {"auth": "billing"}, {"auth": "crm"})}
+    assert len(ids) == 3
+    assert QUERY.id == Query({**PAYLOAD, "auth": None}, 0).id == "q-617823ce8292c502f3cc480f27f23d75@api.example.com"
 
 
 def test_the_order_of_fields_and_the_case_of_header_names_make_no_other() -> None:

@@ -1,10 +1,11 @@
 """A cluster's bells heard as one: heads where their bell is, a canary when all were heard, clocks compared."""
 
+import os
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
 from threading import Barrier, BrokenBarrierError
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +15,10 @@ import redis
 from redis.crc import key_slot
 from redis.exceptions import SlotNotCoveredError
 
-from duecourse.adapters.redis.cluster_bells import ClusterBells, ClusterSubscription
+from duecourse.adapters.redis.bells import RedisBells
+from duecourse.adapters.redis.subscription import RedisSubscription
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.bells import Sound, View, What
+from duecourse.ports.bells import Sound, What
 from tests.support.wait import until
 
 HEAD, EXPIRED = What.HEAD, What.EXPIRED
@@ -24,17 +26,26 @@ CANARIES = {"one": "canary-1", "two": "canary-2"}
 
 
 class Heard:
-    """A node's subscription that hears what a test says."""
+    """A node's ear that hears what a test says."""
 
-    def __init__(self) -> None:
-        self.sounds: SimpleQueue[Sound | StoreUnavailable] = SimpleQueue()
+    def __init__(self, canary: str) -> None:
+        self.canary = canary
         self.closed = False
+        self._sounds: deque[Sound | StoreUnavailable] = deque()
+        self._woken, self._wake = os.pipe()
 
-    def hear(self, timeout: float) -> Sound | None:
-        try:
-            sound = self.sounds.get(timeout=min(timeout, 0.01))
-        except Empty:
+    def say(self, sound: Sound | StoreUnavailable) -> None:
+        self._sounds.append(sound)
+        os.write(self._wake, b"!")
+
+    def fileno(self) -> int:
+        return self._woken
+
+    def hear(self, _end: float) -> Sound | None:
+        if not self._sounds:
             return None
+        os.read(self._woken, 1)
+        sound = self._sounds.popleft()
         if isinstance(sound, StoreUnavailable):
             raise sound
         return sound
@@ -44,6 +55,8 @@ class Heard:
 
     def close(self) -> None:
         self.closed = True
+        os.close(self._woken)
+        os.close(self._wake)
 
 
 class Map:
@@ -60,8 +73,8 @@ class Map:
 
 @contextmanager
 def listening(cluster: Map) -> Iterator[tuple[Any, dict[str, Heard]]]:
-    nodes = {name: Heard() for name in CANARIES}
-    subscription = ClusterSubscription(cluster, nodes, CANARIES)  # type: ignore[arg-type]
+    nodes = {name: Heard(canary) for name, canary in CANARIES.items()}
+    subscription = RedisSubscription(cluster, nodes)  # type: ignore[arg-type]
     try:
         yield subscription, nodes
     finally:
@@ -75,34 +88,34 @@ def all_heard(subscription: Any) -> list[Sound]:
 
 def test_a_head_counts_where_its_bell_is_and_nowhere_else() -> None:
     with listening(Map()) as (subscription, nodes):
-        nodes["two"].sounds.put(Sound(HEAD, "one/bell", 5))  # it came around by the other node
-        nodes["one"].sounds.put(Sound(HEAD, "one/bell", 7))
-        nodes["two"].sounds.put(Sound(EXPIRED, "one/bell"))
+        nodes["two"].say(Sound(HEAD, "one/bell", 5))  # it came around by the other node
+        nodes["one"].say(Sound(HEAD, "one/bell", 7))
+        nodes["two"].say(Sound(EXPIRED, "one/bell"))
         assert sorted(all_heard(subscription)) == [Sound(EXPIRED, "one/bell"), Sound(HEAD, "one/bell", 7)]
 
 
 def test_the_canary_is_heard_when_that_of_every_node_was() -> None:
     with listening(Map()) as (subscription, nodes):
         for _ in range(2):
-            nodes["one"].sounds.put(Sound(EXPIRED, "canary-1"))
-            nodes["one"].sounds.put(Sound(HEAD, "canary-1"))
+            nodes["one"].say(Sound(EXPIRED, "canary-1"))
+            nodes["one"].say(Sound(HEAD, "canary-1"))
             assert all_heard(subscription) == []
-            nodes["two"].sounds.put(Sound(EXPIRED, "canary-2"))
-            nodes["two"].sounds.put(Sound(HEAD, "canary-2"))
+            nodes["two"].say(Sound(EXPIRED, "canary-2"))
+            nodes["two"].say(Sound(HEAD, "canary-2"))
             assert all_heard(subscription) == [Sound(EXPIRED, "all"), Sound(HEAD, "all")]
 
 
 def test_one_node_without_events_is_enough_for_the_canary_to_be_silent() -> None:
     with listening(Map()) as (subscription, nodes):
-        nodes["one"].sounds.put(Sound(EXPIRED, "canary-1"))
-        nodes["one"].sounds.put(Sound(HEAD, "canary-1"))
-        nodes["two"].sounds.put(Sound(HEAD, "canary-2"))
+        nodes["one"].say(Sound(EXPIRED, "canary-1"))
+        nodes["one"].say(Sound(HEAD, "canary-1"))
+        nodes["two"].say(Sound(HEAD, "canary-2"))
         assert all_heard(subscription) == [Sound(HEAD, "all")]
 
 
 def test_a_node_that_is_lost_ends_it() -> None:
     with listening(Map()) as (subscription, nodes):
-        nodes["two"].sounds.put(StoreUnavailable("gone"))
+        nodes["two"].say(StoreUnavailable("gone"))
         with pytest.raises(StoreUnavailable, match="gone"):
             until(lambda: subscription.hear(0.1))
 
@@ -130,12 +143,12 @@ class Clock:
     def __init__(self, ahead: float) -> None:
         self._ahead = ahead
 
-    def look(self, _bells: Sequence[str]) -> View:
-        return View(time.time() * 1000 + self._ahead, [])
+    def ask(self) -> tuple[float, list[Any]]:
+        return time.time() * 1000 + self._ahead, []
 
 
 def test_the_time_is_that_of_the_foremost_clock() -> None:
-    bells = ClusterBells("redis-cluster://nowhere", "ns")
+    bells = RedisBells("redis-cluster://nowhere", "ns")
     bells._primaries = {"one": Clock(-300), "two": Clock(500), "three": Clock(0)}  # type: ignore[dict-item]
     assert abs(bells.look([]).now - time.time() * 1000 - 500) < 50
     assert [round(bells._behind[name], -2) for name in ("one", "two", "three")] == [800, 0, 500]
@@ -150,7 +163,10 @@ class Holes:
         self.nodes_manager = self
 
     def get_primaries(self) -> list[Any]:
-        return [SimpleNamespace(name="one", redis_connection=redis.Redis())]
+        return [SimpleNamespace(name="one")]
+
+    def get_redis_connection(self, _node: Any) -> redis.Redis:
+        return redis.Redis()
 
     def get_node_from_slot(self, slot: int) -> Any:
         if slot % 3 == 2:
@@ -158,8 +174,8 @@ class Holes:
         return SimpleNamespace(name=("one", "stranger")[slot % 3])
 
 
-def with_holes() -> ClusterBells:
-    bells = ClusterBells("redis-cluster://nowhere", "ns")
+def with_holes() -> RedisBells:
+    bells = RedisBells("redis-cluster://nowhere", "ns")
     bells._opened = Holes()
     bells._meet()
     return bells
@@ -214,17 +230,20 @@ class Slow(Holes):
     def get_primaries(self) -> list[Any]:
         return [self]
 
+    def get_redis_connection(self, _node: Any) -> Any:
+        return self
+
     @property
-    def redis_connection(self) -> redis.Redis:
+    def connection_pool(self) -> redis.ConnectionPool:
         with suppress(BrokenBarrierError):
             self._together.wait(0.3)
         self.connected += 1
-        return redis.Redis()
+        return redis.Redis().connection_pool
 
 
 def test_threads_that_meet_a_primary_at_once_connect_to_it_once() -> None:
     """The connections of one would be left open, and in nobody's table."""
-    bells = ClusterBells("redis-cluster://nowhere", "ns")
+    bells = RedisBells("redis-cluster://nowhere", "ns")
     bells._opened = cluster = Slow()
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(lambda _: bells._meet(), range(2)))
@@ -233,6 +252,6 @@ def test_threads_that_meet_a_primary_at_once_connect_to_it_once() -> None:
 
 def test_a_cluster_that_was_never_reached_is_away() -> None:
     with pytest.raises(StoreUnavailable):
-        ClusterBells("redis-cluster://127.0.0.1:1", "ns").check_primary()
+        RedisBells("redis-cluster://127.0.0.1:1", "ns").check_primary()
     with pytest.raises(StoreUnavailable):
-        ClusterBells("redis-cluster://127.0.0.1:1", "ns").look([])
+        RedisBells("redis-cluster://127.0.0.1:1", "ns").look([])

@@ -1,4 +1,4 @@
-"""What `python -m local new` writes, and what it refuses."""
+"""What `duecourse new` writes, and what it refuses."""
 
 import difflib
 import json
@@ -8,11 +8,11 @@ import pytest
 
 from duecourse.settings import parse
 from duecourse.wire.events.invocation import decode_tasks
-from local.cli.scaffold import MAX_NAME, New, write
-from local.stack.options import PARAMETERS
-from local.stack.problems import HarnessError
-from local.template.identity import Addresses
-from local.template.reader import Template
+from duecourse_local.cli.project.scaffold import MAX_NAME, New, write
+from duecourse_local.stack.options import PARAMETERS
+from duecourse_local.stack.problems import HarnessError
+from duecourse_local.template.identity import Addresses
+from duecourse_local.template.reader import Template
 from tests.support.project import copy_project
 
 NOWHERE = Addresses("http://api", "http://aws", "redis://store")
@@ -28,7 +28,7 @@ def test_a_new_function_is_described_like_the_others(tmp_path: Path) -> None:
     functions = {f.name: f for f in Template(template, NOWHERE, PARAMETERS).functions}
     made = functions["SendBillFunction"]
     assert made.code == tmp_path / "functions/send_bill"
-    assert (made.handler, made.layers) == ("app.handler", functions["OnExpiredFunction"].layers)
+    assert (made.handler, made.layers) == ("app.handler", functions["OnUndeliveredFunction"].layers)
     assert made.async_policy == functions["SendReminderFunction"].async_policy
     assert made.environment["DUECOURSE_TARGETS"] == ""
     for name in ("EnqueueHttpFunction", "PollTickFunction", "OnExpiredFunction"):

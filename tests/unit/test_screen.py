@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from local.cli.screen import Line, for_people
+from duecourse_local.cli.screen import Line, for_people
 
 
 def record(**fields: object) -> str:

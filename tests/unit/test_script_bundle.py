@@ -9,7 +9,7 @@ import pytest
 from lupa import lua51
 
 from duecourse.adapters.redis import texts
-from duecourse.adapters.redis.bundle import BadModule, Bundle, Modules
+from duecourse.adapters.redis.bundle import BadModule, Bundle, Modules, Source, modules_in
 from duecourse.adapters.redis.layout import NEWEST
 
 FORMS = ("script", "resident")
@@ -30,8 +30,7 @@ class Folder:
             (self._path / f"{name}.lua").write_text(text)
 
     def bundle(self, verb: str) -> Bundle:
-        modules = Modules(self._path)
-        return Bundle(modules.source("verb", verb))
+        return Bundle(Source("verb", verb, Modules(self._path)))
 
     def run(self, verb: str, form: str) -> Any:
         lua = lua51.LuaRuntime()
@@ -190,7 +189,7 @@ def test_threads_that_ask_for_scripts_at_once_each_get_the_whole() -> None:
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(5):
-            texts._modules.cache_clear()
+            modules_in.cache_clear()
             with ThreadPoolExecutor(8) as pool:
                 found = list(pool.map(texts.script, ["claim", "settle", "add", "sweep"] * 4))
             assert len(set(found)) == 4

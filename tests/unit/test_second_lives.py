@@ -7,8 +7,10 @@ from duecourse.domain.outcomes import Again, Ending
 from duecourse.domain.query import DEADLINE_MS, QueryState
 from duecourse.domain.replay import Replay
 from duecourse.domain.task import DEADLINES_MS, Shard, Status, Task
+from duecourse.engine.kinds import OwnKinds
 from duecourse.engine.tasks import Tasks
 from tests.support.clock import HandClock
+from tests.support.egress import anywhere
 from tests.support.ledger import SHARD, claim_one, ending, new, standing
 from tests.unit.test_engine_queries import QUERY, QUEUE, ask, asking, task_of
 
@@ -19,7 +21,7 @@ WEEK_MS = 7 * DAY_MS
 
 @pytest.fixture
 def tasks(store: MemoryStore) -> Tasks:
-    return Tasks(store, None, {"poll", "webhook"})
+    return Tasks(store, None, OwnKinds({"poll", "webhook"}), anywhere)
 
 
 def live(store: MemoryStore, clock: HandClock, shard: Shard) -> int:

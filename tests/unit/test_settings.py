@@ -2,10 +2,10 @@
 
 import pytest
 
-from duecourse.domain.address import shown
 from duecourse.errors import InvalidSettings
 from duecourse.settings import Settings, parse, variables
-from local.reference import settings as settings_page
+from duecourse_local.reference import settings as settings_page
+from duecourse_local.stack.addresses import shown
 
 
 def wrong(**variables: str) -> dict[str, str]:
@@ -41,6 +41,25 @@ def test_a_task_can_be_handed_to_a_queue_by_its_name_or_url() -> None:
 
 def test_a_target_by_amqp_wants_a_brokers_address() -> None:
     assert list(wrong(TARGETS='{"bill": "amqp:bills"}')) == ["DUECOURSE_AMQP"]
+    assert parse({"DUECOURSE_TARGETS": '{"bill": "amqp:bills"}', "DUECOURSE_AMQP_SECRET": "broker"}).amqp_secret
+
+
+def test_a_secret_takes_the_place_of_its_value() -> None:
+    both = wrong(STORE="redis://h", STORE_SECRET="a/b", AMQP="amqp://h", AMQP_SECRET="c")
+    assert both == {
+        "DUECOURSE_STORE_SECRET": "takes the place of DUECOURSE_STORE: leave one of them out",
+        "DUECOURSE_AMQP_SECRET": "takes the place of DUECOURSE_AMQP: leave one of them out",
+    }
+    assert parse({"DUECOURSE_STORE": "", "DUECOURSE_STORE_SECRET": "a/b"}).store_secret == "a/b"
+
+
+def test_a_secret_is_named_and_not_given() -> None:
+    arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:duecourse/redis-url-AbCdEf"
+    assert parse({"DUECOURSE_STORE_SECRET": arn}).store_secret == arn
+    problem = wrong(STORE_SECRET="redis://user:hunter2@host", AMQP_SECRET="a b")
+    assert problem.keys() == {"DUECOURSE_STORE_SECRET", "DUECOURSE_AMQP_SECRET"}
+    assert all("must be the name or ARN of a secret, and not its value" in text for text in problem.values())
+    assert "hunter2" not in str(problem)
 
 
 @pytest.mark.parametrize(

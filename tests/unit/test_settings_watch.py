@@ -9,8 +9,9 @@ import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.errors import InvalidSettings
+from duecourse.outside import Parts
 from duecourse.settings import Settings, parse
-from duecourse.wiring import App, Parts
+from duecourse.wiring import App
 from tests.support.source import ROOT
 from tests.unit.test_settings import wrong
 

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from duecourse.metrics import DIMENSION, NAMESPACE, PRINTED, SERVICE, BridgeLine, LingerLine, TickLine, metrics
+from duecourse.metrics import DIMENSION, NAMESPACE, SERVICE, BridgeLine, LingerLine, TickLine
 from duecourse.settings import PREFIX, parse, variables
+from duecourse_local.reference.metrics import PRINTED, metrics
 from tests.support.described import environment, properties, template
 
 
@@ -85,7 +86,9 @@ def test_the_bridges_container_is_given_settings_a_secret_and_nothing_to_write_t
     known = {one.name for one in variables()}
     assert {name for name in named if name.startswith(PREFIX)} <= known
     assert {"Name": "DUECOURSE_LEASE", "Value": {"Ref": "Lease"}} in container["Environment"], "how long it waits"
-    assert [secret["Name"] for secret in container["Secrets"]] == ["DUECOURSE_STORE"]
+    at_runtime, none, at_start = container["Secrets"]["Fn::If"]
+    assert (at_runtime, none) == ("ReadsSecrets", {"Ref": "AWS::NoValue"})
+    assert [secret["Name"] for secret in at_start] == ["DUECOURSE_STORE"]
     assert container["ReadonlyRootFilesystem"] is True
     assert properties("BridgeTask")["RuntimePlatform"]["CpuArchitecture"] == {"Fn::If": ["OnArm", "ARM64", "X86_64"]}
     assert {"Name": SERVICE, "Value": environment("PollTickFunction")[SERVICE]} in container["Environment"]

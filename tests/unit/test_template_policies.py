@@ -8,20 +8,51 @@ from typing import Any
 import pytest
 
 from duecourse.domain.times import format_duration, parse_duration
+from duecourse.errors import InvalidSettings
 from duecourse.settings import PREFIX, Settings, parse, variables
 from duecourse.wire.http.kinds import MAX_TIMEOUT_MS
-from tests.support.described import TEMPLATE, actions, environment, properties, resource_of, statements, template
-
-FUNCTIONS = (
-    "EnqueueHttpFunction",
-    "PollTickFunction",
-    "OnExpiredFunction",
-    "SendReminderFunction",
-    "EnqueueMessageFunction",
-    "OnUndeliveredFunction",
+from duecourse_local.template.identity import Addresses
+from duecourse_local.template.reader import Template
+from tests.support.described import (
+    FUNCTIONS,
+    TEMPLATE,
+    actions,
+    environment,
+    properties,
+    resource_of,
+    statements,
+    template,
 )
-LAYERS = ("CoreLayer", "TemplatesLayer")
+
+LAYERS = ("CoreLayer", "TemplatesLayer", "SealsLayer")
+USING_KEY = {
+    ("kms:Decrypt", "KmsKeyArn"),
+    ("kms:DescribeKey", "KmsKeyArn"),
+    ("kms:Encrypt", "KmsKeyArn"),
+    ("kms:GenerateDataKey", "KmsKeyArn"),
+    ("kms:GenerateDataKeyWithoutPlaintext", "KmsKeyArn"),
+    ("kms:ReEncryptFrom", "KmsKeyArn"),
+    ("kms:ReEncryptTo", "KmsKeyArn"),
+}
+"""With KmsKeyArn, and through the services that keep data alone."""
+READING_STORE = {
+    ("secretsmanager:GetSecretValue", "RedisUrlSecret or its ARN"),
+    ("kms:Decrypt", "SecretsKeyArn"),
+}
+"""With Secrets=runtime."""
+SHARED = {*USING_KEY, *READING_STORE}
+"""What each function may do."""
+CALLING = {("secretsmanager:GetSecretValue", "${CredentialPrefix}*"), ("kms:Decrypt", "SecretsKeyArn")}
+"""Of the functions that call out."""
+SEALING = {("kms:GenerateDataKey", "CredentialsKey.Arn or SealKey"), ("kms:Decrypt", "CredentialsKey.Arn or SealKey")}
+SIGNING = {("secretsmanager:GetSecretValue", "SigningSecret or its ARN"), ("kms:Decrypt", "SecretsKeyArn")}
+"""With SigningSecret: of the functions that call webhooks."""
 WORKING = {
+    *SHARED,
+    *SIGNING,
+    *CALLING,
+    *SEALING,  # to make data keys where keys are watched, which makes tasks
+    ("secretsmanager:GetSecretValue", "AmqpUrlSecret or its ARN"),
     ("dynamodb:PutItem", "ResultsTable.Arn"),
     ("lambda:InvokeFunction", "SendReminderFunction.Arn"),
     ("lambda:InvokeFunction", "TargetArns"),
@@ -32,21 +63,36 @@ WORKING = {
 READING = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
 """What Lambda's poller does by the function's role."""
 GRANTED = {
-    "EnqueueHttpFunction": {("dynamodb:GetItem", "ResultsTable.Arn"), ("dynamodb:PutItem", "ResultsTable.Arn")},
+    "EnqueueHttpFunction": {
+        *SHARED,
+        *CALLING,
+        *SEALING,
+        ("dynamodb:GetItem", "ResultsTable.Arn"),
+        ("dynamodb:PutItem", "ResultsTable.Arn"),
+    },
     "PollTickFunction": WORKING,
     "OnExpiredFunction": WORKING,
     "SendReminderFunction": {
+        *SHARED,
+        *CALLING,
+        *SIGNING,
         ("dynamodb:PutItem", "ResultsTable.Arn"),
         ("ses:SendEmail", "identity/${Identity}"),
         ("sns:Publish", "all but sns:*:*:*"),
         *((action, "ReminderMessages.Arn") for action in READING),
     },
-    "EnqueueMessageFunction": {(action, "IntakeMessages.Arn") for action in READING},
-    "OnUndeliveredFunction": {(action, "UndeliveredQueue.Arn") for action in READING},
+    "EnqueueMessageFunction": {*SHARED, *SEALING, *((action, "IntakeMessages.Arn") for action in READING)},
+    "OnUndeliveredFunction": {*SHARED, *((action, "UndeliveredQueue.Arn") for action in READING)},
 }
 """Every action that a function may take, and on what."""
-PULLING = {"PullImage", "AskToPull"}
-"""Statements on every image of the account: which one is in the parameter, in a form that no policy takes."""
+EVERYTHING = {
+    "ReadCredentials": "each credential is a secret of its own, under one prefix",
+    "AskToPull": "asking for a token knows no resource",
+    "SendSms": "a number has no ARN: whatever has one is left out",
+    "OwnTheKey": "in the policy of a key, `*` is that key; the account's own policies say who may use it",
+}
+"""Permissions that are not about one thing, and why."""
+READS_IF_ASKED = {"Fn::If": ["ReadsSecrets", {"Ref": "SecretsPolicy"}, {"Ref": "AWS::NoValue"}]}
 SOURCES = {
     "ReminderSource": ("SendReminderFunction", "ReminderMessages", "ReminderDeadLetters", "QueuesReminders"),
     "UndeliveredSource": ("OnUndeliveredFunction", "UndeliveredQueue", "UndeliveredDeadLetters", ""),
@@ -56,6 +102,7 @@ SOURCES = {
 ROUTES = {
     "POST /tasks", "POST /tasks/batch", "GET /tasks", "GET /tasks/{id}", "GET /tasks/{id}/why",
     "POST /tasks/{id}/replay", "POST /queues/{queue}/dead/replay", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
+    "POST /queues/{queue}/purge", "POST /queues/{queue}/cancel",
     "POST /tasks/{id}/begin", "POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save",
     "POST /reminders", "POST /reminders/preview",
     "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
@@ -79,7 +126,8 @@ def users_own() -> set[str]:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_may_do_what_its_work_takes_and_no_more(name: str) -> None:
-    granted = {(a, resource_of(s)) for s in statements(properties(name)["Policies"]) for a in actions(s)}
+    allowed = [s for s in statements(properties(name)["Policies"]) if s["Effect"] == "Allow"]
+    granted = {(a, resource_of(s)) for s in allowed for a in actions(s)}
     assert granted - {("lambda:InvokeFunction", f"{own}.Arn") for own in users_own()} == GRANTED[name]
 
 
@@ -91,13 +139,15 @@ def test_a_queue_is_read_message_by_message_and_keeps_what_fails(name: str) -> N
         "FunctionName": {"Ref": function},
         "BatchSize": 10,
         "FunctionResponseTypes": ["ReportBatchItemFailures"],
+        "ScalingConfig": {"MaximumConcurrency": {"Ref": "QueueConcurrency"}},
     }
     assert properties(queue)["VisibilityTimeout"] == 6 * properties(function)["Timeout"]
     redrive = properties(queue)["RedrivePolicy"]
     assert redrive == {"deadLetterTargetArn": {"Fn::GetAtt": [dead, "Arn"]}, "maxReceiveCount": 5}
     resources = template()["Resources"]
     assert {resources[each].get("Condition", "") for each in (name, queue, dead)} == {condition}
-    assert all(properties(each)["SqsManagedSseEnabled"] for each in (queue, dead))
+    of_sqs = {"Fn::If": ["HasKey", {"Ref": "AWS::NoValue"}, True]}
+    assert all(properties(each)["SqsManagedSseEnabled"] == of_sqs for each in (queue, dead))
     assert properties(dead)["MessageRetentionPeriod"] == 14 * 86_400
 
 
@@ -116,9 +166,64 @@ def test_the_bridge_may_invoke_one_function() -> None:
     assert (statement["Action"], resource_of(statement)) == ("lambda:InvokeFunction", "OnExpiredFunction.Arn")
 
 
-def test_no_policy_is_about_everything_but_where_an_image_is_pulled() -> None:
+def test_no_permission_is_about_everything_but_where_there_is_no_name_for_less() -> None:
     for statement in statements(template()["Resources"]):
-        assert "*" not in json.dumps(statement) or statement["Sid"] in {*PULLING, "SendSms"}, statement
+        about = json.dumps([statement.get(part) for part in ("Action", "Resource", "NotResource")])
+        about = about.replace("repository/${Name}/*", "")  # the same name, as a folder of repositories
+        assert statement["Effect"] == "Deny" or "*" not in about or statement.get("Sid") in EVERYTHING, statement
+
+
+def test_a_function_that_calls_out_may_read_the_secrets_of_one_prefix() -> None:
+    [reading, choice] = properties("CredentialsPolicy")["PolicyDocument"]["Statement"]
+    place = "arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:${CredentialPrefix}*"
+    assert (reading["Action"], reading["Resource"]) == ("secretsmanager:GetSecretValue", {"Fn::Sub": place})
+    condition, decrypting, none = choice["Fn::If"]
+    assert (condition, none) == ("HasSecretsKey", {"Ref": "AWS::NoValue"})
+    assert (decrypting["Action"], decrypting["Resource"]) == ("kms:Decrypt", {"Ref": "SecretsKeyArn"})
+    assert "kms:ViaService" in decrypting["Condition"]["StringEquals"]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "fits"),
+    [("duecourse/auth/", True), ("a/", True), ("duecourse/auth", False), ("/", False), ("*/", False)],
+)
+def test_a_prefix_of_credentials_ends_where_a_tenants_name_begins(prefix: str, fits: bool) -> None:
+    assert bool(re.fullmatch(template()["Parameters"]["CredentialPrefix"]["AllowedPattern"], prefix)) == fits
+    if fits:
+        assert parse({"DUECOURSE_CREDENTIAL_PREFIX": prefix}).credential_prefix == prefix
+    else:
+        with pytest.raises(InvalidSettings, match="DUECOURSE_CREDENTIAL_PREFIX: must end with /"):
+            parse({"DUECOURSE_CREDENTIAL_PREFIX": prefix})
+
+
+SEALING_FUNCTIONS = ("EnqueueHttpFunction", "EnqueueMessageFunction", "OnExpiredFunction", "PollTickFunction")
+
+
+def test_a_key_that_seals_is_made_unless_another_is_named_and_outlives_the_stack() -> None:
+    key = template()["Resources"]["CredentialsKey"]
+    assert (key["Condition"], key["DeletionPolicy"], key["UpdateReplacePolicy"]) == ("MakesSealKey", "Retain", "Retain")
+    assert key["Properties"]["EnableKeyRotation"] is True
+    assert template()["Parameters"]["SealKey"]["Default"] == "create"
+    assert template()["Conditions"]["Seals"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "SealKey"}, "none"]}]}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_key_that_seals_is_named_to_those_who_seal_or_open_alone(name: str) -> None:
+    named = environment(name).get("DUECOURSE_SEAL_KEY")
+    if name not in SEALING_FUNCTIONS:
+        assert named is None
+        return
+    condition, key, none = named["Fn::If"]
+    assert (condition, none) == ("Seals", "")
+    assert key == {"Fn::If": ["MakesSealKey", {"Fn::GetAtt": ["CredentialsKey", "Arn"]}, {"Ref": "SealKey"}]}
+
+
+@pytest.mark.parametrize("policy", ["SealPolicy", "WorkPolicy"])
+def test_the_key_that_seals_may_be_used_for_this_namespace_alone(policy: str) -> None:
+    found = [one for one in statements(properties(policy)) if any(a.startswith("kms:") for a in actions(one))]
+    assert [one["Condition"] for one in found] == [
+        {"StringEquals": {"kms:EncryptionContext:duecourse:namespace": {"Ref": "Namespace"}}}
+    ]
 
 
 def test_a_message_may_be_published_to_a_number_and_to_no_topic_or_device() -> None:
@@ -139,17 +244,18 @@ def test_whom_an_sms_comes_from_is_a_setting_that_passes(sender: str) -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_layer_of_templates_is_there_for_those_who_write_reminders_alone(name: str) -> None:
+def test_a_layer_is_there_for_those_who_write_reminders_or_seal_alone(name: str) -> None:
     writes = name in {"EnqueueHttpFunction", "SendReminderFunction"}
-    assert properties(name).get("Layers") == ([{"Ref": "TemplatesLayer"}] if writes else None)
+    wanted = ["TemplatesLayer"] * writes + ["SealsLayer"] * (name in SEALING_FUNCTIONS)
+    assert properties(name).get("Layers", []) == [{"Ref": layer} for layer in wanted]
     assert template()["Globals"]["Function"]["Layers"] == [{"Ref": "CoreLayer"}]
 
 
 def test_the_bridges_container_may_invoke_and_its_starter_read_one_secret_and_write_one_log() -> None:
-    assert properties("BridgeTaskRole")["ManagedPolicyArns"] == [{"Ref": "BridgePolicy"}]
+    assert properties("BridgeTaskRole")["ManagedPolicyArns"] == [{"Ref": "BridgePolicy"}, READS_IF_ASKED]
     assert "Policies" not in properties("BridgeTaskRole")
     starting = {s["Sid"]: s for s in statements(properties("BridgeExecutionRole")["Policies"])}
-    assert starting.keys() == {"ReadStoreUrl", "WriteLog", *PULLING}
+    assert starting.keys() == {"ReadStoreUrl", "WriteLog", "PullImage", "AskToPull"}
     assert starting["ReadStoreUrl"]["Action"] == "secretsmanager:GetSecretValue"
     assert "${RedisUrlSecret}-??????" in json.dumps(starting["ReadStoreUrl"]["Resource"])
     assert starting["WriteLog"]["Resource"] == {"Fn::GetAtt": ["BridgeLogs", "Arn"]}
@@ -157,17 +263,55 @@ def test_the_bridges_container_may_invoke_and_its_starter_read_one_secret_and_wr
     assert all(action.startswith("ecr:") for action in starting["PullImage"]["Action"])
 
 
-def test_the_api_lets_nobody_in_without_a_signature() -> None:
-    assert properties("Api")["Auth"] == {"EnableIamAuthorizer": True, "DefaultAuthorizer": "AWS_IAM"}
-    events = properties("EnqueueHttpFunction")["Events"].values()
-    assert all("Auth" not in event["Properties"] for event in events)
+def operations() -> dict[str, dict[str, Any]]:
+    """Every route of the API."""
+    paths = properties("Api")["DefinitionBody"]["paths"]
+    return {f"{method.upper()} {path}": one for path, methods in paths.items() for method, one in methods.items()}
+
+
+def test_the_api_lets_nobody_in_without_a_signature_or_a_token() -> None:
+    assert all(operation["security"] == [{"Caller": []}] for operation in operations().values())
+    condition, token, signature = properties("Api")["DefinitionBody"]["components"]["securitySchemes"]["Caller"][
+        "Fn::If"
+    ]
+    assert template()["Conditions"][condition] == {"Fn::Equals": [{"Ref": "Auth"}, "jwt"]}
+    assert template()["Parameters"]["Auth"]["Default"] == "iam"
+    assert signature["x-amazon-apigateway-authtype"] == "awsSigv4"
+    assert token["x-amazon-apigateway-authorizer"] == {
+        "type": "jwt",
+        "identitySource": "$request.header.Authorization",
+        "jwtConfiguration": {"issuer": {"Ref": "JwtIssuer"}, "audience": {"Ref": "JwtAudience"}},
+    }
 
 
 def test_every_route_of_the_api_leads_to_its_function() -> None:
-    events = [event["Properties"] for event in properties("EnqueueHttpFunction")["Events"].values()]
-    assert {f"{event['Method']} {event['Path']}" for event in events} == ROUTES
-    assert len(events) == len(ROUTES)
-    assert all(event["ApiId"] == {"Ref": "Api"} for event in events)
+    assert operations().keys() == ROUTES
+    for operation in operations().values():
+        leads = operation["x-amazon-apigateway-integration"]
+        assert (leads["type"], leads["httpMethod"], leads["payloadFormatVersion"]) == ("aws_proxy", "POST", "2.0")
+        assert leads["uri"]["Fn::Sub"].endswith("/functions/${EnqueueHttpFunction.Arn}/invocations")
+    assert "Events" not in properties("EnqueueHttpFunction")
+
+
+def test_the_api_and_no_other_may_invoke_the_function() -> None:
+    allowed = properties("ApiPermission")
+    assert (allowed["Principal"], allowed["FunctionName"]) == (
+        "apigateway.amazonaws.com",
+        {"Ref": "EnqueueHttpFunction"},
+    )
+    assert allowed["SourceArn"]["Fn::Sub"].endswith(":${AWS::AccountId}:${Api}/*")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["", "claim:org_id", "claim:https://example.com/tenant", 'principals:{"arn:aws:iam::123456789012:role/a": "b"}'],
+)
+def test_a_rule_for_tenants_that_the_template_takes_is_a_setting_that_passes(rule: str) -> None:
+    assert re.fullmatch(template()["Parameters"]["TenantFrom"]["AllowedPattern"], rule)
+    assert bool(parse({"DUECOURSE_TENANT_FROM": rule}).tenant_from) == bool(rule)
+    assert environment("EnqueueHttpFunction")["DUECOURSE_TENANT_FROM"] == {"Ref": "TenantFrom"}
+    assert environment("EnqueueHttpFunction")["DUECOURSE_TENANT_MAX_QUEUES"] == {"Ref": "TenantMaxQueues"}
+    assert environment("EnqueueHttpFunction")["DUECOURSE_TENANT_MAX_QUERIES"] == {"Ref": "TenantMaxQueries"}
 
 
 def test_the_tick_comes_once_a_minute() -> None:
@@ -252,9 +396,48 @@ def test_the_parameters_defaults_are_settings_that_pass() -> None:
     parse({key: str(defaults[ref]["Default"]) for key, ref in named.items() if ref in defaults})
 
 
-def test_the_url_of_the_store_comes_from_a_secret() -> None:
+def test_the_url_of_the_store_comes_from_a_secret_at_deployment_unless_it_is_read_at_runtime() -> None:
+    resolved = {"Fn::Sub": "{{resolve:secretsmanager:${RedisUrlSecret}}}"}
     for name in FUNCTIONS:
-        assert environment(name)["DUECOURSE_STORE"] == {"Fn::Sub": "{{resolve:secretsmanager:${RedisUrlSecret}}}"}
+        given = environment(name)
+        assert given["DUECOURSE_STORE"] == {"Fn::If": ["ReadsSecrets", "", resolved]}
+        assert given["DUECOURSE_STORE_SECRET"] == {"Fn::If": ["ReadsSecrets", {"Ref": "RedisUrlSecret"}, ""]}
+        assert given["DUECOURSE_AMQP"]["Fn::If"][:2] == ["ReadsSecrets", ""]
+        assert given["DUECOURSE_AMQP_SECRET"] == {"Fn::If": ["ReadsSecrets", {"Ref": "AmqpUrlSecret"}, ""]}
+    asked = template()["Parameters"]["Secrets"]
+    assert (asked["Default"], asked["AllowedValues"]) == ("deploy", ["deploy", "runtime"])
+
+
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS, *users_own()}))
+def test_every_function_reads_the_stores_secret_where_it_is_asked_to(name: str) -> None:
+    assert READS_IF_ASKED in properties(name)["Policies"]
+
+
+@pytest.mark.parametrize("sort", ["deploy", "runtime"])
+def test_no_function_is_given_more_than_the_name_of_a_secret_at_runtime(sort: str) -> None:
+    given = {"Secrets": sort, "RedisUrlSecret": "a/name", "AmqpUrlSecret": "b/name"}
+    secret = "redis://user:password@host"
+    for function in Template(TEMPLATE, Addresses("", "", secret), given).functions:
+        text = json.dumps(dict(function.environment))
+        assert ("password" in text) == (sort == "deploy")
+        assert ("a/name" in text) == ("b/name" in text) == (sort == "runtime")
+
+
+def test_a_key_of_ones_own_is_used_for_secrets_alone() -> None:
+    [decrypting] = [s for s in statements(properties("SecretsPolicy")) if s["Sid"] == "DecryptSecrets"]
+    assert decrypting["Resource"] == {"Ref": "SecretsKeyArn"}
+    service = {"Fn::Sub": "secretsmanager.${AWS::Region}.${AWS::URLSuffix}"}
+    assert decrypting["Condition"] == {"StringEquals": {"kms:ViaService": service}}
+
+
+@pytest.mark.parametrize("sort", ["deploy", "runtime"])
+def test_the_bridges_container_has_the_url_or_the_name_of_its_secret(sort: str) -> None:
+    given = {"Precision": "bridge", "BridgeImage": "i", "SubnetIds": "s", "SecurityGroupIds": "g", "Secrets": sort}
+    [task] = Template(TEMPLATE, Addresses("", "", ""), given).resources("AWS::ECS::TaskDefinition")
+    [container] = task.properties["ContainerDefinitions"]
+    named = {one["Name"]: one["Value"] for one in container["Environment"]}
+    assert named["DUECOURSE_STORE_SECRET"] == ("duecourse/redis-url" if sort == "runtime" else "")
+    assert [one["Name"] for one in container.get("Secrets", [])] == (["DUECOURSE_STORE"] if sort == "deploy" else [])
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from local.aws.resources import MAKERS
-from local.aws.sources.described import mapped, source_of
-from local.stack.options import PARAMETERS, TEMPLATE
-from local.stack.problems import TemplateError
-from local.template.identity import Addresses
-from local.template.model import AsyncPolicy, Route
-from local.template.reader import Template
+from duecourse_local.aws.resources import MAKERS
+from duecourse_local.aws.sources.described import mapped, source_of
+from duecourse_local.stack.options import PARAMETERS, TEMPLATE
+from duecourse_local.stack.problems import TemplateError
+from duecourse_local.template.identity import Addresses
+from duecourse_local.template.model import AsyncPolicy, Route
+from duecourse_local.template.reader import Template
 
 ADDRESSES = Addresses("http://api", "http://aws", "redis://store")
 BASE = """
@@ -180,9 +180,13 @@ def ours() -> Template:
 def test_our_own_template_has_the_five_functions_with_their_layers(ours: Template) -> None:
     names = ["enqueue_http", "poll_tick", "on_expired", "send_reminder", "enqueue_message"]
     assert [f.code.name for f in ours.functions][:5] == names
-    core, templates = (TEMPLATE.parent / "layers" / name for name in ("core", "templates"))
+    core, templates, seals = (TEMPLATE.parent / "layers" / name for name in ("core", "templates", "seals"))
     assert {f.code.name: f.layers for f in ours.functions[:5]} == {
-        name: (core, templates) if name in {"enqueue_http", "send_reminder"} else (core,) for name in names
+        "enqueue_http": (core, templates, seals),
+        "poll_tick": (core, seals),
+        "on_expired": (core, seals),
+        "send_reminder": (core, templates),
+        "enqueue_message": (core, seals),
     }
     assert {f.environment["DUECOURSE_STORE"] for f in ours.functions} == {"redis://store"}
 
@@ -298,3 +302,27 @@ Resources:
 """)
     functions = Template(tmp_path / "template.yaml", ADDRESSES).functions
     assert [[source.queue for source in f.sources] for f in functions] == [["q"], []]
+
+
+DEFINED = """
+Resources:
+  Api:
+    Type: AWS::Serverless::HttpApi
+    Properties:
+      DefinitionBody:
+        paths:
+          /a:
+            get: &to
+              x-amazon-apigateway-integration:
+                uri: !Sub arn:aws:apigateway:${AWS::Region}:lambda:path/2015-03-31/functions/${Function.Arn}/invocations
+            x-amazon-apigateway-any-method: *to
+          /b: {post: {x-amazon-apigateway-integration: {type: http_proxy, uri: "https://example.com/"}}, put: {}}
+  Function: {Type: AWS::Serverless::Function, Properties: {CodeUri: ., Handler: app.handler}}
+  Other: {Type: AWS::Serverless::Function, Properties: {CodeUri: ., Handler: app.handler}}
+"""
+
+
+def test_routes_of_an_apis_definition_lead_to_their_function(tmp_path: Path) -> None:
+    function, other = read(tmp_path, DEFINED).functions
+    assert function.routes == (Route("GET", "/a"), Route("ANY", "/a"))
+    assert other.routes == ()

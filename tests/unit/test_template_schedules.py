@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from local.aws.cadence import parse_cadence
-from local.aws.schedules import event_of
-from local.stack.problems import TemplateError
-from local.template.model import Schedule, schedule_of
+from duecourse_local.aws.cadence import parse_cadence
+from duecourse_local.aws.schedules import event_of
+from duecourse_local.stack.problems import TemplateError
+from duecourse_local.template.model import Schedule, schedule_of
 from tests.support.project import ROOT
 
 AT = datetime(2026, 3, 28, 22, 15, 30, tzinfo=UTC)

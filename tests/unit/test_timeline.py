@@ -1,5 +1,6 @@
 """A task's record, read as a story: the order of things, the words for people, what it waits for."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from duecourse.domain.history import Action, Change, Run, Trigger
 from duecourse.domain.queues import Throttle, ThrottleReason
 from duecourse.domain.task import Status, Task
-from duecourse.domain.timeline import timeline, waiting
+from duecourse.domain.timeline import Waiting, timeline, waiting
 from tests.support.clock import START
 from tests.support.kinds import leased
 
@@ -15,7 +16,7 @@ from tests.support.kinds import leased
 def task(**fields: Any) -> Task:
     """A scheduled task, added at START."""
     plain = {"status": Status.SCHEDULED, "created_at": START, "run": 0, "claimed_at": 0, "due_at": START + 500}
-    return leased("report", {})._replace(**plain | fields)
+    return replace(leased("report", {}), **plain | fields)
 
 
 def texts(given: Task) -> list[str]:
@@ -147,7 +148,7 @@ def test_a_task_tells_what_it_waits_for_and_until_when(
     fields: dict[str, Any], held: ThrottleReason | None, what: tuple[str, str, int]
 ) -> None:
     until = START + 1_000 if held is ThrottleReason.RATE else 0
-    assert waiting(task(**fields), Throttle(held, until, START)) == what
+    assert waiting(task(**fields), Throttle(held, until, START)) == Waiting(*what)
 
 
 def test_a_delivery_that_nobody_began_says_so_with_how_often() -> None:

@@ -3,8 +3,8 @@
 import json
 import logging
 
-from local.threads.output import OUTPUT
-from local.threads.shared_process import logged
+from duecourse_local.threads.output import OUTPUT
+from duecourse_local.threads.shared_process import logged
 
 
 def test_a_log_on_a_functions_thread_is_in_that_functions_log_as_on_lambda() -> None:

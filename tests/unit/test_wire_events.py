@@ -1,6 +1,7 @@
 """The events that the functions are invoked with: what is read out of them, and what is refused."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from duecourse.domain.task import RetryPolicy, Shard
 from duecourse.domain.watch import Expired
 from duecourse.errors import InvalidInput
 from duecourse.wire.events.invocation import decode_tasks, tasks_event
-from duecourse.wire.events.rings import read_rings
+from duecourse.wire.events.rings import read_rings, shards_of
 from duecourse.wire.events.schedule import check_tick
 from tests.support.kinds import leased
 
@@ -40,7 +41,7 @@ def test_an_event_has_the_shape_that_is_promised() -> None:
 
 
 def test_a_task_that_is_to_be_begun_says_so() -> None:
-    event = tasks_event([leased("report", {})._replace(target="lambda:x")])
+    event = tasks_event([replace(leased("report", {}), target="lambda:x")])
     assert event["tasks"][0]["lease"]["delivery"] is True
     assert [bool(task.target) for task in decode_tasks(event)] == [True]
     event["tasks"][0]["lease"]["delivery"] = "yes"
@@ -50,7 +51,7 @@ def test_a_task_that_is_to_be_begun_says_so() -> None:
 def test_a_task_arrives_as_it_was_sent() -> None:
     task = leased("report", {"a": [1, "ü"]}, {"page": 2}, group="g", retry=RetryPolicy(3, 5, 1.5, 7, False))
     [arrived] = decode_tasks(sent())
-    assert arrived == task._replace(created_at=0, claimed_at=0)
+    assert arrived == replace(task, created_at=0, claimed_at=0)
     assert arrived.idempotency_key == task.idempotency_key
 
 
@@ -111,18 +112,22 @@ def rung(*keys: str) -> dict[str, object]:
 def test_rings_are_folded_into_shards_in_their_order() -> None:
     event = rung("ns:{b/3}:bell", "ns:{a.x@y:z-_/0}:bell", "ns:{b/3}:bell")
     doors = {Shard("b", 3): Trigger.RING, Shard("a.x@y:z-_", 0): Trigger.RING}
-    assert read_rings(event).heard("ns") == ([Shard("b", 3), Shard("a.x@y:z-_", 0)], [], doors)
+    assert shards_of(read_rings(event).bells, "ns") == ([Shard("b", 3), Shard("a.x@y:z-_", 0)], [], doors)
 
 
 @pytest.mark.parametrize(
     "key", ["", "session:1", "ns:{a/0}:tasks", "other:{a/0}:bell", "nsx:{a/0}:bell", "ns:{a}:bell", "ns:{a/x}:bell"]
 )
 def test_a_key_that_is_no_bell_of_ours_is_left_out_and_told(key: str) -> None:
-    assert read_rings(rung(key, "ns:{a/0}:bell")).heard("ns") == ([Shard("a", 0)], [key], {Shard("a", 0): Trigger.RING})
+    assert shards_of(read_rings(rung(key, "ns:{a/0}:bell")).bells, "ns") == (
+        [Shard("a", 0)],
+        [key],
+        {Shard("a", 0): Trigger.RING},
+    )
 
 
 def test_a_namespace_is_taken_literally() -> None:
-    assert read_rings(rung("nXs:{a/0}:bell")).heard("n.s").shards == []
+    assert shards_of(read_rings(rung("nXs:{a/0}:bell")).bells, "n.s").shards == []
 
 
 @pytest.mark.parametrize(

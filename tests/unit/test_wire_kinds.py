@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from duecourse.errors import InvalidInput
+from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.http.fields import field_errors, read
 from duecourse.wire.http.queries import AskQuery
 from duecourse.wire.http.tasks import AddTask
@@ -67,7 +67,8 @@ def test_a_header_that_would_break_the_request_is_refused(headers: dict[str, str
 
 RESERVED = [
     "Host", "host", "Content-Length", "TRANSFER-ENCODING", "Connection", "Keep-Alive", "TE", "Trailer", "Upgrade",
-    "Proxy-Connection", "Expect", "webhook-id", "Webhook-Timestamp", "webhook-signature", "WEBHOOK-x",
+    "Proxy-Connection", "Proxy-Authorization", "proxy-x", "Expect", "webhook-id", "Webhook-Timestamp",
+    "webhook-signature", "WEBHOOK-x",
 ]  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def test_a_header_that_is_not_a_callers_to_give_is_refused_by_its_name(name: str
     with pytest.raises(InvalidInput) as refused:
         read(AddTask, {"kind": "webhook", "payload": HOOK | {"headers": headers}})
     problem = f"must not contain {name}, which duecourse or the connection sets: leave it out"
-    assert refused.value.problems == [("payload.headers", problem)]
+    assert refused.value.problems == [FieldError("payload.headers", problem)]
     with pytest.raises(InvalidInput):
         read(AskQuery, POLL | {"headers": headers})
 
@@ -86,6 +87,15 @@ def test_a_header_that_is_not_a_callers_to_give_is_refused_by_its_name(name: str
 @pytest.mark.parametrize("name", ["X-Host", "Hosts", "X-Webhook-Id", "Authorization", "Tea", "Upgrade-X"])
 def test_any_other_header_is_taken(name: str) -> None:
     assert not fields("poll", POLL | {"headers": {name: "1"}})
+
+
+def test_a_call_names_a_credential_or_authorizes_itself() -> None:
+    for kind, payload in (("poll", POLL), ("webhook", HOOK)):
+        assert not fields(kind, payload | {"auth": "billing", "headers": {"X-Api-Key": "k"}})
+        assert not fields(kind, payload | {"auth": None, "headers": {"Authorization": "k"}})
+        assert fields(kind, payload | {"auth": "billing", "headers": {"authoriZation": "k"}}) == {"payload.headers"}
+        for name in ("a/b", "", "x" * 65, 7, "a\n"):
+            assert fields(kind, payload | {"auth": name}) == {"payload.auth"}
 
 
 def test_a_headers_value_must_be_text() -> None:
@@ -110,7 +120,7 @@ def test_an_expression_that_does_not_compile_is_refused(field: str, expression: 
 def test_an_expression_that_could_judge_no_answer_is_refused(expression: str, problem: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         read(AddTask, {"kind": "poll", "payload": POLL | {"until": expression}})
-    assert refused.value.problems == [("payload.until", problem)]
+    assert refused.value.problems == [FieldError("payload.until", problem)]
 
 
 @pytest.mark.parametrize("expression", ["merge(a, b, c).d", "max_by(rows[1:], &n).id", '`{"type": 1}` || @', "a.*[0]"])

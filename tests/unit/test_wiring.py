@@ -14,16 +14,18 @@ from duecourse import ledgers
 from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.queues import ThrottleReason
 from duecourse.domain.reminder import Channel
-from duecourse.domain.task import Task
+from duecourse.domain.task import Shard, Task
 from duecourse.errors import InvalidSettings
 from duecourse.lazy import lazy
+from duecourse.outside import Parts
 from duecourse.ports.sender import Message
 from duecourse.ports.writer import Letter
 from duecourse.settings import Settings
-from duecourse.wiring import App, Parts
+from duecourse.wiring import App
 from tests.support.engine import ample
-from tests.support.ledger import SHARD, new, standing
+from tests.support.ledger import SHARD, new
 from tests.support.source import ROOT
 from tests.support.wired import wired_with
 
@@ -99,7 +101,7 @@ def test_a_caller_may_ask_for_what_something_runs() -> None:
 
 
 def test_the_kinds_of_the_design_are_worked_inline(app: App) -> None:
-    assert set(app.kinds) == {"poll", "webhook", "reminder", "task.ended"}
+    assert set(app.kinds) == {"poll", "webhook", "reminder", "task.ended", "task.content"}
 
 
 def test_each_channel_that_a_service_serves_has_a_sender_and_jinja2_waits_for_the_first_message() -> None:
@@ -131,12 +133,15 @@ def test_uses_of_functions_are_noted_only_where_idle_ones_are_warmed(app: App, s
     assert (app.warming is None, cold.warming) == (False, None)
 
 
-def test_both_doors_lead_to_the_same_engine(app: App, store: MemoryStore) -> None:
+def test_both_doors_lead_to_the_same_engine_which_leaves_kinds_to_those_who_have_them(
+    app: App, store: MemoryStore
+) -> None:
     store.add([new("a", kind="nobodys"), new("b", kind="nobodys", queue="other")])
-    assert app.drainer.drain([SHARD], ample).dead == 1
+    assert app.drainer.drain([SHARD], ample).claimed == 0
     sweeper = app.sweeper
-    assert sweeper.tick(sweeper.survey(ample), ample).dead == 1
-    assert "no kind 'nobodys' is known here" in standing(store, "a").error
+    assert sweeper.tick(sweeper.survey(ample), ample).claimed == 0
+    for queue, id in (("default", "a"), ("other", "b")):
+        assert store.throttle(Shard(queue), task=store.get(queue, id)).reason is ThrottleReason.KIND
 
 
 def test_a_functions_worker_runs_its_one_kind_whatever_the_tasks_is_called(app: App, store: MemoryStore) -> None:
@@ -161,3 +166,27 @@ def test_an_import_opens_nothing_and_reads_no_environment() -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "layers" / "core"), "DUECOURSE_STORE": "nonsense"}
     subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, check=True)
+
+
+CALLS = """
+import sys
+from duecourse.ports.http import HttpAnswer, HttpRequest
+from duecourse.settings import Settings
+from duecourse.outside import Parts
+from duecourse.wiring import App
+
+class Web:
+    def call(self, request):
+        return HttpAnswer(200, {}, b"{}")
+
+app = App(Settings(), Parts(http=Web()))
+kind = app.webhook_kind
+app.caller.call(HttpRequest("GET", "https://a.example/", {}, None, 1_000, 100))
+print(sorted({"boto3", "botocore", "pydantic"} & set(sys.modules)))
+"""
+
+
+def test_a_call_that_names_no_credential_loads_nothing_that_credentials_take() -> None:
+    command = [sys.executable, "-c", CALLS]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

@@ -3,21 +3,93 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from duecourse.domain.history import Action, Change, Run, Trigger
 from duecourse.domain.outcomes import Again, Done, Drop, Retry
-from duecourse.domain.task import Task
+from duecourse.domain.task import DueTask, RetryPolicy, Status, Task
 
 if TYPE_CHECKING:
-    from duecourse.client import Client
+    from duecourse import errors
+    from duecourse.async_client import AsyncClient, AsyncReminderClient
+    from duecourse.client import Client, Listed, Many, ReminderClient
+    from duecourse.domain.order import AddResult
+    from duecourse.domain.query import Known, QueryState, QueryStatus
+    from duecourse.domain.queues import QueueSettings, QueueStatus, Rate, ShardStatus
+    from duecourse.domain.reminder import Channel, Made, Moved, MovedTask, Recipient, ReminderStatus, Shown
+    from duecourse.domain.replay import Replayed
+    from duecourse.domain.timeline import Happened, Waiting, Why
     from duecourse.handler import extend, save, task_handler
+    from duecourse.typed import AsyncKind, Kind
 
-__version__ = "0.1.0"
-__all__ = ["Again", "Client", "Done", "Drop", "Retry", "Task", "extend", "save", "task_handler"]
+__version__ = "0.2.0"
+__all__ = [
+    "Action",
+    "AddResult",
+    "Again",
+    "AsyncClient",
+    "AsyncKind",
+    "AsyncReminderClient",
+    "Change",
+    "Channel",
+    "Client",
+    "Done",
+    "Drop",
+    "DueTask",
+    "Happened",
+    "Kind",
+    "Known",
+    "Listed",
+    "Made",
+    "Many",
+    "Moved",
+    "MovedTask",
+    "QueryState",
+    "QueryStatus",
+    "QueueSettings",
+    "QueueStatus",
+    "Rate",
+    "Recipient",
+    "ReminderClient",
+    "ReminderStatus",
+    "Replayed",
+    "Retry",
+    "RetryPolicy",
+    "Run",
+    "ShardStatus",
+    "Shown",
+    "Status",
+    "Task",
+    "Trigger",
+    "Waiting",
+    "Why",
+    "errors",
+    "extend",
+    "save",
+    "task_handler",
+]
 
-_LATER = {"Client": "duecourse.client"} | dict.fromkeys(("extend", "save", "task_handler"), "duecourse.handler")
+_LATER = {
+    "duecourse.async_client": ("AsyncClient", "AsyncReminderClient"),
+    "duecourse.client": ("Client", "Listed", "Many", "ReminderClient"),
+    "duecourse.domain.order": ("AddResult",),
+    "duecourse.domain.query": ("Known", "QueryState", "QueryStatus"),
+    "duecourse.domain.queues": ("QueueSettings", "QueueStatus", "Rate", "ShardStatus"),
+    "duecourse.domain.reminder": ("Channel", "Made", "Moved", "MovedTask", "Recipient", "ReminderStatus", "Shown"),
+    "duecourse.domain.replay": ("Replayed",),
+    "duecourse.domain.timeline": ("Happened", "Waiting", "Why"),
+    "duecourse.handler": ("extend", "save", "task_handler"),
+    "duecourse.typed": ("AsyncKind", "Kind"),
+}
+"""Names of each module that is imported at the first use of one: what a function does not need delays no start."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import the heavy names at their first use: what a function does not need must not slow its start."""
-    if name not in _LATER:
-        raise AttributeError(f"module 'duecourse' has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    """The name, imported now. Raises AttributeError for an unknown one."""
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'duecourse' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, imported or not."""
+    return sorted({*globals(), *__all__})

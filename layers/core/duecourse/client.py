@@ -1,107 +1,66 @@
 """Tasks and reminders from Python, straight to the ledger, with the checks that HTTP makes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Required, Self, TypedDict, Unpack
+from functools import partial
+from typing import Self, Unpack
 
+from duecourse.client_fields import (
+    AddFields,
+    CancelFields,
+    PurgeFields,
+    QueryFields,
+    QueueFields,
+    RateFields,
+    ReminderFields,
+    TaskFields,
+)
+from duecourse.client_settings import ClientSettings, read_settings
+from duecourse.domain.address import split
+from duecourse.domain.bulk import Bulk
 from duecourse.domain.order import AddResult, Item
 from duecourse.domain.outcomes import Span
+from duecourse.domain.pages import Wanted
 from duecourse.domain.query import QueryStatus
 from duecourse.domain.queues import QueueStatus
 from duecourse.domain.reminder import Made, Moved, ReminderStatus, Shown
 from duecourse.domain.replay import Replayed
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task
 from duecourse.domain.timeline import Why
-from duecourse.engine.queries import Queries
-from duecourse.engine.queues import Queues
-from duecourse.engine.reminders import Reminders
-from duecourse.engine.tasks import Tasks
+from duecourse.domain.values import brief, value
+from duecourse.link import BY, Link
 from duecourse.ports.tasks import Move
 from duecourse.process import PROCESS
+from duecourse.wire.http import bulk
 from duecourse.wire.http.fields import read, read_both
-from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, encode_cursor
+from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, encode_cursor, start_of
 from duecourse.wire.http.queries import AskQuery, QueryKey
 from duecourse.wire.http.queues import QueueKey, ReplayDead, SetQueue
 from duecourse.wire.http.reminders import AddReminder, CancelReminder, MoveReminder, ReminderKey
-from duecourse.wire.http.tasks import CancelTask, MoveTask, TaskKey, TenantKey
+from duecourse.wire.http.tasks import CancelTask, MoveTask, TaskKey, TenantKey, WaitTask
 from duecourse.wire.http.usual import read_task, read_tasks
+from duecourse.wiring import App
 
 
-class AddFields(TypedDict, total=False):
-    """Optional fields of POST /tasks."""
-
-    id: str
-    queue: str
-    due_at: datetime | str
-    delay: Span
-    retry: dict[str, Any]
-    deadline: datetime | Span
-    on_duplicate: Literal["keep", "replace", "reject", "debounce"]
-    max_wait: Span
-    notify_done: dict[str, Any]
-
-
-class Listed(NamedTuple):
+@value(frozen=True, slots=True, repr=False)
+class Listed:
     """One page of tasks, and the cursor of the next page; None after the last."""
 
     tasks: Sequence[Task]
     next_cursor: str | None
 
-
-class TaskFields(AddFields):
-    """One task for `add_many`, in the form of POST /tasks."""
-
-    kind: Required[str]
-    payload: Required[Json]
+    def __repr__(self) -> str:
+        return brief(self, "tasks", "next_cursor")
 
 
-class RateFields(TypedDict):
-    """Rate: `count` tasks in each `per`."""
+@value(frozen=True, slots=True)
+class Many:
+    """Number of tasks of one call, and the cursor of the next call; None after the last task."""
 
-    count: int
-    per: Span
-
-
-class QueueFields(TypedDict, total=False):
-    """Fields of PATCH /queues/{queue}: given ones change, None restores the default, others stay."""
-
-    paused: bool | None
-    max_running: int | None
-    tenant_max_running: int | None
-    rate: RateFields | None
-    priority: int | None
-    retention: Span | None
-    lease: Span | None
+    tasks: int
+    next_cursor: str | None
 
 
-class QueryFields(TypedDict, total=False):
-    """Optional fields of POST /queries."""
-
-    method: str
-    headers: dict[str, str]
-    body: Json
-    timeout: Span
-    failed_when: str
-    result: str
-    max_age: Span
-
-
-class ReminderFields(TypedDict, total=False):
-    """Fields of POST /reminders; times may be datetime and timedelta too."""
-
-    id: str
-    subject: Required[str]
-    starts_at: Required[datetime | str]
-    remind_before: Required[Sequence[Span]]
-    recipients: Required[Sequence[dict[str, Any]]]
-    message: str
-    html: str
-    data: Json
-    time_zone: str
-
-
-BY = "client"
-"""Source of tasks added here, as `why` shows it."""
 QUERY_MS = 30_000
 """Time for a query from Python: 26 s of it are for the call, more than any call may ask for."""
 
@@ -110,44 +69,80 @@ class Client:
     """Tasks and queries of one tenant, and queues, with the verbs of the HTTP API; `reminders` has those on reminders.
 
     Each verb raises InvalidInput (naming every wrong field), TaskNotFound and the like, a Conflict, or
-    StoreUnavailable. Verbs that show a task or a query also raise ResultsUnavailable.
+    StoreUnavailable. Verbs that add or replay raise QuotaExceeded. Those that add also raise BeyondQuota, which is an
+    InvalidInput. Verbs that show a task or a query also raise ResultsUnavailable.
     """
 
-    def __init__(self, tasks: Tasks, reminders: Reminders, queues: Queues, queries: Queries, tenant: str) -> None:
-        self._tasks = tasks.speaking_as(BY)
-        self._tenant = read(TenantKey, {"tenant": tenant}).tenant
-        self._queues = queues
-        self._queries = queries.speaking_as(BY)
-        self.reminders = ReminderClient(reminders, self._tenant)
+    def __init__(self, store: str, *, tenant: str = DEFAULT_TENANT, **settings: Unpack[ClientSettings]) -> None:
+        """Make a client of the ledger at a store's URL, which the first verb opens.
+
+        The client sees the tasks of `tenant` only. Clients with the same settings share connections. Raises
+        InvalidSettings, naming every wrong one, and InvalidInput for a wrong `tenant`.
+        """
+        app_of = partial(PROCESS.opened, read_settings(store, settings))
+        self._begin(tenant, app_of, PROCESS.closed)
 
     @classmethod
     def from_env(cls, tenant: str = DEFAULT_TENANT) -> Self:
         """Make a client for the ledger that the environment's DUECOURSE_ settings name.
 
-        The client sees the tasks of `tenant` only. Raises InvalidSettings, and InvalidInput for a wrong `tenant`.
+        The client sees the tasks of `tenant` only. It shares the connections of its process's handlers, which stay
+        open when it is closed. Raises InvalidSettings, and InvalidInput for a wrong `tenant`.
         """
-        app = PROCESS.app()
-        return cls(app.tasks, app.reminders, app.queues, app.queries, tenant)
+        client = cls.__new__(cls)
+        client._begin(tenant, PROCESS.app, lambda _app: None)  # noqa: SLF001 - of its own class
+        return client
+
+    def _begin(self, tenant: str, app_of: Callable[[], App], give_back: Callable[[App], None]) -> None:
+        self._tenant = read(TenantKey, {"tenant": tenant}).tenant
+        self._link = Link(app_of(), give_back)
+        self.reminders = ReminderClient(self._link, self._tenant)
+
+    def close(self) -> None:
+        """End the connections and threads that no other client uses; each later verb raises ClientClosed."""
+        self._link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        place = split(self._link.app.settings.store).place
+        return f"{type(self).__name__}({place!r}, tenant={self._tenant!r})"
 
     def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> AddResult:
         """Schedule a task; `fields` are those of POST /tasks, and times may be datetime and timedelta too.
 
         An omitted id is generated, so two calls add two tasks.
         """
-        return self._tasks.add(read_task({"kind": kind, "payload": payload, **fields}, self._tenant, BY))
+        return self._link.tasks.add(read_task({"kind": kind, "payload": payload, **fields}, self._tenant, BY))
 
-    def add_many(self, tasks: Sequence[TaskFields]) -> list[Item]:
+    def add_many(self, tasks: Sequence[TaskFields]) -> Sequence[Item]:
         """Schedule up to 1,000 tasks at once; a wrong field rejects all of them.
 
-        Returns for each task, in order, an AddResult, or the Conflict that `add` would have raised. Raises PartlyAdded
-        if the store took only a part.
+        Returns for each task, in order, an AddResult, or the Conflict, QuotaExceeded or BeyondQuota of `add`. Raises
+        PartlyAdded if the store took only a part.
         """
-        return self._tasks.add_many(read_tasks({"tasks": tasks}, self._tenant, BY))
+        return self._link.tasks.add_many(read_tasks({"tasks": tasks}, self._tenant, BY))
 
     def get(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
         """Return one task."""
         key = _key(id, queue)
-        return self._tasks.get(key.queue, key.id, self._tenant)
+        return self._link.tasks.get(key.queue, key.id, self._tenant)
+
+    def wait(self, id: str, queue: str = DEFAULT_QUEUE, *, timeout: Span | None = None) -> Task:
+        """Return a task once it is done, dead or cancelled; the ledger publishes when, so that nothing is polled.
+
+        Raises WaitTimedOut, a TimeoutError, after `timeout`; without one, there is no limit.
+        """
+        return self._link.waiting.wait(*self._wait_for(id, queue, timeout))
+
+    def _wait_for(self, id: str, queue: str, timeout: Span | None) -> tuple[str, str, str, float | None]:
+        """Arguments of a wait, checked."""
+        key, asked = read_both(TaskKey, {"id": id, "queue": queue}, WaitTask, {"timeout": timeout})
+        return key.queue, key.id, self._tenant, asked.timeout_s
 
     def move(
         self,
@@ -162,17 +157,17 @@ class Client:
         wanted = {"due_at": due_at, "delay": delay, "force": force}
         key, move = read_both(TaskKey, {"id": id, "queue": queue}, MoveTask, wanted)
         asked = Move(key.id, move.due_at, move.delay or 0, force=move.force)
-        return self._tasks.move(key.queue, asked, self._tenant)
+        return self._link.tasks.move(key.queue, asked, self._tenant)
 
     def cancel(self, id: str, queue: str = DEFAULT_QUEUE, *, force: bool = False) -> None:
         """Cancel a scheduled task, with `force` a running one too; or delete a dead one."""
         asked = read(CancelTask, {"id": id, "queue": queue, "force": force})
-        self._tasks.cancel(asked.queue, asked.id, force=asked.force, tenant=self._tenant)
+        self._link.tasks.cancel(asked.queue, asked.id, force=asked.force, tenant=self._tenant)
 
     def replay(self, id: str, queue: str = DEFAULT_QUEUE) -> Task:
         """Schedule a dead task for now, with all its attempts; its deadline is as far away as it was at first."""
         key = _key(id, queue)
-        return self._tasks.replay(key.queue, key.id, self._tenant)
+        return self._link.tasks.replay(key.queue, key.id, self._tenant)
 
     def replay_dead(
         self,
@@ -189,12 +184,26 @@ class Client:
         """
         wanted = {"limit": limit, "rate": rate, "kind": kind, "dry_run": dry_run}
         key, asked = read_both(QueueKey, {"queue": queue}, ReplayDead, wanted)
-        return self._tasks.replay_dead(key.queue, asked.replay(), self._tenant)
+        return self._link.tasks.replay_dead(key.queue, asked.replay(), self._tenant)
+
+    def purge(self, queue: str = DEFAULT_QUEUE, **fields: Unpack[PurgeFields]) -> Many:
+        """Delete the tasks of one state, with all that the ledger has of them; a dry run only counts them."""
+        key, asked = read_both(QueueKey, {"queue": queue}, bulk.PurgeTasks, fields)
+        return self._many(key.queue, asked.bulk(), asked.cursor)
+
+    def cancel_many(self, queue: str = DEFAULT_QUEUE, **fields: Unpack[CancelFields]) -> Many:
+        """Cancel tasks by group, kind or state, running ones with `force`; a dry run only counts them."""
+        key, asked = read_both(QueueKey, {"queue": queue}, bulk.CancelTasks, fields)
+        return self._many(key.queue, asked.bulk(), asked.cursor)
+
+    def _many(self, queue: str, asked: Bulk, cursor: str | None) -> Many:
+        done = self._link.many.bulk(queue, asked, bulk.start_of(cursor, asked), self._tenant, by=BY)
+        return Many(done.tasks, done.next and bulk.encode_reached(done.next))
 
     def why(self, id: str, queue: str = DEFAULT_QUEUE) -> Why:
         """Return what happened to a task, oldest first, and what it waits for."""
         key = _key(id, queue)
-        return self._tasks.why(key.queue, key.id, self._tenant)
+        return self._link.tasks.why(key.queue, key.id, self._tenant)
 
     def list(
         self,
@@ -209,30 +218,31 @@ class Client:
         """Return one page of a queue's tasks, by state and time, and the cursor for the next call."""
         fields = {"queue": queue, "state": state, "kind": kind, "group": group, "cursor": cursor, "limit": limit}
         asked = read(ListTasks, fields)
-        page = self._tasks.page(asked.queue, asked.wanted(), asked.place(), asked.limit, self._tenant)
+        wanted = Wanted(asked.state, asked.kind or "", asked.group or "")
+        page = self._link.tasks.page(asked.queue, wanted, start_of(asked.cursor, wanted), asked.limit, self._tenant)
         return Listed(page.tasks, page.next and encode_cursor(page.next))
 
     def list_queues(self) -> Sequence[QueueStatus]:
         """Return all queues, by name, with their settings and numbers of tasks."""
-        return self._queues.every()
+        return self._link.queues.every()
 
     def get_queue(self, queue: str) -> QueueStatus:
         """Return one queue, with its settings and numbers of tasks."""
-        return self._queues.get(read(QueueKey, {"queue": queue}).queue)
+        return self._link.queues.get(read(QueueKey, {"queue": queue}).queue)
 
     def set_queue(self, queue: str, **fields: Unpack[QueueFields]) -> QueueStatus:
-        """Change the given settings of a queue, which need not have a task yet."""
+        """Change the given settings of a queue; with `create` the queue need not exist yet. Raises QueueNotFound."""
         key, asked = read_both(QueueKey, {"queue": queue}, SetQueue, fields)
-        return self._queues.configure(key.queue, asked.changes())
+        return self._link.queues.configure(key.queue, asked.changes(), create=asked.create)
 
     def query(self, *, url: str, interval: Span, until: str, **fields: Unpack[QueryFields]) -> QueryStatus:
         """Ask a slow API now, and keep asking until it answers; see `status`."""
         asked = read(AskQuery, {"url": url, "interval": interval, "until": until, **fields}).query()
-        return self._queries.ask(asked, lambda: QUERY_MS, self._tenant).standing
+        return self._link.queries.ask(asked, lambda: QUERY_MS, self._tenant).status
 
     def get_query(self, id: str) -> QueryStatus:
         """Return a query: its answer, or the newest known data."""
-        return self._queries.get(read(QueryKey, {"id": id}).id, self._tenant)
+        return self._link.queries.get(read(QueryKey, {"id": id}).id, self._tenant)
 
 
 class ReminderClient:
@@ -242,35 +252,35 @@ class ReminderClient:
     render messages raise TemplatesMissing without Jinja2 (`duecourse[templates]`).
     """
 
-    def __init__(self, reminders: Reminders, tenant: str) -> None:
-        self._reminders = reminders
+    def __init__(self, link: Link, tenant: str) -> None:
+        self._link = link
         self._tenant = tenant
 
     def add(self, **fields: Unpack[ReminderFields]) -> Made:
         """Render all messages of a reminder, then schedule them."""
-        return self._reminders.add(read(AddReminder, fields).reminder(), self._tenant)
+        return self._link.reminders.add(read(AddReminder, fields).reminder(), self._tenant)
 
     def preview(self, **fields: Unpack[ReminderFields]) -> list[Shown]:
         """Render each message as its recipient would read it, and send none."""
-        return self._reminders.preview(read(AddReminder, fields).reminder())
+        return self._link.reminders.preview(read(AddReminder, fields).reminder(), self._tenant)
 
     def preview_standing(self, id: str) -> list[Shown]:
         """Render the messages of an existing reminder, and send none."""
-        return self._reminders.preview_standing(_id(id), self._tenant)
+        return self._link.reminders.preview_standing(_id(id), self._tenant)
 
     def get(self, id: str) -> ReminderStatus:
         """Return a reminder and its tasks."""
-        return self._reminders.get(_id(id), self._tenant)
+        return self._link.reminders.get(_id(id), self._tenant)
 
     def move(self, id: str, *, starts_at: datetime | str) -> Moved:
         """Render the pending messages for a new start, then move each to its lead time before that."""
         key, asked = read_both(ReminderKey, {"id": id}, MoveReminder, {"starts_at": starts_at})
-        return self._reminders.move(key.id, asked.starts_at, self._tenant)
+        return self._link.reminders.move(key.id, asked.starts_at, self._tenant)
 
     def cancel(self, id: str, *, force: bool = False) -> None:
         """Cancel the pending messages of a reminder; with `force`, also those being sent."""
         asked = read(CancelReminder, {"id": id, "force": force})
-        self._reminders.cancel(asked.id, force=asked.force, tenant=self._tenant)
+        self._link.reminders.cancel(asked.id, force=asked.force, tenant=self._tenant)
 
 
 def _id(id: str) -> str:

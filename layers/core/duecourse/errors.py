@@ -1,10 +1,12 @@
 """Errors of this product, as one tree; the docstring of a class is its message."""
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 
-class FieldError(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FieldError:
     """One wrong field: its path (dotted) and what is wrong with it."""
 
     field: str
@@ -43,6 +45,13 @@ class InvalidInput(DuecourseError):
         super().__init__("; ".join(f"{p.field}: {p.problem}" for p in problems) or None)
 
 
+class EgressRejected(InvalidInput):
+    """A call may not go where this one leads."""
+
+    def __init__(self, problem: str = "leads where no call may go") -> None:
+        super().__init__([FieldError("egress", problem)])
+
+
 class InvalidSettings(InvalidInput):
     """Some settings are wrong."""
 
@@ -61,7 +70,7 @@ class TaskNotFound(DuecourseError):
 
 
 class QueueNotFound(DuecourseError):
-    """The queue does not exist: nobody has added a task to it or configured it."""
+    """The queue does not exist: nobody has added a task to it or created it."""
 
     code = "queue-not-found"
 
@@ -90,9 +99,36 @@ class Conflict(DuecourseError):
 
 
 class ReminderTooLarge(DuecourseError):
-    """The reminder is over 4 MB in all: use fewer recipients or a shorter text."""
+    """The messages of the reminder are over 4 MB in all: use fewer recipients or shorter addresses."""
 
     code = "reminder-too-large"
+
+
+QUOTA_WAIT_MS = 10_000
+"""Time after which a rejected request may be sent again where it is not known when there is room."""
+
+
+class QuotaExceeded(DuecourseError):
+    """The tenant has used up a quota: try again after the time in Retry-After, or ask an operator to raise it."""
+
+    code = "quota-exceeded"
+
+    def __init__(self, quota: str = "", wait_ms: int = 0) -> None:
+        self.quota = quota
+        self.wait_ms = wait_ms or QUOTA_WAIT_MS
+        what = f"The tenant has used up its quota {quota}: try again in {self.wait_ms / 1000:g} s"
+        super().__init__(f"{what}, or ask an operator to raise it." if quota else None)
+
+
+class BeyondQuota(InvalidInput):
+    """The request needs more than a whole quota of the tenant: send less, or ask an operator to raise the quota."""
+
+    code = "beyond-quota"
+
+    def __init__(self, quota: str = "", *fields: str) -> None:
+        self.quota = quota
+        problem = f"needs more than the whole quota {quota}: send less, or ask an operator to raise it"
+        super().__init__([FieldError(field, problem) for field in fields])
 
 
 class TaskScheduled(Conflict):
@@ -155,6 +191,10 @@ class KeyInUse(Conflict):
         super().__init__()
 
 
+class WaitTimedOut(DuecourseError, TimeoutError):
+    """The task has not ended within the time."""
+
+
 class KeyReused(DuecourseError):
     """Another request used this Idempotency-Key: send a new key with each new request."""
 
@@ -183,7 +223,8 @@ class StoreFull(StoreUnavailable):
     code = "store-full"
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Part:
     """One task of a batch that was cut off; if the store has not `added` it, send it again."""
 
     id: str
@@ -208,6 +249,24 @@ class StoreInUse(StoreUnavailable):
 
 class StoreMisused(DuecourseError):
     """The store's configuration does not allow this operation."""
+
+
+class SealUnavailable(StoreUnavailable):
+    """The key that seals credentials does not answer."""
+
+    code = "seal-unavailable"
+
+
+class SealBroken(DuecourseError):
+    """The sealed credentials of this task cannot be opened."""
+
+    code = "seal-broken"
+
+
+class TaskDamaged(DuecourseError):
+    """The record of this task is not as duecourse wrote it. Cancel the task: with force, if it runs."""
+
+    code = "task-damaged"
 
 
 class ResultsUnavailable(DuecourseError):
@@ -237,7 +296,23 @@ class SendRejected(DuecourseError):
 
 
 class TemplatesMissing(DuecourseError):
-    """Reminders need Jinja2: add the templates layer to the function, or run pip install 'duecourse[templates]'."""
+    """Reminders need Jinja2 and phonenumbers: add the templates layer, or run pip install 'duecourse[templates]'."""
+
+
+class SecretUnavailable(DuecourseError):
+    """A secret that the task's work needs cannot be read: the task waits, and no attempt is spent."""
+
+
+class WrongSignature(DuecourseError):
+    """The request is not signed by a known secret, or was signed too long ago."""
+
+
+class Crowded(DuecourseError):
+    """Long computations of this tenant wait for the processor, so this task runs a little later."""
+
+
+class HostCrowded(Crowded):
+    """This process has as many calls to the same address as it may, so this task runs a little later."""
 
 
 class CallFailed(DuecourseError):
@@ -250,3 +325,7 @@ class CallTimedOut(CallFailed):
 
 class CallCutOff(CallFailed):
     """The called address did not answer in the time left; a later call may have more time."""
+
+
+class ClientClosed(DuecourseError):
+    """The client is closed: make another one."""

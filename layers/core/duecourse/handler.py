@@ -1,67 +1,104 @@
 """Public parts for functions of your own: the decorator `task_handler`, `save` and `extend`."""
 
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial, update_wrapper
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
-from duecourse.domain.lease import longest_lease
+from duecourse.domain.lease import lease_within
 from duecourse.domain.outcomes import Outcome, Span
-from duecourse.domain.task import Json, Task, dump_state
+from duecourse.domain.task import NAME_PATTERN, Json, Task, dump_state
 from duecourse.domain.times import parse_duration
+from duecourse.domain.values import replaced
 from duecourse.engine.receive import receive
 from duecourse.engine.run import Kind
-from duecourse.errors import InvalidInput, LeaseLost, StoreUnavailable
+from duecourse.errors import LeaseLost, StoreUnavailable
 from duecourse.ports.leases import Lease
 from duecourse.ports.store import Store
 from duecourse.process import PROCESS, Handler
 from duecourse.wire.events.invocation import decode_message, decode_tasks
-from duecourse.wire.events.messages import Batch, answer, read_batch
+from duecourse.wire.events.messages import Batch, Received, answer, read_all, read_batch
 from duecourse.wiring import App
 
 log = logging.getLogger("duecourse.handler")
 
 Function: TypeAlias = Callable[[Task], Outcome | None]
+RunOne: TypeAlias = Callable[[App, Task], Outcome | None]
 Answer: TypeAlias = dict[str, Json]
 
 _runs_with: ContextVar[App] = ContextVar("runs_with")
 """App whose task runs in this context: `save` and `extend` get only the task."""
 
 
-def task_handler(function: Function) -> Handler[Answer]:
-    """Make `function` a Lambda handler for tasks, from the engine (`lambda:`) and from queues (`sqs:`, `amqp:`) alike.
+class TaskHandler(Handler[Answer]):
+    """A Lambda handler for tasks; `run` works one of them with an App, and answers or raises as the function does.
+
+    `kind` is the kind that a worker (`duecourse worker`) runs with it, "" for none. `parallel` bounds the tasks that
+    run at the same time.
+    """
+
+    def __init__(self, run: RunOne, *, kind: str = "", parallel: int | None = None) -> None:
+        super().__init__(partial(_serve, run, parallel))
+        self.run = run
+        self.kind = kind
+        self.parallel = parallel
+
+
+@overload
+def task_handler(function: Function, /) -> TaskHandler: ...
+
+
+@overload
+def task_handler(*, kind: str = "", parallel: int | None = None) -> Callable[[Function], TaskHandler]: ...
+
+
+def task_handler(
+    function: Function | None = None, /, *, kind: str = "", parallel: int | None = None
+) -> TaskHandler | Callable[[Function], TaskHandler]:
+    """Make a function a Lambda handler for tasks, from the engine (`lambda:`) and from queues (`sqs:`, `amqp:`) alike.
 
     The function gets one Task and returns Done, Again, Retry or Drop; None counts as Done, an exception as Retry. The
-    tasks of one invocation run at the same time, on threads. `task.remaining` is the number of seconds left. Log
-    records of a task carry its id as `duecourse_task`.
+    tasks of one invocation run at the same time, on threads: at most `parallel`, by default DUECOURSE_PARALLEL. Use
+    `@task_handler(parallel=1)` for code that threads must not share. `@task_handler(kind="report")` names the kind
+    that `duecourse worker` runs with the function. `task.remaining` is the number of seconds left. Log records of a
+    task carry its id as `duecourse_task`, and its queue, kind and attempt.
 
     A task from the engine is begun here. Its lease is extended up to the function's timeout, and settled with the
     outcome; the handler answers the number of tasks for each effect. For messages of a queue, the handler answers
     those that failed (ReportBatchItemFailures); for RabbitMQ it raises MessagesFailed. Raises InvalidInput for any
-    other event.
+    other event, and ValueError for a wrong `kind` or `parallel`.
     """
-    handler = app_task_handler(partial(_run, function))
-    update_wrapper(handler, function)
-    return handler
+    if parallel is not None and parallel < 1:
+        raise ValueError(f"parallel must be at least 1, not {parallel}")
+    if kind and not re.fullmatch(NAME_PATTERN, kind):
+        raise ValueError(f"kind must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ -, not {kind!r}")
+
+    def made(function: Function) -> TaskHandler:
+        handler = TaskHandler(partial(_run, function), kind=kind, parallel=parallel)
+        update_wrapper(handler, function)
+        return handler
+
+    return made(function) if function else made
 
 
-def app_task_handler(run: Callable[[App, Task], Outcome | None]) -> Handler[Answer]:
+def app_task_handler(run: RunOne) -> TaskHandler:
     """Make `run` such a handler, for a function of duecourse's own, which is given the App too."""
-    return Handler(partial(_serve, run))
+    return TaskHandler(run)
 
 
-def _serve(run: Callable[[App, Task], Outcome | None], app: App, event: Json, context: Any) -> Answer:
+def _serve(run: RunOne, parallel: int | None, app: App, event: Json, context: Any) -> Answer:
     kind = partial(run, app)
     batch, left_ms = read_batch(event), context.get_remaining_time_in_millis
     if batch is not None:
-        return _receive(app, kind, batch, left_ms)
+        return _receive(app, kind, parallel, batch, left_ms)
     tasks = decode_tasks(event)
     if not tasks:
         with suppress(StoreUnavailable):  # it warms the function some seconds before an event with tasks
-            app.store.ping()
-    return dict(app.worker(kind, left_ms).work(tasks))
+            app.store.warmth().get_ready()
+    return dict(app.worker(kind, left_ms, parallel).work(tasks))
 
 
 def _run(function: Function, app: App, task: Task) -> Outcome | None:
@@ -72,17 +109,13 @@ def _run(function: Function, app: App, task: Task) -> Outcome | None:
         _runs_with.reset(before)
 
 
-def _receive(app: App, kind: Kind, batch: Batch, left_ms: Callable[[], int]) -> Answer:
-    tasks, failed = {}, {}
-    for message in batch.messages:
-        try:
-            task = decode_message(message.body)
-        except InvalidInput as error:
-            failed[message.name] = str(error)
-        else:
-            deliveries = message.deliveries
-            tasks[message.name] = task._replace(run=deliveries, attempt=deliveries, left_ms=left_ms)
-    failed |= receive(tasks, app.runner(lambda _name: kind), app.threads, lambda: app.store)
+def _receive(app: App, kind: Kind, parallel: int | None, batch: Batch, left_ms: Callable[[], int]) -> Answer:
+    def decode(message: Received) -> Task:
+        task, deliveries = decode_message(message.body), message.deliveries
+        return replaced(task, run=deliveries, attempt=deliveries, left_ms=left_ms)
+
+    _, tasks, failed = read_all(batch, decode)
+    failed |= receive(tasks, app.runner(lambda _name: kind), app.threads, lambda: app.adds, parallel)
     for name, problem in failed.items():
         log.error("message %s will be delivered again: %s", name, problem)
     return answer(batch, failed)
@@ -106,7 +139,7 @@ def extend(task: Task, time: Span) -> None:
     """
     store, lease_ms = _store(), parse_duration(time)
     if task.left_ms is not None:
-        lease_ms = min(lease_ms, longest_lease(task.left_ms()))
+        lease_ms = lease_within(lease_ms, task.left_ms())
     shard = store.shard_of(task.queue, task.id, task.group)
     if not all(store.extend(shard, [Lease.of(task)], lease_ms, at_least=True)):
         raise LeaseLost

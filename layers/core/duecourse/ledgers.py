@@ -1,31 +1,84 @@
 """Store and bells of the ledger that a URL names."""
 
-from duecourse.domain.address import WITHOUT_BELLS, split
+from typing import TYPE_CHECKING, NamedTuple
+
+from duecourse.domain.address import WITHOUT_BELLS, check_store, split
+from duecourse.domain.quotas import as_text
 from duecourse.domain.shards import Sharding
 from duecourse.domain.watch import Watchlist
 from duecourse.errors import FieldError, InvalidSettings
 from duecourse.ports.bells import Bells
+from duecourse.ports.clock import Clock
 from duecourse.ports.store import Store
 from duecourse.settings import Settings
 
+if TYPE_CHECKING:
+    from duecourse.adapters.redis.connect import Client
+    from duecourse.adapters.redis.login import Login
 
-def open_store(given: Settings) -> Store:
-    """The ledger that the settings name. Raises StoreUnavailable where a cluster does not answer."""
-    sharding, deaths = Sharding(given.shards), bool(given.dead_target)
+
+class Place(NamedTuple):
+    """Place of a ledger: its URL and, where that is a secret, the login in it."""
+
+    url: str
+    login: "Login | None" = None
+
+
+def place_of(given: Settings) -> Place:
+    """Place of the ledger that the settings name. Raises InvalidSettings and StoreUnavailable, where it is a secret."""
+    if not given.store_secret:
+        return Place(given.store)
+    from duecourse.adapters.aws.secret import ManagedSecret
+    from duecourse.adapters.redis.login import Login
+
+    secret = ManagedSecret("DUECOURSE_STORE_SECRET", given.store_secret, _check_server)
+    return Place(secret.value(), Login(secret))
+
+
+def _check_server(url: str) -> str:
+    if split(check_store(url)).scheme in WITHOUT_BELLS:
+        raise ValueError("must be the URL of a Redis: no other process can reach this store")
+    return url
+
+
+def open_client(given: Settings) -> "Client":
+    """Client of the Redis that the settings name. Raises as `place_of`, and StoreUnavailable."""
+    from duecourse.adapters.redis.connect import connect
+
+    return connect(*place_of(given))
+
+
+def open_store(given: Settings, place: Place | None = None, clock: Clock | None = None) -> Store:
+    """The ledger that the settings name, at its `place` if that is known. Raises as `place_of`.
+
+    `clock` is in place of this machine's, for a ledger in memory. Raises StoreUnavailable where a cluster does not
+    answer.
+    """
+    quotas = as_text(given.tenant_quotas)
+    sharding, deaths, most = Sharding(given.shards), bool(given.dead_target), given.tenant_max_queues
     if given.store.startswith("memory://"):
         from duecourse.adapters.embedded.store import MemoryStore
 
-        return MemoryStore(sharding=sharding, deaths=deaths)
+        return MemoryStore(clock, sharding, deaths=deaths, max_queues=most, quotas=quotas)
     if given.store.startswith("leveldb://"):
         from duecourse.adapters.embedded.leveldb import LevelDisk
         from duecourse.adapters.embedded.store import EmbeddedStore
 
         disk = LevelDisk(given.store.removeprefix("leveldb://"))
-        return EmbeddedStore(sharding=sharding, deaths=deaths, disk=disk)
+        return EmbeddedStore(sharding=sharding, deaths=deaths, max_queues=most, quotas=quotas, disk=disk)
     from duecourse.adapters.redis.connect import connect
     from duecourse.adapters.redis.store import RedisStore
 
-    return RedisStore(connect(given.store), given.namespace, sharding=sharding, wait=given.wait, deaths=deaths)
+    client = connect(*(place or place_of(given)))
+    return RedisStore(
+        client,
+        given.namespace,
+        sharding=sharding,
+        wait=given.wait,
+        deaths=deaths,
+        max_queues=most,
+        quotas=quotas,
+    )
 
 
 def logged(store: Store, given: Settings) -> Store:
@@ -37,20 +90,17 @@ def logged(store: Store, given: Settings) -> Store:
     return with_log(store)
 
 
-def open_bells(given: Settings) -> Bells:
-    """The bells of the ledger that the settings name. Raises InvalidSettings where that has none."""
-    scheme = split(given.store).scheme
+def open_bells(given: Settings, place: Place | None = None) -> Bells:
+    """The bells of the ledger that the settings name, at its `place` if that is known. Raises as `place_of`.
+
+    Raises InvalidSettings where it has none.
+    """
+    url, login = place or place_of(given)
+    scheme = split(url).scheme
     if scheme in WITHOUT_BELLS:
         problem = f"must be a Redis: a ledger at {scheme}:// has no bells, so there are no rings to serve"
         raise InvalidSettings([FieldError("DUECOURSE_STORE", problem)])
-    from duecourse.adapters.redis.connect import is_cluster
-
-    events = given.events == "on"
-    watched = Watchlist([one.pattern for one in given.watch])
-    if is_cluster(given.store):
-        from duecourse.adapters.redis.cluster_bells import ClusterBells
-
-        return ClusterBells(given.store, given.namespace, events=events, watched=watched)
     from duecourse.adapters.redis.bells import RedisBells
 
-    return RedisBells.from_url(given.store, given.namespace, events=events, watched=watched)
+    watched = Watchlist([one.pattern for one in given.watch])
+    return RedisBells(url, given.namespace, events=given.events == "on", watched=watched, login=login)

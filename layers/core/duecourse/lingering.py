@@ -69,7 +69,7 @@ class Linger:
         self._remaining_ms = remaining_ms
         self._stay = Stay(remaining_ms, linger_ms=given.tick_linger_ms, margin_ms=given.margin_ms)
         self._stopped = False
-        self._bridge = Bridge(open_bells(given), self, in_flight=given.bridge_in_flight, warming=app.warming)
+        self._bridge = Bridge(open_bells(given, app.place), self, in_flight=given.bridge_in_flight, warming=app.warming)
         self._switch_s = sys.getswitchinterval()
         self._counting = threading.Lock()
         self.counts: Counter[str] = Counter()

@@ -8,8 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from typing import Annotated, NamedTuple, TypedDict
+from typing import Annotated, TypedDict, get_args
 
 NAMESPACE = "duecourse"
 DIMENSION = "service"
@@ -87,42 +86,12 @@ class UndeliveredLine(TypedDict):
 
 
 Line = AddedLine | IntakeLine | RungLine | TickLine | LingerLine | BridgeLine | WarmLine | UndeliveredLine
-
-PRINTED: dict[type, str] = {
-    TickLine: "`poll_tick`: each sweep",
-    LingerLine: "`poll_tick`: each lingering",
-    RungLine: "`on_expired`: each ring",
-    WarmLine: "`on_expired`: each warming",
-    BridgeLine: "bridge: each minute",
-    AddedLine: "`enqueue_http`: each request that adds tasks",
-    IntakeLine: "`enqueue_message`: each batch",
-    UndeliveredLine: "`on_undelivered`: each batch",
-}
-"""The program that prints each line, and when."""
-
-
-class Metric(NamedTuple):
-    """One metric, and the lines that carry it."""
-
-    name: str
-    unit: str
-    meaning: str
-    lines: list[type]
-
-
-def metrics() -> Iterator[Metric]:
-    """Every metric once, in the order of the lines."""
-    said = {name: hint.__metadata__ for line in PRINTED for name, hint in line.__annotations__.items()}
-    for name, (unit, meaning) in said.items():
-        yield Metric(name, unit, meaning, [line for line in PRINTED if name in line.__annotations__])
-
-
-IN_MS = frozenset(metric.name for metric in metrics() if metric.unit == MS)
+UNITS = {name: hint.__metadata__[0] for line in get_args(Line) for name, hint in line.__annotations__.items()}
 
 
 def embedded(line: Line, *, service: str, at: int) -> str:
     """A line's metrics in the embedded format, without the line's end; `at` is epoch milliseconds."""
-    named = [{"Name": name, "Unit": MS if name in IN_MS else COUNT} for name in line]
+    named = [{"Name": name, "Unit": UNITS[name]} for name in line]
     directive = {"Namespace": NAMESPACE, "Dimensions": [[DIMENSION]], "Metrics": named}
     return json.dumps({"_aws": {"Timestamp": at, "CloudWatchMetrics": [directive]}, DIMENSION: service, **line})
 

@@ -10,15 +10,21 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
+from duecourse.domain.access import Access
 from duecourse.domain.address import WITHOUT_BELLS, check_servers, check_store, split
-from duecourse.domain.notification import RESERVED
-from duecourse.domain.query import KIND as POLL
+from duecourse.domain.polls import LEAST_INTERVAL_MS, MIN_INTERVAL_MS
 from duecourse.domain.query import QUEUE_PREFIX
+from duecourse.domain.quotas import Quotas
+from duecourse.domain.reminder import MAX_TASKS
 from duecourse.domain.shards import MAX_SHARDS
 from duecourse.domain.task import Json
 from duecourse.domain.times import DAY_MS
 from duecourse.domain.watch import Watch
 from duecourse.errors import FieldError, InvalidInput, InvalidSettings, bounded
+from duecourse.wire.settings.access import read_access
+from duecourse.wire.settings.quotas import EXAMPLE as QUOTAS
+from duecourse.wire.settings.quotas import read_quotas
+from duecourse.wire.settings.targets import read_dead_target, read_targets
 from duecourse.wire.settings.variables import (
     duration,
     json_such_as,
@@ -31,50 +37,25 @@ from duecourse.wire.settings.variables import (
 )
 
 PREFIX = "DUECOURSE_"
-BUILT_IN = ("poll", "webhook", "reminder")
 SMS_FROM = re.compile(r"\+[1-9]\d{6,14}|\d{5,6}|(?=.*[A-Za-z])[A-Za-z0-9]{1,11}", re.ASCII)
 SPEAKING = {"warm"}
 """Settings whose empty value means something: off."""
 NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+SEAL_KEY = re.compile(r"file:///\S+|arn:[a-z-]+:kms:[!-~]+|alias/[A-Za-z0-9/_-]{1,250}|(mrk-)?[0-9a-f-]{32,36}")
 HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
+COUNTRIES = re.compile(r"\s*[A-Z]{2}\s*(,\s*[A-Z]{2}\s*)*")
+name_of_secret = written_as(
+    re.compile(r"(?!.*://)[A-Za-z0-9/_+=.@:-]{1,2048}"),
+    "must be the name or ARN of a secret, and not its value: 1 to 2048 characters of A-Z a-z 0-9 / _ + = . @ : -",
+)
+ONE_OF = {"STORE_SECRET": "STORE", "AMQP_SECRET": "AMQP"}
+"""Settings that take the place of others."""
 DEFAULT_LEASE_MS = 90_000
 """Longer than the longest timeout of a function in the template, whose parameter has the same default."""
-TARGET = re.compile(
-    r"inline|lambda:[A-Za-z0-9_.:-]{1,170}|sqs:([A-Za-z0-9_-]{1,75}(\.fifo)?|https?://[!-~]{1,500})|amqp:[!-~]{1,255}"
-)
 
 
-def _target(value: Json) -> str:
-    if not isinstance(value, str):
-        raise ValueError("must be text")  # noqa: TRY004 - a wrong value, to its reader
-    if not TARGET.fullmatch(value):
-        raise ValueError("must be inline, lambda:<function>, sqs:<queue> or amqp:<queue>")
-    return value
-
-
-def _dead_target(value: str) -> str:
-    if value == "inline":
-        raise ValueError(
-            "must be lambda:<function>, sqs:<queue> or amqp:<queue>: inline cannot receive notifications of dead tasks"
-        )
-    return _target(value)
-
-
-def _targets(table: Json) -> dict[str, str]:
-    targets = table_of(_target)(table)
-    unknown = [kind for kind, target in targets.items() if target == "inline" and kind not in BUILT_IN]
-    if unknown:
-        raise ValueError(f"only {', '.join(BUILT_IN)} can be inline: give {', '.join(unknown)} another target")
-    reserved = [kind for kind in targets if kind.startswith(RESERVED)]
-    if reserved:
-        raise ValueError(f"{RESERVED}… is reserved for completion notifications: rename {', '.join(reserved)}")
-    if targets.get(POLL, "").startswith(("sqs:", "amqp:")):
-        problem = "must be inline or lambda:<function>: a broker's confirm would count as the answer"
-        raise InvalidInput([FieldError(POLL, problem)])
-    return targets
-
-
-def _broker(url: str) -> str:
+def check_broker(url: str) -> str:
+    """`url`, of a RabbitMQ. Raises ValueError, with nothing of it in the text."""
     if not url.startswith(("amqp://", "amqps://")):
         raise ValueError("must begin with amqp:// or amqps://")
     check_servers(url)
@@ -85,6 +66,19 @@ def _broker(url: str) -> str:
     if user and not colon:
         raise ValueError("must have a password beside its user: amqps://user:password@host")
     return url
+
+
+def _egress_allow(text: str) -> str:
+    from duecourse.domain.egress import Egress  # for those who list something
+
+    Egress.of(text)
+    return text
+
+
+def _countries(text: str) -> tuple[str, ...]:
+    if not COUNTRIES.fullmatch(text):
+        raise ValueError("must be countries by their ISO codes, two capital letters each, such as AT,DE,CH")
+    return tuple(one.strip() for one in text.split(","))
 
 
 def _watches(entries: Json) -> Sequence[Watch]:
@@ -106,6 +100,12 @@ class Settings:
         "URL of the store: redis://, rediss://, unix://, redis-cluster://, rediss-cluster://, "
         "redis+sentinel://, leveldb:///absolute/path or memory://.",
     ] = "redis://127.0.0.1:6379/0"
+    store_secret: Annotated[
+        str,
+        name_of_secret,
+        "Name or ARN of the Secrets Manager secret with the URL of the store, instead of DUECOURSE_STORE. "
+        "Each process reads it at its first use, and again after a rejected login.",
+    ] = ""
     shards: Annotated[
         dict[str, int],
         json_such_as('{"default": 8}', table_of(number(1, MAX_SHARDS))),
@@ -116,16 +116,22 @@ class Settings:
     ] = "duecourse"
     targets: Annotated[
         dict[str, str],
-        json_such_as('{"report": "lambda:ReportFunction"}', _targets),
-        "Target of each kind, as JSON: inline, lambda:<function>, sqs:<queue or URL> or amqp:<queue>.",
+        json_such_as('{"report": "lambda:ReportFunction"}', read_targets),
+        "Target of each kind, as JSON: inline, worker, lambda:<function>, sqs:<queue or URL> or amqp:<queue>.",
     ] = field(default_factory=dict)
     dead_target: Annotated[
         str,
-        _dead_target,
+        read_dead_target,
         "Target that receives a notification for each dead task: lambda:<function>, sqs:<queue or "
         "URL> or amqp:<queue>. Give all processes the same value.",
     ] = ""
-    amqp: Annotated[str, _broker, "URL of the RabbitMQ broker for amqp: targets: amqp:// or amqps://."] = ""
+    amqp: Annotated[str, check_broker, "URL of the RabbitMQ broker for amqp: targets: amqp:// or amqps://."] = ""
+    amqp_secret: Annotated[
+        str,
+        name_of_secret,
+        "Name or ARN of the Secrets Manager secret with the URL of the broker, instead of DUECOURSE_AMQP. "
+        "Each process reads it at its first use, and again after a rejected login.",
+    ] = ""
     parallel: Annotated[
         int, number(1, 256), "Maximum number of tasks that one drain runs at the same time, 1 to 256."
     ] = 16
@@ -156,6 +162,50 @@ class Settings:
         "Time before its own timeout at which a function stops claiming tasks; longer than any inline task takes.",
     ] = 25_000
     http_timeout_ms: Annotated[int, duration(1), "Timeout of one request of a webhook or poll that sets none."] = 10_000
+    egress_allow: Annotated[
+        str,
+        _egress_allow,
+        "Exceptions to the rule that polls, webhooks, queries and notifications reach public addresses alone. Hosts, "
+        "`.suffixes`, addresses and networks, separated by commas, each with an optional `:port`.",
+    ] = ""
+    host_calls: Annotated[
+        int,
+        number(1, 256),
+        "Maximum number of concurrent calls of one process to one address and port, 1 to 256. A task beyond it is put "
+        "off for up to a second, and no attempt is spent.",
+    ] = 50
+    poll_interval_ms: Annotated[
+        int,
+        duration(MIN_INTERVAL_MS),
+        "Minimum interval of polls and queries, at least PT0.1S. A shorter one is rejected with 422.",
+    ] = LEAST_INTERVAL_MS
+    reminder_messages: Annotated[
+        int, number(1, MAX_TASKS), "Maximum number of messages of one reminder, 1 to 1000; more are rejected with 422."
+    ] = 100
+    credential_prefix: Annotated[
+        str,
+        written_as(
+            re.compile(r"[A-Za-z0-9/_+=.@-]{0,127}[A-Za-z0-9]/"),
+            "must end with / after a letter or digit: 2 to 129 characters of A-Z a-z 0-9 / _ + = . @ -",
+        ),
+        "Prefix of the names of Secrets Manager secrets with credentials for calls. The credential `billing` of the "
+        "tenant `acme` is in the secret `duecourse/auth/acme/billing`; callers without a tenant use the tenant `-`.",
+    ] = "duecourse/auth/"
+    seal_key: Annotated[
+        str,
+        written_as(
+            SEAL_KEY, "must be the ARN, the id or the alias/… of a KMS key, or file:///absolute/path of a local key"
+        ),
+        "KMS key (ARN, id or alias/…) that seals credentials in tasks, or file:///absolute/path of a local key. "
+        "Empty: tasks with credentials are rejected.",
+    ] = ""
+    signing_secret: Annotated[
+        str,
+        name_of_secret,
+        "Name or ARN of the Secrets Manager secret by which webhooks are signed. The value is JSON: one or two whsec_ "
+        "secrets for each tenant, and with - for all others. Each process reads the secret again after five minutes. "
+        "Empty: unsigned.",
+    ] = ""
     retention_ms: Annotated[int, duration(), "Time for which a finished task is kept."] = DAY_MS
     dead_retention_ms: Annotated[
         int, duration(), "Time for which a dead task is kept, counted from the first tick that knows this setting."
@@ -165,11 +215,35 @@ class Settings:
     ] = ""
     results_retention_ms: Annotated[int, duration(), "Time for which the results table keeps a result."] = 30 * DAY_MS
     mail_from: Annotated[str, str, "Sender address of reminders, verified in SES."] = ""
+    tenant_from: Annotated[
+        Access | None,
+        read_access,
+        "Rule for the tenant and the roles of each caller of the HTTP API. Either claim:<name>, a claim of a JWT, "
+        "or principals:<JSON>, a table of callers. Empty: one tenant, and every caller may do everything.",
+    ] = None
     tenant_header: Annotated[
         str,
         written_as(HEADER, "must be 1 to 64 characters of A-Z a-z 0-9 -"),
         "Header that names the tenant of a request; for local stacks only, since callers choose its value.",
     ] = ""
+    tenant_quotas: Annotated[
+        dict[str, Quotas],
+        json_such_as(QUOTAS, read_quotas),
+        "Quotas of each tenant by name, and with - of all others, as JSON. A quota holds in each queue that has "
+        "none of its own. `tenant_max_bytes` also bounds the answers that Idempotency-Keys keep.",
+    ] = field(default_factory=dict)
+    tenant_max_queues: Annotated[
+        int,
+        number(0, 10_000),
+        "Quota of each tenant: maximum number of queues that it may make by adding tasks or queries, "
+        "`default` and `reminders` aside; 0 for no quota.",
+    ] = 0
+    tenant_max_queries: Annotated[
+        int,
+        number(0, 1_000),
+        "Maximum number of requests of each tenant that wait for the call of a query, 0 to 1000. Beyond it, a query is "
+        "answered with 202 at once. 0: no maximum; callers without a tenant have none.",
+    ] = 10
     sms_from: Annotated[
         str,
         written_as(
@@ -177,6 +251,12 @@ class Settings:
         ),
         "Sender of SMS: your number in SNS (+436641234567) or a sender name (Duecourse).",
     ] = ""
+    sms_countries: Annotated[
+        tuple[str, ...],
+        _countries,
+        "Countries that SMS may go to, by ISO codes separated by commas, such as AT,DE. Empty: all. Premium-rate "
+        "numbers are always rejected.",
+    ] = ()
     wait: Annotated[
         int,
         number(0, 10),
@@ -216,6 +296,11 @@ class Settings:
         int, duration(1_000), "Time without an invocation after which a function counts as idle."
     ] = 5 * 60_000
 
+    @property
+    def are_tenants_apart(self) -> bool:
+        """True where callers of the HTTP API have tenants of their own."""
+        return bool(self.tenant_from or self.tenant_header)
+
 
 class Variable(NamedTuple):
     """One setting: the variable that says it, its field here, its reader, description and default."""
@@ -242,7 +327,7 @@ def parse(environ: Mapping[str, str]) -> Settings:
     """The settings in `environ`; an empty variable counts as unset, but for SPEAKING. Raises InvalidSettings."""
     named = {k[len(PREFIX) :].lower(): v for k, v in environ.items() if k.startswith(PREFIX)}
     given = {PREFIX + name.upper(): value for name, value in named.items() if value or name in SPEAKING}
-    found, problems = dict[str, Any](), list[FieldError]()
+    found, problems = dict[str, Any](), list(_doubled(given))
     for one in variables():
         if one.name in given:
             try:
@@ -257,18 +342,36 @@ def parse(environ: Mapping[str, str]) -> Settings:
     return settings
 
 
+def _doubled(given: Mapping[str, str]) -> Iterator[FieldError]:
+    for name, other in ONE_OF.items():
+        if {PREFIX + name, PREFIX + other} <= given.keys():
+            yield FieldError(PREFIX + name, f"takes the place of {PREFIX + other}: leave one of them out")
+
+
 def _clashes(given: Settings) -> Iterator[tuple[str, str]]:
     """The settings that are right by themselves, and wrong beside others: their names, and what is wrong."""
     named = {"TARGETS": list(given.targets.values()), "DEAD_TARGET": [given.dead_target]}
     asking = [PREFIX + name for name, targets in named.items() if any(one.startswith("amqp:") for one in targets)]
-    if asking and not given.amqp:
+    if asking and not (given.amqp or given.amqp_secret):
         yield "AMQP", f"is required because {asking[0]} names an amqp:<queue>"
     if any(name.startswith(QUEUE_PREFIX) and count > given.query_parallel for name, count in given.shards.items()):
         yield "SHARDS", f"must give {QUEUE_PREFIX}… no more shards than DUECOURSE_QUERY_PARALLEL: each gets its part"
+    yield from _clashes_of_quotas(given)
+    if given.tenant_from and given.tenant_header:
+        yield "TENANT_HEADER", "must be empty beside DUECOURSE_TENANT_FROM: no caller chooses its own tenant"
     if given.warm_ms >= given.warm_idle_ms:
         yield "WARM", "must be shorter than DUECOURSE_WARM_IDLE"
     if given.watch:
         yield from _clashes_of_watches(given)
+
+
+def _clashes_of_quotas(given: Settings) -> Iterator[tuple[str, str]]:
+    most = max(given.shards.values(), default=1)
+    problem = f"must be at least {most}: a queue has so many shards (DUECOURSE_SHARDS), and each gets its part"
+    for tenant, quotas in given.tenant_quotas.items():
+        for name, quota in quotas._asdict().items():
+            if quota is not None and quota < most:
+                yield f"TENANT_QUOTAS.{tenant}.{name}", problem
 
 
 def _clashes_of_watches(given: Settings) -> Iterator[tuple[str, str]]:

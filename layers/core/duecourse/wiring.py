@@ -1,153 +1,80 @@
 """The App: every part of the product, put together from one configuration's settings."""
 
-import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
-from threading import RLock
+import logging
+from collections.abc import Callable, Collection, Container, Sequence
 from typing import TYPE_CHECKING
 
-from duecourse import ledgers
+from duecourse.domain.access import Access
+from duecourse.domain.address import split
+from duecourse.domain.content import KIND as CONTENT
+from duecourse.domain.history import Trigger
 from duecourse.domain.notification import DEAD, ENDED, is_notification
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.query import limits_of
+from duecourse.domain.queues import QueueChanges
 from duecourse.domain.reminder import KIND as REMINDER
-from duecourse.domain.reminder import Channel
 from duecourse.domain.task import Task
+from duecourse.domain.watch import Watch
+from duecourse.engine.contents import Contents
+from duecourse.engine.deployed import Reading
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.idempotency import Idempotency
+from duecourse.engine.kinds import Kinds, LedgerKinds, OwnKinds
 from duecourse.engine.leases import Leases
 from duecourse.engine.notifications import with_content
-from duecourse.engine.queries import Queries
+from duecourse.engine.queries import Queries, QueryLimits
 from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.run import Kind, Runner
-from duecourse.engine.sweep import Retention, Sweeper
+from duecourse.engine.sweep import Drains, Retention, Sweeper
 from duecourse.engine.targets import INLINE, Targets
 from duecourse.engine.tasks import Tasks
 from duecourse.engine.threads import Threads
+from duecourse.engine.waiting import Waiting
+from duecourse.engine.waits import Waits
 from duecourse.engine.warmer import Noting, Warmer
 from duecourse.engine.watches import Watches
 from duecourse.engine.work import Worker
-from duecourse.errors import FieldError, InvalidSettings, TemplatesMissing
+from duecourse.errors import FieldError, InvalidInput, InvalidSettings
 from duecourse.lazy import lazy
-from duecourse.ports.http import HttpCaller
-from duecourse.ports.invoker import Invoker, Send
-from duecourse.ports.publisher import Publisher
+from duecourse.outside import Outside
+from duecourse.ports.invoker import Send
 from duecourse.ports.results import Results
-from duecourse.ports.sender import Message, Sender
-from duecourse.ports.store import Store
-from duecourse.ports.writer import Letter, Writer
-from duecourse.settings import BUILT_IN, Settings
+from duecourse.wire.settings.targets import BUILT_IN
 
 if TYPE_CHECKING:
     from duecourse.bridge.rings import Warming
 
-ACCEPTED_WITHIN_MS = 5_000
-"""Timeout of an invocation's acceptance: well within the margin in which a drain finishes."""
+log = logging.getLogger("duecourse")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """Parts that a test or the harness gives to an App in place of those that the settings name."""
-
-    store: Store | None = None
-    results: Results | None = None
-    invoker: Invoker | None = None
-    brokers: Mapping[str, Publisher] | None = None
-    senders: Mapping[str, Sender] | None = None
-    writer: Writer | None = None
-    http: HttpCaller | None = None
-    kinds: Mapping[str, Kind] | None = None
-
-
-NONE_GIVEN = Parts()
-
-
-class App:
-    """One configuration of duecourse, and its parts: the given ones, and the others as the settings name them."""
-
-    def __init__(self, settings: Settings, given: Parts = NONE_GIVEN) -> None:
-        self.settings = settings
-        self.building = RLock()  # one for all parts: parts build parts, and two locks could wait for each other
-        vars(self).update({name: one for name, one in vars(given).items() if one is not None})
+class App(Outside):
+    """One configuration of duecourse, and its parts."""
 
     def close(self) -> None:
-        """End the threads on which tasks run, once they are done with what they have."""
-        if "threads" in vars(self):
-            self.threads.close()
-
-    @lazy
-    def store(self) -> Store:
-        """The ledger."""
-        return ledgers.logged(ledgers.open_store(self.settings), self.settings)
-
-    @lazy
-    def results(self) -> Results | None:
-        """Results table, if there is one."""
-        if not self.settings.results_table:
-            return None
-        if not find_spec("boto3"):
-            problem = "needs boto3, which is not installed here: pip install 'duecourse[aws]'"
-            raise InvalidSettings([FieldError("DUECOURSE_RESULTS_TABLE", problem)])
-        from duecourse.adapters.aws.dynamodb_results import DynamoDbResults
-
-        return DynamoDbResults(self.settings.results_table, self.settings.results_retention_ms)
-
-    @lazy
-    def invoker(self) -> Invoker:
-        """The functions' service."""
-        from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
-
-        return LambdaInvoker(ACCEPTED_WITHIN_MS)
-
-    @lazy
-    def brokers(self) -> dict[str, Publisher]:
-        """The brokers that tasks are handed to, by the word before a target's colon."""
-        from duecourse.adapters.amqp.publisher import AmqpPublisher
-        from duecourse.adapters.aws.sqs_publisher import SqsPublisher
-
-        return {"sqs": SqsPublisher(), "amqp": AmqpPublisher(self.settings.amqp)}
-
-    @lazy
-    def senders(self) -> dict[str, Sender]:
-        """Senders of messages to people, by channel."""
-        from duecourse.adapters.aws.senders import SesSender, SnsSender
-
-        return {Channel.EMAIL: SesSender(self.settings.mail_from), Channel.PHONE: SnsSender(self.settings.sms_from)}
-
-    @lazy
-    def writer(self) -> Writer:
-        """Renderer of reminders. Raises TemplatesMissing."""
-        try:
-            from duecourse.adapters.templates.writer import TemplateWriter
-        except ModuleNotFoundError as error:
-            raise TemplatesMissing from error
-        return TemplateWriter().write
-
-    def write(self, letters: Iterable[Letter]) -> list[Message]:
-        """Reminders written out, by what is put together only where there is one to write: Jinja2 is heavy."""
-        return self.writer(letters)
-
-    @lazy
-    def http(self) -> HttpCaller:
-        """Handler of polls."""
-        from duecourse.adapters.http.caller import HttpOut
-
-        return HttpOut(self.settings.parallel)
+        """End the threads, once they are done with what they have, and the connections that were opened here."""
+        for name in ("waits", "threads", "http", "store"):
+            if name in vars(self) and name not in self.given:
+                vars(self)[name].close()
 
     @lazy
     def reminder_kind(self) -> Kind:
         """Handler of reminders."""
         from duecourse.kinds.reminder import ReminderKind
 
-        return ReminderKind(self.senders, self.webhook_kind, self.write, self.store.now)
+        return ReminderKind(self.senders, self.webhook_kind, self.write, self.dial, self.store.now)
+
+    @lazy
+    def contents(self) -> Contents:
+        """Contents of reminders, which their messages share."""
+        return Contents(self.store, self.seals.opened)
 
     @lazy
     def webhook_kind(self) -> Kind:
         """Handler of webhooks."""
         from duecourse.kinds.webhook import Webhook
 
-        return Webhook(self.http, self.settings.http_timeout_ms)
+        return Webhook(self.caller, self.settings.http_timeout_ms, self.sign, self.now)
 
     @lazy
     def kinds(self) -> dict[str, Kind]:
@@ -155,14 +82,17 @@ class App:
         from duecourse.kinds.poll import Poll
 
         return {
-            "poll": Poll(self.http, self.settings.http_timeout_ms),
+            "poll": Poll(self.caller, self.settings.http_timeout_ms, self.turns, self.settings.poll_interval_ms),
             "webhook": self.webhook_kind,
-            "reminder": self.reminder_kind,
+            "reminder": lambda task: self.reminder_kind(self.filled(task)),
+            CONTENT: self.contents.look,
             ENDED: lambda task: self.webhook_kind(self.filled(task)),
         }
 
     def filled(self, task: Task) -> Task:
-        """A task as its worker gets it: a completion notification with its content."""
+        """A task as its worker gets it: a completion notification, or a reminder's message, with its content."""
+        if task.kind == REMINDER:
+            return self.contents.filled(task)
         if not is_notification(task.id):
             return task
         from duecourse.wire.http.tasks import show_task
@@ -174,33 +104,66 @@ class App:
         """The threads on which tasks run."""
         return Threads(self.settings.parallel)
 
-    def now(self) -> int:
-        """Time of the ledger (epoch ms)."""
-        return self.store.now()
+    def runner(self, kind_of: Callable[[str], Kind | None], opened: Callable[[Task], Task] | None = None) -> Runner:
+        """Runner for the kinds that `kind_of` knows; the ledger is opened only if a result needs its time.
 
-    def runner(self, kind_of: Callable[[str], Kind | None]) -> Runner:
-        """Runner for the kinds that `kind_of` knows; the ledger is opened only if a result needs its time."""
-        return Runner(kind_of, self.results, self.now, random.Random())
+        `opened` opens the seals of tasks that come straight from the ledger.
+        """
+        return Runner(kind_of, self.results, self.now, self.rng, opened)
+
+    @lazy
+    def targets(self) -> Targets:
+        """Targets of kinds, as a drain of the functions hands tasks to them."""
+        # A notification of a death that no target is set for any more is ended here.
+        return self.targets_with({*self.kinds, DEAD})
+
+    @lazy
+    def inline(self) -> Runner:
+        """Runner of the kinds that are worked inline."""
+        return self.runner(self.kinds.get, self.seals.opened)
 
     @lazy
     def drainer(self) -> Drainer:
         """Drainer of shards whose bells rang."""
-        handed = self.settings.targets | ({DEAD: self.settings.dead_target} if self.settings.dead_target else {})
-        targets = Targets(
-            handed,
+        limits = Limits(self.settings.lease_ms, self.settings.margin_ms)
+        return Drainer(self.store, self.inline, self.targets, self.threads, limits)
+
+    def targets_with(self, here: Collection[str], own: Container[str] = ()) -> Targets:
+        """Targets of the kinds that are handed over, those of its own left out; `here` are those worked inline."""
+        dead = {DEAD: self.settings.dead_target} if self.settings.dead_target else {}
+        return Targets(
+            {kind: target for kind, target in (self.settings.targets | dead).items() if kind not in own},
             self.send(),
             self.brokers,
-            self.filled,
+            lambda task: self.filled(self.seals.opened(task)),
             outstanding=self.settings.outstanding,
             delivery_lease_ms=self.settings.delivery_lease_ms,
+            here=here,
         )
-        limits = Limits(self.settings.lease_ms, self.settings.margin_ms)
-        return Drainer(self.store, self.runner(self.kinds.get), targets, self.threads, limits)
 
     def get_ready(self) -> None:
         """Put together what a drain needs, and ask the ledger to answer. Raises StoreUnavailable."""
-        self.store.ping()
+        self.store.warmth().get_ready()
+        self.write_deployed()
         _ = self.drainer
+
+    def write_deployed(self, own: Collection[str] = ()) -> None:
+        """Write what this deployment has into the ledger, and a worker its `own` kinds.
+
+        Programs that know the store alone read it there. Raises StoreUnavailable.
+        """
+        place = self.results.place if self.results else ""
+        self.store.deployments().write({*self.known_kinds, *own}, {*self.handed_kinds, *own}, place)
+
+    @lazy
+    def deployed(self) -> Reading:
+        """Record of deployments in the ledger."""
+        return Reading(lambda: self.store.deployments())  # noqa: PLW0108 - the ledger is opened at the first reading
+
+    def results_named(self) -> Results | None:
+        """The results table that the ledger names, if it names one. Raises StoreUnavailable and ResultsUnavailable."""
+        place = self.deployed.results()
+        return self.results_at(place) if place else None
 
     def send(self) -> Send:
         """Sender of events to functions; it notes their use, where idle ones are warmed."""
@@ -220,10 +183,11 @@ class App:
     def warming(self) -> "Warming | None":
         """Warming of functions by a tick that lingers: kept, so that each tick knows what rang in those before it."""
         from duecourse.bridge.rings import Warming
-        from duecourse.wire.events.rings import shards_behind
+        from duecourse.wire.events.rings import shards_of
 
         def warm(bells: Sequence[str]) -> list[str]:
-            return self.warmer.warm(shards_behind(bells, self.settings.namespace).shards)
+            rings = shards_of(dict.fromkeys(bells, Trigger.TIMER), self.settings.namespace)
+            return self.warmer.warm(rings.shards)
 
         return Warming(warm, self.settings.warm_ms, self.settings.warm_idle_ms) if self.settings.warm_ms else None
 
@@ -236,28 +200,85 @@ class App:
         if unknown:
             problem = f"no target here runs it; known kinds: {', '.join(sorted(known))}"
             raise InvalidSettings([FieldError(f"DUECOURSE_WATCH.{i}.kind", problem) for i in unknown])
-        return Watches(self.store, given.namespace, given.watch)
+        for i, one in enumerate(given.watch):
+            self._check_watch(i, one)
+        # A key's name may look like a credential. It has been in Redis in clear before: it stays so without a key.
+        store = self.adds if self.seals.are_possible else self.store
+        return Watches(store, given.namespace, given.watch)
+
+    def _check_watch(self, place: int, watch: Watch) -> None:
+        try:
+            self.seals.check(f"DUECOURSE_WATCH.{place}.payload", dict(watch.payload), watch.kind)
+        except InvalidInput as error:
+            raise InvalidSettings(error.problems) from None
 
     @lazy
     def sweeper(self) -> Sweeper:
         """Sweeper of a tick."""
-        retention = Retention(self.settings.retention_ms, self.settings.dead_retention_ms)
-        return Sweeper(self.store, self.drainer, retention, self.settings.margin_ms)
+        return self.sweeper_with(self.drainer)
 
-    def worker(self, kind: Kind, remaining_ms: Callable[[], int]) -> Worker:
+    def sweeper_with(self, drainer: Drains) -> Sweeper:
+        """Sweeper that has what it finds due drained so."""
+        retention = Retention(self.settings.retention_ms, self.settings.dead_retention_ms)
+        return Sweeper(self.store, drainer, retention, self.settings.margin_ms)
+
+    def worker(self, kind: Kind, remaining_ms: Callable[[], int], parallel: int | None = None) -> Worker:
         """Worker of the tasks that one invocation handed to this function, all of its one kind."""
-        return Worker(self.store, self.runner(lambda _name: kind), self.threads, remaining_ms)
+        return Worker(self.store, self.runner(lambda _name: kind), self.threads, remaining_ms, parallel=parallel)
 
     @lazy
     def tasks(self) -> Tasks:
         """The verbs on tasks."""
-        handed = {kind for kind, target in self.settings.targets.items() if target != INLINE}
-        return Tasks(self.store, self.results, self.known_kinds, handed - {REMINDER})
+        least_ms, check = self.settings.poll_interval_ms, self.seals.check_task
+        return Tasks(
+            self.adds,
+            self.results,
+            self.asked_kinds,
+            self.reach,
+            check=check,
+            least_interval_ms=least_ms,
+            results_at=self.results_at,
+        )
+
+    @lazy
+    def waits(self) -> Waits:
+        """Waiters of this process for the ends of tasks."""
+        return Waits(lambda: self.store)
+
+    @lazy
+    def waiting(self) -> Waiting:
+        """The verb that waits for the completion of a task."""
+        return Waiting(self.tasks.get, self.waits, lambda: self.store)
 
     @lazy
     def known_kinds(self) -> set[str]:
         """The kinds that a caller may ask for."""
         return {*BUILT_IN, *self.settings.targets} - {REMINDER}
+
+    @lazy
+    def handed_kinds(self) -> set[str]:
+        """The kinds with a target, which may receive completion notifications."""
+        return {kind for kind, target in self.settings.targets.items() if target != INLINE} - {REMINDER}
+
+    @lazy
+    def asked_kinds(self) -> Kinds:
+        """Rule of the kinds that a caller may ask for: by the own targets, or where there are none by the ledger."""
+        if self.settings.targets:
+            return OwnKinds(self.known_kinds, self.handed_kinds)
+        given = self.settings
+        return LedgerKinds(
+            self.known_kinds, self.deployed, lambda: f"{given.namespace} at {split(self.place.url).place}"
+        )
+
+    @lazy
+    def access(self) -> Access | None:
+        """Rule for who may do what over HTTP; None, with a warning, where every caller may do everything."""
+        if self.settings.tenant_from is None and not self.settings.tenant_header:
+            log.warning(
+                "DUECOURSE_TENANT_FROM is not set: every caller of the HTTP API sees and changes the tasks of all "
+                "callers, and may settle tasks and set queues"
+            )
+        return self.settings.tenant_from
 
     @lazy
     def idempotency(self) -> Idempotency:
@@ -276,16 +297,30 @@ class App:
         def call(task: Task, left_ms: int) -> Settlement:
             from duecourse.kinds.poll import Hurried, Poll
 
-            return self.runner(lambda _name: Poll(Hurried(self.http, left_ms), self.settings.http_timeout_ms)).run(task)
+            kind = Poll(Hurried(self.caller, left_ms), given.http_timeout_ms, self.turns, given.poll_interval_ms)
+            return self.runner(lambda _name: kind, self.seals.opened).run(task)
 
-        return Queries(self.store, self.results, call, self.settings.query_parallel)
+        def limits(queue: str) -> QueueChanges:
+            return limits_of(given.query_parallel, given.shards.get(queue, 1), are_apart=given.are_tenants_apart)
+
+        given = self.settings
+        return Queries(
+            self.adds,
+            self.results,
+            call,
+            QueryLimits(limits, given.tenant_max_queries, given.poll_interval_ms),
+            self.reach,
+            self.seals,
+            results_named=self.results_named,
+        )
 
     @lazy
     def leases(self) -> Leases:
         """The verbs on leases, for workers outside, which learn of their tasks from an event and answer over HTTP."""
-        return Leases(self.store, self.runner(lambda _name: None), self.settings.lease_ms)
+        return Leases(self.store, self.runner(lambda _name: None), self.settings.lease_ms, self.seals.opened)
 
     @lazy
     def reminders(self) -> Reminders:
         """The verbs on reminders."""
-        return Reminders(self.store, self.write)
+        most = self.settings.reminder_messages
+        return Reminders(self.adds, self.write, self.reach, self.seals, self.dial, most)

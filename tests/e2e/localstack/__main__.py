@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from local.stack.sockets import LOOPBACK, free_port
+from duecourse_local.stack.sockets import LOOPBACK, free_port
 
 ROOT = Path(__file__).parents[3]
 VENV = ROOT / ".venv-localstack"
 SERVICES = "sqs,sns,ses,dynamodb,events,lambda,logs,cloudformation,iam,sts,s3,cloudwatch,kms,ssm,secretsmanager"
+TIER = ("tests/e2e/test_deployed.py", "tests/e2e/test_project_deployed.py")
 READY_S, GRACE_S = 90, 15
 
 
@@ -85,11 +86,11 @@ def _stop(process: "subprocess.Popen[str]") -> None:
 
 
 def main() -> int:
-    """Run the tier; answers pytest's exit code."""
+    """Run the tier, or the files that are named; answers pytest's exit code."""
     log = ROOT / ".aws-sam/localstack.log"
     with localstack(log) as url:
         print(f"localstack: ready at {url}, with an executor of ours: functions run in processes; log in {log}")
-        command = [sys.executable, "-m", "pytest", "-m", "deployed", "-rs", "tests/e2e/test_deployed.py"]
+        command = [sys.executable, "-m", "pytest", "-m", "deployed", "-rs", *(sys.argv[1:] or TIER)]
         return subprocess.run(command, cwd=ROOT, env={**os.environ, "AWS_ENDPOINT_URL": url}, check=False).returncode
 
 

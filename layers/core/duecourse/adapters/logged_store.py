@@ -36,7 +36,7 @@ def logged(store: Store) -> Store:
 
 
 class LoggedStore:
-    """The verbs that change tasks, with a line of log; all others are the store's own."""
+    """The verbs by which the product changes tasks, with a line of log; all others are the store's own."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -96,24 +96,14 @@ class LoggedStore:
         _log(_changed(queue, ids, tenant, answers, "replayed"))
         return answers
 
-    def sweep(self, shard: Shard, **options: Any) -> Swept:
-        """See Store."""
-        swept = self._store.sweep(shard, **options)
-        _log_swept(shard, swept)
-        return swept
-
     def sweep_all(self, shards: Sequence[Shard], **options: Any) -> list[Swept | Away]:
         """See Store."""
         answers = self._store.sweep_all(shards, **options)
         for shard, answer in zip(shards, answers, strict=True):
             if isinstance(answer, Swept):
-                _log_swept(shard, answer)
+                _log_count(answer.reclaimed, "taken back", f" in queue {shard.queue}: the lease lapsed")
+                _log_count(answer.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
         return answers
-
-
-def _log_swept(shard: Shard, swept: Swept) -> None:
-    _log_count(swept.reclaimed, "taken back", f" in queue {shard.queue}: the lease lapsed")
-    _log_count(swept.died, "dead", f" in queue {shard.queue}: {ON_THE_WAY}")
 
 
 def _added(task: NewTask, reply: Reply) -> Happened:

@@ -14,12 +14,13 @@ from duecourse.bridge import Bridge
 from duecourse.bridge.bridge import SWITCH_S
 from duecourse.bridge.rings import Invoked, Warming
 from duecourse.domain.address import split
-from duecourse.errors import FieldError, InvalidSettings, InvocationRejected
-from duecourse.ledgers import open_bells
+from duecourse.errors import FieldError, InvalidSettings, InvocationRejected, StoreUnavailable
+from duecourse.ledgers import open_bells, place_of
 from duecourse.metrics import measure
 from duecourse.ports.invoker import Invoker
 from duecourse.settings import Settings, parse
 
+log = logging.getLogger("duecourse.bridge")
 REPORT_S = 60.0
 HEED_S = 1.0
 """Length of one wait: a signal just before a wait is heeded when the wait ends."""
@@ -27,6 +28,7 @@ HELP = "Turn the bells of a duecourse ledger into invocations of its on_expired 
 EPILOG = """\
 environment:
   DUECOURSE_STORE                URL of a Redis, a cluster or a Sentinel; default redis://127.0.0.1:6379/0
+  DUECOURSE_STORE_SECRET         name or ARN of the secret with that URL, instead of DUECOURSE_STORE
   DUECOURSE_NAMESPACE            prefix of every key; default duecourse
   DUECOURSE_ON_EXPIRED_FUNCTION  name of the function to invoke; default on_expired
   DUECOURSE_BRIDGE_IN_FLIGHT     maximum number of concurrent invocations; default 4
@@ -56,23 +58,29 @@ def main(arguments: list[str] | None = None) -> int:
     _log_to_stderr()
     try:
         settings = parse(os.environ)
-        bells, invoker = open_bells(settings), _invoker(settings)
+        invoker = _invoker(settings)
+        place = place_of(settings)
+        bells = open_bells(settings, place)
     except InvalidSettings as error:
-        logging.getLogger("duecourse.bridge").critical("wrong settings: %s", error)
+        log.critical("wrong settings: %s", error)
         return 2
+    except StoreUnavailable as error:
+        log.critical("the bridge cannot start: %s", error)
+        return 1
     sys.setswitchinterval(SWITCH_S)
     on_expired = Invoked(invoker, settings.on_expired_function)
     ahead = Warming(on_expired.warm, settings.warm_ms, settings.warm_idle_ms) if settings.warm_ms else None
     bridge = Bridge(bells, on_expired, in_flight=settings.bridge_in_flight, warming=ahead)
-    return _serve(bridge, settings)
+    at = split(place.url).place
+    return _serve(bridge, settings, at)
 
 
-def _serve(bridge: Bridge, settings: Settings) -> int:
+def _serve(bridge: Bridge, settings: Settings, at: str) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     faulty = False
     with contextlib.suppress(KeyboardInterrupt):
         bridge.start()
-        faulty = _stay(bridge, settings)
+        faulty = _stay(bridge, settings, at)
     for ignored in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ignored, signal.SIG_IGN)
     bridge.stop()
@@ -80,13 +88,13 @@ def _serve(bridge: Bridge, settings: Settings) -> int:
     return int(faulty)
 
 
-def _stay(bridge: Bridge, settings: Settings) -> bool:
+def _stay(bridge: Bridge, settings: Settings, at: str) -> bool:
     """Tell that it is ready, then how it goes, until a fault."""
     while not bridge.wait_ready(HEED_S):
         if bridge.wait_ended(0):
             return True
     gc.freeze()
-    _announce(bridge, settings)
+    _announce(bridge, settings, at)
     report_at = time.monotonic() + REPORT_S
     while not bridge.wait_ended(HEED_S):
         if time.monotonic() >= report_at:
@@ -104,15 +112,11 @@ def _invoker(settings: Settings) -> Invoker:
     return invoker
 
 
-def _announce(bridge: Bridge, settings: Settings) -> None:
-    at = split(settings.store).place
+def _announce(bridge: Bridge, settings: Settings, at: str) -> None:
     events = "off" if bridge.stats().events is False else "on"
     watched = f", {len(settings.watch)} patterns watched" if settings.watch else ""
-    _say(f"bridge ready: {bridge.shards} shards at {at}, events {events}{watched}, to {settings.on_expired_function}")
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
+    to = f"{watched}, to {settings.on_expired_function}"
+    sys.stdout.write(f"bridge ready: {bridge.shards} shards at {at}, events {events}{to}\n")
     sys.stdout.flush()
 
 

@@ -96,7 +96,7 @@ class Bridge:
         self._dispatcher.start()
         self._relay.pool.start()
         if self._warmer:
-            self._warmer.start()
+            self._warmer.thread.start()
         for thread in self._threads:
             thread.start()
 
@@ -124,7 +124,9 @@ class Bridge:
         for thread in self._threads:
             thread.join(PATIENCE_S)
         finished &= self._relay.stop(max(0.0, end - time.monotonic()))
-        finished &= not self._warmer or self._warmer.wait(max(0.0, end - time.monotonic()))
+        if self._warmer:
+            self._warmer.thread.join(max(0.0, end - time.monotonic()))
+            finished &= not self._warmer.thread.is_alive()
         self._bells.close()
         return finished
 

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from duecourse.bridge.timer import Timer
 from duecourse.errors import StoreUnavailable
@@ -49,13 +50,11 @@ class Ears:
 
         Both come over the subscription, in this order: a head alone proves that it lives and that events are off.
         """
-        try:
+        with suppress(queue.Empty):
             heard = self._canaries.get(timeout=CANARY_S)
-        except queue.Empty:
-            heard = None
-        if heard is None:
-            raise self.error or StoreUnavailable(f"the subscription was silent for {CANARY_S:g} s: it is dead")
-        return heard
+            if heard is not None:
+                return heard
+        raise self.error or StoreUnavailable(f"the subscription was silent for {CANARY_S:g} s: it is dead")
 
     def _run(self) -> None:
         try:

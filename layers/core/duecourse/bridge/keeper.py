@@ -97,7 +97,10 @@ class Keeper:
         else:
             self._judge(heard, "")
         shards = self._bells.known()
-        self._timer.look(shards, ring_missing=False)  # an idle shard has no bell: one that was never seen is no ring
+        # An idle shard has no bell: one that was never seen is no ring. Bells of no shard, which anybody may publish,
+        # are looked at too, and forgotten by that.
+        hung = (bell for bell, _ in self._timer.hung())
+        self._timer.look(list(dict.fromkeys([*shards, *hung])), ring_missing=False)
         if not ears.covers(shards):
             raise StoreUnavailable("new shards need a new subscription, because this server rejects patterns")
 

@@ -21,7 +21,7 @@ BOUND = 20_000
 WORKERS = 2
 SURE_MS = 300.0
 """Longest time for which a message lies unread while nothing delays its reader."""
-TELL_S = 10.0
+LOG_S = 10.0
 """Shortest time between two log lines about lost keys."""
 
 
@@ -41,7 +41,7 @@ class Relay:
         # Each key is a task of its own, and all are one function's: so they wait in one lane, and none for another.
         rules = Rules(threads=WORKERS, batch=BATCH, calls=WORKERS, bound=BOUND)
         self.pool = Pool("watched keys", self._hand_over, rules, key=lambda _: channel, on_end=on_end)
-        self._tell_at = -inf
+        self._log_at = -inf
         self.heard = self.lost = 0
 
     def hear(self, expiry: Expiry) -> None:
@@ -72,6 +72,6 @@ class Relay:
 
     def _lose(self, count: int, why: str) -> None:
         self.lost += count
-        if time.monotonic() >= self._tell_at:
-            self._tell_at = time.monotonic() + TELL_S
+        if time.monotonic() >= self._log_at:
+            self._log_at = time.monotonic() + LOG_S
             log.error("LOST: %d watched keys expired and add no task, %d so far: %s", count, self.lost, why)

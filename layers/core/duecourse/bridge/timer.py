@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 
 from duecourse.bridge.clock import STEP_MS, ServerClock
 from duecourse.bridge.rings import Ring
@@ -26,6 +27,10 @@ SLACK_MS = 0.5
 LOOK = 200
 """The most bells looked at in one round trip."""
 LONGEST_ASK_MS = 100.0
+DOUBT_MS = 100
+"""Time after which a bell whose head took it away, or to a later time, is looked at: a head may be forged."""
+NEAR_MS = 10
+"""Time before its end from which a bell is not taken away by a head: there is none left to look at it."""
 IDLE_S = 60.0
 CLOCK_SAMPLES = 5
 """The quickest of several answers tells the time best."""
@@ -47,6 +52,11 @@ class Timer:
         """Bells that a look found gone, and rang for: it made Redis announce them, which is no second ring."""
         self._moved: set[str] = set()
         """Bells whose head was heard since the last look was asked for: it knows more than that look's answer."""
+        self._doubts: dict[str, int] = {}
+        """Bells to look at at `_doubts_at`, since their heads may be forged, and when they were to go before."""
+        self._doubted: dict[str, int] = {}
+        """Those that the present look is about."""
+        self._doubts_at = 0.0
         self._stopped = False
         self.latest_ms = 0.0
         """The worst lateness of a ring of this timer's since somebody set this to 0."""
@@ -54,15 +64,30 @@ class Timer:
     def move(self, bell: str, at: int) -> None:
         """Its head was heard: the bell goes at `at` from now on, 0 for not at all.
 
-        Where its time had passed already, the re-hang took a bell that nobody had rung for: that is a ring.
+        Where its time had passed already, the re-hang took a bell that nobody had rung for: that is a ring. A head is
+        no proof: a bell that it takes away, or to a later time, is looked at soon.
         """
         with self._changed:
             self._moved.add(bell)
             self._echoes.discard(bell)
             passed = self._passed(bell)
-            self._hang(bell, at)
+            before = self._hung.get(bell, at)
+            later = not passed and before != at and (not at or at > before)
+            far = before > self._clock.now() + NEAR_MS
+            if later and far:
+                self._doubt(bell, before)
+            if far or not later:
+                self._hang(bell, at)
         if passed:
             self._ring([bell])
+
+    def _doubt(self, bell: str, before: int) -> None:
+        """Have a bell that was to go at `before` looked at soon, with all that are doubted until then."""
+        when = min(self._clock.now() + DOUBT_MS, before - NEAR_MS / 2)
+        if not self._doubts or when < self._doubts_at:
+            self._doubts_at = when
+            self._changed.notify()
+        self._doubts[bell] = min(before, self._doubts.get(bell, before))
 
     def went(self, bell: str, what: What) -> None:
         """Its expiry or eviction was heard: a ring, unless it echoes this timer's own look at a bell rung for."""
@@ -107,6 +132,7 @@ class Timer:
     def _learn(self, bell: str, at: int | None, ring_missing: bool) -> bool:
         """Take over what a look saw, unless a newer head has come. Returns True for a ring."""
         if bell in self._moved:
+            self._hang_earlier(bell, at)
             return False
         expected = self._hung.get(bell)
         if at is not None:
@@ -139,21 +165,27 @@ class Timer:
             while not self._stopped:
                 # The believed time moves where the server's clock was stepped or this machine slept: so a wait is for
                 # a time, never for a length, and `set_clock` ends it.
-                pause_ms = self._asks[0][0] - self._clock.now() if self._asks else IDLE_S * 1000
+                next_at = min(self._asks[0][0] if self._asks else inf, self._doubts_at if self._doubts else inf)
+                pause_ms = min(next_at - self._clock.now(), IDLE_S * 1000)
                 if pause_ms <= 0:
                     if due := self._pop():
                         return due
                 else:
-                    self._changed.wait(min(pause_ms / 1000, IDLE_S))
+                    self._changed.wait(pause_ms / 1000)
         return {}
 
     def _pop(self) -> dict[str, int]:
         """The bells to ask for now, with the times they were to go at."""
         now, due = self._clock.now(), dict[str, int]()
+        self._doubted = {}
         while self._asks and self._asks[0][0] <= now and len(due) < LOOK:
             _, bell, at = heapq.heappop(self._asks)
             if self._hung.get(bell) == at:
                 due[bell] = at
+        while self._doubts and self._doubts_at <= now and len(due) < LOOK:
+            bell, before = self._doubts.popitem()
+            self._doubted[bell] = before
+            due.setdefault(bell, self._hung.get(bell, 0))
         return due
 
     def _answer(self, due: dict[str, int], view: View | None) -> None:
@@ -161,20 +193,32 @@ class Timer:
         with self._changed:
             for bell, seen in zip(due, view.hung if view else due.values(), strict=True):
                 at = due[bell]
-                if self._hung.get(bell) != at:
-                    continue  # a sound was quicker, and rang
-                if seen == at:  # it hangs still, by a clock that is behind, or the server did not answer
+                if view and seen is None and self._doubted.get(bell, inf) <= view.now:
+                    gone.append(bell)  # too late to tell a bell that went from one that was taken away
+                if self._hung.get(bell, 0) != at:
+                    self._hang_earlier(bell, seen)  # a sound was quicker, and rang
+                elif (seen or 0) == at:  # it hangs still, by a clock that is behind, or the server did not answer
                     self._ask_again(bell, at)
-                    continue
-                if seen is None:
-                    self._echoes.add(bell)
-                self._hang(bell, seen or 0)
-                self.latest_ms = max(self.latest_ms, self._clock.now() - at)
-                gone.append(bell)
-        self._ring(gone)
+                elif self._is_gone(bell, at, seen):
+                    gone.append(bell)
+            for bell, before in () if view else self._doubted.items():
+                self._doubt(bell, before)
+        self._ring(list(dict.fromkeys(gone)))
+
+    def _is_gone(self, bell: str, at: int, seen: int | None) -> bool:
+        """Take over what was seen of a bell that was to go `at`; True for a ring."""
+        is_early = at == 0 or self._clock.now() < at  # it was doubted
+        if seen is None:
+            self._echoes.add(bell)
+        self._hang(bell, seen or 0)
+        if not is_early:
+            self.latest_ms = max(self.latest_ms, self._clock.now() - at)
+        return not is_early or seen is None
 
     def _ask_again(self, bell: str, at: int) -> None:
         """Ask once the bell's time is over; if it is already, in a millisecond, and ever less often while it stays."""
+        if not at:
+            return
         now, when = self._clock.now(), at + AFTER_MS
         if now >= when:
             when = now + min(max(AFTER_MS, (now - at) / 4), LONGEST_ASK_MS)
@@ -194,6 +238,11 @@ class Timer:
         if len(self._asks) > 2 * len(self._hung) + 1000:  # mostly stale: bells that move often leave one each time
             self._asks = [(at + AFTER_MS, bell, at) for bell, at in self._hung.items()]
             heapq.heapify(self._asks)
+
+    def _hang_earlier(self, bell: str, seen: int | None) -> None:
+        """Keep the earlier one of a look's time and a newer head's: too early costs a look, and no more."""
+        if seen and seen < self._hung.get(bell, inf):
+            self._hang(bell, seen)
 
     def _passed(self, bell: str) -> bool:
         at = self._hung.get(bell)

@@ -36,21 +36,12 @@ class Warmer:
         self._warming = warming
         self._last = warming.last
         self._stopped = threading.Event()
-        self._thread = daemon("warmer", self._run, on_end)
+        self.thread = daemon("warmer", self._run, on_end)
         self.sent = 0
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
 
     def stop(self) -> None:
         """Let the thread end."""
         self._stopped.set()
-
-    def wait(self, timeout: float) -> bool:
-        """Wait for the thread to end, after `stop`; False where it is still there after `timeout` seconds."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
 
     def rang(self, bells: Sequence[str]) -> None:
         """Remember that these bells rang; from any thread."""

@@ -1,4 +1,4 @@
-"""A store's URL: its forms, the servers that it names, and the same without its password."""
+"""A store's URL: its forms, and the servers that it names."""
 
 import re
 from ipaddress import IPv6Address
@@ -140,8 +140,7 @@ def _check_options(form: Form, query: str) -> None:
             raise ValueError(f"has an unknown option, or an option with a wrong value; known options: {known}")
 
 
-def shown(url: str) -> str:
-    """`url` without its password, for logs and messages."""
-    login = split(url).login or ""
-    user, colon, _ = login.partition(":")
-    return url.replace(f"{login}@", f"{user}:***@", 1) if colon else url
+def without_login(url: str) -> str:
+    """`url` without user and password."""
+    login = split(url).login
+    return url if login is None else url.replace(f"{login}@", "", 1)

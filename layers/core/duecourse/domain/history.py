@@ -1,9 +1,10 @@
 """History of a task: its finished runs, and what callers did to it."""
 
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from duecourse.domain.masking import masked_error
+from duecourse.domain.values import value
 
 LOG_LENGTH = 20
 """Maximum number of entries that a task remembers, the newest."""
@@ -13,8 +14,8 @@ DETAIL_LENGTH = 400
 """Maximum length of an entry's error or reason, in bytes."""
 MAX_LOOKED_AT = 20_000
 """Number of characters that are searched for credentials before a text is cut."""
-BY_LENGTH = 32
-"""Maximum length of a source's name, in bytes."""
+BY_LENGTH = 192
+"""Maximum length of a source's name, in bytes: the longest session of an IAM role fits."""
 
 
 class Trigger(StrEnum):
@@ -41,7 +42,8 @@ ORIGINS = frozenset({Action.ADDED, Action.REPLACED})
 """Actions that make a record. In a log, one ends an earlier life of the id: later entries are its successor's."""
 
 
-class Run(NamedTuple):
+@value(frozen=True, slots=True)
+class Run:
     """One finished lease. `outcome` is one of the keys of timeline.OUTCOMES: `done`, `again`, `lapsed` and so on.
 
     `trigger` is None where nothing was claimed; `late_ms` is the time from the due time to the claim. `times` is over 1
@@ -59,7 +61,8 @@ class Run(NamedTuple):
     times: int = 1
 
 
-class Change(NamedTuple):
+@value(frozen=True, slots=True)
+class Change:
     """Action of a caller, its source, and the due time before and after it.
 
     `times` is over 1 for debounces in a row, which make one entry.

@@ -1,5 +1,6 @@
 """Lateness of claims, as counts in buckets that grow with the lateness: such histograms can be added up."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 SLOT_MS = 300_000
@@ -21,10 +22,9 @@ def latest_in(bucket: int) -> int:
 
 def added_up(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
     """One histogram of several: how many were as late as each bucket says."""
-    total: dict[int, int] = {}
+    total = Counter[int]()
     for histogram in histograms:
-        for bucket, count in histogram.items():
-            total[bucket] = total.get(bucket, 0) + count
+        total.update(histogram)
     return total
 
 

@@ -8,6 +8,6 @@ GRACE_MS = 5_000
 """Time by which a lease outlasts its function: Lambda's record of the failure comes first, then the lapse."""
 
 
-def longest_lease(remaining_ms: int) -> int:
-    """The longest that a lease may last whose function has so much time left, in milliseconds."""
-    return max(1, remaining_ms + GRACE_MS)
+def lease_within(wanted_ms: int, remaining_ms: float) -> int:
+    """Length of a lease (ms): as wanted, but not much longer than its function has time."""
+    return max(1, int(min(wanted_ms, remaining_ms + GRACE_MS)))

@@ -7,16 +7,20 @@ in the same shard.
 
 from typing import NamedTuple
 
-from duecourse.domain.history import Run
-from duecourse.domain.task import MARK, Json, NewTask, RetryPolicy, Status, Task, dump_json
+from duecourse.domain.task import MARK, Json, RetryPolicy
+from duecourse.domain.times import MAX_INSTANT
+from duecourse.errors import TaskDamaged
 
+ON_REQUEST = ("payload", "result")
+"""Parts of the ended task that a notification carries only if `include` names them."""
 ENDED = "task.ended"
 """Kind that notifies a URL."""
 DEAD = "task.dead"
 """Kind that reports a death."""
 RESERVED = "task."
-"""Beginning of reserved kinds, which no user's kind has."""
-BY = "duecourse"
+"""Beginning of kinds of duecourse's own, which no user's kind has."""
+AUTH = "auth="
+"""Beginning of the word of a record's text that names the credential."""
 POLICY = RetryPolicy(max_attempts=16, backoff_ms=2_000)
 """At most five hours of trying, with full jitter half of that."""
 
@@ -31,23 +35,29 @@ class Ended(NamedTuple):
     at: int
     error: str = ""
     url: str = ""
+    auth: str = ""
 
 
 class Notify(NamedTuple):
-    """Receiver of a notification, a URL or a kind, and what it includes: `payload`. A record keeps both in one text."""
+    """Receiver of a notification, a URL or a kind, what it includes of ON_REQUEST, and the name of a URL's credential.
+
+    A record keeps all of it in one text. The address of a URL may have a seal in it (domain/seals.py).
+    """
 
     address: str
     include: tuple[str, ...] = ()
+    auth: str = ""
 
     @classmethod
     def of(cls, text: str) -> "Notify":
         """Read the text of a record; neither a URL nor a kind's name has a space."""
-        address, *include = text.split(" ")
-        return cls(address, tuple(include))
+        address, *more = text.split(" ")
+        auth = next((word.removeprefix(AUTH) for word in more if word.startswith(AUTH)), "")
+        return cls(address, tuple(word for word in more if not word.startswith(AUTH)), auth)
 
     def text(self) -> str:
         """The same as a record keeps it."""
-        return " ".join((self.address, *self.include))
+        return " ".join((self.address, *self.include, *([AUTH + self.auth] if self.auth else [])))
 
 
 def is_notification(id: str) -> bool:
@@ -60,35 +70,15 @@ def is_url(notify: str) -> bool:
     return "://" in notify
 
 
-def notifications(task: Task, now: int, *, deaths: bool) -> list[NewTask]:
-    """Completion notifications of this task, due at once; with `deaths`, also one for each death."""
-    if is_notification(task.id):
-        return []
-    found = []
-    if task.notify:
-        found.append(_notification(task, now, "n", ENDED if is_url(task.notify) else Notify.of(task.notify).address))
-    if deaths and task.status is Status.DEAD:
-        found.append(_notification(task, now, "d", DEAD))
-    return found
-
-
 def ended_of(payload: Json) -> Ended | None:
-    """Reference in a notification's payload; None for any other payload."""
-    return Ended(**payload["ended"]) if isinstance(payload, dict) and payload.keys() == {"ended"} else None
-
-
-def _notification(task: Task, now: int, mark: str, kind: str) -> NewTask:
-    url = Notify.of(task.notify).address if kind == ENDED else ""
-    runs = [entry for entry in task.log if isinstance(entry, Run)]
-    error = runs[-1].detail if task.status is Status.DEAD else ""
-    ended = Ended(task.id, task.generation, task.run, task.status.value, now, error, url)
-    return NewTask(
-        id=f"{task.id}{MARK}{task.generation}.{task.run}{MARK}{mark}",
-        kind=kind,
-        payload=dump_json({"ended": ended._asdict()}),
-        queue=task.queue,
-        tenant=task.tenant,
-        group=task.group or task.id,
-        retry=POLICY,
-        by=BY,
-    )
+    """Reference in a notification's payload; None for any other payload. Raises TaskDamaged."""
+    if not isinstance(payload, dict) or payload.keys() != {"ended"}:
+        return None
+    try:
+        ended = Ended(**payload["ended"])
+        is_sound = all(map(isinstance, ended, Ended.__annotations__.values())) and 0 <= ended.at <= MAX_INSTANT
+    except TypeError:
+        is_sound = False
+    if not is_sound:
+        raise TaskDamaged("the payload of this notification is damaged: it names no ended task")
+    return ended

@@ -3,10 +3,12 @@
 from typing import NamedTuple, TypeAlias
 
 from duecourse.domain.task import NewTask, Task
+from duecourse.domain.values import value
 from duecourse.errors import DuecourseError
 
 
-class AddResult(NamedTuple):
+@value(frozen=True, slots=True)
+class AddResult:
     """Result of an add: the task, and `created`, True if this add made it."""
 
     task: Task

@@ -1,24 +1,24 @@
 """Outcomes of a run: the values that a handler returns, and the settlement that the ledger takes."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, Self, TypeAlias
 
 from duecourse.domain.task import Json, Task
+from duecourse.domain.values import value
 
 Span: TypeAlias = int | float | str | timedelta
 """A duration: seconds, ISO 8601 text, or a timedelta."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Done:
     """The work is finished; `result` (JSON, at most 64 KiB) is kept."""
 
     result: Json = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Again:
     """Not yet: run the task again `after` a duration or `at` an instant; no attempt is spent.
 
@@ -31,7 +31,7 @@ class Again:
     state: Json = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Retry:
     """The run failed and may succeed later: an attempt is spent. Without `after`, the task's own backoff applies."""
 
@@ -40,7 +40,7 @@ class Retry:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Drop:
     """The run failed for good: the task is dead, with the reason."""
 

@@ -23,11 +23,6 @@ class Wanted(NamedTuple):
     kind: str = ""
     group: str = ""
 
-    def fits(self, task: Task) -> bool:
-        """True if the task passes the filter. A completion notification is of no group."""
-        named = self.kind in {"", task.kind} and self.group in {"", task.member_of}
-        return named and self.status in {None, task.status}
-
     def sections(self) -> list[str]:
         """Sections of the tasks that pass the filter, in order."""
         return [name for name, states in SECTIONS.items() if self.status is None or self.status in states]

@@ -3,14 +3,17 @@
 import json
 import re
 import socket
+from collections.abc import Callable
 from enum import StrEnum
 from hashlib import sha256
 from ipaddress import IPv6Address
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from duecourse.domain.destination import in_ascii
 from duecourse.domain.task import Json, NewTask, OnDuplicate, dump_json
 from duecourse.domain.times import DAY_MS
+from duecourse.domain.values import as_dict, brief, value
 
 KIND = "poll"
 QUEUE_PREFIX = "query:"
@@ -27,16 +30,20 @@ HEAD_START_MS = 1_000
 KNOWN = "known"
 """Field in which a query's task carries the earlier answer, if no database has it."""
 
-_NUMBER = re.compile(r"[0-9a-fx.]*[0-9][0-9a-fx.]*")
+_NUMBER = re.compile(r"(?=[a-fx.]*[0-9])[0-9a-fx.]+")
 """Pattern of anything that may be an IPv4 address, such as `127.1` and `0x7f000001`."""
 _STANDARD_PORT = {"http": 80, "https": 443}
 
 
-class Known(NamedTuple):
+@value(frozen=True, slots=True, repr=False)
+class Known:
     """An answer that came, and when (epoch ms)."""
 
     data: Json
     fetched_at: int
+
+    def __repr__(self) -> str:
+        return brief(self, "fetched_at")
 
 
 class QueryState(StrEnum):
@@ -47,7 +54,8 @@ class QueryState(StrEnum):
     FAILED = "failed"
 
 
-class QueryStatus(NamedTuple):
+@value(frozen=True, slots=True, repr=False)
+class QueryStatus:
     """Status of a query; `known` is its newest answer, which is an earlier one unless `status` is done.
 
     `error` is that of its last failed call, "" if none failed; `due_at` is the time of the next call, 0 for none.
@@ -60,12 +68,20 @@ class QueryStatus(NamedTuple):
     error: str = ""
     due_at: int = 0
 
+    def __repr__(self) -> str:
+        return brief(self, "id", "status", "known", "error", "due_at")
+
 
 class Query(NamedTuple):
-    """A poll's payload, and how old (ms) an answer may be that is as good as a new one."""
+    """A poll's payload, and how old (ms) an answer may be that is as good as a new one.
+
+    `digest` makes the hash, in hexadecimal. Where the payload has credentials it takes a key: an id is no secret, and a
+    password could be guessed from a hash that anyone can make.
+    """
 
     payload: dict[str, Json]
     max_age_ms: int
+    digest: Callable[[bytes], str] = lambda text: sha256(text).hexdigest()
 
     @property
     def group(self) -> str:
@@ -73,8 +89,10 @@ class Query(NamedTuple):
         headers = {name.lower(): value for name, value in (self.payload.get("headers") or {}).items()}
         spelled = {"url": _plain(self.payload["url"]), "headers": headers}
         same = {name: self.payload.get(name) for name in IDENTITY} | spelled
+        if auth := self.payload.get("auth"):  # in no query of before: those keep their ids
+            same["auth"] = auth
         in_order = json.dumps(json.loads(dump_json(same)), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return "q-" + sha256(in_order.encode()).hexdigest()[:32]
+        return "q-" + self.digest(in_order.encode())[:32]
 
     @property
     def id(self) -> str:
@@ -83,7 +101,7 @@ class Query(NamedTuple):
 
     def task(self, tenant: str, known: Known | None, by: str) -> NewTask:
         """The task that asks; it carries what is known already where that is given."""
-        carried = {KNOWN: known._asdict()} if known else {}
+        carried = {KNOWN: as_dict(known)} if known else {}
         id = self.id  # a hash of all that is asked, a body of 256 KiB among it: made once
         return NewTask(
             id=id,
@@ -97,6 +115,15 @@ class Query(NamedTuple):
             on_duplicate=OnDuplicate.REPLACE,
             by=by,
         )
+
+
+def limits_of(parallel: int, shards: int, *, are_apart: bool) -> dict[str, int]:
+    """Default limits of a host's queue: where tenants `are_apart`, one call is always left for another tenant.
+
+    Each of the queue's shards has a part of each limit, so that no limit is below their number.
+    """
+    limits = {"max_running": parallel}
+    return limits | {"tenant_max_running": max(parallel - 1, shards)} if are_apart else limits
 
 
 def queue_of(id: str) -> str:
@@ -135,6 +162,6 @@ def _spelled(host: str) -> str:
         if ":" in host:
             number = IPv6Address(host)
             return str(number.ipv4_mapped or number)
-        return socket.inet_ntoa(socket.inet_aton(host)) if _NUMBER.fullmatch(host) else host.encode("idna").decode()
+        return socket.inet_ntoa(socket.inet_aton(host)) if _NUMBER.fullmatch(host) else in_ascii(host)
     except (ValueError, OSError):
         return host

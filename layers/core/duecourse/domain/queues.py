@@ -1,10 +1,12 @@
 """Settings of a queue, and the part of its limits that each of its shards gets."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple, get_args
 
 from duecourse.domain.times import DAY_MS
+from duecourse.domain.values import brief, value
 from duecourse.errors import FieldError, InvalidInput
 
 MAX_PRIORITY = 9
@@ -12,7 +14,8 @@ DEFAULT_PRIORITY = 5
 """Middle of 0 to 9, so that a queue can be put behind all others as well as before them."""
 
 
-class Rate(NamedTuple):
+@value(frozen=True, slots=True)
+class Rate:
     """At most so many claimed tasks in any `per_ms` milliseconds; HTTP calls them `count` and `per`."""
 
     most: int
@@ -36,7 +39,21 @@ MAX_LIMIT = 1_000_000
 """Upper bound of a limit."""
 
 
-class QueueSettings(NamedTuple):
+MAX_BYTES = 1_000_000_000_000
+"""Upper bound of a limit in bytes."""
+
+
+def _limit(meaning: str) -> About:
+    return About(f"{meaning}, 1 to {MAX_LIMIT:,}; null means no limit.", 1, MAX_LIMIT, split=True)
+
+
+def _quota(meaning: str, high: int = MAX_LIMIT) -> About:
+    described = f"Quota of each tenant: {meaning}, 1 to {high:,}; null means DUECOURSE_TENANT_QUOTAS."
+    return About(described, 1, high, split=True)
+
+
+@value(frozen=True, slots=True, repr=False)
+class QueueSettings:
     """Settings of a queue, each declared here alone: type, description, default.
 
     Requests, answers, the fields in Redis and the reference follow (SETTINGS). None is no limit, or leaves the value to
@@ -44,15 +61,7 @@ class QueueSettings(NamedTuple):
     """
 
     paused: Annotated[bool, About("Pause: no task is claimed, and running tasks continue. Default: false.")] = False
-    max_running: Annotated[
-        int | None,
-        About(
-            "Maximum number of tasks that run at the same time, 1 to 1,000,000; null means no limit.",
-            1,
-            MAX_LIMIT,
-            split=True,
-        ),
-    ] = None
+    max_running: Annotated[int | None, _limit("Maximum number of tasks that run at the same time")] = None
     rate: Annotated[
         Rate | None,
         About(
@@ -60,13 +69,7 @@ class QueueSettings(NamedTuple):
         ),
     ] = None
     tenant_max_running: Annotated[
-        int | None,
-        About(
-            "Maximum number of tasks of one tenant that run at the same time, 1 to 1,000,000; null means no limit.",
-            1,
-            MAX_LIMIT,
-            split=True,
-        ),
+        int | None, _limit("Maximum number of tasks of one tenant that run at the same time")
     ] = None
     priority: Annotated[
         int,
@@ -87,6 +90,15 @@ class QueueSettings(NamedTuple):
             DAY_MS,
         ),
     ] = None
+    tenant_max_pending: Annotated[int | None, _quota("maximum number of its tasks that wait or run")] = None
+    tenant_max_bytes: Annotated[
+        int | None,
+        _quota("maximum size of the payloads and results of its tasks, ended ones too, in bytes", MAX_BYTES),
+    ] = None
+    tenant_adds_per_minute: Annotated[int | None, _quota("maximum number of tasks that it adds in a minute")] = None
+
+    def __repr__(self) -> str:
+        return brief(self, *(one.field for one in SETTINGS if getattr(self, one.field) != one.default))
 
 
 class Setting(NamedTuple):
@@ -107,9 +119,11 @@ class Setting(NamedTuple):
 def _setting(field: str, annotation: Any) -> Setting:
     kinds = get_args(annotation.__origin__) or (annotation.__origin__,)
     [about] = annotation.__metadata__
-    return Setting(field, field.removesuffix("_ms"), kinds[0], about, QueueSettings._field_defaults[field])
+    return Setting(field, field.removesuffix("_ms"), kinds[0], about, getattr(USUAL, field))
 
 
+USUAL = QueueSettings()
+"""Settings of a queue that has none of its own."""
 SETTINGS = [_setting(*one) for one in QueueSettings.__annotations__.items()]
 """Every setting of a queue, in the order of the fields."""
 
@@ -144,6 +158,7 @@ class ThrottleReason(StrEnum):
     TENANT_MAX_RUNNING = "tenant_max_running"
     RATE = "rate"
     TARGET = "target"
+    KIND = "kind"
 
 
 THROTTLED: dict[ThrottleReason, str] = {
@@ -152,6 +167,7 @@ THROTTLED: dict[ThrottleReason, str] = {
     ThrottleReason.TENANT_MAX_RUNNING: "its tenant runs as many tasks as tenant_max_running allows",
     ThrottleReason.RATE: "its queue has claimed as many tasks as its rate allows",
     ThrottleReason.TARGET: "its target has as many tasks to begin as DUECOURSE_OUTSTANDING allows",
+    ThrottleReason.KIND: "no worker or function that looked at its queue has its kind",
 }
 """Each reason as a part of a sentence on a task."""
 
@@ -164,7 +180,8 @@ class Throttle(NamedTuple):
     now: int = 0
 
 
-class ShardStatus(NamedTuple):
+@value(frozen=True, slots=True)
+class ShardStatus:
     """One shard of a queue: what runs in it, and its part of the limits."""
 
     number: int
@@ -172,10 +189,12 @@ class ShardStatus(NamedTuple):
     settings: QueueSettings
 
 
-class QueueStatus(NamedTuple):
+@value(frozen=True, slots=True, repr=False)
+class QueueStatus:
     """A queue in numbers: tasks by state, `done` with the cancelled.
 
     In ms: how long the oldest due task waits, and how late those of the last hour were claimed, None where none was.
+    `dead_by_tenant` is None where it was not asked for.
     """
 
     name: str
@@ -188,13 +207,16 @@ class QueueStatus(NamedTuple):
     late_p50_ms: int | None
     late_p99_ms: int | None
     shards: list[ShardStatus]
+    dead_by_tenant: Mapping[str, int] | None = None
+
+    def __repr__(self) -> str:
+        return brief(self, "name", "scheduled", "running", "done", "dead", "settings")
 
 
 def changed(settings: QueueSettings, changes: QueueChanges) -> QueueSettings:
     """The settings after a change: only what is given changes."""
-    usual = QueueSettings._field_defaults
-    new: dict[str, Any] = {name: usual[name] if value is None else value for name, value in changes.items()}
-    return settings._replace(**new)
+    new: dict[str, Any] = {name: getattr(USUAL, name) if value is None else value for name, value in changes.items()}
+    return replace(settings, **new)
 
 
 def share(settings: QueueSettings, number: int, count: int) -> QueueSettings:
@@ -205,10 +227,10 @@ def share(settings: QueueSettings, number: int, count: int) -> QueueSettings:
 
     def part(whole: Any) -> Any:
         if isinstance(whole, Rate):
-            return whole._replace(most=part(whole.most))
+            return replace(whole, most=part(whole.most))
         return None if whole is None else whole // count + (number < whole % count)
 
-    return settings._replace(**{one.field: part(getattr(settings, one.field)) for one in SETTINGS if one.about.split})
+    return replace(settings, **{one.field: part(getattr(settings, one.field)) for one in SETTINGS if one.about.split})
 
 
 def check_split(settings: QueueSettings, count: int) -> None:

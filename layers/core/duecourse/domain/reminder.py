@@ -3,13 +3,19 @@
 from enum import StrEnum
 from typing import NamedTuple
 
-from duecourse.domain.task import Json, NewTask, OnDuplicate, Status, Task, dump_json
+from duecourse.domain.content import NAME, Digest, hash_of, is_worth_sharing, plain_digest, task_of
+from duecourse.domain.task import DEFAULT_TENANT, DueTask, Json, NewTask, OnDuplicate, Status, Task, dump_json
+from duecourse.domain.times import MAX_INSTANT
+from duecourse.domain.values import as_dict, brief, value
+from duecourse.errors import TaskDamaged
 
 QUEUE = "reminders"
 KIND = "reminder"
 MAX_TASKS = 1_000
 """The most messages of one reminder: all are moved in one step."""
 UTC = "UTC"
+TEXTS = ("subject", "message", "html")
+"""Fields of a content that are templates."""
 
 
 class Channel(StrEnum):
@@ -20,23 +26,34 @@ class Channel(StrEnum):
     WEBHOOK = "webhook"
 
 
-class Recipient(NamedTuple):
+@value(frozen=True, slots=True, repr=False)
+class Recipient:
     """Recipient of one message, by one channel.
 
     `address` is an e-mail address, a phone number (E.164) or a URL; `time_zone` is the IANA name in which times are
-    shown.
+    shown. `auth` names the credential of a URL, "" for none.
     """
 
     name: str
     channel: Channel
     address: str
     time_zone: str = UTC
+    auth: str = ""
+
+    def __repr__(self) -> str:
+        return brief(self, "name", "channel", "time_zone")
+
+    def fields(self) -> dict[str, str]:
+        """The same as a payload keeps it."""
+        given = as_dict(self)
+        return given if self.auth else {name: value for name, value in given.items() if name != "auth"}
 
 
 class Reminder(NamedTuple):
     """A reminder as asked for: `starts_at` in epoch ms, `leads_ms` how long before it each message goes out.
 
-    `subject`, `message` and `html` are templates; "" for what is not given. `data` is for them to speak of.
+    `subject`, `message` and `html` are templates; "" for what is not given. `data` is for them to speak of. `fields`
+    names each recipient's field in the request, for errors. `digest` names the content.
     """
 
     id: str
@@ -47,21 +64,30 @@ class Reminder(NamedTuple):
     message: str = ""
     html: str = ""
     data: Json = None
+    fields: tuple[str, ...] = ()
+    digest: Digest = plain_digest
 
-    def tasks(self, now: int) -> list[NewTask]:
+    @property
+    def content(self) -> dict[str, Json]:
+        """Templates and data, the same for each message."""
+        return {"subject": self.subject, "message": self.message, "html": self.html, "data": self.data or {}}
+
+    def content_task(self, tenant: str = DEFAULT_TENANT, by: str = KIND) -> NewTask | None:
+        """The task that holds the content for all messages; None if each holds its own."""
+        if not is_worth_sharing(self.content, len(self.leads_ms) * len(self.recipients)):
+            return None
+        return task_of(self.id, hash_of(self.content, self.digest), self.content, QUEUE, tenant, by)
+
+    def tasks(self, now: int, tenant: str = DEFAULT_TENANT, by: str = KIND) -> list[NewTask]:
         """One task a lead time and recipient; one whose time has passed is due at once."""
-        return [self._task(lead, index, now) for lead in self.leads_ms for index in range(len(self.recipients))]
+        messages = [(lead, index) for lead in self.leads_ms for index in range(len(self.recipients))]
+        shared = is_worth_sharing(self.content, len(messages))
+        held = {NAME: hash_of(self.content, self.digest)} if shared else self.content
+        return [self._task(held, lead, index, now)._replace(tenant=tenant, by=by) for lead, index in messages]
 
-    def _task(self, lead_ms: int, index: int, now: int) -> NewTask:
-        payload = {
-            "reminder": self.id,
-            "subject": self.subject,
-            "message": self.message,
-            "html": self.html,
-            "data": self.data or {},
-            "recipient": self.recipients[index]._asdict(),
-            "lead_ms": lead_ms,
-        }
+    def _task(self, held: dict[str, Json], lead_ms: int, index: int, now: int) -> NewTask:
+        recipient = self.recipients[index].fields()
+        payload = {"reminder": self.id, **held, "recipient": recipient, "lead_ms": lead_ms}
         return NewTask(
             id=f"{self.id}:{_short(lead_ms)}:{index}",
             kind=KIND,
@@ -71,18 +97,22 @@ class Reminder(NamedTuple):
             state=starting(self.starts_at),
             due_at=due(self.starts_at, lead_ms, now),
             on_duplicate=OnDuplicate.REPLACE,
-            by=KIND,
         )
 
 
-class Made(NamedTuple):
-    """Result of an add: `created`, and each task's id and due time (epoch ms)."""
+@value(frozen=True, slots=True, repr=False)
+class Made:
+    """Result of an add: `created`, and the tasks."""
 
     created: bool
-    tasks: list[tuple[str, int]]
+    tasks: list[DueTask]
+
+    def __repr__(self) -> str:
+        return brief(self, "created", "tasks")
 
 
-class MovedTask(NamedTuple):
+@value(frozen=True, slots=True)
+class MovedTask:
     """One task that was moved: its new due time (epoch ms), and its state before."""
 
     id: str
@@ -90,7 +120,8 @@ class MovedTask(NamedTuple):
     was: Status
 
 
-class Moved(NamedTuple):
+@value(frozen=True, slots=True, repr=False)
+class Moved:
     """Result of a move: the tasks moved, the ids that were leased, and the ids sent for the old start."""
 
     id: str
@@ -99,8 +130,12 @@ class Moved(NamedTuple):
     leased: list[str]
     sent: list[str]
 
+    def __repr__(self) -> str:
+        return brief(self, "id", "starts_at", "tasks", "leased", "sent")
 
-class Shown(NamedTuple):
+
+@value(frozen=True, slots=True, repr=False)
+class Shown:
     """One message as its recipient reads it, and when it is due (epoch ms); `html` is "" for none."""
 
     id: str
@@ -111,13 +146,36 @@ class Shown(NamedTuple):
     text: str
     html: str
 
+    def __repr__(self) -> str:
+        return brief(self, "id", "due_at", "recipient")
 
-class ReminderStatus(NamedTuple):
-    """A reminder as the ledger has it, with at least one task."""
+
+@value(frozen=True, slots=True, repr=False)
+class ReminderStatus:
+    """A reminder as the ledger has it, with at least one task, and the content of its newest one."""
 
     id: str
     starts_at: int
     tasks: list[Task]
+    content: dict[str, Json]
+
+    def __repr__(self) -> str:
+        return brief(self, "id", "starts_at", "tasks")
+
+
+def is_sound(message: Task) -> bool:
+    """True if a message is as duecourse writes it: another program may have put anything in its place."""
+    try:
+        payload, state = message.payload, message.state
+        Recipient(**payload["recipient"])
+        texts = [*payload["recipient"].values(), *([payload[NAME]] if NAME in payload else map(payload.get, TEXTS))]
+        numbers = payload["lead_ms"], state["starts_at"]
+        Channel(payload["recipient"]["channel"])
+    except (TaskDamaged, TypeError, LookupError, ValueError):
+        return False
+    is_whole = NAME in payload or isinstance(payload.get("data"), dict)
+    is_shown = all(isinstance(number, int) and 0 <= number <= MAX_INSTANT for number in numbers)
+    return is_whole and is_shown and all(isinstance(text, str) for text in texts)
 
 
 def due(starts_at: int, lead_ms: int, now: int) -> int:

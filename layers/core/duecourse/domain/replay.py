@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from duecourse.domain.history import Action, Change
 from duecourse.domain.query import DEADLINE_MS, QUEUE_PREFIX
-from duecourse.domain.task import DEADLINES_MS, Task
+from duecourse.domain.task import DEADLINES_MS, DueTask, Task
+from duecourse.domain.values import brief, value
 
 MAX_REPLAY = 1_000
 """The most tasks of one replay."""
@@ -26,11 +27,15 @@ class Replay(NamedTuple):
         return index * self.per_ms // self.at_a_time
 
 
-class Replayed(NamedTuple):
-    """Result: the tasks, each with its due time (epoch ms), and `more` if others may remain."""
+@value(frozen=True, slots=True, repr=False)
+class Replayed:
+    """Result: the tasks, and `more` if others may remain."""
 
-    tasks: list[tuple[str, int]]
+    tasks: list[DueTask]
     more: bool
+
+    def __repr__(self) -> str:
+        return brief(self, "tasks", "more")
 
 
 def deadline_ms(task: Task) -> int:

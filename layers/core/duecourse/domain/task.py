@@ -3,12 +3,24 @@
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
-from math import inf
-from typing import Any, NamedTuple, TypeAlias
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
 
 from duecourse.domain.history import Entry, Run, Trigger
 from duecourse.domain.times import DAY_MS
+from duecourse.domain.values import brief, value
+from duecourse.errors import TaskDamaged
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Payload = TypeVar("Payload", default=Any)
+else:
+    from typing import TypeVar
+
+    Payload = TypeVar("Payload")
 
 Json: TypeAlias = Any
 """A value that JSON can carry."""
@@ -29,6 +41,13 @@ MAX_DEPTH = 100
 """Maximum depth of a payload, a result or a state: well within what every JSON library carries."""
 FENCE_DIGITS = 12
 """Length of the lease's fence in hexadecimal, at the beginning of a token; the rest of the token is random."""
+SEALED = " "
+"""Beginning of a payload's text with a seal in it (domain/seals.py); compact JSON never begins so."""
+KEPT_AT = " "
+"""Beginning of a result's text that names the table with the result; compact JSON never begins so.
+
+A space and a JSON string: programs of 0.1.0, which know no such text, show the name.
+"""
 DEADLINES_MS = {"poll": DAY_MS}
 """Default deadline of a kind's tasks, from the due time."""
 
@@ -54,6 +73,31 @@ def dump_json(value: Json) -> str:
         return "".join(_encode(value, 0))
     except RecursionError:
         return _ENCODER.encode(value)  # which tells of a circle
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"JSON has no {name}")
+
+
+def _finite(text: str) -> float:
+    return number if isfinite(number := float(text)) else _no_constant(text)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+
+
+def load_json(text: str, name: str) -> Json:
+    """The value of a text that a ledger keeps; `name` is that of its field. Raises TaskDamaged.
+
+    A value that `dump_json` could not have written is damaged too: every reader would stumble over it later.
+    """
+    try:
+        value = _DECODER.decode(text)
+        if "\\ud" in text or "\\uD" in text:
+            dump_json(value).encode()  # half of a surrogate pair is no text
+    except (ValueError, RecursionError) as error:
+        raise TaskDamaged(f"the {name} of this task is damaged: it is no JSON that can be kept") from error
+    return value
 
 
 def deeper_than(depth: int, value: Json) -> bool:
@@ -99,7 +143,8 @@ class Shard(NamedTuple):
         return f"{self.queue}/{self.number}"
 
 
-class RetryPolicy(NamedTuple):
+@value(frozen=True, slots=True)
+class RetryPolicy:
     """Attempts and backoff of a failing task: exponential, by default with full jitter."""
 
     max_attempts: int = 10
@@ -107,6 +152,17 @@ class RetryPolicy(NamedTuple):
     factor: float = 2.0
     max_backoff_ms: int = 3_600_000
     jitter: bool = True
+
+
+@value(frozen=True, slots=True)
+class DueTask:
+    """Id of a task, and its due time (epoch ms)."""
+
+    id: str
+    due_at: int
+
+    def __repr__(self) -> str:
+        return brief(self, "id", "due_at")
 
 
 class Apart(NamedTuple):
@@ -152,7 +208,8 @@ class NewTask(NamedTuple):
     apart: Apart | None = None
 
 
-class Task(NamedTuple):
+@value(frozen=True, slots=True, repr=False)
+class Task(Generic[Payload]):
     """A task as the ledger keeps it; instants are epoch milliseconds, 0 for none.
 
     `due_at` is when it may next run. `payload_json`, `state_json` and `result_json` are JSON text, "" for none.
@@ -160,6 +217,7 @@ class Task(NamedTuple):
     random. `trigger` is that of its claim.
     `target` is whom a leased task was handed to, until that one begins it; from then on `delivery` is that token.
     `left_ms` answers the milliseconds left to the function that works the task, None where nothing counts them.
+    `model` is the payload as its kind's type (`Kind`), None where that has none.
     `log` is what it remembers of itself, oldest first, after as many entries as `forgotten` says.
     """
 
@@ -189,7 +247,11 @@ class Task(NamedTuple):
     forgotten: int = 0
     target: str = ""
     delivery: str = ""
-    left_ms: Callable[[], int] | None = None
+    left_ms: Callable[[], float] | None = None
+    model: Payload | None = None
+
+    def __repr__(self) -> str:
+        return brief(self, "id", "kind", "queue", "status", "due_at", "attempt", "error")
 
     @property
     def remaining(self) -> float:
@@ -197,29 +259,43 @@ class Task(NamedTuple):
         return inf if self.left_ms is None else max(0, self.left_ms()) / 1_000
 
     @property
-    def payload(self) -> Json:
-        """Payload of the task, decoded."""
-        return json.loads(self.payload_json)
+    def payload(self) -> Payload:
+        """Payload of the task, decoded; of one with a seal in it, what is shown. Raises TaskDamaged."""
+        if self.model is not None:
+            return self.model
+        found: Any = load_json(self.payload_json, "payload")
+        try:
+            shown: Payload = found["shown"] if self.payload_json.startswith(SEALED) else found
+        except (TypeError, LookupError) as error:
+            raise TaskDamaged("the payload of this task is damaged: it has no sealed part that can be read") from error
+        return shown
 
     @property
     def state(self) -> Json:
-        """State that an earlier run saved, decoded; None if there is none."""
-        return json.loads(self.state_json) if self.state_json else None
+        """State that an earlier run saved, decoded; None if there is none. Raises TaskDamaged."""
+        return load_json(self.state_json, "state") if self.state_json else None
 
     @property
     def result(self) -> Json:
-        """Result of the task, decoded, unless a results table keeps it."""
-        return json.loads(self.result_json) if self.result_json else None
+        """Result of the task, decoded, unless a results table keeps it. Raises TaskDamaged."""
+        return load_json(self.result_json, "result") if self.result_json and not self.kept_at else None
+
+    @property
+    def is_over(self) -> bool:
+        """True for a task that is done, dead or cancelled."""
+        return self.status not in {Status.SCHEDULED, Status.LEASED}
+
+    @property
+    def kept_at(self) -> str:
+        """Place of the results table that keeps the result; "" if none does, or if the text is damaged."""
+        with suppress(TaskDamaged):
+            return str(load_json(self.result_json, "result")) if self.result_json.startswith(KEPT_AT) else ""
+        return ""
 
     @property
     def history(self) -> tuple[Run, ...]:
         """Finished runs, oldest first, without leases that were given back unused."""
         return tuple(entry for entry in self.log if isinstance(entry, Run) and entry.outcome not in UNUSED)
-
-    @property
-    def member_of(self) -> str:
-        """Group of the task; "" for a completion notification, which has a group only for its shard."""
-        return "" if MARK in self.id else self.group
 
     @property
     def fence(self) -> int:

@@ -1,13 +1,14 @@
 """Timeline of a task and its current wait, in words: a pure reading of its record."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import replace
 
 from duecourse.domain.history import ORIGINS, Action, Change, Entry, Run, Trigger
 from duecourse.domain.queues import THROTTLED, Throttle
 from duecourse.domain.spoken import span
 from duecourse.domain.task import Status, Task
 from duecourse.domain.times import format_instant
+from duecourse.domain.values import brief, value
 
 FOUND = {
     Trigger.RING: "after its bell rang",
@@ -18,7 +19,8 @@ FOUND = {
 }
 
 
-class Happened(NamedTuple):
+@value(frozen=True, slots=True, repr=False)
+class Happened:
     """One thing that happened; what does not belong to it is "", 0 or None. Instants are epoch milliseconds."""
 
     at: int
@@ -33,8 +35,12 @@ class Happened(NamedTuple):
     due_at: int = 0
     times: int = 1
 
+    def __repr__(self) -> str:
+        return brief(self, "at", "text")
 
-class Waiting(NamedTuple):
+
+@value(frozen=True, slots=True)
+class Waiting:
     """Wait of a task: `due`, `claim`, the reason of a throttled task (a `ThrottleReason`), `lease` or `nothing`.
 
     Until when, 0 where that is not known.
@@ -45,12 +51,16 @@ class Waiting(NamedTuple):
     until: int = 0
 
 
-class Why(NamedTuple):
+@value(frozen=True, slots=True, repr=False)
+class Why:
     """A task, what happened to it, and what it waits for."""
 
     task: Task
     timeline: list[Happened]
     waits: Waiting
+
+    def __repr__(self) -> str:
+        return brief(self, "task", "timeline", "waits")
 
 
 def timeline(task: Task) -> list[Happened]:
@@ -61,7 +71,7 @@ def timeline(task: Task) -> list[Happened]:
         dues[0] = 0
     entries: list[Entry] = []
     for (origin, rest), due_at in zip(lives, dues, strict=True):
-        entries += [origin._replace(due_at=due_at), *rest]
+        entries += [replace(origin, due_at=due_at), *rest]
     happened = [one for entry in entries for one in _entries(entry)]
     if task.status is Status.LEASED:
         happened.append(_claimed(task.run, task.claimed_at, task.trigger, max(0, task.claimed_at - task.due_at)))

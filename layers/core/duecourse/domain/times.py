@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from math import inf
 
 DAY_MS = 86_400_000
@@ -16,7 +17,11 @@ _DURATION = re.compile(
 )
 # Python takes more than the standards do: blanks and underscores in numbers, any script's digits, week dates.
 _PLAIN = re.compile(r"[!-^`-~]+")
-_INSTANT = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII | re.IGNORECASE)
+_SHORT = re.compile(r"(?P<amount>\d{1,9}(?:\.\d{1,9})?)(?P<unit>[wdhms])", re.ASCII)
+_UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+MAX_TEXT = 1_000
+"""Maximum length of a duration as text: processes keep those that they have read."""
+INSTANT = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII | re.IGNORECASE)
 
 
 def parse_duration(value: int | float | str | timedelta) -> int:
@@ -30,10 +35,18 @@ def parse_duration(value: int | float | str | timedelta) -> int:
     return round(seconds * 1000)
 
 
+def parse_span(value: int | float | str | timedelta) -> int:
+    """Milliseconds of `value` as a person writes it: `30d`, `24h`, `90m`, `15s` or `2w`, or as `parse_duration`."""
+    short = _SHORT.fullmatch(value) if isinstance(value, str) else None
+    if short is None:
+        return parse_duration(value)
+    return parse_duration(timedelta(**{_UNITS[short["unit"]]: float(short["amount"])}))
+
+
 def _seconds(value: int | float | str | timedelta) -> float:
     if isinstance(value, timedelta):
         return value.total_seconds()
-    if isinstance(value, bool) or (isinstance(value, str) and not _PLAIN.fullmatch(value)):
+    if isinstance(value, bool) or (isinstance(value, str) and not (len(value) <= MAX_TEXT and _PLAIN.fullmatch(value))):
         raise ValueError("must be seconds or an ISO 8601 duration such as PT5M")
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     try:
@@ -61,7 +74,7 @@ def parse_instant(value: str | datetime) -> int:
 
 
 def _moment(text: str) -> datetime:
-    if not _INSTANT.fullmatch(text):
+    if not INSTANT.fullmatch(text):
         raise ValueError
     return datetime.fromisoformat(text.upper())
 
@@ -73,8 +86,14 @@ def to_ms(moment: datetime) -> int:
 
 def format_instant(at: int) -> str:
     """Epoch milliseconds as RFC 3339 in UTC with milliseconds: `2026-03-29T01:30:00.000Z`."""
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    second, ms = divmod(at, 1000)
+    return f"{_second(second)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _second(at: int) -> str:
+    """Kept, for the tasks of a batch or a page fall into few seconds."""
+    return (datetime(1970, 1, 1) + timedelta(seconds=at)).isoformat()
 
 
 def format_duration(ms: int) -> str:

@@ -20,10 +20,9 @@ def settle_failure(store: LeaseStore, failure: Failure) -> dict[str, int]:
     ending = Ending.FAILED if failure.arrived else Ending.UNDELIVERED
     error, rng = cut_detail(failure.error), random.Random()
     for shard, tasks in grouped(failure.tasks, lambda task: store.shard_of(task.queue, task.id, task.group)).items():
-        delays = [backoff.delay_ms(task.retry, task.attempt, rng) for task in tasks]
         ends = [
-            Settlement.of(task, ending, delay_ms=delay_ms, detail=error)
-            for task, delay_ms in zip(tasks, delays, strict=True)
+            Settlement.of(task, ending, delay_ms=backoff.delay_ms(task.retry, task.attempt, rng), detail=error)
+            for task in tasks
         ]
         for settled in store.settle(shard, ends):
             counts[settled] += 1

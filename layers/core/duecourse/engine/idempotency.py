@@ -3,17 +3,16 @@
 import logging
 import secrets
 from collections.abc import Callable
-from typing import ParamSpec
 
-from duecourse.errors import InvalidInput, KeyInUse, KeyReused, StoreUnavailable
+from duecourse.errors import InvalidInput, KeyInUse, KeyReused, QuotaExceeded, StoreUnavailable
 from duecourse.ports.idempotency import IdempotencyStore, KeyedRequest, RequestState
-
-P = ParamSpec("P")
 
 log = logging.getLogger("duecourse.requests")
 
 Do = Callable[[int], bytes]
 """Does a request and answers it, given the time (epoch ms) since which it may be done in part, 0 if it is new."""
+QUOTA = "tenant_max_bytes"
+"""Quota of a deployment that bounds the answers of each tenant, too."""
 SKEW_MS = 1_000
 """Maximum lag of the clock of the server with the tasks behind that of the one with the requests."""
 Saved = Callable[[BaseException], bytes | None]
@@ -29,8 +28,9 @@ class Idempotency:
     def answer(self, sent: KeyedRequest, lock_ms: int, do: Do, saved: Saved) -> bytes:
         """Answer of `do`, or the stored answer if this request was sent before.
 
-        `do` has `lock_ms`. Raises what `do` raises, and KeyReused, KeyInUse, StoreUnavailable. A request that
-        InvalidInput rejects was never begun: the key is free again.
+        `do` has `lock_ms`. Raises what `do` raises, and KeyReused, KeyInUse, StoreUnavailable; and QuotaExceeded for a
+        new request whose tenant has used up what it may have kept. A request that InvalidInput or QuotaExceeded rejects
+        was never begun: the key is free again.
         """
         owner = secrets.token_bytes(8)
         claimed = self._store.begin(sent, owner, lock_ms)
@@ -38,26 +38,28 @@ class Idempotency:
             raise KeyReused
         if claimed.state is RequestState.UNDER_WAY:
             raise KeyInUse(claimed.left_ms)
+        if claimed.state is RequestState.OVER:
+            raise QuotaExceeded(QUOTA, claimed.left_ms)
         if claimed.state is RequestState.ENDED:
             return claimed.answer
         try:
             answer = do(max(1, claimed.begun_at - SKEW_MS) if claimed.state is RequestState.AGAIN else 0)
-        except InvalidInput:
-            self._end(self._store.forget, sent, owner)
+        except (InvalidInput, QuotaExceeded):
+            self._end(lambda: self._store.forget(sent, owner))
             raise
         except BaseException as error:
             rejection = saved(error)
             if rejection is None:
-                self._end(self._store.release, sent, owner)
+                self._end(lambda: self._store.release(sent, owner))
             else:
-                self._end(self._store.end, sent, owner, rejection)
+                self._end(lambda: self._store.end(sent, owner, rejection))
             raise
-        self._end(self._store.end, sent, owner, answer)
+        self._end(lambda: self._store.end(sent, owner, answer))
         return answer
 
-    def _end(self, end: Callable[P, bool], *arguments: P.args, **named: P.kwargs) -> None:
+    def _end(self, end: Callable[[], bool]) -> None:
         try:
-            if not end(*arguments, **named):
+            if not end():
                 log.warning("a request outlived its time limit, and another request has taken its Idempotency-Key")
         except StoreUnavailable:  # the request is done and answered all the same; its key is free when its time is over
             log.warning("the answer to a request with an Idempotency-Key could not be stored", exc_info=True)

@@ -1,15 +1,18 @@
 """Verbs of an outside worker on its lease: settle it, extend it, save a checkpoint under it."""
 
 import secrets
+from collections.abc import Callable
 from hashlib import sha256
 
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
+from duecourse.domain.seals import without
 from duecourse.domain.task import Shard, Status, Task
-from duecourse.engine.run import Runner
+from duecourse.engine.run import Runner, credential_words
 from duecourse.engine.tasks import stored
-from duecourse.errors import LeaseLost
+from duecourse.errors import LeaseLost, SealBroken, StoreUnavailable, TaskDamaged
 from duecourse.ports.leases import Lease, LeaseStore, Settled
 
+UNCLEARED = "its error is not kept: the seal of its credentials, which may be in it, cannot be opened"
 ENDINGS: dict[type, Ending] = {Done: Ending.DONE, Again: Ending.AGAIN, Retry: Ending.RETRY, Drop: Ending.DROP}
 
 
@@ -20,7 +23,10 @@ class Leases:
     lease's, and StoreUnavailable.
     """
 
-    def __init__(self, store: LeaseStore, runner: Runner, lease_ms: int) -> None:
+    def __init__(
+        self, store: LeaseStore, runner: Runner, lease_ms: int, opened: Callable[[Task], Task] = lambda task: task
+    ) -> None:
+        self._opened = opened
         self._store = store
         self._runner = runner
         self._lease_ms = lease_ms
@@ -47,7 +53,7 @@ class Leases:
         # A lease that is over keeps no result: under its fence there may be one that is notified already.
         repeated = Settlement(lease.id, lease.tenant, lease.token, ENDINGS[type(outcome)])
         end = self._runner.settlement(task, outcome) if leased else repeated
-        [settled] = self._store.settle(self._shard(task), [end])
+        [settled] = self._store.settle(self._shard(task), [end._replace(detail=self._cleared(task, end.detail))])
         if settled is Settled.STALE:
             raise LeaseLost
         return settled
@@ -64,6 +70,15 @@ class Leases:
         """Keep a checkpoint (JSON text) for the task's next run."""
         if not self._store.save(self._shard(self._task(queue, lease)), lease, state):
             raise LeaseLost
+
+    def _cleared(self, task: Task, detail: str) -> str:
+        """A worker's error without the credentials of its task, which the worker was given in clear."""
+        if not detail:
+            return detail
+        try:
+            return without(detail, credential_words(self._opened(task), task))
+        except (SealBroken, StoreUnavailable, TaskDamaged):
+            return UNCLEARED
 
     def _task(self, queue: str, lease: Lease) -> Task:
         return stored(self._store, queue, lease.id, lease.tenant)

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 
 from duecourse.domain.masking import masked_error
-from duecourse.domain.notification import DEAD, Ended, Notify, ended_of
+from duecourse.domain.notification import DEAD, ON_REQUEST, Ended, Notify, ended_of
 from duecourse.domain.task import Json, Task, dump_json
 from duecourse.domain.times import format_instant
+from duecourse.domain.values import replaced
 from duecourse.engine.tasks import Tasks
-from duecourse.errors import TaskNotFound
+from duecourse.errors import TaskDamaged, TaskNotFound
 
 MAX_BYTES = 200_000
 """Maximum size of a notification: an asynchronous invocation takes 256 KiB."""
-PAYLOAD = "payload"
-LONG = (PAYLOAD, "result", "history")
+LONG = (*ON_REQUEST, "history")
 """Fields that a longer notification omits, in turn."""
 
 Show = Callable[[Task], dict[str, Json]]
@@ -23,7 +23,7 @@ def with_content(task: Task, tasks: Tasks, show: Show) -> Task:
     """The task as its worker gets it: a completion notification with its content, any other task unchanged.
 
     The payload becomes {type: task.done or task.dead, timestamp, data: the ended task as it is shown}. For a URL
-    that is the body of a webhook's payload. Raises StoreUnavailable and ResultsUnavailable.
+    that is the body of a webhook's payload. Raises StoreUnavailable, ResultsUnavailable and TaskDamaged.
     """
     ended = ended_of(task.payload)
     if ended is None:
@@ -37,22 +37,26 @@ def with_content(task: Task, tasks: Tasks, show: Show) -> Task:
     if ended.error:
         data["error"] = masked_error(ended.error)
     body = {"type": f"task.{ended.state}", "timestamp": format_instant(ended.at), "data": _cut(data)}
-    return task._replace(payload_json=dump_json({"url": ended.url, "body": body} if ended.url else body))
+    call = {"url": ended.url, "body": body, **({"auth": ended.auth} if ended.auth else {})}
+    return replaced(task, payload_json=dump_json(call if ended.url else body))
 
 
 def _known(task: Task, ended: Ended, tasks: Tasks, show: Show) -> dict[str, Json]:
     """The ended task; only its reference, if the task is gone or has a new generation."""
     reference = {"id": ended.id, "queue": task.queue, "run": ended.run}
     try:
-        standing = tasks.get(task.queue, ended.id, task.tenant)
-    except TaskNotFound:
+        ended_task = tasks.get(task.queue, ended.id, task.tenant)
+    except (TaskNotFound, TaskDamaged):
         return reference
-    if standing.generation != ended.generation:
+    if ended_task.generation != ended.generation:
         return reference
-    shown = show(standing)
+    shown = show(ended_task)
     # Notifications of every death go to the operator's own target; others may go to anybody.
-    if task.kind != DEAD and PAYLOAD not in Notify.of(standing.notify).include:
-        del shown[PAYLOAD]
+    if task.kind != DEAD:
+        include = Notify.of(ended_task.notify).include
+        for part in ON_REQUEST:
+            if part not in include:
+                shown.pop(part, None)
     return shown
 
 

@@ -1,5 +1,6 @@
 """In-flight work of one drain, split into pieces that a thread pool runs."""
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,6 +19,8 @@ LOOK_AGAIN_S = 0.1
 SHORT, QUICK = 2, 8
 """Number of slots of a thread while tasks are short, and while more of them finish at once than there are threads."""
 
+HELD = "Other tasks of this tenant hold as many threads as one tenant may, so this task runs a little later."
+
 
 class Piece(NamedTuple):
     """Tasks of one shard that are worked in one go: handed to `target`, or one of them run here."""
@@ -35,9 +38,11 @@ class Pieces:
 
     def __init__(self, runner: Runner, targets: Targets, threads: Threads) -> None:
         self._runner, self._targets, self._threads = runner, targets, threads
+        self.deliveries, self.kinds = targets.deliveries, targets.kinds
         self._slots = threads.size
         self._unstarted: deque[Piece] = deque()
-        self._outbox: SimpleQueue[tuple[Piece, list[Settlement]]] = SimpleQueue()
+        self._outbox: SimpleQueue[tuple[Piece, list[Settlement]] | None] = SimpleQueue()
+        self._moved_at = time.monotonic()
         self.in_flight = 0
 
     @property
@@ -52,24 +57,28 @@ class Pieces:
 
     def begin(self, shard: Shard, tasks: Sequence[Task]) -> None:
         """Have claimed tasks worked."""
+        if not self.in_flight:
+            self._moved_at = time.monotonic()
         for piece in self._cut(shard, tasks):
             self.in_flight += 1
             self._unstarted.append(piece)
             self._threads.do(self._work)
 
-    def gather(self, *, wait: bool) -> Finished:
-        """Finished pieces, after a little wait for the first, and those that nothing here will begin.
-
-        With `wait`, wait even if nothing is in flight.
-        """
-        finished = self._finished(wait)
+    def gather(self, patience_s: float) -> Finished:
+        """Finished pieces, after so long a wait for the first or for `wake`, and those that nothing here will begin."""
+        finished = self._finished(patience_s)
         if finished:
+            self._moved_at = time.monotonic()
             # What finishes faster than it is claimed is claimed in greater batches: a claim costs as much for few.
             each = QUICK if len(finished) > self._threads.size else SHORT
             self._slots = min(self._slots + len(finished), each * self._threads.size)
-        elif self.in_flight:
+        elif self.in_flight and time.monotonic() - self._moved_at >= LOOK_AGAIN_S:
             finished = self._give_way()
         return finished
+
+    def wake(self) -> None:
+        """End a wait for finished pieces, from any thread."""
+        self._outbox.put(None)
 
     def take_back(self) -> Finished:
         """Pieces that no thread has begun, and now none will, with their releases."""
@@ -82,13 +91,8 @@ class Pieces:
         return taken
 
     def _cut(self, shard: Shard, tasks: Sequence[Task]) -> list[Piece]:
-        here: list[Piece] = []
-        elsewhere: list[Task] = []
-        for task in tasks:
-            if self._targets.of(task):
-                elsewhere.append(task)
-            else:
-                here.append(Piece(shard, (task,)))
+        here = [Piece(shard, (task,)) for task in tasks if not self._targets.of(task)]
+        elsewhere = [task for task in tasks if self._targets.of(task)]
         return here + [Piece(shard, batch, target) for target, batch in self._targets.batches(elsewhere)]
 
     def _work(self) -> None:
@@ -99,16 +103,20 @@ class Pieces:
         if piece.target:
             settlements = self._targets.hand_over(piece.target, piece.tasks)
         else:
-            settlements = [self._runner.run(piece.tasks[0])]
+            settlements = [self._run(piece.tasks[0])]
         self._outbox.put((piece, settlements))
 
-    def _finished(self, wait: bool) -> Finished:
-        finished = []
-        if self.in_flight or wait:
-            with suppress(Empty):
-                finished.append(self._outbox.get(timeout=LOOK_AGAIN_S))
-                while True:
-                    finished.append(self._outbox.get_nowait())
+    def _run(self, task: Task) -> Settlement:
+        with self._threads.held_by(task.tenant) as granted:
+            return self._runner.run(task) if granted else self._runner.later(task, HELD)
+
+    def _finished(self, patience_s: float) -> Finished:
+        taken = []
+        with suppress(Empty):
+            taken.append(self._outbox.get(timeout=patience_s) if patience_s else self._outbox.get_nowait())
+            while True:
+                taken.append(self._outbox.get_nowait())
+        finished = [one for one in taken if one]
         self.in_flight -= len(finished)
         return finished
 

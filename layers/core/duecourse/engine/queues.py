@@ -1,7 +1,8 @@
 """Verbs of operators on queues: show them, set them."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from duecourse.domain.batches import cut, grouped
 from duecourse.domain.lateness import added_up, quantile
@@ -13,6 +14,9 @@ from duecourse.ports.queues import QueueStore
 
 log = logging.getLogger("duecourse.queues")
 
+UNKNOWN = "The queue does not exist: add a task to it, or set it with `create` true."
+"""Detail for who sets a queue that is not there."""
+
 MOST = 200
 """Number of shards that are read at a time."""
 
@@ -23,9 +27,10 @@ class Queues:
     def __init__(self, store: QueueStore) -> None:
         self._store = store
 
-    def every(self) -> list[QueueStatus]:
+    def every(self, tenant: str | None = None) -> list[QueueStatus]:
         """All queues that were ever added to or set, by name. Raises StoreUnavailable.
 
+        With a tenant, those in which it has tasks, with its own numbers; lateness, which is the queue's, is left out.
         A queue with another number of shards than the settings say is left out, with an error in the log.
         """
         queues = grouped(self._store.shards(), lambda shard: shard.queue)
@@ -33,39 +38,61 @@ class Queues:
         return [
             one
             for some in cut(names, lambda name: len(queues[name]), most=MOST, max_bytes=MOST)
-            for one in self._views(some, queues)
+            for one in self._views(some, queues, tenant)
         ]
 
-    def get(self, queue: str) -> QueueStatus:
-        """One queue. Raises QueueNotFound where nothing was ever added to it, nor was it set; StoreUnavailable."""
-        shards = [shard for shard in self._store.shards() if shard.queue == queue]
-        if not shards:
-            raise QueueNotFound
-        stats = [_known(one) for one in self._store.stats_of(shards)]
-        [settings], late = self._store.settings_of([queue]), self._store.lateness_of(shards)
-        return _view(queue, settings, shards, stats, late)
+    def get(self, queue: str, tenant: str | None = None, *, owners: bool = False) -> QueueStatus:
+        """One queue, as `every` shows it, with `owners` also whose its dead tasks are.
 
-    def configure(self, queue: str, changes: QueueChanges) -> QueueStatus:
-        """Change the settings of a queue, which may have no tasks yet. Raises InvalidInput and StoreUnavailable."""
+        Raises QueueNotFound where `every` would not show it, and StoreUnavailable.
+        """
+        shards = [shard for shard in self._store.shards() if shard.queue == queue]
+        stats = [_known(one) for one in self._stats(shards, tenant)]
+        if not shards or _is_foreign(stats, tenant):
+            raise QueueNotFound
+        [settings], late = self._store.settings_of([queue]), self._lateness(shards, tenant)
+        seen = _view(queue, settings, shards, stats, late)
+        return replace(seen, dead_by_tenant=self._store.dead_by_tenant(shards)) if owners else seen
+
+    def configure(self, queue: str, changes: QueueChanges, *, create: bool = False) -> QueueStatus:
+        """Change the settings of a queue; with `create` it need not exist, so that no slip of a name makes one.
+
+        Raises QueueNotFound, InvalidInput and StoreUnavailable.
+        """
+        if not (create or any(shard.queue == queue for shard in self._store.shards())):
+            raise QueueNotFound(UNKNOWN)
         self._store.configure(queue, changes)
         return self.get(queue)
 
-    def _views(self, names: list[str], queues: Mapping[str, list[Shard]]) -> Iterator[QueueStatus]:
+    def _views(self, names: list[str], queues: Mapping[str, list[Shard]], tenant: str | None) -> Iterator[QueueStatus]:
         """Some queues, asked for together."""
         every = [shard for name in names for shard in queues[name]]
-        answers = dict(zip(every, self._store.stats_of(every), strict=True))
-        shown = [name for name in names if self._is_shown(name, [answers[shard] for shard in queues[name]])]
+        answers = dict(zip(every, self._stats(every, tenant), strict=True))
+        shown = [name for name in names if self._is_shown(name, [answers[shard] for shard in queues[name]], tenant)]
         shards = [shard for name in shown for shard in queues[name]]
-        late = dict(zip(shards, self._store.lateness_of(shards), strict=True))
+        late = dict(zip(shards, self._lateness(shards, tenant), strict=True))
         for name, settings in zip(shown, self._store.settings_of(shown), strict=True):
             own = queues[name]
             yield _view(name, settings, own, [_known(answers[one]) for one in own], [late[one] for one in own])
 
-    def _is_shown(self, queue: str, answers: list[Stats | Away]) -> bool:
+    def _stats(self, shards: list[Shard], tenant: str | None) -> list[Stats | Away]:
+        return self._store.stats_of(shards) if tenant is None else self._store.stats_of_tenant(shards, tenant)
+
+    def _lateness(self, shards: list[Shard], tenant: str | None) -> list[dict[int, int]]:
+        return self._store.lateness_of(shards) if tenant is None else [{} for _ in shards]
+
+    def _is_shown(self, queue: str, answers: list[Stats | Away], tenant: str | None) -> bool:
         misused = [one for one in answers if isinstance(one, StoreMisused)]
         for error in misused[:1]:
             log.error("queue %s is not shown: %s", queue, error)
-        return not misused
+        return not misused and not _is_foreign(answers, tenant)
+
+
+def _is_foreign(stats: Sequence[Stats | Away], tenant: str | None) -> bool:
+    """True if a tenant, one being given, has no task in any of these shards."""
+    every = [one for one in stats if isinstance(one, Stats)]
+    has = any(one.scheduled or one.leased or one.done or one.dead for one in every)
+    return tenant is not None and len(every) == len(stats) and not has
 
 
 def _known(answer: Stats | Away) -> Stats:

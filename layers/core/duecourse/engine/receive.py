@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import islice
 from queue import SimpleQueue
 
 from duecourse.domain.outcomes import Ending, Settlement
@@ -17,21 +18,32 @@ log = logging.getLogger("duecourse.engine")
 
 
 def receive(
-    tasks: Mapping[str, Task], runner: Runner, threads: Threads, store: Callable[[], TaskStore]
+    tasks: Mapping[str, Task],
+    runner: Runner,
+    threads: Threads,
+    store: Callable[[], TaskStore],
+    parallel: int | None = None,
 ) -> dict[str, str]:
-    """Run the tasks at the same time; returns those to be delivered again, by their keys, with the reasons.
+    """Run the tasks at the same time, at most `parallel` if it is given.
 
-    Done and Drop end a message, and so does Again once the ledger has the task back. After Retry or an exception the
-    broker delivers it again, when it sees fit. `store` is asked for only by a task that is to run again.
+    Returns those to be delivered again, by their keys, with the reasons. Done and Drop end a message, and so does Again
+    once the ledger has the task back. After Retry or an exception the broker delivers it again, when it sees fit.
+    `store` is asked for only by a task that is to run again.
     """
     outbox: SimpleQueue[tuple[str, str]] = SimpleQueue()
 
     def work(name: str, task: Task) -> None:
         outbox.put((name, _end(task, runner.run(task), store)))
 
-    for name, task in tasks.items():
-        threads.do(partial(work, name, task))
-    ended = [outbox.get() for _ in tasks]
+    def begin(most: int | None) -> None:
+        for name, task in islice(waiting, most):
+            threads.do(partial(work, name, task))
+
+    ended, waiting = [], iter(tasks.items())
+    begin(parallel)
+    for _ in tasks:
+        ended.append(outbox.get())
+        begin(1)
     return {name: problem for name, problem in ended if problem}
 
 

@@ -1,10 +1,15 @@
 """Verbs of callers on reminders: each is a group of tasks, added, moved and cancelled together."""
 
 import json
+import logging
+from collections.abc import Iterable
 
+from duecourse.domain.content import Digest, unfilled
 from duecourse.domain.reminder import (
     KIND,
+    MAX_TASKS,
     QUEUE,
+    Channel,
     Made,
     Moved,
     MovedTask,
@@ -15,27 +20,65 @@ from duecourse.domain.reminder import (
     due,
     starting,
 )
-from duecourse.domain.task import DEFAULT_TENANT, Json, NewTask, Status, Task
-from duecourse.engine.tasks import REJECTIONS
-from duecourse.errors import FieldError, InvalidInput, ReminderTooLarge, TaskLeased, TaskNotFound, TaskScheduled
+from duecourse.domain.seals import hidden_of
+from duecourse.domain.task import DEFAULT_TENANT, DueTask, Json, NewTask, Status, Task
+from duecourse.engine.contents import Contents
+from duecourse.engine.messages import sound
+from duecourse.engine.reach import Dial, Reach, check_number, check_place, sent_with
+from duecourse.engine.seals import Seals
+from duecourse.engine.tasks import REJECTIONS, require_room
+from duecourse.errors import (
+    FieldError,
+    InvalidInput,
+    ReminderTooLarge,
+    SealBroken,
+    TaskLeased,
+    TaskNotFound,
+    TaskScheduled,
+)
 from duecourse.ports.sender import Message
-from duecourse.ports.tasks import Alone, Move, Reply, TaskStore
+from duecourse.ports.tasks import AddReply, Alone, Move, Reply, TaskStore
 from duecourse.ports.writer import Letter, Writer
+
+log = logging.getLogger("duecourse.engine")
 
 LIVE = frozenset({Status.SCHEDULED, Status.LEASED})
 MOVABLE = LIVE | {Status.DONE}
 GONE = frozenset({Reply.ABSENT, Reply.CANCELLED, Reply.DEAD})
 CANCELLABLE = LIVE | {Status.DEAD}
 MAX_BYTES = 4_000_000
-"""The most that a reminder's tasks may weigh: they are added, moved and cancelled in one step of the store."""
+"""The most that a reminder's messages may weigh: they are added, moved and cancelled in one step of the store."""
 
 
 class Reminders:
-    """The verbs on reminders; each raises StoreUnavailable where the store does not answer."""
+    """The verbs on reminders; each raises StoreUnavailable where the store does not answer.
 
-    def __init__(self, store: TaskStore, write: Writer) -> None:
+    `reach` says what calls may not reach, `dial` where no SMS may go, and `seals` opens what tasks carry. A reminder
+    has at most `most` messages. `by` is the source in the log of a reminder's tasks.
+    """
+
+    def __init__(
+        self,
+        store: TaskStore,
+        write: Writer,
+        reach: Reach,
+        seals: Seals,
+        dial: Dial,
+        most: int = MAX_TASKS,
+        by: str = KIND,
+    ) -> None:
         self._store = store
         self._write = write
+        self._reach = reach
+        self._seals = seals
+        self._dial = dial
+        self._most = most
+        self._by = by
+        self._contents = Contents(store, seals.opened)
+
+    def speaking_as(self, by: str) -> "Reminders":
+        """The same verbs for another source of requests."""
+        return Reminders(self._store, self._write, self._reach, self._seals, self._dial, self._most, by)
 
     def add(self, reminder: Reminder, tenant: str = DEFAULT_TENANT) -> Made:
         """Schedule a reminder's tasks in one step.
@@ -44,30 +87,52 @@ class Reminders:
         answer was lost can be sent again. Another reminder under a live one's id raises TaskScheduled or TaskLeased;
         once no task of the old one is live, its id is free.
 
-        Raises InvalidInput where the start has passed, or a message cannot be written, and ReminderTooLarge.
+        Raises InvalidInput where the start has passed, a message cannot be written, a webhook must not be called or a
+        credential cannot be sealed. Raises ReminderTooLarge, and QuotaExceeded over a quota of its tenant.
         """
-        tasks = reminder.tasks(self._now_before(reminder.starts_at))
-        wanted = [task._replace(tenant=tenant) for task in tasks]
+        self._check(reminder)
+        if hidden_of(reminder.content):
+            reminder = reminder._replace(digest=self._seals.digest())
+        wanted = self._tasks(reminder, tenant)
         if sum(len(task.payload.encode()) for task in wanted) > MAX_BYTES:
             raise ReminderTooLarge
-        self._write(Letter(json.loads(task.payload), reminder.starts_at) for task in wanted)
+        self._write(Letter(payload, reminder.starts_at, tenant) for payload in _payloads(reminder, wanted))
         return self._add(reminder, wanted, tenant)
 
     def _add(self, reminder: Reminder, wanted: list[NewTask], tenant: str) -> Made:
-        standing = self._store.group(QUEUE, reminder.id, tenant)
-        if _same(wanted, standing):
-            return Made(False, [(task.id, task.due_at) for task in standing])
-        _reject_if_live(standing)
-        newest = max((task.generation for task in standing), default=0)
-        if not self._store.add(wanted, alone=Alone(reminder.id, newest)):
+        existing = self._store.group(QUEUE, reminder.id, tenant)
+        content = reminder.content_task(tenant, self._by)
+        if self._is_same(reminder.digest, wanted, [task for task in existing if task.status in MOVABLE]):
+            if content:
+                self._contents.restore(content)
+            return Made(False, [DueTask(task.id, task.due_at) for task in existing])
+        _reject_if_live(existing)
+        if content:
+            self._contents.keep(content)  # before the messages that name it: alone, it ends by itself
+        newest = max((task.generation for task in existing), default=0)
+        before = self._before(content, reminder.id) if content else (0, 0)
+        added = self._store.add(wanted, alone=Alone(reminder.id, newest, *before))
+        require_room(added, "remind_before", "recipients")
+        if not added:
             return self._add(reminder, wanted, tenant)  # another came between the look and the add
-        return Made(True, [(task.id, task.due_at or 0) for task in wanted])
+        return Made(True, [DueTask(task.id, task.due_at or 0) for task in wanted])
 
-    def preview(self, reminder: Reminder) -> list[Shown]:
+    def _before(self, content: NewTask, id: str) -> tuple[int, int]:
+        """Number and bytes of tasks that the messages' shard has of a reminder before them: its content, if any."""
+        is_beside = self._store.shard_of(QUEUE, content.id) == self._store.shard_of(QUEUE, "", id)
+        return (1, len(content.payload.encode())) if is_beside else (0, 0)
+
+    def _is_same(self, digest: Digest, wanted: list[NewTask], existing: list[Task]) -> bool:
+        try:
+            return len(sound(existing)) == len(existing) and _same(digest, wanted, map(self._seals.opened, existing))
+        except SealBroken:
+            return False  # somebody has changed what was sealed
+
+    def preview(self, reminder: Reminder, tenant: str = DEFAULT_TENANT) -> list[Shown]:
         """Each message of an add, as its recipient would read it. Raises InvalidInput as `add` does."""
-        tasks = reminder.tasks(self._now_before(reminder.starts_at))
-        payloads = [json.loads(task.payload) for task in tasks]
-        written = self._write(Letter(payload, reminder.starts_at) for payload in payloads)
+        tasks = self._tasks(reminder, tenant)
+        payloads = _payloads(reminder, tasks)
+        written = self._write(Letter(payload, reminder.starts_at, tenant) for payload in payloads)
         return [
             _shown(task.id, task.due_at or 0, payload, message)
             for task, payload, message in zip(tasks, payloads, written, strict=True)
@@ -78,31 +143,34 @@ class Reminders:
 
         Raises TaskNotFound, and InvalidInput where one cannot be written.
         """
-        tasks = self._group(id, tenant)
-        written = self._write(Letter(task.payload, _start(task)) for task in tasks)
+        tasks = self._opened(self._group(id, tenant))
+        written = self._write(self._letter(task, _start(task)) for task in tasks)
         return [
             _shown(task.id, task.due_at, task.payload, message) for task, message in zip(tasks, written, strict=True)
         ]
 
     def get(self, id: str, tenant: str = DEFAULT_TENANT) -> ReminderStatus:
         """Status of a reminder. Raises TaskNotFound."""
-        tasks = self._group(id, tenant)
+        tasks = sound(self._group(id, tenant))
+        if not tasks:
+            raise _absent(id, tenant)
         newest = max(tasks, key=lambda task: (task.status is Status.SCHEDULED, task.generation))
-        return ReminderStatus(id, _start(newest), tasks)
+        return ReminderStatus(id, _start(newest), tasks, self._contents.shown(newest))
 
     def move(self, id: str, starts_at: int, tenant: str = DEFAULT_TENANT) -> Moved:
         """Give every pending task its time before the new start (epoch ms), in one step.
 
         What was sent for another start is sent again for this one; what is being sent is left alone and named.
         Raises TaskNotFound, TaskCancelled, TaskDead, and InvalidInput where the start has passed, or a message cannot
-        be written for it.
+        be written for it. Raises QuotaExceeded where a quota of the tenant leaves no room for what is sent again.
         """
         now = self._now_before(starts_at)
-        tasks = self._in_state(id, MOVABLE, tenant)
+        tasks = sound(self._in_state(id, MOVABLE, tenant))
         stale = [task for task in tasks if task.status in LIVE or _start(task) != starts_at]
-        self._write(Letter(task.payload, starts_at) for task in stale)
-        moves = [_move(task, starts_at, now) for task in stale]
+        self._write(self._letter(task, starts_at) for task in self._opened(stale))
+        moves = [_move(task, starts_at, now)._replace(by=self._by) for task in stale]
         replies = self._store.move(QUEUE, moves, tenant, group=id)
+        require_room([AddReply(id, reply) for reply in replies], "starts_at")
         _reject_if_gone(replies, id, tenant)
         moved = zip(stale, moves, replies, strict=True)
         return Moved(
@@ -119,11 +187,52 @@ class Reminders:
         Raises TaskNotFound, and TaskDone or TaskCancelled where nothing is pending. Raises TaskLeased, with the ids
         being sent, after all the others are cancelled. A message that is cancelled by force may already be out.
         """
-        ids = [task.id for task in self._in_state(id, CANCELLABLE, tenant)]
-        replies = self._store.cancel(QUEUE, ids, force=force, tenant=tenant, group=id, by=KIND)
+        tasks = self._in_state(id, CANCELLABLE, tenant)
+        ids = [task.id for task in tasks]
+        replies = self._store.cancel(QUEUE, ids, force=force, tenant=tenant, group=id, by=self._by)
         leased = [task_id for task_id, reply in zip(ids, replies, strict=True) if reply is Reply.LEASED]
+        self._contents.look_soon(tasks)
         if leased:
             raise TaskLeased(f"Being sent now: {', '.join(leased)}. All others are cancelled.")
+
+    def _opened(self, messages: list[Task]) -> list[Task]:
+        """The messages with their credentials; each that cannot be opened is left out, for its own run to tell."""
+        found = []
+        for message in sound(messages):
+            try:
+                found.append(self._seals.opened(message))
+            except SealBroken as error:
+                log.warning("task %s of reminder %s is left out: %s", message.id, message.group, error)
+        return found
+
+    def _letter(self, task: Task, starts_at: int) -> Letter:
+        return Letter(self._contents.whole(task.payload, task.tenant), starts_at, task.tenant)
+
+    def _tasks(self, reminder: Reminder, tenant: str) -> list[NewTask]:
+        now = self._now_before(reminder.starts_at)
+        self._check_count(len(reminder.leads_ms) * len(reminder.recipients))
+        for index, recipient in enumerate(reminder.recipients):
+            field = reminder.fields[index] if reminder.fields else "recipients"
+            if recipient.channel is Channel.WEBHOOK:
+                check_place(field, recipient.address, sent_with({"auth": recipient.auth}), self._reach)
+            elif recipient.channel is Channel.PHONE:
+                check_number(field, recipient.address, self._dial)
+        return reminder.tasks(now, tenant, self._by)
+
+    def _check_count(self, messages: int) -> None:
+        if messages > self._most:
+            problem = (
+                f"{messages} messages in all are over the quota of {self._most} (DUECOURSE_REMINDER_MESSAGES): "
+                "make several reminders, or ask the operator for more"
+            )
+            raise InvalidInput([FieldError("remind_before", problem), FieldError("recipients", problem)])
+
+    def _check(self, reminder: Reminder) -> None:
+        """Return if the credentials in a reminder can be sealed. Raises InvalidInput."""
+        self._seals.check("", reminder.content)
+        for index, recipient in enumerate(reminder.recipients):
+            field = reminder.fields[index] if reminder.fields else f"recipients.{index}"
+            self._seals.check(field, recipient.address)
 
     def _now_before(self, starts_at: int) -> int:
         now = self._store.now()
@@ -145,14 +254,18 @@ class Reminders:
         return fit
 
 
-def _same(wanted: list[NewTask], standing: list[Task]) -> bool:
-    asked = {task.id: (task.payload, task.state) for task in wanted}
-    kept = {task.id: (task.payload_json, task.state_json) for task in standing if task.status in MOVABLE}
+def _payloads(reminder: Reminder, tasks: list[NewTask]) -> list[Json]:
+    return [{**reminder.content, **json.loads(task.payload)} for task in tasks]
+
+
+def _same(digest: Digest, wanted: list[NewTask], existing: Iterable[Task]) -> bool:
+    asked = {task.id: (unfilled(json.loads(task.payload), digest), task.state) for task in wanted}
+    kept = {task.id: (unfilled(task.payload, digest), task.state_json) for task in existing}
     return asked == kept
 
 
-def _reject_if_live(standing: list[Task]) -> None:
-    live = {task.status for task in standing} & LIVE
+def _reject_if_live(existing: list[Task]) -> None:
+    live = {task.status for task in existing} & LIVE
     if live:
         error = TaskLeased if Status.LEASED in live else TaskScheduled
         raise error("Another reminder stands under this id: move or delete it.")
@@ -173,7 +286,7 @@ def _absent(id: str, tenant: str) -> TaskNotFound:
 def _move(task: Task, starts_at: int, now: int) -> Move:
     again = _start(task) != starts_at
     due_at = due(starts_at, task.payload["lead_ms"], now)
-    return Move(task.id, due_at=due_at, state=starting(starts_at), revive=again, by=KIND)
+    return Move(task.id, due_at=due_at, state=starting(starts_at), revive=again)
 
 
 def _shown(id: str, due_at: int, payload: Json, message: Message) -> Shown:

@@ -3,16 +3,16 @@
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Event
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from duecourse.domain.history import Trigger
 from duecourse.domain.task import Shard
 from duecourse.engine import survey
-from duecourse.engine.drain import Drainer, DrainResult
+from duecourse.engine.drain import DrainResult
 from duecourse.engine.survey import AT_A_TIME, SOON_MS, Survey, part_of
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.idempotency import PRUNE
@@ -50,10 +50,19 @@ class Retention(NamedTuple):
     dead_ms: int | None = None
 
 
+class Drains(Protocol):
+    """Drainer of the shards with work, within the call or beside it."""
+
+    def drain_what_answers(
+        self, shards: Sequence[Shard], remaining_ms: Callable[[], int], triggers: Mapping[Shard, Trigger]
+    ) -> DrainResult:
+        """Work the shards; answers the figures of what it did until it returned."""
+
+
 class Sweeper:
     """Work of a tick: finds due tasks without a ring."""
 
-    def __init__(self, store: Upkeep, drainer: Drainer, retention: Retention, margin_ms: int) -> None:
+    def __init__(self, store: Upkeep, drainer: Drains, retention: Retention, margin_ms: int) -> None:
         self._store = store
         self._drainer = drainer
         self._retention = retention
@@ -77,6 +86,7 @@ class Sweeper:
             upkeep.step()
         self._note_round(found, upkeep)
         self._forget_requests(remaining_ms)
+        self._warn()
         swept = upkeep.swept
         return Ticked(
             shards=len(found.shards),
@@ -112,6 +122,11 @@ class Sweeper:
         if parts:
             with suppress(StoreUnavailable):  # where memory is short, the next tick sweeps them once more
                 self._store.rounds().note(parts, found.now)
+
+    def _warn(self) -> None:
+        with suppress(StoreUnavailable):  # a primary that is away is reported already
+            for warning in self._store.warnings():
+                log.error("%s", warning)
 
     def _forget_requests(self, remaining_ms: Callable[[], int]) -> None:
         idempotency = self._store.idempotency()

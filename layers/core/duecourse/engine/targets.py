@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ from duecourse.domain.batches import cut
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Task
 from duecourse.engine.run import put_off
-from duecourse.errors import ResultsUnavailable, StoreUnavailable
+from duecourse.errors import ResultsUnavailable, SealBroken, SealUnavailable, StoreUnavailable, TaskDamaged
 from duecourse.ports.invoker import Send
 from duecourse.ports.leases import Deliveries, Delivery
 from duecourse.ports.publisher import Message, Publisher
@@ -19,6 +19,8 @@ from duecourse.wire.events.invocation import message_body, tasks_event
 log = logging.getLogger("duecourse.engine")
 
 INLINE = "inline"
+WORKER = "worker"
+"""Target of a kind that worker processes run, and nobody else."""
 LAMBDA = "lambda"
 MAX_TASKS = 10
 """The most tasks of one invocation: its function has one timeout for them all."""
@@ -27,14 +29,15 @@ MAX_BYTES = 240_000
 ENVELOPE_BYTES = 1_000
 """Size of a task besides its payload and state: the longest names, the policy, the lease."""
 Prepare: TypeAlias = Callable[[Task], Task]
-"""Makes of a task what its target gets. May raise StoreUnavailable or ResultsUnavailable."""
+"""Makes of a task what its target gets. May raise StoreUnavailable, ResultsUnavailable, SealBroken or TaskDamaged."""
 
 
 class Targets:
     """Kinds by name: those not listed are worked inline; `brokers` by the word before a target's colon.
 
-    `prepare` gives a completion notification its content. A function has at most `outstanding` tasks of a shard that it
-    has not begun, each for `delivery_lease_ms`.
+    `prepare` opens a task's seal, and gives a notification or a reminder its content. A function has at most
+    `outstanding` tasks of a shard that it has not begun, each for `delivery_lease_ms`.
+    `here` are the kinds that are worked inline, if not all are.
     """
 
     def __init__(
@@ -46,9 +49,10 @@ class Targets:
         *,
         outstanding: int,
         delivery_lease_ms: int,
+        here: Collection[str] = (),
     ) -> None:
         self._prepare = prepare
-        self._targets = {kind: target for kind, target in targets.items() if target != INLINE}
+        self._targets = {kind: target for kind, target in targets.items() if target not in {INLINE, WORKER}}
         self._send = send
         self._brokers = brokers
         self._rng = random.Random()
@@ -58,6 +62,8 @@ class Targets:
             if target.startswith(f"{LAMBDA}:")
         }
         """Kinds that a claim leases for delivery: those of functions, which begin their tasks."""
+        self.kinds = frozenset(here).union(self._targets).difference(self.deliveries) if here else frozenset[str]()
+        """The other kinds that a claim is to take; none where it takes all."""
 
     def of(self, task: Task) -> str:
         """The target that the task is handed to (`lambda:<function>`, `sqs:<queue>` …), "" where it is worked here."""
@@ -80,11 +86,14 @@ class Targets:
         for task in tasks:
             try:
                 ready.append(self._prepare(task))
+            except (SealBroken, TaskDamaged) as error:
+                ends.append(Settlement.of(task, Ending.DROP, detail=str(error)))
+            except SealUnavailable as error:
+                log.warning("task %s waits because its seal cannot be opened: %s", task.id, error)
+                ends.append(put_off(task, self._rng, str(error)))
             except (StoreUnavailable, ResultsUnavailable) as error:
-                log.warning(
-                    "completion notification %s waits because the ended task cannot be read: %s", task.id, error
-                )
-                ends.append(put_off(task, self._rng, f"the ended task cannot be read: {error}"))
+                log.warning("task %s waits because the task that it refers to cannot be read: %s", task.id, error)
+                ends.append(put_off(task, self._rng, f"the task that it refers to cannot be read: {error}"))
         return ends + [end for batch in _cut(ready) for end in self._hand_over(target, batch)]
 
     def _hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
@@ -96,6 +105,10 @@ class Targets:
             messages = [Message(t.idempotency_key, message_body(t), f"{t.queue}/{t.tenant}") for t in tasks]
             problems = self._brokers[scheme].publish(name, messages)
             return [self._end(task, target, problem) for task, problem in zip(tasks, problems, strict=True)]
+        except TaskDamaged as error:  # found before anything was sent: it must not hold the others up
+            if len(tasks) == 1:
+                return [Settlement.of(tasks[0], Ending.DROP, detail=str(error))]
+            return [end for task in tasks for end in self._hand_over(target, [task])]
         except Exception as error:  # noqa: BLE001 one piece of a drain, whose other tasks go on
             log.warning("%d tasks wait because %s did not accept them: %s", len(tasks), target, error)
             return [put_off(task, self._rng, f"{target} did not accept it: {error}") for task in tasks]

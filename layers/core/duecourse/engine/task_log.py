@@ -1,29 +1,43 @@
-"""The task's id on log lines: tasks of one invocation run beside each other, and share its request id."""
+"""The task on log lines: tasks of one invocation run beside each other, and share its request id."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
+
+from duecourse.domain.task import Task
 
 FIELD = "duecourse_task"
 """The attribute of a log record, and the field of a JSON line. `task_id` could clash with a handler's own `extra`."""
 
-_running: ContextVar[str] = ContextVar("duecourse_running")
+NO_TASK: Mapping[str, str | int] = MappingProxyType({})
+_running: ContextVar[Mapping[str, str | int]] = ContextVar("duecourse_running")
 
 
 @contextmanager
-def about(id: str) -> Iterator[None]:
-    """Have what this thread logs meanwhile carry the task's id, whichever logger and formatter it goes through.
+def about(task: Task) -> Iterator[None]:
+    """Have what this thread logs meanwhile carry the task, whichever logger and formatter it goes through.
 
-    A thread that a handler starts does so where it runs in a copy of the context (`contextvars.copy_context().run`).
+    The fields are `duecourse_task`, `duecourse_queue`, `duecourse_kind` and `duecourse_attempt`. A thread that a
+    handler starts does so where it runs in a copy of the context (`contextvars.copy_context().run`).
     """
     _install()
-    token = _running.set(id)
+    token = _running.set(_fields(task))
     try:
         yield
     finally:
         _running.reset(token)
+
+
+def _fields(task: Task) -> dict[str, str | int]:
+    return {
+        FIELD: task.id,
+        "duecourse_queue": task.queue,
+        "duecourse_kind": task.kind,
+        "duecourse_attempt": task.attempt,
+    }
 
 
 def _install() -> None:
@@ -42,7 +56,5 @@ class _Marking:
 
     def __call__(self, *arguments: Any, **named: Any) -> logging.LogRecord:
         record: logging.LogRecord = self._make(*arguments, **named)
-        id = _running.get(None)
-        if id is not None:
-            setattr(record, FIELD, id)
+        vars(record).update(_running.get(NO_TASK))
         return record

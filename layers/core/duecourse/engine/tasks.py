@@ -1,55 +1,79 @@
 """Verbs of callers on tasks: add, show, move, cancel, replay."""
 
-import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cache
 from typing import NamedTuple
 
+from duecourse import errors
 from duecourse.domain.batches import pieces
 from duecourse.domain.notification import Notify, is_url
 from duecourse.domain.order import AddResult, Item, Order
 from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
+from duecourse.domain.polls import LEAST_INTERVAL_MS
 from duecourse.domain.replay import MAX_LOOKS, Replay, Replayed, deadline_ms
-from duecourse.domain.task import DEADLINES_MS, DEFAULT_TENANT, NewTask, Status, Task, dump_json
+from duecourse.domain.task import DEADLINES_MS, DEFAULT_TENANT, DueTask, NewTask, Status, Task, dump_json
 from duecourse.domain.timeline import Why, timeline, waiting
-from duecourse.errors import (
-    DuecourseError,
-    FieldError,
-    InvalidInput,
-    Part,
-    PartlyAdded,
-    PastDeadline,
-    TaskCancelled,
-    TaskDead,
-    TaskDone,
-    TaskLeased,
-    TaskNotFound,
-    TaskScheduled,
-    bounded,
-)
+from duecourse.domain.values import replaced
+from duecourse.engine.kinds import Kinds
+from duecourse.engine.polls import check_poll
+from duecourse.engine.reach import Reach, check_places
+from duecourse.errors import DuecourseError, FieldError, InvalidInput, Part, PartlyAdded, TaskNotFound, bounded
 from duecourse.ports.ledger import Ledger
 from duecourse.ports.results import Results
 from duecourse.ports.tasks import MAX_ADD, AddReply, Move, Reply, TaskStore
 
-log = logging.getLogger("duecourse.engine")
-
-OWN_KINDS = "For a kind of your own, name its target in DUECOURSE_TARGETS: here, and where the functions are"
+CLIENT = "client"
+"""Source of what a program with a Client asks for; that program knows the store's address."""
 REJECTIONS: dict[Reply, type[DuecourseError]] = {
-    Reply.SCHEDULED: TaskScheduled,
-    Reply.LEASED: TaskLeased,
-    Reply.DONE: TaskDone,
-    Reply.CANCELLED: TaskCancelled,
-    Reply.DEAD: TaskDead,
-    Reply.PAST_DEADLINE: PastDeadline,
+    Reply.SCHEDULED: errors.TaskScheduled,
+    Reply.LEASED: errors.TaskLeased,
+    Reply.DONE: errors.TaskDone,
+    Reply.CANCELLED: errors.TaskCancelled,
+    Reply.DEAD: errors.TaskDead,
+    Reply.PAST_DEADLINE: errors.PastDeadline,
 }
+
+
+QUOTAS = {
+    Reply.OVER_PENDING: "tenant_max_pending",
+    Reply.OVER_BYTES: "tenant_max_bytes",
+    Reply.OVER_ADDS: "tenant_adds_per_minute",
+}
+"""Quotas of a tenant, by what a store answers where one is used up."""
+BEYOND = {
+    Reply.BEYOND_PENDING: "tenant_max_pending",
+    Reply.BEYOND_BYTES: "tenant_max_bytes",
+    Reply.BEYOND_ADDS: "tenant_adds_per_minute",
+}
+"""Quotas of a tenant, by what a store answers where the whole of one is too little."""
+
+
+def rejection(reply: Reply, wait_ms: int = 0, fields: Sequence[str] = ("payload",)) -> DuecourseError | None:
+    """The error of a rejection, None for any other reply; `fields` are to blame for what is beyond a quota."""
+    if reply in QUOTAS:
+        return errors.QuotaExceeded(QUOTAS[reply], wait_ms if reply is Reply.OVER_ADDS else 0)
+    if reply in BEYOND:
+        return errors.BeyondQuota(BEYOND[reply], *fields)
+    return REJECTIONS[reply]() if reply in REJECTIONS else None
 
 
 def require(reply: Reply, queue: str, id: str, tenant: str) -> None:
     """Raise the error of a rejection; return for any other reply."""
     if reply is Reply.ABSENT:
         raise TaskNotFound(id, queue, tenant)
-    if reply in REJECTIONS:
-        raise REJECTIONS[reply]
+    if error := rejection(reply):
+        raise error
+
+
+def require_room(added: Sequence[AddReply], *fields: str) -> None:
+    """Raise QuotaExceeded or BeyondQuota where tasks that were to be added as one are over a quota of their tenant.
+
+    `fields` are to blame for what is beyond a whole quota.
+    """
+    for one in added:
+        if one.reply in QUOTAS.keys() | BEYOND.keys() and (error := rejection(one.reply, one.wait_ms, fields)):
+            raise error
 
 
 def stored(ledger: Ledger, queue: str, id: str, tenant: str) -> Task:
@@ -73,32 +97,40 @@ class Filled(NamedTuple):
 
 
 class Tasks:
-    """The verbs on tasks; `kinds` are those that something here can run, `results` is the results table or None.
+    """The verbs on tasks; `kinds` says which can be asked for, `results` is the results table or None.
 
-    `handed` are the kinds with a target, which may receive completion notifications. `by` is the source in a task's
-    log.
+    `results_at` opens the results table that a task names. `reach` says what calls may not reach. `check` rejects a
+    task whose credentials cannot be sealed. `by` is the source in a task's log, `least_interval_ms` the shortest
+    interval of a poll.
     """
 
     def __init__(
         self,
         store: TaskStore,
         results: Results | None,
-        kinds: Collection[str],
-        handed: Collection[str] = (),
-        by: str = "http",
+        kinds: Kinds,
+        reach: Reach,
+        check: Callable[[NewTask], None] | None = None,
+        least_interval_ms: int = LEAST_INTERVAL_MS,
+        results_at: Callable[[str], Results] | None = None,
     ) -> None:
         self._store = store
         self._results = results
         self._kinds = kinds
-        self._handed = handed
-        self._by = by
+        self._reach = reach
+        self._by = "http"
+        self._check = check
+        self._least_interval_ms = least_interval_ms
+        self._results_at = results_at
 
     def speaking_as(self, by: str) -> "Tasks":
         """The same verbs for another source of requests."""
-        return Tasks(self._store, self._results, self._kinds, self._handed, by)
+        same = copy(self)
+        same._by = by  # noqa: SLF001 - of its own class
+        return same
 
     def add(self, task: NewTask, *, since: int = 0) -> AddResult:
-        """Schedule one task. Raises InvalidInput, a Conflict or StoreUnavailable.
+        """Schedule one task. Raises InvalidInput, a Conflict, QuotaExceeded, BeyondQuota or StoreUnavailable.
 
         `since`: what was added under its id since then (epoch ms), done or dead by now too, is it, and is left alone.
         """
@@ -126,17 +158,17 @@ class Tasks:
 
     def _add(self, ready: Sequence[NewTask], since: int) -> list[Item]:
         found = [self._added(task, since) if since else None for task in ready]
-        fresh = [task for task, standing in zip(ready, found, strict=True) if standing is None]
+        fresh = [task for task, existing in zip(ready, found, strict=True) if existing is None]
         try:
             added = iter(self._store.add(fresh, echo=True))
         except PartlyAdded as error:
             parts = iter(error.parts)
             raise PartlyAdded([Part(one.id, True) if one else next(parts) for one in found]) from error
-        return [AddResult(standing, False) if standing else _result(next(added)) for standing in found]
+        return [AddResult(existing, False) if existing else _result(next(added)) for existing in found]
 
     def _added(self, task: NewTask, since: int) -> Task | None:
-        standing = self._store.get(task.queue, task.id, task.tenant)
-        return standing if standing and standing.created_at >= since else None
+        existing = self._store.get(task.queue, task.id, task.tenant)
+        return existing if existing and existing.created_at >= since else None
 
     def fill(self, orders: Mapping[str, Order]) -> Filled:
         """Add the tasks of messages; rejected ones are left out and returned with their errors.
@@ -153,8 +185,8 @@ class Tasks:
             if not (order.once and self._store.get(task.queue, task.id)):
                 ready[name] = task
         replies = add_all(self._store, list(ready.values()))
-        answers = zip(ready, replies, strict=True)
-        rejected |= {name: str(REJECTIONS[reply]()) for name, reply in answers if reply in REJECTIONS}
+        answers = zip(ready, map(rejection, replies), strict=True)
+        rejected |= {name: str(error) for name, error in answers if error}
         return Filled(replies.count(Reply.CREATED), rejected)
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
@@ -162,14 +194,14 @@ class Tasks:
         task = stored(self._store, queue, id, tenant)
         if task.status is not Status.DONE:
             return task
-        if self._results is None:
-            if self._by == "client" and not task.result_json:
-                _hint_at_the_table()
+        results = self._results or (self._results_at(task.kept_at) if task.kept_at and self._results_at else None)
+        if results is None:
             return task
-        result = self._results.get(queue, id, tenant)
+        result = results.get(queue, id, tenant)
         # A result under another fence is an earlier generation's: the newest one had nothing to keep.
-        ours = result is not None and result.fence == task.fence
-        return task._replace(result_json=dump_json(result.value)) if result and ours else task
+        if result is not None and result.fence == task.fence:
+            return replaced(task, result_json=dump_json(result.value))
+        return replaced(task, result_json="") if task.kept_at else task
 
     def move(self, queue: str, move: Move, tenant: str = DEFAULT_TENANT) -> Task:
         """Give a scheduled task a new due time, with force also a leased one. Raises TaskNotFound or a Conflict."""
@@ -200,7 +232,10 @@ class Tasks:
         return Why(task, timeline(task), waiting(task, throttle))
 
     def replay_dead(self, queue: str, asked: Replay, tenant: str = DEFAULT_TENANT) -> Replayed:
-        """Replay a queue's dead tasks, oldest first, spread over time; a dry run only lists them."""
+        """Replay a queue's dead tasks, oldest first, spread over time; a dry run only lists them.
+
+        Raises QuotaExceeded where a quota of the tenant leaves room for none.
+        """
         dead, more = self._dead(queue, asked, tenant)
         delays = [asked.delay_ms(index) for index in range(len(dead))]
         now = self._store.now()
@@ -209,8 +244,15 @@ class Tasks:
         else:
             ids, ends = [task.id for task in dead], [deadline_ms(task) for task in dead]
             replies = self._store.replay(queue, ids, tenant, delays_ms=delays, deadlines_ms=ends, by=self._by)
-        answers = zip(dead, delays, replies, strict=True)
-        return Replayed([(task.id, now + delay) for task, delay, reply in answers if reply is Reply.OK], more)
+        replayed = [
+            DueTask(task.id, now + delay)
+            for task, delay, reply in zip(dead, delays, replies, strict=True)
+            if reply is Reply.OK
+        ]
+        over = [error for reply in replies if reply in QUOTAS and (error := rejection(reply))]
+        if over and not replayed:
+            raise over[0]
+        return Replayed(replayed, more or bool(over))
 
     def _dead(self, queue: str, asked: Replay, tenant: str) -> tuple[list[Task], bool]:
         """The oldest dead tasks, at most as many as asked for, and whether there may be more."""
@@ -223,14 +265,14 @@ class Tasks:
         return found, after is not None
 
     def _prepare(self, task: NewTask, now: Callable[[], int]) -> NewTask:
-        if task.notify and not is_url(task.notify) and Notify.of(task.notify).address not in self._handed:
-            known = ", ".join(sorted(self._handed)) or "none"
-            problem = f"must be a kind that DUECOURSE_TARGETS hands to a target; known: {known}"
-            raise InvalidInput([FieldError("notify_done.target", problem)])
-        if task.kind not in self._kinds:
-            known = ", ".join(sorted(self._kinds))
-            problem = f"no target here runs {task.kind}; known kinds: {known}. {OWN_KINDS}"
-            raise InvalidInput([FieldError("kind", problem)])
+        shown = self._by == CLIENT
+        if task.notify and not is_url(task.notify):
+            self._kinds.check_receiver(Notify.of(task.notify).address, shown=shown)
+        self._kinds.check(task.kind, shown=shown)
+        check_places(task, self._reach)
+        check_poll(task, self._least_interval_ms, now)
+        if self._check:
+            self._check(task)
         if task.deadline_at is None and task.deadline_ms is None:
             deadline_ms = DEADLINES_MS.get(task.kind)
             ready = deadline_ms is None and task.by == self._by
@@ -240,19 +282,9 @@ class Tasks:
         return task._replace(by=self._by)
 
 
-@cache
-def _hint_at_the_table() -> None:
-    """Once a process: nothing in the ledger tells a task without a result from one whose result is elsewhere."""
-    log.warning(
-        "A task is done and the ledger holds no result of it. If your functions keep results in a table (the "
-        "template's do), set DUECOURSE_RESULTS_TABLE to its name here too, with AWS's region and credentials, and "
-        "install duecourse[aws]."
-    )
-
-
 def _result(added: AddReply) -> Item:
-    if added.reply in REJECTIONS:
-        return REJECTIONS[added.reply]()
+    if error := rejection(added.reply, added.wait_ms):
+        return error
     assert added.task is not None  # noqa: S101 - for the type: what echo answers
     return AddResult(added.task, added.reply is Reply.CREATED)
 

@@ -1,17 +1,30 @@
 """The threads on which tasks run: kept while the process lives, so that a warm drain starts none."""
 
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 
+from duecourse.domain.task import DEFAULT_TENANT
+
 Work = Callable[[], None]
+KEPT_FREE = 4
+"""One thread in so many is kept free of any one tenant's tasks, and at least one where there are two."""
 
 
 class Threads:
-    """`size` threads that do what is handed to them, in order."""
+    """`size` threads that do what is handed to them, in order.
+
+    A tenant whose tasks all wait for a slow service would hold every thread. So no tenant has all of them, except the
+    one of a ledger without tenants.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self._most = size - max(size // KEPT_FREE, min(size - 1, 1))
+        self._held: Counter[str] = Counter()
+        self._counting = threading.Lock()
         self._inbox: SimpleQueue[Work | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._starting = threading.Lock()
@@ -22,6 +35,20 @@ class Threads:
             with self._starting:
                 self._start_one()
         self._inbox.put(work)
+
+    @contextmanager
+    def held_by(self, tenant: str) -> Iterator[bool]:
+        """Count the thread that runs this as the tenant's; False where its tasks hold as many as they may."""
+        with self._counting:
+            self._held[tenant] += 1
+            granted = tenant == DEFAULT_TENANT or self._held[tenant] <= self._most
+        try:
+            yield granted
+        finally:
+            with self._counting:
+                self._held[tenant] -= 1
+                if not self._held[tenant]:
+                    del self._held[tenant]
 
     def close(self) -> None:
         """Let the threads finish what they have, and end."""

@@ -9,9 +9,10 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from duecourse.domain.batches import grouped
-from duecourse.domain.lease import STEP_MS, STEPS, longest_lease
+from duecourse.domain.lease import STEP_MS, STEPS, lease_within
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Shard, Task
+from duecourse.domain.values import replaced
 from duecourse.engine.run import Runner, release
 from duecourse.engine.threads import Threads
 from duecourse.errors import StoreUnavailable
@@ -26,7 +27,8 @@ LEAST_MS = 1_000
 class Worker:
     """Begins the tasks that one invocation was handed, runs and settles them; their leases are kept alive meanwhile.
 
-    `step_ms` is the length of a lease, which is extended while its task runs.
+    `step_ms` is the length of a lease, which is extended while its task runs. No more than `parallel` tasks run at the
+    same time, if it is given.
     """
 
     def __init__(
@@ -36,9 +38,11 @@ class Worker:
         threads: Threads,
         remaining_ms: Callable[[], int],
         step_ms: int = STEP_MS,
+        parallel: int | None = None,
     ) -> None:
         self._store, self._runner, self._threads = store, runner, threads
         self._remaining_ms, self._step_ms = remaining_ms, step_ms
+        self._at_once = min(threads.size, parallel or threads.size)
         self._waiting: deque[Task] = deque()
         self._running: dict[str, Task] = {}
         self._outbox: SimpleQueue[tuple[Shard, Settlement]] = SimpleQueue()
@@ -51,7 +55,7 @@ class Worker:
         self._extend_at = self._next_step()
 
     def work(self, tasks: Sequence[Task]) -> dict[str, int]:
-        """Run the tasks, as many at a time as there are threads; returns the number of tasks for each value of Settled.
+        """Run the tasks, as many at a time as it may; returns the number of tasks for each value of Settled.
 
         A task is begun when a thread is free for it, and settled when it finishes. `stale` tasks were not run, because
         another worker had begun or settled them, or lost their lease; for `released` ones there was no time.
@@ -68,8 +72,8 @@ class Worker:
         return self._counts
 
     def _begin_more(self) -> None:
-        """Begin as many as there are threads for. Raises StoreUnavailable where nothing runs to be waited for."""
-        free = self._threads.size - len(self._running)
+        """Begin as many as may run. Raises StoreUnavailable where nothing runs to be waited for."""
+        free = self._at_once - len(self._running)
         if not self._waiting or free <= 0:
             return
         # The first ones are begun however little time there is: a function whose timeout is a second does its work too.
@@ -97,13 +101,13 @@ class Worker:
         mine: list[Task] = []
         if leased:  # by an engine that does not hand over for delivery alone
             ends = self._store.extend(shard, list(map(Lease.of, leased)), lease_ms)
-            mine += [task._replace(lease_expires_at=end) for task, end in zip(leased, ends, strict=True) if end]
+            mine += [replaced(task, lease_expires_at=end) for task, end in zip(leased, ends, strict=True) if end]
         if handed:
             nonces = [self._nonces[task.token] for task in handed]
             begun = self._store.begin(shard, list(map(Lease.of, handed)), lease_ms, nonces)
             mine += [one.under(task) for task, one in zip(handed, begun, strict=True) if one.token]
         self._counts[Settled.STALE] += len(tasks) - len(mine)
-        return [task._replace(left_ms=self._remaining_ms) for task in mine]
+        return [replaced(task, left_ms=self._remaining_ms) for task in mine]
 
     def _run(self, task: Task) -> None:
         self._outbox.put((self._shard_of(task), self._runner.run(task)))
@@ -147,7 +151,7 @@ class Worker:
             self._away = error
 
     def _lease_ms(self) -> int:
-        return min(self._step_ms, longest_lease(self._remaining_ms()))
+        return lease_within(self._step_ms, self._remaining_ms())
 
     def _next_step(self) -> float:
         return time.monotonic() + self._step_ms / STEPS / 1_000

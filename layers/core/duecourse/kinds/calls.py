@@ -1,10 +1,12 @@
 """Shared parts of kinds that call the web: the request from a payload, and the answer in words."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from duecourse.domain.calls import is_reserved
+from duecourse.domain.credential import NAME, WRONG_NAME, CredentialName
 from duecourse.domain.outcomes import Span
 from duecourse.domain.task import Json, dump_json
 from duecourse.domain.times import DAY_MS, parse_duration, to_ms
@@ -13,12 +15,20 @@ from duecourse.ports.http import HttpAnswer, HttpRequest
 
 MAX_RETRY_AFTER_MS = DAY_MS
 EXCERPT_LENGTH = 200
+NAMES = re.compile(NAME)
 
 
 def to_request(
-    payload: Json, method: str, timeout_ms: int, *, max_bytes: int, fixed: Mapping[str, str], text_as_is: bool = False
+    payload: Json,
+    method: str,
+    timeout_ms: int,
+    *,
+    tenant: str,
+    max_bytes: int,
+    fixed: Mapping[str, str],
+    text_as_is: bool = False,
 ) -> HttpRequest:
-    """The request that `payload` describes, with `method` and `timeout_ms` as defaults.
+    """The request that `payload` describes, with `method` and `timeout_ms` as defaults, and a credential of `tenant`.
 
     `fixed` headers win over the payload's. With `text_as_is` a body that is text is sent unchanged, any other as JSON.
     Raises InvalidInput, naming the field.
@@ -28,7 +38,8 @@ def to_request(
     timeout = duration_ms(payload, "timeout") if payload.get("timeout") is not None else timeout_ms
     content_type, body = _body(payload.get("body"), text_as_is)
     headers = {**content_type, **_headers(payload.get("headers") or {}), **fixed}
-    return HttpRequest(text(payload, "method", method), text(payload, "url"), headers, body, timeout, max_bytes)
+    where, auth = text(payload, "url"), _auth(payload.get("auth"), tenant)
+    return HttpRequest(text(payload, "method", method), where, headers, body, timeout, max_bytes, auth)
 
 
 def text(payload: dict[str, Json], field: str, default: str | None = None) -> str:
@@ -47,6 +58,14 @@ def duration_ms(payload: dict[str, Json], field: str) -> int:
         return parse_duration(payload.get(field))  # type: ignore[arg-type]
     except ValueError as error:
         raise InvalidInput([FieldError(f"payload.{field}", str(error))]) from None
+
+
+def _auth(name: Json, tenant: str) -> CredentialName | None:
+    if name is None:
+        return None
+    if not isinstance(name, str) or not NAMES.fullmatch(name):
+        raise InvalidInput([FieldError("payload.auth", WRONG_NAME)])
+    return CredentialName(tenant, name)
 
 
 def _headers(given: Json) -> dict[str, str]:

@@ -1,20 +1,35 @@
 """The kind `poll`: asks an address again and again until its answer says that it is done."""
 
+import gc
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import chain
 from typing import NamedTuple, NoReturn
 
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
-from duecourse.domain.task import MAX_DEPTH, MAX_RESULT_BYTES, Json, Task, deeper_than, dump_json
+from duecourse.domain.polls import LEAST_INTERVAL_MS
+from duecourse.domain.task import MAX_DEPTH, MAX_RESULT_BYTES, Json, Task, dump_json
 from duecourse.errors import CallCutOff, CallFailed, CallTimedOut, FieldError, InvalidInput
 from duecourse.kinds.calls import describe, duration_ms, retry_after, seconds, text, to_request
-from duecourse.kinds.expressions import DoesNotFit, Search, TooMuchWork, WrongExpression, compiled
+from duecourse.kinds.expression_meter import DoesNotFit, TooMuchWork, size_of
+from duecourse.kinds.expression_parts import is_true
+from duecourse.kinds.expressions import MAX_CPU_S, Search, WrongExpression, compiled
 from duecourse.ports.http import HttpAnswer, HttpCaller, HttpRequest
+from duecourse.turns import WAIT_S, Computation, Turns
 
 MAX_ANSWER_BYTES = 1024 * 1024
+LARGE_BYTES = 256 * 1024
+"""Size from which an answer is decoded in turn: one of 1 MiB takes 15 ms, and 30 MB of memory."""
 NOT_YET = frozenset({202, 204})
 """Answers that need no body to say: not yet."""
 HOPELESS = frozenset({400, 401, 403, 405, 406, 410, 411, 413, 414, 415, 422, 451})
 """Statuses that the same request will meet again."""
+CURABLE = frozenset({401, 403})
+"""Those that a credential by name may yet turn: it may have been changed, or be about to be."""
+_COLLECTOR = threading.Lock()
+"""Held while Python's collector is off: there is one in a process."""
 
 
 class Plan(NamedTuple):
@@ -28,31 +43,38 @@ class Plan(NamedTuple):
 
 
 class Poll:
-    """Polls payload {url, method?="GET", headers?, body?, interval, timeout?, until, failed_when?, result?}.
+    """Polls payload {url, method?="GET", headers?, auth?, body?, interval, timeout?, until, failed_when?, result?}.
 
     | answer | outcome |
     | --- | --- |
     | 2xx with JSON, `failed_when` true | Drop |
     | 2xx with JSON, `until` true | Done with `result`, else the whole answer; at most 64 KiB and 100 deep |
     | 2xx with any other JSON; 202 and 204 without | Again after the interval, or after a longer Retry-After |
-    | 400, 401, 403, 405, 410, 422 and the others of HOPELESS | Drop |
+    | 400, 401, 403, 405, 410, 422 and the others of HOPELESS | Drop; with `auth`, Retry after 401 and 403 |
     | none, 5xx, 408, 429, a redirect, 404, 425, no JSON, over 1 MiB | Retry, after Retry-After if given |
 
     404 and 425 are Retry because the resource may not exist yet. An answer to which an expression cannot be applied is
     Retry too; a payload that can never be sent or judged is Drop. True is what JMESPath calls true: not false, null or
-    empty. A call that was cut off because time was short is repeated at once, no attempt spent.
+    empty. A call that was cut off because time was short is repeated at once, no attempt spent. Answers that take long
+    to judge are judged one at a time, by `turns`.
     """
 
-    def __init__(self, http: HttpCaller, timeout_ms: int) -> None:
+    def __init__(
+        self, http: HttpCaller, timeout_ms: int, turns: Turns | None = None, least_interval_ms: int = LEAST_INTERVAL_MS
+    ) -> None:
         self._http = http
         self._timeout_ms = timeout_ms
+        self._least_interval_ms = least_interval_ms
+        self._turns = turns or Turns()
 
     def __call__(self, task: Task) -> Outcome:
-        """Ask once."""
+        """Ask once. Raises Crowded, before the call or after it, while the tenant's answers wait to be judged."""
+        self._turns.admit(task.tenant)
         try:
-            plan = _plan(task.payload, self._timeout_ms)
+            plan = _plan(task, self._timeout_ms, self._least_interval_ms)
             answer = self._http.call(plan.request)
-            return _judge(plan, answer, task.claimed_at)
+            with self._turns.computing(task.tenant, MAX_CPU_S, WAIT_S) as computation:
+                return _judge(plan, answer, task.claimed_at, computation)
         except InvalidInput as error:
             return Drop(str(error))
         except CallCutOff:
@@ -81,11 +103,14 @@ class Hurried:
             raise CallCutOff from error
 
 
-def _plan(payload: Json, timeout_ms: int) -> Plan:
-    request = to_request(payload, "GET", timeout_ms, max_bytes=MAX_ANSWER_BYTES, fixed={}, text_as_is=True)
+def _plan(task: Task, timeout_ms: int, least_ms: int) -> Plan:
+    payload = task.payload
+    request = to_request(
+        payload, "GET", timeout_ms, tenant=task.tenant, max_bytes=MAX_ANSWER_BYTES, fixed={}, text_as_is=True
+    )
     return Plan(
         request,
-        duration_ms(payload, "interval"),
+        max(duration_ms(payload, "interval"), least_ms),  # a task of an older version may ask more often
         _expression(payload, "until"),
         payload.get("failed_when") and _expression(payload, "failed_when"),
         payload.get("result") and _expression(payload, "result"),
@@ -101,26 +126,46 @@ def _expression(payload: dict[str, Json], field: str) -> str:
     return expression
 
 
-def _judge(plan: Plan, answer: HttpAnswer, called_at: int) -> Outcome:
+def _judge(plan: Plan, answer: HttpAnswer, called_at: int, computation: Computation) -> Outcome:
     wait = retry_after(answer, called_at)
     if not 200 <= answer.status < 300:
         return _rejected(plan, answer, wait)
+    large = len(answer.body) >= LARGE_BYTES
+    if large:
+        computation.take_turn()
     try:
-        found = _decoded(answer)
+        with _collecting_no_garbage() if large else nullcontext():
+            found = _decoded(answer)
     except ValueError as error:
         if answer.status in NOT_YET:
             return _again(plan, wait)
         return Retry(after=seconds(wait), error=f"{describe(plan.request, answer)} ({error})")
     try:
-        return _decide(plan, answer, found, wait)
+        return _decide(plan, answer, Search(found, computation), wait)
     except (WrongExpression, TooMuchWork) as error:
         return Drop(f"an expression is wrong: {error}")
     except DoesNotFit as error:
         return Retry(after=seconds(wait), error=f"{describe(plan.request, answer)} ({error})")
 
 
+@contextmanager
+def _collecting_no_garbage() -> Iterator[None]:
+    """Keep the collector from going over each new list again and again: most of the time that an answer of 1 MiB took.
+
+    Text that becomes values makes no circles.
+    """
+    with _COLLECTOR:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if collects:
+                gc.enable()
+
+
 def _rejected(plan: Plan, answer: HttpAnswer, wait: int | None) -> Outcome:
-    if answer.status in HOPELESS:
+    if answer.status in HOPELESS and not (plan.request.auth and answer.status in CURABLE):
         return Drop(describe(plan.request, answer))
     return Retry(after=seconds(wait), error=describe(plan.request, answer))
 
@@ -138,18 +183,12 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _decide(plan: Plan, answer: HttpAnswer, found: Json, wait: int | None) -> Outcome:
-    search = Search(found)
+def _decide(plan: Plan, answer: HttpAnswer, search: Search, wait: int | None) -> Outcome:
     if plan.failed_when and is_true(search.find(plan.failed_when)):
         return Drop(f"failed_when holds: {describe(plan.request, answer)}")
     if is_true(search.find(plan.until)):
-        return _done(search.find(plan.result) if plan.result else found)
+        return _done(search.find(plan.result or "@"))
     return _again(plan, wait)
-
-
-def is_true(value: Json) -> bool:
-    """True as JMESPath has it: anything except false, null, and an empty text, list or object. 0 is true."""
-    return value is not None and value is not False and value not in ("", [], {})
 
 
 def _again(plan: Plan, wait: int | None) -> Again:
@@ -157,8 +196,9 @@ def _again(plan: Plan, wait: int | None) -> Again:
 
 
 def _done(result: Json) -> Outcome:
-    if deeper_than(MAX_DEPTH, result):
-        return Drop(f"the result nests deeper than {MAX_DEPTH}: narrow it by `result`")
+    problem = _problem_of(result)
+    if problem:
+        return Drop(f"the result {problem}: narrow it by `result`")
     try:
         size = len(dump_json(result).encode())
     except (TypeError, ValueError):
@@ -166,3 +206,20 @@ def _done(result: Json) -> Outcome:
     if size > MAX_RESULT_BYTES:
         return Drop(f"the result has {size} bytes, and at most {MAX_RESULT_BYTES} are kept: narrow it by `result`")
     return Done(result)
+
+
+def _problem_of(result: Json) -> str:
+    """Reason why a result is not even written out, or "": it may hold one part so often that it would never end."""
+    waiting, size = [(result, 0)], 0
+    while waiting:
+        value, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            return f"nests deeper than {MAX_DEPTH}"
+        size += len(value) if isinstance(value, str | list | dict) else max(size_of(value), 1)
+        if size > MAX_RESULT_BYTES:
+            return f"is over {MAX_RESULT_BYTES // 1024} KiB"
+        if isinstance(value, dict):
+            waiting += [(item, depth + 1) for item in chain(value, value.values())]
+        elif isinstance(value, list):
+            waiting += [(item, depth + 1) for item in value]
+    return ""

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from duecourse.domain.credential import CredentialName
+
 
 class HttpRequest(NamedTuple):
-    """One call; `timeout_ms` bounds it all, the reading of at most `max_bytes` of the answer's body included.
+    """One call; `timeout_ms` bounds it all, from the look-up of the host's name to the answer's last byte.
 
-    But for the look-up of the host's name, which takes as long as the system's resolver does.
+    At most `max_bytes` of the answer's body are read. With `auth` the call carries that credential, in any header.
     """
 
     method: str
@@ -17,6 +19,7 @@ class HttpRequest(NamedTuple):
     body: bytes | None
     timeout_ms: int
     max_bytes: int
+    auth: CredentialName | None = None
 
     @property
     def label(self) -> str:
@@ -43,6 +46,6 @@ class HttpCaller(Protocol):
     def call(self, request: HttpRequest) -> HttpAnswer:
         """Send one request, once, and follow no redirect.
 
-        Raises CallFailed where no answer came, CallTimedOut where its time was over before that, and InvalidInput where
-        the request can never be sent.
+        Raises CallFailed where no answer came, and CallTimedOut where its time was over before that. Raises
+        EgressRejected where no call may go, and any other InvalidInput where the request can never be sent.
         """

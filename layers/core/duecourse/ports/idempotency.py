@@ -24,10 +24,12 @@ class RequestState(StrEnum):
     """The request was answered."""
     OTHER = "other"
     """The key belongs to another request."""
+    OVER = "over"
+    """Nobody began it, and its tenant has used up what it may have kept."""
 
 
 class SavedResponse(NamedTuple):
-    """State of a request: its answer if it has ended; the time (ms) that another process still has it if it runs.
+    """State of a request: its answer if it has ended; the time (ms) to wait, for another process or for the quota.
 
     `begun_at` is when it was first begun (epoch ms), where it was and is the caller's now.
     """
@@ -39,11 +41,15 @@ class SavedResponse(NamedTuple):
 
 
 class KeyedRequest(NamedTuple):
-    """A request as it was sent: whose, its key, and 32 bytes that tell it from any other."""
+    """A request as it was sent: whose, its key, and 32 bytes that tell it from any other.
+
+    `max_bytes` is its tenant's quota of requests and answers that are kept, 0 for none.
+    """
 
     tenant: str
     key: str
     fingerprint: bytes
+    max_bytes: int = 0
 
 
 class IdempotencyStore(Protocol):
@@ -52,7 +58,8 @@ class IdempotencyStore(Protocol):
     def begin(self, sent: KeyedRequest, owner: bytes, lock_ms: int) -> SavedResponse:
         """Take a request for `owner` (8 bytes) unless it has ended, or another has it, each for its own `lock_ms`.
 
-        The same owner again gets the same answer.
+        The same owner again gets the same answer. A tenant may have as much kept as its quota says, and as much again
+        in each KEPT_MS. The answer to a request that was begun is kept, however large it is.
         """
 
     def end(self, sent: KeyedRequest, owner: bytes, answer: bytes) -> bool:

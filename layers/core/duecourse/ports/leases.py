@@ -1,6 +1,6 @@
 """Contract of the verbs of workers: claim due tasks, begin what was handed over, settle, extend, save."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -10,6 +10,7 @@ from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.queues import DEFAULT_PRIORITY
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
+from duecourse.domain.values import replaced
 from duecourse.ports.ledger import Ledger
 
 MAX_CLAIM = 500
@@ -57,12 +58,6 @@ class Delivery(NamedTuple):
 Deliveries = Mapping[str, Delivery]
 """Deliveries by kind: a claimed task of such a kind is handed over, under a delivery that its target begins."""
 NO_DELIVERIES: Deliveries = MappingProxyType({})
-MOST_UNDELIVERED = 20
-"""Number of deliveries in a row that are not begun, after which the task is dead."""
-FIRST_DELAY_MS, LONGEST_DELAY_MS = 1_000, 300_000
-"""Delay after a delivery that was not begun: the first, doubled each time up to the longest."""
-PUT_ASIDE_MS = 900_000
-"""Time after which a claim looks again at a task that was put aside, unless something makes it due before."""
 
 
 class Begun(NamedTuple):
@@ -74,7 +69,7 @@ class Begun(NamedTuple):
 
     def under(self, task: Task) -> Task:
         """The task under this lease, in place of its delivery."""
-        return task._replace(token=self.token, run=self.run, lease_expires_at=self.expires_at, target="")
+        return replaced(task, token=self.token, run=self.run, lease_expires_at=self.expires_at, target="")
 
 
 class Lease(NamedTuple):
@@ -102,6 +97,7 @@ class LeaseStore(Ledger, Protocol):
         max_bytes: int = 4_000_000,
         trigger: Trigger = Trigger.TAKE,
         deliveries: Deliveries = NO_DELIVERIES,
+        kinds: Collection[str] = (),
     ) -> Claim:
         """Lease at most `limit` due tasks as the queue's limits allow, and no more than `max_bytes` after the first.
 
@@ -110,8 +106,11 @@ class LeaseStore(Ledger, Protocol):
 
         A task of a kind in `deliveries` gets the lease of a delivery, and `target`; limits count it as running. Its
         token begins it (`begin`), or settles it directly. A delivery that lapses first spends no attempt: the task is
-        due again, later each time, and dead after MOST_UNDELIVERED in a row. A task whose target has no room is put
-        aside until there is room, and delays no other task.
+        due again, later each time, and dead after 20 in a row. A task whose target has no room is put aside until there
+        is room, and delays no other task.
+
+        With `kinds`, those alone and the kinds in `deliveries` are claimed. A task of any other kind is put aside for
+        30 s, and delays no other task; a claim that names its kind has it at once.
         """
 
     def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:

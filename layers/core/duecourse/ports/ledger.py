@@ -52,7 +52,7 @@ class Ledger(Protocol):
         """Shard of a task of this group, or of none: its leases are settled there."""
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
-        """One task, in any shard of its queue."""
+        """One task, in any shard of its queue. Raises TaskDamaged where its record cannot be read."""
 
 
 class Figures(Ledger, Protocol):

@@ -19,6 +19,10 @@ class Result(NamedTuple):
 class Results(Protocol):
     """The results database. Both verbs raise ResultsUnavailable, within PATIENCE_MS."""
 
+    @property
+    def place(self) -> str:
+        """Name by which a program elsewhere finds it."""
+
     def put(self, task: Task, result_json: str, now: int) -> bool:
         """Keep the task's result; False, and nothing changed, where a newer one (a higher fence) is there."""
 

@@ -14,7 +14,10 @@ MAX_ADD = 1_000
 
 
 class Reply(StrEnum):
-    """Effect of a verb on one task; those after OK are rejections."""
+    """Effect of a verb on one task; those after OK are rejections.
+
+    OVER_… is over a quota of the tenant, BEYOND_… more than the whole of one, for which no wait makes room.
+    """
 
     CREATED = "created"
     KEPT = "kept"
@@ -28,21 +31,36 @@ class Reply(StrEnum):
     CANCELLED = "cancelled"
     DEAD = "dead"
     PAST_DEADLINE = "past_deadline"
+    OVER_PENDING = "over_pending"
+    OVER_BYTES = "over_bytes"
+    OVER_ADDS = "over_adds"
+    BEYOND_PENDING = "beyond_pending"
+    BEYOND_BYTES = "beyond_bytes"
+    BEYOND_ADDS = "beyond_adds"
 
 
 class AddReply(NamedTuple):
-    """The answer to one added task; `task` is its record where `echo` asked for it."""
+    """The answer to one added task; `task` is its record where `echo` asked for it.
+
+    `wait_ms` is how long the tenant is to wait where its adds are over their quota.
+    """
 
     id: str
     reply: Reply
     task: Task | None = None
+    wait_ms: int = 0
 
 
 class Alone(NamedTuple):
-    """A condition on an add: no task of `group` is live, nor of a later generation than `since`."""
+    """A condition on an add: no task of `group` is live, nor of a later generation than `since`.
+
+    `tasks` and `bytes` are those of what was added before and is a part of the same: a quota must be able to hold both.
+    """
 
     group: str
     since: int
+    tasks: int = 0
+    bytes: int = 0
 
 
 class Move(NamedTuple):
@@ -74,6 +92,8 @@ class TaskStore(Ledger, Protocol):
         steps, PartlyAdded names the tasks that it has.
         A task that is not as far `apart` from its group's others as it asks is answered KEPT, without a record.
         With `alone`, all tasks are of one tenant and its group: all are added in one step, or none (an empty answer).
+        A task over a quota of its tenant is answered with that quota and not added; with `alone` then none is. Raises
+        QuotaExceeded, with nothing added, where a queue is new and its tenant has made as many as it may.
         """
 
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
@@ -123,5 +143,5 @@ class TaskStore(Ledger, Protocol):
         """Schedule dead tasks again: a fresh set of attempts, the same generation, their log kept.
 
         Each is due its one of `delays_ms` from now, and dead its one of `deadlines_ms` (0: never) after that; without
-        them, now and never.
+        them, now and never. One that is over a quota of its tenant stays dead.
         """

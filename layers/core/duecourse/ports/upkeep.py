@@ -49,18 +49,19 @@ class Upkeep(Figures, Protocol):
     def rounds(self) -> Rounds:
         """Instants at which the parts of the shards were last swept, kept with the tasks."""
 
+    def warnings(self) -> list[str]:
+        """Settings of the store's servers by which tasks can be lost, each in a sentence."""
+
     def outlook_of(self, shards: Sequence[Shard]) -> list[Outlook | Away]:
         """Next work of many shards, or the error for one: a few reads a shard, and no change."""
-
-    def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
-        """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step.
-
-        A queue's own `retention_ms` goes before the one given. Dead tasks are kept if `dead_retention_ms` is None.
-        Otherwise they are forgotten that long after their death, and that long after the first such sweep at the
-        earliest. A shard without tasks or settings may be forgotten as a whole.
-        """
 
     def sweep_all(
         self, shards: Sequence[Shard], *, retention_ms: int, dead_retention_ms: int | None = None
     ) -> list[Swept | Away]:
-        """Sweep many shards, a bounded step each; answers for each what was done, or why nothing was."""
+        """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step a shard.
+
+        Answers for each shard what was done, or why nothing was. A queue's own `retention_ms` goes before the one
+        given. Dead tasks are kept if `dead_retention_ms` is None. Otherwise they are forgotten that long after their
+        death, and that long after the first such sweep at the earliest. A shard without tasks or settings may be
+        forgotten as a whole.
+        """

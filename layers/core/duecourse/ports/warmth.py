@@ -9,6 +9,9 @@ from duecourse.domain.task import Shard
 class Warmth(Protocol):
     """The future and the recent past of one ledger; every verb is one bounded look and raises StoreUnavailable."""
 
+    def get_ready(self) -> None:
+        """Return if the store answers, and have this process prepare the verbs of who works tasks."""
+
     def coming(self, shard: Shard, within_ms: int) -> list[str]:
         """Kinds of the first tasks that come due within `within_ms`; throttled tasks are left out.
 

@@ -3,15 +3,16 @@
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from duecourse.domain.task import Json
+from duecourse.domain.task import DEFAULT_TENANT, Json
 from duecourse.ports.sender import Message
 
 
 class Letter(NamedTuple):
-    """One message still to be written: a reminder task's payload, and its start (epoch ms)."""
+    """One message still to be written: a reminder task's payload, its start (epoch ms), and whose it is."""
 
     payload: Json
     starts_at: int
+    tenant: str = DEFAULT_TENANT
 
 
 class Writer(Protocol):

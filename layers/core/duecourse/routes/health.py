@@ -5,7 +5,7 @@ from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse.errors import StoreUnavailable
-from duecourse.routes.parts import answer, described
+from duecourse.routes.parts import answer, described, needs
 from duecourse.routes.request import app
 from duecourse.wire.http import problems
 from duecourse.wire.http.health import Health
@@ -21,6 +21,7 @@ ANSWERS: dict[int, OpenAPIResponse] = {
 
 
 @router.get("/health", responses=ANSWERS)
+@needs(None)
 def health() -> Response[Health]:
     """Report whether the service accepts tasks."""
     try:

@@ -7,6 +7,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import ApiGatewayResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
+from duecourse.domain.quotas import quotas_of
 from duecourse.ports.idempotency import KeyedRequest
 from duecourse.routes import request
 from duecourse.routes.parts import rejection
@@ -27,7 +28,8 @@ def idempotent(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Resp
         asked.since = since
         return _pack(next_middleware(app))
 
-    sent = KeyedRequest(asked.tenant, key, asked.fingerprint())
+    quota = quotas_of(asked.app.settings.tenant_quotas, asked.tenant).tenant_max_bytes or 0
+    sent = KeyedRequest(asked.tenant, key, asked.fingerprint(), quota)
     lock_ms = app.lambda_context.get_remaining_time_in_millis() + GRACE_MS
     return _unpack(asked.app.idempotency.answer(sent, lock_ms, do, _saved))
 

@@ -3,11 +3,12 @@
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
+from duecourse.domain.access import Role
 from duecourse.domain.task import DEFAULT_QUEUE, dump_state
 from duecourse.domain.times import format_instant
 from duecourse.errors import LeaseLost, TaskNotFound
 from duecourse.ports.leases import Lease
-from duecourse.routes.parts import Id, Queue, rejects
+from duecourse.routes.parts import Id, Queue, needs, rejects
 from duecourse.routes.request import app, tenant
 from duecourse.wire.http import leases
 
@@ -15,6 +16,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/tasks/<id>/begin")
+@needs(Role.WORKER)
 @rejects(TaskNotFound, LeaseLost)
 def begin_task(id: Id, body: leases.BeginTask, queue: Queue = DEFAULT_QUEUE) -> leases.BeginAnswer:
     """Begin a task that was handed over: 409 where another began it, or it was given back; do not run it then."""
@@ -24,6 +26,7 @@ def begin_task(id: Id, body: leases.BeginTask, queue: Queue = DEFAULT_QUEUE) -> 
 
 
 @router.post("/tasks/<id>/settle")
+@needs(Role.WORKER)
 @rejects(TaskNotFound, LeaseLost)
 def settle_task(id: Id, body: leases.SettleTask, queue: Queue = DEFAULT_QUEUE) -> leases.SettleAnswer:
     """Settle a task, for a function that does so over HTTP."""
@@ -31,6 +34,7 @@ def settle_task(id: Id, body: leases.SettleTask, queue: Queue = DEFAULT_QUEUE) -
 
 
 @router.post("/tasks/<id>/extend")
+@needs(Role.WORKER)
 @rejects(TaskNotFound, LeaseLost)
 def extend_task(id: Id, body: leases.ExtendLease, queue: Queue = DEFAULT_QUEUE) -> leases.LeaseAnswer:
     """Extend a lease."""
@@ -38,6 +42,7 @@ def extend_task(id: Id, body: leases.ExtendLease, queue: Queue = DEFAULT_QUEUE) 
 
 
 @router.post("/tasks/<id>/save")
+@needs(Role.WORKER)
 @rejects(TaskNotFound, LeaseLost)
 def save_task(id: Id, body: leases.SaveState, queue: Queue = DEFAULT_QUEUE) -> Response[None]:
     """Save a checkpoint."""

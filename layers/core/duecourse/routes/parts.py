@@ -11,6 +11,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
 from pydantic import BeforeValidator
 
+from duecourse.domain.access import Role
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.errors import DuecourseError
 from duecourse.metrics import AddedLine, measure
@@ -30,16 +31,28 @@ Force = Annotated[
     Flag, Query(description="Cancel a running task too: its worker loses the lease. A bare `?force` means true.")
 ]
 
+ROLE = "role"
+"""Attribute in which a route's function keeps the role that it needs, None for no role."""
 REJECTS = "rejects"
 """Attribute in which a route's function keeps its errors."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def rejects(*kinds: type[DuecourseError]) -> Callable[[F], F]:
-    """Name the errors (404, 409) of a route; a route that names none is described as having all."""
+    """Name the errors (404, 409, 422, 429) of a route; a route that names none is described as having all."""
 
     def mark(route: F) -> F:
         setattr(route, REJECTS, kinds)
+        return route
+
+    return mark
+
+
+def needs(role: Role | None) -> Callable[[F], F]:
+    """Name the role that a route needs, None for none; without this, a route needs an operator."""
+
+    def mark(route: F) -> F:
+        setattr(route, ROLE, role)
         return route
 
     return mark

@@ -8,11 +8,12 @@ from aws_lambda_powertools.event_handler.openapi.params import Path
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from pydantic import BeforeValidator
 
+from duecourse.domain.access import Role
 from duecourse.domain.masking import masked_error
 from duecourse.domain.query import QueryState
-from duecourse.errors import QueryFailed, QueryNotFound
-from duecourse.routes.parts import answer, count_added, described, rejection, rejects
-from duecourse.routes.request import app, served, tenant
+from duecourse.errors import BeyondQuota, QueryFailed, QueryNotFound, QuotaExceeded
+from duecourse.routes.parts import answer, count_added, described, needs, rejection, rejects
+from duecourse.routes.request import app, by, served, tenant
 from duecourse.wire.http import problems
 from duecourse.wire.http.queries import ANSWERED, PROCESSING, AskQuery, QueryId, QueryView, show_query
 
@@ -29,21 +30,23 @@ STATUS = {QueryState.DONE: 200, QueryState.PROCESSING: 202}
 
 
 @router.post("/queries", responses=ANSWERS)
-@rejects(QueryFailed)
+@needs(Role.CALLER)
+@rejects(QueryFailed, QuotaExceeded, BeyondQuota)
 def query(body: AskQuery) -> Response[Any]:
     """Ask a slow API now, and keep asking until it answers; equal queries share one call.
 
     To stop a query, send `DELETE /tasks/{id}` with its task and queue.
     """
-    asked = app().queries.ask(body.query(), served().remaining_ms, tenant(), since=served().since)
+    asked = app().queries.speaking_as(by()).ask(body.query(), served().remaining_ms, tenant(), since=served().since)
     count_added(int(asked.created))
-    seen = asked.standing
+    seen = asked.status
     if seen.status is QueryState.FAILED:
         return rejection(problems.describe(QueryFailed(seen.id, seen.queue, masked_error(seen.error))))
     return answer(STATUS[seen.status], show_query(seen))
 
 
 @router.get("/queries/<id>")
+@needs(Role.CALLER)
 @rejects(QueryNotFound)
 def get_query(id: Id) -> QueryView:
     """Show a query: its answer, or the newest known data."""

@@ -1,38 +1,71 @@
-"""`/queues`: look at them, set them, replay what is dead in one."""
+"""`/queues`: look at them, set them, replay what is dead in one, purge and cancel many tasks."""
 
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
-from duecourse.errors import QueueNotFound
-from duecourse.routes.parts import QueueInPath, rejects
-from duecourse.routes.request import app, tenant
-from duecourse.wire.http import queues
+from duecourse.domain.access import Role
+from duecourse.errors import QueueNotFound, QuotaExceeded
+from duecourse.routes.parts import QueueInPath, needs, rejects
+from duecourse.routes.request import app, by, served, tenant
+from duecourse.wire.http import bulk, queues
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.get("/queues")
+@needs(Role.CALLER)
 @rejects()
 def list_queues() -> queues.QueuesAnswer:
-    """Show all queues."""
-    return {"queues": [queues.show_queue(queue) for queue in app().queues.every()]}
+    """Show all queues.
+
+    A caller without the role operator sees those in which its tenant has tasks, with the tenant's own numbers. `done`
+    and `dead` are then counted among the newest 1,000 of each shard.
+    """
+    return {"queues": [queues.show_queue(queue) for queue in app().queues.every(served().narrowed)]}
 
 
 @router.get("/queues/<queue>")
+@needs(Role.CALLER)
 @rejects(QueueNotFound)
 def get_queue(queue: QueueInPath) -> queues.QueueAnswer:
     """Show a queue."""
-    return {"queue": queues.show_queue(app().queues.get(queue))}
+    asked = served()
+    owners = asked.principal is not None and asked.narrowed is None
+    return {"queue": queues.show_queue(app().queues.get(queue, asked.narrowed, owners=owners))}
 
 
 @router.patch("/queues/<queue>")
-@rejects()
+@needs(Role.OPERATOR)
+@rejects(QueueNotFound)
 def set_queue(queue: QueueInPath, body: queues.SetQueue) -> queues.QueueAnswer:
-    """Change the settings of a queue, which need not have a task yet."""
-    return {"queue": queues.show_queue(app().queues.configure(queue, body.changes()))}
+    """Change the settings of a queue; with `create` the queue need not exist yet."""
+    return {"queue": queues.show_queue(app().queues.configure(queue, body.changes(), create=body.create))}
 
 
 @router.post("/queues/<queue>/dead/replay")
-@rejects()
+@needs(Role.CALLER)
+@rejects(QuotaExceeded)
 def replay_dead(queue: QueueInPath, body: queues.ReplayDead) -> queues.ReplayedAnswer:
     """Replay the dead tasks of a queue, oldest first; a dry run only lists them."""
-    return queues.show_replayed(app().tasks.replay_dead(queue, body.replay(), tenant()), dry_run=body.dry_run)
+    return queues.show_replayed(
+        app().tasks.speaking_as(by()).replay_dead(queue, body.replay(), tenant()), dry_run=body.dry_run
+    )
+
+
+@router.post("/queues/<queue>/purge")
+@needs(Role.CALLER)
+@rejects()
+def purge(queue: QueueInPath, body: bulk.PurgeTasks) -> bulk.PurgedAnswer:
+    """Delete the tasks of one state of a queue; a dry run only counts them."""
+    asked = body.bulk()
+    done = app().store.bulk(queue, asked, bulk.start_of(body.cursor, asked), tenant(), by=by())
+    return {"purged": done.tasks, **bulk.show_many(done, dry_run=body.dry_run)}
+
+
+@router.post("/queues/<queue>/cancel")
+@needs(Role.CALLER)
+@rejects()
+def cancel_many(queue: QueueInPath, body: bulk.CancelTasks) -> bulk.CancelledAnswer:
+    """Cancel the tasks of a queue by group, kind or state; a dry run only counts them."""
+    asked = body.bulk()
+    done = app().store.bulk(queue, asked, bulk.start_of(body.cursor, asked), tenant(), by=by())
+    return {"cancelled": done.tasks, **bulk.show_many(done, dry_run=body.dry_run)}

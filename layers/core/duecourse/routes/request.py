@@ -1,7 +1,7 @@
-"""The request being served: its App, its tenant, its Idempotency-Key, and what tells it from every other."""
+"""The request being served: its App, its caller and tenant, its Idempotency-Key, and what tells it from every other."""
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
@@ -9,13 +9,18 @@ from hashlib import sha256
 from itertools import count
 from typing import Any
 
+from duecourse.domain.access import Principal, Role, principal_of
 from duecourse.domain.task import DEFAULT_TENANT, new_id
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.wire.http.headers import CHANGING, KEY_HEADER, is_json, read_key
-from duecourse.wire.http.problems import UnsupportedBody
+from duecourse.wire.http.headers import CHANGING, KEY_HEADER, READING, is_json, read_key
+from duecourse.wire.http.identity import read_identity
+from duecourse.wire.http.problems import ForeignTenant, NoTenant, RoleMissing, UnsupportedBody
+from duecourse.wire.http.usual import HTTP
 from duecourse.wire.settings.variables import NAME, WRONG_NAME
 from duecourse.wiring import App
 
+TENANT = "tenant"
+"""Query parameter in which a caller names a tenant."""
 TYPE, JSON, UNREAD = "content-type", "application/json", "application/octet-stream"
 
 
@@ -34,17 +39,59 @@ class Request:
         self._numbers = count()
 
     @cached_property
+    def principal(self) -> Principal | None:
+        """Caller with its tenant and roles; None where the settings have no rule, and every caller may do all."""
+        access = self.app.access
+        if access is None:
+            return None
+        return principal_of(read_identity(self._event["requestContext"].get("authorizer")), access)
+
+    @cached_property
     def tenant(self) -> str:
-        """Tenant, from the settings' header if there is one. Raises InvalidInput for an invalid tenant."""
+        """Tenant: the caller's, or the one that a caller names who may.
+
+        Raises InvalidInput for an invalid tenant, ForeignTenant and NoTenant.
+        """
+        if self.principal is None:
+            return self._of_header()
+        named = self._named
+        if named is None:
+            if not self.principal.tenant:
+                raise NoTenant(f"DUECOURSE_TENANT_FROM names no tenant for {self.principal.name}.")
+            return self.principal.tenant
+        if not NAME.fullmatch(named):
+            raise InvalidInput([FieldError(TENANT, WRONG_NAME)])
+        if named != self.principal.tenant and not self.principal.names_tenants:
+            raise ForeignTenant
+        return named
+
+    @property
+    def narrowed(self) -> str | None:
+        """Tenant whose part of a queue the caller may see; None where the caller may see all of it."""
+        everything = self.principal is None or (self.principal.is_operator and self._named is None)
+        return None if everything else self.tenant
+
+    @property
+    def own_parameters(self) -> Sequence[str]:
+        """Query parameters that every route takes."""
+        return () if self.principal is None else (TENANT,)
+
+    def _of_header(self) -> str:
         header = self.app.settings.tenant_header
         named = self._headers.get(header.lower(), DEFAULT_TENANT)
         if not NAME.fullmatch(named):
             raise InvalidInput([FieldError(header, WRONG_NAME)])
         return named
 
+    @property
+    def _named(self) -> str | None:
+        given: str | None = (self._event.get("queryStringParameters") or {}).get(TENANT)
+        return given
+
     def key(self) -> str | None:
         """The Idempotency-Key; None where the request has none, or changes nothing. Raises MalformedKey."""
-        given = self._headers.get(KEY_HEADER.lower()) if self._http["method"] in CHANGING else None
+        changes = self._http["method"] in CHANGING and self._event["rawPath"] not in READING
+        given = self._headers.get(KEY_HEADER.lower()) if changes else None
         return None if given is None else read_key(given)
 
     def fingerprint(self) -> bytes:
@@ -71,14 +118,18 @@ class Request:
             return dict(event)
         return {**event, "headers": {**self._headers, TYPE: JSON if is_json(given or "") else UNREAD}}
 
-    def check(self) -> None:
-        """Reject a body that is not said to be JSON, and an invalid tenant, whether or not its route reads them.
+    def check(self, role: Role | None) -> None:
+        """Reject a caller without the role that the route needs, and what is wrong whether or not the route reads it.
 
-        Raises UnsupportedBody and InvalidInput.
+        That is a body that is not said to be JSON, and a tenant that is invalid or not the caller's. A route without a
+        role has no tenant. Raises RoleMissing, NoTenant, ForeignTenant, UnsupportedBody and InvalidInput.
         """
+        if self.principal and role and not self.principal.may(role):
+            raise RoleMissing(role, self.principal.name, self.principal.grant.roles)
         if self._event.get("body") and not is_json(self._headers.get(TYPE, "")):
             raise UnsupportedBody
-        _ = self.tenant
+        if role or self.principal is None:
+            _ = self.tenant
 
     @cached_property
     def _seed(self) -> str | None:
@@ -117,5 +168,11 @@ def app() -> App:
 
 
 def tenant() -> str:
-    """Tenant of that request. Raises InvalidInput if its header has no valid tenant."""
+    """Tenant of that request. Raises InvalidInput for an invalid one, ForeignTenant and NoTenant."""
     return served().tenant
+
+
+def by(word: str = HTTP) -> str:
+    """Source of that request in a task's log: the word, and the caller where it is known."""
+    asked = served().principal
+    return word if asked is None else f"{word}:{asked.name}"

@@ -9,6 +9,7 @@ from typing import Any
 from duecourse.errors import MAX_ERRORS, MAX_FIELD, FieldError
 
 PROBLEM = "stands twice in its object"
+TOO_MANY = f"has more than {MAX_ERRORS} objects in which a name stands twice"
 
 
 def load(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> tuple[Any, list[FieldError]]:
@@ -18,8 +19,10 @@ def load(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) 
     """
     doubled: list[_Doubled] = []
     value = json.loads(text, parse_constant=parse_constant, object_pairs_hook=lambda pairs: _table(pairs, doubled))
-    named = islice(_named(value), MAX_ERRORS) if doubled else ()
-    return value, [FieldError(name, PROBLEM) for name in named]
+    if not doubled:
+        return value, []
+    named = [FieldError(name, PROBLEM) for name in islice(_named("", value), MAX_ERRORS)]
+    return value, named or [FieldError("body", TOO_MANY)]
 
 
 class _Doubled(dict[str, Any]):
@@ -30,19 +33,21 @@ class _Doubled(dict[str, Any]):
 
 def _table(pairs: list[tuple[str, Any]], doubled: list[_Doubled]) -> dict[str, Any]:
     table = dict(pairs)
-    if len(table) == len(pairs):
+    if len(table) == len(pairs) or len(doubled) == MAX_ERRORS:
         return table
     doubled.append(_Doubled(table))
     doubled[-1].names = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
     return doubled[-1]
 
 
-def _named(value: Any) -> Iterator[str]:
-    """Dotted names that occur twice, at least one of them if there are any: the outermost are all in `value`."""
-    todo: list[tuple[str, Any]] = [("", value)]
-    while todo:
-        path, value = todo.pop()
-        if isinstance(value, _Doubled):
-            yield from (f"{path}{name}"[:MAX_FIELD] for name in value.names)
-        inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        todo += [(f"{path}{key}."[:MAX_FIELD], one) for key, one in inside]
+def _named(path: str, value: Any) -> Iterator[str]:
+    """Dotted names that occur twice. It may find none: a name that occurs twice hides what is in its first value.
+
+    A name is made where it is asked for: those of all values of a body would fill a function's memory.
+    """
+    if isinstance(value, _Doubled):
+        yield from (f"{path}{name}"[:MAX_FIELD] for name in value.names)
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, one in inside:
+        if isinstance(one, dict | list):
+            yield from _named(f"{path}{key}."[:MAX_FIELD], one)

@@ -4,9 +4,10 @@ import threading
 import time
 from collections.abc import Sequence
 
-from duecourse.adapters.amqp.session import AmqpSession
-from duecourse.errors import PublishRejected
+from duecourse.adapters.amqp.session import AmqpSession, LoginRejected
+from duecourse.errors import DuecourseError, PublishRejected
 from duecourse.ports.publisher import Message
+from duecourse.ports.secret import Secret
 
 WITHIN_S = 10.0
 """Longest wait for a turn on the connection, and for the work on it: both together less than a drain's margin."""
@@ -19,12 +20,14 @@ LONGEST_PAUSE_S = 5.0
 class AmqpPublisher:
     """A Publisher by AMQP 0.9.1 with publisher confirms, on one connection that its threads use in turn.
 
-    `url` is amqp:// or amqps://; with none, nothing is published. A lost connection is replaced at the next use. While
-    that fails, publishing fails at once, except for one try after each of ever longer pauses.
+    `url` is amqp:// or amqps://, or comes from a `secret`, which is read again after a rejected login. With neither,
+    nothing is published. A lost connection is replaced at the next use. While that fails, publishing fails at once,
+    except for one try after each of ever longer pauses.
     """
 
-    def __init__(self, url: str, within_s: float = WITHIN_S) -> None:
+    def __init__(self, url: str, within_s: float = WITHIN_S, *, secret: Secret | None = None) -> None:
         self._url = url
+        self._secret = secret
         self._within_s = within_s
         self._session: AmqpSession | None = None
         self._turn = threading.Lock()
@@ -37,7 +40,7 @@ class AmqpPublisher:
 
         Raises PublishRejected where there is no connection or nothing could be sent.
         """
-        if not self._url:
+        if not (self._url or self._secret):
             raise PublishRejected("no broker is configured: set DUECOURSE_AMQP")
         if not self._turn.acquire(timeout=self._within_s):
             raise PublishRejected("the connection to the broker is busy")
@@ -73,7 +76,7 @@ class AmqpPublisher:
         if time.monotonic() < self._refuse_until:
             raise PublishRejected(f"the broker was away a moment ago: {self._problem}")
         try:
-            session = AmqpSession(self._url, until)
+            session = self._logged_in(until)
         except PublishRejected as error:
             self._problem = str(error)
             self._refuse_until = time.monotonic() + self._pause_s
@@ -81,6 +84,21 @@ class AmqpPublisher:
             raise
         self._pause_s = FIRST_PAUSE_S
         return session
+
+    def _logged_in(self, until: float) -> AmqpSession:
+        if self._secret is None:
+            return AmqpSession(self._url, until)
+        try:
+            url = self._secret.value()
+        except DuecourseError as error:
+            raise PublishRejected(str(error)) from error
+        try:
+            return AmqpSession(url, until)
+        except LoginRejected:
+            newer = self._secret.renewed(url)
+            if newer is None:
+                raise
+            return AmqpSession(newer, until)
 
     def _drop(self) -> None:
         if self._session:

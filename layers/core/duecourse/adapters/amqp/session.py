@@ -16,6 +16,10 @@ NOT_FOUND = 404
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 
+class LoginRejected(PublishRejected):
+    """The broker did not let us in."""
+
+
 class Closed(NamedTuple):
     """Closing of a channel by the broker: its code, 0 for an open channel, and the reason for an error's text."""
 
@@ -27,7 +31,7 @@ class AmqpSession:
     """An open connection with one channel in confirm mode; not for two threads at a time.
 
     `until` is the instant (of `time.monotonic`) at which patience ends. Raises PublishRejected where the broker at
-    `url` is not there by then.
+    `url` is not there by then, LoginRejected where it is and takes no such login.
     """
 
     def __init__(self, url: str, until: float) -> None:
@@ -48,6 +52,7 @@ class AmqpSession:
         self._channel: Any = None
         self._over = False
         self._lost = self._blocked = ""
+        self._login_rejected = False
         self._connection: Any = SelectConnection(
             parameters, on_open_callback=self._wake, on_open_error_callback=self._ended, on_close_callback=self._ended
         )
@@ -145,7 +150,8 @@ class AmqpSession:
         try:
             while not done():
                 if self._over:
-                    raise PublishRejected(f"the connection to the broker is lost: {self._lost}")
+                    error = LoginRejected if self._login_rejected else PublishRejected
+                    raise error(f"the connection to the broker is lost: {self._lost}")
                 if time.monotonic() >= until:
                     raise PublishRejected(f"the broker did not answer in time{self._blocked}")
                 loop.start()
@@ -166,7 +172,10 @@ class AmqpSession:
         self._wake()
 
     def _ended(self, _connection: Any, reason: Any) -> None:
+        from pika.exceptions import AuthenticationError, ProbableAuthenticationError
+
         self._over, self._lost = True, str(reason) or repr(reason)
+        self._login_rejected = isinstance(reason, AuthenticationError | ProbableAuthenticationError)
         self._wake()
 
     def _held_up(self, _connection: Any, frame: Any) -> None:

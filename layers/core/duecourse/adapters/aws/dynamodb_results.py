@@ -10,8 +10,9 @@
 """
 
 import json
+import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from duecourse.adapters.aws.clients import LazyClient
 from duecourse.domain.task import Task
@@ -33,14 +34,36 @@ _UNLESS_NEWER = "attribute_not_exists(id) OR fence <= :fence OR stored_at < :cre
 
 
 class DynamoDbResults:
-    """A Results in the table `table_name`, where each result stays for `retention_ms`."""
+    """A Results in the table `table_name`, where each result stays for `retention_ms`.
 
-    def __init__(self, table_name: str, retention_ms: int, client: "DynamoDBClient | None" = None) -> None:
+    The region is AWS's own variable's, unless it is given.
+    """
+
+    def __init__(
+        self, table_name: str, retention_ms: int, client: "DynamoDBClient | None" = None, *, region: str = ""
+    ) -> None:
         self._table = table_name
+        self._region = region
         self._retention_ms = retention_ms
         self._client = client or LazyClient(
-            "dynamodb", attempts=ATTEMPTS, connect_timeout_s=CONNECT_MS / 1000, read_timeout_s=READ_MS / 1000
+            "dynamodb",
+            attempts=ATTEMPTS,
+            connect_timeout_s=CONNECT_MS / 1000,
+            read_timeout_s=READ_MS / 1000,
+            region=region,
         )
+
+    @classmethod
+    def at(cls, place: str, retention_ms: int) -> Self:
+        """The table of a place."""
+        table, _, region = place.partition("@")
+        return cls(table, retention_ms, region=region)
+
+    @property
+    def place(self) -> str:
+        """See Results: the table's name, and its region where that is known."""
+        region = self._region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        return f"{self._table}@{region}" if region else self._table
 
     def put(self, task: Task, result_json: str, now: int) -> bool:
         """Keep the task's result; False, and nothing changed, where a newer one is there.
@@ -52,7 +75,7 @@ class DynamoDbResults:
         try:
             return self._put(task, self._item(task, result_json, now), now)
         except (BotoCoreError, ClientError) as error:
-            raise ResultsUnavailable(f"the results table did not take it: {error}") from error
+            raise ResultsUnavailable(f"the results table {self.place} did not take it: {error}") from error
 
     def _put(self, task: Task, item: dict[str, Any], now: int) -> bool:
         values = {":fence": task.fence, ":created_at": task.created_at, ":now": now // 1000}
@@ -85,7 +108,7 @@ class DynamoDbResults:
         try:
             item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
         except (BotoCoreError, ClientError) as error:
-            raise ResultsUnavailable(f"the results table did not answer: {error}") from error
+            raise ResultsUnavailable(f"the results table {self.place} did not answer: {error}") from error
         return _result(item) if item else None
 
 

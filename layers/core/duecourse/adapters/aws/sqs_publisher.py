@@ -58,12 +58,10 @@ class SqsPublisher:
 
         If a later call raises, `problems` already has the messages confirmed before it.
         """
-        again = self._send(queue, batch, problems)
-        for wait in WAITS_S:
-            if not again:
-                break
-            time.sleep(wait)
-            again = self._send(queue, again, problems)
+        for wait in (0.0, *WAITS_S):
+            if batch:
+                time.sleep(wait)
+                batch = self._send(queue, batch, problems)
 
     def _send(self, queue: str, batch: Sequence[Message], problems: dict[str, str]) -> list[Message]:
         entries = [_entry(n, message, fifo=queue.endswith(".fifo")) for n, message in enumerate(batch)]

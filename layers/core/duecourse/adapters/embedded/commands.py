@@ -17,6 +17,8 @@ Command: TypeAlias = Callable[..., Reply]
 WITHSCORES, LIMIT, MATCH, COUNT = b"WITHSCORES", b"LIMIT", b"MATCH", b"COUNT"
 LOWEST, BEYOND = b"", b"\xff" * 1024
 """Names before and after every member of a ledger's set."""
+NEXT = b"\0"
+"""Ending of the next name in order."""
 Span: TypeAlias = tuple[int, int]
 """The first rank, and the rank after the last."""
 
@@ -145,17 +147,13 @@ class Commands:
     def sadd(self, key: bytes, *members: bytes) -> Reply:
         return len(members) - self._space.rank(key, *((member, 0.0) for member in members))
 
-    def srem(self, key: bytes, *members: bytes) -> Reply:
-        return self.zrem(key, *members)
+    srem, scard = zrem, zcard
 
     def sismember(self, key: bytes, member: bytes) -> Reply:
         return int(member in self._space.set(key).scores)
 
     def smembers(self, key: bytes) -> Reply:
         return list(self._space.set(key).scores)
-
-    def scard(self, key: bytes) -> Reply:
-        return self.zcard(key)
 
     def sscan(self, key: bytes, _cursor: bytes, *options: bytes) -> Reply:
         return _scanned(self._space.set(key).scores, options)
@@ -167,9 +165,6 @@ class Commands:
 
     def del_(self, *keys: bytes) -> Reply:
         return sum(map(self._space.delete, keys))
-
-    def exists(self, *keys: bytes) -> Reply:
-        return sum(bool(self._space.hash(key) or self._space.set(key).scores) for key in keys)
 
     def scan(self, _cursor: bytes, *options: bytes) -> Reply:
         return _scanned(self._space.keys(), options)
@@ -211,23 +206,13 @@ def _limited(span: Span, options: Sequence[bytes]) -> Span:
 
 def _by_score(found: SortedSet, least: bytes, most: bytes) -> Span:
     """The span between two scores; `(` before one leaves it out."""
-    return _before(found, least, LOWEST), _before(found, most, BEYOND)
-
-
-def _before(found: SortedSet, bound: bytes, inside: bytes) -> int:
-    """Number of members before a bound; `inside` LOWEST excludes members at the bound, BEYOND includes them."""
-    if bound.startswith(b"("):
-        return found.order.bisect_left((float(bound[1:]), BEYOND if inside == LOWEST else LOWEST))
-    return found.order.bisect_left((float(bound), inside))
+    first = (float(least[1:]), BEYOND) if least.startswith(b"(") else (float(least), LOWEST)
+    last = (float(most[1:]), LOWEST) if most.startswith(b"(") else (float(most), BEYOND)
+    return found.order.bisect_left(first), found.order.bisect_left(last)
 
 
 def _by_name(found: SortedSet, least: bytes, most: bytes) -> Span:
-    """The span between two names, in a set whose scores are all 0."""
-    return _named(found, least), _named(found, most, is_last=True)
-
-
-def _named(found: SortedSet, bound: bytes, *, is_last: bool = False) -> int:
-    if bound in (b"-", b"+"):
-        return 0 if bound == b"-" else len(found.order)
-    past = bound.startswith(b"[") == is_last
-    return found.order.bisect_right((0.0, bound[1:])) if past else found.order.bisect_left((0.0, bound[1:]))
+    """The span between two names, in a set whose scores are all 0; `(` before one leaves it out, `[` does not."""
+    first = LOWEST if least == b"-" else least[1:] + (NEXT if least.startswith(b"(") else b"")
+    last = BEYOND if most == b"+" else most[1:] + (NEXT if most.startswith(b"[") else b"")
+    return found.order.bisect_left((0.0, first)), found.order.bisect_left((0.0, last))

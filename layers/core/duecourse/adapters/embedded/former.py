@@ -36,7 +36,6 @@ def read(items: Iterable[tuple[bytes, bytes]], space: Keyspace) -> None:
             act(_keys(shard), more, value)
         elif act := getattr(reader, f"ledger_{part.decode()}", None):
             act(rest, value)
-    reader.end()
 
 
 def raise_records(space: Keyspace) -> None:
@@ -52,7 +51,6 @@ class _Reader:
 
     def __init__(self, space: Keyspace) -> None:
         self._space = space
-        self._heads: dict[tuple[Keys, bytes], int] = {}
 
     def shard_task(self, keys: Keys, sid: bytes, value: bytes) -> None:
         when, record = int.from_bytes(value[:8]), value[8:]
@@ -61,7 +59,9 @@ class _Reader:
         if task.status is Status.SCHEDULED:
             tenant = _tenant(sid)
             self._rank(keys.due(tenant.decode()), sid, when)
-            self._heads[keys, tenant] = min(when, self._heads.get((keys, tenant), when))
+            # The next claim finds turns and reached limits by itself.
+            earliest = self._space.set(keys.heads.encode()).scores.get(tenant, when)
+            self._rank(keys.heads, tenant, min(when, earliest))
         elif task.status is Status.LEASED:
             self._lease(keys, sid, when, task.target.encode())
         else:
@@ -90,8 +90,8 @@ class _Reader:
         self._rank(keys.groups, member)
 
     def shard_settings(self, keys: Keys, _rest: bytes, value: bytes) -> None:
-        settings = QueueSettings(**dict(zip(SETTINGS, json.loads(value), strict=True)))
-        settings = settings._replace(rate=Rate(*settings.rate) if settings.rate else None)
+        given = dict(zip(SETTINGS, json.loads(value), strict=True))
+        settings = QueueSettings(**given | {"rate": given["rate"] and Rate(*given["rate"])})
         for field, setting in as_fields(settings).items():
             if setting != "":
                 self._set(keys, field.encode(), int(setting))
@@ -124,7 +124,7 @@ class _Reader:
             self._set(_keys(shard), b"shards", int(count))
 
     def ledger_request(self, field: bytes, value: bytes) -> None:
-        kept, begun = requests_keys(NAMESPACE)
+        kept, begun, _ = requests_keys(NAMESPACE)
         begun_at, fingerprint, state, more = int.from_bytes(value[:8]), value[8:40], value[40:41], value[41:]
         more = more[:8] + b"%d" % int.from_bytes(more[8:]) if state == b"U" else more
         self._write(kept, field, fingerprint + state + more)
@@ -133,15 +133,10 @@ class _Reader:
     def ledger_invoked(self, function: bytes, value: bytes) -> None:
         self._write(functions_key(NAMESPACE), function, b"%d" % int.from_bytes(value))
 
-    def end(self) -> None:
-        """Note the earliest task of each tenant; the next claim finds turns and reached limits by itself."""
-        for (keys, tenant), at in self._heads.items():
-            self._rank(keys.heads, tenant, at)
-
     def _write(self, key: str, field: bytes, value: bytes) -> None:
         self._space.write(key.encode(), (field, value))
 
-    def _rank(self, key: str, member: bytes, score: int = 0) -> None:
+    def _rank(self, key: str, member: bytes, score: float = 0) -> None:
         self._space.rank(key.encode(), (member, float(score)))
 
     def _number(self, keys: Keys, field: bytes) -> int:

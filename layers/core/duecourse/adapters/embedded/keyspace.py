@@ -1,16 +1,13 @@
 """Hashes and sorted sets, as in Redis; writes of a script that failed can be undone."""
 
-from collections.abc import Iterable, Iterator
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from sortedcontainers import SortedList
 
-Kind = Literal["hash", "set"]
-HASH: Kind = "hash"
-SET: Kind = "set"
-
-
-Place: TypeAlias = tuple[Kind, bytes, bytes]
+HASH, SET = b"h", b"s"
+"""Kinds of keys."""
+Place: TypeAlias = tuple[bytes, bytes, bytes]
 """Place of one value: the kind of its key, the key, and the field or member."""
 
 
@@ -75,9 +72,8 @@ class Keyspace:
     def __init__(self) -> None:
         self._hashes: dict[bytes, dict[bytes, bytes]] = {}
         self._sets: dict[bytes, SortedSet] = {}
-        # What was written since `keep`, as it was before, by key: a Place for each would cost more to make.
-        self._fields_before: dict[bytes, dict[bytes, bytes | None]] = {}
-        self._scores_before: dict[bytes, dict[bytes, float | None]] = {}
+        # What was written since `keep`, as it was before, by kind and key: a Place for each would cost more to make.
+        self._before: dict[tuple[bytes, bytes], dict[bytes, Any]] = {}
 
     def hash(self, key: bytes) -> dict[bytes, bytes]:
         """The fields of a hash, to be read only."""
@@ -94,7 +90,7 @@ class Keyspace:
 
     def write(self, key: bytes, *items: tuple[bytes, bytes | None]) -> int:
         """Set fields of a hash, None to remove one; answers how many were there."""
-        before = self._fields_before.setdefault(key, {})
+        before = self._before.setdefault((HASH, key), {})
         fields, found = self._hashes.setdefault(key, {}), 0
         for field, value in items:
             old = fields.get(field)
@@ -110,7 +106,7 @@ class Keyspace:
 
     def rank(self, key: bytes, *items: tuple[bytes, float | None]) -> int:
         """Set members' scores in a sorted set, None to remove one; answers how many were there."""
-        before = self._scores_before.setdefault(key, {})
+        before = self._before.setdefault((SET, key), {})
         members = self._sets.get(key)
         if members is None:
             members = self._sets[key] = SortedSet()
@@ -128,30 +124,22 @@ class Keyspace:
     def written(self) -> dict[Place, bytes | float | None]:
         """Places written since the last `keep` or `undo`, each with its present value, None if it is removed."""
         found: dict[Place, bytes | float | None] = {}
-        for key, before in self._fields_before.items():
-            found |= {(HASH, key, field): self.hash(key).get(field) for field in before}
-        for key, scores in self._scores_before.items():
-            found |= {(SET, key, member): self.set(key).scores.get(member) for member in scores}
+        for (kind, key), before in self._before.items():
+            values: Mapping[bytes, Any] = self.hash(key) if kind == HASH else self.set(key).scores
+            found |= {(kind, key, name): values.get(name) for name in before}
         return found
 
     def before(self) -> dict[Place, bytes | float | None]:
         """The same places, each with its value before."""
-        found: dict[Place, bytes | float | None] = {}
-        for key, before in self._fields_before.items():
-            found |= {(HASH, key, field): old for field, old in before.items()}
-        for key, scores in self._scores_before.items():
-            found |= {(SET, key, member): old for member, old in scores.items()}
-        return found
+        return {(*key, name): old for key, before in self._before.items() for name, old in before.items()}
 
     def keep(self) -> None:
         """Accept the writes: `undo` no longer reverts them."""
-        self._fields_before, self._scores_before = {}, {}
+        self._before = {}
 
     def undo(self) -> None:
         """Revert the writes since the last `keep`."""
-        fields, scores = self._fields_before, self._scores_before
-        for key, before in fields.items():
-            self.write(key, *before.items())
-        for key, ranks in scores.items():
-            self.rank(key, *ranks.items())
+        for (kind, key), before in self._before.items():
+            put: Callable[..., int] = self.write if kind == HASH else self.rank
+            put(key, *before.items())
         self.keep()

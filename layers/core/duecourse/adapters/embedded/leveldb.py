@@ -1,12 +1,13 @@
 """A keyspace in a folder of this machine, by LevelDB: each change is one write, on disk before it is answered.
 
-A key is a letter (`h` a hash, `s` a sorted set), the length of the ledger's key (2 bytes), that key, and the field or
-member. A value is a hash's, or a score as text. All of it is read when the folder is opened, and nothing later.
+A key is its kind's letter (`h` a hash, `s` a sorted set), the length of the ledger's key (2 bytes), that key, and the
+field or member. A value is a hash's, or a score as text. All is read when the folder is opened, and nothing later.
 """
 
 import fcntl
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from io import TextIOWrapper
@@ -15,7 +16,7 @@ from typing import Any
 
 from duecourse.adapters.embedded import former
 from duecourse.adapters.embedded.commands import number
-from duecourse.adapters.embedded.keyspace import HASH, SET, Keyspace, Place
+from duecourse.adapters.embedded.keyspace import HASH, Keyspace, Place
 from duecourse.adapters.redis.layout import NEWEST
 from duecourse.errors import StoreInUse, StoreMisused, StoreUnavailable
 
@@ -23,8 +24,8 @@ SCHEME = "leveldb://"
 LAYOUT = b"duecourse keyspace %d" % NEWEST
 """Format of the keys and values, with the version of the records among them."""
 LAYOUT_KEY = b"\0layout"
-LETTERS = {HASH: b"h", SET: b"s"}
-KINDS = {letter: kind for kind, letter in LETTERS.items()}
+WITHOUT_WHEELS = (3, 13)
+"""First version of Python for which nobody builds LevelDB's wheels."""
 LOCK = "duecourse.lock"
 """Lock of our own: LevelDB's does not name its holder, and fails like any other fault."""
 FILES = re.compile(r"CURRENT|LOCK|LOG(\.old)?|MANIFEST-\d+|\d+\.(log|ldb|sst|dbtmp)|" + re.escape(LOCK))
@@ -46,26 +47,26 @@ class LevelDisk:
             self._lock = opened.enter_context(_lock(self._folder))
             self._db, self._failed = _open(self._folder)
             opened.callback(self._db.close)
-            self._check_layout()
+            self._layout = self._found_layout()
             opened.pop_all()
 
     def load(self, space: Keyspace) -> None:
         """Fill an empty keyspace; a folder of an earlier layout is rewritten. Raises StoreUnavailable."""
-        layout = self._layout()
         old: dict[bytes, bytes | None] = {}
-        if layout == former.LAYOUT:
+        if self._layout == former.LAYOUT:
             former.read(self._items(), space)
             old |= {name: None for name, _ in self._items()}
         else:
             self._read(space)
-        if layout != LAYOUT:
+        if self._layout != LAYOUT:
             former.raise_records(space)
             self._apply(old | {LAYOUT_KEY: LAYOUT} | _stored(space.written()))
 
     def _read(self, space: Keyspace) -> None:
         for name, value in self._items():
-            kind, key, field = _place(name)
-            if kind == HASH:
+            end = 3 + int.from_bytes(name[1:3])
+            key, field = name[3:end], name[end:]
+            if name.startswith(HASH):
                 space.write(key, (field, value))
             else:
                 space.rank(key, (field, float(value)))
@@ -132,17 +133,14 @@ class LevelDisk:
                 "Put it back as it was, or restart this process."
             )
 
-    def _layout(self) -> bytes | None:
+    def _found_layout(self) -> bytes:
+        """The folder's layout; the newest is written into an empty one. Raises StoreMisused, StoreUnavailable."""
         try:
-            found: bytes | None = self._database().get(LAYOUT_KEY)
+            found: bytes | None = self._db.get(LAYOUT_KEY)
         except self._failed as error:
             raise _away(self._folder, error) from error
-        return found
-
-    def _check_layout(self) -> None:
-        found = self._layout()
         if found in (LAYOUT, *former.LAYOUTS):
-            return
+            return found
         if found is not None:
             raise _misused(
                 self._folder,
@@ -152,21 +150,15 @@ class LevelDisk:
         if next(self._items(), None):
             raise _misused(self._folder, "is another program's LevelDB database: give an empty folder, or a new one")
         self._apply({LAYOUT_KEY: LAYOUT})
-
-
-def _name(place: Place) -> bytes:
-    kind, key, field = place
-    return LETTERS[kind] + len(key).to_bytes(2) + key + field
-
-
-def _place(name: bytes) -> Place:
-    end = 3 + int.from_bytes(name[1:3])
-    return KINDS[name[:1]], name[3:end], name[end:]
+        return LAYOUT
 
 
 def _stored(writes: Mapping[Place, bytes | float | None]) -> dict[bytes, bytes | None]:
     """The writes as LevelDB's keys and values."""
-    return {_name(place): number(new) if isinstance(new, (int, float)) else new for place, new in writes.items()}
+    return {
+        kind + len(key).to_bytes(2) + key + field: number(new) if isinstance(new, (int, float)) else new
+        for (kind, key, field), new in writes.items()
+    }
 
 
 def _prepare(folder: Path) -> None:
@@ -182,9 +174,9 @@ def _prepare(folder: Path) -> None:
         names = os.listdir(folder)
     except OSError as error:
         raise _unusable(folder, error) from error
-    strangers = sorted(name for name in names if not FILES.fullmatch(name))
-    if strangers and "CURRENT" not in names:
-        raise _misused(folder, f"holds something else ({strangers[0]}): give an empty folder, or a new one")
+    unknown = sorted(name for name in names if not FILES.fullmatch(name))
+    if unknown and "CURRENT" not in names:
+        raise _misused(folder, f"holds something else ({unknown[0]}): give an empty folder, or a new one")
 
 
 def _sync(folder: Path) -> None:
@@ -223,7 +215,9 @@ def _open(folder: Path) -> tuple[Any, type[Exception]]:
     try:
         import plyvel  # type: ignore[import-untyped]
     except ImportError as error:
-        raise StoreMisused(f"{SCHEME} needs LevelDB: pip install 'duecourse[embedded]'") from error
+        has_wheels = sys.version_info < WITHOUT_WHEELS
+        how = "pip install 'duecourse[embedded]'" if has_wheels else "its wheels are for Python 3.11 and 3.12"
+        raise StoreMisused(f"{SCHEME} needs LevelDB: {how}") from error
     try:
         return plyvel.DB(str(folder), create_if_missing=True), plyvel.Error
     except plyvel.Error as error:

@@ -36,7 +36,8 @@ class Lua:
         libraries = self._runtime.execute(LIBRARIES.read_bytes())
         for name in (b"struct", b"cjson", b"bit"):
             self._scope[name] = libraries[name]
-        self._scope[b"redis"] = self._table({b"call": libraries[b"calling"](self._call)})
+        call = libraries[b"calling"](self._call)
+        self._scope[b"redis"] = self._table({b"call": call, b"pcall": call})
         self._parts = libraries[b"parts"]
 
     def load(self, sha: str, text: bytes) -> None:

@@ -1,6 +1,7 @@
 """Redis commands and scripts in this process: one at a time, each done as a whole or not at all."""
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from duecourse.adapters.embedded.commands import Commands, Reply, number
 from duecourse.adapters.embedded.keyspace import Keyspace, Place
 from duecourse.adapters.embedded.lua import Lua, ScriptFailed
+from duecourse.errors import StoreInUse
 from duecourse.ports.clock import Clock
 
 if TYPE_CHECKING:
@@ -20,18 +22,19 @@ SCRIPTS = (b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO")
 
 
 class Server:
-    """Commands on one keyspace; `heard` receives each published message, on the thread that published it."""
+    """Commands on one keyspace; `listeners` receive each published message, on the thread that published it."""
 
     def __init__(self, clock: Clock, disk: "LevelDisk | None" = None) -> None:
         """Raises as `disk.load`."""
-        self.heard: Callable[[bytes, bytes], None] = lambda _channel, _message: None
+        self.listeners: set[Callable[[bytes, bytes], None]] = set()
         self._lock = Lock()
+        self._pid = os.getpid()
         self._space = Keyspace()
         self._disk = disk
         self._unsure: dict[Place, bytes | float | None] = {}
         """Places that the disk may have otherwise since a write failed, with their values here, for the next write."""
-        self._told: list[tuple[bytes, bytes]] = []
-        self._commands = Commands(self._space, clock, lambda *message: self._told.append(message))
+        self._messages: list[tuple[bytes, bytes]] = []
+        self._commands = Commands(self._space, clock, lambda *message: self._messages.append(message))
         self._lua = Lua(self._commands)
         if disk:
             disk.load(self._space)
@@ -40,8 +43,9 @@ class Server:
     def run(self, command: Sequence[Argument]) -> Reply:
         """Answer of one command or script.
 
-        Raises ResponseError, or the error of the disk; then nothing has changed.
+        Raises ResponseError, StoreInUse in a forked child, or the error of the disk; then nothing has changed.
         """
+        self._check_process()
         name, *arguments = [
             one if isinstance(one, bytes) else one.encode() if isinstance(one, str) else number(one) for one in command
         ]
@@ -53,12 +57,23 @@ class Server:
                 self._save()
             except BaseException as error:
                 self._space.undo()
-                self._told.clear()
+                self._messages.clear()
                 if isinstance(error, (KeyError, TypeError, ValueError, ScriptFailed)):
                     raise ResponseError(f"{name.decode()}: {error}") from error
                 raise
-            self._tell()
+            self._deliver()
         return reply
+
+    def _check_process(self) -> None:
+        """Return if this is the process that opened the ledger.
+
+        A child's copy would take in tasks that nobody else sees, and two would write to the disk.
+        """
+        if self._pid != os.getpid():
+            raise StoreInUse(
+                f"The ledger is open in process {self._pid}, which forked this one, and only one process can have it: "
+                "use it there, or give DUECOURSE_STORE a Redis"
+            )
 
     def close(self) -> None:
         """Close the disk."""
@@ -89,6 +104,8 @@ class Server:
             self._unsure.clear()
         self._space.keep()
 
-    def _tell(self) -> None:
-        while self._told:
-            self.heard(*self._told.pop(0))
+    def _deliver(self) -> None:
+        while self._messages:
+            message = self._messages.pop(0)
+            for heard in list(self.listeners):  # a copy: a listener may come or go meanwhile
+                heard(*message)

@@ -3,16 +3,19 @@
 import re
 import time
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from duecourse.adapters.embedded.client import EmbeddedRedis
 from duecourse.adapters.embedded.server import Server
-from duecourse.adapters.redis.keys import keys_of
+from duecourse.adapters.redis.keys import ended_channel, keys_of
 from duecourse.adapters.redis.store import RedisStore
+from duecourse.adapters.redis.waits import read_ended
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused
 from duecourse.ports.clock import Clock
+from duecourse.ports.waits import Waited
 
 if TYPE_CHECKING:
     from duecourse.adapters.embedded.leveldb import LevelDisk
@@ -31,6 +34,38 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+class EmbeddedEndings:
+    """Ends of tasks in this process (ports.waits.Endings)."""
+
+    def __init__(self, server: Server, channel: bytes) -> None:
+        self._server = server
+        self._channel = channel
+        self._heard: SimpleQueue[list[Waited]] = SimpleQueue()
+        server.listeners.add(self._on_message)
+
+    def hear(self, timeout_s: float) -> list[Waited]:
+        """See Endings."""
+        try:
+            return self._heard.get(timeout=max(0.0, timeout_s))
+        except Empty:
+            return []
+
+    def prove(self) -> None:
+        """See Endings: no connection can be lost."""
+
+    def wake(self) -> None:
+        """See Endings."""
+        self._heard.put([])
+
+    def close(self) -> None:
+        """See Endings."""
+        self._server.listeners.discard(self._on_message)
+
+    def _on_message(self, channel: bytes, message: bytes) -> None:
+        if channel == self._channel:
+            self._heard.put(read_ended(message))
+
+
 class EmbeddedStore(RedisStore):
     """The ledger (ports.store.Store) of one process; in memory where no `disk` is given."""
 
@@ -40,16 +75,18 @@ class EmbeddedStore(RedisStore):
         sharding: Sharding | None = None,
         *,
         deaths: bool = False,
+        max_queues: int = 0,
+        quotas: str | None = None,
         disk: "LevelDisk | None" = None,
     ) -> None:
         """Raises StoreMisused where a queue has another number of shards on the disk, which is closed then."""
         clock = clock or SystemClock()
         self._server = Server(clock, disk)
-        self._listeners: dict[object, Heard] = {}
-        self._server.heard = self._on_head
         self.client = EmbeddedRedis(self._server)
         # Time is this process's: each script is told it, and hangs its bell in the shard's meta, where none expires.
-        super().__init__(self.client, sharding=sharding, travel=clock, deaths=deaths)
+        super().__init__(
+            self.client, sharding=sharding, travel=clock, deaths=deaths, max_queues=max_queues, quotas=quotas
+        )
         self._check_counts(sharding or Sharding())
 
     def bell_at(self, shard: Shard) -> int:
@@ -59,9 +96,17 @@ class EmbeddedStore(RedisStore):
 
     def listen(self, heard: Heard) -> Callable[[], object]:
         """Call `heard` for each bell that is hung from now on, until the returned function is called."""
-        listener = object()
-        self._listeners[listener] = heard
-        return lambda: self._listeners.pop(listener, None)
+
+        def on_message(channel: bytes, at: bytes) -> None:
+            if found := CHANNEL.search(channel.decode()):
+                heard(Shard(found["queue"], int(found["number"])), int(at))
+
+        self._server.listeners.add(on_message)
+        return lambda: self._server.listeners.discard(on_message)
+
+    def endings(self) -> "EmbeddedEndings":
+        """See WaitStore."""
+        return EmbeddedEndings(self._server, ended_channel(self._namespace).encode())
 
     def close(self) -> None:
         """Close the disk."""
@@ -75,12 +120,6 @@ class EmbeddedStore(RedisStore):
                     f"Queue {queue} has {count} shards on record and DUECOURSE_SHARDS says {sharding.count(queue)}: "
                     f"set it to {count}, for one process gains nothing by others"
                 )
-
-    def _on_head(self, channel: bytes, at: bytes) -> None:
-        found = CHANNEL.search(channel.decode())
-        if found:
-            for heard in list(self._listeners.values()):  # a copy: a listener may come or go meanwhile
-                heard(Shard(found["queue"], int(found["number"])), int(at))
 
 
 class MemoryStore(EmbeddedStore):

@@ -1,10 +1,14 @@
 """Calls to the web by urllib3: once, no redirects, bounded in time and size."""
 
 import http.client
-import io
+import logging
+import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, PoolManager, Timeout
@@ -12,37 +16,78 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
-    LocationParseError,
     LocationValueError,
-    NameResolutionError,
     NewConnectionError,
     ProtocolError,
     SSLError,
 )
 from urllib3.exceptions import TimeoutError as CallTimeout
-from urllib3.util.connection import allowed_gai_family
 
 from duecourse import __version__
-from duecourse.adapters.http.egress import allowed, check_place
-from duecourse.errors import CallFailed, CallTimedOut, FieldError, InvalidInput
+from duecourse.adapters.http.crowd import Crowd
+from duecourse.adapters.http.egress import Gate
+from duecourse.adapters.http.reading import BoundedAnswer, Lane
+from duecourse.adapters.http.resolver import SystemResolver
+from duecourse.domain.egress import Egress, carries_credentials
+from duecourse.errors import CallFailed, CallTimedOut, EgressRejected, FieldError, InvalidInput
 from duecourse.ports.http import HttpAnswer, HttpRequest
+from duecourse.ports.resolver import Resolver
 
+HOST_CALLS = 50
 USER_AGENT = f"duecourse/{__version__}"
+TALKATIVE = ("urllib3.connection", "urllib3.connectionpool", "urllib3.response", "urllib3.util.retry")
+"""Loggers of urllib3 that may write a URL, or a part of an answer."""
+PIECE = 64 * 1024
+"""Bytes of an answer that are read at a time."""
 MAX_IDLE_S = 4.0
 """Time for which a connection is kept for the next call: less than the 5 s after which many servers hang up."""
 
 
 class HttpOut:
-    """An HttpCaller over one pool of connections, sized for `parallel` calls at a time; safe for threads."""
+    """An HttpCaller over one pool of connections, sized for `parallel` calls at a time; safe for threads and forks.
 
-    def __init__(self, parallel: int) -> None:
-        self._pools = PoolManager(num_pools=parallel, maxsize=parallel)
-        self._pools.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+    Each connection goes where `egress` allows, of the addresses that `resolve` finds; by default, to public ones. At
+    most `at_once` calls are under way to one address and port.
+    """
+
+    def __init__(
+        self,
+        parallel: int,
+        egress: Egress | None = None,
+        resolve: Resolver | None = None,
+        at_once: int = HOST_CALLS,
+    ) -> None:
+        self._parallel = parallel
+        self._crowd = Crowd(at_once)
+        self._gate = Gate(egress or Egress(), resolve or SystemResolver())
+        self._open_pools()
+        for logger in map(logging.getLogger, TALKATIVE):
+            logger.addFilter(_is_not_calling)  # a logger has the same filter once
+
+    def _open_pools(self) -> None:
+        self._pid = os.getpid()
+        self._lane = Lane()
+        self._pools = {secret: self._pool(secret) for secret in (False, True)}
+
+    def _pool(self, secret: bool) -> PoolManager:
+        """Connections for calls with a credential by name, in whatever header, or for the others."""
+        made = PoolManager(num_pools=self._parallel, maxsize=self._parallel)
+        shared: dict[str, Any] = {"gate": self._gate, "lane": self._lane, "crowd": self._crowd, "secret": secret}
+        gated = {"http": partial(_Pool, **shared), "https": partial(_TlsPool, **shared)}
+        made.pool_classes_by_scheme = gated  # type: ignore[assignment]
+        return made
 
     def call(self, request: HttpRequest) -> HttpAnswer:
-        """Send one request, once. Raises CallFailed (CallTimedOut), or InvalidInput where it can never be sent."""
+        """Send one request, once.
+
+        Raises CallFailed (CallTimedOut), HostCrowded, EgressRejected, or another InvalidInput where it can never be
+        sent.
+        """
         try:
-            return _take(self._send(request), request.max_bytes)
+            with _unlogged():
+                return _take(self._send(request), request.max_bytes)
+        except CallFailed as error:  # of the look-up
+            raise type(error)(f"{request.label} failed: {error}") from error
         except LocationValueError as error:
             raise InvalidInput([FieldError("url", "is not an http or https address")]) from error
         except HTTPError as error:
@@ -50,9 +95,14 @@ class HttpOut:
         except (http.client.InvalidURL, ValueError) as error:  # whose words hold what it could not send, keys too
             unfit = "has a method, a header or an address that HTTP cannot carry"
             raise InvalidInput([FieldError("request", unfit)]) from error
+        finally:
+            self._crowd.leave()
+            self._lane.leave()
 
     def _send(self, request: HttpRequest) -> BaseHTTPResponse:
-        return self._pools.request(
+        if self._pid != os.getpid():
+            self._open_pools()  # in a forked child: on its parent's connections each would read answers to the other
+        return self._pools[request.auth is not None].request(
             request.method,
             request.url,
             body=request.body,
@@ -65,13 +115,34 @@ class HttpOut:
 
     def close(self) -> None:
         """Give up the idle connections."""
-        self._pools.clear()
+        for pool in self._pools.values():
+            pool.clear()
+
+
+_calling: ContextVar[bool] = ContextVar("calling", default=False)
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Have urllib3 log nothing of this thread's call: it would write whole URLs, and headers that answers malformed.
+
+    What it warns of is the server's doing, and what it tells at the level DEBUG is every address with its query.
+    """
+    before = _calling.set(True)
+    try:
+        yield
+    finally:
+        _calling.reset(before)
+
+
+def _is_not_calling(_: logging.LogRecord) -> bool:
+    return not _calling.get()
 
 
 def _take(response: BaseHTTPResponse, max_bytes: int) -> HttpAnswer:
     whole = False
     try:
-        body = response.read(max_bytes + 1, decode_content=True)
+        body = _read(response, max_bytes + 1)
         whole = len(body) <= max_bytes
     except ValueError as error:  # of a chunk's negative length, say: it is the answer that is wrong, not the request
         raise ProtocolError("the answer cannot be read") from error
@@ -84,14 +155,20 @@ def _take(response: BaseHTTPResponse, max_bytes: int) -> HttpAnswer:
     return HttpAnswer(response.status, headers, body[:max_bytes], whole)
 
 
+def _read(response: BaseHTTPResponse, most: int) -> bytes:
+    """At most so many bytes, in pieces: a small one cannot take long to unpack, whatever is in it."""
+    body = bytearray()
+    while len(body) < most and (piece := response.read(min(PIECE, most - len(body)), decode_content=True)):
+        body += piece
+    return bytes(body)
+
+
 def _failed(error: HTTPError) -> type[CallFailed]:
     # To urllib3 a connection that was refused at once is a timeout too.
     return CallTimedOut if isinstance(error, CallTimeout) and not isinstance(error, NewConnectionError) else CallFailed
 
 
 def _why(error: HTTPError, request: HttpRequest) -> str:
-    if isinstance(error, NameResolutionError):
-        return "the host name is not known"
     if isinstance(error, NewConnectionError):
         return f"no connection ({getattr(error.__cause__, 'strerror', None) or 'unreachable'})"
     if isinstance(error, CallTimeout):
@@ -125,46 +202,34 @@ def _left_s(until: float) -> float:
     return max(until - time.monotonic(), 0.001)
 
 
-class _TimedReads(io.RawIOBase):
-    """A socket's bytes, all of which must come before one deadline: a slow drip cannot hold a worker."""
-
-    def __init__(self, source: io.RawIOBase, sock: socket.socket) -> None:
-        self._source = source
-        self._sock = sock
-        self._deadline = time.monotonic() + (sock.gettimeout() or 0.0)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int | None:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the answer took too long")
-        self._sock.settimeout(left)
-        return self._source.readinto(buffer)
-
-    def close(self) -> None:
-        self._source.close()
-        super().close()
-
-
-class _BoundedAnswer(http.client.HTTPResponse):
-    """An answer whose head and body must both come within the timeout that its socket has as it begins."""
-
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-        super().__init__(sock, *args, **kwargs)
-        self.fp = io.BufferedReader(_TimedReads(self.fp.detach(), sock))
+def _peer(sock: socket.socket) -> tuple[str, int]:
+    """Address and port of a connection's other end. Raises OSError where it is gone."""
+    address, port = sock.getpeername()[:2]
+    return address, port
 
 
 class _Bounded:
     """Bounds of both kinds of connection: on all its time, on its destination, and no use after idling."""
 
-    response_class: Any = _BoundedAnswer
+    response_class: Any
     timeout: Any
+    port: Any
+    sock: Any
     _dns_host: Any
     _used_at = 0.0
+    _in_clear = False
+    """True while what is sent has credentials in it, and no TLS around it."""
+
+    def __init__(self, *args: Any, gate: Gate, lane: Lane, crowd: Crowd, secret: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._gate = gate
+        self._crowd = crowd
+        self._secret = secret
+        self.response_class = partial(BoundedAnswer, lane=lane)
 
     def request(self, *args: Any, **kwargs: Any) -> None:
+        if self.sock is not None:  # kept from another call
+            self._crowd.enter(_peer(self.sock))
         self._used_at = time.monotonic()
         super().request(*args, **kwargs)  # type: ignore[misc]
 
@@ -174,29 +239,21 @@ class _Bounded:
 
         def dial(address: str, part_s: float) -> socket.socket:
             self._dns_host, self.timeout = address, part_s
+            self._crowd.enter((address, self.port))
             sock: socket.socket = super(_Bounded, self)._new_conn()  # type: ignore[misc]
-            return self._checked(sock)
+            return self._checked(sock, host)
 
         try:
-            return reached(dial, self._addresses(), _left_s(until))
+            addresses = self._gate.addresses(host, self.port, within_s, in_clear=self._in_clear)
+            return reached(dial, addresses, _left_s(until))
         finally:
             self._dns_host, self.timeout = host, within_s  # by which a certificate is checked
 
-    def _addresses(self) -> list[str]:
-        host: str = self._dns_host
-        try:
-            found = socket.getaddrinfo(host, self.port, allowed_gai_family(), socket.SOCK_STREAM)  # type: ignore[attr-defined]
-        except socket.gaierror as error:
-            raise NameResolutionError(host, self, error) from error  # type: ignore[arg-type]
-        except UnicodeError:
-            raise LocationParseError(host) from None
-        return allowed([str(place[0]) for *_, place in found], self.port)  # type: ignore[attr-defined]
-
-    def _checked(self, sock: socket.socket) -> socket.socket:
+    def _checked(self, sock: socket.socket, host: str) -> socket.socket:
         """A connection that leads where it should, seen from its other end too, before anything is said."""
         try:
-            check_place(*sock.getpeername()[:2])
-        except InvalidInput:
+            self._gate.check(host, *_peer(sock), in_clear=self._in_clear)
+        except EgressRejected:
             sock.close()
             raise
         except OSError as error:  # it is gone already
@@ -210,7 +267,12 @@ class _Bounded:
 
 
 class _Connection(_Bounded, HTTPConnection):
-    pass
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        """Send a request: credentials only to a host that is listed, on a connection that is kept too."""
+        self._in_clear = self._secret or carries_credentials(kwargs["headers"])
+        if self.sock is not None:
+            self._gate.check(self._dns_host, *_peer(self.sock), in_clear=self._in_clear)
+        super().request(*args, **kwargs)
 
 
 class _TlsConnection(_Bounded, HTTPSConnection):

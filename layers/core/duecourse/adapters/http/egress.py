@@ -1,56 +1,85 @@
-"""Addresses that calls may reach: none that holds a function's own secrets."""
+"""The gate of all calls to the web: which addresses of a host they may reach, and what may be said there."""
 
+import logging
 import os
-import socket
-from collections.abc import Sequence
 from functools import lru_cache
+from urllib.parse import urlsplit
 
-from duecourse.domain.destination import Address, forms, is_here, is_own
-from duecourse.errors import FieldError, InvalidInput
+from duecourse.domain.destination import Address, forms, is_here, literals
+from duecourse.domain.egress import IN_CLEAR, OWN_USE, Egress
+from duecourse.errors import CallFailed, EgressRejected, InvalidInput
+from duecourse.ports.resolver import Resolver
+
+log = logging.getLogger("duecourse.http")
 
 RUNTIME = "AWS_LAMBDA_RUNTIME_API"
 """Lambda tells a function by it where its runtime API answers: host:port."""
+CREDENTIALS = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
+"""URL at which a function with SnapStart, or a container, is handed its role's credentials."""
+HTTP_PORT = 80
+RUNTIME_LOOKUP_S = 2.0
 
 
-def allowed(addresses: Sequence[str], port: int) -> list[str]:
-    """Those of a host's numeric addresses that may be called. Raises InvalidInput where none may."""
-    found: list[str] = []
-    rejected: InvalidInput | None = None
-    for address in addresses:
+class Gate:
+    """Gate of a policy, and of this process's own environment, for the addresses that `resolve` finds."""
+
+    def __init__(self, egress: Egress, resolve: Resolver) -> None:
+        self._egress = egress
+        self._resolve = resolve
+        self._forms_of = lru_cache(maxsize=8)(self._looked_up)
+
+    def addresses(self, host: str, port: int, within_s: float, *, in_clear: bool = False) -> list[str]:
+        """Those of a host's addresses that may be called, looked up once; `in_clear`, with credentials and no TLS.
+
+        Raises EgressRejected where none may, and as a Resolver does.
+        """
+        problems = {
+            address: self._problem_at(host, address, port, in_clear) for address in self._resolve(host, port, within_s)
+        }
+        good = [address for address, problem in problems.items() if not problem]
+        if not good:
+            # The caller is not told the address: that of an internal name is nobody's business outside.
+            log.warning("a call to %s was rejected: it leads to %s", host, ", ".join(problems) or "no address")
+            raise EgressRejected(next(iter(problems.values()), OWN_USE))
+        return good
+
+    def check(self, host: str, address: str, port: int, *, in_clear: bool = False) -> None:
+        """Return if the other end of a connection, seen from here, may be spoken to so. Raises EgressRejected."""
+        if problem := self._problem_at(host, address, port, in_clear):
+            raise EgressRejected(problem)
+
+    def _problem_at(self, host: str, address: str, port: int, in_clear: bool) -> str:
+        if self._is_ours(address, port):
+            return OWN_USE
+        problem = self._egress.problem_at(host, address, port)
+        return problem or (IN_CLEAR if in_clear and not self._egress.lists(host, address, port) else "")
+
+    def _is_ours(self, address: str, port: int) -> bool:
+        """True if an address is where Lambda, or a container's agent, hands this process its events or credentials."""
+        asked = forms(address)
+        owns = [self._known_forms(host) for host, own_port in _own_places() if own_port == port]
+        return any(asked & own or (any(map(is_here, asked)) and any(map(is_here, own))) for own in owns)
+
+    def _known_forms(self, name: str) -> frozenset[Address]:
         try:
-            check_place(address, port)
-            found.append(address)
-        except InvalidInput as error:
-            rejected = error
-    if rejected and not found:
-        raise rejected
-    return found
+            return self._forms_of(name)
+        except (CallFailed, InvalidInput):  # nobody knows it now, and nobody can call it by that; not kept
+            return frozenset()
+
+    def _looked_up(self, name: str) -> frozenset[Address]:
+        """All forms of all addresses of a name."""
+        found = literals(name) or self._resolve(name, HTTP_PORT, RUNTIME_LOOKUP_S)
+        return frozenset(form for address in found for form in forms(address))
 
 
-def check_place(host: str, port: int) -> None:
-    """Return unless this numeric address is that of a function's own secrets. Raises InvalidInput.
-
-    Anyone who may add a task can name an address, and the owner of a host name decides where it leads. The metadata of
-    the machine or the container is at a link-local address. Lambda's runtime API hands out the function's other events.
-    """
-    if is_own(host) or _is_runtime(host, port):
-        raise InvalidInput([FieldError("url", f"leads to {host}, which is for the function's own use")])
-
-
-def _is_runtime(host: str, port: int) -> bool:
-    place = os.environ.get(RUNTIME, "")
-    runtime, _, own_port = place.rpartition(":")
-    if str(port) != own_port:
-        return False
-    asked, own = forms(host), _forms_of(runtime.strip("[]"))
-    return bool(asked & own) or (any(map(is_here, asked)) and any(map(is_here, own)))
-
-
-@lru_cache(maxsize=8)
-def _forms_of(name: str) -> frozenset[Address]:
-    """All forms of all addresses of a name; none where nobody knows it, for then nobody can call it by that."""
-    try:
-        found = socket.getaddrinfo(name, None, proto=socket.IPPROTO_TCP)
-    except (socket.gaierror, UnicodeError):
-        return frozenset()
-    return frozenset(form for *_, place in found for form in forms(str(place[0])))
+def _own_places() -> list[tuple[str, int]]:
+    """Host and port of each, as the environment says now."""
+    urls = [f"//{os.environ.get(RUNTIME, '')}", os.environ.get(CREDENTIALS, "")]
+    found = []
+    for url in urls:
+        try:
+            parts = urlsplit(url)
+            found.append((parts.hostname or "", parts.port or HTTP_PORT))
+        except ValueError:
+            continue
+    return [place for place in found if place[0]]

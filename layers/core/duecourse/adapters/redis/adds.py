@@ -1,9 +1,9 @@
 """Adds: those of many threads in one script, great ones in pieces."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeAlias
 
 from duecourse.adapters.redis import arguments
 from duecourse.adapters.redis.answers import added
@@ -12,7 +12,7 @@ from duecourse.adapters.redis.scripts import NOT_ALONE, UNREGISTERED, Request
 from duecourse.adapters.redis.shared_calls import SharedCalls
 from duecourse.adapters.redis.verbs import Verbs, in_steps
 from duecourse.domain.shards import by_shard
-from duecourse.domain.task import NewTask, Shard
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard
 from duecourse.errors import Part, PartlyAdded, StoreFull, StoreUnavailable
 from duecourse.ports.ledger import check_count
 from duecourse.ports.tasks import MAX_ADD, AddReply, Alone, Reply
@@ -33,11 +33,16 @@ class _Packed(NamedTuple):
     arguments: tuple[arguments.Argument, ...]
 
 
-class Adds:
-    """Adds to one store."""
+Piece: TypeAlias = Callable[[], list[_Packed]]
+"""Tasks of one script, packed when they are first asked for: a repeat sends the same bytes."""
 
-    def __init__(self, verbs: Verbs) -> None:
+
+class Adds:
+    """Adds to one store, whose shards get the deployment's `quotas` before their first add."""
+
+    def __init__(self, verbs: Verbs, quotas: str = "") -> None:
         self._verbs = verbs
+        self._quotas = quotas
         self._shared: SharedCalls[_Packed, AddReply] = SharedCalls(
             arguments.MAX_PIECE, MAX_SHARED_BYTES, StoreUnavailable
         )
@@ -47,6 +52,9 @@ class Adds:
         if len(tasks) == 1 and not alone and not tasks[0].apart:
             return [self._add_one(tasks[0], echo)]
         shards = [self._verbs.sharding.of(task.queue, task.id, task.group) for task in tasks]
+        if self._verbs.record.max_queues:
+            for shard, tenant in {(shard, task.tenant): None for shard, task in zip(shards, tasks, strict=True)}:
+                self._verbs.record.admit(shard, tenant)
         if alone and tasks:
             check_count(len(tasks), MAX_ADD)
             return self._send(shards[0], echo, _packed(tasks), alone)
@@ -55,14 +63,13 @@ class Adds:
         check_count(max(map(len, places.values()), default=0), MAX_ADD)
         answers: dict[int, AddReply] = {}
         for shard, chosen in places.items():
-            packed: list[list[_Packed]] = []
+            pieces, goes_ahead = self._cut([tasks[i] for i in chosen])
             try:
-                answers |= zip(chosen, self._add_all(shard, echo, [tasks[i] for i in chosen], packed), strict=True)
+                answers |= zip(chosen, self._add_all(shard, echo, pieces, goes_ahead), strict=True)
             except StoreUnavailable as error:
                 there = {index for index, answer in answers.items() if answer.reply in THERE}
                 if isinstance(error, StoreFull):  # of any other it is not known how far it went, nor who has it
-                    sent = [one for piece in packed for one in piece]
-                    there |= {index for index, has in zip(chosen, self._has(shard, sent), strict=False) if has}
+                    there |= {index for index, has in zip(chosen, self._has(shard, pieces), strict=True) if has}
                 if not there:
                     raise
                 raise PartlyAdded([Part(task.id, index in there) for index, task in enumerate(tasks)]) from error
@@ -72,10 +79,12 @@ class Adds:
         # Packed before it is shared: a task that does not fit into a record is this caller's error alone.
         [packed] = _packed([task])
         shard = self._verbs.sharding.of(task.queue, task.id, task.group)
+        self._verbs.record.admit(shard, task.tenant)
         return self._shared.do((shard, echo), packed, arguments.weight(task), partial(self._add_piece, shard, echo))
 
-    def _has(self, shard: Shard, packed: Sequence[_Packed]) -> list[bool]:
+    def _has(self, shard: Shard, pieces: Sequence[Piece]) -> list[bool]:
         """Presence of each in the shard by this very add, or as a successor; all False if the shard does not answer."""
+        packed = [one for piece in pieces for one in piece()]
         sids = [str(one.arguments[0]) for one in packed]
         try:
             tasks, waiting = self._verbs.keys(shard).tasks, [f"{sid}+" for sid in sids]
@@ -86,36 +95,31 @@ class Adds:
         pairs = zip(mine, found[: len(sids)], found[len(sids) :], strict=True)
         return [origin in (origin_of(data) for data in (task, waiting) if data) for origin, task, waiting in pairs]
 
-    def _add_all(self, shard: Shard, echo: bool, tasks: list[NewTask], packed: list[list[_Packed]]) -> list[AddReply]:
-        """Replies of one shard; `packed` takes in each piece before it is sent, and a repeat sends the same bytes."""
-        goes_ahead = not (self._verbs.wait or _has_twins(tasks))
-        most = PIECE_AHEAD if goes_ahead else arguments.MAX_PIECE
-        pieces = list(arguments.pieces(tasks, arguments.weight, most=most))
+    def _cut(self, tasks: Sequence[NewTask]) -> tuple[list[Piece], bool]:
+        """Pieces of one shard's tasks, and True if each may be sent while the server runs the one before."""
+        may_overlap = not (self._verbs.wait or _has_twins(tasks))
+        most = PIECE_AHEAD if may_overlap else arguments.MAX_PIECE
+        cut = arguments.pieces(tasks, arguments.weight, most=most)
+        pieces: list[Piece] = [cache(partial(_packed, piece)) for piece in cut]
+        return pieces, may_overlap and len(pieces) > 1
 
-        def each() -> Iterator[list[_Packed]]:
-            for place, piece in enumerate(pieces):
-                if place == len(packed):
-                    packed.append(_packed(piece))
-                yield packed[place]
-
-        ahead = self._send_ahead(shard, echo, each, packed) if goes_ahead and len(pieces) > 1 else []
+    def _add_all(self, shard: Shard, echo: bool, pieces: Sequence[Piece], goes_ahead: bool) -> list[AddReply]:
+        ahead = self._send_ahead(shard, echo, pieces) if goes_ahead else []
         replies: list[AddReply] = []
-        for place, piece in enumerate(each()):
+        for place, piece in enumerate(pieces):
             done = ahead[place] if ahead else []
-            replies += done + self._add_piece(shard, echo, piece[len(done) :])
+            replies += done + self._add_piece(shard, echo, piece()[len(done) :])
         return replies
 
-    def _send_ahead(
-        self, shard: Shard, echo: bool, pieces: Callable[[], Iterable[list[_Packed]]], packed: list[list[_Packed]]
-    ) -> list[list[AddReply]]:
+    def _send_ahead(self, shard: Shard, echo: bool, pieces: Sequence[Piece]) -> list[list[AddReply]]:
         """Replies to the first tasks of each piece; none for a rejected piece, which then goes by itself."""
         self._get_ready(shard)
 
         def requests() -> Iterator[Request]:
-            return (self._verbs.request(shard, *_request(piece, echo)) for piece in pieces())
+            return (self._verbs.request(shard, *_request(piece(), echo)) for piece in pieces)
 
         def read(place: int, answer: Any) -> list[AddReply]:
-            return added([one.task for one in packed[place]], answer) if isinstance(answer, list) else []
+            return added([one.task for one in pieces[place]()], answer) if isinstance(answer, list) else []
 
         return self._verbs.scripts.evaluate_ahead("add", requests, read)
 
@@ -128,6 +132,8 @@ class Adds:
         answer = self._verbs.run("add", shard, tenants, every)
         if answer == UNREGISTERED:  # the shard's first add, whose first argument is the version of its records
             every[0] = self._verbs.record.register(shard)
+            if self._quotas:
+                self._verbs.run("configure", shard, [DEFAULT_TENANT], ("q", self._quotas))
             answer = self._verbs.run("add", shard, tenants, every)
         return [] if answer == NOT_ALONE else added([one.task for one in packed], answer)
 

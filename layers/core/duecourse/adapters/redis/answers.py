@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from duecourse.adapters.redis.record import UNREADABLE, stored_id, unpack
 from duecourse.domain.queues import DEFAULT_PRIORITY
 from duecourse.domain.task import NewTask, Task
+from duecourse.domain.values import replaced
 from duecourse.ports.leases import Begun, Claim, Deliveries, Settled
 from duecourse.ports.tasks import AddReply, Reply
 
@@ -25,6 +26,12 @@ REPLIES = {
     -5: Reply.CANCELLED,
     -6: Reply.DEAD,
     -11: Reply.PAST_DEADLINE,
+    -12: Reply.OVER_PENDING,
+    -13: Reply.OVER_BYTES,
+    -14: Reply.OVER_ADDS,
+    -15: Reply.BEYOND_PENDING,
+    -16: Reply.BEYOND_BYTES,
+    -17: Reply.BEYOND_ADDS,
 }
 """Meaning of the scripts' numbers, rejections below 0: the one table of them."""
 SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
@@ -45,7 +52,7 @@ class ClaimAnswer(NamedTuple):
     flat: list[bytes]
     lease_ms: int
     priority: int
-    held: int
+    throttled: int
     following: list[bytes]
     aside: int
     bodies: list[Any]
@@ -77,15 +84,15 @@ def replies(answer: Any) -> list[Reply]:
 
 def added(tasks: Sequence[NewTask], answer: Any) -> list[AddReply]:
     """Replies of add.lua to the first of the tasks, as many as its bounds allowed; with their records if echoed."""
-    _, _, codes, records, bodies = answer
-    tasks = tasks[: len(codes)]
+    _, _, codes, records, bodies, *waits = answer
+    tasks, wait_ms = tasks[: len(codes)], sum(waits)
     if not records:
-        return [AddReply(task.id, REPLIES[code]) for task, code in zip(tasks, codes, strict=True)]
+        return [AddReply(task.id, REPLIES[code], None, wait_ms) for task, code in zip(tasks, codes, strict=True)]
     apart, replies = _by_place(bodies), []
     for place, (task, code, data) in enumerate(zip(tasks, codes, records, strict=True), 1):
         sid = stored_id(task.tenant, task.id)
         echoed = readable(task.queue, sid, data, body=apart.get(place)) if data else None
-        replies.append(AddReply(task.id, REPLIES[code], echoed))
+        replies.append(AddReply(task.id, REPLIES[code], echoed, wait_ms))
     return replies
 
 
@@ -94,7 +101,7 @@ def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> C
     tasks = _leased(queue, got)
     if given:  # a task that is handed over has a lease of its own length
         tasks = [
-            task._replace(lease_expires_at=got.now + given[task.kind].lease_ms) if task.target else task
+            replaced(task, lease_expires_at=got.now + given[task.kind].lease_ms) if task.target else task
             for task in tasks
         ]
     return Claim(
@@ -103,7 +110,7 @@ def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> C
         backlog=got.backlog,
         bell_at=got.bell_at,
         now=got.now,
-        throttled=bool(got.held),
+        throttled=bool(got.throttled),
         priority=DEFAULT_PRIORITY if got.priority < 0 else got.priority,
         aside=before.aside + got.aside,
     )

@@ -1,6 +1,6 @@
 """Arguments of the Lua scripts, made of the domain's values."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import TypeVar
 
@@ -78,7 +78,9 @@ def _deadline(task: NewTask) -> str:
 
 def alone(tenant: str, condition: Alone | None) -> tuple[Argument, ...]:
     """A condition on an add as add.lua takes it."""
-    return (f"{tenant}/{condition.group}", condition.since) if condition else ("", 0)
+    if not condition:
+        return "", 0
+    return f"{tenant}/{condition.group}", f"{condition.since} {condition.tasks} {condition.bytes}"
 
 
 def ending(*, deaths: bool) -> tuple[Argument, ...]:
@@ -94,6 +96,11 @@ def trigger(found: Trigger) -> bytes:
 def deliveries(given: Deliveries) -> list[Argument]:
     """Deliveries as claim.lua takes them."""
     return [argument for kind, delivery in given.items() for argument in (kind, *delivery)]
+
+
+def kinds(worked: Collection[str]) -> list[Argument]:
+    """Kinds that are worked where they are claimed, as claim.lua takes them beside deliveries."""
+    return [argument for kind in worked for argument in (kind, "", 0, 0)]
 
 
 def settlements(ends: Sequence[Settlement]) -> list[Argument]:
@@ -122,9 +129,9 @@ def _sized(text: str) -> bytes:
     return len(encoded).to_bytes(2) + encoded
 
 
-def lease(held: Lease | Settlement) -> tuple[Argument, ...]:
+def lease(one: Lease | Settlement) -> tuple[Argument, ...]:
     """A lease as extend.lua and save.lua take it: stored id, token."""
-    return stored_id(held.tenant, held.id), pack_token(held.token)
+    return stored_id(one.tenant, one.id), pack_token(one.token)
 
 
 def move(wanted: Move, tenant: str, nonce: bytes) -> tuple[Argument, ...]:

@@ -1,18 +1,27 @@
-"""Bells as Redis keys: looked at by MGET, heard by keyspace events and by the shards' head channels."""
+"""Bells as Redis keys: of one server, of a Sentinel's primary, or of each primary of a cluster.
 
+In a cluster each bell is looked at on its own primary, which may be another one soon. A canary hangs in one of each
+primary's slots: its key event is that node's alone, and proves that it is heard.
+"""
+
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import redis
-from redis.exceptions import RedisClusterException
+from redis.crc import key_slot
+from redis.exceptions import SlotNotCoveredError
 
-from duecourse.adapters.redis.connect import open_client
-from duecourse.adapters.redis.keys import CANARY, keys_of, new_canary, on_record, shards_key
+from duecourse.adapters.redis.connect import is_cluster, learn, open_client, primaries_of
+from duecourse.adapters.redis.keys import hung_at, keys_of, new_canary, on_record, shards_key
+from duecourse.adapters.redis.login import Login
+from duecourse.adapters.redis.subscription import CHANGED, Ear, Names, RedisSubscription, head_of, translated
+from duecourse.domain.batches import grouped
 from duecourse.domain.watch import Watchlist
 from duecourse.errors import EventsRejected, NotPrimary, StoreUnavailable
-from duecourse.ports.bells import Expiry, Sound, View, What
+from duecourse.ports.bells import View, What
 
 NEEDED = "Exe"
 """Flags of notify-keyspace-events: events by their name, of expired and of evicted keys."""
@@ -27,160 +36,14 @@ def missing_flags(flags: str) -> str:
     return "".join(flag for flag in NEEDED if flag not in given)
 
 
-def hung_at(value: bytes | None) -> int | None:
-    """Time of a bell with this value, None for one that is gone."""
-    return int(value) if value and value.isdigit() else None
+class Primary:
+    """One server of the ledger, and the canary that hangs there."""
 
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Redis's errors as this product's."""
-    try:
-        yield
-    except redis.ReadOnlyError as error:
-        raise NotPrimary from error
-    except (redis.RedisError, RedisClusterException, OSError) as error:
-        raise StoreUnavailable(f"Redis: {error}") from error
-
-
-class Names:
-    """Names of a bridge's keys and channels."""
-
-    def __init__(self, namespace: str, db: int, canary: str = "") -> None:
-        self.namespace = namespace
-        self.canary = canary or new_canary(namespace)
-        self.every_head = f"{namespace}:{{*}}:head"
-        self.events = {what: f"__keyevent@{db}__:{what}" for what in (What.EXPIRED, What.EVICTED)}
-        self.events_heard = {name.encode(): what for what, name in self.events.items()}
-        self._prefix = f"{namespace}:{{".encode()
-        self._canaries = f"{namespace}:{{{CANARY}".encode()
-        self._own = self.canary.encode()
-
-    def is_bell(self, key: bytes) -> bool:
-        """True for a bell of ours. Another bridge's canary is none: there is no shard behind it."""
-        if not (key.startswith(self._prefix) and key.endswith(b"}:bell")):
-            return False
-        return key == self._own or not key.startswith(self._canaries)
-
-
-class RedisSubscription:
-    """One connection that listens to heads and, as `events` has it, to expiries and evictions of all keys."""
-
-    def __init__(
-        self, pool: redis.ConnectionPool, names: Names, heads: Sequence[str], *, events: bool, watched: Watchlist
-    ) -> None:
-        self._pool = pool
-        self._names = names
-        self._watched = watched
-        self._quiet_at = time.monotonic()
-        self._heads = set(heads[1:])
-        self._connection: Any = pool.get_connection()
-        try:
-            self._confirm(*([["SUBSCRIBE", *names.events.values()]] if events else []), heads)
-        except BaseException:
-            self.close()
-            raise
-
-    def _confirm(self, *commands: Sequence[str]) -> None:
-        """Subscribe, and wait for every confirmation: only later messages are sure to be heard."""
-        for command in commands:
-            self._connection.send_command(*command)
-        for _ in range(sum(len(command) - 1 for command in commands)):
-            self._connection.read_response(disable_decoding=True)
-
-    def hear(self, timeout: float) -> Sound | Expiry | None:
-        """The next sound of a bell of ours, or a watched key's expiry; other keys' events are passed over."""
-        with translated():
-            end = time.monotonic() + timeout
-            while (left := end - time.monotonic()) > 0 and self._can_read(left):
-                heard = self._sound(self._connection.read_response(disable_decoding=True))
-                if heard:
-                    return heard
-        return None
-
-    def _can_read(self, timeout: float) -> bool:
-        """Wait for a message, and note since when it can have been there: this process may have been frozen."""
-        asked_at = time.monotonic()
-        if self._connection.can_read(timeout=0):
-            return True
-        self._quiet_at = asked_at
-        return bool(self._connection.can_read(timeout=timeout))
-
-    def _sound(self, message: Sequence[bytes]) -> Sound | Expiry | None:
-        """One message as a sound: an event's text is the key's name, a head's is the time, its channel the bell's."""
-        channel, data = message[-2:]
-        if what := self._names.events_heard.get(channel):
-            if self._names.is_bell(data):
-                return Sound(what, data.decode(errors="replace"))
-            return Expiry(data, self._quiet_at) if what is What.EXPIRED and self._watched.has(data) else None
-        bell = channel[: -len(b"head")] + b"bell"
-        known = data.isdigit() and self._names.is_bell(bell)
-        return Sound(What.HEAD, bell.decode(errors="replace"), int(data)) if known else None
-
-    def covers(self, bells: Sequence[str]) -> bool:
-        """See Subscription."""
-        return self._names.every_head in self._heads or all(_head(bell) in self._heads for bell in bells)
-
-    def close(self) -> None:
-        """End the connection."""
-        self._connection.disconnect()
-        self._pool.release(self._connection)
-
-
-class KeyBells:
-    """Common part of the bells of one server and of a cluster."""
-
-    def __init__(
-        self, namespace: str, db: int, *, events: bool = True, canary: str = "", watched: Watchlist | None = None
-    ) -> None:
-        self.events = events
-        self._watched = watched or Watchlist()
-        self.watches = bool(self._watched)
-        self._names = Names(namespace, db, canary)
-        self.canary = self._names.canary
-
-    def channel(self, what: What) -> str:
-        """See Bells."""
-        return self._names.events[what]
-
-    def _known(self, client: Any) -> list[str]:
-        """The bells of `<namespace>:shards`."""
-        namespace = self._names.namespace
-        with translated():
-            members = on_record(client.smembers(shards_key(namespace)))
-        return sorted({keys_of(namespace, shard).bell for shard, _ in members})
-
-
-class RedisBells(KeyBells):
-    """The bells of one namespace in one database; without `events` they are heard by their heads alone.
-
-    `canary` is drawn unless it is given. `watched` are keys of other programs in that database.
-    """
-
-    def __init__(
-        self,
-        client: redis.Redis,
-        namespace: str,
-        *,
-        events: bool = True,
-        canary: str = "",
-        watched: Watchlist | None = None,
-    ) -> None:
-        db = client.get_connection_kwargs().get("db") or 0
-        super().__init__(namespace, db, events=events, canary=canary, watched=watched)
+    def __init__(self, client: redis.Redis, canary: str) -> None:
         self.client = client
+        self.canary = canary
 
-    @classmethod
-    def from_url(
-        cls, url: str, namespace: str, *, events: bool = True, watched: Watchlist | None = None
-    ) -> "RedisBells":
-        """Bells at one server's address, or a Sentinel's primary. Nothing is connected yet, and nothing is retried."""
-        client = open_client(url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
-        if not isinstance(client, redis.Redis):
-            raise TypeError("a cluster has bells of its own: ClusterBells")
-        return cls(client, namespace, events=events, watched=watched)
-
-    def check_primary(self) -> None:
+    def check(self) -> None:
         """Ask ROLE; a server that does not answer it is taken for a primary."""
         with translated():
             try:
@@ -203,42 +66,26 @@ class RedisBells(KeyBells):
                 raise EventsRejected(f"notify-keyspace-events cannot be read and set: {error}") from error
         return added
 
-    def subscribe(self) -> RedisSubscription:
-        """Subscribe to all heads by pattern; by name, to those that exist, where patterns are not allowed."""
-        with translated():
-            try:
-                return self._subscribe("PSUBSCRIBE", self._names.every_head)
-            except redis.ResponseError:
-                return self._subscribe("SUBSCRIBE", *map(_head, [self.canary, *self.known()]))
+    def ask(self, *commands: Sequence[str]) -> tuple[float, list[Any]]:
+        """Its time, and answers to commands, errors among them; one round trip."""
+        with self.client.pipeline(transaction=False) as pipe:
+            for command in (["TIME"], *commands):
+                pipe.execute_command(*command)  # type: ignore[no-untyped-call]
+            now, *answers = pipe.execute(raise_on_error=False)
+        seconds, micros = _checked(now)
+        return seconds * 1000 + micros / 1000, answers
 
-    def _subscribe(self, *heads: str) -> RedisSubscription:
-        pool = self.client.connection_pool
-        return RedisSubscription(pool, self._names, heads, events=self.events, watched=self._watched)
-
-    def known(self) -> list[str]:
-        """See Bells."""
-        return self._known(self.client)
-
-    def look(self, bells: Sequence[str]) -> View:
-        """TIME and the bells' values in one round trip."""
-        with translated(), self.client.pipeline(transaction=False) as pipe:
-            pipe.time()
-            if bells:
-                pipe.mget(bells)
-            (seconds, micros), *values = pipe.execute()
-        return View(seconds * 1000 + micros / 1000, [hung_at(value) for value in (values[0] if values else [])])
-
-    def try_canary(self) -> bool:
+    def try_canary(self, *, events: bool) -> bool:
         """Hang the canary for a millisecond, touch it until it is gone, publish its head."""
         with translated():
-            hung = self.events and self._hang_canary()
+            hung = events and self._hang_canary()
             # Redis deletes a key whose time is over, and sends its event, when somebody asks for it; else at leisure.
             # After a millisecond it is gone at the first asking, unless the server's clock was set back meanwhile.
             for _ in range(100 if hung else 0):
                 time.sleep(0.002)
                 if not self.client.exists(self.canary):
                     break
-            self.client.publish(_head(self.canary), "0")
+            self.client.publish(head_of(self.canary), "0")
         return hung
 
     def _hang_canary(self) -> bool:
@@ -255,5 +102,195 @@ class RedisBells(KeyBells):
         self.client.connection_pool.disconnect()
 
 
-def _head(bell: str) -> str:
-    return bell.removesuffix("bell") + "head"
+class RedisBells:
+    """The bells of one namespace in one database; without `events` they are heard by their heads alone.
+
+    `watched` are keys of other programs in that database. Nothing is connected before the first use, and nothing is
+    retried.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        namespace: str,
+        *,
+        events: bool = True,
+        watched: Watchlist | None = None,
+        login: Login | None = None,
+    ) -> None:
+        self.events = events
+        self.watches = bool(watched)
+        self.canary = new_canary(namespace)
+        self._url = url
+        self._login = login
+        self._namespace = namespace
+        self._in_cluster = is_cluster(url)
+        self._meeting = threading.RLock()
+        """Lock on opening the store and meeting its primaries. The keeper and the timer both do so after a failover,
+        and the new connections of one would be lost, still open, in the new table of the other."""
+        self._opened: Any = None
+        self._primaries: dict[str, Primary] = {}
+        """Primaries by their names; a new table each time, so that readers need no lock."""
+        self.canaries: dict[str, str] = {}
+        """The canary of each primary, by its name; different ones after primaries or their slots have changed."""
+        self._left: list[Primary] = []
+        """Former primaries: closed, but a thread that was using one may have connected again."""
+        self._behind: dict[str, float] = {}
+        """Milliseconds by which each primary's clock is behind the foremost."""
+        db = 0 if self._in_cluster else self._client().get_connection_kwargs().get("db") or 0
+        self._names = Names(namespace, db, watched or Watchlist())
+
+    def channel(self, what: What) -> str:
+        """See Bells."""
+        return self._names.events[what]
+
+    def check_primary(self) -> None:
+        """Ask where the slots are, and every primary whether it is one."""
+        with translated():
+            learn(self._client())
+            self._meet()
+        for primary in self._primaries.values():
+            primary.check()
+
+    def enable_events(self) -> str:
+        """Turn on the missing flags at every primary; answers those that any of them lacked."""
+        added = [primary.enable_events() for primary in self._primaries.values()]
+        return "".join(dict.fromkeys("".join(added)))
+
+    def subscribe(self) -> RedisSubscription:
+        """A subscription to every primary."""
+        ears: dict[str, Ear] = {}
+        try:
+            for name, primary in self._primaries.items():
+                ears[name] = self._listen(primary)
+        except StoreUnavailable:
+            for ear in ears.values():
+                ear.close()
+            raise
+        return RedisSubscription(self, ears)
+
+    def _listen(self, primary: Primary) -> Ear:
+        """An ear for all heads by pattern; by name, for those that exist, where patterns are not allowed."""
+        with translated():
+            listen = partial(Ear, primary.client.connection_pool, self._names, primary.canary, events=self.events)
+            try:
+                return listen(["PSUBSCRIBE", self._names.every_head])
+            except redis.ResponseError:
+                return listen(["SUBSCRIBE", *map(head_of, [primary.canary, *self.known()])])
+
+    def known(self) -> list[str]:
+        """The bells of `<namespace>:shards`."""
+        with translated():
+            members = on_record(self._client().smembers(shards_key(self._namespace)))
+        return sorted({keys_of(self._namespace, shard).bell for shard, _ in members})
+
+    def look(self, bells: Sequence[str]) -> View:
+        """Times of the bells, each from its own primary; with no bells, the time alone.
+
+        The time is that of the clock that is ahead of all others. A bell whose primary's clock is behind is asked for
+        too early, and again each millisecond, rather than too late.
+        """
+        with translated():
+            if not bells:
+                return View(self._compare_clocks(), [])
+            now, values = 0.0, dict[str, bytes | None]()
+            for name, mine in (grouped(bells, self.owner_of) if self._in_cluster else {"": bells}).items():
+                now, found = self._look(name, mine)
+                values |= zip(mine, found, strict=True)
+        return View(now, [hung_at(values[bell]) for bell in bells])
+
+    def try_canary(self) -> bool:
+        """Try the canary of every primary, though one has failed."""
+        hung = [primary.try_canary(events=self.events) for primary in self._primaries.values()]
+        return all(hung)
+
+    def owner_of(self, bell: str) -> str:
+        """The name of the primary that has a bell, as far as is known; "" if no node has its slot, or it is alone."""
+        if not self._in_cluster:
+            return ""
+        try:
+            return str(self._client().nodes_manager.get_node_from_slot(key_slot(bell.encode())).name)
+        except SlotNotCoveredError:
+            return ""
+
+    def close(self) -> None:
+        """Leave every server."""
+        for primary in (*self._primaries.values(), *self._left):
+            primary.close()
+        if self._opened:
+            self._opened.close()
+
+    def _client(self) -> Any:
+        with self._meeting:
+            if not self._opened:
+                self._opened = open_client(
+                    self._url, self._login, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S
+                )
+            return self._opened
+
+    def _meet(self) -> None:
+        """Learn each primary that exists, with a canary in one of its slots."""
+        with self._meeting:
+            met, known = primaries_of(self._client()), self._primaries
+            kept = {name: one for name, one in known.items() if name in met and self.owner_of(one.canary) == name}
+            for name, primary in known.items():
+                if name not in kept:
+                    primary.close()
+                    self._left.append(primary)
+            new = {name: self._primary(name, client) for name, client in met.items() if name not in kept}
+            self._primaries = kept | new
+            self.canaries = {name: primary.canary for name, primary in self._primaries.items()}
+
+    def _primary(self, name: str, client: redis.Redis) -> Primary:
+        if self._in_cluster:  # on connections of its own: the cluster's client closes its own at will
+            pool = client.connection_pool
+            mine = redis.ConnectionPool(connection_class=pool.connection_class, **pool.connection_kwargs)
+            client = redis.Redis.from_pool(mine)
+        while self.owner_of(canary := new_canary(self._namespace)) != name:
+            pass
+        return Primary(client, canary)
+
+    def _look(self, name: str, bells: Sequence[str]) -> tuple[float, list[bytes | None]]:
+        if name not in self._primaries:
+            self._meet()
+        if name not in self._primaries:
+            raise StoreUnavailable(CHANGED)
+        if not self._in_cluster:
+            now, [values] = self._primaries[name].ask(["MGET", *bells])
+            return now, _checked(values)
+        # No MGET: they are in several slots, and one that has moved would fail them all.
+        now, values = self._primaries[name].ask(*(["GET", bell] for bell in bells))
+        return now + self._behind.get(name, 0.0), list(map(self._follow, bells, values))
+
+    def _follow(self, bell: str, value: Any) -> bytes | None:
+        """The value of a bell, from elsewhere if its primary answered that it is there now, or on its way."""
+        if isinstance(value, redis.ResponseError):
+            value = self._client().get(bell)
+            self._meet()
+        return cast("bytes | None", value)
+
+    def _compare_clocks(self) -> float:
+        """Note how far each primary's clock is behind the foremost, and answer the time of that one."""
+        offsets: dict[str, float] = {}
+        began = time.monotonic()
+        for name, primary in self._primaries.items():
+            sent = time.monotonic()
+            now, _ = primary.ask()
+            offsets[name] = now - _half_way(sent) * 1000
+        if not offsets:
+            raise StoreUnavailable("the cluster has no primaries")
+        foremost = max(offsets.values())
+        self._behind = {name: foremost - offset for name, offset in offsets.items()}
+        return foremost + _half_way(began) * 1000
+
+
+def _half_way(sent: float) -> float:
+    """The instant between a question and now, its answer."""
+    return (sent + time.monotonic()) / 2
+
+
+def _checked(answer: Any) -> Any:
+    """An answer that is no error."""
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -15,6 +15,7 @@ record's layout (layout.py) and of no module.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,7 +51,8 @@ class Piece(NamedTuple):
 class Source:
     """A Lua file; each function in it has a name, `file.function`, whether or not it is its own."""
 
-    def __init__(self, name: str, text: str, modules: "Modules", above: tuple[str, ...]) -> None:
+    def __init__(self, name: str, text: str, modules: "Modules", above: tuple[str, ...] = ()) -> None:
+        """Raises BadModule; `above` are those that speak of it."""
         self.name = name
         text = COMMENT.sub("", text)
         self.constants = _constants(text)
@@ -94,20 +96,20 @@ class Modules:
         self.names = {path.stem for path in folder.iterdir()}
         self._read: dict[str, Source] = {}
 
-    def source(self, name: str, text: str, above: tuple[str, ...] = ()) -> Source:
-        """A file that speaks of modules; `above` are those that speak of it. Raises BadModule."""
-        return Source(name, text, self, above)
-
-    def read(self, name: str, above: tuple[str, ...] = ()) -> Source:
-        """A module. Raises BadModule."""
+    def read(self, name: str, above: tuple[str, ...]) -> Source:
+        """A module; `above` are those that speak of it. Raises BadModule."""
         if name in above:
             raise BadModule(f"a module speaks of itself: {' > '.join((*above, name))}")
         if name not in self.names:
             raise BadModule(f"no module is called {name}")
         if name not in self._read:
             text = (self._folder / f"{name}.lua").read_text()
-            self._read[name] = self.source(name, text, (*above, name))
+            self._read[name] = Source(name, text, self, (*above, name))
         return self._read[name]
+
+
+modules_in = cache(Modules)
+"""The modules of a folder that nobody changes."""
 
 
 class Bundle:
@@ -118,15 +120,14 @@ class Bundle:
         self._verb = verb
         self._modules = {module.name: module for module in _in_order(verb)}
         self._names = self._reached()
-        used = self._used(self._names)
-        early = self._used(self._reached(without=verb.late))
-        self._early = [module for module in used if module in early]
-        self._late = [module for module in used if module not in early]
+        self._needed = self._used(self._names)
+        self._early = self._used(self._reached(without=verb.late))
+        self._late = [module for module in self._needed if module not in self._early]
         if late := [module.name for module in self._late if module.begins]:
             raise BadModule(f"{late[0]} is made too late to begin: require it at the beginning of a line")
-        self._asked = {f"{module.name}.begin" for module in used}
+        self._asked = {f"{module.name}.begin" for module in self._needed}
         """Functions that others than their own module ask for."""
-        for source in (*used, verb):
+        for source in (*self._needed, verb):
             spoken = {name for piece in _kept(source, self._names) for name in piece.speaks_of}
             self._asked |= {name for name in spoken if name.partition(".")[0] != source.name}
 
@@ -138,9 +139,8 @@ class Bundle:
 
     def resident(self) -> str:
         """The same for a process that keeps it: it makes all modules, and returns the function that is the verb."""
-        modules = [module for module in self._modules.values() if module in {*self._early, *self._late}]
-        made = [line for module in modules for line in (_declared(module), self._made(module))]
-        begun = [line for module in modules for line in _begun(module)]
+        made = [line for module in self._needed for line in (_declared(module), self._made(module))]
+        begun = [line for module in self._needed for line in _begun(module)]
         return "\n".join([*self._short(), *made, "return function()", *begun, self._verb_after(""), "end"])
 
     def _short(self) -> list[str]:
@@ -172,7 +172,7 @@ class Bundle:
         given = [f"{name} = {module.name}_{name}" for name in functions if own + name in self._asked]
         state = self._names - {piece.name for piece in module.pieces} - {f"{own}begin"}
         given += [f"{name.removeprefix(own)} = false" for name in sorted(state) if name.startswith(own)]
-        return f"{module.name} = (function()\n{code}\nreturn {{ {', '.join(given)} }}\nend)()"
+        return f"do\n{code}\n{module.name} = {{ {', '.join(given)} }}\nend"
 
     def _verb_after(self, late: str) -> str:
         """The verb's code, with what makes late modules where it requires one."""

@@ -12,7 +12,8 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from duecourse.adapters.redis.lines import QuickPool
-from duecourse.domain.address import nodes_of, split
+from duecourse.adapters.redis.login import Login, RenewingPool, renewing
+from duecourse.domain.address import nodes_of, split, without_login
 from duecourse.errors import StoreUnavailable
 
 Client: TypeAlias = redis.Redis | RedisCluster
@@ -24,29 +25,41 @@ ONCE = Retry(NoBackoff(), 0)
 """No command is sent again by the client itself: scripts.py decides which may be."""
 
 
-def open_client(url: str, **timeouts: float) -> Client:
+def open_client(url: str, login: Login | None = None, **timeouts: float) -> Client:
     """A client that sends each command once; of a cluster, one that has seen it.
 
-    A cluster's follows redirections, for what was redirected has not been done. Raises StoreUnavailable.
+    A cluster's follows redirections, for what was redirected has not been done. With `login`, that logs in, and not the
+    URL. Raises StoreUnavailable.
     """
     scheme = split(url).scheme
     options: dict[str, Any] = {"protocol": 2, **timeouts}
     if scheme != "unix":
         options["socket_keepalive"] = True
-    if scheme in CLUSTER:
-        return _cluster(url, options)
+    if login:
+        url = without_login(url)
     if scheme == SENTINEL:
-        return _sentinel(url, options)
-    return redis.Redis.from_pool(QuickPool.from_url(url, retry=ONCE, **options))
+        return _sentinel(url, login, options)
+    if login:
+        options["credential_provider"] = login
+    if scheme in CLUSTER:
+        return _cluster(url, options | ({"connection_pool_class": RenewingPool} if login else {}))
+    return _renewing(redis.Redis.from_pool(QuickPool.from_url(url, retry=ONCE, **options)), login)
 
 
-def connect(url: str) -> Client:
+def _renewing(client: redis.Redis, login: Login | None) -> redis.Redis:
+    if login:
+        pool = client.connection_pool  # which has no connection yet
+        pool.connection_class = renewing(pool.connection_class)
+    return client
+
+
+def connect(url: str, login: Login | None = None) -> Client:
     """A client that gives up after 3 s, and never repeats a command by itself: a claim is not repeatable.
 
     With the repeats of `Scripts.call`, an absent server is known within 10 s: less than any function's timeout.
     Raises StoreUnavailable if no node of a cluster answers.
     """
-    return open_client(url, socket_timeout=3, socket_connect_timeout=2)
+    return open_client(url, login, socket_timeout=3, socket_connect_timeout=2)
 
 
 def is_cluster(url: str) -> bool:
@@ -115,14 +128,16 @@ class ServicePool(SentinelConnectionPool):
             sentinel.connection_pool.disconnect(inuse_connections)
 
 
-def _sentinel(url: str, options: dict[str, Any]) -> redis.Redis:
+def _sentinel(url: str, login: Login | None, options: dict[str, Any]) -> redis.Redis:
     given = split(url)
     service, _, db = given.path.strip("/").partition("/")
-    login: Any = parse_url(f"redis://{given.login or ''}@localhost")  # type: ignore[no-untyped-call]
-    names = {name: login[name] for name in ("username", "password") if login.get(name)}
+    parsed: Any = parse_url(f"redis://{given.login or ''}@localhost")  # type: ignore[no-untyped-call]
+    names = {name: parsed[name] for name in ("username", "password") if parsed.get(name)}
+    if login:
+        names = {"credential_provider": login}
     sentinels = nodes_of(url, SENTINEL_PORT)
     manager = Sentinel(sentinels, sentinel_kwargs={"retry": ONCE, **options}, retry=ONCE, **options)  # type: ignore[no-untyped-call]
     primary = manager.master_for(  # type: ignore[no-untyped-call]
         unquote(service), connection_pool_class=ServicePool, db=int(db or 0), **names
     )
-    return cast(redis.Redis, primary)
+    return _renewing(cast(redis.Redis, primary), login)

@@ -13,6 +13,7 @@ STATES = {
     -1: RequestState.UNDER_WAY,
     -2: RequestState.ENDED,
     -3: RequestState.OTHER,
+    -4: RequestState.OVER,
 }
 
 
@@ -29,7 +30,7 @@ class RedisIdempotency:
 
     def begin(self, sent: KeyedRequest, owner: bytes, lock_ms: int) -> SavedResponse:
         """See IdempotencyStore."""
-        arguments = (self._scripts.clock(), _field(sent), sent.fingerprint, owner, lock_ms, KEPT_MS)
+        arguments = (self._scripts.clock(), _field(sent), sent.fingerprint, owner, lock_ms, KEPT_MS, sent.max_bytes)
         code, answer, left_ms, begun_at = self._run("begin", *arguments, replicas=self._wait)
         return SavedResponse(STATES[code], answer, left_ms, begun_at)
 
@@ -50,7 +51,8 @@ class RedisIdempotency:
         return int(self._run("forget", self._scripts.clock(), KEPT_MS, PRUNE))
 
     def _end(self, sent: KeyedRequest, owner: bytes, state: bytes, *, replicas: int = 0) -> bool:
-        return bool(self._run("end", _field(sent), sent.fingerprint, owner, state, replicas=replicas))
+        arguments = (self._scripts.clock(), _field(sent), sent.fingerprint, owner, state, KEPT_MS, sent.max_bytes)
+        return bool(self._run("end", *arguments, replicas=replicas))
 
     def _run(self, name: str, *arguments: Argument, replicas: int = 0) -> Any:
         return self._scripts.evaluate(name, (len(self._keys), (*self._keys, *arguments)), replicas=replicas)

@@ -1,5 +1,6 @@
 """Names of the ledger's keys; those of a shard have one hash tag, so that they live on one node."""
 
+import logging
 import re
 import secrets
 from collections.abc import Iterable
@@ -8,10 +9,16 @@ from typing import NamedTuple
 
 from duecourse.domain.task import Shard
 
+log = logging.getLogger("duecourse.store")
+
 FIXED = (
     "tasks", "heads", "ring", "leased", "done", "dead", "groups", "meta", "bell", "parked", "log", "late", "waiting",
 )  # fmt: skip
 """The keys every script declares, in the order of `lua/modules/shard.lua`."""
+MEMBER = re.compile(r"([A-Za-z0-9._:@-]{1,64})/([0-9]{1,3})/([0-9]{1,3})")
+"""Member of the set of shards: queue, number, count."""
+MOST_DIGITS = 15
+"""Length of the longest time of a bell: a forged one may be longer than anything can keep."""
 CANARY = "canary/b"
 """Beginning of a canary's name in a shard's place; no shard has it, for the number of a shard is one."""
 
@@ -40,14 +47,23 @@ def keys_of(namespace: str, shard: Shard) -> Keys:
     return Keys(prefix, tuple(prefix + name for name in FIXED), f"{prefix}head")
 
 
-def requests_keys(namespace: str) -> tuple[str, str]:
-    """The hash of requests that carried an Idempotency-Key, and the set of them by time: on one node, no shard's."""
-    return f"{namespace}:{{requests}}:kept", f"{namespace}:{{requests}}:begun"
+def requests_keys(namespace: str) -> tuple[str, str, str]:
+    """The hash of requests that carried an Idempotency-Key, the set of them by time, and what their tenants have used.
+
+    They are on one node, which is no shard's.
+    """
+    prefix = f"{namespace}:{{requests}}:"
+    return f"{prefix}kept", f"{prefix}begun", f"{prefix}used"
 
 
 def functions_key(namespace: str) -> str:
     """The hash of functions with the time of their last invocation: on one node, no shard's."""
     return f"{namespace}:{{functions}}:invoked"
+
+
+def queries_key(namespace: str) -> str:
+    """The hash of tenants with the queries of each that are in flight: on one node, no shard's."""
+    return f"{namespace}:{{queries}}:in_flight"
 
 
 def shards_key(namespace: str) -> str:
@@ -65,15 +81,46 @@ def ledger_key(namespace: str) -> str:
     return f"{namespace}:{{{shards_key(namespace)}}}:ledger"
 
 
+def makers_key(namespace: str) -> str:
+    """The hash of queues with the tenant that made each: on one node with the set of all shards."""
+    return f"{namespace}:{{{shards_key(namespace)}}}:makers"
+
+
+def seals_key(namespace: str) -> str:
+    """The hash of data keys that seal credentials, wrapped: `current` is the id of one, the others are by their ids."""
+    return f"{namespace}:{{{shards_key(namespace)}}}:seals"
+
+
+def deployed_key(namespace: str) -> str:
+    """The sorted set of what deployments have, by when each was written: on one node with the set of shards."""
+    return f"{namespace}:{{{shards_key(namespace)}}}:deployed"
+
+
+def ended_channel(namespace: str) -> str:
+    """The channel of the ends of tasks, published where somebody waits."""
+    return f"{namespace}:ended"
+
+
 def rounds_key(namespace: str) -> str:
     """The hash of parts of the shards with the time of their last sweep: on one node with the set."""
     return f"{{{shards_key(namespace)}}}:swept"
 
 
 def on_record(members: Iterable[bytes]) -> list[tuple[Shard, int]]:
-    """The members of the set of shards: each shard, and the number of its queue's shards."""
-    parts = (member.decode().split("/") for member in members)
-    return [(Shard(queue, int(number)), int(count)) for queue, number, count in parts]
+    """The members of the set of shards: each shard, and the number of its queue's shards.
+
+    A member that names no shard, which another program has put there, holds up no other: it is only logged.
+    """
+    texts = [member.decode(errors="backslashreplace") for member in members]
+    found = [(text, MEMBER.fullmatch(text)) for text in texts]
+    for text in [text for text, parts in found if not parts]:
+        log.error("%r in the set of shards names no shard: remove it with SREM", text)
+    return [(Shard(parts[1], int(parts[2])), int(parts[3])) for _, parts in found if parts]
+
+
+def hung_at(value: bytes | None) -> int | None:
+    """Time of a bell with this value; None for one that is gone, or has another program's value."""
+    return int(value) if value and len(value) <= MOST_DIGITS and value.isdigit() else None
 
 
 def tasks_pattern(namespace: str) -> str:

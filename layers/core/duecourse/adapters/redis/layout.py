@@ -25,7 +25,7 @@ The run of a delivery is the one that it will become: if its target does not beg
 
 `last` is the ending of the last settled lease, a small letter where the task died of it, so that a repeated settle
 gets the same answer. `origin` is 6 random bytes of the call that added the task and the task's place in it, so that a
-repeated add does. `door` is the last lease's.
+repeated add does. `trigger` is the last lease's.
 
 Versions. 4 is that of 0.1.0. In 5 a payload of over a KiB is apart, in the field `<stored id>=<number>` of the
 tasks' hash: the record has BODY in its place and the flag APART. And 5 knows deliveries ("V", "W" and the log's "V").
@@ -103,9 +103,10 @@ BODY = Part(number=6, size=4)
 INSIDE = 1024
 """The largest payload, in bytes, that stays inside its record."""
 
-SUCCESSOR, CAME, COUNTS, APART = 2, 4, 16, 128
-"""Flags: a successor waits; the origin of the record, two bits (0 created, 2 replaced, 3 debounced). COUNTS: its
-deadline was given as a duration, and counts from the due time. APART: the payload is apart."""
+COUNTED, SUCCESSOR, CAME, COUNTS, APART = 1, 2, 4, 16, 128
+"""Flags: the payload is counted among its tenant's pending bytes (lua/modules/weights.lua); a successor waits; the
+origin of the record, two bits (0 created, 2 replaced, 3 debounced). COUNTS: its deadline was given as a duration, and
+counts from the due time. APART: the payload is apart."""
 
 LETTERS = {
     "SCHEDULED": "s", "LEASE": "l", "FINISHED": "d", "DIED": "x", "CANCELLED": "c",
@@ -117,22 +118,17 @@ OUTCOMES = {
     "LAPSED": "L", "UNDELIVERED": "V", "TAKEN": "T", "EXPIRED": "E",
 }  # fmt: skip
 """End of a run, in the log; those of a settle in `last` too."""
-DEEDS = {
+ACTIONS = {
     "ADDED": "N", "REPLACED": "U", "DEBOUNCED": "O", "MOVED": "M", "REPLAYED": "P", "CANCELLED": "K",
 }  # fmt: skip
 """Action of a caller, in the log."""
 
 
 def constants() -> dict[str, str]:
-    """Literals of Lua that the scripts call `fields.NAME`, by that name."""
-    numbers = {
-        "OLDEST": OLDEST,
-        "NEWEST": NEWEST,
-        "INSIDE": INSIDE,
-        "SUCCESSOR": SUCCESSOR,
-        "CAME": CAME,
-        "COUNTS": COUNTS,
-        "APART": APART,
+    """Literals of Lua that the scripts call `fields.NAME`: every number and part of this module, and what follows."""
+    parts = {name: one for name, one in globals().items() if isinstance(one, Part)}
+    numbers = {name: one for name, one in globals().items() if isinstance(one, int)}
+    numbers |= {
         "POLICY_AT": ORIGIN.size + 1,
         "MAX_ATTEMPTS_AT": ORIGIN.size + POLICY.at("max_attempts") + 1,
         "LENGTHS_AT": REST.at("lengths") + 1,
@@ -147,13 +143,8 @@ def constants() -> dict[str, str]:
     }
     numbers |= {name: ord(letter) for name, letter in LETTERS.items()}
     numbers |= {f"RAN_{name}": ord(letter) for name, letter in OUTCOMES.items()}
-    numbers |= {f"DID_{name}": ord(letter) for name, letter in DEEDS.items()}
-    parts = {
-        "FRONT": FRONT, "REST": REST, "ORIGIN": ORIGIN, "POLICY": POLICY, "LENGTHS": LENGTHS, "TOKEN": TOKEN,
-        "BEGUN": BEGUN, "OVER": OVER, "ENTRY": ENTRY, "RUN": RUN, "CHANGE": CHANGE, "BODY": BODY,
-    }  # fmt: skip
+    numbers |= {f"DID_{name}": ord(letter) for name, letter in ACTIONS.items()}
     numbers |= {f"{name}_SIZE": part.size for name, part in parts.items()}
-    formats = {f"{name}_FORMAT": part.lua for name, part in parts.items()}
-    return {name: str(number) for name, number in numbers.items()} | {
-        name: f"'>{one}'" for name, one in formats.items()
-    }
+    formats = {f"{name}_FORMAT": f"'>{part.lua}'" for name, part in parts.items()}
+    texts = formats | {"NEWEST_TEXT": f"'{NEWEST}'"}
+    return {name: str(number) for name, number in numbers.items()} | texts

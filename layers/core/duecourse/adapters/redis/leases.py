@@ -1,7 +1,7 @@
 """Verbs of workers (ports.leases)."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from duecourse.adapters.redis import arguments
 from duecourse.adapters.redis.answers import SETTLED, ClaimAnswer, begun, claimed, readable
@@ -18,8 +18,6 @@ from duecourse.ports.ledger import check_count
 class RedisLeases(RedisLedger):
     """Tasks, for their workers."""
 
-    _ending: tuple[arguments.Argument, ...]
-
     def claim(
         self,
         shard: Shard,
@@ -29,11 +27,12 @@ class RedisLeases(RedisLedger):
         max_bytes: int = 4_000_000,
         trigger: Trigger = Trigger.TAKE,
         deliveries: Deliveries = NO_DELIVERIES,
+        kinds: Collection[str] = (),
     ) -> Claim:
         """See LeaseStore. Leases whose reply is lost lapse; the claim is not sent again."""
         check_count(limit, MAX_CLAIM, least=1)
         claim, size = Claim(), 0
-        terms = (arguments.trigger(trigger), *arguments.deliveries(deliveries))
+        terms = (arguments.trigger(trigger), *arguments.deliveries(deliveries), *arguments.kinds(kinds))
         while True:
             most = limit - len(claim.tasks)
             bounds = (most, lease_ms, max_bytes, size, secrets.token_bytes(8 * most))
@@ -89,7 +88,7 @@ class RedisLeases(RedisLedger):
         """See LeaseStore."""
 
         def step(some: Sequence[Lease]) -> list[int]:
-            every = (lease_ms, int(at_least), *(part for held in some for part in arguments.lease(held)))
+            every = (lease_ms, int(at_least), *(part for lease in some for part in arguments.lease(lease)))
             _, _, ends = self._verbs.run("extend", shard, arguments.tenants_of(some), every)
             return list(ends)
 

@@ -1,20 +1,21 @@
 """The ledger as such (ports.ledger): its time, its shards, one task, the shards in numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from duecourse.adapters.redis.arguments import Argument
+from duecourse.adapters.redis.adds import Adds
+from duecourse.adapters.redis.arguments import Argument, ending
 from duecourse.adapters.redis.connect import Client, node_of
-from duecourse.adapters.redis.keys import Keys, shards_key
+from duecourse.adapters.redis.keys import Keys, hung_at, shards_key
 from duecourse.adapters.redis.queue_settings import FIELDS, settings_of
-from duecourse.adapters.redis.record import UNREADABLE, body_field, stored_id, unpack
-from duecourse.adapters.redis.scripts import Request, Scripts
-from duecourse.adapters.redis.shards import ShardsOnRecord
+from duecourse.adapters.redis.record import UNREADABLE, body_field, lease_end, stored_id, unpack
+from duecourse.adapters.redis.scripts import Request
 from duecourse.adapters.redis.verbs import Question, Verbs, in_steps
 from duecourse.domain.queues import Stats, share
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
-from duecourse.errors import StoreMisused
+from duecourse.errors import TaskDamaged
+from duecourse.ports.clock import Clock
 from duecourse.ports.ledger import Away
 
 
@@ -27,14 +28,33 @@ class Found(NamedTuple):
 
 
 class RedisLedger:
-    """Common part of the ledger's parts; RedisStore makes what it declares."""
+    """Common part of the ledger's parts; its arguments are those of RedisStore."""
 
-    _client: Client
-    _namespace: str
-    _sharding: Sharding
-    _verbs: Verbs
-    _scripts: Scripts
-    _record: ShardsOnRecord
+    def __init__(
+        self,
+        client: Client,
+        namespace: str = "duecourse",
+        *,
+        sharding: Sharding | None = None,
+        travel: Clock | None = None,
+        wait: int = 0,
+        deaths: bool = False,
+        max_queues: int = 0,
+        quotas: str | None = None,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._sharding = sharding or Sharding()
+        self._ending = ending(deaths=deaths)
+        self._verbs = Verbs(client, namespace, self._sharding, travel, wait, max_queues)
+        self._scripts = self._verbs.scripts
+        self._record = self._verbs.record
+        self._quotas = quotas
+        self._adds = Adds(self._verbs, quotas or "")
+
+    def close(self) -> None:
+        """See Store."""
+        self._client.close()
 
     def ping(self) -> None:
         """See Ledger; of a cluster, the node with the record of shards answers."""
@@ -50,34 +70,33 @@ class RedisLedger:
     def shards(self) -> list[Shard]:
         """See Ledger."""
         self._record.find_lost()
-        return self._record.all()
+        return [shard for shard, _ in self._record.members()]
 
     def shard_of(self, queue: str, id: str, group: str = "") -> Shard:
         """See Ledger."""
         return self._sharding.of(queue, id, group)
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
-        """See Ledger. Raises StoreMisused where the task's record cannot be read."""
+        """See Ledger. Raises TaskDamaged where the task's record cannot be read."""
         sid = stored_id(tenant, id)
-        shard, found = self._find(queue, id, sid)
-        task = self._whole(shard, {sid: found} if found else {}).get(sid)
+        task = self._whole(*self._find(queue, id, sid)).get(sid)
         if task is None:
             return None
         try:
-            return unpack(queue, sid, task.data, int(task.lease_expires_at or 0), task.payload)
+            return unpack(queue, sid, task.data, lease_end(task.lease_expires_at), task.payload)
         except UNREADABLE as error:
-            raise StoreMisused(f"the record of {sid} cannot be read: {error}") from error
+            raise TaskDamaged(f"the record of {sid} cannot be read: {error}") from error
 
-    def _find(self, queue: str, id: str, sid: str) -> tuple[Shard, Found | None]:
+    def _find(self, queue: str, id: str, sid: str) -> tuple[Shard, dict[str, Found]]:
         """Look in the id's shard, then in all others, which takes one more round trip."""
         home = self._sharding.of(queue, id)
-        told, *found = self._scripts.read(("HGET", self._verbs.keys(home).meta, "shards"), *self._reads(sid, [home]))
-        self._record.compare(queue, told)
+        count, *found = self._scripts.read(("HGET", self._verbs.keys(home).meta, "shards"), *self._reads(sid, [home]))
+        self._record.compare(queue, count)
         shards, others = [home], [shard for shard in self._sharding.every(queue) if shard != home]
         if found[0] is None and others:
             shards, found = others, self._scripts.read(*self._reads(sid, others))
         rows = zip(shards, found[::2], found[1::2], strict=True)
-        return next(((shard, Found(data, end)) for shard, data, end in rows if data is not None), (home, None))
+        return next(((shard, {sid: Found(data, end)}) for shard, data, end in rows if data is not None), (home, {}))
 
     def _whole(self, shard: Shard, tasks: dict[str, Found]) -> dict[str, Found]:
         """The same tasks by stored id, with their payloads; those with payloads apart as they are by now, if at all.
@@ -118,18 +137,9 @@ class RedisLedger:
         part = share(settings_of(settings), shard.number, self._sharding.count(shard.queue))
         travel = self._scripts.travel
         now = travel.now() if travel else now
-        return Stats(scheduled, leased, done, dead, oldest, int(bell or travelling or 0), part, now)
+        return Stats(scheduled, leased, done, dead, oldest, hung_at(bell or travelling) or 0, part, now)
 
     def _heads(self, keys: Keys, ring: Sequence[bytes]) -> list[bytes]:
         """Due times of the earliest task of each tenant in the ring."""
         reads = [("ZRANGE", keys.due(tenant.decode()), 0, 0, "WITHSCORES") for tenant in ring]
         return [at for found in (self._scripts.read(*reads) if reads else ()) for at in found[1:]]
-
-
-def bodies_apart(scripts: Scripts, keys: Keys, records: Mapping[str, bytes]) -> dict[str, bytes | None]:
-    """Payloads apart from records that nobody changes meanwhile, by stored id; None for one that is absent."""
-    fields = {sid: field for sid, data in records.items() if (field := body_field(sid, data))}
-    if not fields:
-        return {}
-    [found] = scripts.read(("HMGET", keys.tasks, *fields.values()))
-    return dict(zip(fields, found, strict=True))

@@ -1,7 +1,6 @@
 """A page of a queue's tasks: answers of page.lua for each of its shards, merged by time, section after section."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,6 +12,7 @@ from duecourse.adapters.redis.scripts import Scripts
 from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
 from duecourse.domain.task import Shard, Status, Task
+from duecourse.domain.values import replaced
 
 LOOK = 500
 """Number of tasks that one shard looks at for a page."""
@@ -31,20 +31,21 @@ class Found(NamedTuple):
     reached: Spot | None
 
 
-Look: TypeAlias = Callable[[Place, int], list[Found]]
-"""Tasks of each shard after a place, at most so many each."""
-
-
 def page(verbs: Verbs, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str) -> Page:
     """One page; a group's tasks are in one shard, and have an index of their own."""
     if not 1 <= limit <= MAX_PAGE:
         raise ValueError(f"a page has 1 to {MAX_PAGE} tasks, not {limit}")
-    look: Look = partial(_look_at_group if wanted.group else _look_at_shards, verbs, queue, wanted, tenant)
     tasks: list[Task] = []
     for place in _places(wanted, after):
-        if len(tasks) == limit:
+        left = limit - len(tasks)
+        if not left:
             return Page(tasks, place)
-        taken, rest = _merged(look(place, limit - len(tasks)), limit - len(tasks))
+        if wanted.group:
+            found = _look_at_group(verbs, queue, wanted, tenant, place, left)
+        else:
+            terms = _arguments(wanted, place, left)
+            found = [_look(verbs, shard, tenant, terms) for shard in verbs.sharding.every(queue)]
+        taken, rest = _merged(found, left)
         tasks += taken
         if rest:
             return Page(tasks, Place(place.section, *rest))
@@ -72,11 +73,6 @@ def _merged(found: list[Found], limit: int) -> tuple[list[Task], Spot | None]:
     return [task for _, task in taken], rest
 
 
-def _look_at_shards(verbs: Verbs, queue: str, wanted: Wanted, tenant: str, place: Place, limit: int) -> list[Found]:
-    every = verbs.sharding.every(queue)
-    return [_look(verbs, shard, tenant, _arguments(wanted, place, limit)) for shard in every]
-
-
 def _look_at_group(verbs: Verbs, queue: str, wanted: Wanted, tenant: str, place: Place, limit: int) -> list[Found]:
     """Tasks of a group after a place: first their spots, then their records."""
     shard = verbs.sharding.of(queue, "", wanted.group)
@@ -100,7 +96,7 @@ def _look(verbs: Verbs, shard: Shard, tenant: str, arguments: Sequence[Argument]
     for sid, at, data, body in zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True):
         task = readable(shard.queue, sid.decode(), data, int(at), body)
         if task:
-            shown = task if task.status is Status.LEASED else task._replace(lease_expires_at=0)
+            shown = task if task.status is Status.LEASED else replaced(task, lease_expires_at=0)
             tasks.append(((int(at), task.id), shown))
     return Found(tasks, (int(reached[0]), reached[1].decode()) if reached else None)
 

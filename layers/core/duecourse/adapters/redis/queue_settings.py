@@ -23,7 +23,7 @@ def as_fields(asked: QueueSettings) -> dict[str, str | int]:
 def _written(one: Setting, value: Any) -> Sequence[str | int]:
     if value == one.default:
         return [""] * len(_fields_of(one))
-    return value if isinstance(value, Rate) else [int(value)]
+    return [value.most, value.per_ms] if isinstance(value, Rate) else [int(value)]
 
 
 def settings_of(found: Sequence[bytes | None]) -> QueueSettings:

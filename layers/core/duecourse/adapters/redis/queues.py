@@ -1,18 +1,28 @@
 """Verbs of operators on queues (ports.queues)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from duecourse.adapters.redis import bulk
 from duecourse.adapters.redis.ledger import RedisLedger
 from duecourse.adapters.redis.queue_settings import FIELDS, as_fields, settings_of
+from duecourse.adapters.redis.scripts import Request
+from duecourse.adapters.redis.verbs import Question
+from duecourse.domain.bulk import Bulk, BulkResult, Reached
 from duecourse.domain.lateness import SLOT_MS, SLOTS
-from duecourse.domain.queues import QueueChanges, QueueSettings, changed, check_split
+from duecourse.domain.queues import QueueChanges, QueueSettings, Stats, changed, check_split, share
 from duecourse.domain.task import DEFAULT_TENANT, Shard
+from duecourse.ports.ledger import Away
+from duecourse.ports.queues import LOOKED_AT
 
 
 class RedisQueues(RedisLedger):
     """Queues and their settings."""
 
-    def configure(self, queue: str, changes: QueueChanges, *, default: bool = False) -> None:
+    def configure(
+        self, queue: str, changes: QueueChanges, *, default: bool = False, tenant: str = DEFAULT_TENANT
+    ) -> None:
         """See QueueStore; in a queue without tasks its shards are put on record first."""
         shards = self._sharding.every(queue)
         asked = changed(QueueSettings(), changes)
@@ -21,7 +31,7 @@ class RedisQueues(RedisLedger):
         arguments = [part for field, name in FIELDS.items() if name in changes for part in (field, values[field])]
         for shard in shards:
             self._record.check(queue)
-            self._record.register(shard)
+            self._record.register(shard, tenant)
             self._verbs.run("configure", shard, [DEFAULT_TENANT], (int(default), *arguments))
             self._record.register(shard)  # again, for a sweep may have been forgetting it until now
 
@@ -29,6 +39,34 @@ class RedisQueues(RedisLedger):
         """See QueueStore; each shard knows those of its whole queue."""
         reads = [("HMGET", self._verbs.keys(Shard(queue)).meta, *FIELDS) for queue in queues]
         return [settings_of(found) for found in (self._scripts.read(*reads) if reads else [])]
+
+    def stats_of_tenant(self, shards: Sequence[Shard], tenant: str) -> list[Stats | Away]:
+        """See QueueStore: a round trip a node."""
+
+        def request(shard: Shard) -> Request:
+            keys = self._verbs.keys(shard)
+            every = (*keys.fixed, keys.due(tenant))
+            return len(every), (*every, tenant, LOOKED_AT, *FIELDS)
+
+        return self._verbs.ask_all(Question("own", request, self._read_own), shards)
+
+    def bulk(
+        self, queue: str, asked: Bulk, after: Reached | None = None, tenant: str = DEFAULT_TENANT, *, by: str = ""
+    ) -> BulkResult:
+        """See BulkStore."""
+        return bulk.bulk(self._verbs, queue, asked, after, tenant, by)
+
+    def _read_own(self, shard: Shard, answer: Any) -> Stats:
+        now, scheduled, leased, done, dead, oldest, settings = answer
+        part = share(settings_of(settings), shard.number, self._sharding.count(shard.queue))
+        travel = self._scripts.travel
+        return Stats(scheduled, leased, done, dead, int(oldest or 0), 0, part, travel.now() if travel else now)
+
+    def dead_by_tenant(self, shards: Sequence[Shard]) -> dict[str, int]:
+        """See QueueStore."""
+        reads = [("ZRANGE", self._verbs.keys(shard).dead, -LOOKED_AT, -1) for shard in shards]
+        found = self._scripts.read(*reads) if reads else []
+        return dict(Counter(sid.decode().partition("/")[0] for dead in found for sid in dead))
 
     def lateness_of(self, shards: Sequence[Shard]) -> list[dict[int, int]]:
         """See QueueStore."""

@@ -9,6 +9,8 @@ from duecourse.adapters.redis.record_log import MOST_LATE_MS, TRIGGERS, grown, u
 from duecourse.domain.history import Entry, Run, cut_by
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import NewTask, RetryPolicy, Status, Task
+from duecourse.domain.times import MAX_INSTANT
+from duecourse.domain.values import maker, replaced
 from duecourse.errors import FieldError, InvalidInput
 
 FRONT = Struct(">" + layout.FRONT.python)
@@ -46,9 +48,17 @@ UNREADABLE = (StructError, LookupError, ValueError)
 """Errors of `unpack` for a broken record, one that a later version made, or one whose payload is absent."""
 
 
+_make_task = maker(Task)
+
+
 def stored_id(tenant: str, id: str) -> str:
     """The id under which a task is kept: unique within its shard."""
     return f"{tenant}/{id}"
+
+
+def lease_end(score: float | bytes | None) -> int:
+    """End of a lease by its score in the ledger, 0 for none; another program may have put any number there."""
+    return int(min(max(float(score or 0), 0), MAX_INSTANT))
 
 
 def pack_rest(task: NewTask, origin: bytes) -> bytes:
@@ -64,11 +74,15 @@ def pack_rest(task: NewTask, origin: bytes) -> bytes:
         raise InvalidInput([FieldError("task", f"does not fit into a record: {error}")]) from error
 
 
-@lru_cache(maxsize=1024)
 def pack_policy(policy: RetryPolicy) -> bytes:
     """A policy's bytes. Raises StructError where a number does not fit."""
-    factor = round(policy.factor * 100)
-    return RULES.pack(policy.jitter, policy.max_attempts, policy.backoff_ms, factor, policy.max_backoff_ms)
+    return _pack_policy(policy.jitter, policy.max_attempts, policy.backoff_ms, policy.factor, policy.max_backoff_ms)
+
+
+@lru_cache(maxsize=1024)
+def _pack_policy(jitter: bool, max_attempts: int, backoff_ms: int, factor: float, max_backoff_ms: int) -> bytes:
+    """The same by its fields, which are looked up sooner than a policy is hashed: each add passes here."""
+    return RULES.pack(jitter, max_attempts, backoff_ms, round(factor * 100), max_backoff_ms)
 
 
 def origin_of(data: bytes) -> bytes:
@@ -119,9 +133,8 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: b
     untailed = status_at == end and not entries
     state, result, forgotten, log = ("", "", 0, ()) if untailed else _tail(data[:status_at], end, entries)
     payload = data[notify_end:end] if flags < layout.APART else _apart(sid, data, body)
-    # Each task that is claimed passes here. Task() would first find out which of its fields were given, and what is
-    # empty costs as much to decode as what is not: a third of the whole.
-    return tuple.__new__(Task, (
+    # Each task that is claimed passes here: what is empty costs as much to decode as what is not.
+    return _make_task(
         id, queue, tenant, data[by_end:kind_end].decode(), data[kind_end:group_end].decode() if group_size else "",
         STATUSES[status], payload.decode(), state, result,
         due_high << 32 | due, created_high << 32 | created, deadline_high << 32 | deadline,
@@ -130,7 +143,19 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: b
         data[HEAD.size : by_end].decode(errors="replace") if by_size else "",
         data[group_end:notify_end].decode() if notify_size else "",
         TRIGGERS.get(trigger), forgotten, target, delivery, None,
-    ))  # fmt: skip
+    )  # fmt: skip
+
+
+def without_lease(data: bytes) -> bytes:
+    """A packed record as it was before its lease; one without a lease as it is."""
+    letter, status_at = data[-1], len(data) - 1 - BEGUN.size
+    if letter == LETTER_LEASED:
+        return data[:-1] + bytes([LETTER_SCHEDULED])
+    if letter not in BEHIND:
+        return data
+    if letter != LETTER_BEGUN:
+        status_at, _, _ = _handed(data, letter, status_at + 1)
+    return data[: status_at + 1]
 
 
 def _apart(sid: str, data: bytes, body: bytes | None) -> bytes:
@@ -159,7 +184,7 @@ def _unpack_over(queue: str, sid: str, data: bytes, body: bytes | None) -> Task:
     run = Run(task.run, task.fence, task.claimed_at, high << 32 | low, "done", "", task.trigger, late)
     log, forgotten = grown(task.log, task.forgotten, run)
     result = data[at : -OVER.size].decode()
-    return task._replace(status=Status.DONE, result_json=result, log=log, forgotten=forgotten, delivery="")
+    return replaced(task, status=Status.DONE, result_json=result, log=log, forgotten=forgotten, delivery="")
 
 
 @lru_cache(maxsize=1024)

@@ -4,22 +4,21 @@ from struct import Struct
 
 from duecourse.adapters.redis import layout
 from duecourse.domain.history import LOG_BYTES, LOG_LENGTH, Action, Change, Entry, Run, Trigger
+from duecourse.domain.values import maker
 
 HEAD = Struct(">" + layout.ENTRY.python)
 RUN = Struct(">" + layout.RUN.python)
 CHANGE = Struct(">" + layout.CHANGE.python)
 
 OUTCOMES = {ord(letter): name.lower() for name, letter in layout.OUTCOMES.items()}
-DEEDS = {ord(letter): Action[name] for name, letter in layout.DEEDS.items()}
+ACTIONS = {ord(letter): Action[name] for name, letter in layout.ACTIONS.items()}
 TRIGGERS = {ord("r"): Trigger.RING, ord("t"): Trigger.TIMER, ord("k"): Trigger.TICK, ord("a"): Trigger.TAKE}
-OUTCOME_CODES = {outcome: code for code, outcome in OUTCOMES.items()}
-DEED_CODES = {action: code for code, action in DEEDS.items()}
 TRIGGER_CODES: dict[Trigger | None, int] = {trigger: code for code, trigger in TRIGGERS.items()} | {None: 0}
-MOST_TIMES = 255
 MOST_LATE_MS = 0xFFFFFFFF
 """Lateness in the entry of a task that was claimed seven weeks late, or later."""
-FOLDED = frozenset({"release", "undelivered", Action.DEBOUNCED})
-"""Entries that are counted, not repeated, if one follows another of its kind."""
+
+
+_make_run, _make_change = maker(Run), maker(Change)
 
 
 def unpack_log(data: bytes, at: int, count: int) -> tuple[Entry, ...]:
@@ -34,39 +33,18 @@ def unpack_log(data: bytes, at: int, count: int) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-def pack_entry(entry: Entry) -> bytes:
-    """One entry."""
-    if isinstance(entry, Run):
-        code, at, detail = OUTCOME_CODES[entry.outcome], entry.ended_at, entry.detail.encode()
-        halves = (*_halves(entry.fence), *_halves(entry.claimed_at))
-        body = RUN.pack(entry.run, *halves, TRIGGER_CODES[entry.trigger], entry.late_ms) + detail
-    else:
-        code, at = DEED_CODES[entry.action], entry.at
-        body = CHANGE.pack(*_halves(entry.due_before), *_halves(entry.due_at)) + entry.by.encode()
-    return HEAD.pack(code, *_halves(at), entry.times, len(body)) + body
+def grown(log: tuple[Entry, ...], forgotten: int, run: Run) -> tuple[tuple[Entry, ...], int]:
+    """The log with one run more, within its bounds, and how many entries are forgotten by now."""
+    log = (*log, run)
+    while len(log) > LOG_LENGTH or sum(map(_size, log)) > LOG_BYTES:
+        log, forgotten = log[1:], forgotten + 1
+    return log, min(forgotten, 0xFFFF)
 
 
-def grown(log: tuple[Entry, ...], forgotten: int, entry: Entry) -> tuple[tuple[Entry, ...], int]:
-    """The log with one entry more, within its bounds, and how many are forgotten by now."""
-    if log and _name(log[-1]) == _name(entry) and _name(entry) in FOLDED:
-        entry, log = _folded(log[-1], entry), log[:-1]
-    log = (*log, entry)
-    sizes = [len(pack_entry(one)) for one in log]
-    gone = max(0, len(log) - LOG_LENGTH)
-    while sum(sizes[gone:]) > LOG_BYTES:
-        gone += 1
-    return log[gone:], min(forgotten + gone, 0xFFFF)
-
-
-def _folded(last: Entry, entry: Entry) -> Entry:
-    times = min(last.times + 1, MOST_TIMES)
-    if isinstance(entry, Change) and isinstance(last, Change):
-        return entry._replace(times=times, due_before=last.due_before)
-    return entry._replace(times=times)
-
-
-def _name(entry: Entry) -> str:
-    return entry.outcome if isinstance(entry, Run) else entry.action
+def _size(entry: Entry) -> int:
+    """Bytes of an entry."""
+    fixed, text = (RUN, entry.detail) if isinstance(entry, Run) else (CHANGE, entry.by)
+    return HEAD.size + fixed.size + len(text.encode())
 
 
 def _entry(code: int, at: int, times: int, body: bytes) -> Entry:
@@ -74,11 +52,7 @@ def _entry(code: int, at: int, times: int, body: bytes) -> Entry:
         f = RUN.unpack_from(body)
         detail = body[RUN.size :].decode(errors="replace")
         fence, claimed_at = f[1] << 32 | f[2], f[3] << 32 | f[4]
-        return Run(f[0], fence, claimed_at, at, OUTCOMES[code], detail, TRIGGERS.get(f[5]), f[6], times)
+        return _make_run(f[0], fence, claimed_at, at, OUTCOMES[code], detail, TRIGGERS.get(f[5]), f[6], times)
     c = CHANGE.unpack_from(body)
     by = body[CHANGE.size :].partition(b"\0")[0].decode(errors="replace")
-    return Change(at, DEEDS[code], by, c[0] << 32 | c[1], c[2] << 32 | c[3], times)
-
-
-def _halves(number: int) -> tuple[int, int]:
-    return number >> 32, number & 0xFFFFFFFF
+    return _make_change(at, ACTIONS[code], by, c[0] << 32 | c[1], c[2] << 32 | c[3], times)

@@ -5,13 +5,15 @@ from typing import NamedTuple
 
 from duecourse.adapters.redis.arguments import MAX_PIECE_BYTES
 from duecourse.adapters.redis.keys import keys_of
-from duecourse.adapters.redis.ledger import bodies_apart
-from duecourse.adapters.redis.record import UNREADABLE, unpack
+from duecourse.adapters.redis.record import UNREADABLE, body_field, unpack
 from duecourse.adapters.redis.scripts import Scripts
+from duecourse.domain.batches import cut
 from duecourse.domain.task import Shard, Status, Task
 
 APART = "="
 """Part of each name of a payload's own field, and of no stored id."""
+SUCCESSOR = "+"
+"""End of a stored id under which a task waits for the lease of the one before; its payload's field is named without."""
 BATCH = 200
 """Most tasks that are asked for at a time."""
 FIRST = 8
@@ -47,11 +49,13 @@ class Scan:
         return (item for shard in shards for batch in self.batches(shard) for item in batch)
 
     def batches(self, shard: Shard) -> Iterator[list[Item]]:
-        """A shard's tasks, about BATCH at a time, fewer where they are large: meanwhile Redis serves nobody else."""
+        """A shard's tasks, at most BATCH at a time, fewer where they are large: meanwhile Redis serves nobody else."""
         tasks, cursor, count = keys_of(self._namespace, shard).tasks, 0, FIRST
         while True:
             cursor, found = self._scripts.command("HSCAN", tasks, cursor, "COUNT", count)
-            yield list(self._readable(shard, {name.decode(): data for name, data in found.items()}))
+            items = self._readable(shard, {name.decode(): data for name, data in found.items()})
+            # A scan may find more than was asked for.
+            yield from cut(items, lambda item: item.size, most=BATCH, max_bytes=MAX_PIECE_BYTES)
             if not cursor:
                 return
             size = sum(map(len, found.values()))
@@ -69,7 +73,12 @@ class Scan:
     def _readable(self, shard: Shard, found: Mapping[str, bytes]) -> Iterator[Item]:
         # A scan meets a record and its payload at different times: payloads are read with their records.
         records = {name: data for name, data in found.items() if APART not in name}
-        bodies = bodies_apart(self._scripts, keys_of(self._namespace, shard), records)
+        bodies: dict[str, bytes] = {}
+        if fields := {
+            sid: field for sid, data in records.items() if (field := body_field(sid.removesuffix(SUCCESSOR), data))
+        }:
+            payloads = self._scripts.command("HMGET", keys_of(self._namespace, shard).tasks, *fields.values())
+            bodies = dict(zip(fields, payloads, strict=True))
         for sid, data in records.items():
             body = bodies.get(sid)
             try:

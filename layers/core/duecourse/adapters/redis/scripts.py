@@ -24,9 +24,9 @@ T = TypeVar("T")
 Request: TypeAlias = tuple[int, Sequence[Argument]]
 """Everything that a script gets, keys first, and in front the number of its keys."""
 
-READS = frozenset({"coming", "held_back", "outlook", "page", "show", "stats"})
+READS = frozenset({"coming", "outlook", "own", "page", "show", "stats", "throttle"})
 """Verbs that write nothing."""
-ONCE = frozenset({"cancel", "claim", "replay", "take"})
+ONCE = frozenset({"bulk", "cancel", "claim", "replay", "take"})
 """Verbs that are not sent again after a lost reply: run twice, they would lease or report something else."""
 NOT_ALONE, UNREGISTERED, OVERRIDDEN, RESHARDED = -7, -8, -9, -10
 

@@ -7,21 +7,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
+from duecourse.adapters.redis import keys
 from duecourse.adapters.redis.connect import primaries_of
-from duecourse.adapters.redis.keys import (
-    keys_of,
-    leaving_key,
-    ledger_key,
-    on_record,
-    shard_of_tasks_key,
-    shards_key,
-    tasks_pattern,
-)
 from duecourse.adapters.redis.layout import NEWEST
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.domain.shards import Sharding
-from duecourse.domain.task import Shard
-from duecourse.errors import StoreMisused, StoreUnavailable
+from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Shard
+from duecourse.errors import QuotaExceeded, StoreMisused, StoreUnavailable
+from duecourse.ports.queues import FORGET_MS
 
 KEPT_S = 60.0
 """Time for which a process takes for granted that a shard is on record: a failover may lose that."""
@@ -29,6 +22,8 @@ GRACE_S = 5.0
 """Time until a shard is looked up again after the record did not answer."""
 TRUSTED_S = 1.0
 """Time for which one reading of the record serves every queue: a thousand queues do not read it a thousand times."""
+EVERYBODYS = frozenset({DEFAULT_QUEUE, "reminders"})
+"""Queues that no tenant makes for itself."""
 STEP = 1_000
 """Number of keys that one step of the search for lost shards looks at, on each node."""
 SEARCH_S = 30.0
@@ -38,15 +33,16 @@ SEARCH_S = 30.0
 class ShardsOnRecord:
     """The set `<namespace>:shards`, whose members are `<queue>/<number>/<count>`.
 
-    `wait` is the number of replicas that must know of a member.
+    `wait` is the number of replicas that must know of a member. Each tenant may make `max_queues`, 0 for any number.
     """
 
-    def __init__(self, scripts: Scripts, namespace: str, sharding: Sharding, wait: int) -> None:
+    def __init__(self, scripts: Scripts, namespace: str, sharding: Sharding, wait: int, max_queues: int = 0) -> None:
         self._scripts = scripts
         self._namespace = namespace
         self._sharding = sharding
-        self._key, self._leaving = shards_key(namespace), leaving_key(namespace)
+        self._key, self._leaving = keys.shards_key(namespace), keys.leaving_key(namespace)
         self._wait = wait
+        self.max_queues = max_queues
         self._known: set[str] = set()
         self._counts: dict[str, set[int]] = {}
         self._seen: dict[Shard, tuple[float, int]] = {}
@@ -56,12 +52,8 @@ class ShardsOnRecord:
         self._searched_at = -SEARCH_S
 
     def members(self) -> list[tuple[Shard, int]]:
-        """Every shard on record, with the number of its queue's shards."""
-        return on_record(self._scripts.command("SMEMBERS", self._key))
-
-    def all(self) -> list[Shard]:
-        """Every shard on record."""
-        return sorted(shard for shard, _ in self.members())
+        """Every shard on record, with the number of its queue's shards, in order."""
+        return sorted(keys.on_record(self._scripts.command("SMEMBERS", self._key)))
 
     def check(self, queue: str) -> None:
         """Return if the queue has as many shards as the settings say; looked up once. Raises StoreMisused."""
@@ -84,14 +76,20 @@ class ShardsOnRecord:
         self.compare(shard.queue, self._count_in(shard))
         raise StoreUnavailable(f"The shards of queue {shard.queue} have just been changed: try again")
 
-    def register(self, shard: Shard) -> int:
+    def register(self, shard: Shard, tenant: str = DEFAULT_TENANT) -> int:
         """Put a shard on record, also on the replicas that must know; answers the version of a new shard's records.
 
-        Raises StoreMisused where its queue has another number of shards, StoreUnavailable where too few replicas know.
+        Raises StoreMisused where its queue has another number of shards, and StoreUnavailable where too few replicas
+        know. Raises QuotaExceeded where the queue is new and the tenant has made as many as it may.
         """
-        version = self._register(shard, self._wait)
+        version = self._register(shard, self._wait, tenant)
         self._see(shard)
         return version
+
+    def admit(self, shard: Shard, tenant: str) -> None:
+        """Put a shard on record for a tenant whose queues are counted, where the shard is new. Raises as `register`."""
+        if self.max_queues and tenant != DEFAULT_TENANT and not self._is_sure(shard):
+            self.register(shard, tenant)
 
     def keep(self, shard: Shard) -> None:
         """Put a shard that will have tasks on record again if it is missing, looked up now and then.
@@ -151,14 +149,18 @@ class ShardsOnRecord:
 
     def _step(self, name: str, node: Any) -> Iterator[Shard]:
         """Shards of the keys that one step looks at on a node."""
-        scan = partial(node.scan, self._cursors.get(name, 0), match=tasks_pattern(self._namespace), count=STEP)
-        self._cursors[name], keys = self._scripts.call(scan)
-        return filter(None, (shard_of_tasks_key(self._namespace, key.decode()) for key in keys))
+        scan = partial(node.scan, self._cursors.get(name, 0), match=keys.tasks_pattern(self._namespace), count=STEP)
+        self._cursors[name], found = self._scripts.call(scan)
+        return filter(None, (keys.shard_of_tasks_key(self._namespace, key.decode()) for key in found))
 
-    def _register(self, shard: Shard, replicas: int) -> int:
-        keys = (self._key, self._leaving, ledger_key(self._namespace))
-        every = (*keys, shard.queue, shard.number, self._sharding.count(shard.queue), int(bool(replicas)), NEWEST)
-        answer = int(self._scripts.evaluate("register", (len(keys), every), replicas=replicas))
+    def _register(self, shard: Shard, replicas: int, tenant: str = DEFAULT_TENANT) -> int:
+        sets = (self._key, self._leaving, keys.ledger_key(self._namespace), keys.makers_key(self._namespace))
+        every = (*sets, shard.queue, shard.number, self._sharding.count(shard.queue), int(bool(replicas)), NEWEST)
+        may_make_any = tenant == DEFAULT_TENANT or shard.queue in EVERYBODYS
+        maker = (tenant, 0 if may_make_any else self.max_queues)
+        answer = int(self._scripts.evaluate("register", (len(sets), (*every, *maker)), replicas=replicas))
+        if answer == 0:
+            raise QuotaExceeded("tenant_max_queues", FORGET_MS)
         if answer > 0:
             self._compare(shard.queue, str(answer))
         return -answer
@@ -178,7 +180,7 @@ class ShardsOnRecord:
 
     def _count_in(self, shard: Shard) -> bytes | None:
         """Number of the queue's shards in a shard's meta, or the unfinished change of it."""
-        count: bytes | None = self._scripts.command("HGET", keys_of(self._namespace, shard).meta, "shards")
+        count: bytes | None = self._scripts.command("HGET", keys.keys_of(self._namespace, shard).meta, "shards")
         return count
 
     def _compare(self, queue: str, found: str) -> None:
@@ -189,7 +191,7 @@ class ShardsOnRecord:
         if found != count:
             raise StoreMisused(
                 f"Queue {queue} has {found} shards on record and DUECOURSE_SHARDS says {count}: "
-                f"run `python -m local reshard {queue} {count}`, or set it to {found}"
+                f"run `duecourse reshard {queue} {count}`, or set it to {found}"
             )
 
     def _read(self) -> None:

@@ -6,11 +6,11 @@ from functools import partial
 from typing import TypeAlias
 
 from duecourse.adapters.redis import arguments, pages
-from duecourse.adapters.redis.adds import Adds
 from duecourse.adapters.redis.answers import readable, replies
 from duecourse.adapters.redis.ledger import Found, RedisLedger
-from duecourse.adapters.redis.record import stored_id
+from duecourse.adapters.redis.record import lease_end, stored_id
 from duecourse.adapters.redis.verbs import in_steps
+from duecourse.domain.batches import grouped
 from duecourse.domain.history import cut_by
 from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.queues import Throttle, ThrottleReason
@@ -25,8 +25,6 @@ Act: TypeAlias = Callable[[Shard, Sequence[int]], list[Reply]]
 
 class RedisTasks(RedisLedger):
     """Tasks, for their callers."""
-
-    _adds: Adds
 
     def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[AddReply]:
         """See TaskStore."""
@@ -47,7 +45,7 @@ class RedisTasks(RedisLedger):
         rows = zip(sids, records, ends, strict=True)
         found = self._whole(shard, {sid: Found(data, end) for sid, data, end in rows if data is not None})
         tasks = (
-            readable(queue, sid, one.data, int(one.lease_expires_at or 0), one.payload) for sid, one in found.items()
+            readable(queue, sid, one.data, lease_end(one.lease_expires_at), one.payload) for sid, one in found.items()
         )
         return [task for task in tasks if task]
 
@@ -57,8 +55,8 @@ class RedisTasks(RedisLedger):
 
     def throttle(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> Throttle:
         """See TaskStore."""
-        one = (stored_id(task.tenant, task.id), task.due_at) if task else ()
-        now, reason, until = self._verbs.run("held_back", shard, [tenant], one)
+        one = (stored_id(task.tenant, task.id), task.due_at, task.kind) if task else ()
+        now, reason, until = self._verbs.run("throttle", shard, [tenant], one)
         return Throttle(ThrottleReason(reason.decode()) if reason else None, until, now)
 
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
@@ -115,10 +113,9 @@ class RedisTasks(RedisLedger):
         if group or not absent or self._sharding.count(queue) == 1:
             return replies
         found = self._find_all(queue, {index: stored_id(tenant, ids[index]) for index in absent})
-        indexes = list(found)
-        again = scatter(list(found.values()), lambda shard, chosen: act(shard, [indexes[i] for i in chosen]))
-        for index, reply in zip(indexes, again, strict=True):
-            replies[index] = reply
+        for shard, indexes in grouped(found, found.__getitem__).items():
+            for index, reply in zip(indexes, act(shard, indexes), strict=True):
+                replies[index] = reply
         return replies
 
     def _find_all(self, queue: str, sids: dict[int, str]) -> dict[int, Shard]:

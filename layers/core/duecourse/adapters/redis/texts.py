@@ -7,18 +7,14 @@ has such a folder, for nobody changes its modules.
 import sys
 from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from duecourse.adapters.redis.bundle import Bundle, Modules
+    from duecourse.adapters.redis.bundle import Bundle
 
 LUA = Path(__file__).parent / "lua"
 MADE = LUA / "made"
 """The folder of the texts in a built layer."""
-
-_putting_together = Lock()
-"""Held meanwhile: two threads at once would each read a module, and neither find it in what the other has made."""
 
 
 def verbs() -> list[str]:
@@ -31,15 +27,13 @@ def script(verb: str) -> str:
     try:
         return (MADE / f"{verb}.lua").read_text()
     except FileNotFoundError:
-        with _putting_together:
-            return _bundle(verb).script()
+        return _bundle(verb).script()
 
 
 @cache
 def resident(verb: str) -> str:
     """The text of a verb for a process that keeps it (Bundle.resident)."""
-    with _putting_together:
-        return _bundle(verb).resident()
+    return _bundle(verb).resident()
 
 
 def write(folder: Path) -> None:
@@ -51,16 +45,9 @@ def write(folder: Path) -> None:
 
 def _bundle(verb: str) -> "Bundle":
     # Imported here: in a built layer no function needs it, and its patterns alone take milliseconds.
-    from duecourse.adapters.redis.bundle import Bundle
+    from duecourse.adapters.redis.bundle import Bundle, Source, modules_in
 
-    return Bundle(_modules().source(verb, (LUA / f"{verb}.lua").read_text()))
-
-
-@cache
-def _modules() -> "Modules":
-    from duecourse.adapters.redis.bundle import Modules
-
-    return Modules(LUA / "modules")
+    return Bundle(Source(verb, (LUA / f"{verb}.lua").read_text(), modules_in(LUA / "modules")))
 
 
 if __name__ == "__main__":

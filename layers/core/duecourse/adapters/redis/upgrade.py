@@ -32,12 +32,12 @@ class Looked(NamedTuple):
 
 
 class Upgrade:
-    """One upgrade of one ledger; `tell` receives a line now and then. Raises StoreMisused and StoreUnavailable."""
+    """One upgrade of one ledger; `report` receives a line now and then. Raises StoreMisused and StoreUnavailable."""
 
-    def __init__(self, client: Client, namespace: str, tell: Callable[[str], object]) -> None:
+    def __init__(self, client: Client, namespace: str, report: Callable[[str], object]) -> None:
         self._scripts = Scripts(client, None)
         self._namespace = namespace
-        self._tell = tell
+        self._report = report
 
     def run(self, watch_s: float) -> Upgraded:
         """Watch for callers of earlier versions, raise every shard if there are none, and rewrite their records.
@@ -46,7 +46,7 @@ class Upgrade:
         """
         raised = 0
         while old := self._old(counts := self._counts()):  # again, for a queue may be new since
-            self._tell(f"watching {len(old)} of {len(counts)} shards for callers of earlier versions")
+            self._report(f"watching {len(old)} of {len(counts)} shards for callers of earlier versions")
             time.sleep(watch_s)
             # They are fewer where another upgrade has raised the shard.
             self._refuse([shard for shard, look in old.items() if self._ask(shard, counts).others > look.others])
@@ -87,7 +87,7 @@ class Upgrade:
                 raise StoreUnavailable(f"The store has lost the upgrade of {shard}: run the same command again")
             done, how, is_left = done + look.rewritten, "rewrite", look.is_left
             if look.rewritten:
-                self._tell(f"{shard}: rewrote {done} records")
+                self._report(f"{shard}: rewrote {done} records")
         return done
 
     def _ask(self, shard: Shard, counts: Mapping[Shard, int], what: str = "") -> Looked:

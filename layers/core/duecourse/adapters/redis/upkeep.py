@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from duecourse.adapters.redis import eviction
 from duecourse.adapters.redis.answers import SweepAnswer
-from duecourse.adapters.redis.arguments import Argument
+from duecourse.adapters.redis.connect import primaries_of
 from duecourse.adapters.redis.idempotency import RedisIdempotency
 from duecourse.adapters.redis.keys import rounds_key
 from duecourse.adapters.redis.ledger import RedisLedger
@@ -26,7 +27,8 @@ class RedisRounds:
 
     def swept_at(self) -> dict[int, int]:
         """See Rounds."""
-        return {int(part): int(at) for part, at in self._scripts.command("HGETALL", self._key).items()}
+        noted = self._scripts.command("HGETALL", self._key).items()
+        return {int(part): int(at) for part, at in noted if part.isdigit() and at.isdigit()}
 
     def note(self, parts: Iterable[int], at: int) -> None:
         """See Rounds."""
@@ -36,8 +38,6 @@ class RedisRounds:
 class RedisUpkeep(RedisLedger):
     """Sweeps and outlooks of shards, and the records beside them."""
 
-    _ending: tuple[Argument, ...]
-
     def idempotency(self) -> RedisIdempotency:
         """See Upkeep."""
         return RedisIdempotency(self._scripts, self._namespace, self._verbs.wait)
@@ -45,6 +45,12 @@ class RedisUpkeep(RedisLedger):
     def rounds(self) -> RedisRounds:
         """See Upkeep."""
         return RedisRounds(self._scripts, self._namespace)
+
+    def warnings(self) -> list[str]:
+        """See Upkeep: those of all primaries, each once."""
+        primaries = primaries_of(self._client).values()
+        found = [self._scripts.call(partial(eviction.warning, server)) for server in primaries]
+        return [warning for warning in dict.fromkeys(found) if warning]
 
     def outlook_of(self, shards: Sequence[Shard]) -> list[Outlook | Away]:
         """See Upkeep: a round trip a node."""
@@ -60,7 +66,7 @@ class RedisUpkeep(RedisLedger):
         return Outlook(next_at or 0, dead, travel.now() if travel else now)
 
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
-        """See Upkeep."""
+        """See Store."""
         return self._verbs.ask(self._sweep(retention_ms, dead_retention_ms), shard)
 
     def sweep_all(
@@ -70,7 +76,8 @@ class RedisUpkeep(RedisLedger):
         return self._verbs.ask_all(self._sweep(retention_ms, dead_retention_ms), shards)
 
     def _sweep(self, retention_ms: int, dead_retention_ms: int | None) -> Question[Swept]:
-        arguments = (*self._ending, retention_ms, "" if dead_retention_ms is None else dead_retention_ms)
+        quotas = () if self._quotas is None else (self._quotas,)
+        arguments = (*self._ending, retention_ms, "" if dead_retention_ms is None else dead_retention_ms, *quotas)
 
         def request(shard: Shard) -> Request:
             return self._verbs.request(shard, self._verbs.met(shard), arguments)

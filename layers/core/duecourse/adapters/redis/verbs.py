@@ -19,7 +19,7 @@ from duecourse.ports.ledger import Away, answered
 
 MAX_WANT = 128
 """Most tenants whose keys one claim declares."""
-REPLICATED = frozenset({"add", "cancel", "configure", "move", "replay"})
+REPLICATED = frozenset({"add", "bulk", "cancel", "configure", "move", "put", "replay"})
 """Verbs whose changes are on replicas before the caller has an answer."""
 
 T = TypeVar("T")
@@ -37,12 +37,20 @@ class Question(NamedTuple, Generic[R]):
 class Verbs:
     """Verbs on the shards of one namespace; `wait` is the number of replicas that must have what REPLICATED change."""
 
-    def __init__(self, client: Client, namespace: str, sharding: Sharding, travel: Clock | None, wait: int = 0) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        sharding: Sharding,
+        travel: Clock | None,
+        wait: int = 0,
+        max_queues: int = 0,
+    ) -> None:
         self.scripts = Scripts(client, travel)
         self.namespace = namespace
         self.sharding = sharding
         self.wait = wait
-        self.record = ShardsOnRecord(self.scripts, namespace, sharding, wait)
+        self.record = ShardsOnRecord(self.scripts, namespace, sharding, wait, max_queues)
         self._travelling: set[Shard] = set()
         self._tenants: dict[Shard, tuple[str, ...]] = {}
 

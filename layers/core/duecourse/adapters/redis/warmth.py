@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 
 from duecourse.adapters.redis.keys import functions_key
+from duecourse.adapters.redis.scripts import load
 from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.task import Shard
 
+WORKED = ("claim", "work", "settle", "extend")
+"""Verbs that a worker of tasks uses."""
 TENANTS = 8
 """Number of tenants whose tasks are looked at: those whose heads come due first."""
 
@@ -16,6 +19,12 @@ class RedisWarmth:
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
         self._scripts = verbs.scripts
+
+    def get_ready(self) -> None:
+        """See Warmth; in a source tree the scripts are put together, which takes some 50 ms."""
+        self._scripts.command("HLEN", functions_key(self._verbs.namespace))
+        for verb in WORKED:
+            load(verb)
 
     def coming(self, shard: Shard, within_ms: int) -> list[str]:
         """See Warmth."""

@@ -12,17 +12,24 @@ from jinja2.runtime import markup_join, str_join
 from jinja2.utils import htmlsafe_json_dumps, pass_eval_context
 from markupsafe import Markup
 
-from duecourse.adapters.templates.meter import Rejected, counted, expect, made
+from duecourse.adapters.templates.meter import Rejected, counted, expect, gone_over, looked_at, made
 from duecourse.domain.spoken import Moment
 
 AS_THEY_ARE = (
     "abs", "capitalize", "count", "d", "default", "dictsort", "e", "escape", "first", "float", "groupby", "int",
     "items", "last", "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "reverse", "safe",
-    "select", "selectattr", "sort", "string", "title", "trim", "truncate", "unique", "upper", "urlencode", "wordcount",
+    "select", "selectattr", "sort", "string", "title", "truncate", "unique", "upper", "urlencode", "wordcount",
 )  # fmt: skip
-COUNTED, JOINED, CUT = "turn by turn", "side by side", "cut out"
-"""Filters that loops, `~` and slices become: no template can write these names."""
+OVER_ITEMS = frozenset({
+    "dictsort", "groupby", "list", "map", "max", "min", "reject", "rejectattr", "select", "selectattr", "sort",
+    "unique",
+})  # fmt: skip
+"""Filters that go over each item of a list, or each character of a text."""
+COUNTED, COMPARED, JOINED, CUT = "turn by turn", "one by one", "side by side", "cut out"
+"""Filters that loops, comparisons, `~` and slices become: no template can write these names."""
 MAX_DIGITS = 10
+MAX_TRIMMED = 100
+"""Maximum number of different characters that are trimmed: each is looked for at each place."""
 
 
 def scalar(value: Any) -> Any:
@@ -46,7 +53,7 @@ def _kind(value: Any) -> str:
 def _join(context: EvalContext, value: Any, between: str = "", attribute: str | int | None = None) -> str:
     if attribute is not None:
         value = map(filters.make_attrgetter(context.environment, attribute), value)
-    items = [scalar(item) for item in value]
+    items = [scalar(item) for item in gone_over(value)]
     expect(sum(len(str(item)) for item in items) + len(items) * len(str(between)))
     joined: str = filters.sync_do_join(context, items, between)
     return joined
@@ -63,6 +70,12 @@ def _round(value: float, precision: int = 0, method: Any = "common") -> float:
     if not (isinstance(precision, int) and 0 <= precision <= MAX_DIGITS):
         raise Rejected(f"round takes 0 to {MAX_DIGITS} digits")
     return filters.do_round(value, precision, method)
+
+
+def _trim(value: Any, chars: str | None = None) -> Any:
+    if chars is not None and not (isinstance(chars, str) and len(chars) <= MAX_TRIMMED):
+        raise Rejected(f"trim takes a text of at most {MAX_TRIMMED} characters")
+    return filters.do_trim(value, chars)
 
 
 def _tojson(value: Any) -> Markup:
@@ -85,14 +98,39 @@ def _counting(work: Callable[..., Any]) -> Callable[..., Any]:
     return counting
 
 
+def _stepping(work: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter whose items are counted; Jinja2 hands some the environment or the context before them."""
+    place = 1 if hasattr(work, "jinja_pass_arg") else 0
+
+    @functools.wraps(work)
+    def stepping(*args: Any, **kwargs: Any) -> Any:
+        return work(*args[:place], gone_over(args[place]), *args[place + 1 :], **kwargs)
+
+    return stepping
+
+
+def looking(test: Callable[..., Any]) -> Callable[..., Any]:
+    """A test that is counted by what it is given: `select` does one for each item."""
+
+    @functools.wraps(test)
+    def looked(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            looked_at(value)
+        return test(*args, **kwargs)
+
+    return looked
+
+
 ALL: dict[str, Callable[..., Any]] = {
-    **{name: _counting(FILTERS[name]) for name in AS_THEY_ARE},
+    **{name: _counting(_stepping(FILTERS[name]) if name in OVER_ITEMS else FILTERS[name]) for name in AS_THEY_ARE},
     "join": _join,
     "replace": _counting(_replace),
     "round": _round,
     "tojson": _counting(_tojson),
+    "trim": _counting(_trim),
     COUNTED: counted,
+    COMPARED: looked_at,
     JOINED: _joined,
     CUT: made,
 }
-NAMES = sorted(ALL.keys() - {COUNTED, JOINED, CUT})
+NAMES = sorted(ALL.keys() - {COUNTED, COMPARED, JOINED, CUT})

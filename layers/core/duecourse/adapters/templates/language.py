@@ -6,17 +6,13 @@ from typing import Any, NoReturn
 
 from jinja2 import Environment, nodes
 from jinja2.exceptions import TemplateSyntaxError
-from jinja2.meta import TrackingCodeGenerator
 from jinja2.visitor import NodeTransformer
 
-from duecourse.adapters.templates.filters import COUNTED, CUT, JOINED, NAMES
+from duecourse.adapters.templates.filters import COMPARED, COUNTED, CUT, JOINED, NAMES
 from duecourse.adapters.templates.meter import in_time
+from duecourse.adapters.templates.parser import MAX_DEPTH, MAX_NODES, TOO_DEEP, TOO_LONG, BoundedParser
 
 RANGE = "range"
-MAX_NODES = 3_000
-"""Compiling them takes about a second."""
-MAX_DEPTH = 50
-"""Maximum nesting of names, values and operations: each filter of a chain is one level."""
 KNOWN = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign,
     nodes.Name, nodes.Const, nodes.List, nodes.Tuple, nodes.Getattr, nodes.Getitem, nodes.Slice,
@@ -33,29 +29,35 @@ SPOKEN = {
 INSTEAD = "is not known here: there are {{ }}, {# #}, {% if %}, {% for %} and {% set name = value %}"
 
 
-def checked(environment: Environment, source: str, known: frozenset[str]) -> nodes.Template:
+def checked(environment: Environment, source: str) -> nodes.Template:
     """A template's tree, its work counted. Raises TemplateSyntaxError, with the line, for what is not known here.
 
     Raises Rejected where the time is over: all of this, too, is work of the template's making.
     """
     in_time()
-    tree = environment.parse(source)
+    tree = BoundedParser(environment, source).parse()
     for count, (node, depth) in enumerate(_nodes(tree)):
         in_time()
         _check(environment, node)
         if count > MAX_NODES:
-            _reject(node, f"it is over {MAX_NODES:,} names, values and operations long: make it shorter")
+            _reject(node, TOO_LONG)
         if depth > MAX_DEPTH:
-            _reject(node, f"it nests deeper than {MAX_DEPTH} levels: use {{% set %}} for a part of it")
-    _check_names(tree, known)
-    in_time()
+            _reject(node, TOO_DEEP)
     bounded: nodes.Template = _Counted().visit(tree)
     return bounded
 
 
-def _nodes(tree: nodes.Template) -> Iterator[tuple[nodes.Node, int]]:
+def check_names(tree: nodes.Template, undeclared: frozenset[str], known: frozenset[str]) -> None:
+    """Return if each name that the template does not set is known. Raises TemplateSyntaxError, with the line."""
+    unknown = undeclared - known - {RANGE}
+    for node, _ in _nodes(tree) if unknown else ():
+        if isinstance(node, nodes.Name) and node.name in unknown:
+            _reject(node, f"{node.name} is not known; known are: {', '.join(sorted(known))}")
+
+
+def _nodes(tree: nodes.Node) -> Iterator[tuple[nodes.Node, int]]:
     """All nodes and how deep each is, in time that only grows with their number: a chain of filters is a deep tree."""
-    waiting: list[tuple[nodes.Node, int]] = [(tree, 0)]
+    waiting = [(tree, 0)]
     while waiting:
         node, depth = waiting.pop()
         yield node, depth
@@ -83,33 +85,24 @@ def _plain(node: nodes.List | nodes.Tuple) -> bool:
     return all(isinstance(item, nodes.Name if stored else nodes.Const) for item in node.items)
 
 
-def _check_names(tree: nodes.Template, known: frozenset[str]) -> None:
-    names = _Names(tree.environment)
-    names.visit(tree)
-    unknown = names.undeclared_identifiers - known - {RANGE}
-    for node, _ in _nodes(tree):
-        if isinstance(node, nodes.Name) and node.name in unknown:
-            _reject(node, f"{node.name} is not known; known are: {', '.join(sorted(known))}")
-
-
-class _Names(TrackingCodeGenerator):
-    """Jinja2's own search for names that a template does not define, without the optimiser that it brings along."""
-
-    def __init__(self, environment: Environment | None) -> None:
-        super().__init__(environment)  # type: ignore[arg-type]
-        self.optimizer = None
-
-
 def _reject(node: nodes.Node, problem: str) -> NoReturn:
     raise TemplateSyntaxError(problem, node.lineno)
 
 
 class _Counted(NodeTransformer):
-    """Every loop is over items that are counted; `~` tells its size before it joins, a slice once it is cut."""
+    """Every loop is over items that are counted; what is compared is; `~` tells its size first, a slice at once."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+        turn = sum(1 for part in (*node.body, node.test) if part for _ in _nodes(part))
         self.generic_visit(node)
-        node.iter = _filter(node.iter, COUNTED, [])
+        node.iter = _filter(node.iter, COUNTED, [nodes.Const(turn)])
+        return node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.expr = _filter(node.expr, COMPARED, [])
+        for operand in node.ops:
+            operand.expr = _filter(operand.expr, COMPARED, [])
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802

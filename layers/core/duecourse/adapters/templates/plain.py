@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 HIDDEN = frozenset({"script", "style", "head", "title"})
 BLOCKS = frozenset({"p", "div", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "table", "blockquote", "section", "hr"})
@@ -17,11 +17,15 @@ _EMPTY = re.compile(r"\n{3,}")
 _ENDS = {name: re.compile(f"</{name}[^>]*>?", re.IGNORECASE | re.ASCII) for name in HIDDEN}
 
 
-def text_of(page: str) -> str:
-    """Text of a page: a line for each row, an empty one between blocks, a link's address after its words."""
+def text_of(page: str, look: Callable[[], None] = lambda: None) -> str:
+    """Text of a page: a line for each row, an empty one between blocks, a link's address after its words.
+
+    `look` is called at each tag, and may raise to end the work.
+    """
     said: list[str] = []
     link = ""
     for tag, text in _pieces(page):
+        look()
         name = (_NAME.match(tag) or [""])[0].lower()
         if name == "/a" and link and link not in said[-1:]:
             said.append(f" ({link})")

@@ -6,12 +6,15 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
-from jinja2 import Template
+from jinja2 import Environment, Template
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
+from jinja2.nodes import Node
 
-from duecourse.adapters.templates.language import checked
-from duecourse.adapters.templates.meter import MAX_TEXT, Rejected, metered
+from duecourse.adapters.templates.language import check_names, checked
+from duecourse.adapters.templates.meter import MAX_TEXT, Rejected, in_time, metered
 from duecourse.adapters.templates.sandbox import Sandbox
+from duecourse.turns import Computation
 
 FILE = "<template>"
 KEPT = 64
@@ -40,9 +43,9 @@ class Renderer:
         self._compiled = lru_cache(KEPT)(self._compile)
         self._sandboxes = {html: Sandbox(html=html) for html in (False, True)}
 
-    def render(self, text: str, names: Mapping[str, Any], until: float, *, html: bool = False) -> str:
-        """A template's text with `names` in it, by `until` (monotonic seconds). Raises BrokenTemplate."""
-        with metered(until):
+    def render(self, text: str, names: Mapping[str, Any], computation: Computation, *, html: bool = False) -> str:
+        """A template's text with `names` in it; reading it is part of the computation. Raises BrokenTemplate."""
+        with metered(computation):
             try:
                 return _collect(self._compiled(text, frozenset(names), html), names)
             except FAULTS as error:
@@ -51,13 +54,33 @@ class Renderer:
     def _compile(self, text: str, names: frozenset[str], html: bool) -> Template:
         sandbox = self._sandboxes[html]
         try:
-            tree = checked(sandbox, text, names)
-            code = sandbox.compile(tree, filename=FILE)
+            tree = checked(sandbox, text)
+            generator = _Generator(sandbox)
+            generator.visit(tree)
+            check_names(tree, frozenset(generator.undeclared), names)
+            in_time()
+            code = compile(generator.stream.getvalue(), FILE, "exec")  # type: ignore[attr-defined]
         except TemplateSyntaxError as error:
             raise BrokenTemplate(error.lineno, str(error.message)) from error
         except (SyntaxError, RecursionError, MemoryError, OverflowError, ValueError) as error:
             raise BrokenTemplate(1, "it nests too deep, or holds too large a number") from error
         return Template.from_code(sandbox, code, dict(sandbox.globals))
+
+
+class _Generator(CodeGenerator):
+    """Jinja2's writer of Python, which notes the names that a template does not set itself."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment, None, FILE, optimized=False)
+        self.undeclared: set[str] = set()
+
+    def visit(self, node: Node, *args: Any, **kwargs: Any) -> Any:
+        in_time()
+        return super().visit(node, *args, **kwargs)
+
+    def enter_frame(self, frame: Frame) -> None:
+        super().enter_frame(frame)
+        self.undeclared |= {name for _, (action, name) in frame.symbols.loads.items() if action == "resolve" and name}
 
 
 def _collect(template: Template, names: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import pass_eval_context
 
-from duecourse.adapters.templates.filters import ALL, scalar
+from duecourse.adapters.templates.filters import ALL, looking, scalar
 from duecourse.adapters.templates.language import RANGE
 from duecourse.adapters.templates.meter import Rejected, made
 
@@ -47,6 +47,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             undefined=Unknown, autoescape=html, finalize=_written, trim_blocks=True, lstrip_blocks=True, optimized=False
         )
         self.filters = dict(ALL)
+        self.tests = {name: looking(test) for name, test in self.tests.items()}  # type: ignore[arg-type]
         self.globals = {RANGE: _range}
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:

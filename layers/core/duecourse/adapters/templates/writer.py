@@ -1,12 +1,12 @@
 """Reminders written out: a subject of one line, a text and HTML, as each recipient and channel takes them."""
 
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from duecourse.adapters.templates.meter import TOO_LATE
 from duecourse.adapters.templates.plain import text_of
 from duecourse.adapters.templates.renderer import BrokenTemplate, Renderer
 from duecourse.domain import sms
@@ -15,9 +15,12 @@ from duecourse.domain.spoken import moment, span
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.ports.sender import Message
 from duecourse.ports.writer import Letter
+from duecourse.turns import Computation, OutOfTime, Turns
 
+MESSAGE_S = 0.3
+"""Seconds of the processor to write one message, its templates' parsing and compilation among them."""
 WITHIN_S = 5.0
-"""Time to write all the messages of one reminder, in seconds."""
+"""Seconds of the processor to write all the messages of one reminder."""
 MAX_SUBJECT = 200
 LETTER = "Hello{% if recipient.name %} {{ recipient.name }}{% endif %},\n\n{{ subject }} begins at {{ starts_at }}.\n"
 """Default text of an e-mail without message and HTML; other channels get its last line."""
@@ -30,13 +33,18 @@ _BREAKS = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 class TemplateWriter:
     """A Writer by Jinja2."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Turns | None = None) -> None:
         self._renderer = Renderer()
+        self._turns = turns or Turns()
 
     def write(self, letters: Iterable[Letter]) -> list[Message]:
         """Each letter as its recipient reads it. Raises InvalidInput: field, line and fix."""
-        until = time.monotonic() + WITHIN_S
-        return [_Draft(self._renderer, letter, until).message() for letter in letters]
+        written, left_s = [], WITHIN_S
+        for letter in letters:
+            with self._turns.computing(letter.tenant, min(MESSAGE_S, left_s)) as computation:
+                written.append(_Draft(self._renderer, letter, computation).message())
+                left_s -= computation.used_s
+        return written
 
 
 def at_hand(letter: Letter, zone: tzinfo) -> dict[str, Any]:
@@ -55,12 +63,12 @@ def at_hand(letter: Letter, zone: tzinfo) -> dict[str, Any]:
 class _Draft:
     """One message as it is written, with what is wrong with it."""
 
-    def __init__(self, renderer: Renderer, letter: Letter, until: float) -> None:
+    def __init__(self, renderer: Renderer, letter: Letter, computation: Computation) -> None:
         self._renderer = renderer
         self._payload: Mapping[str, Any] = letter.payload
         self._recipient = letter.payload["recipient"]
         self._names = at_hand(letter, ZoneInfo(self._recipient["time_zone"]))
-        self._until = until
+        self._computation = computation
         self._problems: list[FieldError] = []
 
     def message(self) -> Message:
@@ -100,8 +108,14 @@ class _Draft:
         if self._payload["message"]:
             return self._render(self._payload["message"])
         if html:
-            return text_of(html)
+            return self._text_of(html)
         return self._render(LETTER if self._recipient["channel"] == Channel.EMAIL else LINE)
 
+    def _text_of(self, html: str) -> str:
+        try:
+            return text_of(html, self._computation.look)
+        except OutOfTime as error:
+            raise BrokenTemplate(1, f"{TOO_LATE}: {error}") from None
+
     def _render(self, template: str, *, html: bool = False) -> str:
-        return self._renderer.render(template, self._names, self._until, html=html)
+        return self._renderer.render(template, self._names, self._computation, html=html)

@@ -22,6 +22,7 @@ from duecourse.domain.task import (
     dump_json,
 )
 from duecourse.domain.times import MAX_DURATION_MS
+from duecourse.domain.values import as_dict, replaced
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire import doubled
 
@@ -77,7 +78,7 @@ def _common(task: Task) -> dict[str, Json]:
         "run": task.run,
         "attempt": task.attempt,
         "due_at": task.due_at,
-        "retry": task.retry._asdict(),
+        "retry": as_dict(task.retry),
         "idempotency_key": task.idempotency_key,
     }
 
@@ -101,10 +102,10 @@ def decode_message(body: bytes) -> Task:
     entries = _entries(event)
     _check(len(entries) == 1, "tasks", "must hold one task")
     [entry] = entries
-    task = _decode(entry)._replace(deadline_at=entry.number("deadline_at") if entry.get("deadline_at") else 0)
+    task = replaced(_decode(entry), deadline_at=entry.number("deadline_at") if entry.get("deadline_at") else 0)
     fence = entry.number("fence")
     _check(fence < 16**FENCE_DIGITS, f"{entry.path}.fence", f"must be below {16**FENCE_DIGITS}, as every lease's is")
-    return task._replace(token=f"{fence:0{FENCE_DIGITS}x}")
+    return replaced(task, token=f"{fence:0{FENCE_DIGITS}x}")
 
 
 def _entries(event: Json) -> list["_Reader"]:
@@ -119,7 +120,7 @@ def _leased(entry: "_Reader") -> Task:
     lease = _Reader(entry.take("lease", Mapping), f"{entry.path}.lease")
     token, expires_at = lease.take("token", str), lease.number("expires_at")
     target = TARGET if lease.get("delivery") is True else ""
-    return _decode(entry)._replace(token=token, lease_expires_at=expires_at, target=target)
+    return replaced(_decode(entry), token=token, lease_expires_at=expires_at, target=target)
 
 
 def _decode(entry: "_Reader") -> Task:

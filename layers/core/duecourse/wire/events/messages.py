@@ -40,13 +40,15 @@ class Read(NamedTuple, Generic[T]):
 
 
 def read_each(event: Json, read: Callable[[Received], T]) -> Read[T]:
-    """Read every message of a broker's event; a message that cannot be read does not stop the others.
-
-    Raises InvalidInput for another event.
-    """
+    """Read every message of a broker's event. Raises InvalidInput for another event."""
     batch = read_batch(event)
     if batch is None:
         raise InvalidInput([FieldError("event", "must be an event of SQS, or of Amazon MQ for RabbitMQ")])
+    return read_all(batch, read)
+
+
+def read_all(batch: Batch, read: Callable[[Received], T]) -> Read[T]:
+    """Read every message of a batch; one that cannot be read does not stop the others."""
     content, problems = {}, {}
     for message in batch.messages:
         try:

@@ -2,8 +2,8 @@
 
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypedDict, cast
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from duecourse.domain.history import Trigger
 from duecourse.domain.task import Json, Shard
@@ -30,10 +30,6 @@ class Rings(NamedTuple):
 
     bells: Mapping[str, Trigger]
     expired: list[Expired]
-
-    def heard(self, namespace: str) -> Heard:
-        """The shards of `namespace` whose bells rang, each once, in the order of their first ring; and the rest."""
-        return shards_of(self.bells, namespace)
 
 
 def read_rings(event: Json) -> Rings:
@@ -86,8 +82,8 @@ def _exact(one: Table) -> bytes:
     return name
 
 
-def read_warm_up(event: Json) -> list[str]:
-    """Another event of the bridge: bells, by their keys, that ring soon after an idle spell.
+def read_warm_up(event: Json) -> dict[str, Trigger]:
+    """Another event of the bridge: bells, by their keys, that ring soon after an idle spell, and all by its timer.
 
     Without bells it warms the function alone that takes it. Raises InvalidInput, naming every wrong field.
     """
@@ -100,50 +96,16 @@ def read_warm_up(event: Json) -> list[str]:
             table.note(f"warm.{at}", f"must be text, at most {MAX_BELL_CHARS} characters")
     table.only("source", "version", "warm")
     table.end()
-    return bells
-
-
-class RingsAnswer(TypedDict):
-    """Result: `added` tasks of watched keys, and the figures of one drain.
-
-    `backlog` is what is still due, at least, `bell_at` the earliest bell (epoch ms, 0 for none).
-    """
-
-    added: int
-    claimed: int
-    done: int
-    again: int
-    retried: int
-    dead: int
-    backlog: int
-    bell_at: int
-
-
-class WarmAnswer(TypedDict):
-    """Functions that were sent an event without tasks, by their names."""
-
-    warmed: list[str]
+    return dict.fromkeys(bells, Trigger.TIMER)
 
 
 def shards_of(bells: Mapping[str, Trigger], namespace: str) -> Heard:
     """The shards of these keys, each once, in their order; and the keys that are no bells of `namespace`."""
     found = {key: _shard(key, namespace) for key in bells}
-    shards = [shard for shard in found.values() if shard]
     triggers = {shard: bells[key] for key, shard in found.items() if shard}
-    return Heard(shards, [key for key, shard in found.items() if not shard], triggers)
-
-
-def shards_behind(bells: Iterable[str], namespace: str) -> Heard:
-    """The same for bells that will ring."""
-    return shards_of(dict.fromkeys(bells, Trigger.TIMER), namespace)
+    return Heard(list(triggers), [key for key, shard in found.items() if not shard], triggers)
 
 
 def _shard(key: str, namespace: str) -> Shard | None:
     match = re.fullmatch(re.escape(namespace) + r":\{([A-Za-z0-9._:@-]{1,64})/(\d{1,6})\}:bell", key)
     return Shard(match[1], int(match[2])) if match else None
-
-
-def show_drained(counts: Mapping[str, int], added: int = 0) -> RingsAnswer:
-    """A drain's counts in the answer to the bridge, with the number of tasks that watched keys added."""
-    known = {**counts, "added": added}
-    return cast(RingsAnswer, {name: known[name] for name in RingsAnswer.__annotations__})

@@ -1,10 +1,12 @@
 """Objects of an event, read field by field without pydantic; what is wrong is noted, so that all of it is named."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeVar
 
 from duecourse.domain.task import Json
 from duecourse.errors import FieldError, InvalidInput, bounded
+
+T = TypeVar("T", str, list[Any])
 
 LAST_AT = 10**13 - 1
 """The last instant (epoch ms) that has thirteen digits, in the year 2286."""
@@ -33,14 +35,7 @@ class Table:
 
     def text(self, field: str, most: int | None = None) -> str:
         """A field that is text, of so many characters at most."""
-        value = self._take(field)
-        if value is not None and not isinstance(value, str):
-            self.note(field, "must be text")
-        elif value and most and len(value) > most:
-            self.note(field, f"must have at most {most} characters")
-        else:
-            return value or ""
-        return ""
+        return self._sized(field, str, "must be text", most, "characters")
 
     def one_of(self, field: str, words: Collection[str]) -> str:
         """A field that is one of these words."""
@@ -62,14 +57,7 @@ class Table:
 
     def each(self, field: str, most: int | None = None) -> list[Any]:
         """A field that is a list, of so many items at most."""
-        value = self._take(field)
-        if value is not None and not isinstance(value, list):
-            self.note(field, "must be a valid list")
-        elif value and most and len(value) > most:
-            self.note(field, f"must have at most {most} items")
-        else:
-            return value or []
-        return []
+        return self._sized(field, list, "must be a valid list", most, "items")
 
     def tables(self, field: str) -> list["Table"]:
         """A field that is a list of objects."""
@@ -85,6 +73,16 @@ class Table:
         """Raise InvalidInput, naming every wrong field, where one was noted."""
         if self._wrong:
             raise InvalidInput(bounded(self._wrong))
+
+    def _sized(self, field: str, kind: type[T], problem: str, most: int | None, unit: str) -> T:
+        value = self._take(field)
+        if value is not None and not isinstance(value, kind):
+            self.note(field, problem)
+        elif value and most and len(value) > most:
+            self.note(field, f"must have at most {most} {unit}")
+        else:
+            return value or kind()
+        return kind()
 
     def _take(self, field: str) -> Any:
         if self._fields is not None and self._fields.get(field) is None:

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from duecourse.domain.order import AddResult, Item
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, new_id
 from duecourse.domain.times import format_instant
-from duecourse.errors import Conflict
+from duecourse.errors import BeyondQuota, Conflict, QuotaExceeded
 from duecourse.wire.http.fields import ShownInstant, Strict, about
 from duecourse.wire.http.tasks import EXAMPLE, AddTask
 
@@ -41,7 +41,12 @@ class BatchItem(TypedDict):
         about("True if this request added the task; false if the id already existed or the task was rejected.", True),
     ]
     due_at: NotRequired[Annotated[ShownInstant, about("Due time; absent if the task was rejected.")]]
-    refused: NotRequired[Annotated[str, about("Reason of the rejection: the state of the task that has this id.")]]
+    refused: NotRequired[
+        Annotated[str, about("Reason of the rejection: the state of the task that has this id, or `quota`.")]
+    ]
+    quota: NotRequired[
+        Annotated[str, about("Name of the tenant's quota that is used up, or too small.", "tenant_max_pending")]
+    ]
     detail: NotRequired[Annotated[str, about("The rejection in words.")]]
 
 
@@ -59,6 +64,8 @@ def show_batch(ids: Sequence[str], items: Sequence[Item]) -> BatchAnswer:
 def _show(id: str, item: Item) -> BatchItem:
     if isinstance(item, AddResult):
         return {"id": id, "created": item.created, "due_at": format_instant(item.task.due_at)}
+    if isinstance(item, QuotaExceeded | BeyondQuota):
+        return {"id": id, "created": False, "refused": "quota", "quota": item.quota, "detail": str(item)}
     return {
         "id": id,
         "created": False,

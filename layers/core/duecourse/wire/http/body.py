@@ -22,10 +22,10 @@ def parse_body(text: str, most: int = MAX_BODY_BYTES) -> dict[str, Any]:
         raise MalformedBody("The body is nested too deep.") from None
     except ValueError:  # Python's own bound; its words tell how to raise that
         raise MalformedBody("The body holds a number with too many digits.") from None
-    if not isinstance(body, dict):
-        raise InvalidInput([FieldError("body", "must be a JSON object")])
     if twice:
         raise InvalidInput(twice)
+    if not isinstance(body, dict):
+        raise InvalidInput([FieldError("body", "must be a JSON object")])
     return body
 
 

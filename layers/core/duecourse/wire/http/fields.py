@@ -35,7 +35,7 @@ from duecourse.domain.task import (
     deeper_than,
     dump_json,
 )
-from duecourse.domain.times import MAX_DURATION_MS, format_duration, parse_duration, parse_instant
+from duecourse.domain.times import MAX_DURATION_MS, MAX_TEXT, format_duration, parse_duration, parse_instant
 from duecourse.errors import MAX_FIELD, FieldError, InvalidInput, bounded
 from duecourse.wire.settings.variables import written_as
 
@@ -45,7 +45,7 @@ Schema = dict[str, Any]
 
 _AMOUNT = r"[0-9]+(\.[0-9]+)?"
 DURATION_PATTERN = rf"^(P(?=.)({_AMOUNT}W)?({_AMOUNT}D)?(T(?=.)({_AMOUNT}H)?({_AMOUNT}M)?({_AMOUNT}S)?)?|{_AMOUNT})$"
-ISO_8601 = {"type": "string", "pattern": DURATION_PATTERN}
+ISO_8601 = {"type": "string", "pattern": DURATION_PATTERN, "maxLength": MAX_TEXT}
 SECONDS = {"type": "number", "minimum": 0, "maximum": MAX_DURATION_MS // 1000}
 RFC_3339 = {"type": "string", "format": "date-time"}
 DURATION_SCHEMA = {"anyOf": [ISO_8601, SECONDS], "examples": ["PT5M", 300]}
@@ -178,7 +178,8 @@ class Strict(BaseModel):
     @classmethod
     def _not_flooded(cls, value: Any) -> Any:
         # Each unknown field is an error of its own: half a million of them would take a function's whole time.
-        if isinstance(value, dict) and len(value) > len(cls.model_fields) + MAX_UNKNOWN:
+        many = isinstance(value, dict) and len(value) > MAX_UNKNOWN
+        if many and len(value) > len(cls.model_fields) + MAX_UNKNOWN:
             raise ValueError(f"has {len(value)} fields; only {len(cls.model_fields)} are known")
         return value
 
@@ -194,18 +195,15 @@ def read(model: type[M], value: Any) -> M:
 def read_both(first: type[M], named: Any, second: type[N], asked: Any) -> tuple[M, N]:
     """`named` as one of `first`, `asked` as one of `second`. Raises InvalidInput, naming the wrong fields of both."""
     # A caller over HTTP gets both kinds of errors in one answer: path and body are checked together there.
-    problems: list[FieldError] = []
-    try:
-        key = read(first, named)
-    except InvalidInput as error:
-        problems = error.problems
-    try:
-        fields = read(second, asked)
-    except InvalidInput as error:
-        problems = [*problems, *error.problems]
-    if problems:
-        raise InvalidInput(bounded(problems))
-    return key, fields
+    found, wrong = list[Any](), list[Any]()
+    for model, value in ((first, named), (second, asked)):
+        try:
+            found.append(model.model_validate(value))
+        except ValidationError as error:
+            wrong += error.errors()
+    if wrong:
+        raise InvalidInput(field_errors(wrong))
+    return found[0], found[1]
 
 
 def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:

@@ -6,6 +6,8 @@ from duecourse.wire.http.problems import MalformedKey
 
 CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 """Methods of the requests that may have a key."""
+READING = frozenset({"/reminders/preview"})
+"""Routes of such a method that change nothing: no key makes a ledger keep their answers, which may hold credentials."""
 KEY_HEADER = "Idempotency-Key"
 KEY = re.compile(r'"([ !#-\[\]-~]|\\["\\]){1,255}"')
 """A String of RFC 9651: printable ASCII in double quotes, with a backslash before each quote or backslash in it."""

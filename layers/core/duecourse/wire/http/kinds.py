@@ -1,19 +1,20 @@
 """Models of the built-in kinds' payloads, checked at an add; running them needs none of this."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, StrictStr
+from pydantic import Field, StrictStr, model_validator
 
 from duecourse.domain.calls import RESERVED_PATTERN, is_reserved
+from duecourse.domain.credential import CONFLICT, NAME, WRONG_NAME
 from duecourse.domain.expression import MAX_LENGTH, problem_of_tree
+from duecourse.domain.polls import MIN_INTERVAL_MS
 from duecourse.domain.times import DAY_MS
-from duecourse.wire.http.fields import Checked, Duration, Strict, about, between
+from duecourse.wire.http.fields import Checked, Duration, Strict, about, between, matching, reject_fields
 
 MAX_URL = 2_048
-MIN_INTERVAL_MS = 100
 MAX_INTERVAL_MS = 30 * DAY_MS
 MAX_TIMEOUT_MS = 20_000
 MAX_HEADERS = 50
@@ -29,12 +30,21 @@ _UNFIT_FOR_URL = re.compile(r"[\x00-\x20\x7f\\]")
 def _url(value: str) -> str:
     try:
         parts = urlsplit(value)
-        fit = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        fit = _is_place(parts.scheme, parts.netloc)
     except ValueError:
         fit = False
     if not fit or _UNFIT_FOR_URL.search(value):
         raise ValueError("must be an http or https URL")
+    if "@" in parts.netloc:
+        raise ValueError("must not contain a user or a password: send a header over https")
     return value
+
+
+@lru_cache(maxsize=1024)
+def _is_place(scheme: str, netloc: str) -> bool:
+    """True if a call can go to this part of a URL, as far as its form tells; kept, for few hosts get most tasks."""
+    parts = urlsplit(f"{scheme}://{netloc}")
+    return scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
 
 
 def _headers(value: dict[str, str]) -> dict[str, str]:
@@ -50,42 +60,26 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
 
 
 def _expression(value: str) -> str:
-    import jmespath
-    from jmespath.exceptions import JMESPathError
-
-    try:
-        parsed = jmespath.compile(value).parsed
-    except (JMESPathError, ValueError, RecursionError):
-        raise ValueError("must be a JMESPath expression") from None
-    if problem := problem_of_tree(parsed):
+    if problem := _problem_of(value):
         raise ValueError(problem)
-    _check_calls(parsed)
     return value
 
 
-def _check_calls(parsed: Mapping[str, Any]) -> None:
-    """Return if each function is one of JMESPath's, rightly called: else no answer could ever be judged."""
-    from jmespath.functions import Functions
+@lru_cache(maxsize=1024)
+def _problem_of(expression: str) -> str:
+    """Reason why an expression is not taken, or ""; kept, for a batch may have one a thousand times."""
+    from jmespath.exceptions import JMESPathError
+    from jmespath.parser import Parser
 
-    waiting = [parsed]
-    while waiting:
-        node = waiting.pop()
-        waiting += [child for child in node["children"] if isinstance(child, dict)]
-        if node["type"] == "function_expression":
-            known = Functions.FUNCTION_TABLE.get(node["value"])
-            _check_call(node["value"][:50], len(node["children"]), known and known["signature"])
-
-
-def _check_call(name: str, count: int, signature: Sequence[dict[str, Any]] | None) -> None:
-    if signature is None:
-        raise ValueError(f"must call functions of JMESPath only: {name} is unknown")
-    more = signature[-1].get("variadic", False)
-    if count < len(signature) or (count > len(signature) and not more):
-        takes = f"{'at least ' if more else ''}{len(signature)} argument{'' if len(signature) == 1 else 's'}"
-        raise ValueError(f"must call {name} with {takes}, not {count}")
+    try:
+        return problem_of_tree(Parser().parse(expression).parsed)
+    except (JMESPathError, ValueError, RecursionError):
+        return "must be a JMESPath expression"
+    finally:
+        Parser.purge()  # it keeps 512 expressions, each of which may take 200 KB
 
 
-URL_SCHEMA = {"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[^\x00-\x20\x7f\\/?#][^\x00-\x20\x7f\\]*$"}
+URL_SCHEMA = {"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://[^\x00-\x20\x7f\\/?#@]+([/?#][^\x00-\x20\x7f\\]*)?$"}
 """Pattern of every such URL, as far as a pattern can check it."""
 Url = Annotated[StrictStr, Field(max_length=MAX_URL), Checked(_url, URL_SCHEMA)]
 HEADERS_SCHEMA = {
@@ -106,15 +100,41 @@ Timeout = Annotated[
 ]
 
 
-class PollPayload(Strict):
+Auth = Annotated[
+    Annotated[StrictStr, matching(NAME, WRONG_NAME)] | None,
+    about(
+        "Name of the credential that the call carries: a bearer token, a login, a header, or OAuth's client "
+        "credentials. Secrets Manager keeps it, and it is sent to its own hosts alone.",
+        "billing",
+    ),
+]
+
+
+class Calling(Strict):
+    """Fields of each payload that is a call."""
+
+    headers: Headers = Field(default_factory=dict)
+    auth: Auth = None
+
+    @model_validator(mode="after")
+    def _one_authorization(self) -> Self:
+        if self.auth and any(name.lower() == "authorization" for name in self.headers):
+            raise reject_fields(CONFLICT, "headers")
+        return self
+
+
+class PollPayload(Calling):
     """Payload of a poll: request `url` at each `interval` until its JSON answer makes `until` true."""
 
-    url: Url = Field(description="URL to request: http or https.", examples=["https://api.example.com/exports/42"])
+    url: Url = Field(
+        description="URL to request: http or https, at a public address or at one that DUECOURSE_EGRESS_ALLOW lists.",
+        examples=["https://api.example.com/exports/42"],
+    )
     method: Method = Field("GET", description="HTTP method.")
-    headers: Headers = Field(default_factory=dict)
     body: Any = Field(None, description="Body of the request. A string is sent as text/plain, any other value as JSON.")
     interval: Annotated[Duration, between(MIN_INTERVAL_MS, MAX_INTERVAL_MS)] = Field(
-        description="Interval between two requests, PT0.1S to P30D. A longer Retry-After takes precedence.",
+        description="Interval between two requests, PT0.1S to P30D, and at least DUECOURSE_POLL_INTERVAL (PT1S). "
+        "A longer Retry-After takes precedence.",
         examples=["PT30S"],
     )
     timeout: Timeout = None
@@ -130,12 +150,14 @@ class PollPayload(Strict):
     )
 
 
-class WebhookPayload(Strict):
+class WebhookPayload(Calling):
     """Payload of a webhook: send `body` to `url` until the answer is 2xx."""
 
-    url: Url = Field(description="URL to call: http or https.", examples=["https://hooks.example.com/orders"])
+    url: Url = Field(
+        description="URL to call: http or https, at a public address or at one that DUECOURSE_EGRESS_ALLOW lists.",
+        examples=["https://hooks.example.com/orders"],
+    )
     method: Method = Field("POST", description="HTTP method.")
-    headers: Headers = Field(default_factory=dict)
     body: Any = Field(None, description="Body of the request, sent as JSON.")
     timeout: Timeout = None
 

@@ -2,9 +2,9 @@
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictStr
 from typing_extensions import TypedDict
 
 from duecourse.domain.pages import MAX_PAGE, SECTIONS, Page, Place, Wanted
@@ -44,7 +44,7 @@ PageLimit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
 
 
 class ListTasks(Strict):
-    """GET /tasks: some of a queue's tasks; all states and kinds where none is named."""
+    """Fields of GET /tasks, from Python: all states and kinds where none is named."""
 
     queue: Name = DEFAULT_QUEUE
     state: Status | None = None
@@ -53,19 +53,13 @@ class ListTasks(Strict):
     cursor: Cursor | None = None
     limit: PageLimit = DEFAULT_PAGE
 
-    @model_validator(mode="after")
-    def _goes_on_with_the_same(self) -> Self:
-        if self.cursor and decode_cursor(self.cursor).section not in self.wanted().sections():
-            raise InvalidInput([FieldError("cursor", "belongs to a page of another state: start without a cursor")])
-        return self
 
-    def wanted(self) -> Wanted:
-        """Filter of the tasks."""
-        return Wanted(self.state, self.kind or "", self.group or "")
-
-    def place(self) -> Place | None:
-        """Start of the page."""
-        return decode_cursor(self.cursor) if self.cursor else None
+def start_of(cursor: str | None, wanted: Wanted) -> Place | None:
+    """Start of the page that a right cursor names. Raises InvalidInput for a cursor of another state's page."""
+    place = decode_cursor(cursor) if cursor else None
+    if place and place.section not in wanted.sections():
+        raise InvalidInput([FieldError("cursor", "belongs to a page of another state: start without a cursor")])
+    return place
 
 
 class PageAnswer(TypedDict):

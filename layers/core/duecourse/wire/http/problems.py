@@ -1,9 +1,11 @@
 """Errors as problem documents (RFC 9457): one table from the error tree to HTTP."""
 
 from binascii import Error as Base64Error
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from duecourse import errors
+from duecourse.domain.values import as_dict
 from duecourse.errors import Conflict, DuecourseError, InvalidInput
 
 CONTENT_TYPE = "application/problem+json"
@@ -40,6 +42,33 @@ class NoSuchRoute(DuecourseError):
     code = "no-such-route"
 
 
+class Forbidden(DuecourseError):
+    """The caller may not do this."""
+
+
+class RoleMissing(Forbidden):
+    """The caller lacks the role that this request needs."""
+
+    code = "role-missing"
+
+    def __init__(self, role: str = "", name: str = "", roles: Iterable[str] = ()) -> None:
+        self.role = role
+        has = ", ".join(sorted(roles)) or "no role"
+        super().__init__(f"This request needs the role {role}; {name} has {has}." if role else None)
+
+
+class NoTenant(Forbidden):
+    """The caller has no tenant: DUECOURSE_TENANT_FROM names none for it."""
+
+    code = "no-tenant"
+
+
+class ForeignTenant(Forbidden):
+    """The caller may not name another tenant than its own."""
+
+    code = "foreign-tenant"
+
+
 class Internal(DuecourseError):
     """An internal error occurred; the log has its cause."""
 
@@ -57,21 +86,39 @@ STATUS: dict[type[BaseException], int] = {
     MalformedKey: 400,
     Base64Error: 400,
     UnicodeDecodeError: 400,
+    Forbidden: 403,
     errors.TaskNotFound: 404,
     errors.QueueNotFound: 404,
     errors.QueryNotFound: 404,
     NoSuchRoute: 404,
     Conflict: 409,
+    errors.TaskDamaged: 409,
+    errors.SealBroken: 409,
     BodyTooLarge: 413,
     errors.ReminderTooLarge: 413,
     UnsupportedBody: 415,
     InvalidInput: 422,
     errors.KeyReused: 422,
+    errors.QuotaExceeded: 429,
+    errors.EgressRejected: 500,
     errors.InvalidSettings: 500,
     errors.QueryFailed: 502,
     errors.StoreUnavailable: 503,
     errors.ResultsUnavailable: 503,
 }
+MEMBERS: dict[type[DuecourseError], Callable[[Any], dict[str, Any]]] = {
+    Conflict: lambda error: {"reason": error.reason},
+    errors.QueryFailed: lambda error: {"task": error.id, "queue": error.queue},
+    RoleMissing: lambda error: {"role": error.role} if error.role else {},
+    errors.QuotaExceeded: lambda error: {"quota": error.quota},
+    errors.PartlyAdded: lambda error: {"tasks": [as_dict(part) for part in error.parts]},
+    errors.BeyondQuota: lambda error: {
+        "quota": error.quota,
+        "errors": [as_dict(problem) for problem in error.problems],
+    },
+    InvalidInput: lambda error: {"errors": [as_dict(problem) for problem in error.problems]},
+}
+"""Further members of an error's document."""
 RETRY_AFTER: dict[str, str | list[str]] = {"Retry-After": "1"}
 
 
@@ -104,18 +151,16 @@ def _shown(error: Exception, status: int) -> DuecourseError:
 
 
 def _members(error: DuecourseError) -> dict[str, Any]:
-    if isinstance(error, Conflict):
-        return {"reason": error.reason}
-    if isinstance(error, errors.QueryFailed):
-        return {"task": error.id, "queue": error.queue}
-    if isinstance(error, errors.PartlyAdded):
-        return {"tasks": [part._asdict() for part in error.parts]}
-    if isinstance(error, InvalidInput):
-        return {"errors": [problem._asdict() for problem in error.problems]}
-    return {}
+    return next((members(error) for kind, members in MEMBERS.items() if isinstance(error, kind)), {})
 
 
 def _headers(error: DuecourseError, status: int) -> dict[str, str | list[str]]:
     if isinstance(error, errors.KeyInUse):
-        return {"Retry-After": str(max(1, -(-error.left_ms // 1000)))}
+        return _retry_after(error.left_ms)
+    if isinstance(error, errors.QuotaExceeded):
+        return _retry_after(error.wait_ms)
     return RETRY_AFTER if status == 503 else {}
+
+
+def _retry_after(ms: int) -> dict[str, str | list[str]]:
+    return {"Retry-After": str(max(1, -(-ms // 1000)))}

@@ -6,11 +6,12 @@ from pydantic import ConfigDict, Field, StrictStr, WithJsonSchema
 from typing_extensions import TypedDict
 
 from duecourse.domain.masking import masked_error
+from duecourse.domain.polls import MIN_INTERVAL_MS
 from duecourse.domain.query import DEADLINE_MS, ID_PATTERN, IDENTITY, Query, QueryState, QueryStatus
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, Json
 from duecourse.domain.times import DAY_MS, format_duration, format_instant
 from duecourse.wire.http.fields import Duration, ShownInstant, Strict, about, between, json_of, matching
-from duecourse.wire.http.kinds import MIN_INTERVAL_MS, PollPayload
+from duecourse.wire.http.kinds import PollPayload
 
 QUERY_ID = "q-5d1c7a2f9be04e36a7c1f0d2934b8e65@api.example.com"
 EXAMPLE: dict[str, Json] = {
@@ -48,7 +49,8 @@ class AskQuery(PollPayload):
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
     interval: Annotated[Duration, between(MIN_INTERVAL_MS, DEADLINE_MS)] = Field(
-        description="Interval between two requests, PT0.1S to PT24H. A longer Retry-After takes precedence.",
+        description="Interval between two requests, PT0.1S to PT24H, and at least DUECOURSE_POLL_INTERVAL (PT1S). "
+        "A longer Retry-After takes precedence.",
         examples=["PT30S"],
     )
     body: Annotated[Any, json_of(MAX_PAYLOAD_BYTES)] = Field(
@@ -62,7 +64,7 @@ class AskQuery(PollPayload):
 
     def query(self) -> Query:
         """The query asked for."""
-        asked = {name: getattr(self, name) for name in IDENTITY}
+        asked = {name: getattr(self, name) for name in (*IDENTITY, "auth")}
         spans = {"interval": self.interval, "timeout": self.timeout}
         given = asked | {name: format_duration(span) for name, span in spans.items() if span is not None}
         return Query({name: value for name, value in given.items() if value is not None}, self.max_age)

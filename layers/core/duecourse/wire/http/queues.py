@@ -1,7 +1,7 @@
 """The requests and answers of `/queues`."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NotRequired, Self, cast
 
 from pydantic import ConfigDict, Field, StrictBool, create_model, model_validator
 from typing_extensions import TypedDict
@@ -53,7 +53,11 @@ ASKED: dict[str, Any] = {one.name: _asked(one) for one in SETTINGS}
 class SetQueue(create_model("Settings", __base__=Strict, **ASKED)):  # type: ignore[misc]
     """Body of `PATCH /queues/{queue}`: given fields change, null restores the default, other fields stay."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"max_running": 20}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"max_running": 20, "create": True}]})
+
+    create: StrictBool = Field(
+        False, description="Make the queue if it does not exist; otherwise that is 404. Default: false."
+    )
 
     def changes(self) -> QueueChanges:
         """Given fields, in the domain's words."""
@@ -136,6 +140,14 @@ class QueueView(SettingsView):
     tasks: Annotated[CountsView, about("Number of tasks in each state.")]
     oldest_overdue: Annotated[str, about("Waiting time of the oldest due task.", "PT0S")]
     lateness: Annotated[LatenessView, about("Lateness of the claims of the last hour.")]
+    dead_by_tenant: NotRequired[
+        Annotated[
+            dict[str, int],
+            about(
+                "Number of dead tasks of each tenant, among the newest 1,000 of each shard; for operators.", {"acme": 1}
+            ),
+        ]
+    ]
 
 
 class QueueAnswer(TypedDict):
@@ -168,7 +180,7 @@ class ReplayedAnswer(TypedDict):
 
 def show_queue(seen: QueueStatus) -> QueueView:
     """A queue in the words of the HTTP API; `split` says which shard has which part."""
-    return {
+    view: Any = {
         "queue": seen.name,
         **_shown(seen.settings, SETTINGS),
         "split": [
@@ -178,6 +190,14 @@ def show_queue(seen: QueueStatus) -> QueueView:
         "oldest_overdue": format_duration(seen.oldest_overdue_ms),
         "lateness": {"p50": _duration(seen.late_p50_ms), "p99": _duration(seen.late_p99_ms)},
     }
+    if seen.dead_by_tenant is not None:
+        view["dead_by_tenant"] = dict(seen.dead_by_tenant)
+    return cast(QueueView, view)
+
+
+def show_settings(settings: QueueSettings) -> SettingsView:
+    """Settings of a queue in the words of the HTTP API."""
+    return cast(SettingsView, _shown(settings, SETTINGS))
 
 
 def _shown(settings: QueueSettings, chosen: Iterable[Setting]) -> Any:
@@ -196,5 +216,5 @@ def _duration(ms: int | None) -> str | None:
 
 def show_replayed(replayed: Replayed, *, dry_run: bool) -> ReplayedAnswer:
     """Result of a replay."""
-    tasks: list[ReplayedTask] = [{"id": id, "due_at": format_instant(at)} for id, at in replayed.tasks]
+    tasks: list[ReplayedTask] = [{"id": one.id, "due_at": format_instant(one.due_at)} for one in replayed.tasks]
     return {"replayed": len(tasks), "dry_run": dry_run, "more": replayed.more, "tasks": tasks}

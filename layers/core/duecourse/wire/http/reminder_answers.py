@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 from duecourse.domain import sms
 from duecourse.domain.masking import masked, masked_text
 from duecourse.domain.reminder import Channel, Moved, Recipient, ReminderStatus, Shown
-from duecourse.domain.task import Json, Status, Task
+from duecourse.domain.task import DueTask, Json, Status, Task
 from duecourse.domain.times import format_duration, format_instant
 from duecourse.wire.http.fields import ShownInstant, about
 
@@ -35,6 +35,7 @@ class RecipientView(TypedDict):
     email: NotRequired[Annotated[str, about("E-mail address.", "ada@example.com")]]
     phone: NotRequired[Annotated[str, about("Phone number.", "+436641234567")]]
     webhook: NotRequired[Annotated[str, about("URL of the webhook.", "https://example.com/hooks/ada")]]
+    auth: NotRequired[Annotated[str, about("Name of the credential that the webhook carries.", "billing")]]
     time_zone: Annotated[str, about("IANA time zone of the hours in messages; default UTC.", "UTC")]
 
 
@@ -94,9 +95,9 @@ class PreviewAnswer(TypedDict):
     left_out: Annotated[int, about("Number of messages that do not fit in the answer.", 0)]
 
 
-def show_added(id: str, tasks: list[tuple[str, int]]) -> AddReminderAnswer:
-    """A reminder's tasks by id and due time (epoch ms)."""
-    return {"id": id, "tasks": [{"id": task_id, "due_at": format_instant(due)} for task_id, due in tasks]}
+def show_added(id: str, tasks: list[DueTask]) -> AddReminderAnswer:
+    """A reminder's tasks by id and due time."""
+    return {"id": id, "tasks": [{"id": task.id, "due_at": format_instant(task.due_at)} for task in tasks]}
 
 
 def show_moved(moved: Moved) -> MoveReminderAnswer:
@@ -110,17 +111,17 @@ def show_moved(moved: Moved) -> MoveReminderAnswer:
     }
 
 
-def show_reminder(standing: ReminderStatus) -> ReminderAnswer:
+def show_reminder(reminder: ReminderStatus) -> ReminderAnswer:
     """A reminder and each of its tasks."""
-    first = standing.tasks[0].payload
+    content = reminder.content
     return {
-        "id": standing.id,
-        "subject": masked_text(first["subject"]),
-        "starts_at": format_instant(standing.starts_at),
-        "message": masked_text(first["message"]),
-        "html": masked_text(first["html"]),
-        "data": masked(first["data"]),
-        "tasks": [_show_task(task) for task in standing.tasks],
+        "id": reminder.id,
+        "subject": masked_text(content["subject"]),
+        "starts_at": format_instant(reminder.starts_at),
+        "message": masked_text(content["message"]),
+        "html": masked_text(content["html"]),
+        "data": masked(content["data"]),
+        "tasks": [_show_task(task) for task in reminder.tasks],
     }
 
 
@@ -164,5 +165,7 @@ def _show_message(shown: Shown) -> MessageView:
 
 
 def _show_recipient(recipient: Recipient) -> RecipientView:
-    address = {str(recipient.channel): masked_text(recipient.address)}
+    address = {str(recipient.channel): masked_text(recipient.address)} | (
+        {"auth": recipient.auth} if recipient.auth else {}
+    )
     return {"name": recipient.name, "time_zone": recipient.time_zone, **address}  # type: ignore[typeddict-item]

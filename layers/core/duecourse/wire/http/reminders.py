@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from duecourse.domain.reminder import MAX_TASKS, UTC, Channel, Recipient, Reminder
-from duecourse.domain.task import Json, dump_json, new_id
+from duecourse.domain.task import Json, new_id
 from duecourse.domain.times import MAX_DURATION_MS
 from duecourse.wire.http.fields import (
     Checked,
@@ -21,7 +21,7 @@ from duecourse.wire.http.fields import (
     matching,
     reject_fields,
 )
-from duecourse.wire.http.kinds import Url
+from duecourse.wire.http.kinds import Auth, Url
 
 # What SES takes: no other letters before the @, and after it a name as DNS has them.
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -39,8 +39,6 @@ MAX_START = 253_370_764_800_000
 MIN_LEAD_MS = 1_000
 """A message that is due as the meeting begins would come too late, and is not sent."""
 MAX_DATA_BYTES = 16 * 1024
-MAX_BYTES = 16 * 1024 * 1024
-"""Maximum size of all tasks of one reminder: each has the templates and the data, and all are added in one step."""
 
 
 def _start(value: int) -> int:
@@ -78,7 +76,13 @@ Data = Annotated[dict[str, Any], json_of(MAX_DATA_BYTES)]
 class Person(Strict):
     """Recipient, with at least one channel: `email`, `phone` or `webhook`."""
 
-    model_config = ConfigDict(json_schema_extra={"anyOf": [given(channel) for channel in Channel]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [given(channel) for channel in Channel],
+            "if": given("auth"),
+            "then": given(Channel.WEBHOOK),
+        }
+    )
 
     name: Line = Field(
         "", description="Name of the recipient, which templates read as `recipient.name`.", examples=["Ada"]
@@ -92,6 +96,7 @@ class Person(Strict):
         description="URL that receives a POST, as from a task of the kind `webhook`.",
         examples=["https://example.com/hooks/meetings"],
     )
+    auth: Auth = None
     time_zone: TimeZone | None = Field(
         None, description="Time zone for this recipient; defaults to the reminder's.", examples=["Europe/Vienna"]
     )
@@ -100,6 +105,8 @@ class Person(Strict):
     def _reachable(self) -> Self:
         if not self.channels():
             raise ValueError("needs an email, a phone or a webhook")
+        if self.auth and not self.webhook:
+            raise reject_fields("needs a webhook: other channels carry no credential", "auth")
         return self
 
     def channels(self) -> dict[Channel, str]:
@@ -135,7 +142,7 @@ class AddReminder(Strict):
         examples=[["P1D", "PT5M"]],
     )
     recipients: Annotated[list[Person], Field(min_length=1, max_length=MAX_TASKS)] = Field(
-        description=f"Recipients; the reminder may have at most {MAX_TASKS:,} messages in all."
+        description="Recipients; the reminder may have at most DUECOURSE_REMINDER_MESSAGES (100) messages in all."
     )
     message: Annotated[StrictStr, Field(max_length=10_000)] = Field(
         "",
@@ -162,26 +169,26 @@ class AddReminder(Strict):
         messages = len(self.remind_before) * sum(len(person.channels()) for person in self.recipients)
         if messages > MAX_TASKS:
             raise reject_fields(f"at most {MAX_TASKS} messages in all", "remind_before", "recipients")
-        each = sum(len(text.encode()) for text in (self.subject, self.message, self.html, dump_json(self.data)))
-        if messages * each > MAX_BYTES:
-            total = f"{messages} messages of {each // 1024} KiB of templates and data"
-            raise reject_fields(f"{total} are over 16 MiB: shorten those, or make several reminders", "recipients")
         return self
 
     def reminder(self, name: Callable[[], str] = new_id) -> Reminder:
         """The reminder asked for, with an id of `name` where none was given."""
-        people: dict[tuple[Channel, str], Recipient] = {}
-        for person in self.recipients:
+        people: dict[tuple[Channel, str], tuple[str, Recipient]] = {}
+        for index, person in enumerate(self.recipients):
             zone = person.time_zone or self.time_zone
             for channel, address in person.channels().items():
                 same = address.lower() if channel is Channel.EMAIL else address
-                people.setdefault((channel, same), Recipient(person.name, channel, address, zone))
+                auth = person.auth if channel is Channel.WEBHOOK else None
+                recipient = Recipient(person.name, channel, address, zone, auth or "")
+                people.setdefault((channel, same), (f"recipients.{index}.{channel}", recipient))
+        fields, recipients = zip(*people.values(), strict=True)
         return Reminder(
             id=self.id or name(),
             subject=self.subject,
             starts_at=self.starts_at,
             leads_ms=tuple(dict.fromkeys(self.remind_before)),
-            recipients=tuple(people.values()),
+            recipients=recipients,
+            fields=fields,
             message=self.message,
             html=self.html,
             data=self.data,

@@ -1,18 +1,19 @@
 """The requests and answers of `/tasks`."""
 
-import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any, NotRequired, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
 from typing_extensions import TypedDict
 
 from duecourse.domain.history import Run
-from duecourse.domain.masking import MASK, is_suspect, masked, masked_error
+from duecourse.domain.masking import MASK, is_suspect, masked_error, masked_payload
 from duecourse.domain.task import (
     DEFAULT_QUEUE,
     DEFAULT_TENANT,
     MAX_DEPTH,
+    SEALED,
     Json,
     NewTask,
     OnDuplicate,
@@ -21,9 +22,11 @@ from duecourse.domain.task import (
     Task,
     deeper_than,
     dump_json,
+    load_json,
     new_id,
 )
 from duecourse.domain.times import DAY_MS, format_instant
+from duecourse.errors import TaskDamaged
 from duecourse.wire.http.fields import (
     AnyTaskId,
     Deadline,
@@ -51,7 +54,6 @@ EXAMPLE: dict[str, Json] = {
     "delay": "PT10M",
     "payload": {"url": "https://hooks.example.com/orders", "body": {"order": 7}},
 }
-
 
 MAX_BACKOFF_MS = 49 * DAY_MS
 """A task's record has 32 bits for it."""
@@ -135,7 +137,7 @@ class AddTask(Strict):
     deadline: DeadlineField | None = Field(
         None,
         description="Time after which the task is dead: an instant, or a duration from the due time. Default: "
-        "PT24H for `poll`, none for other kinds.",
+        "PT24H for `poll`, which has at most P366D, and none for other kinds.",
     )
     on_duplicate: Mode = Field(
         OnDuplicate.KEEP,
@@ -199,6 +201,17 @@ class MoveTask(Strict):
         if (self.due_at is None) == (self.delay is None):
             raise reject_fields("give either due_at or delay", "due_at", "delay")
         return self
+
+
+class WaitTask(Strict):
+    """Time that a caller in Python waits for a task."""
+
+    timeout: Duration | None = None
+
+    @property
+    def timeout_s(self) -> float | None:
+        """Seconds; None for no end."""
+        return None if self.timeout is None else self.timeout / 1_000
 
 
 class TenantKey(Strict):
@@ -289,7 +302,7 @@ def show_task(task: Task) -> TaskView:
     )
     if task.notify:
         view["notify_done"] = show_notify(task.notify)
-    if task.result_json:
+    if task.result_json and not task.kept_at:
         view["result"] = _shown(task.result_json)
     if task.error:
         view["error"] = masked_error(task.error)
@@ -297,17 +310,19 @@ def show_task(task: Task) -> TaskView:
 
 
 def show_payload(task: Task) -> Any:
-    """A payload without a caller's credentials; one that nests too deep to be gone through, as text or not at all."""
-    value = task.payload
-    if deeper_than(MAX_DEPTH, value):
-        return MASK if is_suspect(task.payload_json) else task.payload_json
-    return masked(value)
+    """A payload without a caller's credentials; a damaged one, or one that nests too deep, as text or not at all."""
+    with suppress(TaskDamaged):
+        if not deeper_than(MAX_DEPTH, value := task.payload):
+            return masked_payload(task.kind, value)
+    return MASK if task.payload_json.startswith(SEALED) or is_suspect(task.payload_json) else task.payload_json
 
 
 def _shown(text: str) -> Any:
-    # What came by another way than HTTP may nest too deep for the router's serializer: better as text than as a 500.
-    value = json.loads(text)
-    return text if deeper_than(MAX_DEPTH, value) else value
+    # What came by another way may nest too deep for the router's serializer: better as text than as a 500.
+    with suppress(TaskDamaged):
+        if not deeper_than(MAX_DEPTH, value := load_json(text, "result")):
+            return value
+    return text
 
 
 def _show_run(run: Run) -> RunView:

@@ -27,7 +27,7 @@ from duecourse.domain.task import (
 )
 from duecourse.domain.times import parse_duration, parse_instant
 from duecourse.wire.http.batch import MAX_BATCH, AddBatch
-from duecourse.wire.http.fields import Deadline, parse_deadline, read
+from duecourse.wire.http.fields import parse_deadline, read
 from duecourse.wire.http.kinds import check_payload
 from duecourse.wire.http.notify import NotifyDone
 from duecourse.wire.http.tasks import AddTask, Retry
@@ -37,7 +37,6 @@ ID = re.compile(ID_PATTERN)
 TEXT, OBJECT, SIMPLE = (str,), (dict,), (str, int, float, bool)
 TIME, INSTANT, DEADLINE = (str, int, float, timedelta), (str, datetime), (str, int, float, timedelta, datetime)
 """Usual types of each."""
-MODES = {str(mode): mode for mode in OnDuplicate}
 HTTP = "http"
 """Source of the tasks in the bodies below."""
 UNNAMED = str
@@ -115,32 +114,13 @@ def _named(value: Any, pattern: re.Pattern[str] = NAME) -> str:
     return text
 
 
-def _id(value: Any) -> str:
-    return _named(value, ID)
+def _of(kinds: Collection[type], read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A reader of values of exactly these types."""
+    return lambda value: read(_exactly(kinds, value))
 
 
-# The caches below go by type too: 1, 1.0 and True are equal, a text and one of a subclass are, and not all of them fit.
-@lru_cache(maxsize=1024, typed=True)
-def _kind(value: Any) -> str:
-    return open_kind(_named(value))
-
-
-@lru_cache(maxsize=1024, typed=True)
-def _queue(value: Any) -> str:
-    return open_queue(_named(value))
-
-
-@lru_cache(maxsize=1024, typed=True)
-def _duration(value: Any) -> int:
-    return parse_duration(_exactly(TIME, value))
-
-
-def _instant(value: Any) -> int:
-    return parse_instant(_exactly(INSTANT, value))
-
-
-def _deadline(value: Any) -> Deadline:
-    return parse_deadline(_exactly(DEADLINE, value))
+# By type too: 1, 1.0 and True are equal, a text and one of a subclass are, and not all of them fit.
+_kept = lru_cache(maxsize=1024, typed=True)
 
 
 def _payload(value: Any) -> str:
@@ -156,10 +136,6 @@ def _payload(value: Any) -> str:
     return text
 
 
-def _mode(value: Any) -> OnDuplicate:
-    return MODES[_exactly(TEXT, value)]
-
-
 def _retry(value: Any) -> RetryPolicy:
     fields = _exactly(OBJECT, value).items()
     return _policy(tuple([(name, type(one), _exactly(SIMPLE, one)) for name, one in fields]))
@@ -170,26 +146,30 @@ def _policy(fields: tuple[tuple[str, type, Any], ...]) -> RetryPolicy:
     return Retry.model_validate({name: value for name, _, value in fields}).policy()
 
 
-def _notify(value: Any) -> str:
-    return NotifyDone.model_validate(value).text()
-
-
+DURATION = _kept(_of(TIME, parse_duration))
 READ: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "id": ("id", _id),
-    "queue": ("queue", _queue),
-    "kind": ("kind", _kind),
+    "id": ("id", lambda value: _named(value, ID)),
+    "queue": ("queue", _kept(lambda value: open_queue(_named(value)))),
+    "kind": ("kind", _kept(lambda value: open_kind(_named(value)))),
     "payload": ("payload", _payload),
-    "due_at": ("due_at", _instant),
-    "delay": ("delay_ms", _duration),
+    "due_at": ("due_at", _of(INSTANT, parse_instant)),
+    "delay": ("delay_ms", DURATION),
     "retry": ("retry", _retry),
-    "deadline": ("deadline", _deadline),
-    "on_duplicate": ("on_duplicate", _mode),
-    "max_wait": ("max_wait_ms", _duration),
-    "notify_done": ("notify", _notify),
+    "deadline": ("deadline", _of(DEADLINE, parse_deadline)),
+    "on_duplicate": ("on_duplicate", _of(TEXT, OnDuplicate)),
+    "max_wait": ("max_wait_ms", DURATION),
+    "notify_done": ("notify", lambda value: NotifyDone.model_validate(value).text()),
 }
 """Each field's name in a NewTask, and its reader; a field that is not here leaves its task to the model."""
 NULLABLE = frozenset({"due_at", "delay", "deadline", "notify_done"})
 """Fields that may be null, which is the same as not to give them."""
+
+
+class Asked(list[NewTask]):
+    """Tasks of a batch, shown by their number: the router writes a route's arguments into a log that is off."""
+
+    def __repr__(self) -> str:
+        return f"{len(self)} tasks"
 
 
 def _asked(value: Any, by_the_model: Callable[[Any], AddTask]) -> NewTask:
@@ -197,7 +177,7 @@ def _asked(value: Any, by_the_model: Callable[[Any], AddTask]) -> NewTask:
 
 
 def _asked_many(value: Any, by_the_model: Callable[[Any], AddBatch]) -> list[NewTask]:
-    return _usual_batch(value, DEFAULT_TENANT, HTTP, UNNAMED) or by_the_model(value).new_tasks(name=UNNAMED)
+    return Asked(_usual_batch(value, DEFAULT_TENANT, HTTP, UNNAMED) or by_the_model(value).new_tasks(name=UNNAMED))
 
 
 # To a route the body is what was read of it; to the router and to the API's document it is the model.

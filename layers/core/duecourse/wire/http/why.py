@@ -18,7 +18,11 @@ class HappenedView(TypedDict):
     at: Annotated[ShownInstant, about("Time of the entry.")]
     event: Annotated[str, about("Event, in one word.", "added")]
     text: Annotated[str, about("The same, as a sentence.", "Added by http, due 2026-11-21T09:30:00.000Z.")]
-    by: NotRequired[Annotated[str, about("Source of the request, such as http, client or message.", "http")]]
+    by: NotRequired[
+        Annotated[
+            str, about("Source of the request (http, client, message, …), and behind it the caller, if known.", "http")
+        ]
+    ]
     run: NotRequired[Annotated[int, about("Number of the run, from 1.", 1)]]
     trigger: NotRequired[
         Annotated[str, about("Trigger of the claim: `ring`, `timer`, `tick`, or `take` for a query's own request.")]

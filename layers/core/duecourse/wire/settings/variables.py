@@ -68,13 +68,6 @@ def off_or_duration(value: str) -> int:
     return parse_duration(value) if value else 0
 
 
-def on_or_off(value: str) -> str:
-    """One of both words."""
-    if value not in ("on", "off"):
-        raise ValueError("must be 'on' or 'off'")
-    return value
-
-
 def written_as(pattern: re.Pattern[str], problem: str) -> Callable[[str], str]:
     """Text that the whole of `pattern` fits, and what to say of any other."""
 
@@ -87,6 +80,7 @@ def written_as(pattern: re.Pattern[str], problem: str) -> Callable[[str], str]:
 
 
 read_name = written_as(NAME, WRONG_NAME)
+on_or_off = written_as(re.compile("on|off"), "must be 'on' or 'off'")
 
 
 def json_such_as(example: str, read_value: Callable[[Json], T]) -> Callable[[str], T]:

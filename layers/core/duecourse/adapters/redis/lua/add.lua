@@ -2,14 +2,15 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard, then: registered (0; once the caller has put the shard on record, the version that its
---         records have if it is new), echo (1 to answer the records), alone ("" or "<tenant>/<group>"), since (a
---         generation), then for each task: stored id, mode (k keep, r replace, j reject, d debounce, or
+--         records have if it is new), echo (1 to answer the records), alone ("" or "<tenant>/<group>"), since (0,
+--         or a generation, how many tasks and how many bytes were added before as a part of the same), then for each
+--         task: stored id, mode (k keep, r replace, j reject, d debounce, or
 --         a<stored id>\0<stored id>: apart from what its group has between those, which is kept), due ("+ms" from now,
 --         or epoch ms), deadline ("" none, "+ms" from due, or epoch ms), max_wait ms, group, rest of the record
--- RETURNS {now, bell_at, {reply...}, {record...} where echo, {place, payload...} of those that have theirs apart}; a
---         reply is 1 created, 2 kept, 3 replaced, 4 debounced, -2 scheduled, -3 leased, -6 dead, -11 it would be pushed
---         past its deadline; -7 alone, and nothing is added, where a task of the group `alone` is live or newer than
---         `since`. There are fewer replies than tasks where so much stands in their places that its bytes ran out: the
+-- RETURNS {now, bell_at, {reply...}, {record...} where echo, {place, payload...} of those that have theirs apart, for
+--         how many ms the tenant is to wait with adds that are over its quota, where any are}; a reply is 1 created, 2 kept, 3 replaced, 4 debounced, -2 scheduled, -3 leased, -6 dead, -11 it would be pushed
+--         past its deadline, -12 to -14 over a quota of its tenant: of pending tasks, bytes, adds, -15 to -17 beyond the
+--         whole of one; -7 alone, and nothing is added, where a task of the group `alone` is live or newer than `since`. There are fewer replies than tasks where so much stands in their places that its bytes ran out: the
 --         others are not added
 
 require 'usual' -- tried first, and most often that is all
@@ -20,17 +21,21 @@ local echo, alone = ARGV[shard.FIRST + 1] == '1', ARGV[shard.FIRST + 2]
 local first = shard.FIRST + 4
 local count = (#ARGV - first + 1) / ITEM
 local replies, records, payloads = {}, {}, {}
-local stood = false -- whether any id of the batch did
+local met = false -- whether any id of the batch did
 
-local function read(data)
+local function make_over()
   if not over then
     require 'over' -- here, for to make functions is what a script spends its time on
   end
+end
+
+local function read(data)
+  make_over()
   return over.open(data)
 end
 
 if alone ~= '' then
-  local since = tonumber(ARGV[shard.FIRST + 3])
+  local since = tonumber(match(ARGV[shard.FIRST + 3], '^%d+'))
   for _, member in ipairs(call('ZRANGEBYLEX', shard.GROUPS, '[' .. alone .. '\0', '(' .. alone .. '\1')) do
     local r = read(call('HGET', shard.TASKS, match(member, '%z(.*)$')))
     if r and (r.status == fields.SCHEDULED or r.status == fields.LEASE or r.generation > since) then
@@ -41,7 +46,7 @@ end
 
 -- What stands there is all read before any is changed: else a part of what this adds would be added. Of a batch that is
 -- to be added as one, all; else as much as a script may read.
-local sids, standing, olds, bytes = {}, {}, {}, 0
+local sids, found, olds, bytes = {}, {}, {}, 0
 for i = 1, count do
   sids[i] = ARGV[first + (i - 1) * ITEM]
 end
@@ -53,24 +58,36 @@ for i = 1, count, PIECE do
   local last = math.min(i + PIECE - 1, count)
   for j, data in ipairs(call('HMGET', shard.TASKS, unpack(sids, i, last))) do
     if data then
-      standing[i + j - 1], bytes = data, bytes + #data
+      found[i + j - 1], bytes = data, bytes + #data
       olds[i + j - 1] = read(data) or error('the record of ' .. sids[i + j - 1] .. ' cannot be read')
     end
   end
 end
 
+local wait = 0 -- the longest that a quota asks for
+if shard.QUOTAS then
+  make_over()
+end
 -- A shard that never drew a fence is not on record yet, and one that is leaving may not be: its tasks would not be
 -- found.
-local fence = batch.draw_fences(count)
-local registered = ARGV[shard.FIRST] ~= '0'
-if shard.LEAVING and not registered then
+local registered, is_new = ARGV[shard.FIRST] ~= '0', shard.FENCE == 0
+if (shard.LEAVING or is_new) and not registered then
   return -8
-elseif shard.LEAVING then
+end
+if shard.QUOTAS and alone ~= '' then
+  local refused, more = over.quota_of_all(first, ITEM, olds)
+  if refused then
+    for i = 1, count do
+      replies[i] = refused
+    end
+    return { shard.NOW, bell.hung() or 0, replies, {}, {}, more }
+  end
+end
+batch.draw_fences(count)
+if shard.LEAVING then
   call('HDEL', shard.META, 'leaving')
-elseif fence == 0 and not registered then
-  call('HDEL', shard.META, 'fence', 'drawn')
-  return -8
-elseif fence == 0 then
+end
+if is_new then
   shard.LAYOUT = tonumber(ARGV[shard.FIRST])
   call('HSET', shard.META, 'layout', ARGV[shard.FIRST])
   if shard.COUNT ~= '1' then
@@ -81,7 +98,7 @@ end
 local seen = {}
 for i = 1, count do
   local sid, at = sids[i], first + (i - 1) * ITEM
-  local data, old = standing[i], olds[i]
+  local data, old = found[i], olds[i]
   if seen[sid] then -- twice in one batch: the second sees what the first did
     batch.flush()
     data = call('HGET', shard.TASKS, sid)
@@ -91,41 +108,54 @@ for i = 1, count do
   if not data and byte(ARGV[at + 1]) == batch.APART and batch.has_neighbour(at) then
     replies[i], records[i] = batch.KEPT, ''
   elseif data then
-    stood = true
-    replies[i], records[i] = over.add(sid, at, data, old)
+    met = true
+    local more
+    replies[i], records[i], more = over.add(sid, at, data, old)
+    wait = math.max(wait, more or 0)
   else
-    local due, deadline = batch.due_and_deadline(at)
-    local made = batch.fresh(at, batch.CREATED - 1, due, deadline, shard.NOW)
-    replies[i], records[i] = batch.CREATED, batch.put(sid, at, due, made)
+    local refused, more
+    if shard.QUOTAS then
+      refused, more = over.quota(sid, at)
+    end
+    if refused then
+      replies[i], records[i], wait = refused, '', math.max(wait, more)
+    else
+      local due, deadline = batch.due_and_deadline(at)
+      local made = batch.fresh(at, batch.CREATED - 1, due, deadline, shard.NOW)
+      replies[i], records[i] = batch.CREATED, batch.put(sid, at, due, made)
+    end
   end
-  if echo then
+  if shard.QUOTAS then
+    over.count(sid, at, replies[i])
+  end
+  local flags = echo and byte(records[i], 2)
+  if flags and flags >= fields.APART then
     batch.add_body(payloads, i, sid, records[i])
   end
 end
 local soonest = batch.flush()
 
 -- What is only added, and later than a bell that hangs at the earliest instant, cannot change it.
+local bell_at = bell.hung()
 local function bell_stays()
-  local hung = bell.hung()
-  if stood or not hung or hung < shard.NOW or hung ~= bell.earliest() then
-    return nil
+  if met or not bell_at or bell_at < shard.NOW then
+    return false
   end
   for tenant, due in pairs(soonest) do
-    local head = tonumber(due > hung and call('ZSCORE', shard.HEADS, tenant) or nil)
+    local head = tonumber(due > bell_at and call('ZSCORE', shard.HEADS, tenant) or nil)
     if not head or head > due then
-      return nil
+      return false
     end
   end
-  return hung
+  return bell_at == bell.earliest()
 end
 
-local bell_at = bell_stays()
-if not bell_at then
+if not bell_stays() then
   local fresh = false
   for tenant, due in pairs(soonest) do
     tenants.rehead(tenant)
     fresh = fresh or due <= shard.NOW
   end
-  bell_at = bell.hang(fresh)
+  bell_at = bell.hang(fresh, bell_at or 0)
 end
-return { shard.NOW, bell_at, replies, echo and records or {}, payloads }
+return { shard.NOW, bell_at, replies, echo and records or {}, payloads, wait > 0 and wait or nil }

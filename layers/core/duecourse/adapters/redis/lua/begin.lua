@@ -1,24 +1,37 @@
--- Takes a request for one owner, unless it has ended or another has it.
+-- Takes a request for one owner, unless it has ended, another has it, or its tenant may keep no more.
 --
 -- KEYS    1 hash of requests, "<tenant>/<key>" to a record   2 zset of the same, by when they were first begun (ms)
+--         3 zset, tenant -> when its quota is whole again (modules/kept.lua)
 -- ARGV    1 clock ("" for the server's)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
---         5 how long the owner has it (ms)   6 how long a request is remembered (ms)
--- RETURNS {standing, answer, ms that another has it, when it was first begun (ms) where it is the owner's again};
---         standing is 0 fresh, 1 again, -1 under way, -2 ended, -3 other
+--         5 how long the owner has it (ms)   6 how long a request is remembered (ms)   7 how many bytes its tenant may
+--         have kept, 0 for any number
+-- RETURNS {state, answer, ms that another has it or that the tenant is to wait, when it was first begun (ms) where it is
+--         the owner's again}; state is 0 fresh, 1 again, -1 under way, -2 ended, -3 other, -4 over the quota
 --
 -- A record is the fingerprint, then "A" and the answer, or "U", the owner (8 bytes) and until when it has it (ms).
 
-local seconds_micros = redis.call('TIME')
-local now = tonumber(ARGV[1]) or seconds_micros[1] * 1000 + math.floor(seconds_micros[2] / 1000)
-local field, fingerprint, owner = ARGV[2], ARGV[3], ARGV[4]
+local now = values.now(ARGV[1])
+local field, fingerprint, owner, period, quota = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6]), tonumber(ARGV[7])
 local until_at = string.format('%.0f', now + ARGV[5])
 
-local begun = tonumber(redis.call('ZSCORE', KEYS[2], field) or nil)
-local record = begun and begun > now - ARGV[6] and redis.call('HGET', KEYS[1], field)
-if not record then
+local function begin()
+  if quota > 0 then
+    local tenant, bytes = match(field, '^[^/]*'), kept.cost(field)
+    local wait = kept.wait(tenant, now, bytes, quota, period)
+    if wait > 0 then
+      return { -4, '', wait, 0 }
+    end
+    kept.take(tenant, now, bytes, quota, period)
+  end
   redis.call('HSET', KEYS[1], field, fingerprint .. 'U' .. owner .. until_at)
   redis.call('ZADD', KEYS[2], string.format('%.0f', now), field)
   return { 0, '', 0, 0 }
+end
+
+local begun = tonumber(redis.call('ZSCORE', KEYS[2], field) or nil)
+local record = begun and begun > now - period and redis.call('HGET', KEYS[1], field)
+if not record then
+  return begin()
 end
 if sub(record, 1, 32) ~= fingerprint then
   return { -3, '', 0, 0 }

@@ -8,44 +8,16 @@
 local whole, forced, by = ARGV[shard.FIRST] == '1', ARGV[shard.FIRST + 1] == '1', ARGV[shard.FIRST + 2]
 local changed = false
 
-local function forget(sid, r)
-  call('ZREM', shard.DEAD, sid)
-  call('HDEL', shard.TASKS, sid)
-  record.leave_group(sid, r.rest)
-  record.drop_body(sid, r)
-  return 0
-end
-
-local function cancel(sid, r)
-  local tenant = tenants.tenant_of(sid)
-  if r.status == fields.LEASE then
-    r = force.take_away(sid, r) -- which makes of what waits to replace it the task that is cancelled
-  else
-    call('ZREM', shard.DUE[tenant], sid)
-  end
-  history.note(r, fields.DID_CANCELLED, by, r.due, 0)
-  r.status, r.claimed, r.fence, r.nonce, r.last, r.trigger = fields.CANCELLED, 0, 0, layout.NO_NONCE, 0, 0
-  call('ZADD', shard.DONE, shard.NOW, sid)
-  call('HSET', shard.TASKS, sid, record.close(r))
-  changed = true
-  return 0
-end
-
 -- What cannot be read is deleted wherever it stands: where it is dead, or by force.
 local function discard(sid, data)
   if not (forced or call('ZSCORE', shard.DEAD, sid)) then
     return -1
   end
-  local tenant = tenants.tenant_of(sid)
   if call('ZREM', shard.LEASED, sid) == 1 then
-    leases.count_running(tenant, -1)
+    leases.count_running({ [tenants.tenant_of(sid)] = -1 }, 0)
     places.free_lost_place(sid)
   end
-  call('ZREM', shard.DEAD, sid)
-  call('ZREM', shard.DONE, sid)
-  call('ZREM', shard.DUE[tenant], sid)
-  call('HDEL', shard.TASKS, sid)
-  bodies.drop({ (bodies.of(sid, data)) })
+  record.delete(sid, data)
   changed = true
   return 0
 end
@@ -56,9 +28,12 @@ local function answer(sid)
   if not r then
     return data and not record.is_foreign(data) and discard(sid, data) or -1
   elseif r.status == fields.DIED then
-    return forget(sid, r)
+    record.delete(sid, data)
+    return 0
   elseif r.status == fields.SCHEDULED or (r.status == fields.LEASE and forced) then
-    return cancel(sid, r)
+    cancels.cancel(sid, r, by)
+    changed = true
+    return 0
   end
   return record.refusal(r)
 end
@@ -66,5 +41,9 @@ end
 local replies = record.each(shard.FIRST + 3, 1, whole, answer)
 if changed then
   tenants.rehead(shard.TENANT)
+end
+if shard.ended then
+  require 'waiters'
+  waiters.publish(shard.ended)
 end
 return { shard.NOW, bell.hang(false), replies }

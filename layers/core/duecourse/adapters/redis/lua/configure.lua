@@ -2,22 +2,41 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard, then: 1 for a default, which sets what is not set and lets the queue be forgotten; fields of
---         meta and their values for the whole queue, "" for none
+--         meta and their values for the whole queue, "" for none. Those of a default are max_running, and
+--         tenant_max_running or nothing: the second is set only where the first is a default. Or "q", and the
+--         deployment's quotas (modules/settings.lua)
 -- RETURNS {now, bell_at}
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local was_throttled = bell.is_throttled()
-if ARGV[shard.FIRST] == '1' then
-  call('ZREM', shard.LEASED, '')
-  call('HDEL', shard.META, 'idle') -- whoever set this goes on for a while in the belief that it is set
+local function sets(field)
   for at = shard.FIRST + 1, #ARGV, 2 do
-    if ARGV[at + 1] ~= '' and call('HSETNX', shard.META, ARGV[at], ARGV[at + 1]) == 1 then
-      call('HSET', shard.META, 'defaulted', 1)
+    if ARGV[at] == field then
+      return true
     end
   end
+end
+
+local was_throttled = bell.is_throttled()
+if ARGV[shard.FIRST] == 'q' then
+  settings.set_defaults(ARGV[shard.FIRST + 1])
+elseif ARGV[shard.FIRST] == '1' then
+  call('ZREM', shard.LEASED, '')
+  call('HDEL', shard.META, 'idle') -- whoever set this goes on for a while in the belief that it is set
+  local defaulted = tonumber(call('HGET', shard.META, 'defaulted') or 0)
+  for at = shard.FIRST + 1 + 2 * defaulted, #ARGV, 2 do
+    if ARGV[at + 1] == '' or call('HSETNX', shard.META, ARGV[at], ARGV[at + 1]) == 0 then
+      break -- it is an operator's: the next one goes with the default alone
+    end
+    defaulted = defaulted + 1
+    call('HSET', shard.META, 'defaulted', defaulted)
+  end
   shard.read_meta()
+  settings.note_quotas()
 else
+  if call('HGET', shard.META, 'defaulted') == '2' and sets('max_running') and not sets('tenant_max_running') then
+    call('HDEL', shard.META, 'tenant_max_running') -- a part of the default that is none any more
+  end
   settings.set(shard.FIRST + 1)
   call('HDEL', shard.META, 'defaulted')
 end

@@ -5,16 +5,7 @@
 -- RETURNS {now, bell_at}
 
 for at = shard.FIRST, #ARGV do
-  local sid = ARGV[at]
-  call('ZREM', shard.DUE[tenants.tenant_of(sid)], sid)
-  call('ZREM', shard.DONE, sid)
-  call('ZREM', shard.DEAD, sid)
-  local r = record.open(call('HGET', shard.TASKS, sid))
-  if r then
-    record.leave_group(sid, r.rest)
-    record.drop_body(sid, r)
-  end
-  call('HDEL', shard.TASKS, sid)
+  record.delete(ARGV[at], call('HGET', shard.TASKS, ARGV[at]) or '')
 end
 for tenant in pairs(shard.DUE) do
   tenants.rehead(tenant)

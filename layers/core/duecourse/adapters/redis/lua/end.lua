@@ -1,22 +1,30 @@
 -- Ends a request that its owner has: with its answer kept, given back unanswered, or forgotten.
 --
--- KEYS    1 hash of requests   2 zset of the same, both as in begin.lua
--- ARGV    1 "<tenant>/<key>"   2 fingerprint, 32 bytes   3 owner, 8 bytes
---         4 "A" and the answer, "U" to give it back, or "X" to forget it
+-- KEYS    as in begin.lua
+-- ARGV    1 clock ("" for the server's)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
+--         5 "A" and the answer, "U" to give it back, or "X" to forget it   6, 7 as in begin.lua
 -- RETURNS 1, or 0 where the request is not the owner's any more
 
-local record = redis.call('HGET', KEYS[1], ARGV[1])
-if sub(ARGV[4], 1, 1) == 'A' and record == ARGV[2] .. ARGV[4] then -- sent again, for its reply was lost
+local field, state = ARGV[2], ARGV[5]
+local record = redis.call('HGET', KEYS[1], field)
+if sub(state, 1, 1) == 'A' and record == ARGV[3] .. state then -- sent again, for its reply was lost
   return 1
 end
-local mine = ARGV[2] .. 'U' .. ARGV[3]
+local mine = ARGV[3] .. 'U' .. ARGV[4]
 if not record or sub(record, 1, 41) ~= mine then
   return 0
 end
-if ARGV[4] == 'X' then
-  redis.call('ZREM', KEYS[2], ARGV[1])
-  redis.call('HDEL', KEYS[1], ARGV[1])
+local bytes = 0
+if state == 'X' then
+  redis.call('ZREM', KEYS[2], field)
+  redis.call('HDEL', KEYS[1], field)
+  bytes = -kept.cost(field)
 else
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[4] == 'U' and mine .. '0' or ARGV[2] .. ARGV[4])
+  redis.call('HSET', KEYS[1], field, state == 'U' and mine .. '0' or ARGV[3] .. state)
+  bytes = #state - 1
+end
+local quota = tonumber(ARGV[7])
+if quota > 0 and bytes ~= 0 then
+  kept.take(match(field, '^[^/]*'), values.now(ARGV[1]), bytes, quota, tonumber(ARGV[6]))
 end
 return 1

@@ -4,8 +4,7 @@
 -- ARGV    1 clock ("" for the server's)   2 for how long (ms)   3... functions
 -- RETURNS {function...}
 
-local seconds_micros = redis.call('TIME')
-local now = tonumber(ARGV[1]) or seconds_micros[1] * 1000 + math.floor(seconds_micros[2] / 1000)
+local now = values.now(ARGV[1])
 
 local idle = {}
 for i = 3, #ARGV do

@@ -5,8 +5,8 @@
 --         from now, or epoch ms), state ("" as it is, "=<json>" new), force (1), revive (1), by whom, 8 bytes that are
 --         this move's alone, the same where it is sent again
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 moved, -1 absent, -3 leased, -4 done, -5 cancelled, -6 dead, -11 it
---         would be due no sooner than its deadline; there are fewer than tasks where its bytes ran out before the last,
---         and it is not one step
+--         would be due no sooner than its deadline, -12 to -17 over a quota of its tenant, as in add.lua;
+--         there are fewer than tasks where its bytes ran out before the last, and it is not one step
 
 local ITEM = 7
 local PAST_DEADLINE = -11
@@ -71,7 +71,10 @@ local function leave(sid, r)
     return force.take_away(sid, r)
   elseif r.status == fields.FINISHED then
     call('ZREM', shard.DONE, sid)
-    local body, state, _, log = record.split(r.rest)
+    local body, state, result, log = record.split(r.rest)
+    if r.flags % weights.TWICE > 0 then
+      weights.grow(sid, -#result)
+    end
     r.rest = record.join(body, state, '', log)
   end
   return r
@@ -88,8 +91,8 @@ local function move(sid, at, r, due, deadline)
   if ARGV[at + 2] ~= '' then
     history.set_state(r, sub(ARGV[at + 2], 2))
   end
-  call('ZADD', shard.DUE[tenants.tenant_of(sid)], record.due_score(sid, r.due), sid)
-  call('HSET', shard.TASKS, sid, record.close(r))
+  weights.enter(sid, r)
+  record.put(sid, r)
   changed, fresh = true, fresh or r.due <= shard.NOW
   return 0
 end
@@ -111,7 +114,21 @@ local function answer(sid, at)
   return deadline and move(sid, at, r, due, deadline) or PAST_DEADLINE
 end
 
-local replies = record.each(shard.FIRST + 1, ITEM, ARGV[shard.FIRST] == '1', answer)
+-- What a quota answers to the done ones of one step that are to run anew: all of them are adds. Nil where there is room.
+local function refusal()
+  local count, bytes = 0, 0
+  for at = shard.FIRST + 1, #ARGV, ITEM do
+    local r = ARGV[at + 4] == '1' and record.open(call('HGET', shard.TASKS, ARGV[at]))
+    if r and r.status == fields.FINISHED then
+      count, bytes = count + 1, bytes + weights.more_by(ARGV[at], r)
+    end
+  end
+  return quotas.refusal(shard.TENANT, count, bytes, count, count, 0)
+end
+
+local is_whole = ARGV[shard.FIRST] == '1'
+local refused = is_whole and shard.QUOTAS and refusal()
+local replies = record.each(shard.FIRST + 1, ITEM, is_whole, refused and function() return refused end or answer)
 if changed then
   tenants.rehead(shard.TENANT)
 end

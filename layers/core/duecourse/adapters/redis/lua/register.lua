@@ -3,9 +3,11 @@
 -- KEYS    1 <namespace>:shards, a set of "<queue>/<number>/<count>"   2 the set of marks, "<member>#<who>", of those
 --         that are leaving it, mostly none or one
 --         3 hash: layout, the version of records that new shards have (adapters/redis/layout.py)
+--         4 hash: queue -> "<tenant>/<member>", who made it and its first shard, of tenants that may not make more
 -- ARGV    1 queue   2 the shard's number   3 how many shards the queue has   4 1 to write it though it stands there
 --         already: who waits for replicas waits for what its own connection wrote   5 the newest version of records
--- RETURNS the version of records that new shards have, below 0; or how many shards the queue has on record
+--         6 the tenant that makes the queue, where it is new   7 how many queues each tenant may have made, 0 for any
+-- RETURNS 0 where the tenant has made as many as it may; the version of records that new shards have, below 0; or how many shards the queue has on record
 --
 -- The first shard of a ledger is of the newest version, and so are all that follow it. A ledger of before has shards
 -- and tells no version: then new ones are of the oldest, which whoever added to it until now can read.
@@ -28,11 +30,34 @@ local function matching(key, pattern)
   return members
 end
 
-for _, other in ipairs(is_there and {} or matching(KEYS[1], queue .. '*')) do
-  local count = match(other, '%d+$')
-  if count ~= ARGV[3] then
+-- Whether the tenant may make a queue more. What was made and is forgotten by now, or has another number of shards
+-- since, counts no more.
+local function may_make(tenant, most)
+  local owned, count = redis.call('HGETALL', KEYS[4]), 0
+  for i = 1, #owned, 2 do
+    local whose, first = match(owned[i + 1], '^([^/]*)/(.*)$')
+    if redis.call('SISMEMBER', KEYS[1], first) == 0 then
+      redis.call('HDEL', KEYS[4], owned[i])
+    elseif whose == tenant then
+      count = count + 1
+    end
+  end
+  return count < most
+end
+
+local others = is_there and {} or matching(KEYS[1], queue .. '*')
+for _, other in ipairs(others) do
+  local count = match(other, '^[^/]*/%d+/(%d+)$') -- else it names no shard
+  if count and count ~= ARGV[3] then
     return tonumber(count)
   end
+end
+
+if not is_there and #others == 0 and ARGV[7] ~= '0' then
+  if not may_make(ARGV[6], tonumber(ARGV[7])) then
+    return 0
+  end
+  redis.call('HSET', KEYS[4], ARGV[1], ARGV[6] .. '/' .. member)
 end
 
 if ARGV[4] == '1' then
@@ -47,7 +72,5 @@ end
 if is_first then
   redis.call('HSET', KEYS[3], 'layout', ARGV[5])
 end
-if not is_there or ARGV[4] == '1' then -- a write, even of what is there, is refused where memory is short
-  redis.call('SADD', KEYS[1], member)
-end
+redis.call('SADD', KEYS[1], member)
 return -(redis.call('HGET', KEYS[3], 'layout') or fields.OLDEST)

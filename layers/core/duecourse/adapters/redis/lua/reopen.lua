@@ -19,7 +19,7 @@ if tonumber(match(KEYS[1], '/(%d+)}:tasks$')) >= tonumber(shard.COUNT) then
   shard.LOGGED = 0
 elseif shard.RATE and claimed_at > shard.NOW - shard.PER then
   call('DEL', shard.LOG)
-  call('ZADD', shard.LOG, claimed_at, fence .. ':' .. shard.RATE)
+  call('ZADD', shard.LOG, claimed_at, string.format('%d:%d', fence, shard.RATE))
   call('HSET', shard.META, 'logged', shard.RATE)
   shard.LOGGED = shard.RATE
 end

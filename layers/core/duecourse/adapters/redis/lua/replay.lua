@@ -3,8 +3,8 @@
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard, then: by whom, then for each task: stored id, how many ms from now it is due, how many after
 --         that it is given up (0 never)
--- RETURNS {now, bell_at, {reply...}}; a reply is 0 replayed, -1 absent, -2 scheduled, -3 leased, -4 done, -5 cancelled;
---         there are fewer than tasks where its bytes ran out before the last
+-- RETURNS {now, bell_at, {reply...}}; a reply is 0 replayed, -1 absent, -2 scheduled, -3 leased, -4 done, -5 cancelled,
+--         -12 and -13 over a quota of its tenant: of pending tasks, bytes; there are fewer than tasks where its bytes ran out before the last
 
 local changed, fresh = false, false
 
@@ -15,13 +15,17 @@ local function replay(sid, at)
   elseif r.status ~= fields.DIED then
     return record.refusal(r)
   end
+  local refused = quotas.refusal(shard.TENANT, 1, weights.more_by(sid, r), 0, 1, 0)
+  if refused then
+    return refused
+  end
   local due, life = shard.NOW + tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   history.note(r, fields.DID_REPLAYED, ARGV[shard.FIRST], r.due, due)
   r.status, r.attempt, r.deadline, r.due = fields.SCHEDULED, 1, life > 0 and due + life or 0, due
   r.flags = bit.bor(r.flags, fields.COUNTS)
   call('ZREM', shard.DEAD, sid)
-  call('ZADD', shard.DUE[tenants.tenant_of(sid)], record.due_score(sid, due), sid)
-  call('HSET', shard.TASKS, sid, record.close(r))
+  weights.enter(sid, r)
+  record.put(sid, r)
   changed, fresh = true, fresh or due <= shard.NOW
   return 0
 end

@@ -21,10 +21,10 @@ local REPLIES = {
   [fields.RAN_DONE] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [fields.RAN_RELEASE] = 5,
   [fields.RAN_UNDELIVERED] = 5,
 }
-local STALE, DEAD_ = 0, 4
+local STALE, DONE_, DEAD_ = 0, 1, 4
 local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
 
-local replies, ended, notifications = {}, {}, {}
+local replies, ended, notifications, grown = {}, {}, {}, {}
 local written, finished, died, scheduled, running = {}, {}, {}, {}, {}
 local fresh = false
 
@@ -39,6 +39,12 @@ local function details(text)
   end
   length = unpack_struct('>I2', text, at)
   return state, sub(text, at + 2, at + 1 + length), sub(text, at + 2 + length)
+end
+
+-- Notes that a counted record has a result now; that is written down after the script's first write.
+local function grow(sid, size)
+  local tenant = tenants.tenant_of(sid)
+  grown[tenant] = (grown[tenant] or 0) + size
 end
 
 -- What an ending does to the record; answers the reply.
@@ -120,11 +126,12 @@ local function settle(sid, r, token, ending, due, text)
   ending = ending == FAILED and RETRY_ or ending
   if r.target then
     places.free_place(sid, r.target)
-    if ending ~= fields.RAN_RELEASE and ending ~= fields.RAN_UNDELIVERED then
-      r.target = nil -- its worker did not say that it began, and this is its run
-    end
   end
-  local reply = ENDINGS[ending](r, due, details(text))
+  local state, detail, result = details(text)
+  local reply = ENDINGS[ending](r, due, state, detail, result)
+  if reply == DONE_ and r.flags % weights.TWICE > 0 then
+    grow(sid, #result)
+  end
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
   ended[#ended + 1] = { sid, r }
   if r.status ~= fields.SCHEDULED then
@@ -136,8 +143,8 @@ local function settle(sid, r, token, ending, due, text)
 end
 
 -- The record with its end behind it, where a lease stands there and nobody is notified of it: most ends are such, and a
--- table of the fields costs as much again. Nil for any other, and where a successor waits; one that broke while it was
--- leased is not seen, as in a claim.
+-- table of the fields costs as much again. Answers the size of its result too. Nil for any other, and where a successor
+-- waits; one that broke while it was leased is not seen, as in a claim.
 local ENDED_NOW = pack('>I6', shard.NOW) .. 'D'
 local NO_RESULT = '\0\0\0\0' .. ENDED_NOW
 
@@ -149,13 +156,13 @@ local function done_at_once(data, token, text)
     or sub(data, fields.NOTIFY_FROM, fields.NOTIFY_TO) ~= '\0\0' then
     return nil
   elseif text == '' then
-    return data .. NO_RESULT
+    return data .. NO_RESULT, 0
   end
   local _, _, result = details(text)
-  return data .. result .. pack('>I4', #result) .. ENDED_NOW
+  return data .. result .. pack('>I4', #result) .. ENDED_NOW, #result
 end
 
-local standing, base, read_to = nil, 0, 0
+local found, base, read_to = nil, 0, 0
 local opened, changed, gone, n, at, detailed = {}, {}, {}, 0, 1, shard.FIRST + count
 for i = 1, count do
   if i > read_to then
@@ -163,7 +170,7 @@ for i = 1, count do
       break
     end
     base, read_to = i - 1, math.min(i - 1 + record.piece(i - 1), count)
-    standing = call('HMGET', shard.TASKS, unpack(ARGV, shard.FIRST + i, shard.FIRST + read_to))
+    found = call('HMGET', shard.TASKS, unpack(ARGV, shard.FIRST + i, shard.FIRST + read_to))
   end
   local sid, text = ARGV[shard.FIRST + i], ''
   local token, ending, delayed, due, more, next_at = unpack_struct(HEAD, HEADS_OF_ALL, at)
@@ -172,8 +179,11 @@ for i = 1, count do
     detailed = detailed + 1
     text = ARGV[detailed]
   end
-  local data = changed[sid] or standing[i - base] -- one may be there twice
-  local done = ending == fields.RAN_DONE and data and not opened[sid] and done_at_once(data, token, text)
+  local data = changed[sid] or found[i - base] -- one may be there twice
+  local done, size
+  if ending == fields.RAN_DONE and data and not opened[sid] then
+    done, size = done_at_once(data, token, text)
+  end
   if done then
     local tenant = tenants.tenant_of(sid)
     n, shard.weight = n + 2, shard.weight + #data
@@ -181,6 +191,9 @@ for i = 1, count do
     finished[n - 1], finished[n] = shard.NOW_TEXT, sid
     written[n - 1], written[n] = sid, done
     running[tenant] = (running[tenant] or 0) - 1
+    if size > 0 and byte(data, 2) % weights.TWICE > 0 then
+      grow(sid, size)
+    end
   else
     local r = opened[sid] or record.open(data)
     opened[sid] = r
@@ -193,6 +206,9 @@ for _, pair in ipairs(ended) do
 end
 if #gone > 0 then
   call('ZREM', shard.LEASED, unpack(gone))
+  for tenant, size in pairs(grown) do
+    weights.grow(tenant, size)
+  end
   for _, pair in ipairs(ended) do
     local sid, r = pair[1], pair[2]
     place(sid, record.has_successor(r) and history.succeed(sid, r) or r)
@@ -200,11 +216,16 @@ if #gone > 0 then
   values.in_pieces('HSET', shard.TASKS, written)
   values.in_pieces('ZADD', shard.DONE, finished)
   values.in_pieces('ZADD', shard.DEAD, died)
-  leases.count_all_running(running)
+  leases.count_running(running, 0)
   for tenant, members in pairs(scheduled) do
     values.in_pieces('ZADD', shard.DUE[tenant], members)
     tenants.rehead(tenant)
   end
   endings.notify(notifications)
+  if shard.AWAITED then
+    require 'waiters' -- here, for to make functions is what a script spends its time on
+    waiters.publish(finished)
+    waiters.publish(died)
+  end
 end
 return { shard.NOW, bell.hang(fresh), replies }

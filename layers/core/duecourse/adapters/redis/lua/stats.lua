@@ -38,9 +38,8 @@ local function ends_of_ring()
   return tenants
 end
 
-local time = call('TIME')
 return {
-  time[1] * 1000 + math.floor(time[2] / 1000),
+  values.now(''),
   call('HLEN', TASKS), call('ZCARD', LEASED), call('ZCARD', DONE), call('ZCARD', DEAD),
   call('ZRANGE', HEADS, 0, 0, 'WITHSCORES'), call('ZRANGE', PARKED, 0, 0, 'WITHSCORES'), ends_of_ring(),
   call('GET', BELL), call('HMGET', META, unpack(ARGV)),

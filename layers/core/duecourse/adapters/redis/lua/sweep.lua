@@ -2,7 +2,7 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard and endings, then: retention ms, where the queue has none of its own; how long the dead are
---         kept (ms, "" for good)
+--         kept (ms, "" for good); the deployment's quotas (modules/settings.lua), or nothing, which leaves them
 -- RETURNS {now, bell_at, reclaimed, died, pruned, 1 if a bound was reached, {tenant whose due set was not among
 --         KEYS...}, for how long it has had neither tasks nor settings (ms, -1 where it has)}
 
@@ -18,19 +18,20 @@ local function prune(place, before)
   local pruned = 0
   while pruned < #sids and shard.weight < record.BYTES do
     local some = { unpack(sids, pruned + 1, math.min(pruned + record.piece(pruned), #sids)) }
-    local members, names = {}, {}
+    local members, names, records = {}, {}, call('HMGET', shard.TASKS, unpack(some))
     call('ZREM', place, unpack(some))
-    for i, data in ipairs(call('HMGET', shard.TASKS, unpack(some))) do
+    for i, data in ipairs(records) do
       -- Not opened: to fold what stands behind a record into it takes most of the time, and is for nothing here.
-      if data and #data >= fields.SMALLEST and not record.is_foreign(data) then
+      if data then
         shard.weight = shard.weight + #data
         members[#members + 1] = record.member_of_group(some[i], data)
+        names[#names + 1] = bodies.of(some[i], data)
       end
-      names[#names + 1] = data and bodies.of(some[i], data) or nil
     end
     call('HDEL', shard.TASKS, unpack(some))
     values.in_pieces('ZREM', shard.GROUPS, members)
     bodies.drop(names)
+    weights.drop(some, records)
     pruned = pruned + #some
   end
   more = more or pruned == BOUND or pruned < #sids
@@ -50,9 +51,21 @@ local function prune_dead()
   return (since or shard.NOW) <= before and prune(shard.DEAD, before) or 0
 end
 
+local quotas_given = ARGV[shard.FIRST + 2]
+if quotas_given then
+  settings.set_defaults(quotas_given)
+end
 local pruned = prune(shard.DONE, shard.NOW - retention) + prune_dead()
 local idle = idleness.idle_ms()
 versions.watch()
+quotas.forget_adds()
+if shard.ended then
+  require 'waiters'
+  waiters.publish(shard.ended)
+end
+if shard.AWAITED and tonumber(shard.AWAITED) <= shard.NOW then
+  call('HDEL', shard.META, 'awaited')
+end
 local _, left = versions.rewrite()
 more = more or left
 return { shard.NOW, bell.hang(false), reclaimed, died, pruned, more and 1 or 0, want, idle }

@@ -15,13 +15,12 @@ endings.reclaim(handout.RECLAIM, want, handout.RECLAIM_BYTES)
 
 local function take(data, run, due)
   call('ZREM', shard.DUE[tenant], sid)
-  local fence = shard.next_fence()
+  local _, before = leases.count_running({ [tenant] = 1 }, 1)
   local lease_end = handout.lease_end(ARGV[shard.FIRST + 2], ARGV[shard.FIRST + 3])
-  taken = data .. pack(handout.LEASE_FRONT, run, fence) .. lease_end
+  taken = data .. pack(handout.LEASE_FRONT, run, before + 1) .. lease_end
   call('HSET', shard.TASKS, sid, taken)
   call('ZADD', shard.LEASED, shard.NOW + lease_ms, sid)
-  leases.count_running(tenant, 1)
-  handout.log_claimed(fence, 1)
+  handout.log_claimed(before + 1, 1)
   if due <= shard.NOW then
     handout.log_lateness({ [due] = 1 })
   end
@@ -36,5 +35,9 @@ end
 local is_ready = #want == 0 and payload and r and r.status == fields.SCHEDULED and not leases.expired(r)
 if is_ready and handout.room(1) > 0 and handout.tenant_room(tenant) > 0 then
   take(data, r.run + 1, r.due)
+end
+if shard.ended then
+  require 'waiters'
+  waiters.publish(shard.ended)
 end
 return { shard.NOW, bell.hang(false), want, taken, lease_ms, payload or '' }

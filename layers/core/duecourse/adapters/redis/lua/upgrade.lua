@@ -11,7 +11,7 @@ local what = ARGV[shard.FIRST]
 local others, done, left = 0, 0, false
 if shard.LAYOUT < fields.NEWEST then
   others = versions.drawn_by_others()
-  if what == tostring(others) then
+  if what == values.text_of(others) then
     versions.raise()
   end
 elseif what == 'again' or what == 'rewrite' then

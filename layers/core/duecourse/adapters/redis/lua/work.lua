@@ -20,15 +20,10 @@ local function expire(sid, r)
   leases.end_delivery(r)
   r.status, r.last = fields.DIED, 0
   call('ZREM', shard.LEASED, sid)
-  leases.count_running(tenant, -1)
+  leases.count_running({ [tenant] = -1 }, 0)
   local notifications = endings.notifications_of(sid, r)
   local after = record.has_successor(r) and history.succeed(sid, r) or r
-  if after.status == fields.SCHEDULED then
-    call('ZADD', shard.DUE[tenant], after.due, sid)
-  else
-    call('ZADD', shard.DEAD, shard.NOW, sid)
-  end
-  call('HSET', shard.TASKS, sid, record.close(after))
+  record.put(sid, after)
   tenants.rehead(tenant)
   endings.notify(notifications)
 end
@@ -60,5 +55,9 @@ for at = shard.FIRST + 1, #ARGV, 3 do
   else
     values.push(answers, '', 0)
   end
+end
+if shard.ended then
+  require 'waiters'
+  waiters.publish(shard.ended)
 end
 return { shard.NOW, bell.hang(false), answers, ends_at }

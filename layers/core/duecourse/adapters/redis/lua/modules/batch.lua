@@ -24,10 +24,9 @@ function batch.begin()
   empty()
 end
 
--- Draws a fence for each of so many tasks, and answers how many were drawn before.
+-- Draws a fence for each of so many tasks.
 function batch.draw_fences(count)
   fence = shard.next_fence(count) - count
-  return fence
 end
 
 function batch.due_and_deadline(at)
@@ -39,22 +38,34 @@ end
 -- keeps it.
 function batch.fresh(at, how, due, deadline, created)
   fence = fence + 1
-  local counts = byte(ARGV[at + 3], 1) == 43 and fields.COUNTS or 0
-  local rest, field, payload, flag = bodies.part(ARGV[at], ARGV[at + 6], fence)
-  if field then
-    payloads[field], apart = payload, apart + 1
-    values.push(written, field, payload)
+  local rest, flags = ARGV[at + 6], how * fields.CAME + shard.COUNTED
+  if byte(ARGV[at + 3], 1) == 43 then
+    flags = flags + fields.COUNTS
   end
-  return layout.fresh_record(shard.LAYOUT, how * fields.CAME + counts + flag, due, created, fence, deadline, rest)
+  if #rest > fields.INSIDE then
+    local field, payload, flag
+    rest, field, payload, flag = bodies.part(ARGV[at], rest, fence)
+    if field then
+      payloads[field], apart, flags = payload, apart + 1, flags + flag
+      values.push(written, field, payload)
+    end
+  end
+  return layout.fresh_record(shard.LAYOUT, flags, due, created, fence, deadline, rest)
 end
 
 -- Puts a scheduled task's record on the batch's list.
 function batch.put(sid, at, due, data)
   local tenant = tenants.tenant_of(sid)
-  scheduled[tenant] = scheduled[tenant] or {}
-  soonest[tenant] = math.min(due, soonest[tenant] or due)
+  local members, first = scheduled[tenant], soonest[tenant]
+  if not members then
+    members = {}
+    scheduled[tenant] = members
+  end
+  if not first or due < first then
+    soonest[tenant] = due
+  end
   values.push(written, sid, data)
-  values.push(scheduled[tenant], values.text_of(due), sid)
+  values.push(members, values.text_of(due), sid)
   if ARGV[at + 5] ~= '' then
     values.push(grouped, '0', layout.group_member(sid, ARGV[at + 5]))
   end

@@ -1,4 +1,4 @@
--- The bell of a shard, and what holds its tasks back: they say when it goes.
+-- The bell of a shard, and what throttles its tasks: they say when it goes.
 
 local DEADMAN = 1000
 local LOOK_AHEAD = 32 -- entries of the log
@@ -57,8 +57,8 @@ function bell.hung()
     return tonumber(call('HGET', shard.META, 'bell_at') or nil)
   end
   -- Time moves inside a script and expiry does not: a bell that is still here has yet to ring, though its time is past.
-  local value = call('GET', shard.BELL)
-  return value and math.max(tonumber(value), shard.NOW)
+  local at = tonumber(call('GET', shard.BELL) or nil) -- another program may have written there
+  return at and math.max(at, shard.NOW)
 end
 
 -- It begins with a ZREM, which runs where memory is short, and so does then what follows it.
@@ -88,10 +88,11 @@ local function ring_again(was, fresh)
 end
 
 -- Ends every script: the bell hangs at the earliest instant, which it answers. `fresh` where the script made something
--- due; so did what gave back the place that a due task waited for.
-function bell.hang(fresh)
+-- due; so did what gave back the place that a due task waited for. `was` is where it hung, where that is known.
+function bell.hang(fresh, was)
   places.give_places()
-  local at, was = bell.earliest() or 0, bell.hung() or 0
+  local at = bell.earliest() or 0
+  was = was or bell.hung() or 0
   if at > 0 and at <= shard.NOW then
     at = ring_again(was, fresh or shard.notified or shard.woken or (was_full and not bell.full()))
   end

@@ -35,7 +35,7 @@ end
 -- A rest without its payload where that is large, the field that it is to have, it, and the flag; else the rest as it
 -- is, and 0. In a ledger of an earlier version all stay in their records.
 function bodies.part(sid, rest, number)
-  if #rest <= fields.INSIDE or shard.LAYOUT < 5 then
+  if shard.LAYOUT < 5 then
     return rest, nil, nil, 0
   end
   local from, to = span(rest)

@@ -2,29 +2,36 @@
 --
 -- ARGV    those of shard and endings
 
--- A zset that is to hold more than a few is made an index first, as in rounds.lua.
-local FEW, LONG = 64, string.rep('-', 65)
 local MARKED_APART = fields.APART * 2 ^ 24 -- in the four bytes that begin with the flags
-local later -- the place of a record among those that are handed out -> the end of its delivery
+
+local used, max_bytes -- bytes of what is handed out, and how many they may be after the first
+local handed, payloads -- {stored id, record...}; {place of a record among those, its payload where that is apart...}
+local late -- due time -> how many that were due then are handed out
+local later -- place of a record in `handed` -> the end of its delivery
+local unread -- {stored id...} of what cannot be read
 
 function choice.begin()
-  later = {}
+  handed, payloads, late, later, unread = {}, {}, {}, {}, {}
 end
 
--- Looks at what was gathered, in pieces. What it chooses it puts behind `handed` as it stands, {stored id, record...},
--- and counts in `late`, due time -> how many; payloads that stand apart it puts into `payloads`, {place among the pairs
--- of `handed`, payload...}; what a later version wrote it adds to `newer`. Answers the run of each, {stored id, opened
--- record...} of what is past its deadline, {stored id...} of what cannot be read, what its target has no room for (as
--- `put_aside` takes it), the target of each run that is handed over, the bytes of what is handed out (`used` before),
--- and whether they, what a script may read, or the `most` that it does not hand out are used up before the end: one it
--- always looks at. A record that is cut off it does not see, for all would pay for that: whoever gets such a lease
+-- Begins a claim, which has leased so many bytes before.
+function choice.open(before, most)
+  used, max_bytes = before, most
+end
+
+-- Looks at what was gathered, in pieces, and puts what it chooses behind what is handed out, as it stands. Answers the
+-- round: `runs` of what it chose, and `to`, the targets of those that are handed over; `gone`, {stored id, opened
+-- record...} of what is past its deadline; `broken`, {stored id...} of what cannot be read; `aside`, as `put_aside`
+-- takes it, of what its target has no room for. And whether the bytes of a claim, what a script may read, or the `most`
+-- that it does not hand out are used up before the end: one it always looks at.
+-- What a later version wrote is passed over. That and what is put aside leaves the list of stored ids, for it stays
+-- among what is due. A record that is cut off it does not see, for all would pay for that: whoever gets such a lease
 -- finds it, and it lapses.
-function choice.choose(turns, sids, handed, payloads, late, used, max_bytes, most, newer)
-  local runs, gone, broken, records, base, read_to = {}, {}, {}, nil, 0, 0
-  local now, count, n = shard.NOW, 0, #handed
-  local aside, to = {}, {}
+function choice.choose(turns, sids, most)
+  local runs, to, gone, broken, aside = {}, {}, {}, {}, {}
+  local round = { runs = runs, to = to, gone = gone, broken = broken, aside = aside }
+  local records, base, read_to, now, count, n = nil, 0, 0, shard.NOW, 0, #handed
   for _, turn in ipairs(turns) do
-    local before = count
     for i = turn.first, turn.last do
       if i > read_to then
         base, read_to = i - 1, math.min(i - 1 + record.piece(i - 1), #sids)
@@ -39,39 +46,35 @@ function choice.choose(turns, sids, handed, payloads, late, used, max_bytes, mos
       end
       local known = version and version >= fields.OLDEST and version <= fields.NEWEST
       if known and (deadline == 0 or deadline > now) then
-        local target = handover.target_of(data)
+        local target, field, more = handover.target_of(data), nil, nil
         local waits = target and target.free <= 0
-        local field, more
         if marks >= MARKED_APART then
           field, more = bodies.of(sid, data)
           size = size + (more or 0)
         end
         if used > 0 and not waits and used + size > max_bytes then -- which ends the claim
-          turn.begun, turn.seen = count - before, i - 1
-          return runs, gone, broken, aside, to, used, true
+          return round, true
         end
         shard.weight = shard.weight + size
+        local payload = field and not waits and call('HGET', shard.TASKS, field)
         if waits then
           values.push(aside, sid, due)
-          aside[#aside + 1] = target
-        else
-          local payload = field and call('HGET', shard.TASKS, field)
-          if payload or marks < MARKED_APART then
-            used, count, n = used + size, count + 1, n + 2
-            runs[count], handed[n - 1], handed[n] = run, sid, data
-            late[due] = (late[due] or 0) + 1
-            if target then
-              to[count], target.free = target, target.free - 1
-            end
-            if payload then
-              values.push(payloads, n / 2, payload)
-            end
-          else
-            broken[#broken + 1] = sid
+          aside[#aside + 1], sids[i] = target, ''
+        elseif payload or marks < MARKED_APART then
+          used, count, n, turn.begun = used + size, count + 1, n + 2, turn.begun + 1
+          runs[count], handed[n - 1], handed[n] = run, sid, data
+          late[due] = (late[due] or 0) + 1
+          if target then
+            to[count], target.free = target, target.free - 1
           end
+          if payload then
+            values.push(payloads, n / 2, payload)
+          end
+        else
+          broken[#broken + 1] = sid
         end
       elseif data and record.is_newer(data) then
-        newer[#newer + 1] = sid
+        turn.passed, sids[i] = turn.passed + 1, ''
       elseif data then
         local r = known and record.open(data)
         if r then
@@ -80,14 +83,13 @@ function choice.choose(turns, sids, handed, payloads, late, used, max_bytes, mos
           broken[#broken + 1] = sid
         end
       end
+      turn.seen = i
       if shard.weight >= record.BYTES or #gone + #broken + #aside / 1.5 >= 2 * most then
-        turn.begun, turn.seen = count - before, i
-        return runs, gone, broken, aside, to, used, true
+        return round, true
       end
     end
-    turn.begun, turn.seen = count - before, turn.last
   end
-  return runs, gone, broken, aside, to, used, false
+  return round, false
 end
 
 -- It dies unclaimed: the history's entry has no lease, the record keeps its last one.
@@ -98,43 +100,23 @@ function choice.expire(sid, r)
   local notifications = endings.notifications_of(sid, r)
   r.fence, r.claimed = fence, claimed
   endings.notify(notifications)
-  call('ZADD', shard.DEAD, shard.NOW, sid)
-  call('HSET', shard.TASKS, sid, record.close(r))
-end
-
--- When tasks stand due, before they are left: each `step`th of a list is a stored id.
-function choice.due_times(list, step)
-  local times = {}
-  for i = 1, #list, step do
-    times[#times + 1] = call('ZSCORE', shard.DUE[tenants.tenant_of(list[i])], list[i])
-  end
-  return times
-end
-
--- What a later version wrote stays where it stood, and is passed over; `skipped` counts it, tenant -> how many stand
--- before what is not looked at yet.
-function choice.pass_over(newer, times, skipped)
-  for i, sid in ipairs(newer) do
-    local tenant = tenants.tenant_of(sid)
-    call('ZADD', shard.DUE[tenant], times[i], sid)
-    skipped[tenant] = (skipped[tenant] or 0) + 1
-  end
+  record.put(sid, r)
 end
 
 -- What cannot be read is due again later.
 function choice.put_off(broken)
   for _, sid in ipairs(broken) do
+    unread[#unread + 1] = sid
     call('ZADD', shard.DUE[tenants.tenant_of(sid)], shard.NOW + record.PUT_OFF, sid)
   end
 end
 
--- Leases what was chosen last, with these runs and targets, behind the `n` that were handed out before; `lease_end` is
--- what stands behind each record and its own nonce: no lease's token tells another's.
-function choice.lease(runs, to, handed, n, nonces, lease_end)
-  local count = #runs
-  local fence = count > 0 and shard.next_fence(count) - count
-  local delivery_end = sub(lease_end, 1, -2) .. 'V'
-  handout.log_claimed(fence and fence + 1, count)
+-- Leases what was chosen in a round, with the fences after this one; `lease_end` is what stands behind each record and
+-- its own nonce: no lease's token tells another's. Answers how many.
+function choice.lease(round, fence, nonces, lease_end)
+  local runs, to, count, delivery_end = round.runs, round.to, #round.runs, sub(lease_end, 1, -2) .. 'V'
+  local n = #handed - 2 * count
+  handout.log_claimed(fence + 1, count)
   for i = 1, count do
     n = n + 2
     local target, nonce = to[i], sub(nonces, 4 * n - 7, 4 * n)
@@ -152,18 +134,18 @@ function choice.lease(runs, to, handed, n, nonces, lease_end)
   return count
 end
 
--- Writes down what is handed out, and until when.
-function choice.write_leases(handed, ends_at)
+-- Writes down what is handed out, until when, and how late it was. Answers it, with what cannot be read, each with "";
+-- and the payloads that are apart.
+function choice.write_leases(ends_at)
   local leased = {}
   for n = 2, #handed, 2 do
     leased[n - 1], leased[n] = later[n] or ends_at, handed[n - 1]
   end
   values.in_pieces('HSET', shard.TASKS, handed)
-  if #leased > FEW then
-    call('ZADD', shard.LEASED, 0, LONG)
-    values.in_pieces('ZADD', shard.LEASED, leased)
-    call('ZREM', shard.LEASED, LONG)
-  else
-    values.in_pieces('ZADD', shard.LEASED, leased)
+  values.add_members(shard.LEASED, leased)
+  handout.log_lateness(late)
+  for _, sid in ipairs(unread) do
+    values.push(handed, sid, '')
   end
+  return handed, payloads
 end

@@ -17,7 +17,7 @@ local NO_ORIGIN, BY = string.rep('\0', 8), 'duecourse'
 local NOBODY = {}
 
 -- A notification's stored id, and its record's rest.
-local function notification(sid, r, mark, kind, url)
+local function notification(sid, r, mark, kind, url, auth)
   local id, group = match(sid, '/(.*)$'), record.group_of(r.rest)
   local state, detail = 'done', ''
   if r.status == fields.DIED then
@@ -25,7 +25,8 @@ local function notification(sid, r, mark, kind, url)
   end
   local payload = '{"ended":{"id":' .. cjson.encode(id) .. ',"generation":' .. values.text_of(r.generation) .. ',"run":'
     .. values.text_of(r.run) .. ',"state":"' .. state .. '","at":' .. values.text_of(shard.NOW)
-    .. ',"error":' .. cjson.encode(detail) .. ',"url":' .. cjson.encode(url) .. '}}'
+    .. ',"error":' .. cjson.encode(detail) .. ',"url":' .. cjson.encode(url)
+    .. (auth and ',"auth":' .. cjson.encode(auth) or '') .. '}}'
   group = group ~= '' and group or id
   local lengths = pack(fields.LENGTHS_FORMAT, #BY, #kind, #group, 0, #payload)
   return {
@@ -44,9 +45,10 @@ function endings.notifications_of(sid, r)
   local notifications = {}
   if group_end < notify_end then
     -- Without what the receiver is to get besides, after a space: that is looked up when it is sent.
-    local notify = match(sub(r.rest, group_end + 1, notify_end), '^[^ ]*')
+    local text = sub(r.rest, group_end + 1, notify_end)
+    local notify, auth = match(text, '^[^ ]*'), match(text, ' auth=([^ ]+)')
     local is_url = string.find(notify, '://', 1, true)
-    notifications[1] = notification(sid, r, 'n', is_url and 'task.ended' or notify, is_url and notify or '')
+    notifications[1] = notification(sid, r, 'n', is_url and 'task.ended' or notify, is_url and notify or '', auth)
   end
   if death then
     notifications[#notifications + 1] = notification(sid, r, 'd', 'task.dead', '')
@@ -127,36 +129,24 @@ end
 
 -- Puts a task whose lease lapsed where it belongs, or its successor in its place. Answers how many died.
 local function take_back(sid, tenant, r, ended)
-  leases.count_running(tenant, -1)
   r.last = 0
   if r.target then
     places.free_place(sid, r.target)
   end
   local successor = record.has_successor(r) and history.succeed(sid, r)
   local dies = not successor and not end_run(r, ended)
-  if dies then
-    call('ZADD', shard.DEAD, shard.NOW, sid)
-    endings.notify(endings.notifications_of(sid, r))
-  end
-  r = successor or r
-  if r.status == fields.SCHEDULED then
-    call('ZADD', shard.DUE[tenant], record.due_score(sid, r.due), sid)
-  end
-  call('HSET', shard.TASKS, sid, record.close(r))
+  record.put(sid, successor or r)
   tenants.rehead(tenant)
+  endings.notify(dies and endings.notifications_of(sid, r) or NOBODY)
   return dies and 1 or 0
 end
 
--- The same where its record cannot be read: one of a later version is left alone for a while.
-local function take_back_unread(sid, tenant, data)
-  if data and record.is_foreign(data) then
-    call('ZADD', shard.LEASED, shard.NOW + record.PUT_OFF, sid)
-    return 0
-  end
-  leases.count_running(tenant, -1)
+-- The same where its record cannot be read: it can be neither run nor ended, and lies with the dead where it is there.
+local function take_back_unread(sid, data)
   places.free_lost_place(sid)
-  if data then -- it can be neither run nor ended: it lies with the dead
+  if data then
     call('ZADD', shard.DEAD, shard.NOW, sid)
+    record.note_end(sid)
   end
   return data and 1 or 0
 end
@@ -166,21 +156,30 @@ end
 -- with ZREM, which runs where memory is short.
 function endings.reclaim(limit, want, most)
   local lapsed = call('ZRANGEBYSCORE', shard.LEASED, '-inf', shard.NOW_TEXT, 'WITHSCORES', 'LIMIT', '0', limit)
-  local reclaimed, died = 0, 0
+  local reclaimed, died, ended = 0, 0, {}
   for i = 1, #lapsed, 2 do
     local sid = lapsed[i]
     local tenant = tenants.tenant_of(sid)
     if shard.weight >= most then
-      return reclaimed, died, true
+      limit = reclaimed
+      break
     elseif not shard.DUE[tenant] then
       want[#want + 1] = tenant
     else
       call('ZREM', shard.LEASED, sid)
       local data = call('HGET', shard.TASKS, sid)
       local r = record.open(data)
-      died = died + (r and take_back(sid, tenant, r, tonumber(lapsed[i + 1])) or take_back_unread(sid, tenant, data))
+      if data and record.is_foreign(data) then -- of a later version: left alone for a while
+        call('ZADD', shard.LEASED, shard.NOW + record.PUT_OFF, sid)
+      else
+        died = died + (r and take_back(sid, tenant, r, tonumber(lapsed[i + 1])) or take_back_unread(sid, data))
+        ended[tenant] = (ended[tenant] or 0) - 1
+      end
       reclaimed = reclaimed + 1
     end
+  end
+  if next(ended) then
+    leases.count_running(ended, 0)
   end
   return reclaimed, died, reclaimed == limit
 end

@@ -4,7 +4,7 @@
 -- its place at once, for that was acknowledged. Answers the record that stands there then.
 function force.take_away(sid, r)
   call('ZREM', shard.LEASED, sid)
-  leases.count_running(tenants.tenant_of(sid), -1)
+  leases.count_running({ [tenants.tenant_of(sid)] = -1 }, 0)
   record.remember(r, fields.RAN_TAKEN, '')
   if r.target then
     places.free_place(sid, r.target)

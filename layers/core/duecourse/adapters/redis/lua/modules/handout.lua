@@ -24,6 +24,12 @@ end
 -- window are one entry, so that neither its length nor what leaves it at once grows with the rate.
 local ENTRIES = 2000 -- of a log that is longer, for it was written when each claim was one
 
+-- Set and not incremented, for another program may have left there what is no number.
+local function count_logged(change)
+  shard.LOGGED = math.max(shard.LOGGED + change, 0)
+  call('HSET', shard.META, 'logged', values.text_of(shard.LOGGED))
+end
+
 -- The rate's window moves on: what has left it is forgotten. Where the clock was put back, what is ahead of it counts
 -- from now, or the queue would be throttled for as long as that step.
 local function slide()
@@ -33,7 +39,7 @@ local function slide()
   end
   if count > 0 then
     call('ZREM', shard.LOG, unpack(gone))
-    shard.LOGGED = call('HINCRBY', shard.META, 'logged', -count)
+    count_logged(-count)
   end
   local ahead, members = call('ZRANGEBYSCORE', shard.LOG, '(' .. shard.NOW_TEXT, '+inf', 'LIMIT', 0, ENTRIES), {}
   for _, entry in ipairs(ahead) do
@@ -51,6 +57,10 @@ function handout.room(wanted)
   end
   if shard.RATE then
     slide()
+    if shard.LOGGED >= shard.RATE and call('ZCARD', shard.LOG) == 0 then -- the log was deleted: nothing would leave it
+      call('HDEL', shard.META, 'logged')
+      shard.LOGGED = 0
+    end
     wanted = math.min(wanted, shard.RATE - shard.LOGGED)
   end
   return wanted
@@ -71,7 +81,7 @@ function handout.log_claimed(fence, count)
     all = all + match(newest[1], '%d+$')
   end
   call('ZADD', shard.LOG, shard.NOW_TEXT, string.format('%d:%d', fence, all))
-  shard.LOGGED = call('HINCRBY', shard.META, 'logged', count)
+  count_logged(count)
 end
 
 -- Slots that were left out hold what is over an hour old, and so does the one that begins.

@@ -1,27 +1,60 @@
 -- What a claim does with kinds that are handed over: room at their targets, those that wait for it, leases of delivery.
 --
 -- ARGV    those of shard and endings, and as the verb says: kind, target, how many it may have unbegun, lease ms of
---         delivery
+--         delivery; of each kind that is worked where it is claimed: kind, "", 0, 0, and then no other kind is claimed
 
 local PUT_ASIDE = 900000 -- ms until it is looked at again, should nothing make it due before
+local FOREIGN_ASIDE = 30000 -- the same of a kind that is worked elsewhere: whoever has it claims it meanwhile
+local FOREIGN = 'kind:' -- before a kind that is not this claim's, in place of a target's name
 local MOST_TARGETS = 64 -- as stats.lua
 local LOOKED_AT = 500 -- of those that wait, for each target
 local WOKEN_AT_ONCE = 64 -- fewer than the tenants that one claim declares, for each may be another's
 local delivered -- what names the places that this claim gives
-local targets, by_kind, any -- name -> what is known of it; kind -> the same
+local targets, by_kind, any -- name -> what is known of it; kind -> the same, false where it is worked here
+local closed -- whether only kinds that are named are claimed
+
+-- A kind as a target with no room for it, or for those who have it with all there is. `waited` is as in meta.
+local function foreign(kind, waited, free)
+  local name = FOREIGN .. kind
+  targets[name] = { name = name, most = 0, ms = 0, lent = 0, out = 0, waited = waited, free = free }
+  return targets[name]
+end
+
+-- Tasks of these kinds that were put aside where the kind is unknown are this claim's.
+local function find_aside(kinds)
+  local fields = {}
+  for i, kind in ipairs(kinds) do
+    fields[i] = 'most:' .. FOREIGN .. kind
+  end
+  for i, waited in ipairs(call('HMGET', shard.META, unpack(fields))) do
+    if waited then
+      foreign(kinds[i], waited, math.huge)
+    end
+  end
+end
 
 -- Reads what is handed over, from ARGV `at` on.
 function handover.handed_kinds(at)
-  delivered, targets, by_kind, any = {}, {}, {}, at <= #ARGV
+  delivered, targets, by_kind, any, closed = {}, {}, {}, at <= #ARGV, false
+  local kinds = {}
   for i = at, #ARGV, 4 do
-    local name = ARGV[i + 1]
-    targets[name] = targets[name] or { name = name, most = tonumber(ARGV[i + 2]), ms = tonumber(ARGV[i + 3]), lent = 0 }
-    by_kind[ARGV[i]] = targets[name]
+    local kind, name = ARGV[i], ARGV[i + 1]
+    kinds[#kinds + 1] = kind
+    if name == '' then
+      by_kind[kind], closed = false, true
+    else
+      targets[name] = targets[name]
+        or { name = name, most = tonumber(ARGV[i + 2]), ms = tonumber(ARGV[i + 3]), lent = 0 }
+      by_kind[kind] = targets[name]
+    end
   end
   for name, target in pairs(targets) do
     local known = call('HMGET', shard.META, 'out:' .. name, 'most:' .. name)
     target.out, target.waited = tonumber(known[1] or 0), known[2]
     target.free = target.most - target.out
+  end
+  if closed then
+    find_aside(kinds)
   end
 end
 
@@ -90,33 +123,47 @@ function handover.wake_waiting(limit, want)
     end
   end
   for _, name in ipairs(shard.WAKE and waited_for() or {}) do
-    if not targets[name] then
+    if not targets[name] and sub(name, 1, #FOREIGN) ~= FOREIGN then
       wake({ name = name, free = limit }, limit, want)
     end
   end
 end
 
--- The target of a record that is handed over, nil of one that is worked where it is claimed.
+-- How many more there are at least, of this claim's kinds, that were put aside where their kind is unknown.
+function handover.more_aside()
+  for _, target in pairs(targets) do
+    if target.waited and target.free == math.huge then
+      return 1
+    end
+  end
+  return 0
+end
+
+-- The target of a record that is handed over, nil or false of one that is worked where it is claimed.
 function handover.target_of(data)
   if not any then
     return nil
   end
   local by, kind = unpack_struct(fields.LENGTHS_FORMAT, data, fields.FRONT_SIZE + fields.LENGTHS_AT)
   local from = fields.FRONT_SIZE + fields.REST_SIZE + 1 + by
-  return by_kind[sub(data, from, from + kind - 1)]
+  local name = sub(data, from, from + kind - 1)
+  if by_kind[name] == nil and closed then
+    by_kind[name] = foreign(name, call('HGET', shard.META, 'most:' .. FOREIGN .. name), 0)
+  end
+  return by_kind[name]
 end
 
--- Due tasks that their target has no room for, {stored id, due, target...}, are due later, and wait. `times` are when
--- they stood due: later than that where they wait already.
-function handover.put_aside(aside, times)
-  local at = shard.NOW + PUT_ASIDE
+-- Due tasks that their target has no room for, {stored id, due, target...}, are due later, and wait: some already.
+function handover.put_aside(aside)
   for i = 1, #aside, 3 do
     local sid, due, target = aside[i], aside[i + 1], aside[i + 2]
-    local before = tonumber(times[(i + 2) / 3])
+    local at = shard.NOW + (target.most == 0 and FOREIGN_ASIDE or PUT_ASIDE)
+    local key = shard.DUE[tenants.tenant_of(sid)]
+    local before = tonumber(call('ZSCORE', key, sid))
     if before ~= due then
       call('ZREM', shard.WAITING, waiting_member(target.name, due, before, sid))
     end
-    call('ZADD', shard.DUE[tenants.tenant_of(sid)], values.text_of(at), sid)
+    call('ZADD', key, values.text_of(at), sid)
     call('ZADD', shard.WAITING, '0', waiting_member(target.name, due, at, sid))
     if target.waited ~= values.text_of(target.most) then
       target.waited = values.text_of(target.most)

@@ -2,7 +2,10 @@
 
 -- How the queue is set; a queue of several shards keeps each, for that is where its number is found. What a query set
 -- by default is set anew by the next.
-local SET = { 'paused', 'rate_count', 'tenant_max_running', 'priority', 'retention', 'lease', 'shards' }
+local SET = {
+  'paused', 'rate_count', 'priority', 'retention', 'lease', 'tenant_max_pending', 'tenant_max_bytes',
+  'tenant_adds_per_minute', 'shards',
+}
 
 local function is_set()
   for _, value in pairs(call('HMGET', shard.META, unpack(SET))) do
@@ -10,14 +13,15 @@ local function is_set()
       return true
     end
   end
-  return shard.MAX_RUNNING and not call('HGET', shard.META, 'defaulted')
+  local defaulted = tonumber(call('HGET', shard.META, 'defaulted') or 0)
+  return (shard.MAX_RUNNING and defaulted < 1) or (shard.TENANT_MAX and defaulted < 2)
 end
 
--- In ms; -1 where there is a task or a setting, and where callers of an earlier version may add, who do not see that a
--- shard is forgotten. It is counted from the first look that found neither, as long as no add
+-- In ms; -1 where there is a task or a setting, and where callers of an earlier version add, who do not see that a
+-- shard is forgotten. One that never drew a fence was put on record and nothing was ever added. It is counted from the first look that found neither, as long as no add
 -- draws a fence: then anew.
 function idleness.idle_ms()
-  if shard.LAYOUT < 5 or call('HLEN', shard.TASKS) > 0 or is_set() then
+  if (shard.LAYOUT < 5 and shard.FENCE > 0) or call('HLEN', shard.TASKS) > 0 or is_set() then
     return -1
   end
   local fence = call('HGET', shard.META, 'fence') or '0'

@@ -26,27 +26,16 @@ local function wake(tenant)
   end
 end
 
--- How many of a tenant's tasks are leased, which is written down while any is. Answers it.
-function leases.count_running(tenant, change)
-  local running = call('HINCRBY', shard.META, 'running:' .. tenant, change)
-  if running <= 0 then
-    call('HDEL', shard.META, 'running:' .. tenant)
-  end
-  if shard.TENANT_MAX and change < 0 and running < shard.TENANT_MAX then
-    wake(tenant)
-  end
-  return running
-end
-
--- The same for many tenants at once: tenant -> change. Answers tenant -> how many.
-function leases.count_all_running(changes)
+-- Counts how many of each tenant's tasks are leased, which is written down while any is: tenant -> change; with so many
+-- fences drawn in the same write. Answers tenant -> how many, and how many fences were drawn before.
+function leases.count_running(changes, drawn)
   local tenants, fields, set, gone, running = {}, {}, {}, {}, {}
   for tenant in pairs(changes) do
     tenants[#tenants + 1], fields[#fields + 1] = tenant, 'running:' .. tenant
   end
-  for i, count in ipairs(call('HMGET', shard.META, unpack(fields))) do
-    local tenant = tenants[i]
-    count = (count or 0) + changes[tenant]
+  local known = #fields > 0 and call('HMGET', shard.META, unpack(fields)) or {}
+  for i, tenant in ipairs(tenants) do
+    local count = (known[i] or 0) + changes[tenant]
     if count > 0 then
       values.push(set, fields[i], values.text_of(count))
     else
@@ -57,9 +46,12 @@ function leases.count_all_running(changes)
     end
     running[tenant] = count
   end
+  if drawn > 0 then
+    values.push(set, 'fence', shard.draw_fences(drawn))
+  end
   values.in_pieces('HDEL', shard.META, gone)
   values.in_pieces('HSET', shard.META, set)
-  return running
+  return running, shard.FENCE - drawn
 end
 
 -- The end of a delivery that nobody began: the run that it was to be is none.

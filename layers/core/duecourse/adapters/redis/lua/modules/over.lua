@@ -77,7 +77,53 @@ local function debounce(sid, at, old)
   return batch.DEBOUNCED, put_in_place(sid, at, old, pushed, record.close(r))
 end
 
--- Answers the reply and the record; `old` is the opened `data`, which stands there.
+-- What there is of the record of the task at this place.
+local function coming(at)
+  return { flags = 0, rest = ARGV[at + 6] }
+end
+
+-- How many counted bytes an add gives up whose id stands there: none where it waits beside what runs.
+local function given_up(sid, old)
+  local stays = not old or old.status == fields.LEASE or old.flags % weights.TWICE == 0
+  return stays and 0 or weights.size_of(sid, old)
+end
+
+-- What a quota answers to the add at this place, nil where there is room; `old` is the record that stands there.
+function over.quota(sid, at, old)
+  if not shard.QUOTAS then
+    return nil
+  end
+  shard.COUNTED = weights.counts(sid) and fields.COUNTED or 0
+  if ARGV[shard.FIRST + 2] ~= '' then -- of what is added as one, all was asked for together
+    return nil
+  end
+  batch.flush() -- what this batch has added before counts
+  local live = old and (old.status == fields.SCHEDULED or old.status == fields.LEASE)
+  local size = weights.size_of(sid, coming(at))
+  return quotas.refusal(tenants.tenant_of(sid), live and 0 or 1, size - given_up(sid, old), 1, 1, size)
+end
+
+-- The same for all tasks from this place on, which are added as one, where none of those that stand there is pending.
+function over.quota_of_all(first, item, olds)
+  local bytes, size, count = 0, 0, 0
+  for at = first, #ARGV, item do
+    count = count + 1
+    local one = weights.size_of(ARGV[at], coming(at))
+    bytes, size = bytes + one - given_up(ARGV[at], olds[count]), size + one
+  end
+  local tasks_before, bytes_before = match(ARGV[shard.FIRST + 3], '^%d+ (%d+) (%d+)$')
+  return quotas.refusal(tenants.tenant_of(ARGV[first]), count, bytes, count, count + tasks_before, size + bytes_before)
+end
+
+-- Counts the payload of what was added at this place, where a quota has let it in.
+function over.count(sid, at, reply)
+  if shard.COUNTED > 0 and reply > 0 then
+    weights.count(sid, coming(at), 1)
+  end
+  shard.COUNTED = 0
+end
+
+-- Answers the reply and the record, and of what a quota rejects the wait; `old` is the opened `data`, which stands there.
 function over.add(sid, at, data, old)
   local mode = ARGV[at + 1]
   local reply, stands = resent(sid, at, old, data)
@@ -87,12 +133,17 @@ function over.add(sid, at, data, old)
     return batch.KEPT, data
   end
   local live = old.status == fields.SCHEDULED or old.status == fields.LEASE
-  if old.status == fields.FINISHED or old.status == fields.CANCELLED then
-    return batch.CREATED, created_over(sid, at, old, batch.CREATED - 1)
-  elseif mode == 'k' and live then
+  local is_free = old.status == fields.FINISHED or old.status == fields.CANCELLED
+  if mode == 'k' and live then
     return batch.KEPT, data
-  elseif mode == 'j' or (old.status == fields.DIED and mode ~= 'r') then
+  elseif not is_free and (mode == 'j' or (old.status == fields.DIED and mode ~= 'r')) then
     return record.refusal(old), ''
+  end
+  local refused, wait = over.quota(sid, at, old)
+  if refused then
+    return refused, '', wait
+  elseif is_free then
+    return batch.CREATED, created_over(sid, at, old, batch.CREATED - 1)
   elseif old.status == fields.LEASE then
     return batch.REPLACED, put_successor(sid, at, old)
   elseif mode == 'd' then

@@ -246,15 +246,21 @@ function record.group_of(rest)
   return sub(rest, kind_end + 1, group_end)
 end
 
--- What names a task in its group's index, of a record as it stands; nil where it is of no group.
+-- What names a task in its group's index, of a record as it stands; nil where it is of no group, or cannot be read.
 function record.member_of_group(sid, data)
+  if #data < fields.SMALLEST or record.is_foreign(data) then
+    return nil
+  end
   local by, kind, group = unpack_struct(fields.LENGTHS_FORMAT, data, fields.FRONT_SIZE + fields.LENGTHS_AT)
   local from = fields.FRONT_SIZE + fields.REST_SIZE + by + kind
   return group > 0 and layout.group_member(sid, sub(data, from + 1, from + group)) or nil
 end
 
--- Deletes the payload of a record that is about to be deleted, or gives its place to another.
+-- Deletes the payload of a record that gives its place to another.
 function record.drop_body(sid, r)
+  if r.flags % weights.TWICE > 0 then
+    weights.count(sid, r, -1)
+  end
   if r.flags >= fields.APART then
     bodies.drop({ (bodies.field_of(sid, r.rest)) })
   end
@@ -288,4 +294,34 @@ function record.leave_group(sid, rest)
   if group ~= '' then
     call('ZREM', shard.GROUPS, layout.group_member(sid, group))
   end
+end
+
+-- Notes that a task has ended, where anybody waits: the verb publishes it (modules/waiters.lua).
+function record.note_end(sid)
+  if shard.AWAITED then
+    shard.ended = shard.ended or {}
+    values.push(shard.ended, shard.NOW, sid)
+  end
+end
+
+-- Writes a record down, and where it belongs: among what is due, or what ended now.
+function record.put(sid, r)
+  if r.status == fields.SCHEDULED then
+    call('ZADD', shard.DUE[tenants.tenant_of(sid)], record.due_score(sid, r.due), sid)
+  else
+    call('ZADD', r.status == fields.DIED and shard.DEAD or shard.DONE, shard.NOW, sid)
+    record.note_end(sid)
+  end
+  call('HSET', shard.TASKS, sid, record.close(r))
+end
+
+-- Deletes what stands under an id, wherever but among the leased, with its payload and its place in its group.
+function record.delete(sid, data)
+  for _, place in ipairs({ shard.DUE[tenants.tenant_of(sid)], shard.DONE, shard.DEAD }) do
+    call('ZREM', place, sid)
+  end
+  call('ZREM', shard.GROUPS, record.member_of_group(sid, data) or '')
+  call('HDEL', shard.TASKS, sid)
+  weights.drop({ sid }, { data })
+  bodies.drop({ (bodies.of(sid, data)) })
 end

@@ -4,30 +4,37 @@
 -- whose backlog it counts, and a backlog of which nobody must know how much more it is.
 local NOTICE, LOOK, COUNTED, PLENTY = 100, 128, 16, 1000
 local TURNS = 20 -- how many tenants share a claim at the least, where so many have work: each more costs it time
--- Redis looks through all of a small hash or zset for each member; one of over 64 bytes makes an index of it, which it
--- stays until it is empty.
-local SEVERAL, LONG = 8, string.rep('-', 65)
+-- Redis looks through all of a small hash for each field; one of over 64 bytes makes an index of it, which it stays until
+-- it is empty.
+local SEVERAL = 8
 
--- Tenants whose head has come due join the ring's end.
-function rounds.notice()
-  local ripe = call('ZRANGEBYSCORE', shard.HEADS, '-inf', shard.NOW_TEXT, 'LIMIT', '0', NOTICE)
-  if #ripe == 0 then
-    return
-  end
-  call('ZREM', shard.HEADS, unpack(ripe))
-  local turn, members = tenants.last_turn(), {}
-  for i, tenant in ipairs(ripe) do
-    values.push(members, turn + i, tenant)
-  end
-  call('ZADD', shard.RING, unpack(members))
+local ripe, noticed -- tenants whose head has come due, in order; the same as a set, without those that had a turn
+local skipped -- tenant -> how many records of a later version it has due before those that were not looked at yet
+
+function rounds.begin()
+  skipped = {}
 end
 
--- One turn of each tenant in the ring's front, and the stored ids that they have in it, `free` at most, those of
--- `first` to `last` each. A tenant that runs all it may is barred; one whose due set is not among KEYS is added to
--- `want`; of what it has, the first `skipped` are passed over.
-function rounds.gather(free, want, skipped)
-  local turns, sids = {}, {}
+-- The tenants whose turns are next: those in the ring's front, then those whose head has come due. These join the ring
+-- only where they have more due after their turn, or get none (`move_on`): most often what was due was all, and they
+-- are among the heads again.
+local function next_ones()
   local front = call('ZRANGE', shard.RING, '0', LOOK - 1)
+  ripe, noticed = call('ZRANGEBYSCORE', shard.HEADS, '-inf', shard.NOW_TEXT, 'LIMIT', '0', NOTICE), {}
+  for _, tenant in ipairs(ripe) do
+    noticed[tenant] = true
+    if #front < LOOK then
+      front[#front + 1] = tenant
+    end
+  end
+  return front
+end
+
+-- One turn of each tenant that is next, and the stored ids that they have in it, `free` at most, those of `first` to
+-- `last` each. A tenant that runs all it may is barred; one whose due set is not among KEYS is added to `want`.
+function rounds.gather(free, want)
+  local turns, sids = {}, {}
+  local front = next_ones()
   local quantum = math.ceil(free / math.max(1, math.min(#front, TURNS)))
   for _, tenant in ipairs(front) do
     if not shard.DUE[tenant] then
@@ -46,77 +53,95 @@ function rounds.gather(free, want, skipped)
         end
       end
       turns[#turns + 1] = {
-        tenant = tenant, first = first, last = #sids, seen = first - 1, begun = 0, barred = few <= 0, more = more,
+        tenant = tenant, first = first, last = #sids, more = more, barred = few <= 0,
+        seen = first - 1, begun = 0, passed = 0, -- as far as it was looked at
       }
     end
   end
   return turns, sids
 end
 
--- What was looked at is due no more. Answers how much of it is not leased.
+-- What was looked at is due no more, and what was begun of it is counted: tenants that now run all they may are barred.
+-- Draws a fence for each that was begun. Answers how many were neither begun nor passed over, how many were passed
+-- over, and how many fences were drawn before.
 function rounds.leave_due(turns, sids)
-  local useless = 0
+  local begun, running, seen, count, passed, fence = {}, {}, 0, 0, 0, 0
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first then
       call('ZREM', shard.DUE[turn.tenant], unpack(sids, turn.first, turn.seen))
-      useless = useless + turn.seen - turn.first + 1 - turn.begun
+      seen, count = seen + turn.seen - turn.first + 1, count + turn.begun
+      begun[turn.tenant] = turn.begun > 0 and turn.begun or nil
+      skipped[turn.tenant], passed = (skipped[turn.tenant] or 0) + turn.passed, passed + turn.passed
     end
   end
-  return useless
-end
-
--- Counts what the turns began, and bars the tenants that now run all they may.
-function rounds.bar(turns)
-  local begun = {}
-  for _, turn in ipairs(turns) do
-    begun[turn.tenant] = turn.begun > 0 and turn.begun or nil
-  end
   if #turns > SEVERAL then
-    call('HSET', shard.META, LONG, '')
-    call('HDEL', shard.META, LONG)
-    call('ZADD', shard.RING, 0, LONG)
-    call('ZREM', shard.RING, LONG)
+    call('HSET', shard.META, values.LONG, '')
+    call('HDEL', shard.META, values.LONG)
   end
-  if next(begun) then
-    begun = leases.count_all_running(begun)
+  if count > 0 then
+    running, fence = leases.count_running(begun, count)
   end
   for _, turn in ipairs(turns) do
-    turn.barred = turn.barred or (begun[turn.tenant] or 0) >= (shard.TENANT_MAX or math.huge)
+    turn.barred = turn.barred or (running[turn.tenant] or 0) >= (shard.TENANT_MAX or math.huge)
   end
+  return seen - count - passed, passed, fence
 end
 
--- Where tenants stand after their turn: with more due at the ring's end, barred from more parked, else by what comes.
--- Answers whether any left the ring.
+-- These take their places at the ring's end, in their order.
+local function join(ones)
+  local turn, whose = tenants.last_turn()
+  local members = {}
+  for i, tenant in ipairs(ones) do
+    if i > 1 or whose ~= tenant then -- else it is at the end already, most often alone there
+      values.push(members, values.text_of(turn + i), tenant)
+    end
+  end
+  values.add_members(shard.RING, members)
+end
+
+-- Where tenants stand after their turn: with more due at the ring's end, behind those that got none; barred from more
+-- parked, else by what comes. Answers whether any left the ring.
 function rounds.move_on(turns)
-  local leaving, ring, heads, parked, last = {}, {}, {}, {}, nil
+  local HEADS, RING = shard.HEADS, shard.RING
+  local from, to = { [HEADS] = {}, [RING] = {} }, { [HEADS] = {}, [shard.PARKED] = {} }
+  local joining, staying, left = {}, {}, false
   for _, turn in ipairs(turns) do
     if turn.seen >= turn.first or turn.last < turn.first then
       local tenant, at = turn.tenant, shard.NOW
-      if turn.barred or not (turn.more or turn.seen < turn.last) then -- else more is due
+      local was, is = noticed[tenant] and HEADS or RING, nil
+      if turn.barred or not turn.more then -- else more is due
         at = tonumber(call('ZRANGE', shard.DUE[tenant], '0', '0', 'WITHSCORES')[2])
       end
       if at and at <= shard.NOW and not turn.barred then
-        local whose
-        if not last then
-          last, whose = tenants.last_turn()
-        end
-        if whose ~= tenant then -- else it is at the end already, most often alone there
-          last = last + 1
-          values.push(ring, values.text_of(last), tenant)
-        end
-      else
-        leaving[#leaving + 1] = tenant
-        if at then
-          values.push(at > shard.NOW and heads or parked, at, tenant)
-        end
+        is, staying[#staying + 1] = RING, tenant
+      elseif at then
+        is = at > shard.NOW and HEADS or shard.PARKED
+        values.push(to[is], at, tenant)
       end
+      if was ~= is then
+        from[was][#from[was] + 1] = tenant
+      end
+      noticed[tenant], left = nil, left or is ~= RING
     end
   end
-  values.in_pieces('ZREM', shard.RING, leaving)
-  values.in_pieces('ZADD', shard.RING, ring)
-  values.in_pieces('ZADD', shard.HEADS, heads)
-  values.in_pieces('ZADD', shard.PARKED, parked)
-  return #leaving > 0
+  for _, tenant in ipairs(ripe) do
+    if noticed[tenant] then
+      joining[#joining + 1], from[HEADS][#from[HEADS] + 1] = tenant, tenant
+    end
+  end
+  for _, tenant in ipairs(staying) do
+    joining[#joining + 1] = tenant
+  end
+  for key, gone in pairs(from) do
+    values.in_pieces('ZREM', key, gone)
+  end
+  for key, members in pairs(to) do
+    values.add_members(key, members)
+  end
+  if #joining > 0 then
+    join(joining)
+  end
+  return left
 end
 
 -- How many are left that could be claimed; of tenants far back in the ring, and behind plenty, each counts as one. And

@@ -10,6 +10,41 @@ local function wake_all()
   call('DEL', shard.PARKED)
 end
 
+-- Whether any tenant has a quota by the deployment, the first, second or third of each line.
+local function any_default(text, place)
+  for line in string.gmatch(text or '', '[^\n]+') do
+    local found = { match(line, '^%S+ (%S+) (%S+) (%S+)') }
+    if tonumber(found[place]) then
+      return true
+    end
+  end
+  return false
+end
+
+-- Notes which quotas are set, by the queue or the deployment. Answers whether records are to be counted from now on, or
+-- no more (weights.recount): those of a queue with a quota of bytes are.
+function settings.note_quotas()
+  local own = call('HMGET', shard.META, 'tenant_max_pending', 'tenant_max_bytes', 'tenant_adds_per_minute',
+    'default_quotas')
+  local was, set = shard.QUOTAS, ''
+  for place, letter in ipairs({ 'p', 'b', 'a' }) do
+    set = set .. ((own[place] or any_default(own[4], place)) and letter or '')
+  end
+  if set == (was or '') then
+    return false
+  elseif set == '' then
+    call('HDEL', shard.META, 'quotas')
+  else
+    call('HSET', shard.META, 'quotas', set)
+  end
+  shard.QUOTAS = set ~= '' and set or nil
+  local changes = match(set, 'b') ~= match(was or '', 'b')
+  if changes then
+    call('HSET', shard.META, 'rewrite', '0')
+  end
+  return changes
+end
+
 -- Sets the fields of meta that stand in ARGV from `at` on, each with its value, "" for none. It begins with a ZREM,
 -- which runs where memory is short: then a queue is to be paused, or its finished tasks forgotten sooner.
 function settings.set(at)
@@ -23,6 +58,7 @@ function settings.set(at)
   end
   local tenant_max = shard.TENANT_MAX
   shard.read_meta()
+  settings.note_quotas()
   if shard.TENANT_MAX ~= tenant_max then
     wake_all()
   end
@@ -30,4 +66,19 @@ function settings.set(at)
     call('DEL', shard.LOG)
     call('HDEL', shard.META, 'logged')
   end
+end
+
+-- Sets the deployment's quotas, which hold where the queue has none of its own: of each tenant by name a line, its name
+-- and its three quotas, "-" for none; the tenant "-" is all others. It begins with a ZREM, too.
+function settings.set_defaults(text)
+  if (call('HGET', shard.META, 'default_quotas') or '') == text then
+    return
+  end
+  call('ZREM', shard.LEASED, '')
+  if text == '' then
+    call('HDEL', shard.META, 'default_quotas')
+  else
+    call('HSET', shard.META, 'default_quotas', text)
+  end
+  settings.note_quotas()
 end

@@ -12,12 +12,16 @@
 --                   logged: the sum of `log`, late_slot: the newest in `late`; shards: how many the queue has where
 --                   that is or was not 1, or "<from>><to>#<who>" while they are changed; how the whole queue is set,
 --                   where it is: paused, max_running, rate_count, rate_per (ms), tenant_max_running, priority,
---                   retention, lease (ms); defaulted where max_running is a default; dead_swept: when a sweep first
---                   looked for old dead tasks; idle: "<fence>:<since>" of a shard without tasks or settings, leaving
+--                   retention, lease (ms); defaulted: 1 where max_running is a default, 2 where tenant_max_running is
+--                   one too; dead_swept: when a sweep first looked for old dead tasks; idle: "<fence>:<since>" of a shard without tasks or settings, leaving
 --                   where it is being forgotten; out:<target> how many were handed over and are not begun, while any
---                   is; most:<target> how many may be, while tasks wait for that; wake: 1 while a claim may hand over
+--                   is; most:<target> how many may be, while tasks wait for that (0 of kind:<kind>, for whoever has it); wake: 1 while a claim may hand over
 --                   what waits; layout: the version in which records are written, 4 where it is not there; bodies: how
---                   many payloads stand apart, while any does; drawn, others, others_at, rewrite: modules/versions.lua
+--                   many payloads stand apart, while any does; drawn, others, others_at, rewrite: modules/versions.lua;
+--                   tenant_max_pending, tenant_max_bytes, tenant_adds_per_minute, default_quotas: those of the
+--                   deployment (modules/settings.lua), and quotas: a letter of each that is set (p, b, a), while any
+--                   is; bytes:<tenant>: modules/weights.lua; adds:<tenant>, adds: modules/quotas.lua; awaited: until
+--                   when somebody waits for ends of tasks (ms)
 --         9 bell    string with a TTL: the instant at which it goes
 --         10 parked zset, tenant that runs as many tasks as it may -> its earliest due time
 --         11 log    zset, "<first fence>:<how many>" of each claim within the rate's window -> claimed_at
@@ -43,31 +47,38 @@
 -- NOW, NOW_TEXT                     the time in epoch milliseconds, as a number and as text
 -- PAUSED, MAX_RUNNING, TENANT_MAX,  how the queue is set: limits are this shard's part
 -- RATE, PER
--- LOGGED, LEAVING, WAKE             as in meta
+-- LOGGED, LEAVING, WAKE, QUOTAS,    as in meta
+-- AWAITED
 -- LAYOUT                            the version in which records are written
+-- FENCE                             the newest fence, 0 before the first
+-- COUNTED                           the flag of a record that is added now, where its bytes are counted, else 0
 -- weight                            bytes of the records that were read, as far as they were opened
 -- woken                             whether a tenant was that waited for a place of its own
+-- ended                             {anything, stored id...} of tasks that ended, where somebody waits
 -- notified                          whether a notification was added: it is due now
 
 -- This shard's part of a limit of the queue: one more for the first ones where it does not divide.
-local function part_of(whole)
+function shard.part_of(whole)
   whole = tonumber(whole)
   local count = tonumber(shard.COUNT) or 1
-  if count == 1 then
+  if count == 1 or not whole then
     return whole
   end
   local number = tonumber(match(shard.TASKS, '/(%d+)}:tasks$'))
   return math.floor(whole / count) + (number < whole % count and 1 or 0)
 end
 
--- Answers how many shards the queue has, where that is on record, and whether the clock travels.
+-- Answers how many shards the queue has, where that is on record, and whether the clock travels. What is no number,
+-- for another program has written it, is as if it were not there: so it is to who shows the settings.
 function shard.read_meta()
   local meta = call('HMGET', shard.META, 'shards', 'clock', 'paused', 'max_running', 'tenant_max_running', 'rate_count',
-    'rate_per', 'logged', 'leaving', 'wake', 'layout')
-  shard.PAUSED, shard.LEAVING, shard.WAKE = meta[3], meta[9], meta[10]
-  shard.MAX_RUNNING, shard.TENANT_MAX = meta[4] and part_of(meta[4]), meta[5] and part_of(meta[5])
-  shard.LAYOUT = tonumber(meta[11] or fields.OLDEST)
-  shard.RATE, shard.PER, shard.LOGGED = meta[6] and part_of(meta[6]), tonumber(meta[7] or 0), tonumber(meta[8] or 0)
+    'rate_per', 'logged', 'leaving', 'wake', 'layout', 'fence', 'quotas', 'awaited')
+  shard.AWAITED = meta[14]
+  shard.PAUSED, shard.LEAVING, shard.WAKE, shard.QUOTAS = meta[3], meta[9], meta[10], meta[13]
+  shard.MAX_RUNNING, shard.TENANT_MAX = meta[4] and shard.part_of(meta[4]), meta[5] and shard.part_of(meta[5])
+  shard.LAYOUT, shard.FENCE = tonumber(meta[11] or nil) or fields.OLDEST, tonumber(meta[12] or nil) or 0
+  shard.PER, shard.LOGGED = tonumber(meta[7] or nil), tonumber(meta[8] or nil) or 0
+  shard.RATE = shard.PER and meta[6] and shard.part_of(meta[6])
   return meta[1], meta[2]
 end
 
@@ -83,15 +94,6 @@ local function name_keys()
   shard.DUE, shard.TENANT = due, tenant
 end
 
--- Time is the server's; it moves while a script runs, so it is read once.
-local function read_clock()
-  if shard.TRAVEL then
-    return tonumber(ARGV[1])
-  end
-  local time = call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
-
 function shard.begin()
   name_keys()
   shard.HEAD_CHANNEL, shard.COUNT, shard.FIRST = ARGV[2], ARGV[3], 4
@@ -102,16 +104,23 @@ function shard.begin()
   elseif shard.TRAVEL and clock ~= 'travel' then
     return -9
   end
-  shard.NOW = read_clock()
-  shard.NOW_TEXT = string.format('%d', shard.NOW)
-  shard.weight, shard.woken, shard.notified = 0, false, false
+  shard.NOW = values.now(ARGV[1]) -- once, for it moves while a script runs
+  shard.NOW_TEXT = values.text_of(shard.NOW)
+  shard.weight, shard.woken, shard.notified, shard.ended, shard.COUNTED = 0, false, false, false, 0
 end
 
 -- Fences that are drawn by callers of the newest version are counted, until records are written in it: that others are
 -- drawn too is how a shard knows of earlier callers, who count none (modules/versions.lua).
-function shard.next_fence(n)
+function shard.draw_fences(n)
+  local step = fences.step(shard.FENCE, shard.NOW, n)
   if shard.LAYOUT < fields.NEWEST then
-    call('HINCRBY', shard.META, 'drawn', n or 1)
+    call('HINCRBY', shard.META, 'drawn', step)
   end
-  return call('HINCRBY', shard.META, 'fence', n or 1)
+  shard.FENCE = shard.FENCE + step
+  return string.format('%d', shard.FENCE) -- the last, to be written as `fence`
+end
+
+function shard.next_fence(n)
+  call('HSET', shard.META, 'fence', shard.draw_fences(n or 1))
+  return shard.FENCE
 end

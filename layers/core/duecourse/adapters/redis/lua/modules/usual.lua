@@ -4,8 +4,6 @@
 --
 -- ARGV    add.lua's
 
-local NEWEST = tostring(fields.NEWEST)
-
 -- Answers as add.lua, or nil where another add is asked for: then it has written nothing.
 function usual.begin()
   if #ARGV ~= 14 or ARGV[6] ~= '' or ARGV[11] ~= '' or ARGV[13] ~= '' or #ARGV[14] > fields.INSIDE then
@@ -28,12 +26,14 @@ function usual.begin()
     local lease = tonumber(call('ZRANGE', KEYS[4], '0', '0', 'WITHSCORES')[2])
     local right = head and head <= due and hung <= tonumber(first[2]) and hung <= (lease or hung)
       and call('ZCARD', KEYS[3]) == 0
-    local known = call('HMGET', meta, 'fence', 'leaving', 'wake', 'shards', 'clock', 'layout')
-    local fence, leaving, wake, shards, clock, version = unpack(known)
-    local ours = version == NEWEST and fence and not leaving and not wake and (shards or ARGV[3]) == ARGV[3]
-      and (clock or ARGV[1] == '')
+    -- A shard that names this version has drawn a fence, so it is on record.
+    local known = call('HMGET', meta, 'layout', 'leaving', 'wake', 'shards', 'clock', 'fence', 'quotas')
+    local version, leaving, wake, shards, clock, fence, quotas = unpack(known)
+    local ours = version == fields.NEWEST_TEXT and not leaving and not wake and (shards or ARGV[3]) == ARGV[3]
+      and (clock or ARGV[1] == '') and not quotas
     if right and ours and call('HEXISTS', KEYS[1], sid) == 0 then
-      local data = layout.fresh_record(fields.NEWEST, 0, due, now, call('HINCRBY', meta, 'fence', '1'), 0, ARGV[14])
+      local drawn = call('HINCRBY', meta, 'fence', fences.step(fence or 0, now, 1))
+      local data = layout.fresh_record(fields.NEWEST, 0, due, now, drawn, 0, ARGV[14])
       call('HSET', KEYS[1], sid, data)
       call('ZADD', KEYS[14], string.format('%d', due), sid)
       return { now, hung, { 1 }, ARGV[5] == '1' and { data } or {}, {} }

@@ -5,10 +5,31 @@ function values.text_of(number)
   return string.format('%d', number)
 end
 
+-- The time in epoch milliseconds: the clock's override, or the server's where that is "".
+function values.now(override)
+  local time = override == '' and call('TIME')
+  return time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(override)
+end
+
 -- Runs a command over many arguments, in pieces that Lua's stack holds.
 function values.in_pieces(command, key, args)
   for i = 1, #args, 4000 do
     call(command, key, unpack(args, i, math.min(i + 3999, #args)))
+  end
+end
+
+local FEW = 32
+local LONG = '_________________________________________________________________'
+
+-- Adds {score, member...} to a zset. Redis looks through all of a small one for each; so one that gets more than a few
+-- is made an index first, by a member of over 64 bytes.
+function values.add_members(key, members)
+  if #members > FEW then
+    call('ZADD', key, '0', LONG)
+  end
+  values.in_pieces('ZADD', key, members)
+  if #members > FEW then
+    call('ZREM', key, LONG)
   end
 end
 

@@ -90,11 +90,11 @@ end
 -- A bounded step through the records after the version was raised. Answers how many were rewritten, and whether there
 -- may be more.
 function versions.rewrite()
-  local stood = call('HGET', shard.META, 'rewrite')
-  if not stood then
+  local place = call('HGET', shard.META, 'rewrite')
+  if not place then
     return 0, false
   end
-  local cursor, changed = match(stood, '^(%d+)(%+?)$')
+  local cursor, changed = match(place, '^(%d+)(%+?)$')
   local looked, done = 0, 0
   call('ZREM', shard.LEASED, '')
   repeat
@@ -108,8 +108,13 @@ function versions.rewrite()
         if is_orphan(name) then
           bodies.drop({ name })
         end
-      elseif data ~= '' and byte(data) < shard.LAYOUT then
-        done = done + renew(name, data)
+      else
+        if weights.recount(name, data) then
+          changed, data = '+', call('HGET', shard.TASKS, name)
+        end
+        if data ~= '' and byte(data) < shard.LAYOUT then
+          done = done + renew(name, data)
+        end
       end
     end
   until cursor == '0' or looked >= AT_ONCE or shard.weight >= record.BYTES / 2
@@ -119,6 +124,10 @@ function versions.rewrite()
     call('HSET', shard.META, 'rewrite', cursor == '0' and cursor or cursor .. changed)
   else
     call('HDEL', shard.META, 'rewrite')
+    if not weights.are_counted() then
+      weights.clear()
+      left = settings.note_quotas()
+    end
   end
   return done, left
 end

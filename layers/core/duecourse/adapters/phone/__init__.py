@@ -1,0 +1,1 @@
+"""Phone numbers: the countries that they belong to, and what they cost."""

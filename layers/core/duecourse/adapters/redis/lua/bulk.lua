@@ -1,0 +1,61 @@
+-- Counts, deletes or cancels a tenant's tasks in one section of the order, those after a place in it: a bounded step.
+-- Notifications that are scheduled it leaves alone.
+--
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard (of tenants the one) and walk, then: what it does (count, delete, cancel), how many at most,
+--         status (its letter in a record), kind ("" for any), group ("" for any), for how long (ms) a task is there at
+--         least, where it is scheduled or leased, or is ended, by whom
+-- RETURNS {now, bell_at, how many, how far it looked: at, id ("" before all of that instant), or nothing where that is
+--         all}
+
+require 'walk'
+
+local act, most, status, kind, group, age, by = unpack(ARGV, shard.FIRST, shard.FIRST + 6)
+local live = walk.section == 'due' or walk.section == 'leased'
+local newest, count = shard.NOW - age, 0
+
+local function is_meant(sid, score, r, data)
+  if not r then -- as `cancel` does: what is dead and cannot be read is deleted
+    return walk.section == 'dead' and data and not record.is_foreign(data) and kind .. group == ''
+  elseif live and record.is_notification(sid) then
+    return false
+  end
+  return walk.fits(sid, r, status, kind, group) and (live and r.created or tonumber(score)) <= newest
+end
+
+-- Whether there is room for more after this one.
+local function look(sid, score, data)
+  local r = record.open(data)
+  if is_meant(sid, score, r, data) then
+    count = count + 1
+    if act == 'delete' then
+      record.delete(sid, data)
+      record.note_end(sid)
+    elseif act == 'cancel' then
+      cancels.cancel(sid, r, by)
+    end
+  end
+  return count < tonumber(most)
+end
+
+local flat, reached
+if group == '' then
+  flat, reached = walk.entries()
+else
+  flat, reached = walk.entries_of_group(group)
+end
+-- In time's order: behind one that ended later, all did.
+if not live and group == '' then
+  while #flat > 0 and tonumber(flat[#flat]) > newest do
+    flat[#flat], flat[#flat - 1], reached = nil, nil, nil
+  end
+end
+local stopped = walk.each(flat, record.BYTES, look)
+if count > 0 and act ~= 'count' then
+  tenants.rehead(shard.TENANT)
+end
+if shard.ended then
+  require 'waiters'
+  waiters.publish(shard.ended)
+end
+return { shard.NOW, bell.hang(false), count, stopped or reached or {} }

@@ -1,0 +1,76 @@
+-- Puts tasks back where they belong whose entries are gone: another program deleted a key, or the server evicted it.
+--
+-- KEYS    as in modules/shard.lua
+-- ARGV    those of shard, then: lease ms where the queue has none of its own, 1 to count anew, then the stored ids
+-- RETURNS {now, bell_at, how many entries were put back}
+--
+-- What a record tells is put back. When a task ended, or until when it is leased, it does not tell: that counts from
+-- now, so that a worker who is still there can settle. Counted anew are the leases of each tenant, and by sweeps its
+-- pending bytes.
+
+local lease_ms = handout.LEASE or tonumber(ARGV[shard.FIRST])
+local back = 0
+
+local function put_back(place, at, member)
+  if not call('ZSCORE', place, member) then
+    call('ZADD', place, at, member)
+    back = back + 1
+  end
+end
+
+local function mend(sid, r)
+  local group = record.group_of(r.rest)
+  if r.status == fields.SCHEDULED then
+    put_back(shard.DUE[tenants.tenant_of(sid)], record.due_score(sid, r.due), sid)
+  elseif r.status == fields.LEASE then
+    put_back(shard.LEASED, values.text_of(shard.NOW + lease_ms), sid)
+  else
+    put_back(r.status == fields.DIED and shard.DEAD or shard.DONE, shard.NOW_TEXT, sid)
+  end
+  if group ~= '' and not record.is_notification(sid) then
+    put_back(shard.GROUPS, '0', layout.group_member(sid, group))
+  end
+end
+
+local function count_running()
+  local running, set, gone = {}, {}, {}
+  for _, sid in ipairs(call('ZRANGE', shard.LEASED, 0, -1)) do
+    local field = 'running:' .. tenants.tenant_of(sid)
+    running[field] = (running[field] or 0) + 1
+  end
+  for _, field in ipairs(call('HKEYS', shard.META)) do
+    if sub(field, 1, 8) == 'running:' and not running[field] then
+      gone[#gone + 1] = field
+    end
+  end
+  for field, count in pairs(running) do
+    values.push(set, field, values.text_of(count))
+  end
+  values.in_pieces('HDEL', shard.META, gone)
+  values.in_pieces('HSET', shard.META, set)
+end
+
+if ARGV[shard.FIRST + 1] == '1' then
+  call('ZREM', shard.LEASED, '')
+  count_running()
+  if weights.are_counted() then
+    call('HSET', shard.META, 'quotas', '-')
+  end
+  call('HSET', shard.META, 'rewrite', '0')
+end
+
+for at = shard.FIRST + 2, #ARGV do
+  local r = record.open(call('HGET', shard.TASKS, ARGV[at]))
+  if r then
+    mend(ARGV[at], r)
+  end
+end
+for tenant, due in pairs(shard.DUE) do
+  local is_known = call('ZSCORE', shard.RING, tenant) or call('ZSCORE', shard.HEADS, tenant)
+    or call('ZSCORE', shard.PARKED, tenant)
+  if not is_known and call('ZCARD', due) > 0 then
+    back = back + 1
+  end
+  tenants.rehead(tenant)
+end
+return { shard.NOW, bell.hang(back > 0), back }

@@ -1,0 +1,118 @@
+-- A walk over a tenant's tasks in one section of the order, from a place in it.
+--
+-- ARGV    those of shard (of tenants the one), then before the verb's own: section (due, leased, done, dead), at and id
+--         of the place
+--
+-- section, key                      the section, and its sorted set
+
+local LOOK = 500 -- entries
+
+local at, id, own
+
+function walk.begin()
+  walk.section, at, id = unpack(ARGV, shard.FIRST, shard.FIRST + 2)
+  shard.FIRST = shard.FIRST + 3
+  own = shard.TENANT .. '/'
+  local sections = { due = shard.DUE[shard.TENANT], leased = shard.LEASED, done = shard.DONE, dead = shard.DEAD }
+  walk.key = sections[walk.section]
+end
+
+-- Byte by byte, as sorted sets compare; Lua goes by the server's locale.
+local function less(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = byte(a, i), byte(b, i)
+    if x ~= y then
+      return x < y
+    end
+  end
+  return #a < #b
+end
+
+-- How many members stand at or before this one, whether or not it is there.
+local function rank_after(sid)
+  local key = walk.key
+  if tonumber(call('ZSCORE', key, sid) or nil) == tonumber(at) then
+    return call('ZRANK', key, sid) + 1
+  end
+  local low = call('ZCOUNT', key, '-inf', '(' .. at)
+  local high = low + call('ZCOUNT', key, at, at)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if less(call('ZRANGE', key, middle, middle)[1], sid) then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return low
+end
+
+-- The place after what was looked at, in words of this tenant's alone: another's ids are not shown.
+function walk.place(score, sid)
+  if sub(sid, 1, #own) == own then
+    return { score, sub(sid, #own + 1) }
+  elseif less(sid, own) then
+    return { score, '' }
+  end
+  return { values.text_of(tonumber(score) + 1), '' }
+end
+
+-- The entries of the section after the place, {stored id, at...}, and how far that is, nil where it is all.
+function walk.entries()
+  local start = rank_after(own .. id)
+  local flat = call('ZRANGE', walk.key, start, start + LOOK - 1, 'WITHSCORES')
+  return flat, #flat == 2 * LOOK and walk.place(flat[#flat], flat[#flat - 1]) or nil
+end
+
+-- Those of some stored ids that are in the section, {stored id, at...}.
+function walk.here(sids)
+  local flat = {}
+  for i, score in ipairs(#sids > 0 and call('ZMSCORE', walk.key, unpack(sids)) or {}) do
+    if score then
+      values.push(flat, sids[i], score)
+    end
+  end
+  return flat
+end
+
+-- The same as `entries` of a group, whose place is an id alone.
+function walk.entries_of_group(group)
+  local after = id == '' and '[' .. own .. group .. '\0' or '(' .. layout.group_member(own .. id, group)
+  local sids = {}
+  for i, member in ipairs(call('ZRANGEBYLEX', shard.GROUPS, after, '(' .. own .. group .. '\1', 'LIMIT', 0, LOOK)) do
+    sids[i] = match(member, '%z(.*)$')
+  end
+  return walk.here(sids), #sids == LOOK and walk.place('0', sids[#sids]) or nil
+end
+
+-- Whether a record has this status (its letter), kind and group: "" stands for any.
+function walk.fits(sid, r, status, kind, group)
+  local by_end, kind_end = record.ends_of(r.rest)
+  return (status == '' or r.status == byte(status))
+    and (kind == '' or kind == sub(r.rest, by_end + 1, kind_end))
+    and (group == '' or (group == record.group_of(r.rest) and not record.is_notification(sid)))
+end
+
+-- Has `look` at each of these of the tenant's, as stored id, at, record as it stands: until it answers that there is
+-- room for no more, or what was read weighs so many bytes. Answers how far it came, nil where that is the end.
+function walk.each(flat, most, look)
+  local looked, count = 0, #flat / 2
+  while looked < count do
+    local sids = {}
+    for i = looked + 1, math.min(looked + record.piece(looked), count) do
+      sids[#sids + 1] = flat[2 * i - 1]
+    end
+    for i, data in ipairs(call('HMGET', shard.TASKS, unpack(sids))) do
+      local sid, score, more = sids[i], flat[2 * (looked + i)], true
+      if sub(sid, 1, #own) == own then
+        more = look(sid, score, data)
+      else
+        shard.weight = shard.weight + #(data or '')
+      end
+      if not more or shard.weight >= most then
+        return walk.place(score, sid)
+      end
+    end
+    looked = looked + #sids
+  end
+end

@@ -1,0 +1,156 @@
+"""Waiting on Redis (ports.waits): a field of a shard's meta, and one channel of the namespace."""
+
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+import redis
+
+from duecourse.adapters.redis.connect import node_of
+from duecourse.adapters.redis.keys import ended_channel, shards_key
+from duecourse.adapters.redis.ledger import RedisLedger
+from duecourse.adapters.redis.record import stored_id
+from duecourse.adapters.redis.scripts import Scripts
+from duecourse.adapters.redis.subscription import translated
+from duecourse.domain.batches import pieces
+from duecourse.domain.task import Shard
+from duecourse.domain.times import DAY_MS
+from duecourse.errors import StoreMisused, StoreUnavailable
+from duecourse.ports.waits import Endings, Waited
+
+ANSWER_S = 3.0
+"""Time that the server has for an answer to a listener."""
+AT_ONCE = 500
+"""Maximum number of tasks that one script looks for."""
+TRAVELLING_MS = 366 * DAY_MS
+"""Time for which ends are published where the clock is not the server's: it may be moved by months at a time."""
+
+
+def read_ended(message: bytes) -> list[Waited]:
+    """The tasks of a message: their queue, then their stored ids."""
+    queue, *sids = message.decode(errors="replace").split(" ")
+    found = (sid.partition("/") for sid in sids)
+    return [Waited(queue, tenant, id) for tenant, slash, id in found if slash]
+
+
+class RedisEndings:
+    """A connection that hears of ends, and a pair of sockets by which another thread wakes who listens.
+
+    In a cluster any node will do: a message reaches all of them.
+    """
+
+    def __init__(self, scripts: Scripts, namespace: str) -> None:
+        """Raises StoreUnavailable."""
+        self._heard: deque[Waited] = deque()
+        self._ponged = False
+        self._poll = select.poll()
+        self._woken, self._waker = socket.socketpair()
+        self._waker.setblocking(False)
+        self._poll.register(self._woken, select.POLLIN)
+        try:
+            server = scripts.call(lambda: node_of(scripts.client, shards_key(namespace)))
+            self._open(_pool_of(scripts.client, server), ended_channel(namespace))
+        except BaseException:
+            self._close_pair()
+            raise
+
+    def _open(self, pool: redis.ConnectionPool, channel: str) -> None:
+        with translated():
+            connection: Any = pool.get_connection()
+            self._pool, self._connection = pool, connection
+            try:
+                self._connection.send_command("SUBSCRIBE", channel)
+                self._connection.read_response(disable_decoding=True, timeout=ANSWER_S)  # confirmed: it hears by now
+                self._poll.register(self._connection._sock, select.POLLIN)  # noqa: SLF001 - redis-py has no word for it
+            except redis.exceptions.NoPermissionError as error:
+                self._leave()
+                raise StoreMisused(f"the login may not listen to {channel}, see `duecourse acl`: {error}") from error
+            except BaseException:
+                self._leave()
+                raise
+
+    def hear(self, timeout_s: float) -> Sequence[Waited]:
+        """See Endings."""
+        with translated():
+            self._read()
+            if not self._heard:
+                ready = self._poll.poll(max(0.0, timeout_s) * 1000)
+                if any(descriptor == self._woken.fileno() for descriptor, _ in ready):
+                    self._woken.recv(4096)
+                self._read()
+        found = list(self._heard)
+        self._heard.clear()
+        return found
+
+    def prove(self) -> None:
+        """See Endings: by a PING on the same connection."""
+        end = time.monotonic() + ANSWER_S
+        with translated():
+            self._ponged = False
+            self._connection.send_command("PING")
+            while not self._ponged:
+                if (left := end - time.monotonic()) <= 0:
+                    raise StoreUnavailable(f"the subscription was silent for {ANSWER_S:g} s: it is dead")
+                self._take(self._connection.read_response(disable_decoding=True, timeout=left))
+
+    def wake(self) -> None:
+        """See Endings."""
+        with suppress(OSError):  # it is full, and so wakes; or it is closed, and nobody listens
+            self._waker.send(b"w")
+
+    def close(self) -> None:
+        """See Endings."""
+        self._leave()
+        self._close_pair()
+
+    def _read(self) -> None:
+        while self._connection.can_read(timeout=0):
+            self._take(self._connection.read_response(disable_decoding=True))
+
+    def _take(self, message: Any) -> None:
+        if isinstance(message, list) and message[0] == b"message":
+            self._heard.extend(read_ended(message[2]))
+        else:
+            self._ponged = True
+
+    def _leave(self) -> None:
+        self._connection.disconnect()
+        self._pool.release(self._connection)
+
+    def _close_pair(self) -> None:
+        self._woken.close()
+        self._waker.close()
+
+
+def _pool_of(client: Any, server: redis.Redis) -> redis.ConnectionPool:
+    """Pool of a listener's connection: one of its own in a cluster, whose client closes its own at will."""
+    pool = server.connection_pool
+    if isinstance(client, redis.Redis):
+        return pool
+    return redis.ConnectionPool(connection_class=pool.connection_class, **pool.connection_kwargs)
+
+
+class RedisWaits(RedisLedger):
+    """The ledger for those who wait (ports.waits.WaitStore)."""
+
+    def endings(self) -> Endings:
+        """See WaitStore."""
+        return RedisEndings(self._scripts, self._namespace)
+
+    def await_ends(self, shard: Shard, tasks: Sequence[Waited], for_ms: int) -> list[bool]:
+        """See WaitStore; a great many are several steps."""
+        for_ms = TRAVELLING_MS if self._scripts.travel else for_ms
+        steps = (
+            self._verbs.run("await", shard, (), (for_ms, *map(_sid, some)))
+            for some in [*pieces(tasks, AT_ONCE)] or [()]
+        )
+        return [bool(ended) for ended in chain.from_iterable(steps)]
+
+
+def _sid(task: Waited) -> str:
+    return stored_id(task.tenant, task.id)

@@ -1,0 +1,1 @@
+"""Encryption of credentials by `cryptography`, loaded when something is sealed or opened."""

@@ -1,0 +1,108 @@
+"""Fields of the verbs from Python, as mypy and editors know them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal, Required, TypedDict
+
+from duecourse.domain.outcomes import Span
+from duecourse.domain.task import Json
+
+
+class KindFields(TypedDict, total=False):
+    """Optional fields of POST /tasks for a kind that has its queue."""
+
+    id: str
+    due_at: datetime | str
+    delay: Span
+    retry: dict[str, Any]
+    deadline: datetime | Span
+    on_duplicate: Literal["keep", "replace", "reject", "debounce"]
+    max_wait: Span
+    notify_done: dict[str, Any]
+
+
+class AddFields(KindFields, total=False):
+    """Optional fields of POST /tasks."""
+
+    queue: str
+
+
+class TaskFields(AddFields):
+    """One task for `add_many`, in the form of POST /tasks."""
+
+    kind: Required[str]
+    payload: Required[Json]
+
+
+class RateFields(TypedDict):
+    """Rate: `count` tasks in each `per`."""
+
+    count: int
+    per: Span
+
+
+class QueueFields(TypedDict, total=False):
+    """Fields of PATCH /queues/{queue}: given ones change, None restores the default, others stay."""
+
+    create: bool
+    paused: bool | None
+    max_running: int | None
+    tenant_max_running: int | None
+    rate: RateFields | None
+    priority: int | None
+    retention: Span | None
+    lease: Span | None
+    tenant_max_pending: int | None
+    tenant_max_bytes: int | None
+    tenant_adds_per_minute: int | None
+
+
+class QueryFields(TypedDict, total=False):
+    """Optional fields of POST /queries."""
+
+    method: str
+    headers: dict[str, str]
+    auth: str
+    body: Json
+    timeout: Span
+    failed_when: str
+    result: str
+    max_age: Span
+
+
+class ReminderFields(TypedDict, total=False):
+    """Fields of POST /reminders; times may be datetime and timedelta too."""
+
+    id: str
+    subject: Required[str]
+    starts_at: Required[datetime | str]
+    remind_before: Required[Sequence[Span]]
+    recipients: Required[Sequence[dict[str, Any]]]
+    message: str
+    html: str
+    data: Json
+    time_zone: str
+
+
+class ManyFields(TypedDict, total=False):
+    """Optional fields of POST /queues/{queue}/purge and /cancel."""
+
+    kind: str
+    group: str
+    limit: int
+    dry_run: bool
+    cursor: str
+
+
+class PurgeFields(ManyFields, total=False):
+    """Fields of POST /queues/{queue}/purge."""
+
+    state: Required[Literal["scheduled", "done", "cancelled", "dead"]]
+    older_than: Span
+
+
+class CancelFields(ManyFields, total=False):
+    """Fields of POST /queues/{queue}/cancel."""
+
+    state: Literal["scheduled", "leased"]
+    force: bool

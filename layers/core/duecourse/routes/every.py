@@ -1,0 +1,64 @@
+"""The HTTP API: the routes put together, and its rejections as problem documents."""
+
+import logging
+from typing import Any
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+from aws_lambda_powertools.event_handler.openapi.exceptions import RequestUnsupportedContentType, RequestValidationError
+
+from duecourse.errors import DuecourseError, InvalidInput
+from duecourse.routes import docs, health, leases, queries, queues, reminders, tasks
+from duecourse.routes.api import Api, check
+from duecourse.routes.idempotency import idempotent
+from duecourse.routes.parts import rejection
+from duecourse.routes.request import Request, serving
+from duecourse.wire.http import problems
+from duecourse.wire.http.body import MAX_BODY_BYTES, parse_body
+from duecourse.wire.http.fields import field_errors
+from duecourse.wiring import App
+
+
+def read_body(text: str) -> dict[str, Any]:
+    """The JSON object in the body, within the bound of its route."""
+    return parse_body(text, tasks.BODY_BYTES.get(api.current_event.path, MAX_BODY_BYTES))
+
+
+api = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
+api.use([check, idempotent])
+log = logging.getLogger("duecourse.enqueue_http")
+
+for part in (tasks, leases, reminders, queues, queries, health):
+    api.include_router(part.router)
+docs.serve(api)
+
+
+def reject(error: Exception) -> Response[str]:
+    """Answer with a problem document; a 5xx, which no caller can mend, also goes to the log."""
+    problem = problems.describe(translate(error))
+    if problem.status >= 500:
+        log.error("request rejected", exc_info=error, extra={"status": problem.status})
+    return rejection(problem)
+
+
+def translate(error: Exception) -> Exception:
+    """The router's own rejections as errors of ours; any other error as it is."""
+    match error:
+        case DuecourseError():
+            return error
+        case NotFoundError():
+            return problems.NoSuchRoute(f"Nothing answers to {api.current_event.http_method} {api.current_event.path}.")
+        case RequestUnsupportedContentType():
+            return problems.UnsupportedBody()
+        case RequestValidationError():
+            return InvalidInput(field_errors(error.errors()))
+    return error
+
+
+api.exception_handler(Exception)(reject)
+
+
+def serve(app: App, event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Answer one request (payload format 2.0) with this App."""
+    with serving(Request(app, event, context.get_remaining_time_in_millis)) as request:
+        return api.resolve(request.typed(), context)

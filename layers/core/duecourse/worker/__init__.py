@@ -1,0 +1,1 @@
+"""The worker: functions of your own, run in processes of your own, with no Lambda."""

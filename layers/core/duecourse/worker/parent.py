@@ -1,0 +1,168 @@
+"""The parent of a worker's processes: it starts them, starts another for each that dies, and ends them together."""
+
+import logging
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+from duecourse.worker.options import Options
+from duecourse.worker.process import AWAY, STOPS
+
+log = logging.getLogger("duecourse.worker")
+
+PAUSES_S = 0.5, 30.0
+"""Shortest and longest pause before a process is started again: each death in a row doubles it."""
+LASTING_S = 60.0
+"""Life of a process after which its death is the first in a row again."""
+BEYOND_S = 5.0
+"""Time beyond the grace time after which a process that has not ended is killed."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Child:
+    """One process and its socket; `is_ready` once the process has said so."""
+
+    process: "subprocess.Popen[bytes]"
+    socket: socket.socket
+    began_at: float = field(default_factory=time.monotonic)
+    is_ready: bool = False
+
+
+class Parent:
+    """Keeps `options.processes` processes alive until SIGTERM or Ctrl-C."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._children: list[Child] = []
+        self._selector = selectors.DefaultSelector()
+        self._stopping = self._were_ready = False
+        self._deaths = 0
+        self._start_at = 0.0
+        self._exit_code = 0
+
+    def ready(self) -> int:
+        """Number of processes that hear rings."""
+        return sum(child.is_ready for child in list(self._children))
+
+    def run(self, on_ready: Callable[[], None] = lambda: None) -> int:
+        """Start the processes and stay; returns the exit code. `on_ready` is called once each process is ready."""
+        with _signals_heard(self._selector, self._on_signal):
+            while not self._stopping:
+                self._start_missing()
+                self._heed(self._pause_s())
+                if self.ready() == self._options.processes and not self._were_ready:
+                    self._were_ready = True
+                    on_ready()
+            self._end()
+        self._selector.close()
+        return self._exit_code
+
+    def _start_missing(self) -> None:
+        while len(self._children) < self._options.processes and time.monotonic() >= self._start_at:
+            self._children.append(self._start())
+
+    def _start(self) -> Child:
+        ours, its = socket.socketpair()
+        with its:
+            command = [sys.executable, "-m", "duecourse.worker.process", self._options.dump()]
+            environment = self._options.environment(os.environ)
+            process = subprocess.Popen(command, stdin=its.fileno(), env=environment)  # noqa: S603 our own module
+            child = Child(process=process, socket=ours)
+        self._selector.register(ours, selectors.EVENT_READ, child)
+        return child
+
+    def _pause_s(self) -> float | None:
+        """Time until the next start of a process; None where none is missing."""
+        missing = len(self._children) < self._options.processes
+        return max(0.0, self._start_at - time.monotonic()) if missing else None
+
+    def _heed(self, timeout: float | None) -> None:
+        for key, _ in self._selector.select(timeout):
+            if isinstance(key.data, Child):
+                self._hear(key.data)
+            else:
+                key.data()
+
+    def _hear(self, child: Child) -> None:
+        """A process says that it is ready, or has gone."""
+        try:
+            said = child.socket.recv(1)
+        except ConnectionResetError:
+            said = b""
+        child.is_ready = bool(said)
+        if not said:
+            self._bury(child)
+
+    def _bury(self, child: Child) -> None:
+        self._selector.unregister(child.socket)
+        child.socket.close()
+        self._children.remove(child)
+        code = child.process.wait()
+        if self._stopping:
+            return
+        if not self._were_ready and code not in (AWAY, -signal.SIGKILL):
+            self._exit_code, self._stopping = code or 1, True  # it would die of the same again
+            return
+        lived = time.monotonic() - child.began_at
+        self._deaths = 1 if lived >= LASTING_S else self._deaths + 1
+        shortest, longest = PAUSES_S
+        pause_s = min(shortest * 2 ** (self._deaths - 1), longest)
+        self._start_at = time.monotonic() + pause_s
+        log.error("process %d ended with %d: another is started in %g s", child.process.pid, code, pause_s)
+
+    def _end(self) -> None:
+        """Have the processes stop, and kill those that take too long."""
+        self._kill(signal.SIGTERM)
+        ends_at = time.monotonic() + self._options.grace_ms / 1_000 + BEYOND_S
+        while self._children:
+            left_s = ends_at - time.monotonic()
+            if left_s <= 0:
+                log.error("%d processes did not end in time and are killed", len(self._children))
+                self._kill(signal.SIGKILL)
+            self._heed(max(left_s, BEYOND_S if left_s <= 0 else 0.0))
+
+    def _kill(self, number: signal.Signals) -> None:
+        for child in self._children:
+            child.process.send_signal(number)
+
+    def _on_signal(self) -> None:
+        """The first signal stops the processes in good order, a second one kills them."""
+        if self._stopping:
+            self._kill(signal.SIGKILL)
+        self._stopping = True
+
+
+@contextmanager
+def _signals_heard(selector: selectors.BaseSelector, on_signal: Callable[[], None]) -> Iterator[None]:
+    """Have `on_signal` called where the selector is asked: a signal that comes between two looks is not lost."""
+    ears, mouth = socket.socketpair()
+    mouth.setblocking(False)
+    handlers = {number: signal.signal(number, _nothing) for number in STOPS}
+    before = signal.set_wakeup_fd(mouth.fileno())
+
+    def hear() -> None:
+        ears.recv(1)
+        on_signal()
+
+    selector.register(ears, selectors.EVENT_READ, hear)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        selector.unregister(ears)
+        ears.close()
+        mouth.close()
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    """Python must have a handler, or the signal ends the process."""

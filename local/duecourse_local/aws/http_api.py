@@ -1,0 +1,139 @@
+"""API Gateway's HTTP API: requests become format 2.0 events, functions' answers become responses."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.convertors import PathConvertor, register_url_convertor
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from .access.chosen import Authorize
+from .access.rejection import Rejected
+from .events import HttpRequest, http_event
+from .functions import Functions
+from .invocation import Answer, Invocation, LambdaError
+from .routes import Routes
+
+MAX_BODY = 10 * 1024 * 1024
+INTEGRATION_TIMEOUT = 30.0
+
+
+class TooLarge(Exception):
+    """The request's body is over the limit."""
+
+
+class Gateway:
+    """The one endpoint behind every path and method (a class, since Starlette lets those take any method)."""
+
+    def __init__(self, routes: Routes, functions: Functions, authorize: Authorize) -> None:
+        self._routes = routes
+        self._functions = functions
+        self._authorize = authorize
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        response = await self._serve(Request(scope, receive))
+        await response(scope, receive, send)
+
+    async def _serve(self, request: Request) -> Response:
+        match = self._routes.match(request.method, request.scope["path"])
+        if match is None:
+            return _message(404, "Not Found")
+        try:
+            asked = await _read(request)
+            event = http_event(asked, match.key, match.parameters, self._authorize(asked))
+            payload = json.dumps(event).encode()
+            invoked = asyncio.shield(self._functions.invoke(match.function.name, Invocation(payload)))
+            answer = await asyncio.wait_for(invoked, INTEGRATION_TIMEOUT)
+        except TooLarge:
+            return _message(413, "Request Entity Too Large")
+        except Rejected as rejected:
+            return _message(rejected.status, str(rejected), rejected.headers)
+        except TimeoutError:
+            return _message(503, "Service Unavailable")
+        except LambdaError:
+            return _message(500, "Internal Server Error")
+        return _response(answer)
+
+
+class _Any(PathConvertor):
+    """Any path at all: Starlette's own ends at a line break."""
+
+    regex = r"(?s:.*)"
+
+
+register_url_convertor("any", _Any())
+
+
+def http_api(routes: Routes, functions: Functions, authorize: Authorize) -> Starlette:
+    """The application that serves `routes` to those whom `authorize` lets in."""
+    return Starlette(routes=[Route("/{path:any}", Gateway(routes, functions, authorize))])
+
+
+async def _read(request: Request) -> HttpRequest:
+    body = await _body(request)
+    port = request.url.port or 80
+    peer = request.client.host if request.client else "127.0.0.1"
+    forwarded = [("x-forwarded-for", peer), ("x-forwarded-port", str(port)), ("x-forwarded-proto", request.url.scheme)]
+    return HttpRequest(
+        method=request.method,
+        path=request.scope["path"],
+        query=request.scope["query_string"].decode("latin-1"),
+        headers=[*((n.lower(), v) for n, v in request.headers.items()), *forwarded],
+        body=body,
+        source_ip=peer,
+        protocol=f"HTTP/{request.scope['http_version']}",
+        sent_path=request.scope["raw_path"].decode("latin-1"),
+    )
+
+
+async def _body(request: Request) -> bytes:
+    """The whole body. Raises TooLarge, after reading to the end: a sender that is cut off would not see the 413."""
+    body, length = bytearray(), 0
+    async for chunk in request.stream():
+        length += len(chunk)
+        if length <= MAX_BODY:
+            body += chunk
+    if length > MAX_BODY:
+        raise TooLarge
+    return bytes(body)
+
+
+def _message(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"message": message}, status, headers)
+
+
+def _response(answer: Answer) -> Response:
+    """A function's answer as a response: an object with a statusCode is one, any other value is its body."""
+    if answer.error:
+        return _message(500, "Internal Server Error")
+    value = json.loads(answer.payload)
+    if not isinstance(value, dict) or "statusCode" not in value:
+        body = value if isinstance(value, str) else json.dumps(value)
+        return Response(body, media_type="application/json")
+    try:
+        return _structured(value)
+    except (TypeError, ValueError, AttributeError):
+        return _message(500, "Internal Server Error")
+
+
+def _structured(value: dict[str, Any]) -> Response:
+    body = value.get("body") or ""
+    content = base64.b64decode(body) if value.get("isBase64Encoded") else body.encode()
+    response = Response(content, int(value["statusCode"]))
+    response.headers["content-type"] = "text/plain;charset=UTF-8"
+    for name, given in (value.get("headers") or {}).items():
+        response.headers[name] = _header(given)
+    for cookie in value.get("cookies") or []:
+        response.headers.append("set-cookie", cookie)
+    return response
+
+
+def _header(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

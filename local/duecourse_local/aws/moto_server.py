@@ -1,0 +1,88 @@
+"""Moto's server as a program of its own, which also lists the messages that it was given to send to people."""
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"  # read as moto is imported: with it, any web page may read what it says
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
+
+from ..stack.guard import HEADERS, Guard, Origin
+
+CORS = "access-control-"
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+def telling(application: Application, path: str) -> Application:
+    """Moto's application, and `path` beside, which answers what `sent` does."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != path:
+            return application(environ, start_response)
+        start_response("200 OK", [("content-type", "application/json")])
+        return [json.dumps(sent()).encode()]
+
+    return answer
+
+
+def guarded(application: Application, guard: Guard) -> Application:
+    """The application, for those whom `guard` lets in."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        keys = {name: f"HTTP_{name.upper().replace('-', '_')}" for name in HEADERS}
+        given = {name: [environ[key]] if key in environ else [] for name, key in keys.items()}
+        rejection = guard.rejection(Origin(given, environ["SERVER_NAME"]))
+        if rejection is None:
+            return application(environ, without_cors(start_response))
+        start_response(f"{rejection.status} Refused", [("content-type", "application/json")])
+        return [rejection.body]
+
+    return answer
+
+
+def without_cors(start_response: Callable[..., Any]) -> Callable[..., Any]:
+    """The start of an answer without what would let pages elsewhere read it: a bucket may have CORS of its own."""
+
+    def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+        return start_response(status, [one for one in headers if not one[0].lower().startswith(CORS)], *error)
+
+    return start
+
+
+def sent() -> dict[str, list[dict[str, str]]]:
+    """Messages that went out: of an e-mail moto keeps the HTML part if there is one, else the text."""
+    from moto.ses.models import ses_backends
+    from moto.sns.models import sns_backends
+
+    mails = [mail for backend in _each(ses_backends) for mail in backend.sent_messages]
+    texts = [sms for backend in _each(sns_backends) for sms in backend.sms_messages.values()]
+    return {
+        "mails": [{"to": m.destinations["ToAddresses"][0], "subject": m.subject, "body": m.body} for m in mails],
+        "sms": [{"to": number, "text": text} for number, text in texts],
+    }
+
+
+def _each(backends: Any) -> Iterator[Any]:
+    return (region for account in list(backends.values()) for region in list(account.values()))
+
+
+def main(descriptor: int, path: str, names: Sequence[str]) -> None:
+    """Serve on a listening socket until a signal comes; `names` as `Guard` takes them."""
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+        host, port = sock.getsockname()
+    os.environ.setdefault("MOTO_PORT", str(port))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # to tear so many modules down takes most of a second
+    application = guarded(telling(DomainDispatcherApplication(create_backend_app), path), Guard(names))
+    server = make_server(host, port, application, threaded=True, request_handler=MotoRequestHandler, fd=descriptor)
+    server.log_startup()
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

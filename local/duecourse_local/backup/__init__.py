@@ -1,0 +1,1 @@
+"""Backup of a ledger as JSON lines, and its restore."""

@@ -1,0 +1,105 @@
+"""Export of a ledger: every task as it is, with the settings of queues and the keys of seals."""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+from duecourse import __version__
+from duecourse.adapters.redis.connect import Client
+from duecourse.adapters.redis.keys import keys_of, on_record, seals_key, shards_key
+from duecourse.adapters.redis.queue_settings import FIELDS, settings_of
+from duecourse.adapters.redis.record import UNREADABLE, body_field, unpack, without_lease
+from duecourse.adapters.redis.scan import SUCCESSOR, Item, Scan
+from duecourse.adapters.redis.scripts import Scripts
+from duecourse.adapters.redis.seal_keys import CURRENT
+from duecourse.domain.queues import SETTINGS, QueueSettings
+from duecourse.domain.task import Shard, Status
+from duecourse.domain.times import format_instant
+from duecourse.wire.http.queues import show_settings
+from duecourse.wire.http.tasks import show_task
+
+from .lines import FORMAT
+
+
+class Export:
+    """One export of one ledger; `tell` receives a line for each record that cannot be read.
+
+    The queues stay open: each task is as it was at some moment of the export. Raises StoreUnavailable.
+    """
+
+    def __init__(self, client: Client, namespace: str, queues: Collection[str], tell: Callable[[str], object]) -> None:
+        self._scripts = Scripts(client, None)
+        self._namespace = namespace
+        self._tell = tell
+        on = on_record(self._scripts.command("SMEMBERS", shards_key(namespace)))
+        self._shards = sorted((shard, count) for shard, count in on if not queues or shard.queue in queues)
+        self.tasks = 0
+        self.unreadable = 0
+
+    def lines(self) -> Iterator[str]:
+        """The lines, without their ends."""
+        seconds, micros = self._scripts.command("TIME")
+        at = format_instant(int(seconds) * 1_000 + int(micros) // 1_000)
+        head = {"format": FORMAT, "by": f"duecourse {__version__}", "namespace": self._namespace, "at": at}
+        yield _line("export", head)
+        yield from map(self._queue, {shard.queue: count for shard, count in self._shards}.items())
+        yield from self._keys()
+        for shard, _ in self._shards:
+            yield from self._tasks(shard)
+        yield _line("end", {"tasks": self.tasks})
+
+    def _queue(self, of: tuple[str, int]) -> str:
+        queue, count = of
+        found = self._scripts.command("HMGET", keys_of(self._namespace, Shard(queue)).meta, *FIELDS)
+        settings, default = settings_of(found), QueueSettings()
+        given = {one.name for one in SETTINGS if getattr(settings, one.field) != getattr(default, one.field)}
+        shown = {name: value for name, value in show_settings(settings).items() if name in given}
+        return _line("queue", {"name": queue, "shards": count, "settings": shown})
+
+    def _keys(self) -> Iterator[str]:
+        found = self._scripts.command("HGETALL", seals_key(self._namespace))
+        current = found.pop(CURRENT.encode(), b"").decode()
+        for id, wrapped in found.items():
+            yield _line("key", {"id": id.decode(), "wrapped": _text(wrapped), "seals": id.decode() == current})
+
+    def _tasks(self, shard: Shard) -> Iterator[str]:
+        scan = Scan(self._scripts, self._namespace, shard.queue)
+        for batch in scan.batches(shard):
+            items = [self._newest(shard, item) for item in batch if not item.sid.endswith(SUCCESSOR)]
+            yield from map(self._task, items, scan.whens(shard, items))
+        for sid, problem in scan.unreadable.items():
+            self.unreadable += 1
+            self._tell(f"{shard}: the record of {sid} cannot be read, and is left out: {problem}")
+
+    def _newest(self, shard: Shard, item: Item) -> Item:
+        """The replacement that waits until a task has run, else the task."""
+        if item.task.status is not Status.LEASED:
+            return item
+        tasks = keys_of(self._namespace, shard).tasks
+        found: Sequence[bytes | None] = self._scripts.command("HMGET", tasks, item.sid + SUCCESSOR, item.sid)
+        data = found[0] or found[1]
+        if data is None:
+            return item
+        field = body_field(item.sid, data)
+        body = self._scripts.command("HGET", tasks, field) if field else None
+        try:
+            return Item(shard, item.sid, data, unpack(shard.queue, item.sid, data, body=body), body or b"")
+        except UNREADABLE:  # it has ended since
+            return item
+
+    def _task(self, item: Item, ended_at: int) -> str:
+        self.tasks += 1
+        when = item.task.due_at if item.task.status is Status.LEASED else ended_at
+        kept = {"when": when, "record": _text(without_lease(item.data))}
+        body = {"payload": _text(item.body)} if item.body else {}
+        shown = {name: value for name, value in show_task(item.task).items() if name != "history"}
+        return _line("task", {"queue": item.shard.queue, "id": item.sid, "shown": shown, **kept, **body})
+
+
+def _text(value: bytes) -> str:
+    return b64encode(value).decode()
+
+
+def _line(name: str, value: Any) -> str:
+    return json.dumps({name: value}, separators=(",", ":"), ensure_ascii=False)

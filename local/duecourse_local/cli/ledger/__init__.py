@@ -1,0 +1,1 @@
+"""Commands of a ledger, on this machine or deployed."""

@@ -1,0 +1,121 @@
+"""`add`, `move` and `replay`: give tasks a due time."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from ...stack.problems import HarnessError
+from .. import console
+from . import fields, words
+from .command import Screen, on_ledger
+from .place import Document, Ledger
+
+MOST = 1_000
+"""The most tasks of one request for a replay."""
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(fields.text_from(text))
+    except (ValueError, OSError) as error:
+        raise typer.BadParameter(f"must be JSON, or @FILE with JSON in it: {error}") from None
+
+
+@on_ledger
+def add(  # noqa: PLR0913, PLR0917 - one for each option
+    ledger: Ledger,
+    screen: Screen,
+    kind: Annotated[str, typer.Argument(help="Kind of the task.")],
+    payload: Annotated[str, typer.Option(help="Payload: a JSON object, or @FILE with one.")] = "{}",
+    id: Annotated[str | None, typer.Option("--id", help="Id of the task.", show_default="a random one")] = None,
+    queue: fields.Queue = fields.DEFAULT,
+    delay: fields.Delay = None,
+    due_at: fields.DueAt = None,
+    more: Annotated[str, typer.Option(help="Further fields of POST /tasks: a JSON object, or @FILE with one.")] = "{}",
+) -> None:
+    """Add a task.
+
+    Examples:
+
+        duecourse add webhook --payload '{"url": "https://hooks.example.com/orders"}' --delay PT10M --id order-7
+
+        duecourse add report --payload @report.json --more '{"deadline": "PT1H"}'
+    """
+    body = {"kind": kind, "payload": _json(payload), "queue": queue, **_json(more)}
+    answer = ledger.ask("POST", "/tasks", body=body | fields.given(id=id, delay=delay, due_at=due_at))
+    screen.answer(answer, lambda found: _tell(found["task"], "added" if found["created"] else "existed already"))
+
+
+@on_ledger
+def move(
+    ledger: Ledger,
+    screen: Screen,
+    id: fields.Id,
+    queue: fields.Queue = fields.DEFAULT,
+    delay: fields.Delay = None,
+    due_at: fields.DueAt = None,
+    force: fields.Force = False,
+) -> None:
+    """Move a task to a new due time: an instant, or a delay from now.
+
+    Examples:
+
+        duecourse move order-7 --delay PT1H
+
+        duecourse move order-7 --due-at 2026-11-23T09:00:00+01:00
+    """
+    body = fields.given(delay=delay, due_at=due_at, force=force or None)
+    answer = ledger.ask("PATCH", fields.task_path(id), {"queue": queue}, body)
+    screen.answer(answer, lambda found: _tell(found["task"], "moved"))
+
+
+@on_ledger
+def replay(  # noqa: PLR0913, PLR0917 - one for each option
+    ledger: Ledger,
+    screen: Screen,
+    id: Annotated[str | None, typer.Argument(help="Id of a dead task.")] = None,
+    dead: Annotated[bool, typer.Option("--dead", help="Replay the dead tasks of the queue, oldest first.")] = False,
+    queue: fields.Queue = fields.DEFAULT,
+    kind: fields.Kind = None,
+    rate: Annotated[str | None, typer.Option(help="Rate for --dead, spread evenly, such as 10/PT1S.")] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of tasks for --dead.", min=1, max=MOST)] = MOST,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the tasks for --dead, and replay none.")] = False,
+) -> None:
+    """Schedule a dead task again, or the dead tasks of a queue.
+
+    Saved events of functions are sent by duecourse events.
+
+    Examples:
+
+        duecourse replay report-42
+
+        duecourse replay --dead --queue default --kind report --dry-run
+
+        duecourse replay --dead --rate 10/PT1S
+    """
+    if (id is None) != dead:
+        raise HarnessError("give the id of one task, or --dead for those of a queue")
+    if id is not None:
+        answer = ledger.ask("POST", fields.task_path(id, "/replay"), {"queue": queue})
+        screen.answer(answer, lambda found: _tell(found["task"], "replayed"))
+        return
+    body = fields.given(kind=kind, rate=fields.rate_of(rate), limit=limit, dry_run=dry_run)
+    screen.answer(ledger.ask("POST", fields.queue_path(queue, "/dead/replay"), body=body), _show_replayed)
+
+
+def _tell(task: Document, what: str) -> None:
+    due = f"due {words.local(task['due_at'])}, {words.near(task['due_at'])}"
+    console.out.print(f"{escape(task['id'])} {what}: {words.state(task['state'])}, {due}", soft_wrap=True)
+
+
+def _show_replayed(answer: Document) -> None:
+    done = "would be replayed" if answer["dry_run"] else "replayed"
+    if answer["tasks"]:
+        table = words.table("id", "due")
+        for one in answer["tasks"]:
+            table.add_row(escape(one["id"]), words.local(one["due_at"]))
+        console.out.print(table)
+    more = ": more may remain, run the command again" if answer["more"] and not answer["dry_run"] else ""
+    console.out.print(f"{answer['replayed']} dead tasks {done}{more}")

@@ -1,0 +1,76 @@
+"""Options that several commands of operators have."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from duecourse.domain.task import DEFAULT_QUEUE
+
+from ...stack.problems import HarnessError
+from ..client import duration
+from .place import Document, quoted
+
+Id = Annotated[str, typer.Argument(help="Id of the task.")]
+Queue = Annotated[str, typer.Option(help="Queue of the task; tasks of reminders are in the queue reminders.")]
+QueueName = Annotated[str, typer.Argument(help="Name of the queue.")]
+Kind = Annotated[str | None, typer.Option(help="Filter: tasks of this kind.")]
+Group = Annotated[str | None, typer.Option(help="Filter: tasks of this group, such as one reminder's.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the tasks and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before.")]
+Force = Annotated[bool, typer.Option("--force", help="Take running tasks from their workers.")]
+DEFAULT = DEFAULT_QUEUE
+LONGEST_ERROR = 40
+"""Number of characters of an error that a table shows."""
+
+
+def _spans(text: str | None) -> str | None:
+    return None if text is None else duration(text)
+
+
+Delay = Annotated[
+    str | None, typer.Option(help="Delay from now to the due time: seconds or ISO 8601.", callback=_spans)
+]
+DueAt = Annotated[str | None, typer.Option(help="Due time: RFC 3339, such as 2026-11-23T09:00:00+01:00.")]
+OlderThan = Annotated[
+    str | None,
+    typer.Option(
+        help="Filter: minimum age, such as P7D; since the add of a scheduled task, since the end of others.",
+        callback=_spans,
+    ),
+]
+
+
+def task_path(id: str, verb: str = "") -> str:
+    """Path of a task, or of a verb on it."""
+    return f"/tasks/{quoted(id)}{verb}"
+
+
+def queue_path(queue: str, verb: str = "") -> str:
+    """Path of a queue, or of a verb on it."""
+    return f"/queues/{quoted(queue)}{verb}"
+
+
+def given(**fields: Any) -> Document:
+    """Fields of a request without those that are left out."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def rate_of(text: str | None) -> Document | None:
+    """A rate `10/PT1S` as the HTTP API takes it. Raises HarnessError."""
+    if text is None:
+        return None
+    count, slash, per = text.partition("/")
+    if not (count.isdigit() and slash):
+        raise HarnessError(f"{text!r} is no rate: give a count and a duration, such as 10/PT1S")
+    return {"count": int(count), "per": per}
+
+
+def text_from(source: str) -> str:
+    """The text of an option: itself, or of a file that is named behind an @."""
+    return Path(source[1:]).read_text() if source.startswith("@") else source
+
+
+def cut(error: str) -> str:
+    """An error as a table shows it."""
+    return error if len(error) <= LONGEST_ERROR else f"{error[:LONGEST_ERROR]}…"

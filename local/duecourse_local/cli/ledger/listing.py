@@ -1,0 +1,128 @@
+"""`queues`, `tasks` and `why`: look at what there is."""
+
+from typing import Annotated, Literal
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from .. import console
+from . import fields, words
+from .command import Screen, on_ledger
+from .place import Document, Ledger
+
+Status = Literal["scheduled", "leased", "done", "cancelled", "dead"]
+PAGE = 100
+
+
+@on_ledger
+def queues(ledger: Ledger, screen: Screen) -> None:
+    """List the queues: tasks in each state, the oldest overdue task, lateness of the last hour.
+
+    Examples:
+
+        duecourse queues
+
+        duecourse queues --store redis://10.0.0.1:6379 --json
+    """
+    screen.answer(ledger.ask("GET", "/queues"), show_queues)
+
+
+def show_queues(document: Document) -> None:
+    """Print the queues as a table."""
+    found = document["queues"]
+    console.out.print(queue_table(found) if found else "no queue yet: a first task makes one")
+
+
+def queue_table(queues: list[Document]) -> Table:
+    """The queues as a table."""
+    table = words.table("queue", ">scheduled", ">running", ">done", ">dead", "overdue", "late p99")
+    for one in queues:
+        tasks = one["tasks"]
+        dead = f"[red]{tasks['dead']}[/]" if tasks["dead"] else "0"
+        name = escape(one["queue"]) + (" [yellow](paused)[/]" if one["paused"] else "")
+        overdue = words.spoken(one["oldest_overdue"]) if one["oldest_overdue"] != "PT0S" else ""
+        table.add_row(
+            name,
+            *(str(tasks[state]) for state in ("scheduled", "leased", "done")),
+            dead,
+            overdue,
+            words.spoken(one["lateness"]["p99"]),
+        )
+    return table
+
+
+@on_ledger
+def tasks(
+    ledger: Ledger,
+    screen: Screen,
+    queue: fields.Queue = fields.DEFAULT,
+    state: Annotated[Status | None, typer.Option(help="Filter: tasks in this state.")] = None,
+    kind: fields.Kind = None,
+    group: fields.Group = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of tasks.", min=1)] = 20,
+    cursor: Annotated[str | None, typer.Option(help="Cursor: the next_cursor of the answer before.")] = None,
+) -> None:
+    """List the tasks of a queue, by state and time.
+
+    Examples:
+
+        duecourse tasks --state dead --kind report
+
+        duecourse tasks --queue reminders --limit 200 --json
+    """
+    found: list[Document] = []
+    while True:
+        page = ledger.ask(
+            "GET",
+            "/tasks",
+            {
+                "queue": queue,
+                "state": state,
+                "kind": kind,
+                "group": group,
+                "cursor": cursor,
+                "limit": str(min(PAGE, limit - len(found))),
+            },
+        )
+        found, cursor = found + page["tasks"], page["next_cursor"]
+        if cursor is None or len(found) >= limit:
+            break
+    screen.answer({"tasks": found, "next_cursor": cursor}, _show_tasks)
+
+
+def _show_tasks(document: Document) -> None:
+    table = words.table("id", "state", "kind", "due", ">run", "error")
+    for one in document["tasks"]:
+        error = one.get("error", "")
+        table.add_row(
+            escape(one["id"]),
+            words.state(one["state"]),
+            escape(one["kind"]),
+            words.near(one["due_at"]),
+            str(one["run"]),
+            escape(fields.cut(error)),
+        )
+    console.out.print(table if document["tasks"] else "no such task")
+    if document["next_cursor"]:
+        console.err.print(f"more tasks follow: --limit, or --cursor {document['next_cursor']}", soft_wrap=True)
+
+
+@on_ledger
+def why(ledger: Ledger, screen: Screen, id: fields.Id, queue: fields.Queue = fields.DEFAULT) -> None:
+    """Print what happened to a task, and what it waits for.
+
+    Examples:
+
+        duecourse why report-42
+    """
+    screen.answer(ledger.ask("GET", fields.task_path(id, "/why"), {"queue": queue}), show_why)
+
+
+def show_why(document: Document) -> None:
+    """Print a timeline."""
+    table = words.table("at", "what happened, oldest first")
+    for one in document["timeline"]:
+        table.add_row(words.local(one["at"]), words.text_of(one["text"]))
+    table.add_row("now", words.text_of(document["waits"]["text"]))
+    console.out.print(table)

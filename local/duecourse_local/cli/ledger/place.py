@@ -1,0 +1,78 @@
+"""A ledger that the commands of operators act on: an HTTP API, or a store that this process opens."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote
+
+from ...stack import state
+from ...stack.problems import HarnessError
+
+Document = dict[str, Any]
+"""An answer of the HTTP API."""
+Query = Mapping[str, str | None]
+
+
+class Away(HarnessError):
+    """The store or the API does not answer."""
+
+
+class Rejected(HarnessError):
+    """The API rejects the request; `status` is that of HTTP."""
+
+    def __init__(self, status: int, problem: Document) -> None:
+        self.status = status
+        self.problem = problem
+        errors = problem.get("errors") or ()
+        fields = "; ".join(f"{one.get('field')}: {one.get('problem')}" for one in errors)
+        super().__init__(fields or str(problem.get("detail") or problem.get("title") or f"status {status}"))
+
+
+class Ledger(Protocol):
+    """The HTTP API of a ledger, served by another process or by this one."""
+
+    name: str
+    """Name of the place, for people; no password is in it."""
+
+    def ask(self, method: str, path: str, query: Query | None = None, body: Document | None = None) -> Document:
+        """Answer to one request, {} for an empty one. Raises Rejected and Away."""
+
+    def kept(self, queue: str, id: str) -> Mapping[str, str]:
+        """Fields of a task that the ledger has and the HTTP API does not show."""
+
+
+class Asked(NamedTuple):
+    """The place that the options of a command name."""
+
+    store: str | None
+    url: str | None
+    token: str | None
+    namespace: str | None
+    tenant: str | None
+    folder: Path
+
+
+@contextmanager
+def opened(asked: Asked) -> Iterator[Ledger]:
+    """The ledger at `--url`, else at `--store`, else of the stack that is up, else of DUECOURSE_STORE.
+
+    Raises Away, and HarnessError where the settings are wrong.
+    """
+    if asked.url and asked.store:
+        raise HarnessError("--url and --store name two places: give one of them")
+    up = None if asked.url or asked.store else state.running(asked.folder)
+    if asked.url or up:
+        from .remote import Remote, of_stack
+
+        yield of_stack(up, asked) if up else Remote(str(asked.url), asked.token, asked.tenant)
+        return
+    from .inside import inside
+
+    with inside(asked) as ledger:
+        yield ledger
+
+
+def quoted(text: str) -> str:
+    """A name as a part of a path."""
+    return quote(text, safe="~")

@@ -1,0 +1,80 @@
+"""Words for people: instants in the local zone, spans of time, tables that fit 80 columns."""
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from duecourse.domain.spoken import span
+from duecourse.domain.times import parse_duration, parse_instant, to_ms
+
+COLOURS = {"dead": "red", "done": "green", "leased": "cyan", "cancelled": "dim"}
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+"""An instant as answers have it."""
+SHORT = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+
+
+def local(instant: str) -> str:
+    """An instant in the local zone, with UTC beside it where they differ."""
+    utc = _moment(instant)
+    here = utc.astimezone()
+    text = f"{here:%Y-%m-%d %H:%M:%S}"
+    return f"{text} UTC" if here.utcoffset() == utc.utcoffset() else f"{text} ({utc:%H:%M:%S} UTC)"
+
+
+def near(instant: str) -> str:
+    """An instant seen from now, in short: `in 5 min`, `2 h ago`."""
+    away = parse_instant(instant) - to_ms(datetime.now(UTC))
+    return f"in {short(away)}" if away > 0 else f"{short(-away)} ago"
+
+
+def short(ms: int) -> str:
+    """A span of time by its largest unit: `5 min`, `2 h`, `40 ms`."""
+    for unit, length in SHORT:
+        if ms >= length:
+            return f"{ms // length} {unit}"
+    return f"{ms} ms"
+
+
+def spoken(duration: str | None) -> str:
+    """An ISO 8601 duration as people say it; "" for none."""
+    return "" if duration is None else span(parse_duration(duration))
+
+
+def state(word: str) -> str:
+    """A task's state in its colour."""
+    return f"[{COLOURS.get(word, 'default')}]{word}[/]"
+
+
+def table(*columns: str, title: str | None = None) -> Table:
+    """An empty table; of a column that begins with `>` the values are numbers."""
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        made.add_column(name.removeprefix(">"), justify="right" if name[0] == ">" else "left", overflow="fold")
+    return made
+
+
+def text_of(value: Any) -> str:
+    """A value of an answer as a cell's text."""
+    if isinstance(value, str):
+        return escape(_timed(value))
+    return "" if value is None else escape(json.dumps(value, ensure_ascii=False))
+
+
+def parts_of(value: Any) -> str:
+    """A value of an answer; of an object, its fields in a row."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {parts_of(part)}" for key, part in value.items() if part is not None)
+    return text_of(value) if isinstance(value, str) else "" if value is None else escape(str(value))
+
+
+def _timed(value: str) -> str:
+    """A text with its instants as people read them."""
+    return INSTANT.sub(lambda found: local(found[0]), value)
+
+
+def _moment(instant: str) -> datetime:
+    return datetime.fromtimestamp(parse_instant(instant) / 1000, UTC)

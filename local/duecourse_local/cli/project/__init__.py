@@ -1,0 +1,1 @@
+"""Commands of a project: its functions, its template, its build."""

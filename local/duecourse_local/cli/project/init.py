@@ -1,0 +1,87 @@
+"""`init`: write a project of one's own."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from duecourse import __version__
+
+from ...stack.problems import HarnessError
+from .. import console
+from . import scaffold
+
+SKELETON = Path(__file__).with_name("skeleton")
+FIRST = scaffold.New("report", "report")
+TO_FILL = ".in"
+"""Suffix of files that would act within this package by their own name."""
+MAX_STACK = 23
+"""Maximum length of a stack's name: with that of a function it makes a name on AWS, at most 64 characters long."""
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder of the project; made where it is missing.")] = Path(),
+) -> None:
+    """Write a project: functions of your own, and duecourse as a nested application of its template.
+
+    Nothing is overwritten.
+
+    Examples:
+
+        duecourse init
+
+        duecourse init billing
+    """
+    with console.problems_shown():
+        for path in write(folder.resolve()):
+            console.out.print(f"wrote {path.relative_to(folder.resolve())}")
+    entered = "" if folder.resolve() == Path.cwd() else f"  cd {folder}\n"
+    console.out.print(
+        f"\nNext:\n{entered}"
+        "  pip install --editable .   (what pyproject.toml asks for)\n"
+        "  duecourse up               (README.md has a first task)\n"
+        "  duecourse test",
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+def write(root: Path) -> list[Path]:
+    """Write a project with a first function; answers the files.
+
+    Raises HarnessError, with nothing written, where files of these names are there.
+    """
+    files = {root / name: text for name, text in _skeleton(root.name)}
+    there = [path for path in (*files, *(root / part for part in ("functions", "events", "tests"))) if path.exists()]
+    if there:
+        names = ", ".join(str(path.relative_to(root)) for path in there)
+        raise HarnessError(f"{root} already has {names}: choose an empty folder, such as duecourse init my-tasks")
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return list(dict.fromkeys([*files, *scaffold.write(root, FIRST)]))
+
+
+def _skeleton(name: str) -> Iterator[tuple[str, str]]:
+    """Each file's path in the project, and its text."""
+    words = {"@NAME@": name, "@STACK@": _stack(name), "@RANGE@": admitted(__version__)}
+    for path in sorted(SKELETON.rglob("*")):
+        if path.is_file():
+            text = path.read_text()
+            for word, value in words.items():
+                text = text.replace(word, value)
+            yield str(path.relative_to(SKELETON)).removesuffix(TO_FILL), text
+
+
+def _stack(name: str) -> str:
+    """A name that CloudFormation and Python's packages take, made from a folder's."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_STACK].strip("-")
+    return plain if plain[:1].isalpha() else f"tasks-{plain}".strip("-")
+
+
+def admitted(version: str) -> str:
+    """The versions that a project takes: this one, and later ones that its records and its command agree with."""
+    major, minor, *_ = map(int, re.findall(r"\d+", version))
+    return f">={version},<{f'0.{minor + 1}' if major == 0 else major + 1}"

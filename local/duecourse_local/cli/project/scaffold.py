@@ -1,0 +1,115 @@
+"""A new function written into a project: its folder, its places in template.yaml, a saved event."""
+
+import json
+import keyword
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import cfn_flip  # type: ignore[import-untyped]
+
+from duecourse.domain.task import NAME_PATTERN
+from duecourse.wire.settings.targets import BUILT_IN
+
+from ...project.bundle import bundle
+from ...stack.problems import HarnessError
+from .shapes import filled, shape_of
+
+NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+MAX_NAME = 40
+
+
+class New(NamedTuple):
+    """A function to be written: its folder's name, and the kind that it works."""
+
+    name: str
+    kind: str
+
+    @property
+    def id(self) -> str:
+        """Logical id in the template: SendReportFunction for `send_report`."""
+        return "".join(part.capitalize() for part in self.name.split("_")) + "Function"
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """Words of the texts."""
+        return {**self._asdict(), "id": self.id}
+
+
+def write(root: Path, new: New) -> list[Path]:
+    """Write the function into the project at `root`; answers the files written or changed.
+
+    Raises HarnessError, with nothing written, for a name or kind that is taken or not fit.
+    """
+    template = root / "template.yaml"
+    text = template.read_text()
+    own = {root / path.format(**new.words): made.format(**new.words) for path, made in shape_of(text).files.items()}
+    _check_name(root, new, own)
+    _check_kind(text, new)
+    files = {
+        **own,
+        root / "events" / new.name / "one_task.json": json.dumps(_event(new), indent=2) + "\n",
+        template: described(text, new),
+    }
+    for path, content in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return list(files)
+
+
+def described(template: str, new: New) -> str:
+    """The template's text with the function in it, each other line as it was. Raises HarnessError."""
+    if new.id in _declared(template):
+        raise HarnessError(f"template.yaml already has a {new.id}: choose another name")
+    text: str | None = template
+    for place in shape_of(template).places:
+        text = text and filled(place, text, new.words)
+    if text is None or new.id not in _declared(text):
+        raise HarnessError(
+            "template.yaml has no place where the function fits: write it by hand, as docs/how-to/own-function.md says"
+        )
+    return text
+
+
+def _check_name(root: Path, new: New, files: Mapping[Path, str]) -> None:
+    if not NAME.fullmatch(new.name) or len(new.name) > MAX_NAME or keyword.iskeyword(new.name):
+        raise HarnessError(
+            f"NAME: {new.name!r} must be up to {MAX_NAME} characters of a-z 0-9 _, beginning with a letter: report"
+        )
+    folders = [root / folder / new.name for folder in ("functions", "events")]
+    for path in (*folders, *files):
+        if path.exists():
+            raise HarnessError(f"NAME: {path.relative_to(root)} already exists: choose another name")
+    if (bundle() / "functions" / new.name).exists():
+        raise HarnessError(f"NAME: {new.name} is a function of duecourse: choose another name")
+
+
+def _check_kind(template: str, new: New) -> None:
+    if not re.fullmatch(NAME_PATTERN, new.kind):
+        raise HarnessError(f"KIND: {new.kind!r} must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ -")
+    if f'"{new.kind}": "lambda:${{' in template or new.kind in BUILT_IN:
+        raise HarnessError(f"KIND: {new.kind} already has a target: choose another kind with --kind")
+
+
+def _declared(template: str) -> Mapping[str, object]:
+    found: Mapping[str, object] = cfn_flip.load_yaml(template)["Resources"]
+    return found
+
+
+def _event(new: New) -> Mapping[str, object]:
+    task = {
+        "id": f"{new.name}-1",
+        "queue": "default",
+        "tenant": "-",
+        "kind": new.kind,
+        "group": "",
+        "payload": {"hello": "world"},
+        "state": None,
+        "run": 1,
+        "attempt": 1,
+        "due_at": 1_790_000_000_000,
+        "lease": {"token": "0000000000080011223344556677", "expires_at": 1_790_000_030_000},
+        "idempotency_key": f"{new.name}-1:7",
+    }
+    return {"source": "duecourse", "version": "1", "tasks": [task]}

@@ -1,0 +1,1 @@
+"""Commands of the stack on this machine."""

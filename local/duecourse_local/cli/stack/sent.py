@@ -1,0 +1,43 @@
+"""`sent`: print what the emulated services were given to send to people."""
+
+import os
+
+import urllib3
+from rich.markup import escape
+from rich.table import Table
+
+from ...aws.emulator import ENDPOINT, SENT
+from ...stack import state
+from ...stack.problems import HarnessError
+from .. import client, console
+
+
+def sent(folder: client.StateUsed = state.DEFAULT) -> None:
+    """Print the e-mails and SMS that the running stack has sent, oldest first.
+
+    Examples:
+
+        duecourse sent
+    """
+    with console.problems_shown():
+        up = state.running(folder)
+        if not up:
+            raise HarnessError("no stack is running: run duecourse up")
+        messages = _ask(str(up["aws"]))
+    table = Table("by", "to", "subject", "body", show_lines=True)
+    for mail in messages["mails"]:
+        table.add_row("email", escape(mail["to"]), escape(mail["subject"]), escape(mail["body"]))
+    for sms in messages["sms"]:
+        table.add_row("phone", escape(sms["to"]), "", escape(sms["text"]))
+    console.out.print(table)
+
+
+def _ask(aws: str) -> dict[str, list[dict[str, str]]]:
+    answer = urllib3.request("GET", aws + SENT, timeout=10)
+    if answer.status != 200:
+        hint = f" ({ENDPOINT} is set)" if os.environ.get(ENDPOINT) else ""
+        raise HarnessError(
+            f"the service at {aws} is not the stack's own emulator: use its own tools to list messages{hint}"
+        )
+    found: dict[str, list[dict[str, str]]] = answer.json()
+    return found

@@ -1,0 +1,189 @@
+"""`up`: start everything and stay until Ctrl-C."""
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...aws.access.chosen import Auth
+from ...project.place import here
+from ...stack import state
+from ...stack.guard import NAME
+from ...stack.options import Clock, Egress, Options, Precision, Secrets
+from ...stack.sockets import MAX_PORT
+from .. import console, screen
+from ..staying import stay, until_stopped
+
+SHORTEST_TICK_S = 0.1
+LOG_TASKS = "DUECOURSE_LOG_TASKS"
+SHOWN = "DUECOURSE_STORE, REDIS_URL, or a redis-server started here"
+
+HINTS = {
+    Auth.NONE: None,
+    Auth.IAM: ("auth", "SigV4: duecourse credentials acme"),
+    Auth.JWT: ("auth", "a token: duecourse token --tenant acme"),
+}
+"""Command that prints what a request needs; None where it needs nothing, so that a browser can show the routes."""
+
+
+def _sensible(tick: float | None) -> float | None:
+    if tick is None or tick == 0 or SHORTEST_TICK_S <= tick < math.inf:
+        return tick
+    raise typer.BadParameter(f"must be 0, or at least {SHORTEST_TICK_S} seconds")
+
+
+def _names(names: list[str] | None) -> list[str] | None:
+    for name in names or ():
+        if not NAME.fullmatch(name.removesuffix(".")):
+            raise typer.BadParameter(f"{name!r} must be a name or an IPv4 address, without scheme, port and path")
+    return names
+
+
+Port = Annotated[int, typer.Option(help="The HTTP API's port; 0 picks a free one.", min=0, max=MAX_PORT)]
+LambdaPort = Annotated[int, typer.Option(help="The port of Lambda's Invoke API.", min=0, max=MAX_PORT)]
+AwsPort = Annotated[int, typer.Option(help="The AWS emulator's port.", min=0, max=MAX_PORT)]
+Tick = Annotated[
+    float | None,
+    typer.Option(help="Seconds between ticks; 0 starts none.", show_default="as the template says", callback=_sensible),
+]
+By = Annotated[Precision, typer.Option(help="Component that serves rings: none (tick), a lingering tick, or a bridge.")]
+NoBridge = Annotated[bool, typer.Option("--no-bridge", help="Short for --precision tick.")]
+To = Annotated[
+    Egress,
+    typer.Option(
+        "--egress",
+        help="Destinations that tasks may call besides public addresses: this machine's servers (loopback), or as "
+        "deployed, none (strict).",
+    ),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Additional name of this machine that requests may use (Host); may be repeated.", callback=_names
+    ),
+]
+Proof = Annotated[
+    Auth,
+    typer.Option(help="Proof of identity that the HTTP API demands: none, SigV4 (iam) or a token (jwt), made here."),
+]
+Time = Annotated[
+    Clock,
+    typer.Option("--clock", help="This machine's time, or time that duecourse advance moves (travel; in memory)."),
+]
+Freeze = Annotated[bool, typer.Option("--freeze", help="Stop processes between invocations (SIGSTOP), as Lambda does.")]
+Store = Annotated[
+    str | None,
+    typer.Option(help="The store's URL; with memory:// and leveldb:///… functions are threads.", show_default=SHOWN),
+]
+Aws = Annotated[
+    str | None,
+    typer.Option(help="Endpoint of the AWS services.", show_default="AWS_ENDPOINT_URL, or moto's server started here"),
+]
+Amqp = Annotated[
+    str | None,
+    typer.Option(help="A RabbitMQ's URL.", show_default="DUECOURSE_AMQP, or none"),
+]
+State = Annotated[
+    Path,
+    typer.Option(
+        "--state", help="Folder for Redis's data and the logs; kept when the stack stops.", show_default=".duecourse"
+    ),
+]
+SecretsAt = Annotated[
+    Secrets,
+    typer.Option(help="Functions get the URLs at deployment, or read them from Secrets Manager at runtime."),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one line of JSON when the stack is ready, and copy all logs to stderr.")
+]
+
+
+def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
+    port: Port = 3000,
+    lambda_port: LambdaPort = 3001,
+    aws_port: AwsPort = 4566,
+    tick: Tick = None,
+    precision: By = Precision.BRIDGE,
+    no_bridge: NoBridge = False,
+    egress: To = Egress.LOOPBACK,
+    auth: Proof = Auth.NONE,
+    allow_host: AllowHost = None,
+    clock: Time = Clock.WALL,
+    freeze: Freeze = False,
+    store: Store = None,
+    aws: Aws = None,
+    amqp: Amqp = None,
+    secrets: SecretsAt = Secrets.DEPLOY,
+    folder: State = state.DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """Start the stack, print what happens to tasks, and stay until Ctrl-C.
+
+    Settings of the product (DUECOURSE_…) in this environment reach the functions and the bridge.
+
+    Examples:
+
+        duecourse up
+
+        duecourse up --port 0 --lambda-port 0 --aws-port 0 --json
+
+        duecourse up --store redis://127.0.0.1:6379/1 --tick 5
+
+        duecourse up --precision linger
+
+        duecourse up --egress strict
+
+        duecourse up --secrets runtime
+
+        duecourse up --store leveldb:///tmp/duecourse
+
+        duecourse up --auth jwt
+
+        duecourse up --clock travel
+    """
+    options = Options(
+        auth=auth, port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, freeze=freeze,
+        clock=clock,
+        precision=_chosen(precision, no_bridge=no_bridge, ticks=tick != 0),
+        store=store, aws=aws, amqp=amqp, secrets=secrets, state=folder, allow_hosts=tuple(allow_host or ()),
+        template=_template(), egress=egress, progress=console.progress,
+        hear=screen.print_raw if as_json else screen.print_for_people,
+        environment={} if as_json else {LOG_TASKS: os.environ.get(LOG_TASKS, "on")},
+    )  # fmt: skip
+    say = console.say_aside if as_json else console.say
+    with until_stopped():
+        from ...stack.stack import Stack  # takes most of a second: a Ctrl-C meanwhile is heard
+
+        with Stack(options, say=say, notice=console.notice) as stack:
+            if as_json:
+                typer.echo(json.dumps(stack.addresses()))
+            else:
+                console.say(*HINTS[auth] or ("docs", f"{stack.api}/docs"))
+                console.out.print(
+                    f"[bold green]ready[/]: Ctrl-C stops the stack; all logs are in {_near(folder)}/logs",
+                    soft_wrap=True,
+                )
+            stay()
+
+
+def _template() -> Path:
+    with console.problems_shown():
+        return here().template()
+
+
+def _near(folder: Path) -> Path:
+    """The folder relative to the current one, if it is inside."""
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+
+
+def _chosen(precision: Precision, *, no_bridge: bool, ticks: bool) -> Precision:
+    if precision == Precision.LINGER and no_bridge:
+        raise typer.BadParameter(
+            "--no-bridge means --precision tick: leave --no-bridge out, --precision linger has no bridge"
+        )
+    if precision == Precision.LINGER and not ticks:
+        raise typer.BadParameter("--precision linger needs ticks: leave --tick 0 out")
+    return Precision.TICK if no_bridge else precision

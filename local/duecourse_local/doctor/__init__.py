@@ -1,0 +1,1 @@
+"""Examination of a ledger and its servers: what is wrong, and what mends it."""

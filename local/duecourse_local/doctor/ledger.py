@@ -1,0 +1,95 @@
+"""Examination of a whole ledger: its servers, its record of shards, each shard, its ticks."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+
+from duecourse.adapters.redis.connect import Client, primaries_of
+from duecourse.adapters.redis.keys import deployed_key, keys_of, on_record, rounds_key, shard_of_tasks_key, shards_key
+from duecourse.adapters.redis.scripts import Scripts
+from duecourse.domain.spoken import span
+from duecourse.domain.task import Shard
+
+from . import servers
+from .finding import Finding, Level
+from .servers import Server
+from .shards import ShardExam
+
+AT_A_TIME = 1_000
+TICKS_MS = 15 * 60_000
+"""Time in which ticks leave a trace: they renew their deployment's entries each ten minutes, and note some sweeps."""
+
+
+class Examination:
+    """One examination of one ledger, which changes nothing; `steps` is the number of its parts.
+
+    `events` is False where bridges are set to use none. Raises StoreUnavailable.
+    """
+
+    def __init__(self, client: Client, namespace: str, *, events: bool) -> None:
+        self._client = client
+        self._scripts = Scripts(client, None)
+        self._namespace = namespace
+        self._events = events
+        self._members = dict(sorted(on_record(self._scripts.command("SMEMBERS", shards_key(namespace)))))
+        self._tenants: dict[Shard, list[str]] = defaultdict(list)
+        self._lost: list[Shard] = []
+        self.steps = 1 + len(self._members)
+
+    def run(self) -> Iterator[tuple[int, list[Finding]]]:
+        """The findings of each part, and the number of parts that are done."""
+        self._look_at_keys()
+        yield 1, [*self._servers(), *self._record(), *self._ticks()]
+        for done, (shard, count) in enumerate(self._members.items(), 2):
+            exam = ShardExam(self._scripts, self._namespace, shard, count, self._tenants[shard])
+            yield done, list(exam.run())
+
+    def _look_at_keys(self) -> None:
+        """Find the due sets of each shard, and shards that are not on record."""
+        due = f"{self._namespace}:{{*}}:due:*"
+        for name in self._keys(due):
+            head, _, tenant = name.partition("}:due:")
+            if shard := shard_of_tasks_key(self._namespace, f"{head}}}:tasks"):
+                self._tenants[shard].append(tenant)
+        found = (shard_of_tasks_key(self._namespace, name) for name in self._keys(f"{self._namespace}:{{*}}:tasks"))
+        self._lost = sorted(shard for shard in found if shard and shard not in self._members)
+
+    def _keys(self, pattern: str) -> set[str]:
+        nodes = primaries_of(self._client).values()
+        found = self._scripts.call(lambda: {k for node in nodes for k in node.scan_iter(pattern, count=AT_A_TIME)})
+        return {key.decode(errors="replace") for key in found}
+
+    def _servers(self) -> Iterator[Finding]:
+        bells = [keys_of(self._namespace, shard).bell for shard in self._members]
+        hung = sum(self._scripts.read(*(("EXISTS", bell) for bell in bells))) if bells else 0
+        for name, node in primaries_of(self._client).items():
+            yield from self._scripts.call(partial(servers.examine, Server(node, name, hung, self._events)))
+
+    def _record(self) -> Iterator[Finding]:
+        counts: dict[str, set[int]] = defaultdict(set)
+        for shard, count in self._members.items():
+            counts[shard.queue].add(count)
+        for queue, found in counts.items():
+            if len(found) > 1:
+                text = f"queue {queue} has several numbers of shards on record: {sorted(found)}"
+                yield Finding(Level.FAULT, "record of shards", text, f"duecourse reshard {queue} {max(found)}")
+        for shard in self._lost:
+            text = "tasks are there, and the record of shards lacks it: no tick sees them"
+            fix = "any add to it, or within minutes a tick, puts it on record"
+            yield Finding(Level.FAULT, "record of shards", text, fix, str(shard))
+
+    def _ticks(self) -> Iterator[Finding]:
+        traces = [int(at) for at in self._scripts.command("HVALS", rounds_key(self._namespace)) if at.isdigit()]
+        deployed = deployed_key(self._namespace)
+        newest = self._scripts.command("ZRANGE", deployed, -1, -1)
+        traces += [int(self._scripts.command("ZSCORE", deployed, entry) or 0) for entry in newest]
+        seconds, _ = self._scripts.command("TIME")
+        ago = int(seconds) * 1_000 - max(traces, default=0)
+        if not traces:
+            text, fix = "no tick has ever been here", "deploy poll_tick with its schedule, or run a worker"
+            yield Finding(Level.WARNING, "tick", text, fix)
+        elif ago > TICKS_MS:
+            fix = "look at poll_tick: its schedule, its log, its alarms"
+            yield Finding(Level.FAULT, "tick", f"the last trace of one is {span(ago)} old", fix)
+        else:
+            yield Finding(Level.FINE, "tick", f"the last trace of one is {span(max(0, ago))} old")

@@ -1,0 +1,117 @@
+"""Checks of one shard: its number of shards, its version, its leases, its bell, its records and indexes."""
+
+from collections.abc import Iterator, Sequence
+
+from duecourse.adapters.redis.keys import hung_at, keys_of
+from duecourse.adapters.redis.layout import NEWEST, OLDEST
+from duecourse.adapters.redis.scan import Scan
+from duecourse.adapters.redis.scripts import Scripts
+from duecourse.domain.spoken import span
+from duecourse.domain.task import Shard
+
+from .finding import Finding, Level
+from .indexes import Indexes
+
+FIELDS = ("shards", "paused", "layout", "fence", "max_running", "rate_count")
+PATIENCE_MS = 60_000
+"""Time after which somebody should have claimed a due task, or taken back a lapsed lease: that of a tick."""
+SLACK_MS = 2_000
+SHOWN = 3
+MEND = "duecourse mend"
+
+
+class ShardExam:
+    """Examination of one shard of a queue of `count` shards; `tenants` are those with a due set."""
+
+    def __init__(self, scripts: Scripts, namespace: str, shard: Shard, count: int, tenants: Sequence[str]) -> None:
+        self._scripts = scripts
+        self._namespace = namespace
+        self._shard = shard
+        self._count = count
+        self._keys = keys_of(namespace, shard)
+        self._tenants = tenants
+
+    def run(self) -> Iterator[Finding]:
+        """Findings on the shard. Raises StoreUnavailable."""
+        values = self._scripts.command("HMGET", self._keys.meta, *FIELDS)
+        meta = {name: value.decode() for name, value in zip(FIELDS, values, strict=True) if value}
+        for finding in (*self._reshard(meta), *self._version(meta), *self._work(meta), *self._records()):
+            yield finding._replace(place=str(self._shard))
+
+    def _reshard(self, meta: dict[str, str]) -> Iterator[Finding]:
+        queue, recorded = self._shard.queue, meta.get("shards", str(self._count))
+        if ">" in recorded:
+            was, _, to = recorded.partition("#")[0].partition(">")
+            text = f"a change from {was} to {to} shards was interrupted, or is under way"
+            yield Finding(Level.FAULT, "reshard", text, f"duecourse reshard {queue} {to}")
+        elif recorded != str(self._count):
+            text = f"has {recorded} shards, and {self._count} on record"
+            yield Finding(Level.FAULT, "reshard", text, f"duecourse reshard {queue} {recorded}")
+
+    def _version(self, meta: dict[str, str]) -> Iterator[Finding]:
+        version = int(meta.get("layout") or (OLDEST if "fence" in meta else NEWEST))
+        if version < NEWEST:
+            text = f"records are of version {version}, which 0.1.0 can read, and this version writes {NEWEST}"
+            yield Finding(Level.NOTE, "version of records", text, "duecourse upgrade, once no program of 0.1.0 is left")
+
+    def _work(self, meta: dict[str, str]) -> Iterator[Finding]:
+        if meta.get("paused"):
+            yield Finding(Level.NOTE, "pause", "the queue is paused", f"duecourse resume {self._shard.queue}")
+            return
+        seconds, micros = self._scripts.command("TIME")
+        now = int(seconds) * 1_000 + int(micros) // 1_000
+        yield from self._leases(now)
+        due = [self._first(self._keys.due(tenant)) for tenant in self._tenants]
+        waiting = [at for at in due if at]
+        if {"max_running", "rate_count"} & meta.keys() or not waiting:
+            return
+        yield from self._overdue(min(waiting), now)
+        yield from self._bell(min(waiting), now)
+
+    def _leases(self, now: int) -> Iterator[Finding]:
+        lapsed = int(self._scripts.command("ZCOUNT", self._keys.leased, 1, now - PATIENCE_MS))
+        if lapsed:
+            text = f"{lapsed} leases lapsed over a minute ago, and no tick takes them back"
+            yield Finding(Level.FAULT, "leases", text, "look at poll_tick: its schedule, its log, its alarms")
+
+    def _overdue(self, oldest: int, now: int) -> Iterator[Finding]:
+        if now - oldest > PATIENCE_MS:
+            text = f"a task has been due for {span(now - oldest)}, and nobody claims it"
+            yield Finding(Level.FAULT, "due tasks", text, "look at poll_tick and on_expired; duecourse why ID")
+
+    def _bell(self, first: int, now: int) -> Iterator[Finding]:
+        if first < now + SLACK_MS:
+            return  # it may have rung a moment ago
+        at = hung_at(self._scripts.command("GET", self._keys.bell))
+        if at is None:
+            text = f"missing: the task that is due in {span(first - now)} waits for the tick"
+            yield Finding(Level.WARNING, "bell", text, "any add or claim hangs it again")
+        elif at > first + SLACK_MS:
+            yield Finding(Level.WARNING, "bell", f"{span(at - first)} late", "any add or claim hangs it again")
+
+    def _first(self, key: str) -> int:
+        first = self._scripts.command("ZRANGE", key, 0, 0)
+        return int(self._scripts.command("ZSCORE", key, first[0]) or 0) if first else 0
+
+    def _records(self) -> Iterator[Finding]:
+        scan, indexes = (
+            Scan(self._scripts, self._namespace, self._shard.queue),
+            Indexes(self._scripts, self._keys, self._tenants),
+        )
+        absent, orphans = indexes.absent(scan, self._shard), indexes.orphans()
+        if absent:
+            yield Finding(Level.FAULT, "tasks without an entry", _some(absent), MEND)
+        if orphans:
+            text = _some([f"{one.member!r} in {one.key.removeprefix(self._keys.prefix)}" for one in orphans])
+            yield Finding(
+                Level.WARNING, "entries without a task", text, "claims and sweeps drop them; of groups, harmless"
+            )
+        for sid, problem in list(scan.unreadable.items())[:SHOWN]:
+            tenant, _, id = sid.partition("/")
+            fix = f"duecourse cancel {id} --queue {self._shard.queue} --tenant {tenant} --force"
+            yield Finding(Level.FAULT, "unreadable task", f"{id} of tenant {tenant}: {problem}", fix)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{len(names)}: {', '.join(names[:SHOWN])}{more}"

@@ -1,0 +1,68 @@
+"""The project of the folder that a command runs in: one that `init` wrote, or a clone of the repository."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ..stack.problems import HarnessError
+from . import bundle
+
+FOLDER = ".duecourse"
+"""Folder of a project that git ignores: the bundle, and the state of the stack."""
+BUNDLE = Path(FOLDER, "bundle")
+NESTED = re.compile(rf"^\s+Location:\s+(\./)?{re.escape(str(BUNDLE))}/template\.yaml\s*$", re.MULTILINE)
+"""The line of a template by which the bundle is a nested application."""
+NO_PROJECT = "no project in {folder} or above it: run duecourse init in an empty folder"
+
+
+def is_nested(template: str) -> bool:
+    """True if the bundle is a nested application of the template."""
+    return NESTED.search(template) is not None
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project's folder; its bundle is None in a clone, whose root is one, and where no project is."""
+
+    root: Path
+    bundle: Path | None = None
+    exists: bool = True
+
+    @property
+    def state(self) -> Path:
+        """Folder for the stack's data and logs."""
+        return self.root / FOLDER
+
+    @property
+    def events(self) -> Path:
+        """Folder of saved events."""
+        return self.root / "events"
+
+    def template(self) -> Path:
+        """The template to run, its bundle as installed. Raises HarnessError where no project is."""
+        if not self.exists:
+            raise HarnessError(NO_PROJECT.format(folder=self.root))
+        if self.bundle and not bundle.is_current(self.bundle):
+            bundle.write(self.root, BUNDLE)
+        return self.root / "template.yaml"
+
+
+@cache
+def here() -> Project:
+    """The project of the current folder, or the clone that this command is of."""
+    current = Path.cwd()
+    for folder in (current, *current.parents):
+        if found := _project_at(folder):
+            return found
+    clone = bundle.bundle()
+    return Project(clone) if clone == bundle.REPOSITORY else Project(current, exists=False)
+
+
+def _project_at(folder: Path) -> Project | None:
+    template = folder / "template.yaml"
+    if not template.is_file():
+        return None
+    if (folder / bundle.CORE).is_dir() and folder.joinpath("functions").is_dir():
+        return Project(folder)
+    return Project(folder, folder / BUNDLE) if is_nested(template.read_text(errors="replace")) else None

@@ -1,0 +1,138 @@
+"""Content of a template, as typed values."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..aws.cadence import Cadence, parse_cadence
+from ..aws.sources.described import Source
+from .intrinsics import Value
+
+INTEGRATION, ANY_METHOD = "x-amazon-apigateway-integration", "x-amazon-apigateway-any-method"
+
+
+@dataclass(frozen=True)
+class Route:
+    """Route of an HTTP API to a function: `GET /tasks/{id}`; method ANY and path `$default` are the catch-alls."""
+
+    method: str
+    path: str
+
+    @property
+    def key(self) -> str:
+        """The route key, as events carry it."""
+        return self.path if self.path == "$default" else f"{self.method} {self.path}"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Schedule of a function; `input` is the event in place of the default one."""
+
+    name: str
+    cadence: Cadence
+    scheduler: bool
+    input: str | None
+
+
+@dataclass(frozen=True)
+class AsyncPolicy:
+    """Policy for asynchronous invocations that fail; destinations are ARNs."""
+
+    retries: int = 2
+    max_age_s: float = 21_600
+    on_success: str | None = None
+    on_failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function as the template describes it; memory in MB, timeout in seconds."""
+
+    logical_id: str
+    name: str
+    code: Path
+    handler: str
+    runtime: str
+    memory_mb: int
+    timeout: float
+    concurrency: int
+    environment: Mapping[str, str]
+    layers: tuple[Path, ...]
+    routes: tuple[Route, ...]
+    schedules: tuple[Schedule, ...]
+    async_policy: AsyncPolicy
+    sources: tuple[Source, ...] = ()
+    packages: Path | None = None
+    """Folder of what its requirements.txt lists."""
+
+    @property
+    def log_group(self) -> str:
+        """Name of its log group on AWS: that of its LoggingConfig, else Lambda's own."""
+        return self.environment.get("AWS_LAMBDA_LOG_GROUP_NAME", f"/aws/lambda/{self.name}")
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Something else that the template declares, its properties resolved."""
+
+    logical_id: str
+    kind: str
+    name: str
+    properties: Mapping[str, Value]
+
+
+def logging_variables(config: Mapping[str, str]) -> dict[str, str]:
+    """Variables in which Lambda hands a function its LoggingConfig."""
+    named = {
+        "AWS_LAMBDA_LOG_FORMAT": "LogFormat",
+        "AWS_LAMBDA_LOG_LEVEL": "ApplicationLogLevel",
+        "AWS_LAMBDA_LOG_GROUP_NAME": "LogGroup",
+    }
+    return {variable: config[name] for variable, name in named.items() if name in config}
+
+
+def text_of(value: Value) -> str:
+    """An environment variable's value."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def route_of(event: Mapping[str, Value]) -> Route:
+    """The route of an HttpApi event."""
+    properties = event.get("Properties") or {}
+    return Route(properties.get("Method", "ANY").upper(), properties.get("Path", "$default"))
+
+
+def routes_to(function: str, definition: Mapping[str, Value]) -> Iterator[Route]:
+    """The routes of an API's OpenAPI definition that lead to a function."""
+    for path, operations in (definition.get("paths") or {}).items():
+        for method, operation in operations.items():
+            uri = (operation.get(INTEGRATION) or {}).get("uri", "")
+            if uri.endswith(f":function:{function}/invocations"):
+                yield Route("ANY" if method == ANY_METHOD else method.upper(), path)
+
+
+def schedule_of(name: str, event: Mapping[str, Value]) -> Schedule | None:
+    """The schedule of an event, None where it has none or is disabled."""
+    properties = event.get("Properties") or {}
+    expression = {"Schedule": "Schedule", "ScheduleV2": "ScheduleExpression"}.get(event["Type"])
+    if expression is None or properties.get("Enabled") is False or properties.get("State") == "DISABLED":
+        return None
+    given = properties.get("Input")
+    return Schedule(
+        name=properties.get("Name", name),
+        cadence=parse_cadence(properties[expression], properties.get("ScheduleExpressionTimezone", "UTC")),
+        scheduler=event["Type"] == "ScheduleV2",
+        input=given if given is None or isinstance(given, str) else json.dumps(given),
+    )
+
+
+def async_policy_of(config: Mapping[str, Value]) -> AsyncPolicy:
+    """Policy of an EventInvokeConfig."""
+    destinations = config.get("DestinationConfig", {})
+    return AsyncPolicy(
+        retries=int(config.get("MaximumRetryAttempts", AsyncPolicy.retries)),
+        max_age_s=float(config.get("MaximumEventAgeInSeconds", AsyncPolicy.max_age_s)),
+        on_success=destinations.get("OnSuccess", {}).get("Destination"),
+        on_failure=destinations.get("OnFailure", {}).get("Destination"),
+    )

@@ -1,0 +1,91 @@
+"""The time of a stack whose clock is moved: what falls due on the way is served in order, by the stack's functions."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from duecourse.adapters.embedded.travel import Journey, TravelClock
+from duecourse.adapters.redis.keys import keys_of
+from duecourse.bridge.rings import Ring, event
+from duecourse.domain.history import Trigger
+from duecourse.domain.task import Shard
+from duecourse.domain.times import INSTANT, format_instant, parse_instant, parse_span
+from duecourse.ports.bells import What
+
+from ..aws.functions import Functions
+from ..aws.invocation import Invocation
+from ..aws.schedules import Schedules
+from ..stack.problems import HarnessError
+
+
+class Served(NamedTuple):
+    """Functions and schedules that a journey invokes, and the name of the function that serves rings."""
+
+    functions: Functions
+    schedules: Schedules
+    on_expired: str
+
+
+class Travel:
+    """A clock, and all that goes by it: the bells of a store ring the function `on_expired`, and schedules their own.
+
+    A schedule's event is sent once in an hour of this time at most: thirty days of ticks would take many minutes.
+    """
+
+    def __init__(self, journey: Journey, clock: TravelClock, namespace: str, served: "Served") -> None:
+        self._journey, self._clock, self._namespace = journey, clock, namespace
+        self._functions, self._on_expired = served.functions, served.on_expired
+        self._timetable = served.schedules.timetable(clock.now() / 1000)
+        self._turn = asyncio.Lock()
+
+    @property
+    def now(self) -> str:
+        """The present instant, as text."""
+        return format_instant(self._clock.now())
+
+    async def advance(self, to: str) -> int:
+        """Move the clock by a span or to an instant, and return the number of tasks that were claimed on the way.
+
+        Raises ValueError for a text that is neither or for an instant that is past, HarnessError where a function
+        failed that serves rings or a schedule.
+        """
+        until = self._until(to)
+        async with self._turn:
+            claimed = 0
+            while True:
+                stop = min(until, self._timetable.next_ms)
+                shards = self._journey.next(stop)
+                if shards:
+                    claimed += await self._ring(shards)
+                elif stop == self._timetable.next_ms:
+                    await self._keep_schedules()
+                else:
+                    return claimed
+                await self._functions.idle()
+
+    def _until(self, to: str) -> int:
+        until = parse_instant(to) if INSTANT.fullmatch(to) else self._clock.now() + parse_span(to)
+        if until < self._clock.now():
+            raise ValueError(f"{format_instant(until)} is past: it is {self.now} in this stack")
+        return until
+
+    async def _ring(self, shards: Sequence[Shard]) -> int:
+        channel = f"{self._namespace}:{What.EXPIRED}"
+        rings = [
+            Ring(str(keys_of(self._namespace, shard).bell), channel, self._clock.now(), Trigger.TIMER)
+            for shard in shards
+        ]
+        answer = await self._invoke(self._on_expired, json.dumps(event(rings)).encode())
+        return int(answer["claimed"])
+
+    async def _keep_schedules(self) -> None:
+        for function, text in self._timetable.pop():
+            await self._invoke(function, text)
+
+    async def _invoke(self, function: str, text: bytes) -> dict[str, int]:
+        answer = await self._functions.invoke(function, Invocation(text))
+        if answer.error:
+            raise HarnessError(f"{function} failed at {self.now}: {answer.payload.decode(errors='replace')[:400]}")
+        found = json.loads(answer.payload)
+        return found if isinstance(found, dict) else {}

@@ -1,0 +1,1 @@
+"""Workers beside each other: ours and BullMQ's, as their users start them."""

@@ -1,0 +1,96 @@
+"""A replica takes over that lacks the last writes: what a worker still has must not be drawn again."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+import pytest
+
+from duecourse.adapters.redis.connect import connect
+from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import Task
+from duecourse.ports.leases import Settled
+from duecourse_local.stack.sockets import LOOPBACK, free_port
+from tests.support import redis_ledger
+from tests.support.ledger import LATER_MS, SHARD, add, claim, new, settle
+from tests.support.redis_server import SERVERS, RedisServer, need
+from tests.support.wait import until
+
+
+class Pair(NamedTuple):
+    """A primary, and a replica that has what it had when `part` was called."""
+
+    primary: RedisServer
+    replica: RedisServer
+
+    def part(self) -> None:
+        """Have the replica know all that was written until now, and nothing later."""
+        with self.primary.client() as primary, self.replica.client() as replica:
+            until(lambda: primary.wait(1, 100) == 1)
+            replica.replicaof("NO", "ONE")
+
+
+@pytest.fixture(params=SERVERS)
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    port = str(free_port(0, ""))
+    with ExitStack() as running:
+        options = ("--bind", LOOPBACK, "--port", port, "--repl-diskless-sync-delay", "0")
+        primary = running.enter_context(RedisServer(need(request.param), *options))
+        replica = running.enter_context(RedisServer(need(request.param), "--replicaof", LOOPBACK, port))
+        yield Pair(primary, replica)
+
+
+def claimed_unseen(pair: Pair) -> list[Task]:
+    """Tasks as they were claimed on a primary that is lost before its replica knows."""
+    with connect(pair.primary.url) as client:
+        store = RedisStore(client)
+        store.add([new(id) for id in "abc"])
+        pair.part()
+        lost = [claim(store)]
+        for _ in range(3):  # each draws a fence for each task
+            for task in lost[-1]:
+                settle(store, task, Ending.AGAIN, delay_ms=0)
+            lost.append(claim(store))
+    pair.primary.stop(signal.SIGKILL)
+    return [task for tasks in lost for task in tasks]
+
+
+@contextmanager
+def taken_over(pair: Pair) -> Iterator[RedisStore]:
+    """The store on the server that has taken over, whose keys must be in order at the end."""
+    with connect(pair.replica.url) as client:
+        yield RedisStore(client)
+        redis_ledger.check(client)
+
+
+def test_fences_grow_past_those_of_claims_that_a_failover_lost(pair: Pair) -> None:
+    lost = claimed_unseen(pair)
+    with taken_over(pair) as store:
+        until(lambda: store.now() > lost[-1].claimed_at)
+        again = claim(store)
+    assert {task.id for task in again} == set("abc")
+    assert min(task.fence for task in again) > max(task.fence for task in lost)
+
+
+def test_a_lease_that_a_failover_lost_settles_nothing_and_its_task_runs_again(pair: Pair) -> None:
+    lost = claimed_unseen(pair)
+    with taken_over(pair) as store:
+        assert {settle(store, task, Ending.DONE) for task in lost} == {Settled.STALE}
+        again = claim(store)
+        assert {settle(store, task, Ending.DONE) for task in lost} == {Settled.STALE}
+        assert {settle(store, task, Ending.DONE) for task in again} == {Settled.DONE}
+
+
+def test_what_is_added_after_a_failover_is_newer_than_what_it_lost(pair: Pair) -> None:
+    with connect(pair.primary.url) as client:
+        store = RedisStore(client)
+        add(store, "before", delay_ms=LATER_MS)
+        pair.part()
+        lost = [add(store, "a", delay_ms=LATER_MS + n, on_duplicate="replace") for n in range(5)]
+    pair.primary.stop(signal.SIGKILL)
+    with taken_over(pair) as store:
+        assert store.get(SHARD.queue, "a") is None
+        until(lambda: store.now() > lost[-1].created_at)
+        assert add(store, "a").generation > max(task.generation for task in lost)

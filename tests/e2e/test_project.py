@@ -1,0 +1,129 @@
+"""The wheel, installed where this tree is not: a project is written, run, tested, and built by sam."""
+
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from tests.support.api import Api
+from tests.support.commands import run, up
+from tests.support.project import ROOT
+from tests.support.wheel import build, installed, unpacked
+
+SAM = ROOT / ".venv-sam/bin"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("wheel", tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def duecourse(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str]:
+    """The command, of a Python that has the wheel and not this tree."""
+    return (str(installed(wheel, tmp_path_factory.mktemp("venv")) / "duecourse"),)
+
+
+@pytest.fixture(scope="module")
+def project(duecourse: tuple[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder after `duecourse init` and `duecourse new`."""
+    folder = tmp_path_factory.mktemp("billing")
+    for words in (["init"], ["new", "send_bill", "--kind", "bill"]):
+        made = run(*words, project=folder, program=duecourse)
+        assert made.returncode == 0, made.stderr
+    return folder
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    source = unpacked(build("sdist", tmp_path / "sdist"), tmp_path / "source")
+    again = contents(build("wheel", tmp_path / "again", source))
+    assert {name for name, content in contents(wheel).items() if again.pop(name, None) != content} == set()
+    assert again == {}
+
+
+def test_the_wheel_has_the_bundle_and_the_library_once(wheel: Path) -> None:
+    names = contents(wheel).keys()
+    assert [name for name in names if name.endswith("duecourse/client.py")] == ["duecourse/client.py"]
+    tracked = subprocess.run(
+        ["git", "ls-files", "template.yaml", "functions", "events", "layers"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if tracked.returncode == 0:
+        parts = {name for name in tracked.stdout.splitlines() if not name.startswith("layers/core/duecourse/")}
+        assert {f"duecourse_local/bundle/{name}" for name in parts} <= names
+
+
+def test_a_task_of_the_projects_own_function_is_done(
+    duecourse: tuple[str], project: Path, http: urllib3.PoolManager, tmp_path: Path
+) -> None:
+    with up(tmp_path / "state", project=project, program=duecourse) as stack:
+        api = Api(http, stack.line["api"])
+        for id, kind in (("first", "report"), ("second", "bill")):
+            api.post("/tasks", {"id": id, "kind": kind, "payload": {"hello": "world"}})
+        assert api.done("first")["result"] == api.done("second")["result"] == {"seen": {"hello": "world"}}
+        state = ("--state", str(tmp_path / "state"))
+        shown = run("show", "second", "--stack", str(tmp_path / "state"), project=project, program=duecourse)
+        assert "bill" in shown.stdout
+        event = ("-e", "events/report/one_task.json")
+        assert '"stale": 1' in run("invoke", "report", *event, *state, project=project, program=duecourse).stdout
+        settings = run("run", *state, "env", project=project, program=duecourse).stdout
+        assert '"bill": "lambda:duecourse-send_bill"' in settings
+
+
+def test_the_projects_tests_pass(duecourse: tuple[str], project: Path) -> None:
+    tested = run("test", "-p", "no:cacheprovider", project=project, program=duecourse)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    assert "4 passed" in tested.stdout
+
+
+def test_a_second_init_changes_nothing_and_says_what_is_there(duecourse: tuple[str], project: Path) -> None:
+    refused = run("init", project=project, program=duecourse)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "already has" in refused.stderr
+    assert "template.yaml" in refused.stderr
+
+
+def test_a_command_that_needs_a_project_says_how_to_get_one(duecourse: tuple[str], tmp_path: Path) -> None:
+    for words in (["up"], ["new", "report"]):
+        refused = run(*words, project=tmp_path, program=duecourse)
+        assert refused.returncode == 2, words
+        assert "run duecourse init in an empty folder" in " ".join(refused.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_build_without_sam_says_how_to_install_it(duecourse: tuple[str], project: Path, tmp_path: Path) -> None:
+    refused = run("build", project=project, program=duecourse, PATH=str(tmp_path))
+    assert (refused.returncode, refused.stderr) == (2, "sam is not on PATH: install it with pipx install aws-sam-cli\n")
+
+
+@pytest.mark.matrix
+def test_the_demo_plays_anywhere(duecourse: tuple[str], tmp_path: Path) -> None:
+    played = run("demo", project=tmp_path, program=duecourse)
+    assert played.returncode == 0, played.stdout + played.stderr
+    assert "All checks passed" in played.stdout
+
+
+@pytest.mark.matrix
+@pytest.mark.skipif(not (SAM / "sam").exists(), reason="make sam has not been run here: no sam to build with")
+def test_sam_takes_and_builds_the_project(duecourse: tuple[str], project: Path, wheel: Path) -> None:
+    environment = {**os.environ, "PATH": f"{SAM}{os.pathsep}{os.environ['PATH']}", "SAM_CLI_TELEMETRY": "0"}
+    environment["PIP_FIND_LINKS"] = f"{environment.get('PIP_FIND_LINKS', '')} {wheel.parent}"
+    for words in ([SAM / "sam", "validate", "--lint"], [*duecourse, "build"]):
+        done = subprocess.run(words, cwd=project, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    built = project / ".aws-sam/build"
+    assert (built / "Duecourse/CoreLayer/python/duecourse/client.py").is_file()
+    assert (built / "Duecourse/OnExpiredFunction/app.py").is_file()
+    for function in ("ReportFunction", "SendBillFunction"):
+        assert (built / function / "app.py").is_file()
+        assert (built / function / "duecourse/client.py").read_bytes() == (
+            ROOT / "layers/core/duecourse/client.py"
+        ).read_bytes()

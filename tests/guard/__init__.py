@@ -1,0 +1,1 @@
+"""The template against cfn-lint, AWS's own rules for cfn-guard, and ours in template.guard."""

@@ -1,0 +1,235 @@
+"""The doctor: a sound ledger has nothing, and each planted fault is found, by its check and its place."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from duecourse.adapters.redis.connect import connect
+from duecourse.adapters.redis.keys import keys_of, rounds_key, shards_key
+from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.task import Shard
+from duecourse_local.doctor import targets
+from duecourse_local.doctor.finding import Finding, Level
+from duecourse_local.doctor.ledger import Examination
+from tests.support.commands import run
+from tests.support.ledger import LATER_MS, claim, new
+from tests.support.redis_server import REDIS, RedisServer, need
+
+KEYS = keys_of("duecourse", Shard())
+LARGE = '"' + 3_000 * "x" + '"'
+MINUTES = 60_000
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    """A server that keeps what it is given, with a ledger that is in use and a tick that has just been."""
+    with RedisServer(need(REDIS[-1])) as server, connect(server.url) as client:
+        client.config_set("appendonly", "yes")
+        store = RedisStore(client)
+        store.add([new("running")])
+        claim(store)
+        store.add([new("later", delay_ms=30 * MINUTES, group="g"), new("large", payload=LARGE, delay_ms=LATER_MS)])
+        client.hset(rounds_key("duecourse"), "0", now(client))
+        yield server
+
+
+@pytest.fixture
+def client(server: RedisServer) -> Iterator[redis.Redis]:
+    with connect(server.url) as client:
+        yield client
+
+
+def now(client: redis.Redis) -> int:
+    return int(client.time()[0]) * 1_000
+
+
+def found(client: redis.Redis, *, events: bool = True) -> list[Finding]:
+    return [one for _, part in Examination(client, "duecourse", events=events).run() for one in part]
+
+
+def wrong(client: redis.Redis) -> dict[str, Finding]:
+    return {one.check: one for one in found(client) if one.level in {Level.WARNING, Level.FAULT}}
+
+
+def test_a_sound_ledger_has_no_fault_and_each_check_is_told(client: redis.Redis) -> None:
+    assert wrong(client) == {}
+    fine = {one.check for one in found(client) if one.level is Level.FINE}
+    assert fine >= {"version", "round trip", "clock", "memory", "persistence", "tick"}
+
+
+def evict(client: redis.Redis) -> None:
+    client.config_set("maxmemory-policy", "allkeys-lru")
+
+
+def fill(client: redis.Redis) -> None:
+    client.config_set("maxmemory", int(int(client.info("memory")["used_memory"]) * 1.05))
+
+
+def keep_nothing(client: redis.Redis) -> None:
+    client.config_set("appendonly", "no")
+    client.config_set("save", "")
+
+
+def keep_snapshots(client: redis.Redis) -> None:
+    client.config_set("appendonly", "no")
+    client.config_set("save", "3600 1")
+
+
+def stop_ticks(client: redis.Redis) -> None:
+    client.hset(rounds_key("duecourse"), "0", now(client) - 20 * MINUTES)
+
+
+def never_tick(client: redis.Redis) -> None:
+    client.delete(rounds_key("duecourse"))
+
+
+def lapse(client: redis.Redis) -> None:
+    client.zadd(KEYS.leased, {"-/running": now(client) - 5 * MINUTES})
+
+
+def forget_to_claim(client: redis.Redis) -> None:
+    RedisStore(client).add([new("overdue", due_at=now(client) - 5 * MINUTES)])
+
+
+def lose_the_bell(client: redis.Redis) -> None:
+    client.delete(KEYS.bell)
+
+
+def hang_the_bell_late(client: redis.Redis) -> None:
+    client.set(KEYS.bell, now(client) + 60 * MINUTES, px=60 * MINUTES)
+
+
+def lose_an_entry(client: redis.Redis) -> None:
+    client.zrem(KEYS.due("-"), "-/later")
+
+
+def lose_a_group(client: redis.Redis) -> None:
+    client.delete(KEYS.groups)
+
+
+def lose_a_turn(client: redis.Redis) -> None:
+    client.delete(KEYS.heads)
+
+
+def lose_a_record(client: redis.Redis) -> None:
+    client.hdel(KEYS.tasks, "-/later")
+
+
+def damage_a_record(client: redis.Redis) -> None:
+    client.hset(KEYS.tasks, "-/later", b"\x05nonsense")
+
+
+def lose_a_payload(client: redis.Redis) -> None:
+    [field] = [name for name in client.hkeys(KEYS.tasks) if b"=" in name]
+    client.hdel(KEYS.tasks, field)
+
+
+def interrupt_a_reshard(client: redis.Redis) -> None:
+    client.hset(KEYS.meta, "shards", "1>4#abcdef")
+
+
+def forget_the_shard(client: redis.Redis) -> None:
+    client.srem(shards_key("duecourse"), "default/0/1")
+
+
+def disagree(client: redis.Redis) -> None:
+    client.sadd(shards_key("duecourse"), "default/0/1", "default/1/2")
+
+
+def add_foreign_keys(client: redis.Redis) -> None:
+    with client.pipeline(transaction=False) as pipe:
+        for n in range(11_000):
+            pipe.set(f"session:{n}", "", ex=3_600)
+        pipe.execute()
+
+
+FAULTS: dict[str, tuple[Callable[[redis.Redis], None], str, str]] = {
+    "evicts": (evict, "eviction", "allkeys-lru"),
+    "full": (fill, "memory", "% of maxmemory"),
+    "no persistence": (keep_nothing, "persistence", "a restart loses all tasks"),
+    "snapshots": (keep_snapshots, "persistence", "snapshots alone"),
+    "no tick for long": (stop_ticks, "tick", "the last trace of one"),
+    "never a tick": (never_tick, "tick", "no tick has ever"),
+    "lapsed": (lapse, "leases", "1 leases lapsed"),
+    "overdue": (forget_to_claim, "due tasks", "nobody claims it"),
+    "no bell": (lose_the_bell, "bell", "missing"),
+    "late bell": (hang_the_bell_late, "bell", "late"),
+    "no entry": (lose_an_entry, "tasks without an entry", "-/later"),
+    "no group": (lose_a_group, "tasks without an entry", "-/later"),
+    "no turn": (lose_a_turn, "tasks without an entry", "1: -"),
+    "no record": (lose_a_record, "entries without a task", "'-/later' in due:-"),
+    "damaged": (damage_a_record, "unreadable task", "later of tenant -"),
+    "no payload": (lose_a_payload, "unreadable task", "large of tenant -"),
+    "interrupted reshard": (interrupt_a_reshard, "reshard", "from 1 to 4 shards"),
+    "not on record": (forget_the_shard, "record of shards", "lacks it"),
+    "two counts": (disagree, "record of shards", "[1, 2]"),
+    "foreign keys": (add_foreign_keys, "foreign keys", "keys of other programs"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_planted_fault_is_found(client: redis.Redis, fault: str) -> None:
+    plant, check, text = FAULTS[fault]
+    plant(client)
+    assert check in wrong(client), wrong(client)
+    finding = wrong(client)[check]
+    assert text in finding.text
+    assert finding.fix
+
+
+def test_a_deployment_that_renews_its_entry_is_a_trace_of_a_tick(client: redis.Redis) -> None:
+    never_tick(client)
+    RedisStore(client).deployments().write({"report"}, set())
+    assert "tick" not in wrong(client)
+
+
+def test_events_that_another_program_turned_off_are_found_where_somebody_listens(client: redis.Redis) -> None:
+    client.config_set("notify-keyspace-events", "")
+    with client.pubsub() as listening:
+        listening.psubscribe("duecourse:*")
+        listening.get_message(timeout=5)
+        assert "lacks 'Exe'" in wrong(client)["key events"].text
+        client.config_set("notify-keyspace-events", "AE")
+        assert "key events" not in wrong(client)
+        client.config_set("notify-keyspace-events", "")
+        assert not [one for one in found(client, events=False) if one.check == "key events" and one.level > Level.NOTE]
+
+
+def test_events_that_nobody_hears_are_noted(client: redis.Redis) -> None:
+    client.config_set("notify-keyspace-events", "Exe")
+    [finding] = [one for one in found(client) if one.check == "key events"]
+    assert finding.level is Level.NOTE
+    assert "nobody listens" in finding.text
+
+
+def test_a_target_that_does_not_exist_and_a_timeout_over_the_lease_are_found() -> None:
+    timeouts = {"report": 30.0, "slow": 900.0}
+    given = {"a": "lambda:report", "b": "lambda:slow", "c": "lambda:missing", "d": "sqs:jobs", "poll": "inline"}
+    found = [(one.level, one.text.split(",")[0]) for one in targets.examine(given, 90_000, timeouts.get)]
+    assert found == [
+        (Level.FINE, "kind a: report"),
+        (Level.WARNING, "slow may run for 900 s"),
+        (Level.FAULT, "kind c goes to lambda:missing"),
+    ]
+
+
+def test_a_task_that_changes_meanwhile_is_no_fault(client: redis.Redis) -> None:
+    store, until = RedisStore(client), time.monotonic() + 2
+    while time.monotonic() < until:
+        store.add([new(f"x-{n}", payload=LARGE) for n in range(50)])
+        claim(store)
+        assert not {"tasks without an entry", "entries without a task", "unreadable task"} & wrong(client).keys()
+
+
+def test_the_command_tells_what_it_found_and_answers_by_its_exit_code(client: redis.Redis, server: RedisServer) -> None:
+    sound = run("doctor", "--store", server.url)
+    assert (sound.returncode, "fault" in sound.stdout) == (0, False), sound.stdout + sound.stderr
+    evict(client)
+    sick = run("doctor", "--store", server.url, "--json")
+    assert sick.returncode == 1
+    [finding] = [one for one in json.loads(sick.stdout) if one["check"] == "eviction"]
+    assert finding["level"] == "fault"
+    assert "noeviction" in finding["fix"]

@@ -1,0 +1,221 @@
+"""Export of a ledger and its restore: every task as it was, once, whatever is there already and wherever it is cut."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from duecourse.adapters.redis.keys import keys_of, seals_key
+from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.queues import Rate
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import OnDuplicate, Shard, Status, Task
+from duecourse.errors import InvalidInput
+from duecourse.ports.leases import Delivery
+from duecourse.ports.seals import WrappedKey
+from duecourse_local.backup.export import Export
+from duecourse_local.backup.restore import Restore, Restored
+from tests.support import redis_ledger
+from tests.support.commands import run
+from tests.support.former import VERSIONS, former_ledger
+from tests.support.ledger import LATER_MS, LEASE_MS, STATES, add, bring, claim, lease_of, new, settle
+from tests.support.redis_server import REDIS, RedisServer, need
+
+SHARDS = {"many": 3}
+LARGE = json.dumps({"text": "é" * 20_000})
+
+
+@pytest.fixture
+def other() -> Iterator[RedisServer]:
+    """Another server, which is empty."""
+    with RedisServer(need(REDIS[-1])) as server:
+        yield server
+
+
+@pytest.fixture
+def elsewhere(other: RedisServer) -> Iterator[redis.Redis]:
+    """A client of the other server."""
+    with redis.Redis.from_url(other.url) as client:
+        yield client
+
+
+def store_of(client: redis.Redis) -> RedisStore:
+    return RedisStore(client, sharding=Sharding(SHARDS))
+
+
+def lines_of(client: redis.Redis, *queues: str) -> list[str]:
+    return list(Export(client, "duecourse", queues, pytest.fail).lines())
+
+
+def restore(client: redis.Redis, lines: list[str], namespace: str = "duecourse") -> Restored:
+    return Restore(client, namespace, 0, lambda _: None).run(lines)
+
+
+def filled(client: redis.Redis) -> dict[tuple[str, str, str], Task]:
+    """Tasks of all states that are not running, of several tenants and queues, some large, some in groups."""
+    store = store_of(client)
+    for state in STATES:
+        if state != Status.LEASED:
+            bring(store, state, f"{state}-1")
+            bring(store, state, f"{state}-2", payload=LARGE, group="g")
+    store.add(
+        [new(f"m-{n}", queue="many", tenant=f"t-{n % 3}", delay_ms=LATER_MS, group=f"g-{n % 7}") for n in range(40)]
+    )
+    store.configure("many", {"max_running": 9, "rate": Rate(30, 60_000), "paused": True})
+    return every(client)
+
+
+def every(client: redis.Redis) -> dict[tuple[str, str, str], Task]:
+    """All tasks, by queue, tenant and id, whose shards' keys agree."""
+    store, found = store_of(client), {}
+    for shard in store.shards():
+        redis_ledger.check(client, shard)
+        for name in client.hkeys(keys_of("duecourse", shard).tasks):
+            tenant, _, id = name.decode().partition("/")
+            if not set("=+") & set(id) and (task := store.get(shard.queue, id, tenant)):
+                assert store.shard_of(shard.queue, id, task.group) == shard
+                found[shard.queue, tenant, id] = task
+    return found
+
+
+def test_every_task_and_setting_is_as_it_was(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    before = filled(redis_client)
+    assert {task.status for task in before.values()} == set(Status) - {Status.LEASED}
+    assert restore(elsewhere, lines_of(redis_client)) == Restored(len(before), 0)
+    assert every(elsewhere) == before
+    then, now = store_of(redis_client), store_of(elsewhere)
+    assert now.settings_of(["many", "default"]) == then.settings_of(["many", "default"])
+    assert set(now.shards()) == set(then.shards())
+
+
+def test_what_is_there_stays(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    before, store = filled(redis_client), RedisStore(elsewhere)
+    store.configure("default", {"max_running": 2})
+    mine = add(store, "scheduled-1", payload='"mine"', delay_ms=LATER_MS)
+    lines = lines_of(redis_client)
+    assert restore(elsewhere, lines) == Restored(len(before) - 1, 1)
+    assert every(elsewhere) == before | {("default", "-", "scheduled-1"): mine}
+    assert store.settings_of(["default"])[0].max_running == 2
+    assert restore(elsewhere, lines) == Restored(0, len(before))
+
+
+def test_a_task_that_was_running_runs_again(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    store = store_of(redis_client)
+    store.add([new("a"), new("b", payload=LARGE)])
+    lost = claim(store)
+    store.save(Shard(), lease_of(lost[1]), '{"page": 3}')
+    store.add([new("c", kind="given")])
+    handed = store.claim(Shard(), 9, lease_ms=LEASE_MS, deliveries={"given": Delivery("lambda:f", 10, LEASE_MS)}).tasks
+    assert [task.target for task in handed] == ["lambda:f"]
+    assert restore(elsewhere, lines_of(redis_client)).added == 3
+    again = {task.id: task for task in claim(store_of(elsewhere))}
+    assert set(again) == {"a", "b", "c"}
+    assert again["b"].payload == json.loads(LARGE)
+    assert again["b"].state == {"page": 3}
+    assert settle(store_of(elsewhere), lost[0], Ending.DONE).name == "STALE"
+    assert settle(store_of(elsewhere), again["a"], Ending.DONE).name == "DONE"
+    redis_ledger.check(elsewhere, Shard())
+
+
+def test_a_replacement_that_waits_for_a_running_task_is_what_comes_back(
+    redis_client: redis.Redis, elsewhere: redis.Redis
+) -> None:
+    store = store_of(redis_client)
+    store.add([new("a", payload="1")])
+    claim(store)
+    store.add([new("a", payload=LARGE, delay_ms=LATER_MS, on_duplicate=OnDuplicate.REPLACE)])
+    assert restore(elsewhere, lines_of(redis_client)) == Restored(1, 0)
+    [task] = every(elsewhere).values()
+    assert (task.payload, task.status) == (json.loads(LARGE), Status.SCHEDULED)
+
+
+def test_seals_stay_sealed_and_their_keys_come_along(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    store = store_of(redis_client)
+    store.add([new("a", delay_ms=LATER_MS)])
+    store.seal_keys().put(WrappedKey("k1", b"\x00first"), "")
+    store.seal_keys().put(WrappedKey("k2", b"second"), "k1")
+    lines = lines_of(redis_client)
+    with pytest.raises(InvalidInput, match="give --namespace duecourse"):
+        restore(elsewhere, lines, "other")
+    restore(elsewhere, lines)
+    assert elsewhere.hgetall(seals_key("duecourse")) == {b"k1": b"\x00first", b"k2": b"second", b"current": b"k2"}
+
+
+def test_a_key_that_seals_goes_on_to_seal(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    store_of(redis_client).seal_keys().put(WrappedKey("k1", b"1"), "")
+    store_of(elsewhere).seal_keys().put(WrappedKey("k9", b"9"), "")
+    restore(elsewhere, lines_of(redis_client))
+    assert elsewhere.hgetall(seals_key("duecourse")) == {b"k1": b"1", b"k9": b"9", b"current": b"k9"}
+
+
+def test_an_interrupted_restore_goes_on(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    before, lines = filled(redis_client), lines_of(redis_client)
+    with pytest.raises(InvalidInput, match="was cut off after"):
+        restore(elsewhere, lines[:-20])
+    added = len(every(elsewhere))
+    assert 0 < added < len(before)
+    assert restore(elsewhere, lines) == Restored(len(before) - added, added)
+    assert every(elsewhere) == before
+
+
+def test_one_queue_alone(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    before = filled(redis_client)
+    restore(elsewhere, lines_of(redis_client, "many"))
+    assert every(elsewhere) == {place: task for place, task in before.items() if place[0] == "many"}
+
+
+@pytest.mark.parametrize(
+    ("number", "line", "problem"),
+    [
+        (1, "", "line 1: is not a line of an export"),
+        (1, '{"end": {"tasks": 0}}', "line 1: must be the head of an export"),
+        (2, "[1]", "line 2"),
+        (
+            2,
+            '{"task": {"queue": "default", "id": "-/a", "when": 1, "record": "AAAA"}}',
+            "line 2, task: .*cannot be read",
+        ),
+        (2, '{"queue": {"name": "a b", "shards": 1, "settings": {}}}', r"line 2, queue\.name"),
+        (
+            2,
+            '{"queue": {"name": "a", "shards": 1, "settings": {"max_runing": 1}}}',
+            r"line 2, queue\.settings\.max_runing",
+        ),
+        (2, "{}", "line 2: is not a line of an export"),
+    ],
+)
+def test_a_wrong_line_is_named(redis_client: redis.Redis, number: int, line: str, problem: str) -> None:
+    head = '{"export": {"format": 1, "by": "duecourse 0.2.0", "namespace": "duecourse", "at": "2026-11-23T00:00:00Z"}}'
+    with pytest.raises(InvalidInput, match=problem):
+        restore(redis_client, [*[head][: number - 1], line])
+    assert not redis_client.keys("duecourse:{*")
+
+
+def test_a_ledger_of_the_first_release_can_be_exported_and_restored(elsewhere: redis.Redis) -> None:
+    with former_ledger(VERSIONS[0], REDIS[-1]) as former:
+        store = former.store
+        store.add([new(f"n-{n}", payload=LARGE if n % 2 else "1", delay_ms=LATER_MS) for n in range(9)])
+        before = every(former.client)
+        restore(elsewhere, lines_of(former.client))
+    after = every(elsewhere)
+    replaced = {("default", "-", "succeeded"), ("default", "-", "succeeded-big")}
+    assert after.keys() == before.keys()
+    assert {place for place, task in after.items() if task.generation != before[place].generation} == replaced
+
+
+def test_the_commands_write_a_file_of_ones_own_and_read_it(
+    redis_server: RedisServer, redis_client: redis.Redis, other: RedisServer, elsewhere: redis.Redis, tmp_path: Path
+) -> None:
+    before = filled(redis_client)
+    done = run("export", "--store", redis_server.url, "-o", str(tmp_path / "out.jsonl"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"{len(before)} tasks\n")
+    assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o600
+    done = run("import", str(tmp_path / "out.jsonl"), "--store", other.url)
+    assert done.stdout == f"{len(before)} tasks added, 0 were there already\n", done.stderr
+    assert every(elsewhere) == before
+    shown = run("export", "--store", other.url).stdout.splitlines()
+    assert [line for line in shown if '"task"' in line] != []
+    assert json.loads(shown[-1]) == {"end": {"tasks": len(before)}}

@@ -1,0 +1,406 @@
+"""The commands of operators: the same on a store, on an API that wants a signature, on the stack that is up."""
+
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from duecourse.adapters.redis.connect import connect
+from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.access import Role
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.task import NewTask, Status
+from duecourse.ports.store import Store
+from duecourse.routes.every import serve
+from duecourse.settings import parse
+from duecourse.wiring import App
+from duecourse_local.aws.access import chosen
+from duecourse_local.aws.access.chosen import Auth, Authorize
+from duecourse_local.aws.access.rejection import Rejected
+from duecourse_local.aws.events import HttpRequest, http_event
+from duecourse_local.cli.app import app
+from duecourse_local.cli.ledger import words as said_as
+from duecourse_local.stack.state import StateFolder
+from tests.support.answering import Asked, Reply, answering
+from tests.support.commands import BARE
+from tests.support.ledger import LATER_MS, SHARD, bring, new, settle
+from tests.support.project import ROOT
+from tests.support.redis_server import RedisServer
+from tests.support.wired import wired_with
+
+TARGETS = '{"report": "lambda:Report"}'
+WAYS = ("store", "url", "token", "stack")
+COMMANDS = (
+    "top",
+    "queues",
+    "tasks",
+    "show",
+    "why",
+    "add",
+    "move",
+    "cancel",
+    "replay",
+    "purge",
+    "pause",
+    "resume",
+    "limits",
+)
+
+
+class Context:
+    def get_remaining_time_in_millis(self) -> int:
+        return 30_000
+
+
+class Place(NamedTuple):
+    """A ledger, and the words and variables by which a command finds it."""
+
+    store: Store
+    options: tuple[str, ...]
+    variables: dict[str, str]
+
+    def run(self, *words: str, event: str | None = None) -> Result:
+        return command(*words, *self.options, event=event, **self.variables)
+
+    def ask(self, *words: str) -> Any:
+        done = self.run(*words, "--json")
+        assert done.exit_code == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+def command(*words: str, event: str | None = None, **variables: str) -> Result:
+    """A command in this process, with no variable of this environment that means anything to it."""
+    environment = {**dict.fromkeys(os.environ.keys() - BARE.keys()), **variables, "COLUMNS": "80"}
+    return CliRunner().invoke(app, words, input=event, env=environment, prog_name="duecourse")
+
+
+@contextmanager
+def api(served: App, authorize: Authorize) -> Iterator[str]:
+    """The URL of the HTTP API on an App, which lets those in who prove who they are."""
+
+    def answer(asked: Asked) -> Reply:
+        path, _, query = asked.path.partition("?")
+        headers = [*asked.headers.items()]
+        request = HttpRequest(
+            asked.method, unquote(path), query, headers, asked.body, "127.0.0.1", "HTTP/1.1", sent_path=path
+        )
+        try:
+            identity = authorize(request)
+        except Rejected as error:
+            return Reply(error.status, json.dumps({"message": str(error)}).encode())
+        with redirect_stdout(StringIO()):  # metrics, which are no part of what the command prints
+            done = serve(served, http_event(request, "$default", {}, identity), Context())
+        return Reply(done["statusCode"], (done.get("body") or "").encode(), {"content-type": "application/json"})
+
+    with answering(answer) as server:
+        yield server.url
+
+
+@pytest.fixture
+def ledger(redis_server: RedisServer) -> Iterator[Store]:
+    with connect(redis_server.url) as client:
+        yield RedisStore(client)
+
+
+@pytest.fixture(params=WAYS)
+def place(request: pytest.FixtureRequest, ledger: Store, redis_server: RedisServer, tmp_path: Path) -> Iterator[Place]:
+    """One ledger, in each way in turn."""
+    folder = tmp_path / "state"
+    if request.param == "store":
+        options = ("--store", redis_server.url, "--stack", str(folder))
+        yield Place(ledger, options, {"DUECOURSE_TARGETS": TARGETS})
+        return
+    auth = Auth.JWT if request.param in {"token", "stack"} else Auth.IAM
+    rule = chosen.parameters(auth)["TenantFrom"]
+    settings = parse({"DUECOURSE_TENANT_FROM": rule, "DUECOURSE_TARGETS": TARGETS})
+    with wired_with(settings, store=ledger) as served, api(served, chosen.authorizer(auth, folder)) as url:
+        yield from reached(str(request.param), ledger, url, folder)
+
+
+def reached(way: str, ledger: Store, url: str, folder: Path) -> Iterator[Place]:
+    if way == "stack":
+        state = StateFolder(folder)
+        state.announce({"api": url, "auth": "jwt", "store": "redis://nowhere"})
+        yield Place(ledger, ("--stack", str(folder)), {})
+        state.close()
+    elif way == "token":
+        made = chosen.tokens(folder).issue("ops", "", [Role.OPERATOR], 600)
+        yield Place(ledger, ("--url", url, "--token", made), {})
+    else:
+        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+        issued = chosen.signatures(folder).issue("operator")
+        yield Place(ledger, ("--url", url), dict(zip(names, issued, strict=True)))
+
+
+def test_a_task_is_added_moved_shown_explained_and_cancelled(place: Place) -> None:
+    added = place.ask("add", "report", "--payload", '{"month": 10}', "--id", "r1", "--delay", "PT10M")
+    assert (added["created"], added["task"]["state"]) == (True, "scheduled")
+    moved = place.ask("move", "r1", "--delay", "PT1H")["task"]
+    shown = place.ask("show", "r1")
+    assert shown["task"] == moved
+    assert shown["task"]["payload"] == {"month": 10}
+    told = place.ask("why", "r1")
+    assert [one["event"] for one in told["timeline"]] == ["added", "moved"]
+    assert all(re.search("http:.*(operator|ops|command)", one["by"]) for one in told["timeline"])
+    assert place.ask("cancel", "r1") == {"cancelled": 1, "dry_run": False}
+    assert place.store.get("default", "r1").status is Status.CANCELLED  # type: ignore[union-attr]
+
+
+def test_queues_and_tasks_are_listed_however_many(place: Place) -> None:
+    place.store.add([new(f"t{n:03}", kind="report", delay_ms=LATER_MS + n) for n in range(130)])
+    [queue] = place.ask("queues")["queues"]
+    assert (queue["queue"], queue["tasks"]["scheduled"]) == ("default", 130)
+    assert [one["id"] for one in place.ask("tasks", "--limit", "120")["tasks"]] == [f"t{n:03}" for n in range(120)]
+    first = place.ask("tasks", "--limit", "100")
+    assert len(place.ask("tasks", "--limit", "100", "--cursor", first["next_cursor"])["tasks"]) == 30
+    assert place.ask("tasks", "--state", "dead") == {"tasks": [], "next_cursor": None}
+
+
+def test_a_purge_counts_asks_and_deletes(place: Place) -> None:
+    for id in ("a", "b"):
+        bring(place.store, "dead", id)
+    words = ("purge", "default", "--state", "dead")
+    assert place.ask(*words, "--dry-run") == {"purged": 2, "dry_run": True}
+    refused = place.run(*words, event="")
+    assert refused.exit_code == 2
+    assert "2 tasks will be purged" in refused.stderr
+    assert "--yes" in refused.stderr
+    assert place.store.get("default", "a")
+    assert place.ask(*words, "--older-than", "P1D", "--yes") == {"purged": 0, "dry_run": False}
+    assert place.ask(*words, "--yes") == {"purged": 2, "dry_run": False}
+    assert place.store.get("default", "a") is None
+
+
+def in_a_terminal(answer: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command whose standard input is a terminal, in which somebody types."""
+    keyboard, terminal = pty.openpty()
+    try:
+        os.write(keyboard, answer.encode())
+        program = (sys.executable, "-m", "local", *words)
+        return subprocess.run(
+            program, cwd=ROOT, env=BARE, stdin=terminal, capture_output=True, text=True, check=False, timeout=120
+        )
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
+
+
+def test_a_purge_asks_in_a_terminal_and_goes_by_the_answer(
+    ledger: Store, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    words = ("purge", "default", "--state", "dead", "--store", redis_server.url, "--stack", str(tmp_path))
+    bring(ledger, "dead")
+    refused = in_a_terminal("n\n", *words)
+    assert (refused.returncode, refused.stdout.strip()) == (1, "")
+    assert "1 task will be purged. Go on?" in refused.stderr
+    assert ledger.get("default", "a")
+    done = in_a_terminal("y\n", *words)
+    assert (done.returncode, done.stdout.strip()) == (0, "1 task purged")
+    assert ledger.get("default", "a") is None
+
+
+def test_many_tasks_are_cancelled_in_several_requests(place: Place) -> None:
+    for start in range(0, 2_100, 700):
+        place.store.add([new(f"t{n}", delay_ms=LATER_MS, kind="report") for n in range(start, start + 700)])
+    place.store.add([new("other", delay_ms=LATER_MS)])
+    assert place.ask("cancel", "--kind", "report", "--yes") == {"cancelled": 2_100, "dry_run": False}
+    assert place.store.stats(SHARD).scheduled == 1
+
+
+def test_top_looks_at_queues_and_at_what_runs_and_died(place: Place) -> None:
+    for state in ("leased", "dead"):
+        bring(place.store, state, state)
+    seen = place.ask("top")
+    assert [queue["queue"] for queue in seen["queues"]] == ["default"]
+    assert [[task["id"] for task in seen[state]] for state in ("leased", "dead")] == [["leased"], ["dead"]]
+    assert re.search(r"^running\n.*\ndefault +leased .*\n\ndead\n", place.run("top", "--once").stdout, re.MULTILINE)
+
+
+def test_top_stays_until_ctrl_c_or_until_the_store_is_gone(server: RedisServer, tmp_path: Path) -> None:
+    words = ("top", "--every", "0.5", "--store", server.url, "--stack", str(tmp_path))
+    for end, code in ((lambda process: process.send_signal(signal.SIGINT), 0), (lambda _: server.stop(), 3)):
+        keyboard, terminal = pty.openpty()
+        program = (sys.executable, "-m", "local", *words)
+        with subprocess.Popen(program, cwd=ROOT, env=BARE, stdin=terminal, stdout=terminal, stderr=terminal) as process:
+            os.close(terminal)
+            seen = b""
+            while b"late p99" not in seen:
+                seen += os.read(keyboard, 65_536)
+            end(process)
+            drained(keyboard)
+            assert process.wait(timeout=60) == code
+        os.close(keyboard)
+
+
+def drained(keyboard: int) -> None:
+    """Read until the other side of a terminal is closed: a full one would hold its writer up."""
+    with suppress(OSError):
+        while os.read(keyboard, 65_536):
+            pass
+
+
+def test_the_dead_are_replayed_one_or_all(place: Place) -> None:
+    for id in ("a", "b", "c"):
+        bring(place.store, "dead", id)
+    assert place.ask("replay", "--dead", "--dry-run")["replayed"] == 3
+    assert place.ask("replay", "a")["task"]["state"] == "scheduled"
+    answer = place.ask("replay", "--dead", "--rate", "1/PT60S")
+    assert [one["id"] for one in answer["tasks"]] == ["b", "c"]
+    assert place.store.stats(SHARD).dead == 0
+
+
+def test_a_queue_is_paused_resumed_and_limited(place: Place) -> None:
+    place.store.add([new("a", delay_ms=LATER_MS)])
+    assert place.ask("pause", "default")["queue"]["paused"] is True
+    assert place.ask("resume", "default")["queue"]["paused"] is False
+    changed = place.ask("limits", "default", "max_running=20", "rate=10/PT1S", "retention=P2D")["queue"]
+    assert (changed["max_running"], changed["rate"]) == (20, {"count": 10, "per": "PT1S"})
+    assert place.ask("limits", "default", "rate=default")["queue"]["rate"] is None
+    assert place.ask("limits", "default")["queue"]["max_running"] == 20
+    assert place.run("pause", "nowhere").exit_code == 1
+    assert place.ask("limits", "fresh", "priority=2", "--create")["queue"]["priority"] == 2
+
+
+def test_another_tenants_tasks_are_reached_by_its_name(place: Place) -> None:
+    place.store.add([new("a", tenant="acme", delay_ms=LATER_MS)])
+    assert place.run("show", "a").exit_code == 1
+    assert place.ask("show", "a", "--tenant", "acme")["task"]["id"] == "a"
+    assert place.ask("purge", "default", "--state", "scheduled", "--tenant", "acme", "--yes")["purged"] == 1
+
+
+def test_exit_codes_and_the_one_line_of_an_error(place: Place) -> None:
+    bring(place.store, "scheduled")
+    for words, code, said in (
+        (("show", "none"), 1, "no task none in queue default, in the "),
+        (("why", "none"), 1, "no task none"),
+        (("replay", "a"), 1, "scheduled"),
+        (("move", "a"), 2, "due_at"),
+        (("add", "nonsense"), 2, "kind"),
+        (("limits", "default", "colour=red"), 2, "sets nothing"),
+    ):
+        done = place.run(*words)
+        where, told = done.stderr.splitlines()
+        assert (done.exit_code, done.stdout) == (code, ""), words
+        assert where.startswith(("store unix://", "API http://127.0.0.1:"))
+        assert said in told
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--store", "redis://127.0.0.1:1/0"), "127.0.0.1:1"),
+        (("--url", "http://127.0.0.1:1"), "does not answer"),
+        (("--url", "127.0.0.1:1"), "must be the URL"),
+    ],
+)
+def test_a_place_that_is_away_is_one_line_and_code_3(options: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    done = command("queues", *options, "--stack", str(tmp_path))
+    assert done.exit_code == 3
+    assert said in done.stderr.splitlines()[-1]
+    assert len(done.stderr.splitlines()) <= 2
+
+
+def test_what_is_no_ledger_is_one_line_and_code_3(redis_server: RedisServer, tmp_path: Path) -> None:
+    with answering(lambda _: Reply(200, b"<html>")) as other:
+        done = command("queues", "--url", other.url)
+        assert done.exit_code == 3
+        assert "is not the HTTP API of duecourse" in done.stderr
+        port = other.url.rpartition(":")[2]
+        done = command("queues", "--store", f"redis://127.0.0.1:{port}/0", "--stack", str(tmp_path))
+        assert (done.exit_code, len(done.stderr.splitlines())) == (3, 1)
+    done = command("queues", "--store", f"{redis_server.url}?db=99", "--stack", str(tmp_path))
+    assert done.exit_code == 3
+    assert done.stderr.startswith("The store rejected the command: DB index is out of range (store unix://")
+
+
+def test_without_a_proof_the_api_lets_nobody_in_and_the_error_names_the_way(ledger: Store, tmp_path: Path) -> None:
+    settings = parse({"DUECOURSE_TENANT_FROM": chosen.parameters(Auth.IAM)["TenantFrom"]})
+    with wired_with(settings, store=ledger) as served, api(served, chosen.authorizer(Auth.IAM, tmp_path)) as url:
+        done = command("queues", "--url", url, AWS_EC2_METADATA_DISABLED="true", HOME=str(tmp_path))
+    assert done.exit_code == 1
+    assert "set AWS credentials or give --token" in done.stderr
+
+
+def test_an_api_without_a_rule_for_tenants_gets_them_in_a_header(ledger: Store, tmp_path: Path) -> None:
+    ledger.add([NewTask("a", "report", tenant="acme", delay_ms=LATER_MS)])
+    settings = parse({"DUECOURSE_TENANT_HEADER": "X-Tenant"})
+    with wired_with(settings, store=ledger) as served, api(served, chosen.authorizer(Auth.NONE, tmp_path)) as url:
+        done = command("show", "a", "--url", url, "--tenant", "acme", "--json", DUECOURSE_TOKEN="any")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["task"]["id"] == "a"
+
+
+def examples() -> list[str]:
+    """Each line of help that is an example of a command here."""
+    texts = {one.callback.__name__: str(one.callback.__doc__) for one in app.registered_commands if one.callback}
+    lines = [line.strip() for name in COMMANDS for line in texts[name].splitlines()]
+    page = re.findall(r"^    (duecourse .*)$", (ROOT / "docs/how-to/operate.md").read_text(), re.MULTILINE)
+    return [*(line for line in lines if line.startswith("duecourse ")), *(line for line in page if "$URL" not in line)]
+
+
+def with_all(store: Store) -> None:
+    """Have every task and queue that an example names."""
+    for id in ("report-42", "dead-1"):
+        store.add([new(id, kind="report")])
+        [task] = store.claim(SHARD, 1, lease_ms=1_000).tasks
+        settle(store, task, Ending.DROP, detail="no use")
+    store.add([new("order-7", delay_ms=LATER_MS), new("standup:300:0", queue="reminders", group="standup")])
+    store.configure("imports", {"paused": True})
+
+
+@pytest.mark.parametrize("line", examples())
+def test_an_example_of_help_does_what_it_says(
+    line: str, ledger: Store, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("report.json").write_text('{"month": "2026-10"}')
+    with_all(ledger)
+    _, *words = shlex.split(re.sub(r" --store \S+", "", line))
+    done = command(*words, "--store", redis_server.url, "--stack", str(tmp_path), DUECOURSE_TARGETS=TARGETS)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout
+
+
+def test_every_command_has_an_example() -> None:
+    assert {line.split()[1] for line in examples()} == set(COMMANDS)
+
+
+def test_what_people_read_fits_80_columns(ledger: Store, redis_server: RedisServer, tmp_path: Path) -> None:
+    with_all(ledger)
+    here = Place(ledger, ("--store", redis_server.url, "--stack", str(tmp_path)), {})
+    for words in (("queues",), ("tasks",), ("show", "report-42"), ("why", "report-42"), ("limits", "imports")):
+        done = here.run(*words)
+        assert done.exit_code == 0
+        assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.fixture
+def in_vienna(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "Europe/Vienna")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_vienna")
+def test_the_clock_of_people_is_that_of_their_zone() -> None:
+    assert said_as.local("2026-07-01T10:00:00.000Z") == "2026-07-01 12:00:00 (10:00:00 UTC)"
+    assert said_as.text_of("due 2026-01-01T10:00:00.500Z.") == "due 2026-01-01 11:00:00 (10:00:00 UTC)."
+    assert [said_as.short(ms) for ms in (40, 5_000, 300_000, 7_200_000, 86_400_000)] == [
+        *("40 ms", "5 s", "5 min", "2 h", "1 d")
+    ]

@@ -1,0 +1,309 @@
+"""`duecourse worker`: the same work in processes of one's own, with no Lambda, stopped, killed and cut off."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duecourse.adapters.redis.connect import connect
+from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.task import NewTask, Shard, Status, Task
+from duecourse.handler import task_handler
+from duecourse.settings import Settings
+from duecourse.wiring import App
+from duecourse.worker.serving import size_of
+from tests.support.answering import Reply, answering
+from tests.support.redis_server import FLOOR, RedisServer, need
+from tests.support.wait import until
+from tests.support.workers import HANDLERS, command, environment, working
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    """A server that a test may stop and start: what it was told is on its disk."""
+    with RedisServer(need(FLOOR), "--appendonly", "yes", "--appendfsync", "always") as server:
+        yield server
+
+
+@pytest.fixture
+def store(server: RedisServer) -> Iterator[RedisStore]:
+    with connect(server.url) as client:
+        yield RedisStore(client)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "worker.log"
+
+
+def work(id: str, **fields: Any) -> NewTask:
+    return NewTask(id, **{"kind": "work"} | fields)
+
+
+def gated(id: str, **fields: Any) -> NewTask:
+    return work(id, payload=f'{{"gate":"gate-{id}"}}', **fields)
+
+
+def got(store: RedisStore, id: str, queue: str = "default") -> Task:
+    task = store.get(queue, id)
+    assert task
+    return task
+
+
+def ended(store: RedisStore, id: str, queue: str = "default") -> Task:
+    """The task, once it is done or dead."""
+    until(lambda: got(store, id, queue).status in {Status.DONE, Status.DEAD}, every=0.02, seconds=90)
+    return got(store, id, queue)
+
+
+def ran(server: RedisServer) -> dict[str, int]:
+    with server.client() as client:
+        found: Any = client.hgetall("ran")
+    return {name.decode(): int(count) for name, count in found.items()}
+
+
+def begun(server: RedisServer, *runs: str) -> None:
+    until(lambda: set(runs) <= set(ran(server)), every=0.02, seconds=90)
+
+
+def open_gate(server: RedisServer, id: str) -> None:
+    with server.client() as client:
+        client.lpush(f"gate-{id}", 1)
+
+
+def test_tasks_run_at_their_time_in_a_process_of_the_worker(store: RedisStore, server: RedisServer, log: Path) -> None:
+    with working(server.url, "--processes", "2", log=log) as worker:
+        store.add([work("now"), work("soon", delay_ms=400)])
+        now, soon = ended(store, "now"), ended(store, "soon")
+        assert {now.result["by"], soon.result["by"]} <= set(worker.children())
+        assert [run.outcome for run in (*now.history, *soon.history)] == ["done", "done"]
+        assert soon.history[0].claimed_at >= soon.due_at
+        assert now.result["remaining"] == 1e9
+        deployed = store.deployments().read()  # so that clients may add the kinds
+        assert {"work", "alone"} <= set(deployed.kinds) & set(deployed.handed)
+    assert ran(server) == {"now:1": 1, "soon:1": 1}
+
+
+def test_no_boto3_typer_or_pydantic_is_needed_and_built_in_kinds_run_too(
+    store: RedisStore, server: RedisServer, log: Path, tmp_path: Path
+) -> None:
+    for absent in ("boto3", "botocore", "typer", "pydantic", "aws_lambda_powertools", "pika"):
+        (tmp_path / f"{absent}.py").write_text(f"raise ModuleNotFoundError('no {absent} here', name='{absent}')")
+    with (
+        answering(lambda _asked: Reply()) as web,
+        working(server.url, log=log, path=str(tmp_path), EGRESS_ALLOW="127.0.0.1"),
+    ):
+        store.add([work("own"), work("call", kind="webhook", payload=f'{{"url":"{web.url}","body":{{}}}}')])
+        assert ended(store, "own").status == Status.DONE
+        assert ended(store, "call").status == Status.DONE, got(store, "call").error
+    assert len(web.asked) == 1
+
+
+def test_a_stop_gives_back_what_has_not_begun_and_finishes_what_runs(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    with working(server.url, "--concurrency", "1", "--grace", "PT10M", log=log) as first:
+        store.add([gated("long"), work("next")])
+        begun(server, "long:1")
+        first.term()
+        with working(server.url, "--concurrency", "1", log=log) as second:
+            assert ended(store, "next").result["by"] in second.children()
+            assert got(store, "long").status == Status.LEASED
+            open_gate(server, "long")
+            assert first.process.wait(60) == 0
+            assert (ended(store, "long").run, ran(server)) == (1, {"long:1": 1, "next:1": 1})
+
+
+def test_signals_to_each_of_its_processes_stop_it_once(store: RedisStore, server: RedisServer, log: Path) -> None:
+    with working(server.url, "--processes", "2", "--grace", "PT10M", log=log) as worker:
+        store.add([gated("long")])
+        begun(server, "long:1")
+        children = worker.children()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+            for pid in children:
+                os.kill(pid, number)
+        worker.term()
+        until(lambda: log.read_text().count("stopping") == 2, every=0.02)
+        open_gate(server, "long")
+        assert worker.process.wait(60) == 0
+    assert (got(store, "long").status, ran(server)) == (Status.DONE, {"long:1": 1})
+
+
+def test_what_runs_beyond_the_grace_time_is_tried_again_elsewhere_at_once(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    with working(server.url, "--grace", "PT0.5S", log=log) as first:
+        store.add([gated("stuck")])
+        begun(server, "stuck:1")
+        first.term()
+        assert first.process.wait(60) == 0
+        task = got(store, "stuck")
+        assert (task.status, task.attempt, task.error) == (
+            Status.SCHEDULED,
+            2,
+            "the worker was stopped before the handler returned",
+        )
+        with working(server.url, log=log):
+            begun(server, "stuck:2")
+            open_gate(server, "stuck")
+            assert ended(store, "stuck").status == Status.DONE
+
+
+def test_a_lease_is_kept_while_the_handler_runs_however_short_its_queue_makes_it(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    store.configure("default", {"lease_ms": 1_000})
+    with working(server.url, log=log):
+        store.add([gated("long")])
+        begun(server, "long:1")
+        until(lambda: got(store, "long").lease_expires_at > store.now() + 5_000, every=0.02)
+        open_gate(server, "long")
+        assert (ended(store, "long").run, ran(server)) == (1, {"long:1": 1})
+
+
+def test_a_handler_sees_the_grace_time_run_out(store: RedisStore, server: RedisServer, log: Path) -> None:
+    with working(server.url, "--grace", "PT10M", log=log) as worker:
+        store.add([gated("long")])
+        begun(server, "long:1")
+        worker.term()
+        until(lambda: "stopping" in log.read_text(), every=0.02)
+        open_gate(server, "long")
+        assert ended(store, "long").result["remaining"] <= 600
+
+
+def test_for_a_process_that_is_killed_another_is_started_and_its_task_runs_elsewhere(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    with working(server.url, "--processes", "2", log=log) as worker:
+        store.add([gated("held")])
+        begun(server, "held:1")
+        before = worker.children()
+        for pid in before:  # whichever has it
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: len(after := worker.children()) == 2 and not set(after) & set(before), every=0.05)
+        open_gate(server, "held")
+        task = ended(store, "held")
+        assert (task.status, [run.outcome for run in task.history]) == (Status.DONE, ["lapsed", "done"])
+        assert task.result["by"] in worker.children()
+
+
+def test_a_worker_goes_on_when_redis_was_away_and_its_health_says_so(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    with working(server.url, "--health-port", "0", log=log) as worker:
+        store.add([gated("held")])
+        begun(server, "held:1")
+        assert worker.health("/ready") == (200, {"status": "ok", "store": "ok", "processes": {"ready": 1, "wanted": 1}})
+        server.stop()
+        status, said = worker.health("/ready")
+        assert (status, said["store"], said["status"]) == (503, "unavailable", "unavailable")
+        assert worker.health("/live") == (200, {"status": "ok"})
+        assert worker.health("/other")[0] == 404
+        server.start()
+        assert until(lambda: worker.health("/ready")[0] == 200, every=0.1)
+        store.add([work("after", delay_ms=100)])
+        assert ended(store, "after").status == Status.DONE
+        pids = worker.children()
+    assert len(pids) == 1
+
+
+def test_a_worker_leaves_queues_alone_that_are_not_its_own(store: RedisStore, server: RedisServer, log: Path) -> None:
+    with working(server.url, "--queue", "mine", log=log):
+        store.add([work("theirs", queue="other")])
+        store.add([work("own", queue="mine", delay_ms=200)])
+        assert ended(store, "own", "mine").status == Status.DONE
+        theirs = got(store, "theirs", "other")
+        assert (theirs.status, theirs.run) == (Status.SCHEDULED, 0)
+
+
+def test_workers_beside_each_other_run_each_task_once(store: RedisStore, server: RedisServer, log: Path) -> None:
+    ids = [f"t{n}" for n in range(300)]
+    with working(server.url, "--processes", "2", log=log) as one, working(server.url, log=log) as two:
+        store.add([work(id) for id in ids])
+        tasks = [ended(store, id) for id in ids]
+        assert {task.result["by"] for task in tasks} <= {*one.children(), *two.children()}
+    # A claim that is given back unused counts as a run's number too: each id is there once.
+    assert sorted(run.split(":")[0] for run in ran(server)) == sorted(ids)
+    assert set(ran(server).values()) == {1}
+
+
+def test_functions_that_do_not_have_its_kinds_drain_beside_it_and_leave_them_alone(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    ids = [f"t{n}" for n in range(200)]
+    functions = App(Settings(store=server.url, targets={"work": "worker"}))
+    with working(server.url, log=log, TARGETS='{"report": "worker"}'):
+        store.add([work(id, delay_ms=n if n % 2 else 100) for n, id in enumerate(ids)])
+
+        def all_done() -> bool:
+            assert functions.drainer.drain(store.shards(), lambda: 60_000).claimed == 0
+            return store.stats(Shard()).done == len(ids)
+
+        until(all_done)
+    functions.close()
+    assert [got(store, id).attempt for id in ids] == [1] * len(ids)
+
+
+def test_its_processes_end_with_a_parent_that_is_killed(server: RedisServer, log: Path) -> None:
+    with working(server.url, "--processes", "2", log=log) as worker:
+        children = worker.children()
+        worker.process.kill()
+        worker.process.wait()
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), every=0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "problem"),
+    [
+        ((), {}, "--import: is required"),
+        (("--import", "nowhere.kinds"), {}, "--import nowhere.kinds: cannot be imported: ModuleNotFoundError"),
+        (("--import", "unnamed"), {}, "unnamed.handler: names no kind: write @task_handler(kind="),
+        (("--import", "kinds", "--import", "twice"), {}, "twice.other: names the kind work, as another handler does"),
+        (("--import", "json"), {}, "--import json: has no handler"),
+        (("--import", "kinds", "--processes", "0"), {}, "--processes: must be 1 to 64, not 0"),
+        (("--import", "kinds", "--store", "memory://"), {}, "DUECOURSE_STORE: must be a Redis"),
+        (("--import", "kinds"), {"LEASE": "soon"}, "DUECOURSE_LEASE: "),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_tried_again(
+    server: RedisServer, options: tuple[str, ...], settings: dict[str, str], problem: str
+) -> None:
+    given = environment(server.url, **settings)
+    done = subprocess.run(
+        command(*options), env=given, cwd=HANDLERS, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_handler_may_have_a_process_run_one_task_at_a_time() -> None:
+    def handler(_task: Task) -> None:
+        """Do nothing."""
+
+    app = App(Settings(parallel=8))
+    free, one = task_handler(kind="a")(handler), task_handler(kind="b", parallel=1)(handler)
+    assert (size_of(app, {"a": free}), size_of(app, {"a": free, "b": one})) == (8, 1)
+
+
+def test_the_command_is_the_same_worker(store: RedisStore, server: RedisServer, log: Path) -> None:
+    line = [sys.executable, "-m", "duecourse_local", "worker", "--import", "kinds", "--concurrency", "2"]
+    given = environment(server.url)
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(line, env=given, cwd=HANDLERS, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "worker ready: 1 process, every queue\n", log.read_text()
+            store.add([work("a")])
+            assert ended(store, "a").status == Status.DONE
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()

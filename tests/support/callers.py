@@ -1,0 +1,107 @@
+"""Callers of the HTTP API, as API Gateway tells them to the function, and the things of a tenant."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from duecourse.domain.access import Role
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.query import Query, queue_of
+from duecourse.domain.task import NewTask, Shard, Task
+from duecourse.ports.leases import Delivery
+from duecourse.ports.store import Store
+from duecourse_local.aws.account import ACCOUNT
+from tests.support.requests import MEETING, Answer
+
+LEASE_MS, LATER_MS = 60_000, 3_600_000
+PAYLOAD = '{"url":"https://hooks.example.com/orders"}'
+
+
+class Who(NamedTuple):
+    """One caller: the tenant of its claim or table, and its roles."""
+
+    tenant: str
+    roles: tuple[Role, ...] = (Role.CALLER,)
+
+    @property
+    def name(self) -> str:
+        """Name of its own, as subject and as IAM role."""
+        return "-".join([self.tenant or "none", *self.roles])
+
+
+def token(who: Who, **claims: Any) -> dict[str, Any]:
+    """`authorizer` of a request with a token: the claims are texts, a list is in brackets."""
+    own = {"sub": who.name, "org_id": who.tenant, "duecourse_roles": f"[{' '.join(who.roles)}]"}
+    return {"jwt": {"claims": {name: one for name, one in (own | claims).items() if one}, "scopes": None}}
+
+
+def session(role: str, name: str = "i-0a1b2c3d") -> dict[str, Any]:
+    """`authorizer` of a request that a session of an IAM role signed."""
+    arn = f"arn:aws:sts::{ACCOUNT}:assumed-role/{role}/{name}"
+    return {"iam": {"accessKey": "ASIAEXAMPLE", "accountId": ACCOUNT, "userArn": arn, "userId": f"AROA:{name}"}}
+
+
+Door = Callable[..., Answer]
+"""Way in: `door(who, method, path, body=None, query="", **headers)`."""
+
+
+class Scene(NamedTuple):
+    """Ids of a tenant's things, one of each state, in a queue that has nothing else."""
+
+    queue: str
+    waiting: str
+    dead: str
+    running: str
+    token: str
+    handed: str
+    delivery: str
+    reminder: str
+    query: str
+
+    @property
+    def ids(self) -> Iterable[str]:
+        """All ids of its tasks."""
+        return (self.waiting, self.dead, self.running, self.handed)
+
+
+UNKNOWN = Scene(
+    "nowhere", "unknown", "unknown", "unknown", "0" * 28, "unknown", "0" * 28, "unknown", f"q-{'0' * 32}@nowhere"
+)
+"""Ids that nobody has."""
+
+
+def scene(store: Store, door: Door, owner: Who, name: str) -> Scene:
+    """Make one of each for a tenant; `name` tells them from those of other scenes."""
+    queue = f"q-{name}"
+    waiting, dead, running, handed = (f"{what}-{name}" for what in ("waiting", "dead", "running", "handed"))
+
+    def new(id: str, **fields: Any) -> NewTask:
+        return NewTask(id, "webhook", PAYLOAD, queue=queue, tenant=owner.tenant, **{"delay_ms": LATER_MS} | fields)
+
+    store.add([new(waiting), new(dead), new(running), new(handed, delay_ms=0)])
+    [delivered] = store.claim(
+        Shard(queue), 10, lease_ms=LEASE_MS, deliveries={"webhook": Delivery("lambda:Send", 10, LEASE_MS)}
+    ).tasks
+    assert delivered.id == handed
+    _settle(store, _taken(store, queue, dead, owner.tenant))
+    leased = _taken(store, queue, running, owner.tenant)
+    asked = Query({"url": f"https://{name}.example.com/", "interval": "PT1H", "until": "`true`"}, 0)
+    store.add([asked.task(owner.tenant, None, "http")._replace(delay_ms=LATER_MS)])
+    assert door(owner, "POST", "/reminders", MEETING | {"id": f"standup-{name}"}).status == 201
+    return Scene(queue, waiting, dead, running, leased.token, handed, delivered.token, f"standup-{name}", asked.id)
+
+
+def things(store: Store, of: Scene, tenant: str) -> list[Any]:
+    """Everything of a scene as it stands in the ledger."""
+    tasks: list[Any] = [store.get(of.queue, id, tenant) for id in of.ids]
+    return [*tasks, store.get(queue_of(of.query), of.query, tenant), store.group("reminders", of.reminder, tenant)]
+
+
+def _taken(store: Store, queue: str, id: str, tenant: str) -> Task:
+    task = store.take(queue, id, tenant, lease_ms=LEASE_MS)
+    assert task is not None
+    return task
+
+
+def _settle(store: Store, task: Task) -> None:
+    end = Settlement(task.id, task.tenant, task.token, Ending.DROP, detail="no use")
+    store.settle(store.shard_of(task.queue, task.id), [end])

@@ -1,0 +1,81 @@
+"""Every route of the HTTP API: the role that it needs, a request about a tenant's things, and who gets which answer."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from duecourse.domain.access import Role
+from tests.support.callers import Scene
+from tests.support.requests import MEETING, WEBHOOK
+
+
+class Asked(NamedTuple):
+    """One request: path, body and query."""
+
+    path: str
+    body: Any = None
+    query: str = ""
+
+
+class Case(NamedTuple):
+    """A route's role, its request, and its status for the things of one's own tenant and of another's.
+
+    A foreign 404 is held against that for an unknown id. No foreign status: the route is about no tenant's things.
+    """
+
+    role: Role | None
+    ask: Callable[[Scene], Asked]
+    own: int
+    foreign: int | None = 404
+
+
+def _task(name: str, more: str = "", body: Any = None) -> Callable[[Scene], Asked]:
+    return lambda of: Asked(f"/tasks/{getattr(of, name)}{more}", body, f"queue={of.queue}")
+
+
+def _lease(name: str, proof: str, verb: str, **fields: Any) -> Callable[[Scene], Asked]:
+    return lambda of: _task(name, f"/{verb}", {"token": getattr(of, proof), **fields})(of)
+
+
+def _new(of: Scene) -> dict[str, Any]:
+    return WEBHOOK | {"id": of.waiting, "queue": of.queue, "on_duplicate": "keep"}
+
+
+ASKED = {"url": "https://api.example.com/report", "interval": "PT1H", "until": "status == 'ok'"}
+CASES = {
+    "POST /tasks": Case(Role.CALLER, lambda of: Asked("/tasks", _new(of)), 200, 201),
+    "POST /tasks/batch": Case(Role.CALLER, lambda of: Asked("/tasks/batch", {"tasks": [_new(of)]}), 200, 200),
+    "GET /tasks": Case(Role.CALLER, lambda of: Asked("/tasks", query=f"queue={of.queue}"), 200, 200),
+    "GET /tasks/{id}": Case(Role.CALLER, _task("waiting"), 200),
+    "GET /tasks/{id}/why": Case(Role.CALLER, _task("waiting", "/why"), 200),
+    "PATCH /tasks/{id}": Case(Role.CALLER, _task("waiting", body={"delay": 60}), 200),
+    "DELETE /tasks/{id}": Case(Role.CALLER, _task("waiting"), 204),
+    "POST /tasks/{id}/replay": Case(Role.CALLER, _task("dead", "/replay"), 200),
+    "POST /tasks/{id}/begin": Case(Role.WORKER, _lease("handed", "delivery", "begin"), 200),
+    "POST /tasks/{id}/settle": Case(Role.WORKER, _lease("running", "token", "settle", outcome="done"), 200),
+    "POST /tasks/{id}/extend": Case(Role.WORKER, _lease("running", "token", "extend", **{"for": "PT5M"}), 200),
+    "POST /tasks/{id}/save": Case(Role.WORKER, _lease("running", "token", "save", state={"page": 7}), 204),
+    "POST /reminders": Case(Role.CALLER, lambda of: Asked("/reminders", MEETING | {"id": of.reminder}), 200, 201),
+    "POST /reminders/preview": Case(Role.CALLER, lambda of: Asked("/reminders/preview", {"id": of.reminder}), 200),
+    "GET /reminders/{id}": Case(Role.CALLER, lambda of: Asked(f"/reminders/{of.reminder}"), 200),
+    "PATCH /reminders/{id}": Case(
+        Role.CALLER, lambda of: Asked(f"/reminders/{of.reminder}", {"starts_at": "2099-04-02T08:00:00Z"}), 200
+    ),
+    "DELETE /reminders/{id}": Case(Role.CALLER, lambda of: Asked(f"/reminders/{of.reminder}"), 204),
+    "POST /queries": Case(Role.CALLER, lambda _of: Asked("/queries", ASKED), 200, 200),
+    "GET /queries/{id}": Case(Role.CALLER, lambda of: Asked(f"/queries/{of.query}"), 200),
+    "GET /queues": Case(Role.CALLER, lambda _of: Asked("/queues"), 200, 200),
+    "GET /queues/{queue}": Case(Role.CALLER, lambda of: Asked(f"/queues/{of.queue}"), 200),
+    "PATCH /queues/{queue}": Case(Role.OPERATOR, lambda of: Asked(f"/queues/{of.queue}", {"paused": True}), 200, None),
+    "POST /queues/{queue}/dead/replay": Case(
+        Role.CALLER, lambda of: Asked(f"/queues/{of.queue}/dead/replay", {}), 200, 200
+    ),
+    "POST /queues/{queue}/purge": Case(
+        Role.CALLER, lambda of: Asked(f"/queues/{of.queue}/purge", {"state": "dead"}), 200, 200
+    ),
+    "POST /queues/{queue}/cancel": Case(
+        Role.CALLER, lambda of: Asked(f"/queues/{of.queue}/cancel", {"state": "scheduled"}), 200, 200
+    ),
+    "GET /health": Case(None, lambda _of: Asked("/health"), 200, None),
+    "GET /openapi.json": Case(None, lambda _of: Asked("/openapi.json"), 200, None),
+    "GET /docs": Case(None, lambda _of: Asked("/docs"), 200, None),
+}

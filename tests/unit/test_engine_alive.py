@@ -1,0 +1,57 @@
+"""Leases of tasks that run in a process of their own: kept while they run, ended when it is to end."""
+
+import pytest
+
+from duecourse.adapters.embedded.store import MemoryStore
+from duecourse.domain.task import Status
+from duecourse.engine.alive import KeptAlive
+from duecourse.errors import StoreUnavailable
+from tests.support.clock import HandClock
+from tests.support.ledger import claim_one, new, standing
+
+
+def test_the_lease_of_a_running_task_is_extended_and_that_of_another_is_not(
+    store: MemoryStore, clock: HandClock
+) -> None:
+    runs, finished = claim_one(store, "runs"), claim_one(store, "finished")
+    alive = KeptAlive(store, step_ms=30_000)
+    with alive.while_running(runs):
+        with alive.while_running(finished):
+            clock.advance(20_000)
+        alive.extend()
+    assert standing(store, "runs").lease_expires_at == clock.at + 30_000
+    assert standing(store, "finished").lease_expires_at == clock.at + 10_000
+
+
+def test_a_lease_that_is_shorter_by_its_queue_is_extended_from_the_beginning(
+    store: MemoryStore, clock: HandClock
+) -> None:
+    store.add([new("a")])
+    [task] = store.claim(store.shard_of("default", "a"), 1, lease_ms=2_000).tasks
+    with KeptAlive(store, step_ms=30_000).while_running(task):
+        assert standing(store, "a").lease_expires_at == clock.at + 30_000
+
+
+def test_what_is_given_up_is_due_again_at_once_with_the_reason(store: MemoryStore, clock: HandClock) -> None:
+    task = claim_one(store, "a")
+    alive = KeptAlive(store)
+    with alive.while_running(task):
+        assert alive.give_up("stopped") == 1
+    again = standing(store, "a")
+    assert (again.status, again.due_at, again.attempt, again.error) == (Status.SCHEDULED, clock.at, 2, "stopped")
+
+
+def test_a_store_that_is_away_is_logged_and_ends_nothing(clock: HandClock, caplog: pytest.LogCaptureFixture) -> None:
+    class Away(MemoryStore):
+        def extend(self, *_: object, **__: object) -> list[int]:
+            raise StoreUnavailable
+
+        def settle(self, *_: object) -> list[object]:  # type: ignore[override]
+            raise StoreUnavailable
+
+    store = Away(clock)
+    alive = KeptAlive(store)
+    with alive.while_running(claim_one(store, "a")):
+        alive.extend()
+        assert alive.give_up("stopped") == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
