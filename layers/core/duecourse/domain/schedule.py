@@ -1,0 +1,205 @@
+"""Schedule: a task that comes again, the rule of its times, and what became of its occurrences."""
+
+from enum import StrEnum
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
+
+from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, NewTask, OnDuplicate, RetryPolicy
+from duecourse.domain.times import MAX_INSTANT, format_instant
+from duecourse.domain.values import brief, value
+
+TENANT = "*"
+"""Tenant of schedules in the ledger: no user's tenant can be called so, and no claim works its tasks."""
+NEVER = MAX_INSTANT
+"""Due time of a schedule that is paused, or that has no time left."""
+RECENT = 10
+"""Number of occurrences that a schedule remembers."""
+HOUR_MS = 3_600_000
+GRACE_MS = 60_000
+"""Lateness from which an occurrence counts as missed."""
+
+
+class Gap(StrEnum):
+    """Treatment of a wall-clock time that a change of the clocks leaves out."""
+
+    SHIFT = "shift"
+    SKIP = "skip"
+
+
+class Fold(StrEnum):
+    """Treatment of a wall-clock time that a change of the clocks repeats."""
+
+    FIRST = "first"
+    SECOND = "second"
+    BOTH = "both"
+
+
+class Missed(StrEnum):
+    """Treatment of times that passed while nothing ran, or while the schedule was paused."""
+
+    LATEST = "latest"
+    ALL = "all"
+    NONE = "none"
+
+
+class Overlap(StrEnum):
+    """Treatment of an occurrence that comes while one before has not ended."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+    QUEUE = "queue"
+    REPLACE = "replace"
+
+
+@value(frozen=True, slots=True)
+class Every:
+    """Elapsed time between two occurrences, in milliseconds, from the schedule's start; it knows no time zone."""
+
+    every_ms: int
+
+
+@value(frozen=True, slots=True)
+class Cron:
+    """Five fields of cron, read as wall-clock time."""
+
+    expression: str
+
+
+@value(frozen=True, slots=True)
+class RRule:
+    """Recurrence rule of RFC 5545, read as wall-clock time from the schedule's start, without `exdates` (epoch ms)."""
+
+    rule: str
+    exdates: tuple[int, ...] = ()
+
+
+Repeat: TypeAlias = Every | Cron | RRule
+
+
+@value(frozen=True, slots=True)
+class Rule:
+    """The rule of a schedule's nominal times: none before `starts_at`, none after `until` (epoch ms; None: no end)."""
+
+    repeat: Repeat
+    starts_at: int
+    time_zone: str = "UTC"
+    until: int | None = None
+    gap: Gap = Gap.SHIFT
+    fold: Fold = Fold.FIRST
+
+
+@value(frozen=True, slots=True, repr=False)
+class Schedule:
+    """A schedule as asked for; `payload` is JSON text.
+
+    `limit` is the number of times after which it ends, None for no limit. Each occurrence is due up to `jitter_ms`
+    after its nominal time, and dead `deadline_ms` after it was due.
+    """
+
+    id: str
+    kind: str
+    rule: Rule
+    payload: str = "{}"
+    queue: str = DEFAULT_QUEUE
+    tenant: str = DEFAULT_TENANT
+    limit: int | None = None
+    jitter_ms: int = 0
+    missed: Missed = Missed.LATEST
+    catch_up_ms: int = HOUR_MS
+    overlap: Overlap = Overlap.ALLOW
+    retry: RetryPolicy = RetryPolicy()
+    deadline_ms: int | None = None
+    notify: str = ""
+    paused: bool = False
+    by: str = ""
+
+    def __repr__(self) -> str:
+        return brief(self, "id", "kind", "queue", "paused")
+
+    def fires_at(self, nominal: int) -> int:
+        """Due time of the occurrence of a nominal time: the same wherever it is computed, spread over schedules."""
+        if not self.jitter_ms:
+            return nominal
+        drawn = blake2b(f"{self.tenant}/{self.id}@{nominal}".encode(), digest_size=8).digest()
+        return nominal + int.from_bytes(drawn) % (self.jitter_ms + 1)
+
+    def occurrence(self, nominal: int, due_at: int) -> NewTask:
+        """The task of one nominal time."""
+        return NewTask(
+            id=occurrence_id(self.id, nominal),
+            kind=self.kind,
+            payload=self.payload,
+            queue=self.queue,
+            tenant=self.tenant,
+            group=self.id,
+            due_at=due_at,
+            deadline_ms=self.deadline_ms,
+            retry=self.retry,
+            on_duplicate=OnDuplicate.KEEP,
+            by=self.by,
+            notify=self.notify,
+        )
+
+
+class Became(StrEnum):
+    """State of an occurrence, as its schedule remembers it."""
+
+    LIVE = "live"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    MISSED = "missed"
+
+
+@value(frozen=True, slots=True)
+class Occurrence:
+    """A nominal time that has passed (epoch ms), and what became of it."""
+
+    nominal: int
+    became: Became
+
+
+@value(frozen=True, slots=True)
+class Progress:
+    """What changes of a schedule.
+
+    `version` counts its changes by callers. `nominal` is the nominal time that comes next, None for none, and
+    `next_at` when it fires; `NEVER` for none or while paused. `fired`, `skipped` and `missed` count nominal times.
+    `zones` is the version of the time zones by which `nominal` was computed. `recent` are the last occurrences, oldest
+    first.
+    """
+
+    version: int = 1
+    nominal: int | None = None
+    next_at: int = NEVER
+    fired: int = 0
+    skipped: int = 0
+    missed: int = 0
+    zones: str = ""
+    recent: tuple[Occurrence, ...] = ()
+
+
+class Kept(NamedTuple):
+    """A schedule as the ledger keeps it; `generation` is that of its record, which each change by a caller draws anew."""
+
+    schedule: Schedule
+    progress: Progress
+    generation: int
+    created_at: int
+
+
+class Firing(NamedTuple):
+    """One step of a schedule: it adds `tasks` and goes on to `progress`, if it still is as `kept` was read.
+
+    `tasks` are those of the newest entries of `progress.recent` that are live, in their order.
+    """
+
+    kept: Kept
+    tasks: tuple[NewTask, ...]
+    progress: Progress
+
+
+def occurrence_id(id: str, nominal: int) -> str:
+    """Id of the task of a nominal time: `daily@2026-11-26T09:00:00Z`, with milliseconds only if there are any."""
+    return f"{id}@{format_instant(nominal).replace('.000Z', 'Z')}"
