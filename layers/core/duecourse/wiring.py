@@ -13,7 +13,7 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.query import limits_of
 from duecourse.domain.queues import QueueChanges
 from duecourse.domain.reminder import KIND as REMINDER
-from duecourse.domain.task import Task
+from duecourse.domain.task import Shard, Task
 from duecourse.domain.watch import Watch
 from duecourse.engine.contents import Contents
 from duecourse.engine.deployed import Reading
@@ -26,6 +26,7 @@ from duecourse.engine.queries import Queries, QueryLimits
 from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.run import Kind, Runner
+from duecourse.engine.schedules import Schedules
 from duecourse.engine.sweep import Drains, Retention, Sweeper
 from duecourse.engine.targets import INLINE, Targets
 from duecourse.engine.tasks import Tasks
@@ -38,11 +39,13 @@ from duecourse.engine.work import Worker
 from duecourse.errors import FieldError, InvalidInput, InvalidSettings
 from duecourse.lazy import lazy
 from duecourse.outside import Outside
+from duecourse.ports.calendar import Calendar
 from duecourse.ports.invoker import Send
 from duecourse.ports.results import Results
 from duecourse.wire.settings.targets import BUILT_IN
 
 if TYPE_CHECKING:
+    from duecourse.engine.firing import Firer
     from duecourse.bridge.rings import Warming
 
 log = logging.getLogger("duecourse")
@@ -126,7 +129,30 @@ class App(Outside):
     def drainer(self) -> Drainer:
         """Drainer of shards whose bells rang."""
         limits = Limits(self.settings.lease_ms, self.settings.margin_ms)
-        return Drainer(self.store, self.inline, self.targets, self.threads, limits)
+        return Drainer(self.store, self.inline, self.targets, self.threads, limits, self.fire)
+
+    @lazy
+    def calendar(self) -> Calendar:
+        """Times of schedules; opened where one is computed, for it takes a while to load."""
+        from duecourse.adapters.calendar.calendar import IanaCalendar
+
+        return IanaCalendar()
+
+    def fire(self, shard: Shard) -> bool:
+        """Fire some due schedules of a shard; False if none is due."""
+        return self.firer.fire(shard)
+
+    @lazy
+    def firer(self) -> Firer:
+        """Firer of due schedules."""
+        from duecourse.engine.firing import Firer
+
+        return Firer(self.store, self.calendar)
+
+    @lazy
+    def schedules(self) -> Schedules:
+        """The verbs on schedules."""
+        return Schedules(self.store, self.calendar, self.tasks.prepared)
 
     def targets_with(self, here: Collection[str], own: Container[str] = ()) -> Targets:
         """Targets of the kinds that are handed over, those of its own left out; `here` are those worked inline."""

@@ -7,6 +7,7 @@ import typer
 from duecourse import __version__
 
 from ..demo.command import demo
+from .ledger import schedules
 from .ledger.acl import acl
 from .ledger.changes import add, move, replay
 from .ledger.doctor import doctor
@@ -17,6 +18,7 @@ from .ledger.many import cancel, purge
 from .ledger.mend import mend
 from .ledger.reshard import reshard
 from .ledger.restore import restore
+
 from .ledger.rotate import rotate
 from .ledger.show import show
 from .ledger.top import top
@@ -60,6 +62,7 @@ for panel, commands in PANELS.items():
 app.command("test", context_settings=AS_GIVEN, rich_help_panel="A project")(run_tests)
 app.command(context_settings=AS_GIVEN, rich_help_panel="A project")(build)
 app.command(context_settings=AS_GIVEN, rich_help_panel="The stack on this machine")(run)
+app.add_typer(schedules.app, name="schedules", rich_help_panel="Tasks and queues, here or deployed")
 app.command("import", rich_help_panel="A ledger in Redis")(restore)
 
 
