@@ -143,7 +143,7 @@ class App(Outside):
         return self.firer.fire(shard)
 
     @lazy
-    def firer(self) -> Firer:
+    def firer(self) -> "Firer":
         """Firer of due schedules."""
         from duecourse.engine.firing import Firer
 
