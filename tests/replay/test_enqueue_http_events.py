@@ -107,7 +107,11 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "bad_schedule": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_schedule_fields": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "bad_change_schedule": (["add_schedule"], 422, {"type": "urn:duecourse:problem:invalid-input"}),
-    "bad_backfill_schedule": (["add_schedule"], 422, {"errors": [{"field": "to", "problem": "must be later than from"}]}),
+    "bad_backfill_schedule": (
+        ["add_schedule"],
+        422,
+        {"errors": [{"field": "to", "problem": "must be later than from"}]},
+    ),
     "bad_preview_schedule": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "show_schedule": (["add_schedule"], 200, {}),
     "show_unknown_schedule": ([], 404, NOT_FOUND | {"detail": "Queue default has no schedule nobody."}),

@@ -65,7 +65,16 @@ class Scene(NamedTuple):
 
 
 UNKNOWN = Scene(
-    "nowhere", "unknown", "unknown", "unknown", "0" * 28, "unknown", "0" * 28, "unknown", f"q-{'0' * 32}@nowhere", "unknown"
+    "nowhere",
+    "unknown",
+    "unknown",
+    "unknown",
+    "0" * 28,
+    "unknown",
+    "0" * 28,
+    "unknown",
+    f"q-{'0' * 32}@nowhere",
+    "unknown",
 )
 """Ids that nobody has."""
 

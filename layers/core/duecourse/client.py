@@ -72,11 +72,12 @@ QUERY_MS = 30_000
 
 
 class Client:
-    """Tasks and queries of one tenant, and queues, with the verbs of the HTTP API; `reminders` has those on reminders.
+    """Tasks and queries of one tenant, and queues, with the verbs of the HTTP API.
 
-    `schedules` has those on schedules. Each verb raises InvalidInput (naming every wrong field), TaskNotFound and the like, a Conflict, or
-    StoreUnavailable. Verbs that add or replay raise QuotaExceeded. Those that add also raise BeyondQuota, which is an
-    InvalidInput. Verbs that show a task or a query also raise ResultsUnavailable.
+    `reminders` and `schedules` have the verbs on those. Each verb raises InvalidInput (naming every wrong field),
+    TaskNotFound and the like, a Conflict, or StoreUnavailable. Verbs that add or replay raise QuotaExceeded. Those that
+    add also raise BeyondQuota, which is an InvalidInput. Verbs that show a task or a query also raise
+    ResultsUnavailable.
     """
 
     def __init__(self, store: str, *, tenant: str = DEFAULT_TENANT, **settings: Unpack[ClientSettings]) -> None:

@@ -45,8 +45,8 @@ from duecourse.ports.results import Results
 from duecourse.wire.settings.targets import BUILT_IN
 
 if TYPE_CHECKING:
-    from duecourse.engine.firing import Firer
     from duecourse.bridge.rings import Warming
+    from duecourse.engine.firing import Firer
 
 log = logging.getLogger("duecourse")
 

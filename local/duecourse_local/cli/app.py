@@ -18,7 +18,6 @@ from .ledger.many import cancel, purge
 from .ledger.mend import mend
 from .ledger.reshard import reshard
 from .ledger.restore import restore
-
 from .ledger.rotate import rotate
 from .ledger.show import show
 from .ledger.top import top

@@ -188,7 +188,7 @@ class Progress:
 
 
 class Kept(NamedTuple):
-    """A schedule as the ledger keeps it; `generation` is that of its record, which each change by a caller draws anew."""
+    """A schedule as the ledger keeps it; each change by a caller draws its record another `generation`."""
 
     schedule: Schedule
     progress: Progress
@@ -235,9 +235,9 @@ class Passed:
 
 @value(frozen=True, slots=True, repr=False)
 class ScheduleStatus:
-    """A schedule as the ledger has it: its progress, the next occurrences, the last ones, newest first, and a sentence.
+    """A schedule as the ledger has it: its progress, the next occurrences, and the last ones, newest first.
 
-    The sentence `why` says when it fires, or why it does not.
+    `why` says when it fires, or why it does not.
     """
 
     schedule: Schedule

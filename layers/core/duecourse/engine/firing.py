@@ -65,7 +65,9 @@ class Firer:
         schedule, progress = kept.schedule, kept.progress
         passed = self._passed(schedule, progress, now)
         firing, missed, besides, waiting = _chosen(schedule, progress, passed.nominals, now)
-        recent = [Occurrence(nominal, Became.LIVE, besides if place == 0 else 0) for place, nominal in enumerate(firing)]
+        recent = [
+            Occurrence(nominal, Became.LIVE, besides if place == 0 else 0) for place, nominal in enumerate(firing)
+        ]
         missed_ones = [Occurrence(nominal, Became.MISSED) for nominal in missed]
         upcoming = waiting if waiting is not None else passed.next
         fired = progress.fired + len(firing)

@@ -42,11 +42,11 @@ CREDENTIALS = "a schedule keeps no credentials: name one of yours in `auth`"
 
 
 class Preview(NamedTuple):
-    """Times of a rule from `since` on (epoch ms), at most `count`."""
+    """Times of a rule from `since` on (epoch ms), at most `most`."""
 
     rule: Rule
     since: int
-    count: int
+    most: int
 
 
 class Schedules:
@@ -82,7 +82,9 @@ class Schedules:
         starting = self._checked(_starting(replaced(schedule, by=self._by), now))
         put = self._store.put_schedule(starting, self._begun(starting, Progress(), now))
         kept = self._kept(schedule.queue, schedule.id, schedule.tenant)
-        if put is Put.KEPT and kept.schedule != _as_kept(starting, kept.schedule, has_start=schedule.rule.starts_at > 0):
+        if put is Put.KEPT and kept.schedule != _as_kept(
+            starting, kept.schedule, has_start=schedule.rule.starts_at > 0
+        ):
             raise ScheduleExists
         return self._status(kept), put is Put.CREATED
 
@@ -90,8 +92,13 @@ class Schedules:
         """One schedule. Raises TaskNotFound."""
         return self._status(self._kept(queue, id, tenant))
 
-    def page(self, queue: str, after: str, limit: int, tenant: str = DEFAULT_TENANT) -> tuple[list[ScheduleStatus], str]:
-        """Some schedules of a queue by id, those after an id; and the id after which the next page begins, or ""."""
+    def page(
+        self, queue: str, after: str, limit: int, tenant: str = DEFAULT_TENANT
+    ) -> tuple[list[ScheduleStatus], str]:
+        """Some schedules of a queue by id, those after an id.
+
+        The second value is the id after which the next page begins, "" for no more.
+        """
         page = self._store.schedules(queue, after, limit, tenant)
         return [self._status(one, brief=True) for one in page.schedules if not one.schedule.of], page.next
 
@@ -149,7 +156,9 @@ class Schedules:
         rule = replaced(kept.schedule.rule, until=to - 1)
         nominals = list(islice(self._calendar.times(rule, since - 1), MAX_BACKFILL + 1))
         if len(nominals) > MAX_BACKFILL:
-            raise InvalidInput([FieldError("to", f"at most {MAX_BACKFILL:,} occurrences at a time: choose an earlier one")])
+            raise InvalidInput(
+                [FieldError("to", f"at most {MAX_BACKFILL:,} occurrences at a time: choose an earlier one")]
+            )
         if nominals:
             filling = replaced(
                 kept.schedule,
@@ -172,7 +181,7 @@ class Schedules:
         """The nominal times of a rule; nothing is stored. Raises InvalidInput."""
         self._calendar.check(asked.rule)
         times = self._calendar.times(asked.rule, asked.since - 1)
-        return self._shown(asked.rule.time_zone, ((at, at) for at in islice(times, asked.count)), asked.since)
+        return self._shown(asked.rule.time_zone, ((at, at) for at in islice(times, asked.most)), asked.since)
 
     def _checked(self, schedule: Schedule) -> Schedule:
         """The schedule with its kind's default deadline. Raises InvalidInput."""

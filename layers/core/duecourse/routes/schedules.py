@@ -1,6 +1,7 @@
 """`/schedules`: add, list, show, change, delete, run, backfill, preview."""
 
 from typing import Annotated
+from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
@@ -11,7 +12,7 @@ from duecourse.domain.access import Role
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.engine.schedules import Preview, Schedules
 from duecourse.errors import BeyondQuota, LedgerTooOld, QuotaExceeded, ScheduleExists, TaskNotFound, VersionConflict
-from duecourse.routes.parts import answer, count_added, needs, rejects, unquote
+from duecourse.routes.parts import answer, count_added, needs, rejects
 from duecourse.routes.request import app, by, served, tenant
 from duecourse.wire.http import schedule_answers as answers
 from duecourse.wire.http import schedules as requests
@@ -21,7 +22,9 @@ from duecourse.wire.http.pages import DEFAULT_PAGE, PageLimit
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 ScheduleId = Annotated[
-    Name, BeforeValidator(unquote), Path(description="Id of the schedule, given or generated.", examples=["daily-report"])
+    Name,
+    BeforeValidator(unquote),
+    Path(description="Id of the schedule, given or generated.", examples=["daily-report"]),
 ]
 Queue = Annotated[Name, Query(description="Queue of the schedule.")]
 
@@ -55,7 +58,9 @@ def preview_schedule(body: Annotated[requests.PreviewSchedule, Body()]) -> answe
 @rejects()
 def list_schedules(
     queue: Queue = DEFAULT_QUEUE,
-    after: Annotated[Name | None, Query(description="Id after which the page begins: `next_after` of the page before.")] = None,
+    after: Annotated[
+        Name | None, Query(description="Id after which the page begins: `next_after` of the page before.")
+    ] = None,
     limit: Annotated[PageLimit, Query(description="Maximum number of schedules.")] = DEFAULT_PAGE,
 ) -> answers.SchedulesAnswer:
     """List the schedules of a queue, by id."""
@@ -75,7 +80,9 @@ def get_schedule(id: ScheduleId, queue: Queue = DEFAULT_QUEUE) -> answers.Schedu
 @router.patch("/schedules/<id>")
 @needs(Role.CALLER)
 @rejects(TaskNotFound, VersionConflict, QuotaExceeded, BeyondQuota)
-def change_schedule(id: ScheduleId, body: requests.ChangeSchedule, queue: Queue = DEFAULT_QUEUE) -> answers.ScheduleAnswer:
+def change_schedule(
+    id: ScheduleId, body: requests.ChangeSchedule, queue: Queue = DEFAULT_QUEUE
+) -> answers.ScheduleAnswer:
     """Change, pause or resume a schedule. What is under way goes on."""
     status = verbs().change(queue, id, body.changes(), body.if_version, tenant())
     return {"schedule": answers.show_schedule(status)}

@@ -168,7 +168,9 @@ def preview(  # noqa: PLR0913, PLR0917 - one for each option
     every: Every = None,
     rrule: RRule = None,
     time_zone: Zone = None,
-    since: Annotated[str | None, typer.Option("--from", help="Time from which on: RFC 3339.", show_default="now")] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", help="Time from which on: RFC 3339.", show_default="now")
+    ] = None,
     count: Annotated[int, typer.Option(help="Maximum number of times.", min=1, max=1_000)] = 10,
     more: Annotated[str, typer.Option(help="Further fields of POST /schedules/preview.")] = "{}",
 ) -> None:

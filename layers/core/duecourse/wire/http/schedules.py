@@ -172,9 +172,7 @@ class AddSchedule(RuleFields):
         """The schedule asked for, with an id of `name` where none was given; its start is 0 for now."""
         return Schedule(
             id=self.id or name(),
-            rule=Rule(
-                self.repeat.repeat(), self.starts_at or 0, self.time_zone, self.until, self.gap, self.fold
-            ),
+            rule=Rule(self.repeat.repeat(), self.starts_at or 0, self.time_zone, self.until, self.gap, self.fold),
             tenant=tenant,
             queue=self.queue,
             **_fields(self, FIELDS),
@@ -184,9 +182,7 @@ class AddSchedule(RuleFields):
 class ChangeSchedule(Strict):
     """Body of `PATCH /schedules/{id}`: the fields to change, and `if_version` to change no other version."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"minProperties": 1, "examples": [{"paused": True, "if_version": 1}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "examples": [{"paused": True, "if_version": 1}]})
 
     if_version: Annotated[int, Field(ge=1, strict=True)] | None = Field(
         None, description="Version that the schedule must have; with another, nothing changes (409)."
