@@ -76,7 +76,8 @@ class Schedules:
     def add(self, schedule: Schedule) -> tuple[ScheduleStatus, bool]:
         """Add a schedule; the second value is False where the same one is there already, and nothing was changed.
 
-        A rule whose `starts_at` is 0 starts now. Raises InvalidInput, ScheduleExists where another has its id, and QuotaExceeded.
+        A rule whose `starts_at` is 0 starts now. Raises InvalidInput, QuotaExceeded, and ScheduleExists where another
+        schedule has its id.
         """
         now = self._store.now()
         starting = self._checked(_starting(replaced(schedule, by=self._by), now))
