@@ -94,6 +94,7 @@ class Schedule:
 
     `limit` is the number of times after which it ends, None for no limit. Each occurrence is due up to `jitter_ms`
     after its nominal time, and dead `deadline_ms` after it was due. A backfill adds occurrences `of` another schedule.
+    `file` is the number of the file that made it, 0 for none.
     """
 
     id: str
@@ -113,6 +114,7 @@ class Schedule:
     paused: bool = False
     by: str = ""
     of: str = ""
+    file: int = 0
 
     def __repr__(self) -> str:
         return brief(self, "id", "kind", "queue", "paused")
