@@ -47,6 +47,7 @@ from duecourse.wire.settings.targets import BUILT_IN
 if TYPE_CHECKING:
     from duecourse.bridge.rings import Warming
     from duecourse.engine.firing import Firer
+    from duecourse.engine.schedule_file import ScheduleFiles
 
 log = logging.getLogger("duecourse")
 
@@ -148,6 +149,22 @@ class App(Outside):
         from duecourse.engine.firing import Firer
 
         return Firer(self.store, self.calendar)
+
+    def apply_schedules(self, text: str) -> None:
+        """Make the schedules of a deployment's file (YAML), once for each number. Raises InvalidInput."""
+        from duecourse.wire.schedule_file import parse_file
+
+        changes = self.schedule_files.apply(parse_file(text))
+        if changes:
+            counts = {name: len(found) for name, found in changes._asdict().items()}
+            log.info("schedules of the deployment's file are applied", extra=counts)
+
+    @lazy
+    def schedule_files(self) -> "ScheduleFiles":
+        """The verbs on files of schedules."""
+        from duecourse.engine.schedule_file import ScheduleFiles
+
+        return ScheduleFiles(self.store, self.store.schedule_files(), self.schedules)
 
     @lazy
     def schedules(self) -> Schedules:

@@ -4,7 +4,7 @@ import logging
 
 from duecourse.domain.schedule import Schedule
 from duecourse.domain.schedule_file import Entry, FileChanges, Noted, ScheduleFile, key_of
-from duecourse.engine.schedules import Schedules, is_same
+from duecourse.engine.schedules import Schedules
 from duecourse.ports.schedule_file import FileRecord
 from duecourse.ports.schedules import ScheduleStore
 
@@ -35,7 +35,7 @@ class ScheduleFiles:
         if noted.begun > file.number or noted.applied == file.number:
             return None
         for schedule in file.schedules:
-            self._schedules.check(schedule)
+            self._schedules.checked(schedule)
         noted = self._record.begin(file.number)
         if noted.begun > file.number:
             return None
@@ -58,7 +58,7 @@ class ScheduleFiles:
                 add.append(schedule)
             elif not kept.schedule.file:
                 foreign.append(key_of(schedule))
-            elif not is_same(schedule, kept.schedule):
+            elif not self._schedules.is_same(schedule, kept.schedule):
                 change.append(schedule)
         gone = set(noted.entries) - {key_of(one) for one in file.schedules}
         return FileChanges(tuple(add), tuple(change), tuple(filter(self._is_of_a_file, sorted(gone))), tuple(foreign))

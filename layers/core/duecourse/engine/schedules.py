@@ -80,14 +80,33 @@ class Schedules:
         schedule has its id.
         """
         now = self._store.now()
-        starting = self._checked(_starting(replaced(schedule, by=self._by), now))
+        starting = self.checked(_starting(replaced(schedule, by=self._by), now))
         put = self._store.put_schedule(starting, self._begun(starting, Progress(), now))
         kept = self._kept(schedule.queue, schedule.id, schedule.tenant)
-        if put is Put.KEPT and kept.schedule != _as_kept(
-            starting, kept.schedule, has_start=schedule.rule.starts_at > 0
-        ):
+        if put is Put.KEPT and not self.is_same(schedule, kept.schedule):
             raise ScheduleExists
         return self._status(kept), put is Put.CREATED
+
+    def put(self, schedule: Schedule) -> None:
+        """Add a schedule, or change the one with its id to it. Raises InvalidInput and QuotaExceeded."""
+        for _ in range(TRIES):
+            kept = self._store.schedule(schedule.queue, schedule.id, schedule.tenant)
+            if kept is None:
+                now = self._store.now()
+                starting = self.checked(_starting(replaced(schedule, by=self._by), now))
+                put, done = self._store.put_schedule(starting, self._begun(starting, Progress(), now)), Put.CREATED
+            else:
+                later = self.checked(_starting(replaced(schedule, by=self._by), kept.schedule.rule.starts_at))
+                version, done = kept.progress.version, Put.CHANGED
+                put = self._store.put_schedule(later, self._changed(kept, later), if_version=version)
+            if put is done:
+                return
+        raise VersionConflict
+
+    def is_same(self, asked: Schedule, kept: Schedule) -> bool:
+        """True if a request asks for what there is; without a start of its own it may have begun at any time."""
+        wanted = self.checked(_starting(asked, kept.rule.starts_at))
+        return replaced(wanted, by=kept.by, file=kept.file) == kept
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> ScheduleStatus:
         """One schedule. Raises TaskNotFound."""
@@ -117,7 +136,7 @@ class Schedules:
                 break
             rule = replaced(kept.schedule.rule, **changes.get("rule", {}))
             others = {name: value for name, value in changes.items() if name != "rule"}
-            schedule = self._checked(replaced(kept.schedule, rule=rule, **others))
+            schedule = self.checked(replaced(kept.schedule, rule=rule, **others))
             progress = self._changed(kept, schedule)
             put = self._store.put_schedule(schedule, progress, if_version=kept.progress.version)
             if put is Put.CHANGED:
@@ -184,7 +203,7 @@ class Schedules:
         times = self._calendar.times(asked.rule, asked.since - 1)
         return self._shown(asked.rule.time_zone, ((at, at) for at in islice(times, asked.most)), asked.since)
 
-    def _checked(self, schedule: Schedule) -> Schedule:
+    def checked(self, schedule: Schedule) -> Schedule:
         """The schedule with its kind's default deadline. Raises InvalidInput."""
         self._calendar.check(schedule.rule)
         if hidden_in(schedule.payload, schedule.kind):
@@ -265,12 +284,6 @@ def _why(schedule: Schedule, progress: Progress, now: int) -> str:
 def _starting(schedule: Schedule, at: int) -> Schedule:
     """The schedule with a start: its own, or `at`."""
     return schedule if schedule.rule.starts_at else replaced(schedule, rule=replaced(schedule.rule, starts_at=at))
-
-
-def _as_kept(asked: Schedule, kept: Schedule, *, has_start: bool) -> Schedule:
-    """The same request again: its start is now where it gives none, and now has moved on."""
-    rule = asked.rule if has_start else replaced(asked.rule, starts_at=kept.rule.starts_at)
-    return replaced(asked, rule=rule, by=kept.by)
 
 
 def _absent(queue: str, id: str, tenant: str) -> TaskNotFound:
