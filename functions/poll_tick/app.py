@@ -80,7 +80,7 @@ def _apply_schedules(app: App) -> None:
     try:
         app.apply_schedules(FILE.read_text())
     except InvalidInput as error:
-        log.error("%s is left out: %s", FILE.name, error)
+        log.error("%s is left out: %s", FILE.name, error)  # noqa: TRY400 - its words say all
     else:
         APPLIED.add(app)
 
