@@ -93,7 +93,7 @@ class Schedule:
     """A schedule as asked for; `payload` is JSON text.
 
     `limit` is the number of times after which it ends, None for no limit. Each occurrence is due up to `jitter_ms`
-    after its nominal time, and dead `deadline_ms` after it was due.
+    after its nominal time, and dead `deadline_ms` after it was due. A backfill adds occurrences `of` another schedule.
     """
 
     id: str
@@ -112,9 +112,15 @@ class Schedule:
     notify: str = ""
     paused: bool = False
     by: str = ""
+    of: str = ""
 
     def __repr__(self) -> str:
         return brief(self, "id", "kind", "queue", "paused")
+
+    @property
+    def series(self) -> str:
+        """Id of the schedule whose occurrences it adds, and their group."""
+        return self.of or self.id
 
     def fires_at(self, nominal: int) -> int:
         """Due time of the occurrence of a nominal time: the same wherever it is computed, spread over schedules."""
@@ -126,12 +132,12 @@ class Schedule:
     def occurrence(self, nominal: int, due_at: int) -> NewTask:
         """The task of one nominal time."""
         return NewTask(
-            id=occurrence_id(self.id, nominal),
+            id=occurrence_id(self.series, nominal),
             kind=self.kind,
             payload=self.payload,
             queue=self.queue,
             tenant=self.tenant,
-            group=self.id,
+            group=self.series,
             due_at=due_at,
             deadline_ms=self.deadline_ms,
             retry=self.retry,
@@ -154,10 +160,11 @@ class Became(StrEnum):
 
 @value(frozen=True, slots=True)
 class Occurrence:
-    """A nominal time that has passed (epoch ms), and what became of it."""
+    """A nominal time that has passed (epoch ms), what became of it, and how many missed times it stands for besides."""
 
     nominal: int
     became: Became
+    besides: int = 0
 
 
 @value(frozen=True, slots=True)
@@ -198,6 +205,55 @@ class Firing(NamedTuple):
     kept: Kept
     tasks: tuple[NewTask, ...]
     progress: Progress
+
+
+@value(frozen=True, slots=True)
+class Upcoming:
+    """An occurrence to come: its nominal time and its due time (epoch ms), and both as text in the schedule's zone.
+
+    `clock_change` is True if the zone's distance to UTC is another than before it.
+    """
+
+    nominal: int
+    due_at: int
+    local: str
+    clock_change: bool = False
+
+
+@value(frozen=True, slots=True)
+class Passed:
+    """An occurrence that has passed: the id of its task, its nominal time, its state, and the times it stands for.
+
+    `state` is that of its task, `skipped` or `missed`.
+    """
+
+    id: str
+    nominal: int
+    state: str
+    stands_for: int
+
+
+@value(frozen=True, slots=True, repr=False)
+class ScheduleStatus:
+    """A schedule as the ledger has it: its progress, the next occurrences, the last ones, newest first, and a sentence.
+
+    The sentence `why` says when it fires, or why it does not.
+    """
+
+    schedule: Schedule
+    progress: Progress
+    created_at: int
+    upcoming: tuple[Upcoming, ...]
+    recent: tuple[Passed, ...]
+    why: str
+
+    def __repr__(self) -> str:
+        return brief(self, "schedule", "upcoming")
+
+
+def backfill_id(id: str, since: int) -> str:
+    """Id of the backfill of a schedule from an instant on; no user's id has a `~`."""
+    return f"{id}~{since}"
 
 
 def occurrence_id(id: str, nominal: int) -> str:
