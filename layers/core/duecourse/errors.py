@@ -263,6 +263,12 @@ class StoreMisused(DuecourseError):
     """The store's configuration does not allow this operation."""
 
 
+class LedgerTooOld(Conflict):
+    """The records of this queue are of an earlier version, which knows no schedules: run `duecourse upgrade` first."""
+
+    code = "ledger-too-old"
+
+
 class SealUnavailable(StoreUnavailable):
     """The key that seals credentials does not answer."""
 

@@ -34,7 +34,8 @@ class Claim:
 
     `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit is reached.
     `throttled`: due tasks wait until leases end. `priority` is the queue's. `aside` is how many were put aside, because
-    their target has as many as it may that it has not begun.
+    their target has as many as it may that it has not begun. `schedules_due`: schedules are due, and wait to be fired
+    (ScheduleStore.fire).
     """
 
     tasks: list[Task] = field(default_factory=list)
@@ -45,6 +46,7 @@ class Claim:
     throttled: bool = False
     priority: int = DEFAULT_PRIORITY
     aside: int = 0
+    schedules_due: bool = False
 
 
 class Delivery(NamedTuple):

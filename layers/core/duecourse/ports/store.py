@@ -9,6 +9,7 @@ from duecourse.ports.in_flight import InFlight
 from duecourse.ports.leases import LeaseStore
 from duecourse.ports.queues import QueueStore
 from duecourse.ports.schedule_file import FileRecord
+from duecourse.ports.schedules import ScheduleStore
 from duecourse.ports.seals import SealKeys
 from duecourse.ports.tasks import TaskStore
 from duecourse.ports.upkeep import Swept, Upkeep
@@ -16,7 +17,7 @@ from duecourse.ports.waits import WaitStore
 from duecourse.ports.warmth import Warmth
 
 
-class Store(TaskStore, LeaseStore, QueueStore, BulkStore, Upkeep, WaitStore, Protocol):
+class Store(TaskStore, LeaseStore, QueueStore, BulkStore, Upkeep, WaitStore, ScheduleStore, Protocol):
     """The ledger."""
 
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:

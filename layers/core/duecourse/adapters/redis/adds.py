@@ -127,15 +127,23 @@ class Adds:
         return in_steps(packed, partial(self._send, shard, echo))
 
     def _send(self, shard: Shard, echo: bool, packed: Sequence[_Packed], alone: Alone | None = None) -> list[AddReply]:
-        self._get_ready(shard)
         tenants, every = _request(packed, echo, alone)
-        answer = self._verbs.run("add", shard, tenants, every)
-        if answer == UNREGISTERED:  # the shard's first add, whose first argument is the version of its records
+        answer = self.run_registered("add", shard, tenants, every)
+        return [] if answer == NOT_ALONE else added([one.task for one in packed], answer)
+
+    def run_registered(self, verb: str, shard: Shard, tenants: Sequence[str], every: list[arguments.Argument]) -> Any:
+        """Answer of a script by which a shard may get its first task.
+
+        The first argument of the script is 0; the version of the shard's records once the shard is on record.
+        """
+        self._get_ready(shard)
+        answer = self._verbs.run(verb, shard, tenants, every)
+        if answer == UNREGISTERED:
             every[0] = self._verbs.record.register(shard)
             if self._quotas:
                 self._verbs.run("configure", shard, [DEFAULT_TENANT], ("q", self._quotas))
-            answer = self._verbs.run("add", shard, tenants, every)
-        return [] if answer == NOT_ALONE else added([one.task for one in packed], answer)
+            answer = self._verbs.run(verb, shard, tenants, every)
+        return answer
 
     def _get_ready(self, shard: Shard) -> None:
         self._verbs.record.check(shard.queue)

@@ -56,6 +56,7 @@ class ClaimAnswer(NamedTuple):
     following: list[bytes]
     aside: int
     bodies: list[Any]
+    schedules_due: int
 
     @property
     def size(self) -> int:
@@ -113,6 +114,7 @@ def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> C
         throttled=bool(got.throttled),
         priority=DEFAULT_PRIORITY if got.priority < 0 else got.priority,
         aside=before.aside + got.aside,
+        schedules_due=bool(got.schedules_due),
     )
 
 

@@ -103,10 +103,13 @@ BODY = Part(number=6, size=4)
 INSIDE = 1024
 """The largest payload, in bytes, that stays inside its record."""
 
-COUNTED, SUCCESSOR, CAME, COUNTS, APART = 1, 2, 4, 16, 128
+COUNTED, SUCCESSOR, CAME, COUNTS, OCCURRENCE, APART = 1, 2, 4, 16, 32, 128
 """Flags: the payload is counted among its tenant's pending bytes (lua/modules/weights.lua); a successor waits; the
 origin of the record, two bits (0 created, 2 replaced, 3 debounced). COUNTS: its deadline was given as a duration, and
-counts from the due time. APART: the payload is apart."""
+counts from the due time. OCCURRENCE: it is of a schedule, which notes its end. APART: the payload is apart."""
+
+NEVER = 253_402_300_799_999
+"""Due time of what waits for something else than time: domain/schedule.py's."""
 
 LETTERS = {
     "SCHEDULED": "s", "LEASE": "l", "FINISHED": "d", "DIED": "x", "CANCELLED": "c",

@@ -12,6 +12,7 @@ from duecourse.adapters.redis.record import UNREADABLE, body_field, lease_end, s
 from duecourse.adapters.redis.scripts import Request
 from duecourse.adapters.redis.verbs import Question, Verbs, in_steps
 from duecourse.domain.queues import Stats, share
+from duecourse.domain.schedule import TENANT as SCHEDULES
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
 from duecourse.errors import TaskDamaged
@@ -125,7 +126,8 @@ class RedisLedger:
 
     def _stats_request(self, shard: Shard) -> Request:
         keys = self._verbs.keys(shard)
-        return len(keys.fixed), (*keys.fixed, "successors", "bodies", "bell_at", *FIELDS)
+        every = (*keys.fixed, keys.due(SCHEDULES))
+        return len(every), (*every, "successors", "bodies", "bell_at", *FIELDS)
 
     def _read_stats(self, shard: Shard, answer: Any) -> Stats:
         now, tasks, leased, done, dead, head, parked, ring, bell, fields, waiting = answer

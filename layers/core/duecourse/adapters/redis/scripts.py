@@ -24,7 +24,7 @@ T = TypeVar("T")
 Request: TypeAlias = tuple[int, Sequence[Argument]]
 """Everything that a script gets, keys first, and in front the number of its keys."""
 
-READS = frozenset({"coming", "outlook", "own", "page", "show", "stats", "throttle"})
+READS = frozenset({"coming", "outlook", "own", "page", "schedules", "show", "stats", "throttle"})
 """Verbs that write nothing."""
 ONCE = frozenset({"bulk", "cancel", "claim", "replay", "take"})
 """Verbs that are not sent again after a lost reply: run twice, they would lease or report something else."""

@@ -5,6 +5,7 @@ from duecourse.adapters.redis.in_flight import RedisInFlight
 from duecourse.adapters.redis.leases import RedisLeases
 from duecourse.adapters.redis.queues import RedisQueues
 from duecourse.adapters.redis.schedule_file import RedisFileRecord
+from duecourse.adapters.redis.schedules import RedisSchedules
 from duecourse.adapters.redis.seal_keys import RedisSealKeys
 from duecourse.adapters.redis.tasks import RedisTasks
 from duecourse.adapters.redis.upkeep import RedisUpkeep
@@ -12,7 +13,7 @@ from duecourse.adapters.redis.waits import RedisWaits
 from duecourse.adapters.redis.warmth import RedisWarmth
 
 
-class RedisStore(RedisTasks, RedisLeases, RedisQueues, RedisUpkeep, RedisWaits):
+class RedisStore(RedisTasks, RedisLeases, RedisQueues, RedisUpkeep, RedisWaits, RedisSchedules):
     """The ledger (ports.store.Store) on one Redis, a Sentinel's primary or a cluster: a part a contract.
 
     `travel` overrides the server's clock, for tests: its shards are marked so, and hang no bell. `wait` is the number

@@ -31,6 +31,9 @@ local function look(sid, score, data)
     if act == 'delete' then
       record.delete(sid, data)
       record.note_end(sid)
+      if r and live then
+        record.note_occurrence(sid, r.flags, fields.CANCELLED)
+      end
     elseif act == 'cancel' then
       cancels.cancel(sid, r, by)
     end
@@ -53,6 +56,10 @@ end
 local stopped = walk.each(flat, record.BYTES, look)
 if count > 0 and act ~= 'count' then
   tenants.rehead(shard.TENANT)
+end
+if shard.occurred then
+  require 'series'
+  series.end_all(shard.occurred)
 end
 if shard.ended then
   require 'waiters'

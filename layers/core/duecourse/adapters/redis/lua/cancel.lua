@@ -42,6 +42,10 @@ local replies = record.each(shard.FIRST + 3, 1, whole, answer)
 if changed then
   tenants.rehead(shard.TENANT)
 end
+if shard.occurred then
+  require 'series'
+  series.end_all(shard.occurred)
+end
 if shard.ended then
   require 'waiters'
   waiters.publish(shard.ended)

@@ -7,8 +7,8 @@
 --         may have unbegun, lease ms of delivery; and of each that is worked here, if not all are (modules/handover.lua)
 -- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}, lease
 --         ms, priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...} or
---         {}, how many were put aside, {place of a record among those, its payload where that stands apart...}}; the
---         record is "" of a task that is put off, for it cannot be read
+--         {}, how many were put aside, {place of a record among those, its payload where that stands apart...}, 1 where
+--         schedules are due}; the record is "" of a task that is put off, for it cannot be read
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
@@ -51,11 +51,15 @@ local handed, payloads = choice.write_leases(values.text_of(shard.NOW + lease_ms
 handover.count_deliveries()
 handover.stop_waking()
 
+if shard.occurred then
+  require 'series'
+  series.end_all(shard.occurred)
+end
 if shard.ended then
   require 'waiters'
   waiters.publish(shard.ended)
 end
-local at, left, front = bell.hang_after_claim(), 0, {}
+local at, left, front, schedules_due = bell.hang_after_claim(), 0, {}, rounds.are_schedules_due(limit)
 local waits_for_leases = bell.full() or (shard.TENANT_MAX and call('ZCARD', shard.PARKED) > 0)
 if not bell.is_throttled() then
   left, front = rounds.backlog()
@@ -63,5 +67,5 @@ if not bell.is_throttled() then
 end
 return {
   shard.NOW, at, died, left, want, handed, lease_ms, handout.PRIORITY, waits_for_leases and 1 or 0, front, waits,
-  payloads,
+  payloads, schedules_due and 1 or 0,
 }

@@ -27,7 +27,7 @@ local function mend(sid, r)
   else
     put_back(r.status == fields.DIED and shard.DEAD or shard.DONE, shard.NOW_TEXT, sid)
   end
-  if group ~= '' and not record.is_notification(sid) then
+  if group ~= '' and record.is_indexed(sid) then
     put_back(shard.GROUPS, '0', layout.group_member(sid, group))
   end
 end
@@ -68,7 +68,7 @@ end
 for tenant, due in pairs(shard.DUE) do
   local is_known = call('ZSCORE', shard.RING, tenant) or call('ZSCORE', shard.HEADS, tenant)
     or call('ZSCORE', shard.PARKED, tenant)
-  if not is_known and call('ZCARD', due) > 0 then
+  if not is_known and call('ZCOUNT', due, '-inf', '(' .. values.text_of(fields.NEVER)) > 0 then
     back = back + 1
   end
   tenants.rehead(tenant)

@@ -73,7 +73,7 @@ local function leave(sid, r)
     call('ZREM', shard.DONE, sid)
     local body, state, result, log = record.split(r.rest)
     if r.flags % weights.TWICE > 0 then
-      weights.grow(sid, -#result)
+      weights.grow(shard.TENANT, -#result)
     end
     r.rest = record.join(body, state, '', log)
   end

@@ -100,8 +100,10 @@ local function place(sid, r)
   local tenant = tenants.tenant_of(sid)
   if r.status == fields.FINISHED then
     values.push(finished, shard.NOW_TEXT, sid)
+    record.note_occurrence(sid, r.flags, r.status)
   elseif r.status == fields.DIED then
     values.push(died, shard.NOW_TEXT, sid)
+    record.note_occurrence(sid, r.flags, r.status)
   else
     scheduled[tenant] = scheduled[tenant] or {}
     values.push(scheduled[tenant], record.due_score(sid, r.due), sid)
@@ -144,15 +146,17 @@ end
 
 -- The record with its end behind it, where a lease stands there and nobody is notified of it: most ends are such, and a
 -- table of the fields costs as much again. Answers the size of its result too. Nil for any other, and where a successor
--- waits; one that broke while it was leased is not seen, as in a claim.
+-- waits or a schedule is to note it; one that broke while it was leased is not seen, as in a claim.
 local ENDED_NOW = pack('>I6', shard.NOW) .. 'D'
 local NO_RESULT = '\0\0\0\0' .. ENDED_NOW
 
 local function done_at_once(data, token, text)
   local letter = byte(data, -1)
-  local version, has_lease = byte(data), letter == fields.BEGUN or letter == fields.WORKED
+  local has_lease = letter == fields.BEGUN or letter == fields.WORKED
+  local version, flags = byte(data, 1, 2)
   if not has_lease or sub(data, fields.TOKEN_FROM, fields.TOKEN_TO) ~= token or version < fields.OLDEST
-    or version > fields.NEWEST or byte(data, 2) % (2 * fields.SUCCESSOR) >= fields.SUCCESSOR
+    or version > fields.NEWEST or flags % (2 * fields.SUCCESSOR) >= fields.SUCCESSOR
+    or flags % (2 * fields.OCCURRENCE) >= fields.OCCURRENCE
     or sub(data, fields.NOTIFY_FROM, fields.NOTIFY_TO) ~= '\0\0' then
     return nil
   elseif text == '' then
@@ -222,6 +226,10 @@ if #gone > 0 then
     tenants.rehead(tenant)
   end
   endings.notify(notifications)
+  if shard.occurred then
+    require 'series'
+    series.end_all(shard.occurred)
+  end
   if shard.AWAITED then
     require 'waiters' -- here, for to make functions is what a script spends its time on
     waiters.publish(finished)

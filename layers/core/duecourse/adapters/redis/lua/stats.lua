@@ -1,14 +1,14 @@
 -- One shard in numbers: all are counts that Redis keeps. It writes nothing.
 --
--- KEYS    as in modules/shard.lua, without the due sets
+-- KEYS    as in modules/shard.lua, with the due set of schedules alone
 -- ARGV    fields of meta
--- RETURNS {now, tasks (with successors), leased, done, dead, the heads' first entry, that of the parked, the tenants at
+-- RETURNS {now, tasks (with successors, without schedules), leased, done, dead, the heads' first entry, that of the parked, the tenants at
 --         both ends of the ring, when the bell goes (nil where none hangs), the fields' values, when the longest due of
 --         those that are put aside was due (nil for none)}
 
 local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local DEAD, META, BELL, PARKED = KEYS[6], KEYS[8], KEYS[9], KEYS[10]
-local WAITING = KEYS[13]
+local WAITING, SCHEDULES = KEYS[13], KEYS[14]
 local MOST_TARGETS = 64
 local FRONT, BACK = 700, 300 -- tenants of the ring whose tasks are to be looked at
 
@@ -26,6 +26,12 @@ local function oldest_waiting()
   return oldest and string.format('%d', oldest)
 end
 
+-- The heads' first entry that is no schedules'.
+local function first_head()
+  local heads = call('ZRANGE', HEADS, 0, 1, 'WITHSCORES')
+  return heads[1] == '*' and { heads[3], heads[4] } or { heads[1], heads[2] }
+end
+
 -- Those whose turn is next have waited longest. Those who had theirs and have more due stand at the end.
 local function ends_of_ring()
   local tenants = call('ZRANGE', RING, 0, FRONT - 1)
@@ -40,8 +46,8 @@ end
 
 return {
   values.now(''),
-  call('HLEN', TASKS), call('ZCARD', LEASED), call('ZCARD', DONE), call('ZCARD', DEAD),
-  call('ZRANGE', HEADS, 0, 0, 'WITHSCORES'), call('ZRANGE', PARKED, 0, 0, 'WITHSCORES'), ends_of_ring(),
+  call('HLEN', TASKS) - call('ZCARD', SCHEDULES), call('ZCARD', LEASED), call('ZCARD', DONE), call('ZCARD', DEAD),
+  first_head(), call('ZRANGE', PARKED, 0, 0, 'WITHSCORES'), ends_of_ring(),
   call('GET', BELL), call('HMGET', META, unpack(ARGV)),
   oldest_waiting() or false,
 }

@@ -59,6 +59,10 @@ local pruned = prune(shard.DONE, shard.NOW - retention) + prune_dead()
 local idle = idleness.idle_ms()
 versions.watch()
 quotas.forget_adds()
+if shard.occurred then
+  require 'series'
+  series.end_all(shard.occurred)
+end
 if shard.ended then
   require 'waiters'
   waiters.publish(shard.ended)

@@ -36,6 +36,10 @@ local is_ready = #want == 0 and payload and r and r.status == fields.SCHEDULED a
 if is_ready and handout.room(1) > 0 and handout.tenant_room(tenant) > 0 then
   take(data, r.run + 1, r.due)
 end
+if shard.occurred then
+  require 'series'
+  series.end_all(shard.occurred)
+end
 if shard.ended then
   require 'waiters'
   waiters.publish(shard.ended)

@@ -56,6 +56,10 @@ for at = shard.FIRST + 1, #ARGV, 3 do
     values.push(answers, '', 0)
   end
 end
+if shard.occurred then
+  require 'series'
+  series.end_all(shard.occurred)
+end
 if shard.ended then
   require 'waiters'
   waiters.publish(shard.ended)

@@ -2,6 +2,7 @@
 
 local DEADMAN = 1000
 local LOOK_AHEAD = 32 -- entries of the log
+local SCHEDULES = '*' -- the tenant of schedules
 
 local was_full
 
@@ -35,20 +36,27 @@ function bell.is_throttled()
   return shard.PAUSED or bell.full() or bell.opens_at() > shard.NOW
 end
 
--- The earliest instant at which a claim could change something, nil for never. Of a queue that is paused or full those
--- are its leases.
+-- The earliest instant at which a claim could change something, nil for never. Of a queue that is paused those are its
+-- leases, of one that is full its schedules too: no limit delays those, for they lease nothing.
 function bell.earliest()
   local at = tonumber(call('ZRANGE', shard.LEASED, '0', '0', 'WITHSCORES')[2])
-  if shard.PAUSED or bell.full() then
+  if shard.PAUSED then
     return at
   end
-  local front = call('ZRANGE', shard.RING, '0', '0')[1]
-  if front and shard.DUE[front] then
-    tenants.rehead(front) -- after a step of the clock what was ripe may not be
-    front = call('ZRANGE', shard.RING, '0', '0')[1]
+  local opens, head = bell.full() and math.huge or bell.opens_at(), nil
+  if opens < math.huge then
+    local front = call('ZRANGE', shard.RING, '0', '0')[1]
+    if front and shard.DUE[front] then
+      tenants.rehead(front) -- after a step of the clock what was ripe may not be
+      front = call('ZRANGE', shard.RING, '0', '0')[1]
+    end
+    head = (front or shard.WAKE) and shard.NOW or tonumber(call('ZRANGE', shard.HEADS, '0', '0', 'WITHSCORES')[2])
+    head = head and math.max(head, opens, 1) -- 0 would be none
   end
-  local head = (front or shard.WAKE) and shard.NOW or tonumber(call('ZRANGE', shard.HEADS, '0', '0', 'WITHSCORES')[2])
-  head = head and math.max(head, bell.opens_at(), 1) -- 0 would be none
+  if opens > shard.NOW then
+    local fires = tonumber(call('ZSCORE', shard.HEADS, SCHEDULES) or nil)
+    head = head and fires and math.min(head, fires) or head or fires
+  end
   return at and head and math.min(at, head) or at or head
 end
 

@@ -39,10 +39,12 @@ function history.by_of(rest)
   return sub(rest, fields.REST_SIZE + 1, (record.ends_of(rest)))
 end
 
+-- What replaces an occurrence of a schedule is that occurrence.
 local function take_log(fresh, old)
   local body, state, result = record.split(fresh.rest)
   local _, _, _, log = record.split(old.rest)
   fresh.count, fresh.rest = old.count, record.join(body, state, result, log)
+  fresh.flags = bit.bor(fresh.flags, bit.band(old.flags, fields.OCCURRENCE))
 end
 
 -- A fresh record goes on with the log of the one that it replaces, and what that one came of is noted there.

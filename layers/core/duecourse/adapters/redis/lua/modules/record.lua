@@ -25,6 +25,7 @@ function record.each(first, size, whole, act)
   return answers
 end
 
+local STAR = 42 -- *, with which a schedule's stored id begins
 local PUT_OFF = 60000 -- how long what cannot be read is left alone
 local LOG_LENGTH, LOG_BYTES = 20, 6000 -- as domain/history.py
 local NOTHING_FORGOTTEN = '\0\0'
@@ -271,6 +272,11 @@ function record.is_notification(sid)
   return string.find(sid, '~', 1, true)
 end
 
+-- Whether a task with this stored id is in the index of its group: a schedule has one for its shard's sake, too.
+function record.is_indexed(sid)
+  return not record.is_notification(sid) and byte(sid) ~= STAR
+end
+
 -- Where a scheduled task stands among what its tenant has due. A notification that is due already comes before all that
 -- is none, beside those that wait: the end that it tells of is over, and a backlog may take hours.
 function record.due_score(sid, due)
@@ -284,7 +290,7 @@ end
 
 function record.join_group(sid, rest)
   local group = record.group_of(rest)
-  if group ~= '' and not record.is_notification(sid) then
+  if group ~= '' and record.is_indexed(sid) then
     call('ZADD', shard.GROUPS, 0, layout.group_member(sid, group))
   end
 end
@@ -304,6 +310,14 @@ function record.note_end(sid)
   end
 end
 
+-- Notes that an occurrence of a schedule has ended: the verb tells the schedule (modules/series.lua).
+function record.note_occurrence(sid, flags, status)
+  if flags % (2 * fields.OCCURRENCE) >= fields.OCCURRENCE then
+    shard.occurred = shard.occurred or {}
+    values.push(shard.occurred, sid, status)
+  end
+end
+
 -- Writes a record down, and where it belongs: among what is due, or what ended now.
 function record.put(sid, r)
   if r.status == fields.SCHEDULED then
@@ -311,6 +325,7 @@ function record.put(sid, r)
   else
     call('ZADD', r.status == fields.DIED and shard.DEAD or shard.DONE, shard.NOW, sid)
     record.note_end(sid)
+    record.note_occurrence(sid, r.flags, r.status)
   end
   call('HSET', shard.TASKS, sid, record.close(r))
 end

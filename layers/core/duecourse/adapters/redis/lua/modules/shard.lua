@@ -2,7 +2,8 @@
 --
 -- KEYS    1 tasks   hash, stored id -> packed record (its layout: adapters/redis/layout.py); "<stored id>+" is a
 --                   successor, "<stored id>=<number>" a payload that stands apart
---         2 heads   zset, tenant -> its earliest due time, of tenants that are neither in the ring nor parked
+--         2 heads   zset, tenant -> its earliest due time, of tenants that are neither in the ring nor parked; "*" is
+--                   the tenant of schedules, whose head never joins the ring
 --         3 ring    zset, tenant with ripe work -> its turn
 --         4 leased  zset, stored id -> end of the lease
 --         5 done    zset, stored id -> when it was done or cancelled
@@ -31,7 +32,8 @@
 --                   "\0<id>\0<target>" of those that it has not begun, for a record that is cut off does not tell whose
 --                   place it has
 --         14...     due:<tenant> zset, stored id -> due_at (of a notification, `due_score`), of each tenant that the
---                   verb is about
+--                   verb is about. A schedule is a record as a task's, "*/<tenant>/<id>", in due:* by when it next
+--                   fires (fields.NEVER: it does not); of a group only for its shard's sake (modules/series.lua)
 -- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 how many shards the queue has
 --         then the verb's own
 -- RETURNS a negative number alone: -8 the shard is not registered, -9 an override where the clock does not travel,
@@ -55,6 +57,7 @@
 -- weight                            bytes of the records that were read, as far as they were opened
 -- woken                             whether a tenant was that waited for a place of its own
 -- ended                             {anything, stored id...} of tasks that ended, where somebody waits
+-- occurred                          {stored id, status...} of occurrences of schedules that ended
 -- notified                          whether a notification was added: it is due now
 
 -- This shard's part of a limit of the queue: one more for the first ones where it does not divide.
@@ -107,6 +110,7 @@ function shard.begin()
   shard.NOW = values.now(ARGV[1]) -- once, for it moves while a script runs
   shard.NOW_TEXT = values.text_of(shard.NOW)
   shard.weight, shard.woken, shard.notified, shard.ended, shard.COUNTED = 0, false, false, false, 0
+  shard.occurred = false
 end
 
 -- Fences that are drawn by callers of the newest version are counted, until records are written in it: that others are

@@ -1,13 +1,18 @@
 -- Tenants of a shard: whose a task is, and where a tenant stands by what it has due.
 
+local SCHEDULES = '*' -- the tenant of schedules
+
 function tenants.tenant_of(sid)
   return match(sid, '^[^/]*')
 end
 
 -- A tenant's place after its due set changed: in the ring while it is ripe and has a turn there, parked while it is,
--- else among the heads.
+-- else among the heads. Schedules that fire no more are no head.
 function tenants.rehead(tenant)
   local at = call('ZRANGE', shard.DUE[tenant], '0', '0', 'WITHSCORES')[2]
+  if tenant == SCHEDULES and tonumber(at) == fields.NEVER then
+    at = nil
+  end
   if call('ZSCORE', shard.RING, tenant) then
     if at and tonumber(at) <= shard.NOW then
       return

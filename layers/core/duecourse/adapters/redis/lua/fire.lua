@@ -1,0 +1,214 @@
+-- Fires schedules: adds the occurrences of each and moves it on, if it is as its caller read it.
+--
+-- KEYS    as in modules/shard.lua, with the due sets of schedules and of their tenants
+-- ARGV    those of add.lua before its tasks, which say nothing here; then for each schedule: its stored id, that of the
+--         schedule whose occurrences it adds, what became known of it ("<generation> <due> <version> <when it fires
+--         next> <overlap's first letter> <how many occurrences>", or "" where it cannot be read: then it is put off),
+--         head and recent of its state (modules/series.lua) with a bar between them, 8 bytes that are this firing's
+--         alone; and of each occurrence what add.lua takes of a task
+-- RETURNS {now, bell_at, {1 fired, 0 it was not as it was read...}}; fewer than schedules where its bytes ran out
+
+local SCHEDULES, BY = '*', 'schedule'
+local ITEM = 7
+local FIRED, STALE = 1, 0
+local ALLOW, SKIP, QUEUE, REPLACE = 97, 115, 113, 114 -- a s q r
+local FLAGGED = fields.OCCURRENCE / fields.CAME -- as `batch.fresh` takes a flag
+
+local touched = {} -- tenants whose tasks ended here
+local met = {} -- schedules of which occurrences may be in the batch and not written yet
+
+-- Puts a schedule off that cannot be read, where it is due.
+local function put_off(sid)
+  local at = tonumber(call('ZSCORE', shard.DUE[SCHEDULES], sid) or nil)
+  if at and at <= shard.NOW then
+    call('ZADD', shard.DUE[SCHEDULES], shard.NOW + record.PUT_OFF, sid)
+  end
+  return STALE
+end
+
+-- The occurrences that have not ended, {time, record...}; those that have, without a word, are struck off. The one that
+-- waits is not among them.
+local function look(of, state)
+  batch.flush()
+  local found = {}
+  for time in string.gmatch(state.live, '%S+') do
+    local r = series.open_live(of, time)
+    if r then
+      values.push(found, time, r)
+    else
+      series.strike(state, time)
+    end
+  end
+  if #found == 0 and state.waiting ~= '' then
+    series.release(of, state)
+    local r = state.live ~= '' and series.open_live(of, state.live)
+    if r then
+      values.push(found, state.live, r)
+    end
+  end
+  return found
+end
+
+-- Cancels an occurrence for the sake of a later one.
+local function cancel(of, state, time, r, letter)
+  local sid = sub(of, 3) .. '@' .. time
+  cancels.cancel(sid, r, BY)
+  series.became(state, time, letter)
+  series.strike(state, time)
+  shard.occurred, touched[tenants.tenant_of(sid)] = false, true
+end
+
+-- Adds the occurrence at this place, unless a quota refuses it; `instead` is the record whose place it takes, if any.
+local function add(sid, at, instead)
+  local refused = shard.QUOTAS and over.quota(sid, at, instead)
+  if refused then
+    return false
+  end
+  local due, deadline = batch.due_and_deadline(at)
+  batch.put(sid, at, due, batch.fresh(at, FLAGGED, due, deadline, shard.NOW))
+  if shard.QUOTAS then
+    over.count(sid, at, batch.CREATED)
+  end
+  return true
+end
+
+-- Adds it to wait for the end of those that are live, in the place of one that waits already.
+local function add_waiting(of, state, sid, at, time)
+  local before = state.waiting ~= '' and series.open_live(of, state.waiting) or nil
+  ARGV[at + 2] = values.text_of(fields.NEVER)
+  if not add(sid, at, before) then
+    return 0
+  end
+  local skipped = 0
+  if before then
+    cancel(of, state, state.waiting, before, 'S')
+    skipped = 1
+  end
+  state.waiting = time
+  return skipped, true
+end
+
+-- What becomes of the occurrence at this place: answers how many were skipped for it, and whether it was added itself.
+-- `state` is that of the schedule whose occurrence it is.
+local function occur(of, state, overlap, sid, at)
+  local time = series.time_of(sid)
+  if call('HEXISTS', shard.TASKS, sid) == 1 then -- run by hand, or by a backfill
+    if series.open_live(of, time) and state.waiting ~= time then
+      series.add_live(state, time)
+    end
+    return 0, true
+  end
+  local found = overlap == ALLOW and {} or look(of, state)
+  if #found > 0 and overlap == SKIP then
+    return 0, false
+  elseif #found > 0 and overlap == QUEUE then
+    return add_waiting(of, state, sid, at, time)
+  elseif not add(sid, at, found[2]) then
+    return 0, false
+  end
+  for i = 1, overlap == REPLACE and #found or 0, 2 do
+    cancel(of, state, found[i], found[i + 1], 'C')
+  end
+  local waits = overlap == REPLACE and state.waiting ~= '' and series.open_live(of, state.waiting)
+  if waits then
+    cancel(of, state, state.waiting, waits, 'C')
+  end
+  series.add_live(state, time)
+  return 0, true
+end
+
+-- Takes over what has ended since the schedule was read.
+local function take_ends(state, recent)
+  for word in string.gmatch(recent, '%S+') do
+    local time, letter, besides = match(word, '^(.-)([DXC])(%d*)$')
+    if time then
+      state.recent = string.gsub(' ' .. state.recent .. ' ', ' ' .. string.gsub(time, '%.', '%%.') .. 'L' .. besides .. ' ',
+        ' ' .. word .. ' ')
+      state.recent = sub(state.recent, 2, -2)
+    end
+  end
+end
+
+-- The schedule is written as it is from now on.
+local function move_on(sid, r, state, next_at, mine)
+  series.write(r, state)
+  r.rest, r.due, r.generation = mine .. sub(r.rest, #mine + 1), next_at, shard.FENCE
+  call('HSET', shard.TASKS, sid, record.close(r))
+  call('ZADD', shard.DUE[SCHEDULES], values.text_of(next_at), sid)
+end
+
+-- Whether it is as its caller read it.
+local function is_same(r, state, known)
+  local generation, due, version = match(known, '^(%d+) (%d+) (%d+) ')
+  return r.generation == tonumber(generation) and r.due == tonumber(due) and match(state.head, '^%S+') == version
+end
+
+local function fire(sid, of, known, given, mine, at)
+  local data = call('HGET', shard.TASKS, sid)
+  local r = record.open(data)
+  local state = r and series.read(r)
+  if known == '' or (data and not state) then
+    return put_off(sid)
+  elseif state and sub(r.rest, 1, #mine) == mine then
+    return FIRED -- sent again
+  elseif not state or not is_same(r, state, known) then
+    return STALE
+  end
+  local home, home_state = r, state
+  if of ~= sid then
+    home = record.open(call('HGET', shard.TASKS, of))
+    home_state = home and series.read(home)
+    if not home_state then -- it was deleted, and what fills it goes with it
+      record.delete(sid, data)
+      return STALE
+    end
+  end
+  local next_at, overlap, count = match(known, '(%d+) (%a) (%d+)$')
+  local before = state.recent
+  state.head, state.recent = match(given, '^([^|]*)|(.*)$')
+  take_ends(state, before)
+  if met[of] then
+    batch.flush()
+  end
+  met[of] = true
+  batch.draw_fences(count + 1)
+  local skipped = 0
+  for i = at, at + (count - 1) * ITEM, ITEM do
+    local others, added = occur(of, home_state, byte(overlap), ARGV[i], i)
+    if not added then
+      series.became(state, series.time_of(ARGV[i]), 'S')
+    end
+    skipped = skipped + others + (added and 0 or 1)
+  end
+  if skipped > 0 then
+    local front, so_far, back = match(state.head, '^(%S+ %S+ %S+) (%d+) (.*)$')
+    state.head = front .. ' ' .. values.text_of(so_far + skipped) .. ' ' .. back
+  end
+  move_on(sid, r, state, tonumber(next_at), mine)
+  if of ~= sid then
+    series.write(home, home_state)
+    call('HSET', shard.TASKS, of, record.close(home))
+  end
+  return FIRED
+end
+
+local replies, at = {}, shard.FIRST + 4
+while at <= #ARGV and shard.weight < record.BYTES do
+  local sid, of, known, given, mine = unpack(ARGV, at, at + 4)
+  replies[#replies + 1] = fire(sid, of, known, given, mine, at + 5)
+  at = at + 5 + ITEM * (match(known, '%d+$') or 0)
+end
+
+local fresh = false
+for tenant, due in pairs(batch.flush()) do
+  touched[tenant], fresh = true, fresh or due <= shard.NOW
+end
+for tenant in pairs(touched) do
+  tenants.rehead(tenant)
+end
+tenants.rehead(SCHEDULES)
+if shard.ended then
+  require 'waiters'
+  waiters.publish(shard.ended)
+end
+return { shard.NOW, bell.hang(fresh), replies }

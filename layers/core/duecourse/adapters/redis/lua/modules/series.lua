@@ -1,0 +1,147 @@
+-- What the scripts share that know schedules: the progress that a schedule's state keeps, and ends of its occurrences.
+--
+-- A schedule's state is JSON text, one string of four parts with a bar between them. What callers ask for is not in it,
+-- but in its payload, which no script reads:
+--   head     version, next nominal time ("-" for none), fired, skipped, missed, version of the time zones
+--   recent   of each of the last occurrences: its nominal time, a letter (BECAME), and how many missed times it stands
+--            for besides, where there are any; oldest first
+--   live     nominal times of occurrences that have not ended, as in their ids
+--   waiting  nominal time, as in its id, of the one that waits for the end of those; it is due at fields.NEVER
+-- A nominal time in head and recent is its seconds in hexadecimal digits, with "." and likewise its milliseconds where it
+-- has any. An occurrence's id is its schedule's with "@" and its nominal time in UTC.
+
+local MOST_LIVE = 32 -- the newest, which a change of the overlap finds
+local SKIPPED = 'S'
+local BECAME = { [fields.FINISHED] = 'D', [fields.DIED] = 'X', [fields.CANCELLED] = 'C' }
+
+-- The nominal time of an occurrence as its id has it, nil where that is no occurrence's.
+function series.time_of(sid)
+  return match(sid, '@([^@]*)$')
+end
+
+-- The stored id of an occurrence's schedule.
+function series.schedule_of(sid)
+  return '*/' .. match(sid, '^(.*)@')
+end
+
+-- The same in head's and recent's words; nil where it is none.
+local function word_of(time)
+  local year, month, day, hour, minute, second, ms =
+    match(time or '', '^(%d%d%d%d)%-(%d%d)%-(%d%d)T(%d%d):(%d%d):(%d%d)%.?(%d*)Z$')
+  if not year then
+    return nil
+  end
+  local march = (month + 9) % 12 -- a year that begins with March ends with its leap day
+  local y = year - math.floor(march / 10)
+  local days = 365 * y + math.floor(y / 4) - math.floor(y / 100) + math.floor(y / 400)
+    + math.floor((306 * march + 5) / 10) + day - 719469
+  local word = string.format('%x', days * 86400 + hour * 3600 + minute * 60 + second)
+  return ms == '' and word or word .. string.format('.%x', tonumber(ms))
+end
+
+-- A schedule's state, nil where it cannot be read.
+function series.read(r)
+  local _, text = record.split(r.rest)
+  local head, recent, live, waiting = match(text, '^"([^|]*)|([^|]*)|([^|]*)|([^|]*)"$')
+  return head and { head = head, recent = recent, live = live, waiting = waiting }
+end
+
+function series.write(r, state)
+  local body, _, result, log = record.split(r.rest)
+  local text = '"' .. table.concat({ state.head, state.recent, state.live, state.waiting }, '|') .. '"'
+  r.rest = record.join(body, text, result, log)
+end
+
+local function words_without(words, gone)
+  local kept = {}
+  for word in string.gmatch(words, '%S+') do
+    if word ~= gone then
+      kept[#kept + 1] = word
+    end
+  end
+  return kept
+end
+
+-- Notes what became of an occurrence, where it is among the last.
+function series.became(state, time, letter)
+  local word, padded, at = word_of(time), ' ' .. state.recent, 1
+  while word and at do
+    local _, last = string.find(padded, ' ' .. word, at, true)
+    if last and match(padded, '^%u', last + 1) then
+      state.recent, at = sub(padded, 2, last) .. letter .. sub(padded, last + 2), nil
+    else
+      at = last
+    end
+  end
+end
+
+-- Notes an occurrence that has not ended.
+function series.add_live(state, time)
+  local words = words_without(state.live, time)
+  words[#words + 1] = time
+  state.live = table.concat(words, ' ', math.max(1, #words - MOST_LIVE + 1))
+end
+
+-- Notes the end of an occurrence.
+function series.strike(state, time)
+  state.live = table.concat(words_without(state.live, time), ' ')
+  state.waiting = state.waiting ~= time and state.waiting or ''
+end
+
+-- The record of an occurrence that has not ended, nil where there is none. `of` is its schedule's stored id.
+function series.open_live(of, time)
+  local sid = sub(of, 3) .. '@' .. time
+  local r = record.open(call('HGET', shard.TASKS, sid))
+  local is_live = r and (r.status == fields.SCHEDULED or r.status == fields.LEASE)
+    and r.flags % (2 * fields.OCCURRENCE) >= fields.OCCURRENCE
+  return is_live and r or nil, sid
+end
+
+-- The occurrence that waits is due now, where none is live any more.
+function series.release(of, state)
+  if state.waiting == '' or state.live ~= '' then
+    return
+  end
+  local time = state.waiting
+  local r, sid = series.open_live(of, time)
+  state.waiting = ''
+  if r then
+    series.add_live(state, time)
+  end
+  if r and r.status == fields.SCHEDULED and r.due >= fields.NEVER then
+    local tenant = tenants.tenant_of(sid)
+    if r.deadline > 0 and r.flags % (2 * fields.COUNTS) >= fields.COUNTS then
+      r.deadline = r.deadline - r.due + shard.NOW
+    end
+    r.due = shard.NOW
+    call('ZADD', shard.DUE[tenant], shard.NOW_TEXT, sid)
+    call('HSET', shard.TASKS, sid, record.close(r))
+    tenants.rehead(tenant)
+    shard.woken = true
+  end
+end
+
+-- Tells schedules of the ends of occurrences, {stored id, status...}.
+function series.end_all(occurred)
+  local found = {}
+  for i = 1, #occurred, 2 do
+    local sid, time = occurred[i], series.time_of(occurred[i])
+    local of = time and series.schedule_of(sid)
+    if of and not found[of] then
+      local r = record.open(call('HGET', shard.TASKS, of))
+      found[of] = { r = r, state = r and series.read(r) }
+    end
+    local state = of and found[of].state
+    if state then
+      series.became(state, time, BECAME[occurred[i + 1]])
+      series.strike(state, time)
+    end
+  end
+  for of, one in pairs(found) do
+    if one.state then
+      series.release(of, one.state)
+      series.write(one.r, one.state)
+      call('HSET', shard.TASKS, of, record.close(one.r))
+    end
+  end
+end

@@ -1,0 +1,212 @@
+"""Verbs on schedules (ports.schedules)."""
+
+import logging
+import os
+from collections.abc import Sequence
+from functools import partial
+from heapq import nsmallest
+from typing import Any
+
+from duecourse.adapters.redis import arguments
+from duecourse.adapters.redis.answers import REPLIES
+from duecourse.adapters.redis.ledger import Found, RedisLedger
+from duecourse.adapters.redis.record import UNREADABLE, unpack
+from duecourse.adapters.redis.schedule_record import (
+    pack_progress,
+    pack_schedule,
+    stored_schedule,
+    unpack_schedule,
+)
+from duecourse.adapters.redis.verbs import in_steps
+from duecourse.domain.batches import cut
+from duecourse.domain.schedule import TENANT, Firing, Kept, Progress, Schedule
+from duecourse.domain.task import DEFAULT_TENANT, MARK, Shard
+from duecourse.errors import BeyondQuota, LedgerTooOld, QuotaExceeded, TaskDamaged
+from duecourse.ports.ledger import check_count
+from duecourse.ports.schedules import MAX_FIRE, Fired, Put, SchedulePage
+from duecourse.ports.tasks import Reply
+
+log = logging.getLogger("duecourse.store")
+
+PUT = {1: Put.CREATED, 2: Put.CHANGED, 3: Put.KEPT, -1: Put.ABSENT, -2: Put.CONFLICT}
+TOO_OLD, DAMAGED = -5, -6
+"""Rejections of schedule.lua that are errors."""
+OVER = {
+    Reply.OVER_PENDING: "tenant_max_pending",
+    Reply.OVER_BYTES: "tenant_max_bytes",
+    Reply.OVER_ADDS: "tenant_adds_per_minute",
+}
+BEYOND = {
+    Reply.BEYOND_PENDING: "tenant_max_pending",
+    Reply.BEYOND_BYTES: "tenant_max_bytes",
+    Reply.BEYOND_ADDS: "tenant_adds_per_minute",
+}
+MAX_ARGUMENTS = 3_500
+"""Most arguments of one script, fewer than the 3,999 that ElastiCache Serverless takes."""
+OWN, TASK = 5, 7
+"""Arguments of fire.lua for each schedule, and for each of its occurrences."""
+
+
+class RedisSchedules(RedisLedger):
+    """Schedules: records of a tenant that no user can have, each in the shard of its occurrences."""
+
+    def put_schedule(self, schedule: Schedule, progress: Progress, *, if_version: int | None = None) -> Put:
+        """See ScheduleStore."""
+        shard, tenant = self._schedules_shard(schedule.queue, schedule.id), schedule.tenant
+        rest = pack_schedule(schedule, progress, os.urandom(8))
+        version = "" if if_version is None else if_version
+        terms: list[arguments.Argument] = [
+            0,
+            stored_schedule(tenant, schedule.id),
+            tenant,
+            version,
+            progress.next_at,
+            rest,
+        ]
+        self._record.admit(shard, tenant)
+        _, _, code, wait_ms = self._adds.run_registered("schedule", shard, [TENANT, tenant], terms)
+        if code in PUT:
+            return PUT[code]
+        raise _rejection(code, wait_ms, schedule)
+
+    def schedule(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Kept | None:
+        """See ScheduleStore. Raises TaskDamaged."""
+        sid = stored_schedule(tenant, id)
+        found = self._scheduled(self._schedules_shard(queue, id), [sid])
+        return _kept(queue, sid, found[sid]) if sid in found else None
+
+    def schedules(self, queue: str, after: str, limit: int, tenant: str = DEFAULT_TENANT) -> SchedulePage:
+        """See ScheduleStore; all ids of the tenant are read, for the index is in the order of time."""
+        prefix = stored_schedule(tenant, "")
+        names = {
+            name.removeprefix(prefix): shard
+            for shard in self._sharding.every(queue)
+            for name in self._names(shard, tenant)
+        }
+        chosen = nsmallest(limit + 1, (id for id in names if id > after and MARK not in id))
+        shown, more = chosen[:limit], len(chosen) > limit
+        schedules: dict[str, Kept] = {}
+        for shard in dict.fromkeys(names[id] for id in shown):
+            own = [prefix + id for id in shown if names[id] == shard]
+            found = self._readable(shard, own)
+            schedules |= {kept.schedule.id: kept for kept in found.values() if kept}
+        return SchedulePage([schedules[id] for id in shown if id in schedules], shown[-1] if more else "")
+
+    def drop_schedule(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> bool:
+        """See ScheduleStore."""
+        terms = (stored_schedule(tenant, id), tenant)
+        _, _, dropped = self._verbs.run("unschedule", self._schedules_shard(queue, id), [TENANT, tenant], terms)
+        return bool(dropped)
+
+    def due_schedules(self, shard: Shard, limit: int = MAX_FIRE) -> list[Kept]:
+        """See ScheduleStore; one that cannot be read is only logged, and put off for a minute."""
+        due, now = self._verbs.keys(shard).due(TENANT), self.now()
+        sids = self._scripts.command("ZRANGEBYSCORE", due, "-inf", now, "LIMIT", 0, limit)
+        found = self._readable(shard, [sid.decode() for sid in sids])
+        broken = [sid for sid, kept in found.items() if kept is None]
+        if broken:
+            self._fire(shard, [TENANT], [(sid, sid, "", "", "") for sid in broken])
+        return [kept for kept in found.values() if kept]
+
+    def fire(self, shard: Shard, firings: Sequence[Firing]) -> list[Fired]:
+        """See ScheduleStore."""
+        check_count(len(firings), MAX_FIRE)
+        self._record.check(shard.queue)
+        self._record.keep(shard)
+        most = max((OWN + TASK * len(firing.tasks) for firing in firings), default=OWN)
+        pieces = cut(
+            firings, _weight, most=max(1, MAX_ARGUMENTS // most), max_bytes=arguments.MAX_PIECE_BYTES
+        )
+        return [fired for piece in pieces for fired in self._fire_all(shard, piece)]
+
+    def _fire_all(self, shard: Shard, firings: Sequence[Firing]) -> list[Fired]:
+        tenants = [TENANT, *dict.fromkeys(firing.kept.schedule.tenant for firing in firings)]
+        packed = [_packed(firing, os.urandom(8)) for firing in firings]
+        return in_steps(packed, partial(self._fire, shard, tenants))
+
+    def _fire(self, shard: Shard, tenants: Sequence[str], packed: Sequence[Sequence[arguments.Argument]]) -> list[Fired]:
+        every = (0, 0, *arguments.alone("", None), *(part for one in packed for part in one))
+        _, _, codes = self._verbs.run("fire", shard, tenants, every)
+        return [Fired.FIRED if code else Fired.STALE for code in codes]
+
+    def _schedules_shard(self, queue: str, id: str) -> Shard:
+        """The shard of a schedule's occurrences; a backfill's are those of the schedule before the mark in its id."""
+        return self._sharding.of(queue, "", id.partition(MARK)[0])
+
+    def _names(self, shard: Shard, tenant: str) -> list[str]:
+        """Stored ids of a tenant's schedules in a shard, a bounded step at a time."""
+        found: dict[str, None] = {}
+        place: Sequence[Any] = (0, "")
+        while place:
+            _, place, names = self._verbs.run("schedules", shard, [TENANT], ("due", *place, tenant))
+            found |= dict.fromkeys(name.decode() for name in names)
+        return [*found]
+
+    def _scheduled(self, shard: Shard, sids: Sequence[str]) -> dict[str, Found]:
+        """Records by stored id, of those that are there, with their payloads."""
+        if not sids:
+            return {}
+        keys = self._verbs.keys(shard)
+        records, count = self._scripts.read(("HMGET", keys.tasks, *sids), ("HGET", keys.meta, "shards"))
+        self._record.compare(shard.queue, count)
+        there = {sid: Found(data, None) for sid, data in zip(sids, records, strict=True) if data is not None}
+        return self._whole(shard, there)
+
+    def _readable(self, shard: Shard, sids: Sequence[str]) -> dict[str, Kept | None]:
+        """Schedules by stored id, of those that are there; None, with a line of log, for one that cannot be read."""
+        found: dict[str, Kept | None] = {}
+        for sid, one in self._scheduled(shard, sids).items():
+            try:
+                found[sid] = _kept(shard.queue, sid, one)
+            except TaskDamaged:
+                log.exception("schedule %s in queue %s waits because its record cannot be read", sid, shard.queue)
+                found[sid] = None
+        return found
+
+
+def _kept(queue: str, sid: str, found: Found) -> Kept:
+    """The schedule in a record. Raises TaskDamaged."""
+    try:
+        task = unpack(queue, sid, found.data, 0, found.payload)
+    except UNREADABLE as error:
+        raise TaskDamaged(f"the record of {sid} cannot be read: {error}") from error
+    return unpack_schedule(task)
+
+
+def _rejection(code: int, wait_ms: int, schedule: Schedule) -> Exception:
+    if code == TOO_OLD:
+        return LedgerTooOld()
+    if code == DAMAGED:
+        return TaskDamaged(f"the record of schedule {schedule.id} cannot be read: delete the schedule")
+    reply = REPLIES[code]
+    return BeyondQuota(BEYOND[reply], "payload") if reply in BEYOND else QuotaExceeded(OVER[reply], wait_ms)
+
+
+def _weight(firing: Firing) -> int:
+    return sum(map(arguments.weight, firing.tasks))
+
+
+def _packed(firing: Firing, call: bytes) -> tuple[arguments.Argument, ...]:
+    """A firing as fire.lua takes it; `call` is 8 bytes of its own, the same if it is sent again."""
+    schedule, before = firing.kept.schedule, firing.kept.progress
+    terms = (
+        firing.kept.generation,
+        before.next_at,
+        before.version,
+        firing.progress.next_at,
+        schedule.overlap[0],
+        len(firing.tasks),
+    )
+    tasks = (
+        part
+        for place, task in enumerate(firing.tasks)
+        for part in arguments.new_task(task, call[:6] + place.to_bytes(2))
+    )
+    return (
+        stored_schedule(schedule.tenant, schedule.id),
+        stored_schedule(schedule.tenant, schedule.series),
+        " ".join(map(str, terms)),
+        pack_progress(firing.progress),
+        call,
+        *tasks,
+    )
