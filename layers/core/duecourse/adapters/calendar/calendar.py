@@ -70,9 +70,13 @@ class ZonedCalendar:
             whole = replaced(rule, repeat=RRule(repeat.rule))
             if next(self.times(whole, rule.starts_at - 1), None) is not None:
                 return FieldError("repeat.exdates", "leaves out every time of the rule: leave out fewer")
-        field = "repeat.cron" if isinstance(repeat, Cron) else "repeat.rrule" if isinstance(repeat, RRule) else "starts_at"
+        field = (
+            "repeat.cron" if isinstance(repeat, Cron) else "repeat.rrule" if isinstance(repeat, RRule) else "starts_at"
+        )
         if rule.gap is Gap.SKIP and next(self.times(replaced(rule, gap=Gap.SHIFT), rule.starts_at - 1), None):
-            return FieldError(field, f"never fires: clocks of {rule.time_zone} leave out each of its times; use gap shift")
+            return FieldError(
+                field, f"never fires: clocks of {rule.time_zone} leave out each of its times; use gap shift"
+            )
         return FieldError(field, "never fires: change it so that a day and a time fit it after starts_at")
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from duecourse.adapters.calendar.clock import DAY_S, HOUR_S, MINUTE_S
 from duecourse.adapters.calendar.cron_days import Days, days_of
 from duecourse.adapters.calendar.cron_fields import HOUR, MINUTE, numbers, split
-from duecourse.adapters.calendar.days import LAST_YEAR, MONTHS_OF_CYCLE, date_of
+from duecourse.adapters.calendar.days import days_from
 
 
 class CronTimes:
@@ -20,18 +20,8 @@ class CronTimes:
 
     def walls(self, start: int) -> Iterator[int]:
         """Wall-clock times from `start` on, ascending; none more where 400 years have none."""
-        for day in self._days_from(start // DAY_S):
+        for day in days_from(self._days, start // DAY_S):
             yield from self._in_day(day * DAY_S, start)
-
-    def _days_from(self, start: int) -> Iterator[int]:
-        begin = date_of(start)
-        year, month, quiet = begin.year, begin.month, 0
-        while year <= LAST_YEAR and quiet < MONTHS_OF_CYCLE:
-            first, days = self._days.of(year, month)
-            for day in days[bisect_left(days, start - first + 1) :]:
-                yield first + day - 1
-            quiet = 0 if days else quiet + 1
-            year, month = (year, month + 1) if month < 12 else (year + 1, 1)
 
     def _in_day(self, midnight: int, start: int) -> Iterator[int]:
         minute = max(0, -((midnight - start) // MINUTE_S))

@@ -59,13 +59,14 @@ class Days:
         self._either = either
 
     @lru_cache(maxsize=4_096)  # noqa: B019 - days are kept by text, and few
-    def of(self, year: int, month: int) -> tuple[int, list[int]]:
-        """Number of a month's first day, and the days of the month that fit, ascending."""
-        whole = month_of(year, month)
+    def of_month(self, year: int, month: int) -> list[int]:
+        """Numbers of the days of a month that fit, ascending."""
         if month not in self._months:
-            return whole.first, []
+            return []
+        whole = month_of(year, month)
         by_date, by_weekday = self._of_month.of(whole), self._weekdays.of(whole)
-        return whole.first, sorted(by_date | by_weekday if self._either else by_date & by_weekday)
+        found = by_date | by_weekday if self._either else by_date & by_weekday
+        return [whole.first + day - 1 for day in sorted(found)]
 
 
 @lru_cache(maxsize=1_024)

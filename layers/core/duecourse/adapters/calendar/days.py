@@ -1,7 +1,9 @@
 """Days as numbers from 1970-01-01, and months as their lengths and first weekdays."""
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from datetime import date
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 LAST_YEAR = 9_999
@@ -45,3 +47,21 @@ def date_of(day: int) -> date:
 def weekday(day: int) -> int:
     """Weekday of a numbered day: 0 is Monday; 1970-01-01 was a Thursday."""
     return (day + 3) % 7
+
+
+class Source(Protocol):
+    """Something that names days, month by month."""
+
+    def of_month(self, year: int, month: int) -> list[int]:
+        """Numbers of a month's days, ascending."""
+
+
+def days_from(source: Source, start: int) -> Iterator[int]:
+    """The days of a source from `start` on; none more where the months of 400 years have none."""
+    begin = date_of(start)
+    year, month, quiet = begin.year, begin.month, 0
+    while year <= LAST_YEAR and quiet <= MONTHS_OF_CYCLE:
+        days = source.of_month(year, month)
+        yield from days[bisect_left(days, start) :]
+        quiet = 0 if days else quiet + 1
+        year, month = (year, month + 1) if month < 12 else (year + 1, 1)

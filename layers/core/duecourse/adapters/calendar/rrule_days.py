@@ -40,17 +40,7 @@ class RuleDays:
 
     def of_month(self, year: int, month: int) -> list[int]:
         """Days of a month that fit."""
-        return self._of_month(month_of(year, month)) if month in (self._months or ALL_MONTHS) else []
-
-    def of_span(self, days: Iterable[int]) -> list[int]:
-        """Those of some days that fit."""
-        return [day for day in days if self._fits_alone(day)]
-
-    def _fits_alone(self, day: int) -> bool:
-        whole = date_of(day)
-        if self._months and whole.month not in self._months:
-            return False
-        return self._fits(day, month_of(whole.year, whole.month))
+        return list(self._of_month(month_of(year, month))) if month in (self._months or ALL_MONTHS) else []
 
     def _of_month(self, month: Month) -> Iterator[int]:
         return (day for day in self._listed(month) if self._fits(day, month))
@@ -65,10 +55,10 @@ class RuleDays:
     def _fits(self, day: int, month: Month) -> bool:
         place = day - month.first
         return (
-            (not self._month_days or _named(self._month_days, place, month.length))
+            self._fits_weekday(day, month)
+            and (not self._month_days or _named(self._month_days, place, month.length))
             and ("BYYEARDAY" not in self._by or self._fits_year(day, month))
             and ("BYWEEKNO" not in self._by or self._fits_week(day, month))
-            and self._fits_weekday(day, month)
         )
 
     def _fits_year(self, day: int, month: Month) -> bool:

@@ -145,13 +145,18 @@ def _check_together(rule: RuleText, parts: dict[str, str]) -> None:
     """Reject what RFC 5545 forbids in one rule."""
     checks: dict[str, Callable[[], bool]] = {
         "must have COUNT or UNTIL, not both": lambda: "COUNT" in parts and "UNTIL" in parts,
-        "BYSETPOS needs another list, such as BYDAY": lambda: "BYSETPOS" in parts
-        and not rule.by_day
-        and len(rule.by) == 1,
-        "BYDAY with a number needs FREQ=MONTHLY or YEARLY, without BYWEEKNO": lambda: any(p for p, _ in rule.by_day)
-        and (rule.freq not in {"MONTHLY", "YEARLY"} or "BYWEEKNO" in rule.by),
+        "BYSETPOS needs another list, such as BYDAY": lambda: (
+            "BYSETPOS" in parts and not rule.by_day and len(rule.by) == 1
+        ),
+        "BYDAY with a number needs FREQ=MONTHLY or YEARLY, without BYWEEKNO": lambda: (
+            any(p for p, _ in rule.by_day) and (rule.freq not in {"MONTHLY", "YEARLY"} or "BYWEEKNO" in rule.by)
+        ),
     }
     found = [problem for problem, wrong in checks.items() if wrong()]
-    found += [f"{name} does not go with FREQ={rule.freq}" for name, bad in NOT_WITH.items() if name in rule.by and rule.freq in bad]
+    found += [
+        f"{name} does not go with FREQ={rule.freq}"
+        for name, bad in NOT_WITH.items()
+        if name in rule.by and rule.freq in bad
+    ]
     if found:
         raise ValueError("; ".join(found))
