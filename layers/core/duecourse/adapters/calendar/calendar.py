@@ -87,12 +87,8 @@ def _wrong_texts(rule: Rule) -> Iterator[FieldError]:
             yield FieldError("repeat.every", "must be PT1S or longer")
         return
     field, text = ("repeat.cron", repeat.expression) if isinstance(repeat, Cron) else ("repeat.rrule", repeat.rule)
-    try:
-        if len(text) > MAX_TEXT:
-            raise ValueError(f"must have at most {MAX_TEXT:,} characters")
-        _read(repeat)
-    except ValueError as error:
-        yield FieldError(field, str(error))
+    if problem := _wrong_text(repeat, text):
+        yield FieldError(field, problem)
     if isinstance(repeat, RRule) and len(repeat.exdates) > MAX_EXDATES:
         yield FieldError("repeat.exdates", f"must have at most {MAX_EXDATES:,} instants")
 
@@ -113,12 +109,15 @@ def _endless(rule: Rule, low: int) -> Iterator[int]:
     return _by_cron(rule, repeat, low) if isinstance(repeat, Cron) else _by_rule(rule, repeat, low)
 
 
-def _read(repeat: Cron | RRule) -> None:
-    """Read a text, to see whether it can be read."""
-    if isinstance(repeat, Cron):
-        cron_times(repeat.expression)
-    else:
-        parse(repeat.rule)
+def _wrong_text(repeat: Cron | RRule, text: str) -> str:
+    """What is wrong with a text, or ""."""
+    if len(text) > MAX_TEXT:
+        return f"must have at most {MAX_TEXT:,} characters"
+    try:
+        cron_times(text) if isinstance(repeat, Cron) else parse(text)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _every(repeat: Every, start: int, low: int) -> Iterator[int]:

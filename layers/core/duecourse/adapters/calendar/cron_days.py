@@ -50,7 +50,7 @@ class Weekdays:
 
 
 class Days:
-    """Days of an expression: those that fit either day field, or both where one of the fields begins with `*` or `?`."""
+    """Days that fit either day field of an expression, or both fields where one of them begins with `*` or `?`."""
 
     def __init__(self, of_month: DaysOfMonth, months: frozenset[int], weekdays: Weekdays, *, either: bool) -> None:
         self._of_month = of_month

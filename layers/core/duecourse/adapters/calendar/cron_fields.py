@@ -72,7 +72,7 @@ def numbers(field: Field, text: str) -> frozenset[int]:
 
 
 def plain(field: Field, item: str) -> Iterator[int]:
-    """Numbers of one value, range, `*` or `?`, with or without a step; a value with a step goes on to the field's end."""
+    """Numbers of one value, range, `*` or `?`, or of each so many of them; `5/15` goes on to the field's end."""
     base, slash, text = item.partition("/")
     step = _step(field, text) if slash else 1
     first, last = _ends(field, base, open_ended=bool(slash))
@@ -80,9 +80,8 @@ def plain(field: Field, item: str) -> Iterator[int]:
 
 
 def _step(field: Field, text: str) -> int:
-    most = field.high - field.low
-    if not NUMBER.fullmatch(text) or not 1 <= int(text) <= most:
-        raise field.wrong(f"the step {text!r} must be 1 to {most}, for each {_OVER[field.place]} begins anew")
+    if not NUMBER.fullmatch(text) or not 1 <= int(text) <= field.high:
+        raise field.wrong(f"the step {text!r} must be 1 to {field.high}, for each {_OVER[field.place]} begins anew")
     return int(text)
 
 

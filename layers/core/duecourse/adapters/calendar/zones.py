@@ -15,9 +15,10 @@ UNKNOWN = "must be the IANA name of a time zone, such as Europe/Vienna or UTC"
 
 def version() -> str:
     """Version of the IANA's database, such as `2026f`."""
-    import tzdata
+    import tzdata  # type: ignore[import-untyped]
 
-    return tzdata.IANA_VERSION
+    named: str = tzdata.IANA_VERSION
+    return named
 
 
 @cache
