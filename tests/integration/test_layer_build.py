@@ -75,7 +75,6 @@ def test_the_layer_for_templates_is_for_its_architecture_and_holds_nothing_else(
         "jinja2",
         "markupsafe",
         "phonenumbers",
-        "tzdata",
     }
     [speedup] = templates.rglob("*.so")
     (machine,) = struct.unpack_from("<H", speedup.read_bytes(), 18)

@@ -128,6 +128,7 @@ MAY_USE = {
         "markupsafe",
         "phonenumbers",
         "cryptography",
+        "tzdata",
     },
     "routes": {"pydantic", "aws_lambda_powertools"},
     "functions": {"aws_lambda_powertools"},
