@@ -110,7 +110,7 @@ MAY_IMPORT = {
 MAY_USE = {
     "kinds": {"jmespath"},
     "webhooks": {"standardwebhooks"},
-    "wire": {"pydantic", "pydantic_core", "typing_extensions", "jmespath"},
+    "wire": {"pydantic", "pydantic_core", "typing_extensions", "jmespath", "yaml"},
     "settings": {"pydantic"},
     "shapes": {"pydantic"},
     "domain": {"typing_extensions"},

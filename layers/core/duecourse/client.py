@@ -28,11 +28,10 @@ from duecourse.domain.query import QueryStatus
 from duecourse.domain.queues import QueueStatus
 from duecourse.domain.reminder import Made, Moved, ReminderStatus, Shown
 from duecourse.domain.replay import Replayed
-from duecourse.domain.schedule import ScheduleStatus, Upcoming
+from duecourse.domain.schedule import Preview, ScheduleStatus, Upcoming
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task
 from duecourse.domain.timeline import Why
 from duecourse.domain.values import brief, value
-from duecourse.engine.schedules import Preview
 from duecourse.link import BY, Link
 from duecourse.ports.tasks import Move
 from duecourse.process import PROCESS

@@ -39,7 +39,6 @@ from duecourse.engine.work import Worker
 from duecourse.errors import FieldError, InvalidInput, InvalidSettings
 from duecourse.lazy import lazy
 from duecourse.outside import Outside
-from duecourse.ports.calendar import Calendar
 from duecourse.ports.invoker import Send
 from duecourse.ports.results import Results
 from duecourse.wire.settings.targets import BUILT_IN
@@ -131,13 +130,6 @@ class App(Outside):
         """Drainer of shards whose bells rang."""
         limits = Limits(self.settings.lease_ms, self.settings.margin_ms)
         return Drainer(self.store, self.inline, self.targets, self.threads, limits, self.fire)
-
-    @lazy
-    def calendar(self) -> Calendar:
-        """Times of schedules; opened where one is computed, for it takes a while to load."""
-        from duecourse.adapters.calendar.calendar import IanaCalendar
-
-        return IanaCalendar()
 
     def fire(self, shard: Shard) -> bool:
         """Fire some due schedules of a shard; False if none is due."""

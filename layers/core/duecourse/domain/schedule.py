@@ -253,6 +253,14 @@ class ScheduleStatus:
         return brief(self, "schedule", "upcoming")
 
 
+class Preview(NamedTuple):
+    """Times of a rule from `since` on (epoch ms), at most `most`."""
+
+    rule: Rule
+    since: int
+    most: int
+
+
 def backfill_id(id: str, since: int) -> str:
     """Id of the backfill of a schedule from an instant on; no user's id has a `~`."""
     return f"{id}~{since}"

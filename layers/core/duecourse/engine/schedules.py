@@ -3,19 +3,22 @@
 from collections.abc import Callable, Iterable
 from copy import copy
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from duecourse.domain.schedule import (
     NEVER,
     RECENT,
     Became,
+    Every,
     Firing,
     Kept,
     Missed,
     Occurrence,
     Overlap,
     Passed,
+    Preview,
     Progress,
+    RRule,
     Rule,
     Schedule,
     ScheduleStatus,
@@ -39,14 +42,6 @@ MAX_BACKFILL = 1_000
 TRIES = 5
 """Attempts of a change beside others, where the caller names no version."""
 CREDENTIALS = "a schedule keeps no credentials: name one of yours in `auth`"
-
-
-class Preview(NamedTuple):
-    """Times of a rule from `since` on (epoch ms), at most `most`."""
-
-    rule: Rule
-    since: int
-    most: int
 
 
 class Schedules:
@@ -81,7 +76,7 @@ class Schedules:
         """
         now = self._store.now()
         starting = self.checked(_starting(replaced(schedule, by=self._by), now))
-        put = self._store.put_schedule(starting, self._begun(starting, Progress(), now))
+        put = self._store.put_schedule(starting, self._first(schedule, starting, now))
         kept = self._kept(schedule.queue, schedule.id, schedule.tenant)
         if put is Put.KEPT and not self.is_same(schedule, kept.schedule):
             raise ScheduleExists
@@ -94,7 +89,7 @@ class Schedules:
             if kept is None:
                 now = self._store.now()
                 starting = self.checked(_starting(replaced(schedule, by=self._by), now))
-                put, done = self._store.put_schedule(starting, self._begun(starting, Progress(), now)), Put.CREATED
+                put, done = self._store.put_schedule(starting, self._first(schedule, starting, now)), Put.CREATED
             else:
                 later = self.checked(_starting(replaced(schedule, by=self._by), kept.schedule.rule.starts_at))
                 version, done = kept.progress.version, Put.CHANGED
@@ -173,7 +168,7 @@ class Schedules:
         """
         kept = self._kept(queue, id, tenant)
         since, to = span
-        rule = replaced(kept.schedule.rule, until=to - 1)
+        rule = _reaching(replaced(kept.schedule.rule, until=to - 1), since)
         nominals = list(islice(self._calendar.times(rule, since - 1), MAX_BACKFILL + 1))
         if len(nominals) > MAX_BACKFILL:
             raise InvalidInput(
@@ -210,6 +205,10 @@ class Schedules:
             raise InvalidInput([FieldError("payload", CREDENTIALS)])
         task = self._prepare(schedule.occurrence(schedule.rule.starts_at, schedule.rule.starts_at))
         return replaced(schedule, deadline_ms=task.deadline_ms)
+
+    def _first(self, asked: Schedule, starting: Schedule, now: int) -> Progress:
+        """Progress of a new series. One that starts now fires first after its first interval."""
+        return self._begun(starting, Progress(), now if asked.rule.starts_at else now + 1)
 
     def _begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
         """Progress of a series whose times begin anew, at `now`."""
@@ -284,6 +283,15 @@ def _why(schedule: Schedule, progress: Progress, now: int) -> str:
 def _starting(schedule: Schedule, at: int) -> Schedule:
     """The schedule with a start: its own, or `at`."""
     return schedule if schedule.rule.starts_at else replaced(schedule, rule=replaced(schedule.rule, starts_at=at))
+
+
+def _reaching(rule: Rule, since: int) -> Rule:
+    """The rule with times before its start too; an `rrule` begins with its start, and has none."""
+    if isinstance(rule.repeat, RRule) or since >= rule.starts_at:
+        return rule
+    step = rule.repeat.every_ms if isinstance(rule.repeat, Every) else 1
+    steps_back = (since - rule.starts_at) // step
+    return replaced(rule, starts_at=max(rule.starts_at % step, rule.starts_at + steps_back * step))
 
 
 def _absent(queue: str, id: str, tenant: str) -> TaskNotFound:

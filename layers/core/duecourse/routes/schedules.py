@@ -9,8 +9,8 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from pydantic import BeforeValidator
 
 from duecourse.domain.access import Role
+from duecourse.domain.schedule import Preview
 from duecourse.domain.task import DEFAULT_QUEUE
-from duecourse.engine.schedules import Preview, Schedules
 from duecourse.errors import BeyondQuota, LedgerTooOld, QuotaExceeded, ScheduleExists, TaskNotFound, VersionConflict
 from duecourse.routes.parts import answer, count_added, needs, rejects
 from duecourse.routes.request import app, by, served, tenant
@@ -29,17 +29,12 @@ ScheduleId = Annotated[
 Queue = Annotated[Name, Query(description="Queue of the schedule.")]
 
 
-def verbs() -> Schedules:
-    """The verbs, with the source of this request."""
-    return app().schedules.speaking_as(by())
-
-
 @router.post("/schedules")
 @needs(Role.CALLER)
 @rejects(ScheduleExists, LedgerTooOld, QuotaExceeded, BeyondQuota)
 def add_schedule(body: requests.AddSchedule) -> Response[answers.AddScheduleAnswer]:
     """Add a schedule; 201 if it is new, 200 if the same schedule already exists."""
-    status, created = verbs().add(body.schedule(tenant(), served().new_id))
+    status, created = app().schedules.speaking_as(by()).add(body.schedule(tenant(), served().new_id))
     return answer(201 if created else 200, {"schedule": answers.show_schedule(status), "created": created})
 
 
@@ -84,7 +79,7 @@ def change_schedule(
     id: ScheduleId, body: requests.ChangeSchedule, queue: Queue = DEFAULT_QUEUE
 ) -> answers.ScheduleAnswer:
     """Change, pause or resume a schedule. What is under way goes on."""
-    status = verbs().change(queue, id, body.changes(), body.if_version, tenant())
+    status = app().schedules.speaking_as(by()).change(queue, id, body.changes(), body.if_version, tenant())
     return {"schedule": answers.show_schedule(status)}
 
 
@@ -93,7 +88,7 @@ def change_schedule(
 @rejects(TaskNotFound)
 def delete_schedule(id: ScheduleId, queue: Queue = DEFAULT_QUEUE) -> Response[None]:
     """Delete a schedule: no further occurrence comes, and a running one finishes."""
-    verbs().delete(queue, id, tenant())
+    app().schedules.speaking_as(by()).delete(queue, id, tenant())
     return Response(204)
 
 
@@ -102,7 +97,7 @@ def delete_schedule(id: ScheduleId, queue: Queue = DEFAULT_QUEUE) -> Response[No
 @rejects(TaskNotFound, VersionConflict)
 def run_schedule(id: ScheduleId, queue: Queue = DEFAULT_QUEUE) -> Response[answers.RunAnswer]:
     """Add one occurrence now, beside the series."""
-    task_id = verbs().run(queue, id, tenant())
+    task_id = app().schedules.speaking_as(by()).run(queue, id, tenant())
     count_added(1)
     return answer(201, {"id": task_id})
 
@@ -114,5 +109,5 @@ def backfill_schedule(
     id: ScheduleId, body: Annotated[requests.BackfillSchedule, Body()], queue: Queue = DEFAULT_QUEUE
 ) -> Response[answers.BackfillAnswer]:
     """Add the occurrences of a span now, one after another."""
-    occurrences = verbs().backfill(queue, id, (body.from_, body.to), body.overlap, tenant())
+    occurrences = app().schedules.speaking_as(by()).backfill(queue, id, (body.from_, body.to), body.overlap, tenant())
     return answer(201, {"occurrences": occurrences})
