@@ -73,6 +73,7 @@ def test_a_tick_alone_is_refused_for_the_demo() -> None:
     assert "linger or bridge" in done.stderr
 
 
+@MATRIX
 def test_ticks_that_linger_keep_time_from_one_to_the_next(http: urllib3.PoolManager) -> None:
     options = Options(tick=3, precision=Precision.LINGER)
     with answering(lambda _: DONE) as server, Stack(options) as stack:

@@ -10,6 +10,7 @@ import urllib3
 
 from tests.support.api import Api
 from tests.support.commands import run, up
+from tests.support.matrix import MATRIX
 from tests.support.project import ROOT
 from tests.support.wheel import build, installed, unpacked
 
@@ -61,6 +62,7 @@ def test_the_wheel_has_the_bundle_and_the_library_once(wheel: Path) -> None:
         assert {f"duecourse_local/bundle/{name}" for name in parts} <= names
 
 
+@MATRIX
 def test_a_task_of_the_projects_own_function_is_done(
     duecourse: tuple[str], project: Path, http: urllib3.PoolManager, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from duecourse_local.stack.options import Options, Precision
 from duecourse_local.stack.stack import Stack
 from tests.support.commands import in_this_process, run
+from tests.support.matrix import in_turn
 
 TOKEN = "a-token-of-billing"
 BEARER = ("--type", "bearer", "--host", "api.example.com")
@@ -74,7 +75,7 @@ def test_a_secret_that_somebody_wrote_wrongly_is_listed_with_what_is_wrong(lit: 
 
 @pytest.mark.parametrize(
     ("words", "secret", "said"),
-    [
+    in_turn(
         (("billing",), TOKEN, "give --type, or --remove"),
         (("billing", "--type", "bearer"), TOKEN, "hosts: "),
         (("billing", *BEARER), "short", "token: must be 8 to 8192 printable ASCII characters"),
@@ -82,7 +83,7 @@ def test_a_secret_that_somebody_wrote_wrongly_is_listed_with_what_is_wrong(lit: 
         (("billing", *BEARER, "--set", "extra=1"), TOKEN, "extra: is not a known field"),
         (("billing", "--type", "oauth", "--host", "a.example"), TOKEN, "client_id: is required"),
         (("never", "--remove"), "", "ResourceNotFoundException"),
-    ],
+    ),
 )
 def test_what_is_wrong_is_named_and_nothing_is_kept(lit: Lit, words: tuple[str, ...], secret: str, said: str) -> None:
     problem = lit.problem(*words, secret=secret)

@@ -44,7 +44,7 @@ OTHERS = [Status.SCHEDULED, Status.DONE, Status.CANCELLED, Status.DEAD]
 UNSYNCED = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a folder of its own is made in it
 """Where a change is not waited for until it is on a disk: no power is cut here."""
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
-EXAMPLES = in_turn(30, 1_500 if LONG else 100)
+EXAMPLES = in_turn(15, 1_500 if LONG else 130)
 PROFILE = settings(
     stateful_step_count=60 if LONG else 50,
     deadline=None,

@@ -24,7 +24,7 @@ from tests.support.ledger import SHARD, ending, lease_of, new
 from tests.support.matrix import in_turn
 from tests.support.redis_server import RedisServer
 
-EXAMPLES = in_turn(50, 150)
+EXAMPLES = in_turn(25, 150)
 PROFILE = settings(stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 QUEUE = SHARD.queue
 LEASE_MS = 400

@@ -16,6 +16,7 @@ from duecourse_local.template.identity import Addresses
 from duecourse_local.template.model import Function
 from duecourse_local.template.reader import Template
 from tests.support.harness import NOWHERE
+from tests.support.matrix import MATRIX
 
 TEMPLATE = {
     "Resources": {
@@ -107,6 +108,7 @@ def test_only_what_this_python_lacks_is_installed_and_only_once(index: Path, tem
     assert len(said) == 1
 
 
+@MATRIX
 @pytest.mark.usefixtures("index")
 def test_another_list_gets_another_folder(template: Path) -> None:
     before = installed(template)["Weighs"]

@@ -14,6 +14,7 @@ from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.api import Api
 from tests.support.commands import run
+from tests.support.matrix import in_turn
 from tests.support.wait import until
 
 HOOK = {"id": "a", "kind": "webhook", "payload": {"url": "http://127.0.0.1:9/"}, "delay": 60}
@@ -58,7 +59,7 @@ def leads_within(name: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("egress", Egress)
+@pytest.mark.parametrize("egress", in_turn(Egress.STRICT, Egress.LOOPBACK))
 def test_functions_in_processes_and_programs_beside_them_go_by_the_same(tmp_path: Path, egress: Egress) -> None:
     with (
         answering(lambda _: Reply()) as server,

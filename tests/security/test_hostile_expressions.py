@@ -13,6 +13,7 @@ from tests.support.answering import Asked, Reply, Server, answering
 from tests.support.api import Api
 from tests.support.cpu import used_s
 from tests.support.hostile import ANSWERS, BOUNDED, HEAVY, UNREADABLE
+from tests.support.matrix import some
 from tests.support.wait import until
 
 ENVIRONMENT = {"DUECOURSE_BRIDGE_IN_FLIGHT": "1"}
@@ -55,7 +56,7 @@ def polled(stack: Stack, api: Api, url: str, until: str) -> tuple[Any, float]:
 FIELDS = list(zip(cycle(["until", "failed_when", "result"]), UNREADABLE, strict=False))
 
 
-@pytest.mark.parametrize(("field", "expression"), FIELDS, ids=range(len(FIELDS)))
+@pytest.mark.parametrize(("field", "expression"), some(FIELDS))
 def test_an_expression_that_no_answer_fits_is_rejected_with_its_field(api: Api, field: str, expression: str) -> None:
     status, answer = api.call("POST", "/tasks", poll("https://example.com", **{field: expression}))
     assert (status, [error["field"] for error in answer["errors"]]) == (422, [f"payload.{field}"]), answer
@@ -63,7 +64,7 @@ def test_an_expression_that_no_answer_fits_is_rejected_with_its_field(api: Api, 
     assert api.call("POST", "/queries", query)[0] == 422
 
 
-@pytest.mark.parametrize(("path", "expression"), HEAVY, ids=range(len(HEAVY)))
+@pytest.mark.parametrize(("path", "expression"), some(HEAVY))
 def test_an_expression_that_is_too_much_for_its_answer_ends_its_task_with_that_reason_and_soon(
     stack: Stack, api: Api, hostile: Server, path: str, expression: str
 ) -> None:
@@ -82,7 +83,7 @@ def test_a_result_of_many_long_numbers_is_not_written_out(stack: Stack, api: Api
     assert used_s(stack, "OnExpiredFunction") - before < CPU_S
 
 
-@pytest.mark.parametrize(("path", "expression"), BOUNDED, ids=range(len(BOUNDED)))
+@pytest.mark.parametrize(("path", "expression"), some(BOUNDED))
 def test_an_expression_within_its_bounds_ends_waits_or_is_retried_and_shows_nothing_of_python(
     stack: Stack, api: Api, hostile: Server, path: str, expression: str
 ) -> None:

@@ -17,12 +17,13 @@ from duecourse_local.stack.problems import HarnessError
 from duecourse_local.stack.stack import Stack
 from tests.support.callers import UNKNOWN, Who, scene, things
 from tests.support.commands import in_this_process, up
+from tests.support.matrix import in_turn
 from tests.support.proved import ACME, Stage, proved
 from tests.support.requests import WEBHOOK, Answer
 from tests.support.routes_and_roles import CASES
 
 
-@pytest.fixture(scope="module", params=[Auth.JWT, Auth.IAM])
+@pytest.fixture(scope="module", params=in_turn(Auth.JWT, Auth.IAM))
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with proved(Auth(request.param), tmp_path_factory.mktemp("state")) as stage:
         yield stage
