@@ -13,10 +13,12 @@ from duecourse_local.stack.stack import Stack
 from tests.support.answering import answering
 from tests.support.api import Api
 from tests.support.commands import in_this_process
-from tests.support.matrix import MATRIX, in_turn
+from tests.support.matrix import LENGTHY, MATRIX, in_turn
 from tests.support.project import ROOT
 from tests.support.redis_cluster import ClusterServers
 from tests.support.slow_receiver import DONE, outcomes
+
+pytestmark = LENGTHY
 
 BATCH = "A batch for a receiver that takes 2 at a time"
 KEY = "A key of another program expires"

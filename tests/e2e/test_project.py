@@ -10,9 +10,11 @@ import urllib3
 
 from tests.support.api import Api
 from tests.support.commands import run, up
-from tests.support.matrix import MATRIX
+from tests.support.matrix import LENGTHY, MATRIX
 from tests.support.project import ROOT
 from tests.support.wheel import build, installed, unpacked
+
+pytestmark = LENGTHY
 
 SAM = ROOT / ".venv-sam/bin"
 

@@ -13,9 +13,11 @@ from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.api import Api
 from tests.support.commands import FREE_PORTS, gone, run, up
-from tests.support.matrix import MATRIX, in_turn
+from tests.support.matrix import LENGTHY, MATRIX, in_turn
 from tests.support.slow_receiver import SHORT_LEASE
 from tests.support.wait import until
+
+pytestmark = LENGTHY
 
 MEMORY, LEVELDB = "memory://", "leveldb://{folder}/ledger"
 

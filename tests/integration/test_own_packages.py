@@ -16,7 +16,9 @@ from duecourse_local.template.identity import Addresses
 from duecourse_local.template.model import Function
 from duecourse_local.template.reader import Template
 from tests.support.harness import NOWHERE
-from tests.support.matrix import MATRIX
+from tests.support.matrix import LENGTHY, MATRIX
+
+pytestmark = LENGTHY
 
 TEMPLATE = {
     "Resources": {

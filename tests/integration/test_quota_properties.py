@@ -19,7 +19,9 @@ from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, ending, new
-from tests.support.matrix import in_turn, some
+from tests.support.matrix import LENGTHY, in_turn, some
+
+pytestmark = LENGTHY
 
 IDS = ["a", "b", "c", "d"]
 PAYLOADS = ["7", '"small"', f'"{"x" * INSIDE}"', f'"{"x" * (INSIDE + 500)}"']

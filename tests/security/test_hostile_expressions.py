@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from itertools import cycle
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def polled(stack: Stack, api: Api, url: str, until: str) -> tuple[Any, float]:
 FIELDS = list(zip(cycle(["until", "failed_when", "result"]), UNREADABLE, strict=False))
 
 
-@pytest.mark.parametrize(("field", "expression"), some(FIELDS))
+@pytest.mark.parametrize(("field", "expression"), FIELDS, ids=range(len(FIELDS)))
 def test_an_expression_that_no_answer_fits_is_rejected_with_its_field(api: Api, field: str, expression: str) -> None:
     status, answer = api.call("POST", "/tasks", poll("https://example.com", **{field: expression}))
     assert (status, [error["field"] for error in answer["errors"]]) == (422, [f"payload.{field}"]), answer
@@ -64,7 +65,7 @@ def test_an_expression_that_no_answer_fits_is_rejected_with_its_field(api: Api, 
     assert api.call("POST", "/queries", query)[0] == 422
 
 
-@pytest.mark.parametrize(("path", "expression"), some(HEAVY))
+@pytest.mark.parametrize(("path", "expression"), some(HEAVY, kind=itemgetter(0)))
 def test_an_expression_that_is_too_much_for_its_answer_ends_its_task_with_that_reason_and_soon(
     stack: Stack, api: Api, hostile: Server, path: str, expression: str
 ) -> None:
@@ -83,7 +84,7 @@ def test_a_result_of_many_long_numbers_is_not_written_out(stack: Stack, api: Api
     assert used_s(stack, "OnExpiredFunction") - before < CPU_S
 
 
-@pytest.mark.parametrize(("path", "expression"), some(BOUNDED))
+@pytest.mark.parametrize(("path", "expression"), some(BOUNDED, kind=itemgetter(0)))
 def test_an_expression_within_its_bounds_ends_waits_or_is_retried_and_shows_nothing_of_python(
     stack: Stack, api: Api, hostile: Server, path: str, expression: str
 ) -> None:
