@@ -89,6 +89,7 @@ def test_ticks_that_linger_keep_time_from_one_to_the_next(http: urllib3.PoolMana
     assert {(outcomes(task)[-1], task["attempt"]) for task in tasks} == {("done", 1)}
 
 
+@MATRIX
 def test_the_first_tick_that_lingers_does_not_wait_for_its_time(http: urllib3.PoolManager) -> None:
     options = Options(tick=3_600, precision=Precision.LINGER)
     with answering(lambda _: DONE) as server, Stack(options) as stack:

@@ -51,7 +51,7 @@ def test_up_prints_one_line_when_all_is_ready_and_stops_cleanly_when_told_to(
 
 
 @pytest.mark.parametrize(
-    "store", [(), pytest.param(("--store", "memory://"), marks=MATRIX)], ids=["processes", "threads"]
+    "store", [pytest.param((), marks=MATRIX), ("--store", "memory://")], ids=["processes", "threads"]
 )
 def test_up_in_a_terminal_prints_a_line_for_each_event_of_a_task_and_no_record(
     tmp_path: Path, store: tuple[str, ...]
@@ -137,6 +137,7 @@ def state(lit: Lit) -> Path:
     return lit.state
 
 
+@MATRIX
 def test_a_dead_bridge_is_told_and_the_rest_goes_on(lit: Lit) -> None:
     os.kill(lit.stack.line["pids"]["bridge"], signal.SIGKILL)
     until(lambda: "THE BRIDGE IS DEAD" in lit.state.with_suffix(".err").read_text())
@@ -233,6 +234,7 @@ def test_events_names_a_folder_without_events(state: Path, tmp_path: Path) -> No
     assert "no events" in answer.stderr
 
 
+@MATRIX
 def test_invoke_starts_a_stack_of_its_own_where_none_is_up(tmp_path: Path) -> None:
     answer = run("invoke", "poll_tick", "-e", "events/poll_tick/rule.json", "--state", str(tmp_path / "state"))
     assert answer.returncode == 0, answer.stderr

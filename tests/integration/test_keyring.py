@@ -10,7 +10,7 @@ import pytest
 from duecourse_local.stack.options import Options, Precision
 from duecourse_local.stack.stack import Stack
 from tests.support.commands import in_this_process, run
-from tests.support.matrix import in_turn
+from tests.support.matrix import MATRIX, in_turn
 
 TOKEN = "a-token-of-billing"
 BEARER = ("--type", "bearer", "--host", "api.example.com")
@@ -115,6 +115,7 @@ def test_without_a_stack_it_says_what_to_do(tmp_path: Path) -> None:
     )
 
 
+@MATRIX
 def test_an_account_is_that_of_the_environment(lit: Lit, tmp_path: Path) -> None:
     account = {"AWS_ENDPOINT_URL": lit.stack.aws, "AWS_DEFAULT_REGION": "us-east-1"}
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "DUECOURSE_CREDENTIAL_PREFIX": "mine/"}

@@ -200,6 +200,7 @@ def requests(scene: Scene, path: str, body: dict[str, Any]) -> Iterator[list[int
             thread.join()
 
 
+@MATRIX
 def test_previews_of_an_expensive_template_hold_up_no_others_webhooks(scene: Scene) -> None:
     body = {
         "subject": "x", "starts_at": (datetime.now(UTC) + timedelta(hours=1)).isoformat(), "remind_before": ["PT5M"],

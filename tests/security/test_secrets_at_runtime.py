@@ -115,6 +115,7 @@ def test_at_deployment_the_url_is_in_the_environment_as_before(tmp_path: Path) -
     assert all(found["DUECOURSE_STORE"] == "" for found in runtime)
 
 
+@MATRIX
 @pytest.mark.parametrize("precision", in_turn(Precision.BRIDGE, Precision.LINGER))
 def test_a_password_is_rotated_while_everything_runs(tmp_path: Path, precision: Precision) -> None:
     tick = 2.0 if precision == Precision.LINGER else 0
