@@ -131,7 +131,8 @@ LARGE: dict[str, tuple[Callable[[int], str], int]] = {
 @pytest.mark.parametrize("case", LARGE)
 def test_what_is_refused_is_refused_soon(case: str) -> None:
     made, most = LARGE[case]
-    bodies = {size: made(size) for size in (most // 8, most // 4, most)}
+    eighth = most // 8
+    bodies = {size: made(size) for size in (eighth, 2 * eighth, most)}
     assert MAX_BATCH_BYTES / 2 < len(bodies[most]) <= MAX_BATCH_BYTES
 
     def refused(size: int) -> None:
@@ -140,7 +141,7 @@ def test_what_is_refused_is_refused_soon(case: str) -> None:
         assert len(answer.text) < 50_000
 
     refused(most)
-    assert growth(refused, most // 8) < LINEAR
+    assert growth(refused, eighth) < LINEAR
 
 
 def test_too_many_are_told_in_words_of_ours() -> None:
