@@ -14,6 +14,7 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import DEFAULT_QUEUE, NewTask, Shard, Status, Task
 from tests.support.drainer import NAMESPACE
 from tests.support.lingering import MARGIN_MS, countdown, lingering
+from tests.support.matrix import MATRIX
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
 
@@ -169,6 +170,7 @@ def test_a_subscription_that_is_cut_is_made_anew(server: RedisServer, store: Red
     assert ran.times == {"after": 1}
 
 
+@MATRIX
 def test_a_store_that_refuses_for_a_while_is_asked_again(server: RedisServer, store: RedisStore) -> None:
     ran = Ran()
     add(store, "due", 200)
