@@ -164,7 +164,7 @@ def test_where_the_tick_fails_its_drains_begin_nothing_more(server: RedisServer,
 
 def test_a_subscription_that_is_cut_is_made_anew(server: RedisServer, store: RedisStore) -> None:
     ran = Ran()
-    with lingering(server, ran, linger_ms=2_500), redis.Redis.from_url(server.url) as client:
+    with lingering(server, ran, linger_ms=4_000), redis.Redis.from_url(server.url) as client:
         until(lambda: client.client_kill_filter(_type="pubsub"))
         add(store, "after", 300)
     assert ran.times == {"after": 1}
