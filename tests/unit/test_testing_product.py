@@ -92,10 +92,7 @@ def test_a_paused_schedule_makes_up_for_what_it_missed_as_it_says(duecourse: Due
 
 
 def test_overlap_is_decided_where_an_occurrence_is_still_tried_again(duecourse: Duecourse) -> None:
-    def fails(task: Task) -> Retry:
-        return Retry("PT90M", error="the file is not there yet")
-
-    duecourse.handle("report", fails)
+    duecourse.handle("report", lambda _: Retry("PT90M", error="the file is not there yet"))
     hourly = {"kind": "report", "payload": {}, "repeat": {"every": "PT1H"}}
     for overlap in ("allow", "skip", "queue", "replace"):
         duecourse.client.schedules.add(id=overlap, overlap=overlap, **hourly)  # type: ignore[arg-type]
