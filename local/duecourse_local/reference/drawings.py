@@ -108,7 +108,7 @@ def missed() -> Drawing:
 
 
 def _fired(schedule: Schedule, until: int, outage: tuple[int, int]) -> Iterator[Mark]:
-    """What the firer makes of a schedule, of which nothing fires during an outage."""
+    """The steps of a schedule; nothing fires during an outage."""
     # A step reads and writes nothing.
     firer = Firer(store=None, calendar=CALENDAR)  # type: ignore[arg-type]
     first = next(CALENDAR.times(schedule.rule, schedule.rule.starts_at - 1))
@@ -152,7 +152,7 @@ def overlap() -> Drawing:
 
 
 def _ran(choice: Overlap, since: int, until: int) -> list[Mark]:
-    """What becomes of four occurrences on the test kit's clock: each runs, comes again after RUN_MS, and is done."""
+    """Four occurrences on the test kit's clock; each runs, comes again after RUN_MS, and is done."""
     began, ended = dict[str, int](), dict[str, int]()
 
     def work(task: Task) -> Done | Again:

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 WIDTH = 760
 LEFT = 190
-"""Where the time begins (px); the names of the lanes stand before it."""
+"""Distance of the first instant from the left (px); the names of the lanes are before it."""
 RIGHT = 34
 HEAD = 84
 """Height of title, note and upper axis (px)."""
@@ -149,7 +149,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What stands above or below the lanes: its name, and the texts of instants."""
+    """A row of texts above or below the lanes: its name, and the texts of instants."""
 
     name: str
     ticks: Sequence[tuple[int, str]]
