@@ -30,10 +30,7 @@ local function look(sid, score, data)
     count = count + 1
     if act == 'delete' then
       record.delete(sid, data)
-      record.note_end(sid)
-      if r and live then
-        record.note_occurrence(sid, r.flags, fields.CANCELLED)
-      end
+      record.note_end(sid, live and r.flags or 0, fields.CANCELLED)
     elseif act == 'cancel' then
       cancels.cancel(sid, r, by)
     end

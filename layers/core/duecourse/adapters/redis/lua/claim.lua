@@ -59,7 +59,11 @@ if shard.ended then
   require 'waiters'
   waiters.publish(shard.ended)
 end
-local at, left, front, schedules_due = bell.hang_after_claim(), 0, {}, rounds.are_schedules_due(limit)
+local at, left, front = bell.hang_after_claim(), 0, {}
+if limit <= 0 and not shard.PAUSED then -- no round has looked
+  local fires = tonumber(call('ZSCORE', shard.HEADS, rounds.SCHEDULES) or nil)
+  rounds.schedules_due = fires and fires <= shard.NOW
+end
 local waits_for_leases = bell.full() or (shard.TENANT_MAX and call('ZCARD', shard.PARKED) > 0)
 if not bell.is_throttled() then
   left, front = rounds.backlog()
@@ -67,5 +71,5 @@ if not bell.is_throttled() then
 end
 return {
   shard.NOW, at, died, left, want, handed, lease_ms, handout.PRIORITY, waits_for_leases and 1 or 0, front, waits,
-  payloads, schedules_due and 1 or 0,
+  payloads, rounds.schedules_due and 1 or 0,
 }
