@@ -9,8 +9,8 @@ from duecourse.client import Client
 from duecourse.domain.bulk import Act, Bulk
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
-from duecourse.domain.quotas import Quotas, as_text
 from duecourse.domain.queues import Rate
+from duecourse.domain.quotas import Quotas, as_text
 from duecourse.domain.schedule import (
     NEVER,
     Became,
@@ -45,7 +45,9 @@ PAGE = '"' + 3_000 * "x" + '"'
 WHOLE = Schedule(
     "whole",
     "work",
-    Rule(RRule("FREQ=MONTHLY;BYDAY=1MO", (START, START + 1)), START + 1, "Europe/Vienna", START + 9, Gap.SKIP, Fold.BOTH),
+    Rule(
+        RRule("FREQ=MONTHLY;BYDAY=1MO", (START, START + 1)), START + 1, "Europe/Vienna", START + 9, Gap.SKIP, Fold.BOTH
+    ),
     payload='{"a":[1,"ü"]}',
     tenant="acme",
     limit=7,
@@ -371,7 +373,7 @@ def test_schedules_share_a_shard_with_tasks_of_several_tenants(store: Store, clo
     assert sorted(task.tenant for task in found.tasks if task.group == "s") == ["-", "acme", "other"]
 
 
-def test_a_schedule_due_soon_warms_what_works_its_kind(store: Store, clock: HandClock) -> None:
+def test_a_schedule_due_soon_warms_what_works_its_kind(store: Store) -> None:
     put(store, kind="report")
     assert store.warmth().coming(SHARD, MINUTE - 1) == []
     assert store.warmth().coming(SHARD, MINUTE) == ["report"]
@@ -734,7 +736,7 @@ def test_occurrences_of_any_day_are_noted(store: Store, at: int) -> None:
     assert kept(store).progress.recent == (Occurrence(at, Became.CANCELLED),)
 
 
-def test_an_id_like_an_occurrences_is_no_occurrence(store: Store, clock: HandClock) -> None:
+def test_an_id_like_an_occurrences_is_no_occurrence(store: Store) -> None:
     put(store, overlap=Overlap.QUEUE)
     add(store, occurrence(1), group="s")
     add(store, "x@y", group="s")
@@ -773,7 +775,7 @@ def test_a_tenant_whose_pending_tasks_are_used_up_adds_no_schedule(limited: Stor
 
 
 @pytest.mark.parametrize("overlap", Overlap)
-def test_an_occurrence_over_a_quota_counts_as_skipped(limited: Store, clock: HandClock, overlap: Overlap) -> None:
+def test_an_occurrence_over_a_quota_counts_as_skipped(limited: Store, overlap: Overlap) -> None:
     put(limited, tenant="acme", overlap=overlap)
     limited.add([new(f"t-{n}", tenant="acme", delay_ms=60 * MINUTE) for n in range(2)])
     assert fire(limited, "s", tenant="acme") is Fired.FIRED
@@ -785,7 +787,7 @@ def test_an_occurrence_over_a_quota_counts_as_skipped(limited: Store, clock: Han
     assert now.skipped == 1
 
 
-def test_what_replaces_another_needs_no_room_beside_it(limited: Store, clock: HandClock) -> None:
+def test_what_replaces_another_needs_no_room_beside_it(limited: Store) -> None:
     put(limited, tenant="acme", overlap=Overlap.REPLACE)
     limited.add([new("t", tenant="acme", delay_ms=60 * MINUTE)])
     fire(limited, tenant="acme")

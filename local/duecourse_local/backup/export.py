@@ -98,7 +98,7 @@ class Export:
 
 
 def _shown(task: Task) -> dict[str, Any]:
-    """What a reader sees of a task, or of a schedule."""
+    """Fields of a task, or of a schedule, that a reader sees."""
     if task.tenant == SCHEDULES:
         tenant, _, id = task.id.partition("/")
         return {"schedule": id, "tenant": tenant, "kind": task.kind, "next_at": format_instant(task.due_at)}

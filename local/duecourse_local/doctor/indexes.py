@@ -96,7 +96,10 @@ class Indexes:
         reads = [
             read
             for tenant in self._tenants
-            for read in (("ZCOUNT", self._keys.due(tenant), "-inf", f"({NEVER}"), *(("ZSCORE", place, tenant) for place in places))
+            for read in (
+                ("ZCOUNT", self._keys.due(tenant), "-inf", f"({NEVER}"),
+                *(("ZSCORE", place, tenant) for place in places),
+            )
         ]
         found = self._scripts.read(*reads) if reads else []
         every = zip(self._tenants, pieces(found, 1 + len(places)), strict=True)

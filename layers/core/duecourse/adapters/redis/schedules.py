@@ -114,9 +114,7 @@ class RedisSchedules(RedisLedger):
         self._record.check(shard.queue)
         self._record.keep(shard)
         most = max((OWN + TASK * len(firing.tasks) for firing in firings), default=OWN)
-        pieces = cut(
-            firings, _weight, most=max(1, MAX_ARGUMENTS // most), max_bytes=arguments.MAX_PIECE_BYTES
-        )
+        pieces = cut(firings, _weight, most=max(1, MAX_ARGUMENTS // most), max_bytes=arguments.MAX_PIECE_BYTES)
         return [fired for piece in pieces for fired in self._fire_all(shard, piece)]
 
     def _fire_all(self, shard: Shard, firings: Sequence[Firing]) -> list[Fired]:
@@ -124,7 +122,9 @@ class RedisSchedules(RedisLedger):
         packed = [_packed(firing, os.urandom(8)) for firing in firings]
         return in_steps(packed, partial(self._fire, shard, tenants))
 
-    def _fire(self, shard: Shard, tenants: Sequence[str], packed: Sequence[Sequence[arguments.Argument]]) -> list[Fired]:
+    def _fire(
+        self, shard: Shard, tenants: Sequence[str], packed: Sequence[Sequence[arguments.Argument]]
+    ) -> list[Fired]:
         every = (0, 0, *arguments.alone("", None), *(part for one in packed for part in one))
         _, _, codes = self._verbs.run("fire", shard, tenants, every)
         return [Fired.FIRED if code else Fired.STALE for code in codes]

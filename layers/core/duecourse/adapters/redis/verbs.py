@@ -19,9 +19,7 @@ from duecourse.ports.ledger import Away, answered
 
 MAX_WANT = 128
 """Most tenants whose keys one claim declares."""
-REPLICATED = frozenset(
-    {"add", "bulk", "cancel", "configure", "move", "put", "replay", "schedule", "unschedule"}
-)
+REPLICATED = frozenset({"add", "bulk", "cancel", "configure", "move", "put", "replay", "schedule", "unschedule"})
 """Verbs whose changes are on replicas before the caller has an answer."""
 
 T = TypeVar("T")

@@ -54,12 +54,8 @@ local stopped = walk.each(flat, record.BYTES, look)
 if count > 0 and act ~= 'count' then
   tenants.rehead(shard.TENANT)
 end
-if shard.occurred then
-  require 'series'
-  series.end_all(shard.occurred)
-end
-if shard.ended then
-  require 'waiters'
-  waiters.publish(shard.ended)
+if shard.ended or shard.occurred then
+  require 'ends'
+  ends.tell(shard.ended)
 end
 return { shard.NOW, bell.hang(false), count, stopped or reached or {} }

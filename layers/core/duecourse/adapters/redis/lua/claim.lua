@@ -51,13 +51,9 @@ local handed, payloads = choice.write_leases(values.text_of(shard.NOW + lease_ms
 handover.count_deliveries()
 handover.stop_waking()
 
-if shard.occurred then
-  require 'series'
-  series.end_all(shard.occurred)
-end
-if shard.ended then
-  require 'waiters'
-  waiters.publish(shard.ended)
+if shard.ended or shard.occurred then
+  require 'ends'
+  ends.tell(shard.ended)
 end
 local at, left, front = bell.hang_after_claim(), 0, {}
 if limit <= 0 and not shard.PAUSED then -- no round has looked

@@ -228,14 +228,9 @@ if #gone > 0 then
     tenants.rehead(tenant)
   end
   endings.notify(notifications)
-  if shard.occurred then
-    require 'series'
-    series.end_all(shard.occurred)
-  end
-  if shard.AWAITED then
-    require 'waiters' -- here, for to make functions is what a script spends its time on
-    waiters.publish(finished)
-    waiters.publish(died)
+  if shard.AWAITED or shard.occurred then
+    require 'ends'
+    ends.tell(finished, died)
   end
 end
 return { shard.NOW, bell.hang(fresh), replies }
