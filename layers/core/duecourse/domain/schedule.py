@@ -94,6 +94,7 @@ class Schedule:
 
     `limit` is the number of times after which it ends, None for no limit. Each occurrence is due up to `jitter_ms`
     after its nominal time, and dead `deadline_ms` after it was due. A backfill adds occurrences `of` another schedule.
+    `file` is the number of the file that made it, 0 for none.
     """
 
     id: str
@@ -113,6 +114,7 @@ class Schedule:
     paused: bool = False
     by: str = ""
     of: str = ""
+    file: int = 0
 
     def __repr__(self) -> str:
         return brief(self, "id", "kind", "queue", "paused")
@@ -188,7 +190,7 @@ class Progress:
 
 
 class Kept(NamedTuple):
-    """A schedule as the ledger keeps it; `generation` is that of its record, which each change by a caller draws anew."""
+    """A schedule as the ledger keeps it; each change by a caller draws its record another `generation`."""
 
     schedule: Schedule
     progress: Progress
@@ -235,9 +237,9 @@ class Passed:
 
 @value(frozen=True, slots=True, repr=False)
 class ScheduleStatus:
-    """A schedule as the ledger has it: its progress, the next occurrences, the last ones, newest first, and a sentence.
+    """A schedule as the ledger has it: its progress, the next occurrences, and the last ones, newest first.
 
-    The sentence `why` says when it fires, or why it does not.
+    `why` says when it fires, or why it does not.
     """
 
     schedule: Schedule
@@ -249,6 +251,14 @@ class ScheduleStatus:
 
     def __repr__(self) -> str:
         return brief(self, "schedule", "upcoming")
+
+
+class Preview(NamedTuple):
+    """Times of a rule from `since` on (epoch ms), at most `most`."""
+
+    rule: Rule
+    since: int
+    most: int
 
 
 def backfill_id(id: str, since: int) -> str:

@@ -111,6 +111,7 @@ def _definition(schedule: Schedule) -> str:
         "d": schedule.deadline_ms,
         "p": schedule.paused or None,
         "of": schedule.of or None,
+        "n": _unless(schedule.file, 0),
     }
     given = {name: value for name, value in fields.items() if value is not None}
     return f"[{dump_json(given)},{schedule.payload}]"
@@ -152,6 +153,7 @@ def _policies(found: Mapping[str, Any]) -> dict[str, Any]:
         "deadline_ms": found.get("d"),
         "paused": bool(found.get("p")),
         "of": found.get("of", ""),
+        "file": found.get("n", 0),
     }
 
 
