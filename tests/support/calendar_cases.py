@@ -11,11 +11,11 @@ REACH = timedelta(hours=3)
 
 def near(transition: Transition, chance: Random) -> str:
     """An expression that names a wall-clock time within three hours of a change, those left out among them."""
-    before, after = sorted(transition.shows())
+    before, after = transition.shows()
     low, high = before - timedelta(hours=2), after + timedelta(hours=2)
+    if chance.random() < 0.5:  # what is left out, or comes twice
+        low, high = min(before, after), max(before, after)
     named = low + MINUTE * chance.randrange((high - low) // MINUTE)
-    if chance.random() < 0.5:  # at the change itself
-        named = before + MINUTE * chance.randrange((after - before) // MINUTE)
     return f"{_minute(named, chance)} {_hour(named, chance)} {_day(named.date(), chance)}"
 
 
