@@ -19,11 +19,11 @@ FIVE = 5
 
 @cache
 def changes(share: int) -> list[Transition]:
-    """Every distinct change of one zone in so many: of those at one instant with the same clocks, one."""
-    found: dict[tuple[datetime, timedelta, timedelta], Transition] = {}
+    """Every distinct change of one zone in so many: of those whose clocks show the same before and after, one."""
+    found: dict[tuple[datetime, datetime], Transition] = {}
     for name in zone_names()[::share]:
         for one in transitions(name, 2020, 2040):
-            found.setdefault((one.at, one.before, one.after), one)
+            found.setdefault(one.shows(), one)
     return list(found.values())
 
 

@@ -99,7 +99,8 @@ def _ends(field: Field, base: str, *, open_ended: bool) -> tuple[int, int]:
     if field is WEEKDAY and last == 0 < first:
         last = 7
     if last < first:
-        fix = f"{low}-{field.high},{field.low}-{high}" if not field.names else f"two ranges, {low}-… and …-{high}"
+        top, bottom = (field.names[-1], field.names[0]) if low in field.names else (field.high, field.low)
+        fix = f"{low}-{top},{bottom}-{high}"
         raise field.wrong(f"the range {base} must not go down; write {fix}")
     return first, last
 
