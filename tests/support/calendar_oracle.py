@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 MINUTE = timedelta(minutes=1)
 GAPS = ("shift", "skip")
 FOLDS = ("first", "second", "both")
-MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
-WEEKDAYS = "SUN MON TUE WED THU FRI SAT".split()
+MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
+WEEKDAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
 SHORT = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",

@@ -1,6 +1,6 @@
 """The calendar as a whole: what is checked of a rule, what holds of all times, and what it costs to import."""
 
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -91,7 +91,7 @@ def test_times_are_later_than_asked_ascending_each_once_and_the_same_from_anywhe
     asked = Rule(repeat, start, zone, gap=gap, fold=fold)
     found = list(islice(CALENDAR.times(asked, after), 40))
     assert all(at > after and at >= start for at in found)
-    assert all(earlier < later for earlier, later in zip(found, found[1:], strict=False))
+    assert all(earlier < later for earlier, later in pairwise(found))
     for place, at in enumerate(found[:-1]):
         assert next(CALENDAR.times(asked, at)) == found[place + 1]
         assert next(CALENDAR.times(asked, found[place + 1] - 1)) == found[place + 1]

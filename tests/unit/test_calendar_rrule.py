@@ -1,4 +1,4 @@
-"""Recurrence rules: the examples of RFC 5545, python-dateutil as a second opinion, and rules that are wrong or hostile."""
+"""Recurrence rules: the examples of RFC 5545, dateutil as a second opinion, and rules that are wrong or hostile."""
 
 from datetime import datetime, timedelta
 from itertools import islice
@@ -6,7 +6,7 @@ from time import process_time
 
 import pytest
 from dateutil.rrule import rrulestr
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from duecourse.adapters.calendar.rrule import rule_times
@@ -347,7 +347,7 @@ def numbers(low: int, high: int, *, signed: bool = False) -> st.SearchStrategy[s
 
 WEEKDAY = st.sampled_from(["MO", "TU", "WE", "TH", "FR", "SA", "SU"])
 WEEKDAYS = st.lists(WEEKDAY, min_size=1, max_size=3, unique=True).map(",".join)
-PLACED = st.tuples(st.sampled_from(["", "1", "2", "-1", "-2", "4"]), WEEKDAY).map("".join)
+PLACED = st.tuples(st.sampled_from(["1", "2", "-1", "-2", "4"]), WEEKDAY).map("".join)
 LISTS = {
     "YEARLY": ["BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY", "BYHOUR", "BYMINUTE"],
     "MONTHLY": ["BYMONTH", "BYMONTHDAY", "PLACED", "BYHOUR", "BYMINUTE"],
@@ -371,7 +371,10 @@ VALUES = {
 
 @st.composite
 def rules(draw: st.DrawFn) -> str:
-    """Rules that both read alike: a week number comes with weekdays, for dateutil would take all seven."""
+    """Rules that both read alike.
+
+    dateutil takes all seven weekdays of a numbered week, and of `MO,1MO` what is both.
+    """
     freq = draw(st.sampled_from(sorted(LISTS)))
     names = draw(st.lists(st.sampled_from(LISTS[freq]), max_size=3, unique=True))
     if "BYWEEKNO" in names:
@@ -391,7 +394,8 @@ def wall(shown: datetime) -> int:
     return (shown - EPOCH) // timedelta(seconds=1)
 
 
-@settings(max_examples=60, deadline=None)
+# Not made smaller: dateutil looks for what a smaller rule lacks to the year 9999.
+@settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(rules(), STARTS, st.integers(0, 400))
 def test_a_rule_has_the_times_that_dateutil_gives(text: str, start: datetime, later: int) -> None:
     end = start + timedelta(days=2_000)
