@@ -21,7 +21,7 @@ NUMBER = re.compile(r"[0-9]{1,2}", re.ASCII)
 
 
 class Field(NamedTuple):
-    """One of the five fields; `names` stand for the numbers from `low` on."""
+    """One of the five fields; `names` are other words for its numbers, from `low` on."""
 
     place: int
     name: str
@@ -72,7 +72,7 @@ def numbers(field: Field, text: str) -> frozenset[int]:
 
 
 def plain(field: Field, item: str) -> Iterator[int]:
-    """Numbers of one value, range, `*` or `?`, or of each so many of them; `5/15` goes on to the field's end."""
+    """Numbers of a value, a range, `*` or `?`, at a step if there is one; `5/15` goes on to the field's end."""
     base, slash, text = item.partition("/")
     step = _step(field, text) if slash else 1
     first, last = _ends(field, base, open_ended=bool(slash))
