@@ -72,7 +72,7 @@ def numbers(field: Field, text: str) -> frozenset[int]:
 
 
 def plain(field: Field, item: str) -> Iterator[int]:
-    """Numbers of a value, a range, `*` or `?`, at a step if there is one; `5/15` goes on to the field's end."""
+    """Numbers of a value, a range, `*` or `?`, with or without a step. `5/15` begins at 5 and ends with the field."""
     base, slash, text = item.partition("/")
     step = _step(field, text) if slash else 1
     first, last = _ends(field, base, open_ended=bool(slash))
