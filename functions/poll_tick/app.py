@@ -1,15 +1,23 @@
 """The tick: what the schedule invokes each minute, whether or not a bell rang."""
 
+import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from duecourse.engine.survey import Survey
 from duecourse.engine.sweep import Ticked
-from duecourse.errors import StoreUnavailable
+from duecourse.errors import InvalidInput, StoreUnavailable
 from duecourse.metrics import TickLine, measure
 from duecourse.process import Handler
 from duecourse.wire.events.schedule import check_tick
 from duecourse.wiring import App
+
+log = logging.getLogger("duecourse.poll_tick")
+FILE = Path(__file__).with_name("schedules.yaml")
+APPLIED = WeakSet[App]()
+"""Configurations whose ledger has the file's schedules."""
 
 
 @Handler
@@ -56,9 +64,25 @@ def _sweep_and_stay(
 def _survey(app: App, remaining_ms: Callable[[], int]) -> Survey | StoreUnavailable:
     try:
         app.write_deployed()
+        _apply_schedules(app)
         return app.sweeper.survey(remaining_ms)
     except StoreUnavailable as error:
         return error
+
+
+def _apply_schedules(app: App) -> None:
+    """Make the schedules of the deployment's file, at the first tick of a process that gets through.
+
+    A file that is wrong is logged at each tick, and stops none.
+    """
+    if app in APPLIED or not FILE.is_file():
+        return
+    try:
+        app.apply_schedules(FILE.read_text())
+    except InvalidInput as error:
+        log.error("%s is left out: %s", FILE.name, error)  # noqa: TRY400 - its words say all
+    else:
+        APPLIED.add(app)
 
 
 def _sweep(app: App, found: Survey | StoreUnavailable, remaining_ms: Callable[[], int]) -> Ticked | StoreUnavailable:

@@ -101,6 +101,38 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "show_unknown_queue": ([], 404, {"type": "urn:duecourse:problem:queue-not-found"}),
     "show_query": (["ask_query"], 200, {"status": "processing", "queue": "query:nobody.invalid"}),
     "show_unknown_query": ([], 404, {"type": "urn:duecourse:problem:query-not-found"}),
+    "add_schedule": ([], 201, {"created": True}),
+    "add_schedule_every": ([], 201, {"created": True}),
+    "add_schedule_rrule": ([], 201, {"created": True}),
+    "bad_schedule": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_schedule_fields": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_change_schedule": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_backfill_schedule": (
+        [],
+        422,
+        {"errors": [{"field": "to", "problem": "must be later than from"}]},
+    ),
+    "bad_preview_schedule": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "show_schedule": (["add_schedule"], 200, {}),
+    "show_unknown_schedule": ([], 404, NOT_FOUND | {"detail": "Queue default has no schedule nobody."}),
+    "list_schedules": (["add_schedule", "add_schedule_every"], 200, {}),
+    "change_schedule": (["add_schedule"], 200, {}),
+    "change_schedule_late": (["add_schedule"], 409, {"type": "urn:duecourse:problem:version-conflict"}),
+    "pause_schedule": (["add_schedule"], 200, {}),
+    "delete_schedule": (["add_schedule"], 204, {}),
+    "run_schedule": (["add_schedule"], 201, {}),
+    "backfill_schedule": (["add_schedule"], 201, {"occurrences": 5}),
+    "preview_schedule": (
+        [],
+        200,
+        {
+            "times": [
+                {"at": "2027-03-27T01:30:00.000Z", "local": "2027-03-27T02:30:00+01:00"},
+                {"at": "2027-03-28T01:00:00.000Z", "local": "2027-03-28T03:00:00+02:00", "clock_change": True},
+                {"at": "2027-03-29T00:30:00.000Z", "local": "2027-03-29T02:30:00+02:00"},
+            ]
+        },
+    ),
     "show_unknown": ([], 404, NOT_FOUND | {"detail": "Queue default has no task nobody."}),
 }
 

@@ -10,7 +10,7 @@ from duecourse.domain.task import NewTask, Shard, Task
 from duecourse.ports.leases import Delivery
 from duecourse.ports.store import Store
 from duecourse_local.aws.account import ACCOUNT
-from tests.support.requests import MEETING, Answer
+from tests.support.requests import DAILY, MEETING, Answer
 
 LEASE_MS, LATER_MS = 60_000, 3_600_000
 PAYLOAD = '{"url":"https://hooks.example.com/orders"}'
@@ -56,6 +56,7 @@ class Scene(NamedTuple):
     delivery: str
     reminder: str
     query: str
+    schedule: str
 
     @property
     def ids(self) -> Iterable[str]:
@@ -64,7 +65,16 @@ class Scene(NamedTuple):
 
 
 UNKNOWN = Scene(
-    "nowhere", "unknown", "unknown", "unknown", "0" * 28, "unknown", "0" * 28, "unknown", f"q-{'0' * 32}@nowhere"
+    "nowhere",
+    "unknown",
+    "unknown",
+    "unknown",
+    "0" * 28,
+    "unknown",
+    "0" * 28,
+    "unknown",
+    f"q-{'0' * 32}@nowhere",
+    "unknown",
 )
 """Ids that nobody has."""
 
@@ -87,13 +97,16 @@ def scene(store: Store, door: Door, owner: Who, name: str) -> Scene:
     asked = Query({"url": f"https://{name}.example.com/", "interval": "PT1H", "until": "`true`"}, 0)
     store.add([asked.task(owner.tenant, None, "http")._replace(delay_ms=LATER_MS)])
     assert door(owner, "POST", "/reminders", MEETING | {"id": f"standup-{name}"}).status == 201
-    return Scene(queue, waiting, dead, running, leased.token, handed, delivered.token, f"standup-{name}", asked.id)
+    assert door(owner, "POST", "/schedules", DAILY | {"id": f"daily-{name}", "queue": queue}).status == 201
+    ids = (queue, waiting, dead, running, leased.token, handed, delivered.token, f"standup-{name}", asked.id)
+    return Scene(*ids, f"daily-{name}")
 
 
 def things(store: Store, of: Scene, tenant: str) -> list[Any]:
     """Everything of a scene as it stands in the ledger."""
     tasks: list[Any] = [store.get(of.queue, id, tenant) for id in of.ids]
-    return [*tasks, store.get(queue_of(of.query), of.query, tenant), store.group("reminders", of.reminder, tenant)]
+    others = (store.get(queue_of(of.query), of.query, tenant), store.schedule(of.queue, of.schedule, tenant))
+    return [*tasks, *others, store.group("reminders", of.reminder, tenant)]
 
 
 def _taken(store: Store, queue: str, id: str, tenant: str) -> Task:

@@ -16,6 +16,9 @@ MEETING = {
 }
 
 
+DAILY = {"id": "daily", "kind": "webhook", "payload": WEBHOOK["payload"], "repeat": {"cron": "0 9 * * *"}}
+
+
 class Answer(NamedTuple):
     """What a request was answered: the body as JSON where it is."""
 

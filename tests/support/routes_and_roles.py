@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from duecourse.domain.access import Role
 from tests.support.callers import Scene
-from tests.support.requests import MEETING, WEBHOOK
+from tests.support.requests import DAILY, MEETING, WEBHOOK
 
 
 class Asked(NamedTuple):
@@ -36,6 +36,10 @@ def _lease(name: str, proof: str, verb: str, **fields: Any) -> Callable[[Scene],
     return lambda of: _task(name, f"/{verb}", {"token": getattr(of, proof), **fields})(of)
 
 
+def _schedule(more: str = "", body: Any = None) -> Callable[[Scene], Asked]:
+    return lambda of: Asked(f"/schedules/{of.schedule}{more}", body, f"queue={of.queue}")
+
+
 def _new(of: Scene) -> dict[str, Any]:
     return WEBHOOK | {"id": of.waiting, "queue": of.queue, "on_duplicate": "keep"}
 
@@ -61,6 +65,20 @@ CASES = {
         Role.CALLER, lambda of: Asked(f"/reminders/{of.reminder}", {"starts_at": "2099-04-02T08:00:00Z"}), 200
     ),
     "DELETE /reminders/{id}": Case(Role.CALLER, lambda of: Asked(f"/reminders/{of.reminder}"), 204),
+    "POST /schedules": Case(
+        Role.CALLER, lambda of: Asked("/schedules", DAILY | {"id": of.schedule, "queue": of.queue}), 200, 201
+    ),
+    "POST /schedules/preview": Case(
+        Role.CALLER, lambda _of: Asked("/schedules/preview", {"repeat": DAILY["repeat"]}), 200, None
+    ),
+    "GET /schedules": Case(Role.CALLER, lambda of: Asked("/schedules", query=f"queue={of.queue}"), 200, 200),
+    "GET /schedules/{id}": Case(Role.CALLER, _schedule(), 200),
+    "PATCH /schedules/{id}": Case(Role.CALLER, _schedule(body={"paused": True}), 200),
+    "DELETE /schedules/{id}": Case(Role.CALLER, _schedule(), 204),
+    "POST /schedules/{id}/run": Case(Role.CALLER, _schedule("/run"), 201),
+    "POST /schedules/{id}/backfill": Case(
+        Role.CALLER, _schedule("/backfill", {"from": "2099-03-02T00:00:00Z", "to": "2099-03-03T00:00:00Z"}), 201
+    ),
     "POST /queries": Case(Role.CALLER, lambda _of: Asked("/queries", ASKED), 200, 200),
     "GET /queries/{id}": Case(Role.CALLER, lambda of: Asked(f"/queries/{of.query}"), 200),
     "GET /queues": Case(Role.CALLER, lambda _of: Asked("/queues"), 200, 200),

@@ -110,7 +110,7 @@ MAY_IMPORT = {
 MAY_USE = {
     "kinds": {"jmespath"},
     "webhooks": {"standardwebhooks"},
-    "wire": {"pydantic", "pydantic_core", "typing_extensions", "jmespath"},
+    "wire": {"pydantic", "pydantic_core", "typing_extensions", "jmespath", "yaml"},
     "settings": {"pydantic"},
     "shapes": {"pydantic"},
     "domain": {"typing_extensions"},
@@ -128,6 +128,7 @@ MAY_USE = {
         "markupsafe",
         "phonenumbers",
         "cryptography",
+        "tzdata",
     },
     "routes": {"pydantic", "aws_lambda_powertools"},
     "functions": {"aws_lambda_powertools"},

@@ -8,7 +8,7 @@ from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
-from duecourse.client import Client, ReminderClient
+from duecourse.client import Client, ReminderClient, ScheduleClient
 from duecourse.client_settings import ClientSettings
 from duecourse.domain.outcomes import Span
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Task
@@ -82,6 +82,19 @@ class AsyncReminderClient(Pooled[ReminderClient]):
     cancel = awaited(ReminderClient.cancel)
 
 
+class AsyncScheduleClient(Pooled[ScheduleClient]):
+    """Schedules of one tenant, with the verbs of `ScheduleClient`, each to be awaited."""
+
+    add = awaited(ScheduleClient.add)
+    get = awaited(ScheduleClient.get)
+    list = awaited(ScheduleClient.list)
+    change = awaited(ScheduleClient.change)
+    delete = awaited(ScheduleClient.delete)
+    run = awaited(ScheduleClient.run)
+    backfill = awaited(ScheduleClient.backfill)
+    preview = awaited(ScheduleClient.preview)
+
+
 class AsyncClient(Pooled[Client]):
     """Tasks, queries and queues, with the verbs of `Client`, each to be awaited; `reminders` has those on reminders.
 
@@ -105,6 +118,7 @@ class AsyncClient(Pooled[Client]):
     def _begin(self, client: Client, pool: Pool) -> None:
         super().__init__(client, pool)
         self.reminders = AsyncReminderClient(client.reminders, pool)
+        self.schedules = AsyncScheduleClient(client.schedules, pool)
 
     async def close(self) -> None:
         """Finish what was begun, then end threads and connections; each later verb raises ClientClosed."""

@@ -13,7 +13,10 @@ from duecourse.client_fields import (
     QueueFields,
     RateFields,
     ReminderFields,
+    ScheduleChanges,
+    ScheduleFields,
     TaskFields,
+    TimesFields,
 )
 from duecourse.client_settings import ClientSettings, read_settings
 from duecourse.domain.address import split
@@ -25,6 +28,7 @@ from duecourse.domain.query import QueryStatus
 from duecourse.domain.queues import QueueStatus
 from duecourse.domain.reminder import Made, Moved, ReminderStatus, Shown
 from duecourse.domain.replay import Replayed
+from duecourse.domain.schedule import Preview, ScheduleStatus, Upcoming
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task
 from duecourse.domain.timeline import Why
 from duecourse.domain.values import brief, value
@@ -37,6 +41,7 @@ from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, encode_cursor, st
 from duecourse.wire.http.queries import AskQuery, QueryKey
 from duecourse.wire.http.queues import QueueKey, ReplayDead, SetQueue
 from duecourse.wire.http.reminders import AddReminder, CancelReminder, MoveReminder, ReminderKey
+from duecourse.wire.http.schedules import AddSchedule, BackfillSchedule, ChangeSchedule, PreviewSchedule, ScheduleKey
 from duecourse.wire.http.tasks import CancelTask, MoveTask, TaskKey, TenantKey, WaitTask
 from duecourse.wire.http.usual import read_task, read_tasks
 from duecourse.wiring import App
@@ -66,11 +71,12 @@ QUERY_MS = 30_000
 
 
 class Client:
-    """Tasks and queries of one tenant, and queues, with the verbs of the HTTP API; `reminders` has those on reminders.
+    """Tasks and queries of one tenant, and queues, with the verbs of the HTTP API.
 
-    Each verb raises InvalidInput (naming every wrong field), TaskNotFound and the like, a Conflict, or
-    StoreUnavailable. Verbs that add or replay raise QuotaExceeded. Those that add also raise BeyondQuota, which is an
-    InvalidInput. Verbs that show a task or a query also raise ResultsUnavailable.
+    `reminders` and `schedules` have the verbs on those. Each verb raises InvalidInput (naming every wrong field),
+    TaskNotFound and the like, a Conflict, or StoreUnavailable. Verbs that add or replay raise QuotaExceeded. Those that
+    add also raise BeyondQuota, which is an InvalidInput. Verbs that show a task or a query also raise
+    ResultsUnavailable.
     """
 
     def __init__(self, store: str, *, tenant: str = DEFAULT_TENANT, **settings: Unpack[ClientSettings]) -> None:
@@ -97,6 +103,7 @@ class Client:
         self._tenant = read(TenantKey, {"tenant": tenant}).tenant
         self._link = Link(app_of(), give_back)
         self.reminders = ReminderClient(self._link, self._tenant)
+        self.schedules = ScheduleClient(self._link, self._tenant)
 
     def close(self) -> None:
         """End the connections and threads that no other client uses; each later verb raises ClientClosed."""
@@ -281,6 +288,93 @@ class ReminderClient:
         """Cancel the pending messages of a reminder; with `force`, also those being sent."""
         asked = read(CancelReminder, {"id": id, "force": force})
         self._link.reminders.cancel(asked.id, force=asked.force, tenant=self._tenant)
+
+
+@value(frozen=True, slots=True)
+class AddedSchedule:
+    """Result of an add: the schedule, and `created`, True if this add made it."""
+
+    schedule: ScheduleStatus
+    created: bool
+
+
+@value(frozen=True, slots=True, repr=False)
+class ListedSchedules:
+    """One page of schedules, and the id to give as `after` for the next page; None after the last."""
+
+    schedules: Sequence[ScheduleStatus]
+    next_after: str | None
+
+    def __repr__(self) -> str:
+        return brief(self, "schedules", "next_after")
+
+
+class ScheduleClient:
+    """Schedules of one tenant, with the verbs of the HTTP API.
+
+    Each verb raises InvalidInput (naming every wrong field), TaskNotFound, a Conflict, QuotaExceeded or
+    StoreUnavailable.
+    """
+
+    def __init__(self, link: Link, tenant: str) -> None:
+        self._link = link
+        self._tenant = tenant
+
+    def add(self, **fields: Unpack[ScheduleFields]) -> AddedSchedule:
+        """Add a schedule; the same one again changes nothing."""
+        status, created = self._link.schedules.add(read(AddSchedule, fields).schedule(self._tenant))
+        return AddedSchedule(status, created)
+
+    def get(self, id: str, queue: str = DEFAULT_QUEUE) -> ScheduleStatus:
+        """Return a schedule, with its next ten occurrences and its last ten."""
+        key = _schedule(id, queue)
+        return self._link.schedules.get(key.queue, key.id, self._tenant)
+
+    def list(self, queue: str = DEFAULT_QUEUE, *, after: str = "", limit: int = DEFAULT_PAGE) -> ListedSchedules:
+        """Return some schedules of a queue, by id, those after an id."""
+        asked = read(ListTasks, {"queue": queue, "limit": limit})
+        found, following = self._link.schedules.page(asked.queue, after, asked.limit, self._tenant)
+        return ListedSchedules(found, following or None)
+
+    def change(self, id: str, queue: str = DEFAULT_QUEUE, **changes: Unpack[ScheduleChanges]) -> ScheduleStatus:
+        """Change fields of a schedule, or pause or resume it; with `if_version`, if it has that version."""
+        key, asked = read_both(ScheduleKey, {"id": id, "queue": queue}, ChangeSchedule, changes)
+        return self._link.schedules.change(key.queue, key.id, asked.changes(), asked.if_version, self._tenant)
+
+    def delete(self, id: str, queue: str = DEFAULT_QUEUE) -> None:
+        """Delete a schedule: no further occurrence comes, and a running one finishes."""
+        key = _schedule(id, queue)
+        self._link.schedules.delete(key.queue, key.id, self._tenant)
+
+    def run(self, id: str, queue: str = DEFAULT_QUEUE) -> str:
+        """Add one occurrence now, beside the series; returns its id."""
+        key = _schedule(id, queue)
+        return self._link.schedules.run(key.queue, key.id, self._tenant)
+
+    def backfill(
+        self,
+        id: str,
+        queue: str = DEFAULT_QUEUE,
+        *,
+        since: datetime | str,
+        to: datetime | str,
+        overlap: str | None = None,
+    ) -> int:
+        """Add the occurrences of a span now, one after another; returns their number."""
+        wanted = {"from": since, "to": to, "overlap": overlap}
+        key, asked = read_both(ScheduleKey, {"id": id, "queue": queue}, BackfillSchedule, wanted)
+        return self._link.schedules.backfill(key.queue, key.id, (asked.from_, asked.to), asked.overlap, self._tenant)
+
+    def preview(self, *, since: datetime | str | None = None, **fields: Unpack[TimesFields]) -> Sequence[Upcoming]:
+        """Return the times of a rule from `since` on (default: now), at most `count`; nothing is stored."""
+        asked = read(PreviewSchedule, {**fields, "from": since})
+        now = self._link.schedules.now()
+        wanted = Preview(asked.rule(now), now if asked.from_ is None else asked.from_, asked.count)
+        return self._link.schedules.preview(wanted)
+
+
+def _schedule(id: str, queue: str) -> ScheduleKey:
+    return read(ScheduleKey, {"id": id, "queue": queue})
 
 
 def _id(id: str) -> str:

@@ -84,6 +84,63 @@ class ReminderFields(TypedDict, total=False):
     time_zone: str
 
 
+class ScheduleFields(TypedDict, total=False):
+    """Fields of POST /schedules; times may be datetime and timedelta too."""
+
+    id: str
+    queue: str
+    kind: Required[str]
+    payload: Required[Json]
+    repeat: Required[dict[str, Any]]
+    time_zone: str
+    starts_at: datetime | str
+    until: datetime | str
+    limit: int
+    jitter: Span
+    missed: Literal["latest", "all", "none"]
+    catch_up: Span
+    overlap: Literal["allow", "skip", "queue", "replace"]
+    gap: Literal["shift", "skip"]
+    fold: Literal["first", "second", "both"]
+    retry: dict[str, Any]
+    deadline: Span
+    notify_done: dict[str, Any]
+    paused: bool
+
+
+class ScheduleChanges(TypedDict, total=False):
+    """Fields of PATCH /schedules/{id}; None takes a limit, an end, a deadline or a notification away."""
+
+    if_version: int
+    payload: Json
+    repeat: dict[str, Any]
+    time_zone: str
+    starts_at: datetime | str
+    until: datetime | str | None
+    limit: int | None
+    jitter: Span
+    missed: Literal["latest", "all", "none"]
+    catch_up: Span
+    overlap: Literal["allow", "skip", "queue", "replace"]
+    gap: Literal["shift", "skip"]
+    fold: Literal["first", "second", "both"]
+    retry: dict[str, Any]
+    deadline: Span | None
+    notify_done: dict[str, Any] | None
+    paused: bool
+
+
+class TimesFields(TypedDict, total=False):
+    """Fields of POST /schedules/preview, beside `since`."""
+
+    repeat: Required[dict[str, Any]]
+    time_zone: str
+    starts_at: datetime | str
+    gap: Literal["shift", "skip"]
+    fold: Literal["first", "second", "both"]
+    count: int
+
+
 class ManyFields(TypedDict, total=False):
     """Optional fields of POST /queues/{queue}/purge and /cancel."""
 

@@ -173,6 +173,18 @@ class PastDeadline(Conflict):
     reason = "past_deadline"
 
 
+class ScheduleExists(Conflict):
+    """Another schedule has this id: change it, or delete it first."""
+
+    code = "schedule-exists"
+
+
+class VersionConflict(Conflict):
+    """The schedule has another version than `if_version`: read it again, and decide anew."""
+
+    code = "version-conflict"
+
+
 class LeaseLost(Conflict):
     """The lease has lapsed or another request settled the task: this token settles nothing."""
 

@@ -7,6 +7,7 @@ from typing import Any
 from duecourse.engine.queries import Queries
 from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
+from duecourse.engine.schedules import Schedules
 from duecourse.engine.tasks import CLIENT, Tasks
 from duecourse.engine.waiting import Waiting
 from duecourse.errors import ClientClosed
@@ -69,12 +70,17 @@ class Link:
         """The verbs on reminders."""
         return self.app.reminders
 
+    @lazy
+    def schedules(self) -> Schedules:
+        """The verbs on schedules."""
+        return self.app.schedules
+
     def close(self) -> None:
         """Give the App back, once; from now on each verb raises ClientClosed."""
         with self.building:
             is_open = self._is_open
             self._is_open = False
-            names = ("tasks", "waiting", "queues", "many", "queries", "reminders")
+            names = ("tasks", "waiting", "queues", "many", "queries", "reminders", "schedules")
             vars(self).update(dict.fromkeys(names, Closed()))
         if is_open:
             self._give_back(self.app)

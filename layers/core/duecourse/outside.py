@@ -15,6 +15,7 @@ from duecourse.engine.run import Kind
 from duecourse.engine.seals import Seals, sealing
 from duecourse.errors import FieldError, InvalidSettings, ResultsUnavailable, SealUnavailable, TemplatesMissing
 from duecourse.lazy import lazy
+from duecourse.ports.calendar import Calendar
 from duecourse.ports.credentials import Credentials
 from duecourse.ports.http import HttpCaller
 from duecourse.ports.invoker import Invoker
@@ -73,6 +74,13 @@ class Outside:
         self.building = RLock()  # one for all parts: parts build parts, and two locks could wait for each other
         self.given = {name: one for name, one in vars(given).items() if one is not None}
         vars(self).update(self.given)
+
+    @lazy
+    def calendar(self) -> Calendar:
+        """Times of schedules; opened where one is computed, for it takes a while to load."""
+        from duecourse.adapters.calendar.calendar import ZonedCalendar
+
+        return ZonedCalendar()
 
     @lazy
     def store(self) -> Store:

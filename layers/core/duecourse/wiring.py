@@ -13,7 +13,7 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.query import limits_of
 from duecourse.domain.queues import QueueChanges
 from duecourse.domain.reminder import KIND as REMINDER
-from duecourse.domain.task import Task
+from duecourse.domain.task import Shard, Task
 from duecourse.domain.watch import Watch
 from duecourse.engine.contents import Contents
 from duecourse.engine.deployed import Reading
@@ -26,6 +26,7 @@ from duecourse.engine.queries import Queries, QueryLimits
 from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.run import Kind, Runner
+from duecourse.engine.schedules import Schedules
 from duecourse.engine.sweep import Drains, Retention, Sweeper
 from duecourse.engine.targets import INLINE, Targets
 from duecourse.engine.tasks import Tasks
@@ -44,6 +45,8 @@ from duecourse.wire.settings.targets import BUILT_IN
 
 if TYPE_CHECKING:
     from duecourse.bridge.rings import Warming
+    from duecourse.engine.firing import Firer
+    from duecourse.engine.schedule_file import ScheduleFiles
 
 log = logging.getLogger("duecourse")
 
@@ -126,7 +129,39 @@ class App(Outside):
     def drainer(self) -> Drainer:
         """Drainer of shards whose bells rang."""
         limits = Limits(self.settings.lease_ms, self.settings.margin_ms)
-        return Drainer(self.store, self.inline, self.targets, self.threads, limits)
+        return Drainer(self.store, self.inline, self.targets, self.threads, limits, self.fire)
+
+    def fire(self, shard: Shard) -> bool:
+        """Fire some due schedules of a shard; False if none is due."""
+        return self.firer.fire(shard)
+
+    @lazy
+    def firer(self) -> "Firer":
+        """Firer of due schedules."""
+        from duecourse.engine.firing import Firer
+
+        return Firer(self.store, self.calendar)
+
+    def apply_schedules(self, text: str) -> None:
+        """Make the schedules of a deployment's file (YAML), once for each number. Raises InvalidInput."""
+        from duecourse.wire.schedule_file import parse_file
+
+        changes = self.schedule_files.apply(parse_file(text))
+        if changes:
+            counts = {name: len(found) for name, found in changes._asdict().items()}
+            log.info("schedules of the deployment's file are applied", extra=counts)
+
+    @lazy
+    def schedule_files(self) -> "ScheduleFiles":
+        """The verbs on files of schedules."""
+        from duecourse.engine.schedule_file import ScheduleFiles
+
+        return ScheduleFiles(self.store, self.store.schedule_files(), self.schedules)
+
+    @lazy
+    def schedules(self) -> Schedules:
+        """The verbs on schedules."""
+        return Schedules(self.store, self.calendar, self.tasks.prepared)
 
     def targets_with(self, here: Collection[str], own: Container[str] = ()) -> Targets:
         """Targets of the kinds that are handed over, those of its own left out; `here` are those worked inline."""

@@ -7,6 +7,7 @@ import typer
 from duecourse import __version__
 
 from ..demo.command import demo
+from .ledger import schedules
 from .ledger.acl import acl
 from .ledger.changes import add, move, replay
 from .ledger.doctor import doctor
@@ -60,6 +61,7 @@ for panel, commands in PANELS.items():
 app.command("test", context_settings=AS_GIVEN, rich_help_panel="A project")(run_tests)
 app.command(context_settings=AS_GIVEN, rich_help_panel="A project")(build)
 app.command(context_settings=AS_GIVEN, rich_help_panel="The stack on this machine")(run)
+app.add_typer(schedules.app, name="schedules", rich_help_panel="Tasks and queues, here or deployed")
 app.command("import", rich_help_panel="A ledger in Redis")(restore)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from duecourse.domain.history import Trigger
 from duecourse.domain.task import Shard
-from duecourse.engine.flow import Drained, Flow
+from duecourse.engine.flow import Drained, Fire, Flow, fire_nothing
 from duecourse.engine.pieces import Pieces
 from duecourse.engine.run import Runner
 from duecourse.engine.targets import Targets
@@ -33,14 +33,23 @@ class Limits(NamedTuple):
 
 
 class Drainer:
-    """Works due tasks, as many at a time as it has threads."""
+    """Works due tasks, as many at a time as it has threads; `fire` adds the occurrences of due schedules."""
 
-    def __init__(self, store: LeaseStore, runner: Runner, targets: Targets, threads: Threads, limits: Limits) -> None:
+    def __init__(
+        self,
+        store: LeaseStore,
+        runner: Runner,
+        targets: Targets,
+        threads: Threads,
+        limits: Limits,
+        fire: Fire = fire_nothing,
+    ) -> None:
         self._store = store
         self._runner = runner
         self._targets = targets
         self._threads = threads
         self._limits = limits
+        self._fire = fire
         self._priorities: dict[Shard, int] = {}
 
     def drain(
@@ -69,7 +78,7 @@ class Drainer:
         """Do what `drain` does, but return what was left out in place of raising it."""
         found = {shard: triggers.get(shard, Trigger.TAKE) for shard in shards}
         pieces = Pieces(self._runner, self._targets, self._threads)
-        flow = Flow(self._store, pieces, found, self._priorities)
+        flow = Flow(self._store, pieces, found, self._priorities, self._fire)
         with ThreadPoolExecutor(1, "duecourse-settle") as beside:  # it starts a thread once there is work for it
             try:
                 while flow.goes_on():

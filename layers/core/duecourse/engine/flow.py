@@ -2,10 +2,10 @@
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement
@@ -23,6 +23,15 @@ LOOKS = 10
 AWAY_S = 1.0
 """Pause between two attempts to reach a store that is away, while no task runs."""
 IDLE_S = 60.0
+
+
+Fire: TypeAlias = Callable[[Shard], bool]
+"""Fires some due schedules of a shard; answers False if none is due."""
+
+
+def fire_nothing(_shard: Shard) -> bool:
+    """Fire no schedule."""
+    return False
 
 
 class Drained(NamedTuple):
@@ -49,10 +58,16 @@ class Flow:
     """
 
     def __init__(
-        self, store: LeaseStore, pieces: Pieces, triggers: Mapping[Shard, Trigger], priorities: dict[Shard, int]
+        self,
+        store: LeaseStore,
+        pieces: Pieces,
+        triggers: Mapping[Shard, Trigger],
+        priorities: dict[Shard, int],
+        fire: Fire,
     ) -> None:
         self._store = store
         self._pieces = pieces
+        self._fire = fire
         self._shards = self._waiting = list(triggers)
         self._triggers = dict(triggers)
         self._priorities = priorities
@@ -180,7 +195,16 @@ class Flow:
         self._claimed += len(claim.tasks)
         self._died += claim.died
         self._pieces.begin(shard, claim.tasks)
+        if claim.schedules_due and self._fire_in(shard):
+            return True
         return bool(claim.backlog and (claim.tasks or claim.died or claim.aside))
+
+    def _fire_in(self, shard: Shard) -> bool:
+        """Add the occurrences of due schedules; answers whether the shard is worth another look at once."""
+        try:
+            return self._fire(shard)
+        except (StoreUnavailable, StoreMisused) as error:
+            return self._lose(shard, error)
 
     def _look_again(self, ended: Iterable[Shard]) -> None:
         """Look again where tasks waited for an end, and everywhere once nothing runs."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from duecourse.domain.history import Trigger
 from duecourse.domain.task import Shard
 from duecourse.engine.drain import NO_TRIGGERS, DrainResult
-from duecourse.engine.flow import AWAY_S, Drained, Flow
+from duecourse.engine.flow import AWAY_S, Drained, Fire, Flow, fire_nothing
 from duecourse.engine.pieces import Pieces
 from duecourse.engine.run import Runner
 from duecourse.engine.targets import Targets
@@ -21,9 +21,17 @@ class StandingDrain:
     While the store is away it keeps what has finished, and settles it once the store is back.
     """
 
-    def __init__(self, store: LeaseStore, runner: Runner, targets: Targets, threads: Threads, lease_ms: int) -> None:
+    def __init__(
+        self,
+        store: LeaseStore,
+        runner: Runner,
+        targets: Targets,
+        threads: Threads,
+        lease_ms: int,
+        fire: Fire = fire_nothing,
+    ) -> None:
         self._pieces = Pieces(runner, targets, threads)
-        self._flow = Flow(store, self._pieces, NO_TRIGGERS, {})
+        self._flow = Flow(store, self._pieces, NO_TRIGGERS, {}, fire)
         self._lease_ms = lease_ms
         self._rung: dict[Shard, Trigger] = {}
         self._ringing = threading.Lock()

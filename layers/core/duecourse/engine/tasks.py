@@ -170,6 +170,10 @@ class Tasks:
         existing = self._store.get(task.queue, task.id, task.tenant)
         return existing if existing and existing.created_at >= since else None
 
+    def prepared(self, task: NewTask) -> NewTask:
+        """A task as an add would write it; nothing is added. Raises InvalidInput."""
+        return self._prepare(task, self._store.now)
+
     def fill(self, orders: Mapping[str, Order]) -> Filled:
         """Add the tasks of messages; rejected ones are left out and returned with their errors.
 

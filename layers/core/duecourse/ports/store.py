@@ -8,6 +8,7 @@ from duecourse.ports.deployments import Deployments
 from duecourse.ports.in_flight import InFlight
 from duecourse.ports.leases import LeaseStore
 from duecourse.ports.queues import QueueStore
+from duecourse.ports.schedule_file import FileRecord
 from duecourse.ports.schedules import ScheduleStore
 from duecourse.ports.seals import SealKeys
 from duecourse.ports.tasks import TaskStore
@@ -30,6 +31,9 @@ class Store(TaskStore, LeaseStore, QueueStore, BulkStore, Upkeep, WaitStore, Sch
 
     def deployments(self) -> Deployments:
         """Kinds and results table of the deployments, by the same clock."""
+
+    def schedule_files(self) -> FileRecord:
+        """Record of the schedule files of deployments."""
 
     def in_flight(self) -> InFlight:
         """Queries whose requests wait for a call, by the same clock."""

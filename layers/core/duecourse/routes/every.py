@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestUnsupportedContentType, RequestValidationError
 
 from duecourse.errors import DuecourseError, InvalidInput
-from duecourse.routes import docs, health, leases, queries, queues, reminders, tasks
+from duecourse.routes import docs, health, leases, queries, queues, reminders, schedules, tasks
 from duecourse.routes.api import Api, check
 from duecourse.routes.idempotency import idempotent
 from duecourse.routes.parts import rejection
@@ -28,7 +28,7 @@ api = Api(enable_validation=True, response_validation_error_http_code=500, json_
 api.use([check, idempotent])
 log = logging.getLogger("duecourse.enqueue_http")
 
-for part in (tasks, leases, reminders, queues, queries, health):
+for part in (tasks, leases, reminders, schedules, queues, queries, health):
     api.include_router(part.router)
 docs.serve(api)
 

@@ -56,7 +56,7 @@ class Serving:
         kept = {kind: self._kept(run) for kind, run in kinds.items()}
         # A kind of its own is never handed over, whatever the settings say.
         runner, targets = app.runner(kept.get, app.seals.opened), app.targets_with(kept, own=handlers)
-        self._drain = StandingDrain(app.store, runner, targets, self._threads, STEP_MS)
+        self._drain = StandingDrain(app.store, runner, targets, self._threads, STEP_MS, app.fire)
         self._bridge = Bridge(open_bells(app.settings, app.place), self, in_flight=1)
         self._stopped = threading.Event()
         self._faulty = threading.Event()

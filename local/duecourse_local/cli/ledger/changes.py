@@ -16,7 +16,8 @@ MOST = 1_000
 """The most tasks of one request for a replay."""
 
 
-def _json(text: str) -> Any:
+def json_from(text: str) -> Any:
+    """The JSON of an option, or of a file that is named behind an @. Raises typer.BadParameter."""
     try:
         return json.loads(fields.text_from(text))
     except (ValueError, OSError) as error:
@@ -43,7 +44,7 @@ def add(  # noqa: PLR0913, PLR0917 - one for each option
 
         duecourse add report --payload @report.json --more '{"deadline": "PT1H"}'
     """
-    body = {"kind": kind, "payload": _json(payload), "queue": queue, **_json(more)}
+    body = {"kind": kind, "payload": json_from(payload), "queue": queue, **json_from(more)}
     answer = ledger.ask("POST", "/tasks", body=body | fields.given(id=id, delay=delay, due_at=due_at))
     screen.answer(answer, lambda found: _tell(found["task"], "added" if found["created"] else "existed already"))
 

@@ -96,6 +96,11 @@ def deployed_key(namespace: str) -> str:
     return f"{namespace}:{{{shards_key(namespace)}}}:deployed"
 
 
+def files_key(namespace: str) -> str:
+    """The hash of schedule files, and how far they are applied: on one node with the set of shards."""
+    return f"{namespace}:{{{shards_key(namespace)}}}:files"
+
+
 def ended_channel(namespace: str) -> str:
     """The channel of the ends of tasks, published where somebody waits."""
     return f"{namespace}:ended"

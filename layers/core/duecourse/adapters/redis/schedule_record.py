@@ -1,4 +1,4 @@
-"""A schedule as a record: its definition is the payload, its progress is the state (lua/modules/series.lua)."""
+"""A schedule as a record of the ledger: its definition is the payload, its progress the state (modules/series.lua)."""
 
 import json
 from collections.abc import Mapping
@@ -111,7 +111,7 @@ def _definition(schedule: Schedule) -> str:
         "d": schedule.deadline_ms,
         "p": schedule.paused or None,
         "of": schedule.of or None,
-        "n": _unless(schedule.file, 0),
+        "n": schedule.file or None,
     }
     given = {name: value for name, value in fields.items() if value is not None}
     return f"[{dump_json(given)},{schedule.payload}]"

@@ -4,6 +4,7 @@ from duecourse.adapters.redis.deployments import RedisDeployments
 from duecourse.adapters.redis.in_flight import RedisInFlight
 from duecourse.adapters.redis.leases import RedisLeases
 from duecourse.adapters.redis.queues import RedisQueues
+from duecourse.adapters.redis.schedule_file import RedisFileRecord
 from duecourse.adapters.redis.schedules import RedisSchedules
 from duecourse.adapters.redis.seal_keys import RedisSealKeys
 from duecourse.adapters.redis.tasks import RedisTasks
@@ -33,6 +34,10 @@ class RedisStore(RedisTasks, RedisLeases, RedisQueues, RedisUpkeep, RedisWaits, 
     def deployments(self) -> RedisDeployments:
         """See Store."""
         return RedisDeployments(self._scripts, self._verbs.namespace)
+
+    def schedule_files(self) -> RedisFileRecord:
+        """See Store."""
+        return RedisFileRecord(self._scripts, self._verbs.namespace)
 
     def in_flight(self) -> RedisInFlight:
         """See Store."""

@@ -6,7 +6,7 @@ from duecourse.wire.http.problems import MalformedKey
 
 CHANGING = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 """Methods of the requests that may have a key."""
-READING = frozenset({"/reminders/preview"})
+READING = frozenset({"/reminders/preview", "/schedules/preview"})
 """Routes of such a method that change nothing: no key makes a ledger keep their answers, which may hold credentials."""
 KEY_HEADER = "Idempotency-Key"
 KEY = re.compile(r'"([ !#-\[\]-~]|\\["\\]){1,255}"')

@@ -1,0 +1,145 @@
+"""The calendar: nominal times of a rule, and what is wrong with one."""
+
+from collections.abc import Iterator
+from itertools import count, dropwhile, takewhile
+
+from duecourse.adapters.calendar import clock, zones
+from duecourse.adapters.calendar.cron import cron_times
+from duecourse.adapters.calendar.rrule import rule_times
+from duecourse.adapters.calendar.rrule_text import parse
+from duecourse.domain.schedule import Cron, Every, Gap, RRule, Rule
+from duecourse.domain.times import DAY_MS, MAX_INSTANT
+from duecourse.domain.values import replaced
+from duecourse.errors import FieldError, InvalidInput
+
+MIN_EVERY_MS = 1_000
+MAX_TEXT = 1_000
+"""Maximum length of a cron expression or a recurrence rule."""
+MAX_EXDATES = 1_000
+LAST = MAX_INSTANT - 2 * DAY_MS
+"""No time comes later: a wall clock ahead of UTC would be in the year 10000."""
+
+
+class ZonedCalendar:
+    """Times by the zones of the tzdata package."""
+
+    @property
+    def version(self) -> str:
+        """Version of the zones, such as `2026f`."""
+        return zones.version()
+
+    def check(self, rule: Rule) -> None:
+        """Return if a rule has a time. Raises InvalidInput, which names every wrong field."""
+        problems = [*_wrong_texts(rule), *_wrong_zone(rule.time_zone)]
+        if rule.until is not None and rule.until < rule.starts_at:
+            problems.append(FieldError("until", "must not be before starts_at"))
+        problems = problems or list(self._without_times(rule))
+        if problems:
+            raise InvalidInput(problems)
+
+    def times(self, rule: Rule, after: int) -> Iterator[int]:
+        """Nominal times of a rule later than `after` (epoch ms), ascending, each once."""
+        low = max(after, rule.starts_at - 1)
+        if low >= LAST:
+            return iter(())
+        last = LAST if rule.until is None else min(LAST, rule.until)
+        return takewhile(lambda at: at <= last, _endless(rule, low))
+
+    def local(self, at: int, time_zone: str) -> str:
+        """An instant (epoch ms) as RFC 3339 in a time zone: `2026-11-26T09:00:00+01:00`."""
+        second, ms = divmod(at, 1000)
+        moment = (clock.EPOCH + second * clock.SECOND).astimezone(zones.zone(time_zone))
+        return moment.replace(microsecond=ms * 1000).isoformat(timespec="milliseconds" if ms else "seconds")
+
+    def changes_before(self, at: int, since: int, time_zone: str) -> bool:
+        """True if the zone's distance to UTC is another one at an instant than at an earlier one (epoch ms)."""
+        zone = zones.zone(time_zone)
+        return clock.offset(zone, at // 1000) != clock.offset(zone, since // 1000)
+
+    def _without_times(self, rule: Rule) -> Iterator[FieldError]:
+        endless = replaced(rule, until=None)
+        first = next(self.times(endless, rule.starts_at - 1), None)
+        if first is None:
+            yield self._why_never(endless)
+        elif rule.until is not None and rule.until < first:
+            yield FieldError("until", f"must not be before the first time, {self.local(first, rule.time_zone)}")
+
+    def _why_never(self, rule: Rule) -> FieldError:
+        repeat = rule.repeat
+        if isinstance(repeat, RRule) and repeat.exdates:
+            whole = replaced(rule, repeat=RRule(repeat.rule))
+            if next(self.times(whole, rule.starts_at - 1), None) is not None:
+                return FieldError("repeat.exdates", "leaves out every time of the rule: leave out fewer")
+        field = (
+            "repeat.cron" if isinstance(repeat, Cron) else "repeat.rrule" if isinstance(repeat, RRule) else "starts_at"
+        )
+        if rule.gap is Gap.SKIP and next(self.times(replaced(rule, gap=Gap.SHIFT), rule.starts_at - 1), None):
+            return FieldError(
+                field, f"never fires: clocks of {rule.time_zone} leave out each of its times; use gap shift"
+            )
+        return FieldError(field, "never fires: change it so that a day and a time fit it after starts_at")
+
+
+def _wrong_texts(rule: Rule) -> Iterator[FieldError]:
+    repeat = rule.repeat
+    if isinstance(repeat, Every):
+        if repeat.every_ms < MIN_EVERY_MS:
+            yield FieldError("repeat.every", "must be PT1S or longer")
+        return
+    field, text = ("repeat.cron", repeat.expression) if isinstance(repeat, Cron) else ("repeat.rrule", repeat.rule)
+    if problem := _wrong_text(repeat, text):
+        yield FieldError(field, problem)
+    if isinstance(repeat, RRule) and len(repeat.exdates) > MAX_EXDATES:
+        yield FieldError("repeat.exdates", f"must have at most {MAX_EXDATES:,} instants")
+
+
+def _wrong_zone(name: str) -> list[FieldError]:
+    try:
+        zones.zone(name)
+    except InvalidInput as error:
+        return error.problems
+    return []
+
+
+def _endless(rule: Rule, low: int) -> Iterator[int]:
+    """Times of a rule later than `low`, whatever its end."""
+    repeat = rule.repeat
+    if isinstance(repeat, Every):
+        return _every(repeat, rule.starts_at, low)
+    return _by_cron(rule, repeat, low) if isinstance(repeat, Cron) else _by_rule(rule, repeat, low)
+
+
+def _wrong_text(repeat: Cron | RRule, text: str) -> str:
+    """The problem of a text, or ""."""
+    if len(text) > MAX_TEXT:
+        return f"must have at most {MAX_TEXT:,} characters"
+    try:
+        cron_times(text) if isinstance(repeat, Cron) else parse(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _every(repeat: Every, start: int, low: int) -> Iterator[int]:
+    return count(start + max(0, (low - start) // repeat.every_ms + 1) * repeat.every_ms, repeat.every_ms)
+
+
+def _by_cron(rule: Rule, repeat: Cron, low: int) -> Iterator[int]:
+    zone = zones.zone(rule.time_zone)
+    walls = cron_times(repeat.expression).walls(clock.earliest_wall(zone, low // 1000))
+    found = (second * 1000 for second in clock.instants(walls, zone, rule.gap, rule.fold))
+    return dropwhile(lambda at: at <= low, found)
+
+
+def _by_rule(rule: Rule, repeat: RRule, low: int) -> Iterator[int]:
+    """Times of a recurrence rule, whose clock begins at the schedule's start, to the millisecond."""
+    zone = zones.zone(rule.time_zone)
+    second, phase = divmod(rule.starts_at, 1000)
+    pattern = rule_times(repeat.rule, clock.wall(zone, second))
+    walls = pattern.walls(clock.earliest_wall(zone, (low - phase) // 1000))
+    seconds = clock.instants(walls, zone, rule.gap, rule.fold)
+    if pattern.until_at is not None:
+        until_at = pattern.until_at
+        seconds = takewhile(lambda at: at <= until_at, seconds)
+    left_out = frozenset(repeat.exdates)
+    return (at for second in seconds if (at := second * 1000 + phase) > low and at not in left_out)

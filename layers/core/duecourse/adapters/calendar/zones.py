@@ -1,0 +1,45 @@
+"""Time zones of the tzdata package, never the system's; both libraries are imported when a zone is first asked for."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from duecourse.errors import FieldError, InvalidInput
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+UNKNOWN = "must be the IANA name of a time zone, such as Europe/Vienna or UTC"
+
+
+def version() -> str:
+    """Version of the IANA's database, such as `2026f`."""
+    import tzdata  # type: ignore[import-untyped]
+
+    named: str = tzdata.IANA_VERSION
+    return named
+
+
+@cache
+def names() -> frozenset[str]:
+    """Every name of a zone, in its own letters: a file system may take others for the same."""
+    from importlib.resources import files
+
+    return frozenset(files("tzdata").joinpath("zones").read_text().split())
+
+
+def zone(name: str) -> ZoneInfo:
+    """The zone of a name. Raises InvalidInput of `time_zone`."""
+    if name not in names():
+        raise InvalidInput([FieldError("time_zone", UNKNOWN)])
+    return _read(name)
+
+
+@cache
+def _read(name: str) -> ZoneInfo:
+    from importlib.resources import files
+    from zoneinfo import ZoneInfo
+
+    with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)

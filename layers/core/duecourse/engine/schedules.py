@@ -1,0 +1,298 @@
+"""Verbs of callers on schedules: add, show, change, delete, run, backfill, preview."""
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from itertools import islice
+from typing import Any
+
+from duecourse.domain.schedule import (
+    NEVER,
+    RECENT,
+    Became,
+    Every,
+    Firing,
+    Kept,
+    Missed,
+    Occurrence,
+    Overlap,
+    Passed,
+    Preview,
+    Progress,
+    RRule,
+    Rule,
+    Schedule,
+    ScheduleStatus,
+    Upcoming,
+    backfill_id,
+    occurrence_id,
+)
+from duecourse.domain.seals import hidden_in
+from duecourse.domain.spoken import span
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, Task
+from duecourse.domain.times import MAX_INSTANT, format_instant
+from duecourse.domain.values import replaced
+from duecourse.errors import FieldError, InvalidInput, ScheduleExists, TaskNotFound, VersionConflict
+from duecourse.ports.calendar import Calendar
+from duecourse.ports.schedules import Fired, Put, ScheduleStore
+
+SHOWN = 10
+"""Number of occurrences to come that a schedule shows."""
+MAX_PREVIEW = 1_000
+MAX_BACKFILL = 1_000
+TRIES = 5
+"""Attempts of a change beside others, where the caller names no version."""
+CREDENTIALS = "a schedule keeps no credentials: name one of yours in `auth`"
+
+
+class Schedules:
+    """The verbs on schedules.
+
+    `prepare` answers a task as an add would write it, or rejects it. `by` is the source in an occurrence's log.
+    """
+
+    def __init__(
+        self, store: ScheduleStore, calendar: Calendar, prepare: Callable[[NewTask], NewTask], by: str = "http"
+    ) -> None:
+        self._store = store
+        self._calendar = calendar
+        self._prepare = prepare
+        self._by = by
+
+    def speaking_as(self, by: str) -> "Schedules":
+        """The same verbs for another source of requests."""
+        same = copy(self)
+        same._by = by  # noqa: SLF001 - of its own class
+        return same
+
+    def now(self) -> int:
+        """The store's own time (epoch ms)."""
+        return self._store.now()
+
+    def add(self, schedule: Schedule) -> tuple[ScheduleStatus, bool]:
+        """Add a schedule; the second value is False where the same one is there already, and nothing was changed.
+
+        A rule whose `starts_at` is 0 starts now. Raises InvalidInput, QuotaExceeded, and ScheduleExists where another
+        schedule has its id.
+        """
+        now = self._store.now()
+        starting = self.checked(_starting(replaced(schedule, by=self._by), now))
+        put = self._store.put_schedule(starting, self._first(schedule, starting, now))
+        kept = self._kept(schedule.queue, schedule.id, schedule.tenant)
+        if put is Put.KEPT and not self.is_same(schedule, kept.schedule):
+            raise ScheduleExists
+        return self._status(kept), put is Put.CREATED
+
+    def put(self, schedule: Schedule) -> None:
+        """Add a schedule, or change the one with its id to it. Raises InvalidInput and QuotaExceeded."""
+        for _ in range(TRIES):
+            kept = self._store.schedule(schedule.queue, schedule.id, schedule.tenant)
+            if kept is None:
+                now = self._store.now()
+                starting = self.checked(_starting(replaced(schedule, by=self._by), now))
+                put, done = self._store.put_schedule(starting, self._first(schedule, starting, now)), Put.CREATED
+            else:
+                later = self.checked(_starting(replaced(schedule, by=self._by), kept.schedule.rule.starts_at))
+                version, done = kept.progress.version, Put.CHANGED
+                put = self._store.put_schedule(later, self._changed(kept, later), if_version=version)
+            if put is done:
+                return
+        raise VersionConflict
+
+    def is_same(self, asked: Schedule, kept: Schedule) -> bool:
+        """True if a request asks for what there is; without a start of its own it may have begun at any time."""
+        wanted = self.checked(_starting(asked, kept.rule.starts_at))
+        return replaced(wanted, by=kept.by, file=kept.file) == kept
+
+    def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> ScheduleStatus:
+        """One schedule. Raises TaskNotFound."""
+        return self._status(self._kept(queue, id, tenant))
+
+    def page(
+        self, queue: str, after: str, limit: int, tenant: str = DEFAULT_TENANT
+    ) -> tuple[list[ScheduleStatus], str]:
+        """Some schedules of a queue by id, those after an id.
+
+        The second value is the id after which the next page begins, "" for no more.
+        """
+        page = self._store.schedules(queue, after, limit, tenant)
+        return [self._status(one, brief=True) for one in page.schedules if not one.schedule.of], page.next
+
+    def change(
+        self, queue: str, id: str, changes: dict[str, Any], if_version: int | None = None, tenant: str = DEFAULT_TENANT
+    ) -> ScheduleStatus:
+        """Change fields of a schedule, in one step. What is under way goes on.
+
+        `changes` are fields of Schedule and, as `rule`, fields of Rule. Raises TaskNotFound, InvalidInput, and
+        VersionConflict where its version is not `if_version`.
+        """
+        for _ in range(TRIES):
+            kept = self._kept(queue, id, tenant)
+            if if_version not in {None, kept.progress.version}:
+                break
+            rule = replaced(kept.schedule.rule, **changes.get("rule", {}))
+            others = {name: value for name, value in changes.items() if name != "rule"}
+            schedule = self.checked(replaced(kept.schedule, rule=rule, **others))
+            progress = self._changed(kept, schedule)
+            put = self._store.put_schedule(schedule, progress, if_version=kept.progress.version)
+            if put is Put.CHANGED:
+                return self.get(queue, id, tenant)
+        raise VersionConflict
+
+    def delete(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> None:
+        """Delete a schedule; its occurrences stay. Raises TaskNotFound."""
+        if not self._store.drop_schedule(queue, id, tenant):
+            raise _absent(queue, id, tenant)
+
+    def run(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> str:
+        """Add one occurrence now, beside the series; answers its id. Raises TaskNotFound."""
+        for _ in range(TRIES):
+            kept = self._kept(queue, id, tenant)
+            now = self._store.now()
+            task = kept.schedule.occurrence(now, now)._replace(by=self._by)
+            recent = (*kept.progress.recent, Occurrence(now, Became.LIVE))[-RECENT:]
+            beside = kept._replace(schedule=replaced(kept.schedule, overlap=Overlap.ALLOW))
+            [fired] = self._store.fire(
+                self._store.shard_of(queue, "", id), [Firing(beside, (task,), replaced(kept.progress, recent=recent))]
+            )
+            if fired is Fired.FIRED:
+                return task.id
+        raise VersionConflict
+
+    def backfill(
+        self, queue: str, id: str, span: tuple[int, int], overlap: Overlap | None, tenant: str = DEFAULT_TENANT
+    ) -> int:
+        """Add the occurrences from `span[0]` up to `span[1]` now, some each second; answers how many there are.
+
+        What was added before is not added again. Raises TaskNotFound, InvalidInput for over MAX_BACKFILL of them, and
+        ScheduleExists while the same span is being added.
+        """
+        kept = self._kept(queue, id, tenant)
+        since, to = span
+        rule = _reaching(replaced(kept.schedule.rule, until=to - 1), since)
+        nominals = list(islice(self._calendar.times(rule, since - 1), MAX_BACKFILL + 1))
+        if len(nominals) > MAX_BACKFILL:
+            raise InvalidInput(
+                [FieldError("to", f"at most {MAX_BACKFILL:,} occurrences at a time: choose an earlier one")]
+            )
+        if nominals:
+            filling = replaced(
+                kept.schedule,
+                id=backfill_id(id, since),
+                of=id,
+                rule=rule,
+                limit=None,
+                missed=Missed.ALL,
+                catch_up_ms=MAX_INSTANT,
+                overlap=overlap or kept.schedule.overlap,
+                paused=False,
+                by=self._by,
+            )
+            progress = Progress(nominal=nominals[0], next_at=self._store.now(), zones=self._calendar.version)
+            if self._store.put_schedule(filling, progress) is not Put.CREATED:
+                raise ScheduleExists(f"The occurrences from {format_instant(since)} on are being added already.")
+        return len(nominals)
+
+    def preview(self, asked: Preview) -> list[Upcoming]:
+        """The nominal times of a rule; nothing is stored. Raises InvalidInput."""
+        self._calendar.check(asked.rule)
+        times = self._calendar.times(asked.rule, asked.since - 1)
+        return self._shown(asked.rule.time_zone, ((at, at) for at in islice(times, asked.most)), asked.since)
+
+    def checked(self, schedule: Schedule) -> Schedule:
+        """The schedule with its kind's default deadline. Raises InvalidInput."""
+        self._calendar.check(schedule.rule)
+        if hidden_in(schedule.payload, schedule.kind):
+            raise InvalidInput([FieldError("payload", CREDENTIALS)])
+        task = self._prepare(schedule.occurrence(schedule.rule.starts_at, schedule.rule.starts_at))
+        return replaced(schedule, deadline_ms=task.deadline_ms)
+
+    def _first(self, asked: Schedule, starting: Schedule, now: int) -> Progress:
+        """Progress of a new series. One that starts now fires first after its first interval."""
+        return self._begun(starting, Progress(), now if asked.rule.starts_at else now + 1)
+
+    def _begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
+        """Progress of a series whose times begin anew, at `now`."""
+        nominal = next(self._calendar.times(schedule.rule, max(schedule.rule.starts_at, now) - 1), None)
+        return self._standing(schedule, replaced(before, nominal=nominal))
+
+    def _changed(self, kept: Kept, schedule: Schedule) -> Progress:
+        before = replaced(kept.progress, version=kept.progress.version + 1)
+        if schedule.rule != kept.schedule.rule or (before.nominal is None and schedule.limit != kept.schedule.limit):
+            return self._begun(schedule, before, self._store.now())
+        return self._standing(schedule, before)
+
+    def _standing(self, schedule: Schedule, progress: Progress) -> Progress:
+        """Progress with the time at which the nominal time fires, as the schedule is set."""
+        is_over = schedule.limit is not None and progress.fired >= schedule.limit
+        nominal = None if is_over else progress.nominal
+        next_at = NEVER if nominal is None or schedule.paused else schedule.fires_at(nominal)
+        return replaced(progress, nominal=nominal, next_at=next_at, zones=self._calendar.version)
+
+    def _kept(self, queue: str, id: str, tenant: str) -> Kept:
+        kept = self._store.schedule(queue, id, tenant)
+        if kept is None:
+            raise _absent(queue, id, tenant)
+        return kept
+
+    def _status(self, kept: Kept, *, brief: bool = False) -> ScheduleStatus:
+        schedule, progress = kept.schedule, kept.progress
+        now = self._store.now()
+        upcoming = self._upcoming(schedule, progress, now, 1 if brief else SHOWN)
+        recent = [] if brief else [self._passed(schedule, one) for one in reversed(progress.recent)]
+        return ScheduleStatus(
+            schedule, progress, kept.created_at, tuple(upcoming), tuple(recent), _why(schedule, progress, now)
+        )
+
+    def _upcoming(self, schedule: Schedule, progress: Progress, now: int, count: int) -> list[Upcoming]:
+        if progress.next_at == NEVER or progress.nominal is None:
+            return []
+        left = count if schedule.limit is None else min(count, schedule.limit - progress.fired)
+        nominals = islice(self._calendar.times(schedule.rule, progress.nominal - 1), left)
+        return self._shown(schedule.rule.time_zone, ((one, schedule.fires_at(one)) for one in nominals), now)
+
+    def _shown(self, time_zone: str, times: Iterable[tuple[int, int]], since: int) -> list[Upcoming]:
+        found: list[Upcoming] = []
+        for nominal, due_at in times:
+            changes = self._calendar.changes_before(nominal, since, time_zone)
+            found.append(Upcoming(nominal, due_at, self._calendar.local(nominal, time_zone), changes))
+            since = nominal
+        return found
+
+    def _passed(self, schedule: Schedule, one: Occurrence) -> Passed:
+        id, state = occurrence_id(schedule.series, one.nominal), str(one.became)
+        if one.became is Became.LIVE:
+            task = self._task(schedule, id)
+            state = str(task.status) if task else state
+        return Passed(id, one.nominal, state, 1 + one.besides)
+
+    def _task(self, schedule: Schedule, id: str) -> Task | None:
+        return self._store.get(schedule.queue, id, schedule.tenant)
+
+
+def _why(schedule: Schedule, progress: Progress, now: int) -> str:
+    if schedule.paused:
+        return "It is paused: nothing fires until it is resumed."
+    if progress.nominal is None:
+        is_over = schedule.limit is not None and progress.fired >= schedule.limit
+        return "It has fired as often as `limit` says." if is_over else "Its rule has no time left."
+    if progress.next_at <= now:
+        return f"Its next occurrence has been due for {span(now - progress.next_at)}."
+    return f"Its next occurrence is due in {span(progress.next_at - now)}, at {format_instant(progress.next_at)}."
+
+
+def _starting(schedule: Schedule, at: int) -> Schedule:
+    """The schedule with a start: its own, or `at`."""
+    return schedule if schedule.rule.starts_at else replaced(schedule, rule=replaced(schedule.rule, starts_at=at))
+
+
+def _reaching(rule: Rule, since: int) -> Rule:
+    """The rule with times before its start too; an `rrule` begins with its start, and has none."""
+    if isinstance(rule.repeat, RRule) or since >= rule.starts_at:
+        return rule
+    step = rule.repeat.every_ms if isinstance(rule.repeat, Every) else 1
+    steps_back = (since - rule.starts_at) // step
+    return replaced(rule, starts_at=max(rule.starts_at % step, rule.starts_at + steps_back * step))
+
+
+def _absent(queue: str, id: str, tenant: str) -> TaskNotFound:
+    return TaskNotFound(id, queue, tenant, what="schedule")
