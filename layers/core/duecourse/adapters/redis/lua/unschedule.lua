@@ -10,8 +10,8 @@ local sid, tenant = ARGV[shard.FIRST], ARGV[shard.FIRST + 1]
 local data = call('HGET', shard.TASKS, sid)
 
 local function cancel_waiting(state)
-  local r, occurrence = series.open_live(sid, state.waiting)
-  if r and r.status == fields.SCHEDULED and r.due >= fields.NEVER then
+  local r, occurrence = series.open_waiting(sid, state)
+  if r then
     cancels.cancel(occurrence, r, 'schedule')
   end
 end
