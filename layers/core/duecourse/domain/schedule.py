@@ -162,7 +162,7 @@ class Became(StrEnum):
 
 @value(frozen=True, slots=True)
 class Occurrence:
-    """A nominal time that has passed (epoch ms), what became of it, and how many missed times it makes up for besides."""
+    """A nominal time that has passed (epoch ms), what became of it, and how many missed times it also makes up for."""
 
     nominal: int
     became: Became
