@@ -21,7 +21,7 @@ class ScheduleFile(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """What the ledger knows of files: the highest number that was begun, the last one applied, and its schedules."""
+    """Record of files in the ledger: the highest number that was begun, the last one applied, and its schedules."""
 
     begun: int = 0
     applied: int = 0

@@ -22,7 +22,7 @@ class ScheduleFiles:
         self._schedules = schedules.speaking_as(BY)
 
     def diff(self, file: ScheduleFile) -> FileChanges:
-        """What the file would change; nothing is written. Raises InvalidInput for a schedule that is wrong."""
+        """Changes that the file would make; nothing is written. Raises InvalidInput for a schedule that is wrong."""
         return self._changes(file, self._record.read())
 
     def apply(self, file: ScheduleFile) -> FileChanges | None:

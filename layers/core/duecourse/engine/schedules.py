@@ -120,7 +120,7 @@ class Schedules:
     def change(
         self, queue: str, id: str, changes: dict[str, Any], if_version: int | None = None, tenant: str = DEFAULT_TENANT
     ) -> ScheduleStatus:
-        """Change fields of a schedule, in one step. What is under way goes on.
+        """Change fields of a schedule, in one step. Running occurrences go on.
 
         `changes` are fields of Schedule and, as `rule`, fields of Rule. Raises TaskNotFound, InvalidInput, and
         VersionConflict where its version is not `if_version`.
@@ -211,7 +211,7 @@ class Schedules:
         return self._begun(starting, Progress(), now if asked.rule.starts_at else now + 1)
 
     def _begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
-        """Progress of a series whose times begin anew, at `now`."""
+        """Progress of a series whose times begin at `now`."""
         nominal = next(self._calendar.times(schedule.rule, max(schedule.rule.starts_at, now) - 1), None)
         return self._standing(schedule, replaced(before, nominal=nominal))
 

@@ -10,7 +10,7 @@ class FileRecord(Protocol):
     """The record of one ledger; every verb raises StoreUnavailable."""
 
     def read(self) -> Noted:
-        """What the ledger knows."""
+        """The record as it is."""
 
     def begin(self, number: int) -> Noted:
         """Note that a file is being applied, if none with a higher number was begun; answers what is known then."""

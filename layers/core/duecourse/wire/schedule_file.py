@@ -44,6 +44,6 @@ def parse_file(text: str) -> ScheduleFile:
     for index, one in enumerate(file.schedules):
         schedule = replaced(one.schedule(one.tenant), file=file.number)
         if key_of(schedule) in found:
-            raise InvalidInput([FieldError(f"schedules.{index}.id", "stands twice in this file")])
+            raise InvalidInput([FieldError(f"schedules.{index}.id", "is twice in this file")])
         found[key_of(schedule)] = schedule
     return ScheduleFile(file.number, tuple(found.values()))
