@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from duecourse.domain.queues import QueueSettings, QueueStatus, Rate, ShardStatus
     from duecourse.domain.reminder import Channel, Made, Moved, MovedTask, Recipient, ReminderStatus, Shown
     from duecourse.domain.replay import Replayed
+    from duecourse.domain.series import Series, SeriesStatus, Standing
     from duecourse.domain.timeline import Happened, Waiting, Why
     from duecourse.handler import extend, save, task_handler
     from duecourse.typed import AsyncKind, Kind
@@ -54,8 +55,11 @@ __all__ = [
     "Retry",
     "RetryPolicy",
     "Run",
+    "Series",
+    "SeriesStatus",
     "ShardStatus",
     "Shown",
+    "Standing",
     "Status",
     "Task",
     "Trigger",
@@ -75,6 +79,7 @@ _LATER = {
     "duecourse.domain.queues": ("QueueSettings", "QueueStatus", "Rate", "ShardStatus"),
     "duecourse.domain.reminder": ("Channel", "Made", "Moved", "MovedTask", "Recipient", "ReminderStatus", "Shown"),
     "duecourse.domain.replay": ("Replayed",),
+    "duecourse.domain.series": ("Series", "SeriesStatus", "Standing"),
     "duecourse.domain.timeline": ("Happened", "Waiting", "Why"),
     "duecourse.handler": ("extend", "save", "task_handler"),
     "duecourse.typed": ("AsyncKind", "Kind"),

@@ -92,7 +92,7 @@ class App(Outside):
             "webhook": self.webhook_kind,
             "reminder": lambda task: self.reminder_kind(self.filled(task)),
             CONTENT: self.contents.look,
-            SERIES: lambda task: self.occurrences.look(task),
+            SERIES: lambda task: self.occurrences.look(task),  # noqa: PLW0108 - the calendar is loaded at the first
             ENDED: lambda task: self.webhook_kind(self.filled(task)),
         }
 

@@ -93,9 +93,9 @@ class Rule:
 class Schedule:
     """A schedule as asked for; `payload` is JSON text.
 
-    `limit` is the number of times after which it ends, None for no limit. Each occurrence is due up to `jitter_ms`
-    after `lead_ms` before its nominal time, and dead `deadline_ms` after it was due. A backfill adds occurrences `of` another schedule.
-    `file` is the number of the file that made it, 0 for none.
+    `limit` is the number of times after which it ends, None for no limit. Each occurrence is due `lead_ms` before its
+    nominal time and up to `jitter_ms` after that, and dead `deadline_ms` after it was due. A backfill adds occurrences
+    `of` another schedule. `file` is the number of the file that made it, 0 for none.
     """
 
     id: str

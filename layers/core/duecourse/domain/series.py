@@ -84,7 +84,13 @@ class Series:
     def _payload(self) -> dict[str, Json]:
         kept = {name: getattr(self, name) for name in KEPT}
         people = [one.fields() for one in self.recipients]
-        return {**kept, "data": self.data or {}, "until": self.rule.until, "leads_ms": self.leads_ms, "recipients": people}
+        return {
+            **kept,
+            "data": self.data or {},
+            "until": self.rule.until,
+            "leads_ms": self.leads_ms,
+            "recipients": people,
+        }
 
     def reminder(self, nominal: int, starts_at: int) -> Reminder:
         """The reminder of one start, with all its lead times; `starts_at` is another one where it is moved."""
@@ -103,7 +109,7 @@ class Series:
 
     def leads_of(self, nominal: int) -> tuple[int, ...]:
         """Lead times of a start that its messages are added for."""
-        return tuple(lead for lead in self.leads_ms if nominal == self.first or nominal - lead >= self.since)
+        return tuple(lead for lead in self.leads_ms if nominal == self.first or nominal - lead > self.since)
 
     def asks_as(self, other: "Series") -> bool:
         """True if both were asked for in the same way."""

@@ -1,7 +1,6 @@
 """Verbs of callers on reminders of both kinds: those of one start, and those that come again."""
 
 from collections.abc import Iterator, Sequence
-from copy import copy
 from itertools import islice
 
 from duecourse.domain.reminder import KIND, QUEUE, Made, Moved, Reminder, ReminderStatus, Shown
@@ -166,9 +165,7 @@ class Meetings:
         self._reminders.preview(Series.of(kept.schedule).reminder(name.nominal, starts_at), tenant)
         return self._occurrences.add_moved(kept, name, starts_at, tenant)
 
-    def cancel_occurrence(
-        self, id: str, nominal: int, *, force: bool = False, tenant: str = DEFAULT_TENANT
-    ) -> None:
+    def cancel_occurrence(self, id: str, nominal: int, *, force: bool = False, tenant: str = DEFAULT_TENANT) -> None:
         """Cancel one occurrence of a series, and leave all others. Raises TaskNotFound, TaskCancelled, TaskLeased."""
         name, now = Name(id, nominal), self._store.now()
         _, mark = self._occurrence(name, now, tenant)

@@ -1,6 +1,7 @@
 """Occurrences of reminders that come again: each is added, and kept as its series or a change by hand says."""
 
 import logging
+from contextlib import suppress
 
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
 from duecourse.domain.reminder import QUEUE, Moved, MovedTask
@@ -84,10 +85,8 @@ class Occurrences:
 
     def drop(self, name: Name, tenant: str, *, force: bool = False) -> None:
         """Cancel the reminder of an occurrence, if it has one. Raises TaskLeased, after all others are cancelled."""
-        try:
+        with suppress(TaskNotFound, TaskDone, TaskCancelled):
             self._reminders.cancel(occurrence_id(*name), force=force, tenant=tenant)
-        except (TaskNotFound, TaskDone, TaskCancelled):
-            pass
 
     def _put(self, series: Series, nominal: int, tenant: str) -> None:
         """Add the reminder of a start, in place of one that the series had before."""
