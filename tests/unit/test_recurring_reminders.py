@@ -1,4 +1,4 @@
-"""A weekly meeting through a change of the clocks, one occurrence moved and one cancelled, on the product's own clock."""
+"""A weekly meeting through a change of the clocks, with one occurrence moved and one cancelled."""
 
 from datetime import UTC, datetime
 

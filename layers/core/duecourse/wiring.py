@@ -371,7 +371,7 @@ class App(Outside):
 
     @lazy
     def occurrences(self) -> "Occurrences":
-        """What adds the occurrences of reminders that come again."""
+        """Keeper of the occurrences of reminders that come again."""
         from duecourse.engine.occurrences import Occurrences
 
         return Occurrences(self.adds, self.store, self.calendar, self.reminders)

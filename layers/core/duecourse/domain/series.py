@@ -199,7 +199,7 @@ class Standing:
 
 @value(frozen=True, slots=True, repr=False)
 class SeriesStatus:
-    """A series as the ledger has it: its next starts, those changed by hand left out, and the standing occurrences."""
+    """A series as the ledger has it: its next starts but for those changed by hand, and occurrences with messages."""
 
     series: Series
     version: int

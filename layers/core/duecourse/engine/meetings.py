@@ -135,7 +135,7 @@ class Meetings:
         return self._status(self._kept(series.id, tenant), tenant)
 
     def _first(self, series: Series, now: int, tenant: str) -> int:
-        """The next start of changed rule, of which lead times that have passed are made up for; 0 if it has stood."""
+        """The next start by a changed rule, 0 if it has messages already: passed lead times of it are made up for."""
         first = next(self._calendar.times(series.rule, now), 0)
         known = {Name.of(task.id).nominal for task in self._occurrences.tasks(series.id, tenant) if task.status in LIVE}
         return 0 if first in known else first

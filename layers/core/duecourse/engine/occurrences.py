@@ -34,10 +34,10 @@ TRIES = 5
 
 
 class Occurrences:
-    """What keeps occurrences in line. Their reminders' messages were written out before, and are not again.
+    """Keeper of occurrences. The messages of their reminders were written out before, and are not again.
 
-    A task for each occurrence, in the group of its series, is there until its start. So the group of a series lists
-    what stands, and a process that dies in the middle of a change is made up for by those tasks.
+    A task for each occurrence, in the group of its series, exists until its start. So the group of a series lists its
+    occurrences, and those tasks finish a change in the middle of which a process died.
     """
 
     def __init__(self, store: TaskStore, series: ScheduleStore, calendar: Calendar, reminders: Reminders) -> None:
@@ -57,7 +57,7 @@ class Occurrences:
         return Done() if until <= self._store.now() else Again(at=format_instant(until), state=mark.state())
 
     def follow(self, name: Name, mark: Mark, tenant: str, *, force: bool = False) -> tuple[int, Mark]:
-        """Have the reminder of an occurrence as it is to be; answers when its task ends (epoch ms), and its mark.
+        """Make the reminder of an occurrence as its mark or its series says; answers the end of its task, and its mark.
 
         Raises TaskLeased where a message is being sent that was to be cancelled, and as `Reminders.add_checked` does.
         """

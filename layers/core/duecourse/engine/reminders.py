@@ -103,9 +103,10 @@ class Reminders:
     def add_checked(self, reminder: Reminder, tenant: str = DEFAULT_TENANT) -> Made:
         """Schedule the tasks of a reminder whose messages were written out before, without credentials.
 
-        Raises as `add` does for what is in the ledger, QuotaExceeded and BeyondQuota.
+        Messages that were sent at other lead times make it no other reminder. Raises as `add` does for what is in the
+        ledger, QuotaExceeded and BeyondQuota.
         """
-        return self._add(reminder, reminder.tasks(self._store.now(), tenant, self._by), tenant)
+        return self._add(reminder, reminder.tasks(self._store.now(), tenant, self._by), tenant, sent_besides=True)
 
     def check_free(self, id: str, tenant: str = DEFAULT_TENANT) -> None:
         """Return if no reminder has messages under an id. Raises TaskScheduled or TaskLeased."""
@@ -115,11 +116,11 @@ class Reminders:
         """Starts (epoch ms) of the messages of a reminder that are pending or sent; none for no such reminder."""
         return {_start(task) for task in sound(self._messages(id, tenant)) if task.status in MOVABLE}
 
-    def _add(self, reminder: Reminder, wanted: list[NewTask], tenant: str) -> Made:
+    def _add(self, reminder: Reminder, wanted: list[NewTask], tenant: str, *, sent_besides: bool = False) -> Made:
         group = self._store.group(QUEUE, reminder.id, tenant)
         existing = _without_occurrences(group)
         content = reminder.content_task(tenant, self._by)
-        if self._is_same(reminder.digest, wanted, [task for task in existing if task.status in MOVABLE]):
+        if self._is_same(reminder.digest, wanted, _to_compare(existing, wanted, sent_besides=sent_besides)):
             if content:
                 self._contents.restore(content)
             return Made(False, [DueTask(task.id, task.due_at) for task in existing])
@@ -131,7 +132,9 @@ class Reminders:
         added = self._store.add(wanted, alone=Alone(reminder.id, newest, *before))
         require_room(added, "remind_before", "recipients")
         if not added:
-            return self._add(reminder, wanted, tenant)  # another came between the look and the add
+            return self._add(
+                reminder, wanted, tenant, sent_besides=sent_besides
+            )  # another came between the look and the add
         return Made(True, [DueTask(task.id, task.due_at or 0) for task in wanted])
 
     def _before(self, content: NewTask, id: str) -> tuple[int, int]:
@@ -275,6 +278,16 @@ class Reminders:
         if not fit:
             raise REJECTIONS[Reply(tasks[0].status)](f"All of this reminder is {tasks[0].status}.")
         return fit
+
+
+def _to_compare(existing: list[Task], wanted: list[NewTask], *, sent_besides: bool) -> list[Task]:
+    """The messages that make it the same reminder, or another one."""
+    ids = {task.id for task in wanted}
+    return [
+        task
+        for task in existing
+        if task.status in MOVABLE and (task.status in LIVE or task.id in ids or not sent_besides)
+    ]
 
 
 def _without_occurrences(group: list[Task]) -> list[Task]:

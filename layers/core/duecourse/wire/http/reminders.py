@@ -171,9 +171,9 @@ class AddReminder(Strict):
     )
     repeat: RepeatField | None = Field(
         None,
-        description="Rule by which the meeting comes again, from `starts_at` on, which is its first start. Such a"
-        " reminder adds another one for each start, a minute before its largest lead time. Its id has at most"
-        f" {MAX_ID} characters, and it keeps no credentials but by name. Default: it does not come again.",
+        description="Rule by which the meeting comes again, from `starts_at` on, which is its first start. The"
+        " messages of each start are added a minute before the largest lead time. The reminder's id then has at most"
+        f" {MAX_ID} characters, and credentials are given by name. Default: one start.",
     )
     until: Instant | None = Field(None, description="Last start at the latest, with `repeat`. Default: no end.")
     limit: Limit | None = Field(
