@@ -43,6 +43,7 @@ from duecourse.wire.http.queries import AskQuery, QueryKey
 from duecourse.wire.http.queues import QueueKey, ReplayDead, SetQueue
 from duecourse.wire.http.reminders import (
     AddReminder,
+    CancelOccurrence,
     CancelReminder,
     ChangeReminder,
     MoveOccurrence,
@@ -313,8 +314,8 @@ class ReminderClient:
 
     def cancel_occurrence(self, id: str, at: datetime | str, *, force: bool = False) -> None:
         """Cancel the occurrence that starts `at` by the rule, and no other; with `force`, also messages being sent."""
-        key, asked = read_both(OccurrenceKey, {"id": id, "at": at}, CancelReminder, {"id": id, "force": force})
-        self._link.meetings.cancel_occurrence(key.id, key.at, force=asked.force, tenant=self._tenant)
+        asked = read(CancelOccurrence, {"id": id, "at": at, "force": force})
+        self._link.meetings.cancel_occurrence(asked.id, asked.at, force=asked.force, tenant=self._tenant)
 
     def cancel(self, id: str, *, force: bool = False) -> None:
         """Cancel the pending messages of a reminder; with `force`, also those being sent.

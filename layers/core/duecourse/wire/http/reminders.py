@@ -332,6 +332,12 @@ class OccurrenceKey(ReminderKey):
     at: Instant
 
 
+class CancelOccurrence(OccurrenceKey):
+    """Key of one occurrence to cancel, from Python."""
+
+    force: StrictBool = False
+
+
 class CancelReminder(ReminderKey):
     """Key of a reminder to cancel, from Python."""
 
