@@ -35,6 +35,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "move": {"id": "a", "delay": 60},
     **{f"reminders.{verb}": MEETING for verb in ("add", "preview")},
     **{f"reminders.{verb}": {"id": "standup"} for verb in ("get", "cancel", "preview_standing")},
+    "reminders.change": {"id": "standup", "starts_at": "2100-01-04T09:30:00Z"},
+    "reminders.move_occurrence": {
+        "id": "standup",
+        "at": "2100-01-04T09:30:00Z",
+        "starts_at": "2100-01-05T09:30:00Z",
+    },
+    "reminders.cancel_occurrence": {"id": "standup", "at": "2100-01-04T09:30:00Z"},
     "reminders.move": {"id": "standup", "starts_at": "2100-01-04T09:30:00Z"},
 }
 MORE: dict[str, type] = {
@@ -45,6 +52,7 @@ MORE: dict[str, type] = {
     "query": client_module.QueryFields,
     "reminders.add": client_module.ReminderFields,
     "reminders.preview": client_module.ReminderFields,
+    "reminders.change": client_module.ReminderChanges,
 }
 """The fields that a verb takes beside those of its signature."""
 
