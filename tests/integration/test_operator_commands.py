@@ -314,6 +314,16 @@ def test_a_place_that_is_away_is_one_line_and_code_3(options: tuple[str, ...], s
     assert len(done.stderr.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("words", [("queues",), ("add", "report"), ("doctor",), ("export",), ("mend",)])
+def test_without_a_stack_and_a_store_nothing_is_looked_for_on_this_machine(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = "--stack" if words[0] in COMMANDS else "--state"
+    done = command(*words, folder, str(tmp_path))
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert "run duecourse up, give --store, or set DUECOURSE_STORE" in done.stderr
+
+
 def test_what_is_no_ledger_is_one_line_and_code_3(redis_server: RedisServer, tmp_path: Path) -> None:
     with answering(lambda _: Reply(200, b"<html>")) as other:
         done = command("queues", "--url", other.url)

@@ -29,6 +29,7 @@ from ..template.reader import Template
 from ..threads import SCHEMES
 from . import console
 
+NO_STORE = "no stack is up here and no store is named: run duecourse up, give --store, or set DUECOURSE_STORE"
 StateUsed = Annotated[
     Path, typer.Option("--state", help="The state folder of the stack to use.", show_default=".duecourse")
 ]
@@ -81,7 +82,7 @@ def lambda_service(folder: Path | None) -> Iterator[str]:
 def ledger(store: str | None, folder: Path, **given: str | None) -> Settings:
     """The settings of a ledger: at `store`, else of the stack that uses the state folder, else of this environment.
 
-    Raises HarnessError where they are wrong, or that stack has its ledger to itself.
+    Raises HarnessError where they are wrong or name no store, or that stack has its ledger to itself.
     """
     up = state.running(folder) or {}
     if not store and str(up.get("store", "")).startswith(SCHEMES):
@@ -94,9 +95,12 @@ def ledger(store: str | None, folder: Path, **given: str | None) -> Settings:
     if given["store"]:
         named[STORE_SECRET] = ""  # an address in hand wins over a secret
     try:
-        return parse({**os.environ, **named})
+        found = parse({**os.environ, **named})
     except InvalidSettings as error:
         raise HarnessError(str(error)) from error
+    if not (found.store or found.store_secret):
+        raise HarnessError(NO_STORE)
+    return found
 
 
 @contextmanager
