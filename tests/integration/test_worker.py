@@ -301,7 +301,9 @@ def test_the_command_is_the_same_worker(store: RedisStore, server: RedisServer, 
     ):
         try:
             assert process.stdout
-            assert process.stdout.readline() == f"worker ready: 1 process, every queue at {server.url}\n", log.read_text()
+            assert process.stdout.readline() == f"worker ready: 1 process, every queue at {server.url}\n", (
+                log.read_text()
+            )
             store.add([work("a")])
             assert ended(store, "a").status == Status.DONE
             process.send_signal(signal.SIGTERM)
