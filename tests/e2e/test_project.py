@@ -9,10 +9,10 @@ import pytest
 import urllib3
 
 from duecourse_local.stack.options import PARAMETERS
+from duecourse_local.template.identity import Addresses
 from duecourse_local.template.reader import Template
 from tests.support.api import Api
 from tests.support.commands import run, up
-from tests.support.harness import NOWHERE
 from tests.support.project import ROOT
 from tests.support.wheel import build, installed, unpacked
 
@@ -164,7 +164,7 @@ def test_sam_takes_and_builds_the_project(duecourse: tuple[str], project: Path, 
     built = project / ".aws-sam/build"
     assert (built / "Duecourse/CoreLayer/python/duecourse/client.py").is_file()
     assert (built / "Duecourse/OnExpiredFunction/app.py").is_file()
-    taken = Template(built / "template.yaml", NOWHERE, PARAMETERS).functions
+    taken = Template(built / "template.yaml", Addresses("", "", ""), PARAMETERS).functions
     [layer] = next(function.layers for function in taken if function.logical_id == "SendBillFunction")
     assert (layer / "shared/kinds.py").is_file()
     for function in ("ReportFunction", "SendBillFunction"):

@@ -133,6 +133,15 @@ def invoke(service: str, function: str, event: bytes) -> Invoked:
     return Invoked(text, response.headers.get("X-Amz-Function-Error"), took_ms)
 
 
+def function_named(word: str) -> str:
+    """Name of the template's function that a name, a logical id or a folder means. Raises HarnessError."""
+    found = functions().get(word)
+    if found is None:
+        every = sorted({f"{one.code.name} ({one.name})" for one in functions().values()})
+        raise HarnessError(f"template.yaml has no function {word}; its functions: {', '.join(every)}")
+    return found.name
+
+
 @cache
 def functions() -> dict[str, Function]:
     """The template's functions by name, logical id and folder."""

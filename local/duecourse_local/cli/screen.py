@@ -19,7 +19,7 @@ UNSAID = ("Runtime.ExitError", "Function.ResponseSizeTooLarge")
 """Errors of invocations that leave no other line."""
 COLOURS = {"done": "green", "dead": "red", "failed": "red", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
 ADVICE = "LAMBDA_WARNING: Unhandled exception"
-"""Beginning of five lines of general advice by Lambda's runtime client, which the error follows."""
+"""Beginning of general advice by Lambda's runtime client, which the error follows."""
 CAUSES = ("problem", "error")
 """Fields of a record by which functions of ours say why, beside the message."""
 BRIDGE = "bridge"
@@ -48,6 +48,8 @@ def print_for_people(name: str, line: str) -> None:
 
 def for_people(name: str, line: str) -> Line | None:
     """A line of the log called `name` in a person's words; None for one that only fills the file."""
+    if ADVICE in line:
+        return None
     record = _record(line)
     if record is not None:
         return _of_record(name, record)
@@ -58,7 +60,7 @@ def for_people(name: str, line: str) -> Line | None:
     frame = FRAME.match(line)
     if frame:
         return Line(f"{name} failed: {frame['error']}", "ERROR") if frame["error"] in UNSAID else None
-    if not line.strip() or line.startswith(ADVICE) or (name == BRIDGE and line.startswith("bridge ready")):
+    if not line.strip() or (name == BRIDGE and line.startswith("bridge ready")):
         return None
     return Line(f"{name}  {line}")
 

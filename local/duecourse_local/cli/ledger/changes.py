@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from duecourse.domain.spoken import counted
+
 from ...stack.problems import HarnessError
 from .. import console
 from . import fields, words
@@ -16,11 +18,11 @@ MOST = 1_000
 """The most tasks of one request for a replay."""
 
 
-def _json(text: str) -> Any:
+def _json(option: str, text: str) -> Any:
     try:
         return json.loads(fields.text_from(text))
     except (ValueError, OSError) as error:
-        raise typer.BadParameter(f"must be JSON, or @FILE with JSON in it: {error}") from None
+        raise HarnessError(f"{option}: must be JSON, or @FILE with JSON in it: {error}") from None
 
 
 @on_ledger
@@ -43,7 +45,7 @@ def add(  # noqa: PLR0913, PLR0917 - one for each option
 
         duecourse add report --payload @report.json --more '{"deadline": "PT1H"}'
     """
-    body = {"kind": kind, "payload": _json(payload), "queue": queue, **_json(more)}
+    body = {"kind": kind, "payload": _json("--payload", payload), "queue": queue, **_json("--more", more)}
     answer = ledger.ask("POST", "/tasks", body=body | fields.given(id=id, delay=delay, due_at=due_at))
     screen.answer(answer, lambda found: _tell(found["task"], "added" if found["created"] else "existed already"))
 
@@ -118,4 +120,4 @@ def _show_replayed(answer: Document) -> None:
             table.add_row(escape(one["id"]), words.local(one["due_at"]))
         console.out.print(table)
     more = ": more may remain, run the command again" if answer["more"] and not answer["dry_run"] else ""
-    console.out.print(f"{answer['replayed']} dead tasks {done}{more}")
+    console.out.print(f"{counted(answer['replayed'], 'dead task')} {done}{more}")

@@ -154,7 +154,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
         environment={} if as_json else {LOG_TASKS: os.environ.get(LOG_TASKS, "on")},
     )  # fmt: skip
     say = console.say_aside if as_json else console.say
-    with until_stopped():
+    with until_stopped(_kept(folder) if _is_own(store, clock) else ""):
         from ...stack.stack import Stack  # takes most of a second: a Ctrl-C meanwhile is heard
 
         with Stack(options, say=say, notice=console.notice) as stack:
@@ -172,6 +172,16 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
 def _template() -> Path:
     with console.problems_shown():
         return here().template()
+
+
+def _is_own(store: str | None, clock: Clock) -> bool:
+    """True if the stack's own Redis has the tasks."""
+    named = store or os.environ.get("DUECOURSE_STORE") or os.environ.get("REDIS_URL")
+    return not named and clock == Clock.WALL
+
+
+def _kept(folder: Path) -> str:
+    return f"; tasks are kept in {_near(folder)}"
 
 
 def _near(folder: Path) -> Path:
