@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rich.markup import escape
@@ -37,13 +38,23 @@ def print_raw(name: str, line: str) -> None:
     console.err.out(f"{name}  {line}")
 
 
-def print_for_people(name: str, line: str) -> None:
-    """A log's line with the time of day, where it says something to people."""
-    shown = for_people(name, line)
-    if shown is not None:
-        colour = COLOURS.get(shown.kind, "default")
-        stamp = time.strftime("%H:%M:%S")
-        console.err.print(f"[dim]{stamp}[/]  [{colour}]{escape(shown.text)}[/]", soft_wrap=True)
+def wall() -> str:
+    """The time of day."""
+    return time.strftime("%H:%M:%S")
+
+
+class Printer:
+    """Prints the logs' lines that say something to people, each with the time of `clock`."""
+
+    def __init__(self) -> None:
+        self.clock: Callable[[], str] = wall
+
+    def __call__(self, name: str, line: str) -> None:
+        """Print a line, or nothing."""
+        shown = for_people(name, line)
+        if shown is not None:
+            colour = COLOURS.get(shown.kind, "default")
+            console.err.print(f"[dim]{self.clock()}[/]  [{colour}]{escape(shown.text)}[/]", soft_wrap=True)
 
 
 def for_people(name: str, line: str) -> Line | None:

@@ -68,6 +68,7 @@ class Services:
         self._shared: SharedProcess | None = None
         self._seals: dict[str, str] = {}
         self.bridge: Bridge | ThreadBridge | None = None
+        self.travelled: Callable[[], str] | None = None
 
     async def start(self, parts: AsyncExitStack) -> None:
         """Start everything; `parts` stops it. Raises HarnessError."""
@@ -282,6 +283,7 @@ class Services:
         if self._options.secrets == Secrets.RUNTIME:
             raise HarnessError(f"--secrets runtime is for a Redis: with {self.store} there is no login to keep secret")
         shared = SharedProcess(self.described, self._environment, self._logs, self._options.clock)
+        self.travelled = shared.travelled
         self._shared = self._parts.enter_context(shared)
         self._say("store", f"{self.store}  in this process only; the functions are its threads")
 
