@@ -79,10 +79,11 @@ def lambda_service(folder: Path | None) -> Iterator[str]:
         yield stack.lambda_url
 
 
-def ledger(store: str | None, folder: Path, **given: str | None) -> Settings:
+def ledger(store: str | None, folder: Path, *, is_opened: bool = True, **given: str | None) -> Settings:
     """The settings of a ledger: at `store`, else of the stack that uses the state folder, else of this environment.
 
-    Raises HarnessError where they are wrong or name no store, or that stack has its ledger to itself.
+    Raises HarnessError where they are wrong, or that stack has its ledger to itself. The same where they name no store,
+    unless nobody is to open it (`is_opened`).
     """
     up = state.running(folder) or {}
     if not store and str(up.get("store", "")).startswith(SCHEMES):
@@ -98,7 +99,7 @@ def ledger(store: str | None, folder: Path, **given: str | None) -> Settings:
         found = parse({**os.environ, **named})
     except InvalidSettings as error:
         raise HarnessError(str(error)) from error
-    if not (found.store or found.store_secret):
+    if is_opened and not (found.store or found.store_secret):
         raise HarnessError(NO_STORE)
     return found
 
