@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 from duecourse.engine.survey import Survey
 from duecourse.engine.sweep import Ticked
@@ -16,8 +15,6 @@ from duecourse.wiring import App
 
 log = logging.getLogger("duecourse.poll_tick")
 FILE = Path(__file__).with_name("schedules.yaml")
-APPLIED = WeakSet[App]()
-"""Configurations whose ledger has the file's schedules."""
 
 
 @Handler
@@ -71,18 +68,13 @@ def _survey(app: App, remaining_ms: Callable[[], int]) -> Survey | StoreUnavaila
 
 
 def _apply_schedules(app: App) -> None:
-    """Make the schedules of the deployment's file, at the first tick of a process that gets through.
-
-    A file that is wrong is logged at each tick, and stops none.
-    """
-    if app in APPLIED or not FILE.is_file():
+    """Make the schedules of the deployment's file. One that is wrong is logged at each tick, and stops none."""
+    if not FILE.is_file():
         return
     try:
-        app.apply_schedules(FILE.read_text())
-    except InvalidInput as error:
+        app.apply_schedules(FILE.read_text("utf-8"))
+    except (InvalidInput, UnicodeDecodeError) as error:
         log.error("%s is left out: %s", FILE.name, error)  # noqa: TRY400 - its words say all
-    else:
-        APPLIED.add(app)
 
 
 def _sweep(app: App, found: Survey | StoreUnavailable, remaining_ms: Callable[[], int]) -> Ticked | StoreUnavailable:

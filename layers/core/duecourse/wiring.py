@@ -143,10 +143,16 @@ class App(Outside):
         return Firer(self.store, self.calendar)
 
     def apply_schedules(self, text: str) -> None:
-        """Make the schedules of a deployment's file (YAML), once for each number. Raises InvalidInput."""
+        """Make the schedules of a deployment's file (YAML), once for each number. Raises InvalidInput.
+
+        Each tick calls it, until nothing is left to do.
+        """
+        files = self.schedule_files
+        if files.is_over:
+            return
         from duecourse.wire.schedule_file import parse_file
 
-        changes = self.schedule_files.apply(parse_file(text))
+        changes = files.apply(parse_file(text))
         if changes:
             counts = {name: len(found) for name, found in changes._asdict().items()}
             log.info("schedules of the deployment's file are applied", extra=counts)

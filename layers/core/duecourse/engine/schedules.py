@@ -82,21 +82,42 @@ class Schedules:
             raise ScheduleExists
         return self._status(kept), put is Put.CREATED
 
-    def put(self, schedule: Schedule) -> None:
-        """Add a schedule, or change the one with its id to it. Raises InvalidInput and QuotaExceeded."""
+    def put(self, schedule: Schedule, may_add: Callable[[], bool]) -> Put:
+        """Add a schedule of a file, or change the one with its id to it.
+
+        CONFLICT, and unchanged, where that one was not made by a file, or by one with a higher number; KEPT where it is
+        the same, and ABSENT where it `may_add` none. Raises InvalidInput and QuotaExceeded.
+        """
         for _ in range(TRIES):
             kept = self._store.schedule(schedule.queue, schedule.id, schedule.tenant)
-            if kept is None:
-                now = self._store.now()
-                starting = self.checked(_starting(replaced(schedule, by=self._by), now))
-                put, done = self._store.put_schedule(starting, self._first(schedule, starting, now)), Put.CREATED
-            else:
-                later = self.checked(_starting(replaced(schedule, by=self._by), kept.schedule.rule.starts_at))
-                version, done = kept.progress.version, Put.CHANGED
-                put = self._store.put_schedule(later, self._changed(kept, later), if_version=version)
-            if put is done:
-                return
+            if kept is None and not may_add():
+                return Put.ABSENT
+            done = self._put_new(schedule) if kept is None else self._put_over(kept, schedule)
+            if done:
+                return done
         raise VersionConflict
+
+    def _put_new(self, schedule: Schedule) -> Put | None:
+        now = self._store.now()
+        starting = self.checked(_starting(replaced(schedule, by=self._by), now))
+        put = self._store.put_schedule(starting, self._first(schedule, starting, now))
+        return put if put is Put.CREATED else None
+
+    def _put_over(self, kept: Kept, schedule: Schedule) -> Put | None:
+        before, version = kept.schedule, kept.progress.version
+        if not 0 < before.file <= schedule.file:
+            return Put.CONFLICT
+        is_same = self.is_same(schedule, before)
+        if is_same and before.file == schedule.file:
+            return Put.KEPT
+        if is_same:  # it gets the number, so that no file with a lower one changes it
+            later, progress = replaced(before, file=schedule.file), kept.progress
+        else:
+            later = self.checked(_starting(replaced(schedule, by=self._by), before.rule.starts_at))
+            progress = self._changed(kept, later)
+        put = self._store.put_schedule(later, progress, if_version=version)
+        done = Put.KEPT if is_same else Put.CHANGED
+        return done if put is Put.CHANGED else None
 
     def is_same(self, asked: Schedule, kept: Schedule) -> bool:
         """True if a request asks for what there is; without a start of its own it may have begun at any time."""

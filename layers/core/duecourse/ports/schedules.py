@@ -53,8 +53,10 @@ class ScheduleStore(Ledger, Protocol):
     def schedules(self, queue: str, after: str, limit: int, tenant: str = DEFAULT_TENANT) -> SchedulePage:
         """At most `limit` schedules of a tenant in a queue, by id, those after an id."""
 
-    def drop_schedule(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> bool:
-        """Delete a schedule, not its occurrences; False where it is not there."""
+    def drop_schedule(
+        self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, generation: int | None = None
+    ) -> bool:
+        """Delete a schedule, not its occurrences; False where it is not there, or is of another `generation`."""
 
     def due_schedules(self, shard: Shard, limit: int = MAX_FIRE) -> list[Kept]:
         """Schedules of a shard that are due, the longest due first."""

@@ -92,9 +92,11 @@ class RedisSchedules(RedisLedger):
             schedules |= {kept.schedule.id: kept for kept in found.values() if kept}
         return SchedulePage([schedules[id] for id in shown if id in schedules], shown[-1] if more else "")
 
-    def drop_schedule(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> bool:
+    def drop_schedule(
+        self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, generation: int | None = None
+    ) -> bool:
         """See ScheduleStore."""
-        terms = (stored_schedule(tenant, id), tenant)
+        terms = (stored_schedule(tenant, id), tenant, "" if generation is None else generation)
         _, _, dropped = self._verbs.run("unschedule", self._schedules_shard(queue, id), [TENANT, tenant], terms)
         return bool(dropped)
 
