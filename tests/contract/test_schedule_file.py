@@ -7,6 +7,7 @@ import pytest
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.domain.schedule import Cron, Rule, Schedule
+from duecourse.domain.task import DEFAULT_TENANT
 from duecourse.domain.schedule_file import Entry, FileChanges, Noted, ScheduleFile, key_of
 from duecourse.engine.schedule_file import SETTLED_MS, ScheduleFiles
 from duecourse.engine.schedules import Schedules
@@ -15,7 +16,7 @@ from duecourse.ports.schedules import Put
 from duecourse.ports.store import Store
 from tests.support.clock import START, HandClock
 
-DAILY, HOURLY = Entry("default", "default", "daily"), Entry("default", "default", "hourly")
+DAILY, HOURLY = Entry("default", DEFAULT_TENANT, "daily"), Entry("default", DEFAULT_TENANT, "hourly")
 AT_NINE, AT_TEN = Cron("0 9 * * *"), Cron("0 10 * * *")
 
 
@@ -106,10 +107,10 @@ def test_a_later_file_adds_changes_and_deletes_and_leaves_alone_what_was_made_by
     apply(store, 1, one(), one("hourly"), one("same"))
     changes = apply(store, 4, one(repeat=AT_TEN), one("new"), one("same"), one("own", AT_TEN))
     assert changes == FileChanges(
-        added=(Entry("default", "default", "new"),),
+        added=(Entry("default", DEFAULT_TENANT, "new"),),
         changed=(DAILY,),
         deleted=(HOURLY,),
-        foreign=(Entry("default", "default", "own"),),
+        foreign=(Entry("default", DEFAULT_TENANT, "own"),),
     )
     assert there(store) == {"daily": AT_TEN, "new": AT_NINE, "own": AT_NINE, "same": AT_NINE}
     same = store.schedule("default", "same")

@@ -1,14 +1,17 @@
 """Looks at a shard's own keys in Redis: whether each task stands in exactly one place and every index is true."""
 
+import json
 from collections import Counter
 
 from duecourse.adapters.embedded.client import EmbeddedRedis
 from duecourse.adapters.redis.connect import Client
 from duecourse.adapters.redis.keys import Keys, keys_of
-from duecourse.adapters.redis.layout import COUNTED, INSIDE
+from duecourse.adapters.redis.layout import COUNTED, INSIDE, OCCURRENCE
 from duecourse.adapters.redis.record import body_field, unpack
 from duecourse.domain.notification import is_notification
-from duecourse.domain.task import Shard, Status, Task
+from duecourse.domain.schedule import NEVER
+from duecourse.domain.schedule import TENANT as SCHEDULES
+from duecourse.domain.task import MARK, Shard, Status, Task
 
 DEFAULT = Shard()
 
@@ -34,8 +37,10 @@ def check(client: Client, shard: Shard = DEFAULT, namespace: str = "duecourse") 
     _check_handed_over(client, keys, list(tasks.values()))
     _check_successors(records)
     _check_groups(client, keys, every)
+    _check_schedules(client, keys, tasks, records)
     for tenant in tenants:
-        _check_head(client, keys, tenant, places[f"due:{tenant}"])
+        due = {sid: at for sid, at in places[f"due:{tenant}"].items() if tenant != SCHEDULES or at < NEVER}
+        _check_head(client, keys, tenant, due)
         running = int(client.hget(keys.meta, f"running:{tenant}") or 0)
         assert running == sum(sid.startswith(f"{tenant}/") for sid in places["leased"])
     told = [int(told or 0) for told in client.hmget(keys.meta, "successors", "logged")]
@@ -103,9 +108,10 @@ def _check_counted(client: Client, keys: Keys, fields: dict[str, bytes], records
     counted = Counter[str]()
     for sid, data in records.items():
         if data[1] & COUNTED:
-            assert not sid.startswith("-/"), "who has no quota is not counted"
+            assert not sid.removeprefix("*/").startswith("-/"), "who has no quota is not counted"
             task = _task(sid, data, fields)
-            counted[f"bytes:{task.tenant}"] += len(task.payload_json.encode()) + len(task.result_json.encode())
+            owner = task.id.partition("/")[0] if task.tenant == SCHEDULES else task.tenant
+            counted[f"bytes:{owner}"] += len(task.payload_json.encode()) + len(task.result_json.encode())
     assert told == counted
 
 
@@ -115,9 +121,29 @@ def _check_groups(client: Client, keys: Keys, tasks: dict[str, Task]) -> None:
     expected = {
         f"{task.tenant}/{task.group}\0{sid}".encode()
         for sid, task in standing
-        if task.group and not is_notification(sid)
+        if task.group and not is_notification(sid) and task.tenant != SCHEDULES
     }
     assert set(client.zrange(keys.groups, 0, -1)) == expected
+
+
+def _check_schedules(client: Client, keys: Keys, tasks: dict[str, Task], records: dict[str, bytes]) -> None:
+    """A schedule is scheduled, has no turn, and knows of its occurrences that have not ended, and of one that waits."""
+    assert client.zscore(keys.ring, SCHEDULES) is None
+    assert client.zscore(keys.parked, SCHEDULES) is None
+    for sid, schedule in tasks.items():
+        if not sid.startswith(f"{SCHEDULES}/"):
+            continue
+        assert (schedule.status, schedule.run) == (Status.SCHEDULED, 0)
+        if MARK in sid:
+            continue
+        _, _, live, waiting = json.loads(schedule.state_json).split("|")
+        found = [(time, tasks.get(f"{schedule.id}@{time}")) for time in live.split()]
+        assert all(task and task.status in (Status.SCHEDULED, Status.LEASED) for _, task in found), sid
+        assert all(records[f"{schedule.id}@{time}"][1] & OCCURRENCE for time in live.split()), sid
+        if waiting:
+            assert live
+            assert waiting not in live.split()
+            assert f"{schedule.id}@{waiting}" in tasks
 
 
 def _check_head(client: Client, keys: Keys, tenant: str, due: dict[str, int]) -> None:

@@ -41,6 +41,7 @@ CODES = {
     "internal": 500,
     "invalid-input": 422,
     "key-in-use": 409,
+    "ledger-too-old": 409,
     "key-reused": 422,
     "lease-lost": 409,
     "malformed-body": 400,

@@ -1,4 +1,4 @@
-"""Export of a ledger: every task as it is, with the settings of queues and the keys of seals."""
+"""Export of a ledger: every task and schedule as it is, with the settings of queues and the keys of seals."""
 
 import json
 from base64 import b64encode
@@ -14,7 +14,8 @@ from duecourse.adapters.redis.scan import SUCCESSOR, Item, Scan
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.adapters.redis.seal_keys import CURRENT
 from duecourse.domain.queues import SETTINGS, QueueSettings
-from duecourse.domain.task import Shard, Status
+from duecourse.domain.schedule import TENANT as SCHEDULES
+from duecourse.domain.task import Shard, Status, Task
 from duecourse.domain.times import format_instant
 from duecourse.wire.http.queues import show_settings
 from duecourse.wire.http.tasks import show_task
@@ -93,8 +94,15 @@ class Export:
         when = item.task.due_at if item.task.status is Status.LEASED else ended_at
         kept = {"when": when, "record": _text(without_lease(item.data))}
         body = {"payload": _text(item.body)} if item.body else {}
-        shown = {name: value for name, value in show_task(item.task).items() if name != "history"}
-        return _line("task", {"queue": item.shard.queue, "id": item.sid, "shown": shown, **kept, **body})
+        return _line("task", {"queue": item.shard.queue, "id": item.sid, "shown": _shown(item.task), **kept, **body})
+
+
+def _shown(task: Task) -> dict[str, Any]:
+    """Fields of a task, or of a schedule, that a reader sees."""
+    if task.tenant == SCHEDULES:
+        tenant, _, id = task.id.partition("/")
+        return {"schedule": id, "tenant": tenant, "kind": task.kind, "next_at": format_instant(task.due_at)}
+    return {name: value for name, value in show_task(task).items() if name != "history"}
 
 
 def _text(value: bytes) -> str:

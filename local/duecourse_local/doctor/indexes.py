@@ -10,6 +10,8 @@ from duecourse.adapters.redis.scan import SUCCESSOR, Item, Scan
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.domain.batches import pieces
 from duecourse.domain.notification import is_notification
+from duecourse.domain.schedule import NEVER
+from duecourse.domain.schedule import TENANT as SCHEDULES
 from duecourse.domain.task import Shard, Status
 
 AT_A_TIME = 500
@@ -77,7 +79,7 @@ class Indexes:
             Status.DEAD: self._keys.dead,
         }
         yield Entry(own.get(task.status, self._keys.done), item.sid, item.sid)
-        if task.group and not is_notification(task.id):
+        if task.group and not (is_notification(task.id) or task.tenant == SCHEDULES):
             yield Entry(self._keys.groups, f"{task.tenant}/{task.group}\0{item.sid}", item.sid)
 
     def _without_score(self, entries: Sequence[Entry]) -> list[Entry]:
@@ -94,7 +96,10 @@ class Indexes:
         reads = [
             read
             for tenant in self._tenants
-            for read in (("ZCARD", self._keys.due(tenant)), *(("ZSCORE", place, tenant) for place in places))
+            for read in (
+                ("ZCOUNT", self._keys.due(tenant), "-inf", f"({NEVER}"),
+                *(("ZSCORE", place, tenant) for place in places),
+            )
         ]
         found = self._scripts.read(*reads) if reads else []
         every = zip(self._tenants, pieces(found, 1 + len(places)), strict=True)

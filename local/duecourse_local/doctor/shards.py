@@ -6,6 +6,8 @@ from duecourse.adapters.redis.keys import hung_at, keys_of
 from duecourse.adapters.redis.layout import NEWEST, OLDEST
 from duecourse.adapters.redis.scan import Scan
 from duecourse.adapters.redis.scripts import Scripts
+from duecourse.domain.schedule import NEVER
+from duecourse.domain.schedule import TENANT as SCHEDULES
 from duecourse.domain.spoken import span
 from duecourse.domain.task import Shard
 
@@ -62,7 +64,7 @@ class ShardExam:
         now = int(seconds) * 1_000 + int(micros) // 1_000
         yield from self._leases(now)
         due = [self._first(self._keys.due(tenant)) for tenant in self._tenants]
-        waiting = [at for at in due if at]
+        waiting = [at for at in due if at and at < NEVER]
         if {"max_running", "rate_count"} & meta.keys() or not waiting:
             return
         yield from self._overdue(min(waiting), now)
@@ -107,9 +109,16 @@ class ShardExam:
                 Level.WARNING, "entries without a task", text, "claims and sweeps drop them; of groups, harmless"
             )
         for sid, problem in list(scan.unreadable.items())[:SHOWN]:
-            tenant, _, id = sid.partition("/")
-            fix = f"duecourse cancel {id} --queue {self._shard.queue} --tenant {tenant} --force"
-            yield Finding(Level.FAULT, "unreadable task", f"{id} of tenant {tenant}: {problem}", fix)
+            yield self._unreadable(sid, problem)
+
+    def _unreadable(self, sid: str, problem: str) -> Finding:
+        tenant, _, id = sid.partition("/")
+        if tenant == SCHEDULES:
+            owner, _, id = id.partition("/")
+            fix = f"DELETE /schedules/{id}?queue={self._shard.queue} as tenant {owner}, and add it again"
+            return Finding(Level.FAULT, "unreadable schedule", f"{id} of tenant {owner}: {problem}", fix)
+        fix = f"duecourse cancel {id} --queue {self._shard.queue} --tenant {tenant} --force"
+        return Finding(Level.FAULT, "unreadable task", f"{id} of tenant {tenant}: {problem}", fix)
 
 
 def _some(names: Sequence[str]) -> str:

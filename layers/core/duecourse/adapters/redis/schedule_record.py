@@ -1,4 +1,4 @@
-"""A schedule as a record of the ledger: its definition is the payload, its progress the state (modules/series.lua)."""
+"""A schedule as a record: its definition is the payload, its progress is the state (lua/modules/series.lua)."""
 
 import json
 from collections.abc import Mapping

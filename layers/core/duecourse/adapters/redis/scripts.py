@@ -26,7 +26,7 @@ Request: TypeAlias = tuple[int, Sequence[Argument]]
 
 READS = frozenset({"coming", "outlook", "own", "page", "schedules", "show", "stats", "throttle"})
 """Verbs that write nothing."""
-ONCE = frozenset({"bulk", "cancel", "claim", "replay", "take"})
+ONCE = frozenset({"bulk", "cancel", "claim", "replay", "take", "unschedule"})
 """Verbs that are not sent again after a lost reply: run twice, they would lease or report something else."""
 NOT_ALONE, UNREGISTERED, OVERRIDDEN, RESHARDED = -7, -8, -9, -10
 

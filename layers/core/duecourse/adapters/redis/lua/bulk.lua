@@ -30,10 +30,7 @@ local function look(sid, score, data)
     count = count + 1
     if act == 'delete' then
       record.delete(sid, data)
-      record.note_end(sid)
-      if r and live then
-        record.note_occurrence(sid, r.flags, fields.CANCELLED)
-      end
+      record.note_end(sid, live and r.flags or 0, fields.CANCELLED)
     elseif act == 'cancel' then
       cancels.cancel(sid, r, by)
     end
@@ -57,12 +54,8 @@ local stopped = walk.each(flat, record.BYTES, look)
 if count > 0 and act ~= 'count' then
   tenants.rehead(shard.TENANT)
 end
-if shard.occurred then
-  require 'series'
-  series.end_all(shard.occurred)
-end
-if shard.ended then
-  require 'waiters'
-  waiters.publish(shard.ended)
+if shard.ended or shard.occurred then
+  require 'ends'
+  ends.tell(shard.ended)
 end
 return { shard.NOW, bell.hang(false), count, stopped or reached or {} }

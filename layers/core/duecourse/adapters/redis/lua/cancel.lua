@@ -42,12 +42,8 @@ local replies = record.each(shard.FIRST + 3, 1, whole, answer)
 if changed then
   tenants.rehead(shard.TENANT)
 end
-if shard.occurred then
-  require 'series'
-  series.end_all(shard.occurred)
-end
-if shard.ended then
-  require 'waiters'
-  waiters.publish(shard.ended)
+if shard.ended or shard.occurred then
+  require 'ends'
+  ends.tell(shard.ended)
 end
 return { shard.NOW, bell.hang(false), replies }

@@ -51,15 +51,15 @@ local handed, payloads = choice.write_leases(values.text_of(shard.NOW + lease_ms
 handover.count_deliveries()
 handover.stop_waking()
 
-if shard.occurred then
-  require 'series'
-  series.end_all(shard.occurred)
+if shard.ended or shard.occurred then
+  require 'ends'
+  ends.tell(shard.ended)
 end
-if shard.ended then
-  require 'waiters'
-  waiters.publish(shard.ended)
+local at, left, front = bell.hang_after_claim(), 0, {}
+if limit <= 0 and not shard.PAUSED then -- no round has looked
+  local fires = tonumber(call('ZSCORE', shard.HEADS, rounds.SCHEDULES) or nil)
+  rounds.schedules_due = fires and fires <= shard.NOW
 end
-local at, left, front, schedules_due = bell.hang_after_claim(), 0, {}, rounds.are_schedules_due(limit)
 local waits_for_leases = bell.full() or (shard.TENANT_MAX and call('ZCARD', shard.PARKED) > 0)
 if not bell.is_throttled() then
   left, front = rounds.backlog()
@@ -67,5 +67,5 @@ if not bell.is_throttled() then
 end
 return {
   shard.NOW, at, died, left, want, handed, lease_ms, handout.PRIORITY, waits_for_leases and 1 or 0, front, waits,
-  payloads, schedules_due and 1 or 0,
+  payloads, rounds.schedules_due and 1 or 0,
 }

@@ -30,6 +30,7 @@ end
 -- waits is not among them.
 local function look(of, state)
   batch.flush()
+  series.open_waiting(of, state)
   local found = {}
   for time in string.gmatch(state.live, '%S+') do
     local r = series.open_live(of, time)
@@ -74,7 +75,7 @@ end
 
 -- Adds it to wait for the end of those that are live, in the place of one that waits already.
 local function add_waiting(of, state, sid, at, time)
-  local before = state.waiting ~= '' and series.open_live(of, state.waiting) or nil
+  local before = series.open_waiting(of, state)
   ARGV[at + 2] = values.text_of(fields.NEVER)
   if not add(sid, at, before) then
     return 0
@@ -109,7 +110,7 @@ local function occur(of, state, overlap, sid, at)
   for i = 1, overlap == REPLACE and #found or 0, 2 do
     cancel(of, state, found[i], found[i + 1], 'C')
   end
-  local waits = overlap == REPLACE and state.waiting ~= '' and series.open_live(of, state.waiting)
+  local waits = overlap == REPLACE and series.open_waiting(of, state)
   if waits then
     cancel(of, state, state.waiting, waits, 'C')
   end

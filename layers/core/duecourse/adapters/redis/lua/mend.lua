@@ -27,7 +27,7 @@ local function mend(sid, r)
   else
     put_back(r.status == fields.DIED and shard.DEAD or shard.DONE, shard.NOW_TEXT, sid)
   end
-  if group ~= '' and record.is_indexed(sid) then
+  if group ~= '' and byte(sid) ~= record.SCHEDULE and not record.is_notification(sid) then
     put_back(shard.GROUPS, '0', layout.group_member(sid, group))
   end
 end

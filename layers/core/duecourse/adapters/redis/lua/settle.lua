@@ -100,14 +100,16 @@ local function place(sid, r)
   local tenant = tenants.tenant_of(sid)
   if r.status == fields.FINISHED then
     values.push(finished, shard.NOW_TEXT, sid)
-    record.note_occurrence(sid, r.flags, r.status)
   elseif r.status == fields.DIED then
     values.push(died, shard.NOW_TEXT, sid)
-    record.note_occurrence(sid, r.flags, r.status)
   else
     scheduled[tenant] = scheduled[tenant] or {}
     values.push(scheduled[tenant], record.due_score(sid, r.due), sid)
     fresh = fresh or r.due <= shard.NOW
+  end
+  if r.status ~= fields.SCHEDULED and bit.band(r.flags, fields.OCCURRENCE) ~= 0 then
+    shard.occurred = shard.occurred or {}
+    values.push(shard.occurred, sid, r.status)
   end
   running[tenant] = (running[tenant] or 0) - 1
   values.push(written, sid, record.close(r))
@@ -156,7 +158,7 @@ local function done_at_once(data, token, text)
   local version, flags = byte(data, 1, 2)
   if not has_lease or sub(data, fields.TOKEN_FROM, fields.TOKEN_TO) ~= token or version < fields.OLDEST
     or version > fields.NEWEST or flags % (2 * fields.SUCCESSOR) >= fields.SUCCESSOR
-    or flags % (2 * fields.OCCURRENCE) >= fields.OCCURRENCE
+    or (flags >= fields.OCCURRENCE and flags % (2 * fields.OCCURRENCE) >= fields.OCCURRENCE)
     or sub(data, fields.NOTIFY_FROM, fields.NOTIFY_TO) ~= '\0\0' then
     return nil
   elseif text == '' then
@@ -226,14 +228,9 @@ if #gone > 0 then
     tenants.rehead(tenant)
   end
   endings.notify(notifications)
-  if shard.occurred then
-    require 'series'
-    series.end_all(shard.occurred)
-  end
-  if shard.AWAITED then
-    require 'waiters' -- here, for to make functions is what a script spends its time on
-    waiters.publish(finished)
-    waiters.publish(died)
+  if shard.AWAITED or shard.occurred then
+    require 'ends'
+    ends.tell(finished, died)
   end
 end
 return { shard.NOW, bell.hang(fresh), replies }

@@ -59,13 +59,9 @@ local pruned = prune(shard.DONE, shard.NOW - retention) + prune_dead()
 local idle = idleness.idle_ms()
 versions.watch()
 quotas.forget_adds()
-if shard.occurred then
-  require 'series'
-  series.end_all(shard.occurred)
-end
-if shard.ended then
-  require 'waiters'
-  waiters.publish(shard.ended)
+if shard.ended or shard.occurred then
+  require 'ends'
+  ends.tell(shard.ended)
 end
 if shard.AWAITED and tonumber(shard.AWAITED) <= shard.NOW then
   call('HDEL', shard.META, 'awaited')

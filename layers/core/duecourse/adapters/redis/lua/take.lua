@@ -36,12 +36,8 @@ local is_ready = #want == 0 and payload and r and r.status == fields.SCHEDULED a
 if is_ready and handout.room(1) > 0 and handout.tenant_room(tenant) > 0 then
   take(data, r.run + 1, r.due)
 end
-if shard.occurred then
-  require 'series'
-  series.end_all(shard.occurred)
-end
-if shard.ended then
-  require 'waiters'
-  waiters.publish(shard.ended)
+if shard.ended or shard.occurred then
+  require 'ends'
+  ends.tell(shard.ended)
 end
 return { shard.NOW, bell.hang(false), want, taken, lease_ms, payload or '' }

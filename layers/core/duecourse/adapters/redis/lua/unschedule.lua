@@ -14,8 +14,8 @@ if data and wanted ~= '' and (record.open(data) or {}).generation ~= tonumber(wa
 end
 
 local function cancel_waiting(state)
-  local r, occurrence = series.open_live(sid, state.waiting)
-  if r and r.status == fields.SCHEDULED and r.due >= fields.NEVER then
+  local r, occurrence = series.open_waiting(sid, state)
+  if r then
     cancels.cancel(occurrence, r, 'schedule')
   end
 end

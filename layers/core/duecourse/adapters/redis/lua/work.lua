@@ -56,12 +56,8 @@ for at = shard.FIRST + 1, #ARGV, 3 do
     values.push(answers, '', 0)
   end
 end
-if shard.occurred then
-  require 'series'
-  series.end_all(shard.occurred)
-end
-if shard.ended then
-  require 'waiters'
-  waiters.publish(shard.ended)
+if shard.ended or shard.occurred then
+  require 'ends'
+  ends.tell(shard.ended)
 end
 return { shard.NOW, bell.hang(false), answers, ends_at }

@@ -146,7 +146,7 @@ local function take_back_unread(sid, data)
   places.free_lost_place(sid)
   if data then
     call('ZADD', shard.DEAD, shard.NOW, sid)
-    record.note_end(sid)
+    record.note_end(sid, 0)
   end
   return data and 1 or 0
 end

@@ -25,7 +25,7 @@ function record.each(first, size, whole, act)
   return answers
 end
 
-local STAR = 42 -- *, with which a schedule's stored id begins
+local SCHEDULE = 42 -- *, with which a schedule's stored id begins
 local PUT_OFF = 60000 -- how long what cannot be read is left alone
 local LOG_LENGTH, LOG_BYTES = 20, 6000 -- as domain/history.py
 local NOTHING_FORGOTTEN = '\0\0'
@@ -267,14 +267,9 @@ function record.drop_body(sid, r)
   end
 end
 
--- A notification is of the group of the task that ended for the sake of its shard alone.
+-- A notification is of the group of the task that ended for the sake of its shard alone, as a schedule is of its own.
 function record.is_notification(sid)
   return string.find(sid, '~', 1, true)
-end
-
--- Whether a task with this stored id is in the index of its group: a schedule has one for its shard's sake, too.
-function record.is_indexed(sid)
-  return not record.is_notification(sid) and byte(sid) ~= STAR
 end
 
 -- Where a scheduled task stands among what its tenant has due. A notification that is due already comes before all that
@@ -290,7 +285,7 @@ end
 
 function record.join_group(sid, rest)
   local group = record.group_of(rest)
-  if group ~= '' and record.is_indexed(sid) then
+  if group ~= '' and byte(sid) ~= SCHEDULE and not record.is_notification(sid) then
     call('ZADD', shard.GROUPS, 0, layout.group_member(sid, group))
   end
 end
@@ -302,19 +297,16 @@ function record.leave_group(sid, rest)
   end
 end
 
--- Notes that a task has ended, where anybody waits: the verb publishes it (modules/waiters.lua).
-function record.note_end(sid)
+-- Notes that a task has ended, where anybody waits: the verb publishes it (modules/waiters.lua). That of an occurrence
+-- the verb tells its schedule (modules/series.lua); `flags` are the record's.
+function record.note_end(sid, flags, status)
+  if flags >= fields.OCCURRENCE and flags % (2 * fields.OCCURRENCE) >= fields.OCCURRENCE then
+    shard.occurred = shard.occurred or {}
+    values.push(shard.occurred, sid, status)
+  end
   if shard.AWAITED then
     shard.ended = shard.ended or {}
     values.push(shard.ended, shard.NOW, sid)
-  end
-end
-
--- Notes that an occurrence of a schedule has ended: the verb tells the schedule (modules/series.lua).
-function record.note_occurrence(sid, flags, status)
-  if flags % (2 * fields.OCCURRENCE) >= fields.OCCURRENCE then
-    shard.occurred = shard.occurred or {}
-    values.push(shard.occurred, sid, status)
   end
 end
 
@@ -324,8 +316,7 @@ function record.put(sid, r)
     call('ZADD', shard.DUE[tenants.tenant_of(sid)], record.due_score(sid, r.due), sid)
   else
     call('ZADD', r.status == fields.DIED and shard.DEAD or shard.DONE, shard.NOW, sid)
-    record.note_end(sid)
-    record.note_occurrence(sid, r.flags, r.status)
+    record.note_end(sid, r.flags, r.status)
   end
   call('HSET', shard.TASKS, sid, record.close(r))
 end

@@ -9,13 +9,12 @@ local TURNS = 20 -- how many tenants share a claim at the least, where so many h
 local SEVERAL = 8
 
 local ripe, noticed -- tenants whose head has come due, in order; the same as a set, without those that had a turn
-local schedules_due -- whether the head of schedules has come due
 local skipped -- tenant -> how many records of a later version it has due before those that were not looked at yet
 
-local SCHEDULES = '*' -- the tenant of schedules, which has no turns
+local SCHEDULES = '*' -- the tenant of schedules, which has no turns: `schedules_due` says whether its head has come due
 
 function rounds.begin()
-  skipped, schedules_due = {}, false
+  skipped, rounds.schedules_due = {}, false
 end
 
 -- The tenants whose turns are next: those in the ring's front, then those whose head has come due. These join the ring
@@ -26,7 +25,7 @@ local function next_ones()
   ripe, noticed = call('ZRANGEBYSCORE', shard.HEADS, '-inf', shard.NOW_TEXT, 'LIMIT', '0', NOTICE), {}
   for _, tenant in ipairs(ripe) do
     if tenant == SCHEDULES then
-      schedules_due = true
+      rounds.schedules_due = true
     else
       noticed[tenant] = true
       if #front < LOOK then
@@ -35,15 +34,6 @@ local function next_ones()
     end
   end
   return front
-end
-
--- Whether schedules are due; a claim with room for no task has not looked.
-function rounds.are_schedules_due(room)
-  if room <= 0 and not shard.PAUSED then
-    local at = tonumber(call('ZSCORE', shard.HEADS, SCHEDULES) or nil)
-    schedules_due = at and at <= shard.NOW
-  end
-  return schedules_due
 end
 
 -- One turn of each tenant that is next, and the stored ids that they have in it, `free` at most, those of `first` to
@@ -164,7 +154,7 @@ end
 -- whose turn is next, where there are others than those among KEYS.
 function rounds.backlog()
   local left = call('ZCOUNT', shard.HEADS, '-inf', shard.NOW_TEXT) + call('ZCARD', shard.RING)
-  left = schedules_due and left - 1 or left
+  left = rounds.schedules_due and left - 1 or left
   local front, others = call('ZRANGE', shard.RING, '0', LOOK - 1), false
   for i, tenant in ipairs(front) do
     local due = shard.DUE[tenant]

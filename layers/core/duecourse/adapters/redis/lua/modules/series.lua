@@ -97,19 +97,33 @@ function series.open_live(of, time)
   return is_live and r or nil, sid
 end
 
--- The occurrence that waits is due now, where none is live any more.
-function series.release(of, state)
-  if state.waiting == '' or state.live ~= '' then
-    return
-  end
+-- The record of the occurrence that waits, and its stored id; nil where none does. One that was moved waits no more.
+function series.open_waiting(of, state)
   local time = state.waiting
+  if time == '' then
+    return nil
+  end
   local r, sid = series.open_live(of, time)
+  if r and r.status == fields.SCHEDULED and r.due >= fields.NEVER then
+    return r, sid
+  end
   state.waiting = ''
   if r then
     series.add_live(state, time)
   end
-  if r and r.status == fields.SCHEDULED and r.due >= fields.NEVER then
+end
+
+-- The occurrence that waits is due now, where none is live any more.
+function series.release(of, state)
+  local time = state.waiting
+  local r, sid = nil, nil
+  if state.live == '' then
+    r, sid = series.open_waiting(of, state)
+  end
+  if r then
     local tenant = tenants.tenant_of(sid)
+    state.waiting = ''
+    series.add_live(state, time)
     if r.deadline > 0 and r.flags % (2 * fields.COUNTS) >= fields.COUNTS then
       r.deadline = r.deadline - r.due + shard.NOW
     end

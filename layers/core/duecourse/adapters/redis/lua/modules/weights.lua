@@ -9,21 +9,16 @@
 -- KEYS    as in shard.lua
 -- ARGV    shard's
 
-local SCHEDULE = 42 -- *, with which a schedule's stored id begins
+local OWNER = '^%*?/?([^/]*)' -- of a stored id: whose bytes they are, and a schedule's are its tenant's
 local TWICE = 2 -- of the flag, which is the lowest: a record is counted whose flags have a remainder
 
 function weights.are_counted()
   return shard.LAYOUT >= fields.NEWEST and match(shard.QUOTAS or '', 'b')
 end
 
--- Whose bytes those under a stored id are: a schedule's are its tenant's.
-local function owner_of(sid)
-  return match(sid, byte(sid) == SCHEDULE and '^%*/([^/]*)' or '^[^/]*')
-end
-
 -- Whether a task with this stored id is to be counted.
 function weights.counts(sid)
-  return weights.are_counted() and owner_of(sid) ~= '-' and not string.find(sid, '~', 1, true)
+  return weights.are_counted() and match(sid, OWNER) ~= '-' and not string.find(sid, '~', 1, true)
 end
 
 -- The size of a payload, wherever that is.
@@ -75,7 +70,7 @@ end
 -- Counts an opened record, where the change is 1, or does so no more, where it is -1.
 function weights.count(sid, r, change)
   r.flags = r.flags + change * fields.COUNTED
-  weights.grow(owner_of(sid), change * weights.size_of(sid, r))
+  weights.grow(match(sid, OWNER), change * weights.size_of(sid, r))
 end
 
 -- How many bytes more are counted once an opened record that ended is pending again.
@@ -95,7 +90,7 @@ function weights.drop(sids, records)
   local gone = {}
   for i, data in ipairs(records) do
     if data and #data >= fields.SMALLEST and byte(data) <= fields.NEWEST and byte(data, 2) % TWICE > 0 then
-      local tenant = owner_of(sids[i])
+      local tenant = match(sids[i], OWNER)
       gone[tenant] = (gone[tenant] or 0) + standing_size(sids[i], data)
     end
   end
@@ -115,7 +110,7 @@ function weights.recount(name, data)
     return false
   end
   local change = is and 1 or -1
-  weights.grow(owner_of(sid), change * standing_size(sid, data))
+  weights.grow(match(sid, OWNER), change * standing_size(sid, data))
   call('HSET', shard.TASKS, name, sub(data, 1, 1) .. string.char(flags + change * fields.COUNTED) .. sub(data, 3))
   return true
 end

@@ -1,0 +1,278 @@
+"""Schedules in Redis: replies lost, records broken, shards changed, moved between ledgers, examined, and their size."""
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from duecourse.adapters.redis.arguments import MAX_PIECE_BYTES
+from duecourse.adapters.redis.connect import connect
+from duecourse.adapters.redis.keys import keys_of
+from duecourse.adapters.redis.layout import OLDEST
+from duecourse.adapters.redis.mend import Mend, Mended
+from duecourse.adapters.redis.reshard import Reshard
+from duecourse.adapters.redis.schedule_record import stored_schedule
+from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.outcomes import Ending
+from duecourse.domain.schedule import NEVER, TENANT, Became, Cron, Kept, Overlap, Progress, Rule, Schedule
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import Shard
+from duecourse.errors import LedgerTooOld, StoreUnavailable, TaskDamaged
+from duecourse.ports.schedules import Fired, Put
+from duecourse_local.backup.export import Export
+from duecourse_local.backup.restore import Restore, Restored
+from duecourse_local.doctor.finding import Level
+from duecourse_local.doctor.ledger import Examination
+from tests.support import redis_ledger
+from tests.support.clock import START, HandClock
+from tests.support.ledger import LEASE_MS, SHARD, claim, ending, new, settle
+from tests.support.lossy_proxy import LossyProxy
+from tests.support.reads import records_read
+from tests.support.redis_server import REDIS, RedisServer, need
+from tests.support.schedules import MINUTE, became, begun, fire, ids, kept, occurrence, put, series, step, waits
+
+KEYS = keys_of("duecourse", SHARD)
+LARGE = '"' + 3_000 * "x" + '"'
+
+
+@pytest.fixture
+def store(redis_client: redis.Redis, clock: HandClock) -> RedisStore:
+    return RedisStore(redis_client, travel=clock)
+
+
+def test_what_is_sent_again_after_a_lost_reply_is_done_once(redis_server: RedisServer, clock: HandClock) -> None:
+    with LossyProxy(redis_server.socket) as proxy, connect(proxy.url) as client:
+        store = RedisStore(client, travel=clock)
+        put(store, "loaded")
+        store.fire(SHARD, [])
+        store.drop_schedule("default", "loaded")
+        fire_nothing = [step(Kept(series("none"), begun(), 1, 1))]
+        assert store.fire(SHARD, fire_nothing) == [Fired.STALE]
+        proxy.lose_next_reply()
+        assert put(store) is Put.CREATED
+        proxy.lose_next_reply()
+        assert store.put_schedule(series(kind="x"), begun(version=2), if_version=1) is Put.CHANGED
+        proxy.lose_next_reply()
+        assert fire(store, "s", START + MINUTE, START + 2 * MINUTE) is Fired.FIRED
+        assert (store.stats(SHARD).scheduled, kept(store).progress.fired) == (2, 2)
+        proxy.lose_next_reply()
+        with pytest.raises(StoreUnavailable):
+            store.drop_schedule("default", "s")
+        assert store.schedule("default", "s") is None
+        assert proxy.lost == 4
+
+
+def test_a_schedule_whose_record_is_broken_delays_no_other_and_can_be_dropped(
+    store: RedisStore, redis_client: redis.Redis, clock: HandClock
+) -> None:
+    names = ["cut off", "nonsense", "no definition", "no state", "whole"]
+    for place, id in enumerate(names):
+        put(store, id.replace(" ", "-"), START + MINUTE + place)
+    for sid, data in redis_client.hgetall(KEYS.tasks).items():
+        broken = {
+            b"cut-off": data[:-40],
+            b"nonsense": b"\x05nonsense",
+            b"no-definition": data.replace(b'"e":60000', b'"q":60000'),
+            b"no-state": data.replace(b"|||", b"||."),
+        }
+        redis_client.hset(KEYS.tasks, sid, broken.get(sid.rpartition(b"/")[2], data))
+    with pytest.raises(TaskDamaged):
+        store.schedule("default", "cut-off")
+    assert ids(store.schedules("default", "", 10).schedules) == ["whole"]
+    clock.advance(2 * MINUTE)
+    assert store.claim(SHARD, 5, lease_ms=LEASE_MS).schedules_due
+    assert ids(store.due_schedules(SHARD, 4)) == []
+    assert ids(store.due_schedules(SHARD, 4)) == ["whole"]
+    assert fire(store, "whole") is Fired.FIRED
+    off = {redis_client.zscore(KEYS.due(TENANT), stored_schedule("-", id.replace(" ", "-"))) for id in names[:-1]}
+    assert off == {clock.at + MINUTE}
+    assert redis_client.zscore(KEYS.heads, TENANT) == kept(store, "whole").progress.next_at
+    with pytest.raises(TaskDamaged, match="delete"):
+        put(store, "cut-off")
+    for id in names[:-1]:
+        assert store.drop_schedule("default", id.replace(" ", "-"))
+    assert store.stats(SHARD).scheduled == 1
+
+
+def test_what_waits_is_due_at_the_next_step_where_the_record_before_it_is_lost(
+    store: RedisStore, redis_client: redis.Redis
+) -> None:
+    put(store, overlap=Overlap.QUEUE)
+    fire(store)
+    fire(store)
+    redis_client.hdel(KEYS.tasks, f"-/{occurrence(1)}")
+    redis_client.zrem(KEYS.due("-"), f"-/{occurrence(1)}")
+    redis_client.zrem(KEYS.groups, f"-/s\0-/{occurrence(1)}")
+    assert waits(store, occurrence(2))
+    fire(store)
+    assert not waits(store, occurrence(2))
+    assert waits(store, occurrence(3))
+    redis_ledger.check(redis_client)
+
+
+def test_a_shard_of_an_earlier_version_takes_no_schedule(redis_client: redis.Redis, clock: HandClock) -> None:
+    store = RedisStore(redis_client, travel=clock)
+    store.add([new("a", delay_ms=1)])
+    redis_client.hset(KEYS.meta, "layout", OLDEST)
+    with pytest.raises(LedgerTooOld, match="duecourse upgrade"):
+        put(store)
+    assert store.schedule("default", "s") is None
+    assert not redis_client.exists(KEYS.due(TENANT))
+
+
+def filled(store: RedisStore, count: int = 30) -> list[Kept]:
+    """Schedules of two tenants, some of which have fired, some that are over, with occurrences in several states."""
+    for n in range(count):
+        put(store, f"s-{n}", overlap=Overlap.QUEUE, payload=LARGE if n % 3 else "1")
+        put(store, f"s-{n}", tenant="acme", at=NEVER if n % 2 else START + MINUTE)
+        for _ in range(n % 4):
+            fire(store, f"s-{n}")
+    shards = {store.shard_of("default", "", f"s-{n}") for n in range(count)}
+    for shard in shards:
+        for task in store.claim(shard, 5, lease_ms=LEASE_MS).tasks:
+            store.settle(shard, [ending(task, Ending.DONE)])
+    return every(store)
+
+
+def every(store: RedisStore) -> list[Kept]:
+    return [one for tenant in ("-", "acme") for one in store.schedules("default", "", 1_000, tenant).schedules]
+
+
+@pytest.mark.parametrize(("was", "to"), [(1, 8), (8, 3)])
+def test_a_schedule_moves_to_the_shard_of_its_occurrences(redis_client: redis.Redis, was: int, to: int) -> None:
+    before = filled(RedisStore(redis_client, sharding=Sharding({"default": was})))
+    Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
+    store = RedisStore(redis_client, sharding=Sharding({"default": to}))
+    assert every(store) == before
+    due = set()
+    for shard in Sharding({"default": to}).every("default"):
+        redis_ledger.check(redis_client, shard)
+        due |= {(one.schedule.tenant, one.schedule.id) for one in store.due_schedules(shard)}
+    assert due == {(one.schedule.tenant, one.schedule.id) for one in before if one.progress.next_at < NEVER}
+    assert fire(store, "s-3") is Fired.FIRED
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[redis.Redis]:
+    """A client of another server, which is empty."""
+    with RedisServer(need(REDIS[-1])) as server, redis.Redis.from_url(server.url) as client:
+        yield client
+
+
+def test_schedules_are_exported_and_restored(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    before = filled(RedisStore(redis_client))
+    lines = list(Export(redis_client, "duecourse", (), pytest.fail).lines())
+    [shown] = [line for line in lines if '"id":"*/acme/s-2"' in line]
+    assert '"shown":{"schedule":"s-2","tenant":"acme","kind":"work"' in shown
+    restored = Restore(elsewhere, "duecourse", 0, lambda _: None).run(lines)
+    store = RedisStore(elsewhere)
+    assert every(store) == before
+    assert restored.kept == 0
+    redis_ledger.check(elsewhere)
+    assert Restore(elsewhere, "duecourse", 0, lambda _: None).run(lines) == Restored(0, restored.added)
+    assert fire(store, "s-3") is Fired.FIRED
+
+
+def test_a_mend_puts_back_what_is_lost_of_schedules(redis_client: redis.Redis) -> None:
+    store = RedisStore(redis_client)
+    put(store)
+    put(store, "over", NEVER)
+    redis_client.delete(KEYS.due(TENANT), KEYS.heads)
+    assert Mend(redis_client, "duecourse", LEASE_MS, lambda _: None).run() == Mended(2, 3, 0)
+    assert Mend(redis_client, "duecourse", LEASE_MS, lambda _: None).run() == Mended(2, 0, 0)
+    redis_ledger.check(redis_client)
+    assert redis_client.zscore(KEYS.heads, TENANT) == START + MINUTE
+
+
+def wrong(client: redis.Redis) -> list[tuple[str, str, str]]:
+    """What the doctor says of tasks, schedules and the bell."""
+    found = [one for _, part in Examination(client, "duecourse", events=True).run() for one in part]
+    return [
+        (one.check, one.text, one.fix)
+        for one in found
+        if one.place == str(SHARD) and one.level in {Level.WARNING, Level.FAULT}
+    ]
+
+
+def test_the_doctor_finds_schedules_sound_and_what_is_wrong_with_them(redis_client: redis.Redis) -> None:
+    store = RedisStore(redis_client)
+    store.put_schedule(series("over", payload=LARGE), Progress())
+    assert wrong(redis_client) == []
+    later = store.now() + 30 * MINUTE
+    put(store, "s", later, overlap=Overlap.QUEUE)
+    assert wrong(redis_client) == []
+    redis_client.zrem(KEYS.due(TENANT), stored_schedule("-", "over"))
+    redis_client.delete(KEYS.heads)
+    [(check, text, _)] = wrong(redis_client)
+    assert (check, text) == ("tasks without an entry", "2: */-/over, *")
+    Mend(redis_client, "duecourse", LEASE_MS, lambda _: None).run()
+    redis_client.hset(KEYS.tasks, stored_schedule("-", "over"), b"\x05nonsense")
+    [(check, text, fix)] = [one for one in wrong(redis_client) if "unreadable" in one[0]]
+    assert check == "unreadable schedule"
+    assert text.startswith("over of tenant -")
+    assert fix.startswith("DELETE /schedules/over?queue=default as tenant -")
+
+
+def test_many_large_steps_are_bounded_in_bytes(redis_server: RedisServer, redis_client: redis.Redis) -> None:
+    store, size = RedisStore(redis_client), 60_000
+    payload = '"' + size * "x" + '"'
+    for n in range(100):
+        put(store, f"s-{n}", payload=payload, overlap=Overlap.SKIP)
+    due = store.due_schedules(SHARD)
+    with records_read(redis_server) as reads:
+        assert store.fire(SHARD, [step(one) for one in due]) == 100 * [Fired.FIRED]
+    assert len(reads) == -(-100 * (size + 2) // MAX_PIECE_BYTES)
+    with records_read(redis_server) as reads:
+        assert len(store.due_schedules(SHARD)) == 100
+    assert max(reads) / 2 * size <= MAX_PIECE_BYTES + size  # of each its record, and its payload apart
+    assert store.stats(SHARD).scheduled == 100
+
+
+def used(client: redis.Redis) -> int:
+    return sum(client.memory_usage(key, samples=0) or 0 for key in client.scan_iter("duecourse:{default/0}:*"))
+
+
+@pytest.mark.parametrize("version", REDIS)
+def test_a_schedule_takes_little_room(version: str) -> None:
+    """At a payload of 120 bytes, with its indexes; not more than 600 bytes before it fires."""
+    rule = Rule(Cron("0 9 * * MON-FRI"), START, "Europe/Vienna")
+    payload = '"' + 118 * "x" + '"'
+    with RedisServer(need(version)) as server, redis.Redis.from_url(server.url) as client:
+        store = RedisStore(client)
+        put(store, "first")
+        before = used(client)
+        for n in range(5_000):
+            schedule = Schedule(f"report-{n:05}", "report", rule, payload, by="http")
+            store.put_schedule(schedule, begun(zones="2026f"))
+        assert (used(client) - before) / 5_000 <= 600
+
+
+def test_a_claim_and_a_settle_of_an_occurrence_tell_its_schedule_while_memory_is_short(
+    store: RedisStore, redis_client: redis.Redis, clock: HandClock
+) -> None:
+    put(store, overlap=Overlap.QUEUE)
+    clock.advance(MINUTE)
+    fire(store)
+    fire(store)
+    try:
+        [task] = claim(store)
+        redis_client.config_set("maxmemory", 1)
+        settle(store, task, Ending.DONE)
+        assert became(store) == [Became.DONE, Became.LIVE]
+        assert not waits(store, occurrence(2))
+        assert store.drop_schedule("default", "s")
+    finally:
+        redis_client.config_set("maxmemory", 0)
+
+
+def test_a_shard_that_was_forgotten_may_have_a_schedule_again(redis_client: redis.Redis) -> None:
+    store = RedisStore(redis_client, sharding=Sharding({"default": 2}))
+    put(store, "s")
+    shard = store.shard_of("default", "", "s")
+    assert store.shards() == [shard]
+    assert isinstance(shard, Shard)
+    store.drop_schedule("default", "s")
+    redis_client.hset(keys_of("duecourse", shard).meta, "leaving", 1)
+    redis_client.srem("duecourse:shards", f"{shard}/2")
+    assert put(RedisStore(redis_client, sharding=Sharding({"default": 2})), "s") is Put.CREATED
+    assert store.shards() == [shard]

@@ -1,0 +1,88 @@
+"""Short words for what tests do to schedules: one each minute is put, fired at its time, and looked at."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from duecourse.domain.schedule import (
+    NEVER,
+    Became,
+    Every,
+    Firing,
+    Kept,
+    Occurrence,
+    Progress,
+    Rule,
+    Schedule,
+    occurrence_id,
+)
+from duecourse.domain.task import DEFAULT_TENANT
+from duecourse.domain.values import replaced
+from duecourse.ports.schedules import Fired, Put
+from duecourse.ports.store import Store
+from tests.support.clock import START
+from tests.support.ledger import SHARD, STEADY
+
+MINUTE = 60_000
+ZONES = "2026f"
+
+
+def series(id: str = "s", **fields: Any) -> Schedule:
+    """A schedule of every minute."""
+    return Schedule(id, **{"kind": "work", "rule": Rule(Every(MINUTE), START), "retry": STEADY} | fields)
+
+
+def begun(at: int = START + MINUTE, **fields: Any) -> Progress:
+    """Progress of one that has not fired yet, and does at `at`."""
+    return Progress(**{"nominal": at, "next_at": at, "zones": ZONES} | fields)
+
+
+def put(store: Store, id: str = "s", at: int = START + MINUTE, **fields: Any) -> Put:
+    """Add a schedule that fires at `at`."""
+    return store.put_schedule(series(id, **fields), begun(at))
+
+
+def kept(store: Store, id: str = "s", tenant: str = DEFAULT_TENANT) -> Kept:
+    """The schedule as it is kept; fails where there is none."""
+    found = store.schedule(SHARD.queue, id, tenant)
+    assert found is not None
+    return found
+
+
+def step(one: Kept, *nominals: int, due_at: int | None = None, every_ms: int = MINUTE) -> Firing:
+    """The step that adds the occurrences of these nominal times, by default of the next one."""
+    now = one.progress
+    assert nominals or now.nominal is not None
+    times = nominals or (now.nominal or 0,)
+    recent = (*now.recent, *(Occurrence(nominal, Became.LIVE) for nominal in times))[-10:]
+    after = max(times) + every_ms
+    tasks = tuple(one.schedule.occurrence(nominal, nominal if due_at is None else due_at) for nominal in times)
+    progress = replaced(now, nominal=after, next_at=after, fired=now.fired + len(times), recent=recent)
+    return Firing(one, tasks, progress)
+
+
+def fire(store: Store, id: str = "s", *nominals: int, tenant: str = DEFAULT_TENANT) -> Fired:
+    """Fire one schedule as it is kept now, whether or not it is due."""
+    one = kept(store, id, tenant)
+    [fired] = store.fire(store.shard_of(SHARD.queue, "", one.schedule.series), [step(one, *nominals)])
+    return fired
+
+
+def occurrence(number: int, id: str = "s") -> str:
+    """Id of the occurrence of a number, from 1."""
+    return occurrence_id(id, START + number * MINUTE)
+
+
+def became(store: Store, id: str = "s", tenant: str = DEFAULT_TENANT) -> list[Became]:
+    """State of each of the last occurrences."""
+    return [one.became for one in kept(store, id, tenant).progress.recent]
+
+
+def waits(store: Store, id: str) -> bool:
+    """True for an occurrence that waits for the end of another."""
+    task = store.get(SHARD.queue, id)
+    return bool(task and task.due_at == NEVER)
+
+
+def ids(tasks: Sequence[Any]) -> list[str]:
+    """Ids of tasks, or of schedules as they are kept, in their order."""
+    return [one.schedule.id if isinstance(one, Kept) else one.id for one in tasks]
