@@ -12,6 +12,7 @@ from tests.support.answering import answering
 from tests.support.bridges import bridge_process, bridging
 from tests.support.doors import Doors, doors
 from tests.support.engine import ample
+from tests.support.matrix import MATRIX
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
 
@@ -33,6 +34,7 @@ def add(house: Doors, count: int, *, after_ms: int, over_ms: int = 0) -> None:
     house.store.add(made)
 
 
+@MATRIX
 def test_a_paused_queue_with_1000_overdue_tasks_causes_no_more_than_two_invocations_a_second(
     server: RedisServer, house: Doors
 ) -> None:

@@ -23,6 +23,7 @@ from duecourse.wire.events.rings import read_rings, shards_of
 from tests.support import redis_ledger
 from tests.support.bridges import NAMESPACE, bridging
 from tests.support.engine import Engine, ample, engine
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.redis_cluster import ClusterServers
 from tests.support.wait import until
 
@@ -128,6 +129,7 @@ def test_a_primary_killed_under_load_costs_time_and_no_task(whole: ClusterServer
     assert work.refused > 0, "it was killed in the midst"
 
 
+@MATRIX
 def test_a_process_that_only_adds_and_waits_for_replicas_follows_a_failover(whole: ClusterServers) -> None:
     port = whole.owner(keys_of(NAMESPACE, Shard()).tasks)
     with connect(whole.url) as client:
@@ -180,7 +182,7 @@ def meet_by_a_tick(store: RedisStore, shard: Shard) -> None:
     assert found.shards == [shard]
 
 
-@pytest.mark.parametrize("meet", [meet_by_adding, meet_by_claiming, meet_by_a_tick])
+@pytest.mark.parametrize("meet", in_turn(meet_by_claiming, meet_by_adding, meet_by_a_tick))
 def test_a_queue_whose_record_a_failover_lost_is_on_record_again_once_it_is_met(
     whole: ClusterServers, meet: Callable[[RedisStore, Shard], None]
 ) -> None:
@@ -190,6 +192,7 @@ def test_a_queue_whose_record_a_failover_lost_is_on_record_again_once_it_is_met(
     assert is_on_record(whole, shard)
 
 
+@MATRIX
 def test_a_process_that_has_added_to_a_queue_puts_it_on_record_again_after_a_failover(whole: ClusterServers) -> None:
     first = whole.owner(shards_key(NAMESPACE))
     with connect(whole.url) as client:
@@ -297,6 +300,7 @@ def on_time_again(work: Work) -> None:
     until(on_time, every=0.05)
 
 
+@MATRIX
 def test_slots_moved_under_load_cost_no_task_and_hardly_any_time(whole: ClusterServers) -> None:
     slots = [key_slot(keys_of(NAMESPACE, shard).tasks.encode()) for shard in SHARDS.every("default")]
     with load(whole, wait=0) as work:

@@ -15,8 +15,10 @@ from duecourse.domain.task import Status
 from tests.support.ledger import SHARD
 from tests.support.level_filler import AFTERWARDS
 from tests.support.level_store import level_store
-from tests.support.matrix import in_turn
+from tests.support.matrix import LENGTHY, in_turn
 from tests.support.project import ROOT
+
+pytestmark = LENGTHY
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'layers' / 'core'}{os.pathsep}{ROOT}"}
 LONGEST_S = 0.02

@@ -12,13 +12,13 @@ import pytest
 from tests.support.answering import answering
 from tests.support.api import Api
 from tests.support.bridges import NAMESPACE, bridge_process
-from tests.support.matrix import MATRIX
+from tests.support.matrix import LENGTHY, MATRIX
 from tests.support.redis_ledger import check
 from tests.support.redis_server import RedisServer, need, newest
 from tests.support.two_releases import Receiver, Release, Releases, both_releases, kill, stopped
 from tests.support.wait import until
 
-pytestmark = MATRIX
+pytestmark = [MATRIX, LENGTHY]
 COUNT = 4
 LONG_S = 120.0
 KINDS = ["webhook", "own", "crossed"]

@@ -10,11 +10,13 @@ from duecourse_local.stack.options import Options
 from duecourse_local.stack.stack import Stack
 from tests.support.answering import Asked, Reply, answering
 from tests.support.api import Api
+from tests.support.matrix import MATRIX
 from tests.support.wait import until
 
 HEADERS = {"Authorization": "Bearer HIDDEN", "Cookie": "HIDDEN", "X-Api-Key": "HIDDEN"}
 
 
+@MATRIX
 def test_credentials_reach_whom_they_are_for_and_no_answer_message_or_log(
     http: urllib3.PoolManager, tmp_path: Path
 ) -> None:

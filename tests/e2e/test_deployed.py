@@ -27,6 +27,7 @@ from duecourse_local.stack.stack import Stack
 from tests.support.capabilities import TABLE, Emulator, emulator_at
 from tests.support.deploy import BUILT, Deployment, deployed
 from tests.support.functions import saved
+from tests.support.matrix import LENGTHY
 from tests.support.redis_server import need, newest, on_a_port
 from tests.support.remote import RemoteStage, remote_stack
 from tests.support.wait import until
@@ -34,7 +35,7 @@ from tests.support.wait import until
 ENDPOINT = os.environ.get("AWS_ENDPOINT_URL")
 ACCOUNT = os.environ.get("DUECOURSE_E2E") == "aws"
 
-pytestmark = pytest.mark.deployed
+pytestmark = [pytest.mark.deployed, LENGTHY]
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from duecourse_local.cli.project.scaffold import New, described
 from duecourse_local.stack.options import PARAMETERS, Options
 from duecourse_local.stack.stack import Stack
 from tests.support.api import Api
+from tests.support.matrix import in_turn
 from tests.support.project import copy_project
 from tests.support.wait import until
 
@@ -38,7 +39,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         yield Api(http, stack.api)
 
 
-@pytest.mark.parametrize("mode", ERRORS)
+@pytest.mark.parametrize("mode", in_turn(*ERRORS))
 def test_how_a_function_failed_is_the_error_of_the_attempt(api: Api, mode: str) -> None:
     retry = {"max_attempts": 2, "backoff": "PT1H"}
     api.post("/tasks", {"id": mode, "kind": mode, "payload": {}, "retry": retry})

@@ -17,6 +17,7 @@ from duecourse_local.stack.sockets import LOOPBACK, free_port
 from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.api import Api
+from tests.support.matrix import MATRIX
 from tests.support.proxy import Proxy
 from tests.support.rabbitmq import URL, Rabbit, a_queue, need, rabbit
 from tests.support.wait import until
@@ -55,6 +56,7 @@ def broker() -> Iterator[Rabbit]:
         yield client
 
 
+@MATRIX
 def test_a_reminder_goes_by_a_queue_to_its_sender(shared: Handing) -> None:
     stack, api, notices = shared
     starts = datetime.now(UTC) + timedelta(seconds=31)

@@ -9,7 +9,10 @@ import urllib3
 
 from tests.support.api import Api
 from tests.support.commands import run, up
+from tests.support.matrix import LENGTHY
 from tests.support.project import ROOT, copy_project
+
+pytestmark = LENGTHY
 
 SAM = ROOT / ".venv-sam/bin/sam"
 

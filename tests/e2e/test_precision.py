@@ -13,10 +13,12 @@ from duecourse_local.stack.stack import Stack
 from tests.support.answering import answering
 from tests.support.api import Api
 from tests.support.commands import in_this_process
-from tests.support.matrix import MATRIX, in_turn
+from tests.support.matrix import LENGTHY, MATRIX, in_turn
 from tests.support.project import ROOT
 from tests.support.redis_cluster import ClusterServers
 from tests.support.slow_receiver import DONE, outcomes
+
+pytestmark = LENGTHY
 
 BATCH = "A batch for a receiver that takes 2 at a time"
 KEY = "A key of another program expires"
@@ -73,6 +75,7 @@ def test_a_tick_alone_is_refused_for_the_demo() -> None:
     assert "linger or bridge" in done.stderr
 
 
+@MATRIX
 def test_ticks_that_linger_keep_time_from_one_to_the_next(http: urllib3.PoolManager) -> None:
     options = Options(tick=3, precision=Precision.LINGER)
     with answering(lambda _: DONE) as server, Stack(options) as stack:
@@ -86,6 +89,7 @@ def test_ticks_that_linger_keep_time_from_one_to_the_next(http: urllib3.PoolMana
     assert {(outcomes(task)[-1], task["attempt"]) for task in tasks} == {("done", 1)}
 
 
+@MATRIX
 def test_the_first_tick_that_lingers_does_not_wait_for_its_time(http: urllib3.PoolManager) -> None:
     options = Options(tick=3_600, precision=Precision.LINGER)
     with answering(lambda _: DONE) as server, Stack(options) as stack:

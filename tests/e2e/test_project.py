@@ -10,8 +10,11 @@ import urllib3
 
 from tests.support.api import Api
 from tests.support.commands import run, up
+from tests.support.matrix import LENGTHY, MATRIX
 from tests.support.project import ROOT
 from tests.support.wheel import build, installed, unpacked
+
+pytestmark = LENGTHY
 
 SAM = ROOT / ".venv-sam/bin"
 
@@ -61,6 +64,7 @@ def test_the_wheel_has_the_bundle_and_the_library_once(wheel: Path) -> None:
         assert {f"duecourse_local/bundle/{name}" for name in parts} <= names
 
 
+@MATRIX
 def test_a_task_of_the_projects_own_function_is_done(
     duecourse: tuple[str], project: Path, http: urllib3.PoolManager, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ from tests.support.api import Api
 from tests.support.capabilities import Emulator, emulator_at
 from tests.support.commands import BARE
 from tests.support.deploy import SENDER, Deployment, created, packaged, resources_of
+from tests.support.matrix import LENGTHY
 from tests.support.project import ROOT
 from tests.support.redis_server import need, newest, on_a_port
 from tests.support.remote import remote_stack
@@ -35,7 +36,7 @@ ENDPOINT = os.environ.get("AWS_ENDPOINT_URL")
 SAM = ROOT / ".venv-sam/bin"
 ARCHITECTURE = MACHINES[platform.machine()]
 
-pytestmark = pytest.mark.deployed
+pytestmark = [pytest.mark.deployed, LENGTHY]
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from duecourse_local.stack.options import Options
 from duecourse_local.stack.stack import Stack
 from tests.support.answering import Asked, Reply, answering
 from tests.support.api import Api
+from tests.support.matrix import MATRIX
 from tests.support.wait import until
 
 
@@ -24,6 +25,7 @@ class Exporting:
         return Reply(200, json.dumps({"state": "done", "rows": [1, 2]}).encode())
 
 
+@MATRIX
 def test_a_slow_answer_is_fetched_behind_its_back_and_outlives_its_task(http: urllib3.PoolManager) -> None:
     export = Exporting()
     with answering(export) as server, Stack(Options(tick=0, environment={"DUECOURSE_RETENTION": "PT0S"})) as stack:

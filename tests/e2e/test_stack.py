@@ -18,6 +18,7 @@ from tests.support.slow_receiver import DONE, outcomes
 from tests.support.wait import until
 
 
+@MATRIX
 def test_a_frozen_process_whose_redis_socket_died_serves_the_next_request(http: urllib3.PoolManager) -> None:
     with Stack(Options(tick=0, freeze=True)) as stack, redis.Redis.from_url(stack.store) as client:
         api = Api(http, stack.api)

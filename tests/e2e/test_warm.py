@@ -13,7 +13,7 @@ import urllib3
 from duecourse_local.stack.options import Precision
 from duecourse_local.stack.stack import Stack
 from tests.support.api import Api
-from tests.support.matrix import in_turn
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.probe import FUNCTION, Line, Probe
 from tests.support.wait import until
 
@@ -48,6 +48,7 @@ def scene(
         yield Scene(stack, Api(http, stack.api), probe)
 
 
+@MATRIX
 def test_the_first_task_after_an_idle_spell_meets_a_warm_function(scene: Scene) -> None:
     scene.run("first", "PT0.2S")
     time.sleep(float(SETTINGS["DUECOURSE_WARM_IDLE"][2:-1]))  # the spell itself

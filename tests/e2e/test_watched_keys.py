@@ -14,6 +14,7 @@ from duecourse.domain.task import Shard
 from duecourse_local.stack.options import PARAMETERS, Options, Precision
 from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, Server, answering
+from tests.support.matrix import MATRIX
 from tests.support.project import copy_project
 from tests.support.wait import until
 
@@ -31,6 +32,7 @@ def test_a_key_that_expires_calls_a_webhook_with_the_parts_of_its_name_where_a_t
     assert called(server) == [{"key": {"user": "42", "type": "sms"}}]
 
 
+@MATRIX
 def test_with_a_bridge_a_key_calls_a_webhook_and_another_a_function_of_ones_own_each_time_it_expires(
     tmp_path: Path,
 ) -> None:

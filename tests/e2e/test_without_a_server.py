@@ -13,9 +13,11 @@ from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.api import Api
 from tests.support.commands import FREE_PORTS, gone, run, up
-from tests.support.matrix import MATRIX, in_turn
+from tests.support.matrix import LENGTHY, MATRIX, in_turn
 from tests.support.slow_receiver import SHORT_LEASE
 from tests.support.wait import until
+
+pytestmark = LENGTHY
 
 MEMORY, LEVELDB = "memory://", "leveldb://{folder}/ledger"
 
@@ -25,6 +27,7 @@ def on_disk(folder: Path) -> tuple[str, str]:
     return "--store", f"leveldb://{folder}/ledger"
 
 
+@MATRIX
 @pytest.mark.parametrize("store", in_turn(MEMORY, LEVELDB))
 def test_the_demos_stories_hold_with_no_redis(store: str, tmp_path: Path) -> None:
     told = run("demo", "--store", store.format(folder=tmp_path))
@@ -79,6 +82,7 @@ def test_up_goes_on_where_it_was_killed(http: urllib3.PoolManager, tmp_path: Pat
             assert {api.task(f"t-{n}")["history"][-1]["outcome"] for n in range(20)} == {"done"}
 
 
+@MATRIX
 def test_a_second_up_is_told_who_has_the_folder_and_the_first_goes_on(
     http: urllib3.PoolManager, tmp_path: Path
 ) -> None:

@@ -34,7 +34,7 @@ def worker(stack: Stack, server: Server) -> int:
     return asking
 
 
-@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["suspended", "killed"])
+@pytest.mark.parametrize("how", in_turn(signal.SIGSTOP, signal.SIGKILL), ids=["suspended", "killed"])
 def test_its_task_goes_to_the_next_run_and_its_late_settle_changes_nothing(
     http: urllib3.PoolManager, stack: Stack, how: signal.Signals
 ) -> None:

@@ -20,6 +20,7 @@ from duecourse_local.stack.options import Options, Precision
 from duecourse_local.stack.stack import Stack
 from duecourse_local.template.model import Function
 from tests.support.functions import cases, saved
+from tests.support.matrix import LENGTHY
 from tests.support.project import ROOT
 from tests.support.sam import (
     SAM_PYTHON,
@@ -34,7 +35,10 @@ from tests.support.sam import (
     start_lambda,
 )
 
-pytestmark = pytest.mark.skipif(not SAM_PYTHON.exists(), reason="no .venv-sam: make sam sets it up and runs this")
+pytestmark = [
+    pytest.mark.skipif(not SAM_PYTHON.exists(), reason="no .venv-sam: make sam sets it up and runs this"),
+    LENGTHY,
+]
 
 FOLDERS = ("on_expired", "on_undelivered", "poll_tick", "send_reminder", "enqueue_message", "enqueue_http")
 """Those that add tasks come last: when the others find a task due is a matter of time, and so of luck."""

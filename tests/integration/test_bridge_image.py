@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from duecourse.settings import variables
-from tests.support.matrix import MATRIX
+from tests.support.matrix import LENGTHY, MATRIX
 from tests.support.project import ROOT
 from tests.support.redis_server import FLOOR, RedisServer, need
+
+pytestmark = LENGTHY
 
 HERE = ROOT / "layers/core/duecourse/bridge"
 CONTAINERFILE = (HERE / "Containerfile").read_text()

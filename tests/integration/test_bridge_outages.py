@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.bridges import Bellman, Recorder, bellman, bridging
+from tests.support.matrix import in_turn
 from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
 
@@ -31,7 +32,7 @@ def test_bells_that_hung_overdue_or_missing_at_the_start_ring_and_others_do_not(
     assert not recorder.of(ahead)
 
 
-@pytest.mark.parametrize("persistence", ["rdb", "aof"])
+@pytest.mark.parametrize("persistence", in_turn("aof", "rdb"))
 def test_a_bell_that_went_while_redis_was_down_rings_when_it_is_back(
     persistence: str, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:

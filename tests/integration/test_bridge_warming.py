@@ -7,6 +7,7 @@ import pytest
 
 from duecourse.bridge.rings import Invoked, Warming
 from tests.support.bridges import Bellman, bridging
+from tests.support.matrix import in_turn
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
 
@@ -32,7 +33,7 @@ class Service:
         raise AssertionError((function, event))
 
 
-@pytest.mark.parametrize("events", [True, False], ids=["events", "no events"])
+@pytest.mark.parametrize("events", in_turn(True, False), ids=["events", "no events"])
 def test_a_bell_after_an_idle_spell_is_warmed_for_and_then_rung(
     server: RedisServer, bells: Bellman, events: bool
 ) -> None:

@@ -1,13 +1,17 @@
 """What a newcomer and a gate run first: `make setup` where Python is not as it should be, and `.ci/run`'s last line."""
 
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from tests.support.project import ROOT
+from tests.support.wait import until
 
 MAKE = str(shutil.which("make"))
 BASH = "#!/bin/bash\n"
@@ -20,7 +24,9 @@ case "$1 $2" in
   "-s checks") echo check-format check-api;;
 esac
 case "$1" in
-  test-all) printf '%s' "$REPORT" > "$report"; exit $SUITE;;
+  $HANGS) sleep 60 & echo $! > "$HOME/pid"; wait;;
+  test) printf '%s' "$GOOD" > "$report"; exit 0;;
+  test-matrix) printf '%s' "$REPORT" > "$report"; exit $SUITE;;
   $FAILS) echo "no good" >&2; exit 2;;
 esac
 """
@@ -38,15 +44,25 @@ def executable(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def gate(folder: Path, *, report: str = GOOD, suite: int = 0, fails: str = "-") -> subprocess.CompletedProcess[str]:
+def started(
+    folder: Path, *, report: str = GOOD, suite: int = 0, fails: str = "-", hangs: str = "-", bound: str = "60s"
+) -> subprocess.Popen[str]:
     """`.ci/run` in a project whose `make` answers as it is told to."""
     executable(folder / "bin" / "make", MADE)
     (folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", folder / ".ci")
-    told = {"CALLS": str(folder / "calls"), "REPORT": report, "SUITE": str(suite), "FAILS": fails}
-    environment = {"PATH": f"{folder / 'bin'}:/usr/bin:/bin", "HOME": str(folder), **told}
-    command = [folder / ".ci/run"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    told = {"CALLS": str(folder / "calls"), "GOOD": GOOD, "REPORT": report, "SUITE": str(suite)}
+    environment = {"PATH": f"{folder / 'bin'}:/usr/bin:/bin", "HOME": str(folder), "STEP_BOUND": bound, **told}
+    environment |= {"FAILS": fails, "HANGS": hangs}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([folder / ".ci/run"], env=environment, **pipes)  # type: ignore[call-overload, no-any-return]
+
+
+def gate(folder: Path, **told: Any) -> subprocess.CompletedProcess[str]:
+    """What that has said at its end."""
+    with started(folder, **told) as running:
+        out, err = running.communicate(timeout=60)
+    return subprocess.CompletedProcess([], running.returncode, out, err)
 
 
 def calls(folder: Path) -> list[str]:
@@ -55,29 +71,95 @@ def calls(folder: Path) -> list[str]:
 
 def test_the_last_line_counts_the_whole(tmp_path: Path) -> None:
     done = gate(tmp_path)
-    assert done.stdout.splitlines()[-1] == "41 passed, 0 failed, 3 skipped", "37 tests, the demo, `test`, two checks"
+    assert done.stdout.splitlines()[-1] == "77 passed, 0 failed, 6 skipped", (
+        "37 tests of each suite, the demo, two checks"
+    )
     assert done.returncode == 0
-    assert calls(tmp_path) == ["setup", "demo", "test", "test-all", "check-format", "check-api"]
+    assert calls(tmp_path) == ["setup", "demo", "test", "test-matrix", "check-format", "check-api"]
 
 
 @pytest.mark.parametrize(
     ("told", "last"),
     [
-        ({"fails": "demo"}, "40 passed, 1 failed, 3 skipped"),
-        ({"fails": "test"}, "40 passed, 1 failed, 3 skipped"),
-        ({"fails": "check-format"}, "40 passed, 1 failed, 3 skipped"),
-        ({"report": REPORT.format(errors=1, failures=2), "suite": 1}, "38 passed, 3 failed, 3 skipped"),
-        ({"suite": 1}, "41 passed, 1 failed, 3 skipped"),
-        ({"report": "", "suite": 4}, "4 passed, 1 failed, 0 skipped"),
+        ({"fails": "demo"}, "76 passed, 1 failed, 6 skipped"),
+        ({"fails": "check-format"}, "76 passed, 1 failed, 6 skipped"),
+        ({"report": REPORT.format(errors=1, failures=2), "suite": 1}, "74 passed, 3 failed, 6 skipped"),
+        ({"suite": 1}, "77 passed, 1 failed, 6 skipped"),
+        ({"report": "", "suite": 4}, "40 passed, 1 failed, 3 skipped"),
     ],
 )
 def test_whatever_fails_the_rest_is_run_and_the_last_line_counts_it(
-    tmp_path: Path, told: dict[str, str | int], last: str
+    tmp_path: Path, told: dict[str, Any], last: str
 ) -> None:
-    done = gate(tmp_path, **told)  # type: ignore[arg-type]
+    done = gate(tmp_path, **told)
     assert done.stdout.splitlines()[-1] == last
     assert done.returncode == 1
     assert calls(tmp_path)[-1] == "check-api"
+
+
+def gone(folder: Path) -> bool:
+    """Whether what hung has ended too; who has it as a child may not have asked for its status."""
+    try:
+        return psutil.Process(int((folder / "pid").read_text())).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("hangs", "last"),
+    [("demo", "76 passed, 1 failed, 6 skipped"), ("test-matrix", "40 passed, 1 failed, 3 skipped")],
+)
+def test_a_step_that_hangs_is_ended_and_counts_as_failed_and_the_rest_is_run(
+    tmp_path: Path, hangs: str, last: str
+) -> None:
+    done = gate(tmp_path, hangs=hangs, bound="1s")
+    assert done.stdout.splitlines()[-1] == last
+    assert f"make {hangs}: not done in 1s, and ended" in done.stderr
+    assert done.returncode == 1
+    assert calls(tmp_path)[-1] == "check-api"
+    until(lambda: gone(tmp_path))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_that_is_stopped_ends_its_step_and_says_what_it_has(tmp_path: Path, number: signal.Signals) -> None:
+    with started(tmp_path, hangs="test-matrix") as running:
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        running.send_signal(number)
+        out, _ = running.communicate(timeout=30)
+    assert out.splitlines()[-1] == "38 passed, 1 failed, 3 skipped"
+    assert calls(tmp_path)[-1] == "test-matrix"
+    until(lambda: gone(tmp_path))
+
+
+HANGING = """
+import threading
+
+def test_hangs():
+    thread = threading.Thread(target=threading.Event().wait, daemon=True)
+    thread.start()
+    thread.join()
+
+def test_after_it():
+    pass
+"""
+
+
+def test_a_test_that_hangs_beside_threads_is_one_failure_and_the_next_one_runs(tmp_path: Path) -> None:
+    (tmp_path / "test_hanging.py").write_text(HANGING)
+    words = [
+        "--config-file",
+        ROOT / "pyproject.toml",
+        "-o",
+        "timeout=1",
+        "--numprocesses",
+        "1",
+        "-p",
+        "no:cacheprovider",
+    ]
+    command = [sys.executable, "-m", "pytest", *words, tmp_path / "test_hanging.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert "1 failed, 1 passed" in done.stdout
+    assert "Timeout (>1.0s) from pytest-timeout" in done.stdout
 
 
 def test_where_nothing_can_be_set_up_that_is_the_one_failure(tmp_path: Path) -> None:
@@ -94,13 +176,27 @@ def test_the_checks_of_the_gate_are_those_of_make_check() -> None:
         assert tool in planned
 
 
-def test_only_make_test_leaves_the_matrix_out() -> None:
+def test_each_test_is_in_one_of_the_suites() -> None:
     planned = {
         target: subprocess.run([MAKE, "-n", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        for target in ("test", "test-all")
+        for target in ("test", "test-matrix")
     }
     assert '-m "not deployed and not matrix"' in planned["test"]
-    assert '-m "' not in planned["test-all"]
+    assert '-m "not deployed and matrix"' in planned["test-matrix"]
+
+
+@pytest.mark.parametrize("fails", ["-", "not deployed and not matrix", "not deployed and matrix"])
+def test_all_is_both_suites_whichever_fails(tmp_path: Path, fails: str) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("requirements.txt", "pyproject.toml", ".venv/.ready"):
+        executable(tmp_path / name, "")
+    executable(tmp_path / "python", BASH + 'echo "$@" >> "$0.calls"; case "$*" in *"-m $FAILS"*) exit 1;; esac')
+    words = [MAKE, "test-all", f"PY={tmp_path / 'python'}", "ARGS=-x"]
+    environment = {"PATH": "/usr/bin:/bin", "FAILS": fails}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    ran = (tmp_path / "python.calls").read_text().splitlines()
+    assert [line.partition(" -m not deployed and ")[2] for line in ran] == ["not matrix -x", "matrix -x"]
+    assert (done.returncode == 0) == (fails == "-")
 
 
 def setup(folder: Path, **pythons: str) -> subprocess.CompletedProcess[str]:

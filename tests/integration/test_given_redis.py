@@ -11,7 +11,7 @@ from duecourse_local.stack.options import Options, Precision
 from duecourse_local.stack.problems import HarnessError
 from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, answering
-from tests.support.matrix import in_turn
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.redis_server import RedisServer, need, newest
 
 FLAGS = "notify-keyspace-events"
@@ -47,6 +47,7 @@ def test_notifications_that_the_bridge_turns_on_are_told_and_put_back(given: Red
         assert flags(client) == before
 
 
+@MATRIX
 def test_notifications_stay_while_another_program_listens(given: RedisServer) -> None:
     with given.client() as client, client.pubsub() as other:
         other.subscribe("__keyevent@0__:expired")

@@ -105,7 +105,8 @@ def ended(store: Store, count: int) -> bool:
     return stats.done + stats.dead == count
 
 
-def test_a_thousand_tasks_of_a_slow_function_all_run_once_and_few_wait_for_it_at_a_time(stored: Store) -> None:
+@pytest.mark.parametrize("many", in_turn(300, 1_000))
+def test_many_tasks_of_a_slow_function_all_run_once_and_few_wait_for_it_at_a_time(stored: Store, many: int) -> None:
     ran: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     outstanding: list[int] = []
@@ -122,12 +123,12 @@ def test_a_thousand_tasks_of_a_slow_function_all_run_once_and_few_wait_for_it_at
             counts.update(worker.work(decode_tasks(event)))
             outstanding.append(unbegun(stored))
 
-        ids = add(stored, 1_000)
+        ids = add(stored, many)
         with draining(stored, Service(function, concurrency=1)):
-            until(lambda: ended(stored, 1_000), seconds=60, every=0.05)
+            until(lambda: ended(stored, many), seconds=60, every=0.05)
     threads.close()
     assert ran == Counter(ids)
-    assert (counts["done"], counts["stale"]) == (1_000, 0)
+    assert (counts["done"], counts["stale"]) == (many, 0)
     assert stored.stats(SHARD).dead == 0
     assert 0 < max(outstanding) <= MOST
 

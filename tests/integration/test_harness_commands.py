@@ -51,7 +51,7 @@ def test_up_prints_one_line_when_all_is_ready_and_stops_cleanly_when_told_to(
 
 
 @pytest.mark.parametrize(
-    "store", [(), pytest.param(("--store", "memory://"), marks=MATRIX)], ids=["processes", "threads"]
+    "store", [pytest.param((), marks=MATRIX), ("--store", "memory://")], ids=["processes", "threads"]
 )
 def test_up_in_a_terminal_prints_a_line_for_each_event_of_a_task_and_no_record(
     tmp_path: Path, store: tuple[str, ...]
@@ -79,6 +79,7 @@ def test_up_in_a_terminal_prints_a_line_for_each_event_of_a_task_and_no_record(
     ]
 
 
+@MATRIX
 def test_up_can_be_told_to_stop_while_it_starts(tmp_path: Path) -> None:
     command = (sys.executable, "-m", "local", "up", "--state", str(tmp_path / "state"), *FREE_PORTS)
     with subprocess.Popen(command, cwd=ROOT, env=BARE, stdout=subprocess.PIPE, text=True) as process:
@@ -93,6 +94,7 @@ def test_up_can_be_told_to_stop_while_it_starts(tmp_path: Path) -> None:
     assert gone([child.pid for child in children])
 
 
+@MATRIX
 def test_children_die_with_a_killed_up_and_the_next_one_goes_on_with_its_data(tmp_path: Path) -> None:
     with up(tmp_path / "state") as stack:
         with redis.Redis.from_url(stack.line["store"]) as client:
@@ -135,6 +137,7 @@ def state(lit: Lit) -> Path:
     return lit.state
 
 
+@MATRIX
 def test_a_dead_bridge_is_told_and_the_rest_goes_on(lit: Lit) -> None:
     os.kill(lit.stack.line["pids"]["bridge"], signal.SIGKILL)
     until(lambda: "THE BRIDGE IS DEAD" in lit.state.with_suffix(".err").read_text())
@@ -231,6 +234,7 @@ def test_events_names_a_folder_without_events(state: Path, tmp_path: Path) -> No
     assert "no events" in answer.stderr
 
 
+@MATRIX
 def test_invoke_starts_a_stack_of_its_own_where_none_is_up(tmp_path: Path) -> None:
     answer = run("invoke", "poll_tick", "-e", "events/poll_tick/rule.json", "--state", str(tmp_path / "state"))
     assert answer.returncode == 0, answer.stderr
@@ -263,7 +267,7 @@ def examples(command: str) -> list[str]:
     return [line for line in lines if f"duecourse {command}" in line]
 
 
-@pytest.mark.parametrize("line", [*examples("invoke"), *examples("events")])
+@pytest.mark.parametrize("line", in_turn(*examples("invoke"), *examples("events")))
 def test_the_examples_of_help_do_what_they_say_and_leave_the_queues_of_the_stack_alone(line: str, lit: Lit) -> None:
     command = f"{line} --state {lit.state}".replace("duecourse ", f"{sys.executable} -m local ", 1)
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=BARE, capture_output=True, text=True, check=False)

@@ -21,7 +21,7 @@ from duecourse_local.cli.stack.rabbitmq import RabbitMq
 from duecourse_local.stack.options import Precision
 from duecourse_local.stack.problems import HarnessError
 from tests.support.harness import Probes, probes
-from tests.support.matrix import MATRIX
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.project import ROOT
 from tests.support.rabbitmq import Rabbit, need, rabbit
 from tests.support.wait import until
@@ -113,7 +113,7 @@ def test_of_a_batch_only_what_is_reported_comes_back_and_after_two_deliveries_li
     assert fed.waiting("work") == 0
 
 
-@pytest.mark.parametrize("how", ["raise", "nonsense"])
+@pytest.mark.parametrize("how", in_turn("raise", "nonsense"))
 def test_a_batch_whose_function_fails_or_answers_nonsense_comes_back_whole(fed: Fed, how: str) -> None:
     dead = fed.waiting("dead")
     fed.put("work", how, f"beside {how}")
@@ -147,6 +147,7 @@ def test_without_a_partial_answer_asked_for_the_whole_batch_counts_as_worked(fed
     until(lambda: fed.waiting("gathered") == 0)
 
 
+@MATRIX
 def test_no_more_is_received_than_the_function_may_run_at_once(fed: Fed) -> None:
     fed.put("narrowed", "slow")
     until(lambda: fed.seen("narrowed", "slow"), every=0.05)
@@ -157,6 +158,7 @@ def test_no_more_is_received_than_the_function_may_run_at_once(fed: Fed) -> None
     until(lambda: fed.waiting("narrowed") == 0)
 
 
+@MATRIX
 def test_a_message_whose_function_is_busy_elsewhere_comes_back(fed: Fed) -> None:
     event = {"Records": [{"messageId": "m", "body": "slow", "eventSourceARN": "arn:aws:sqs:us-east-1:1:elsewhere"}]}
     fed.stack.client.invoke(FunctionName="Narrow", InvocationType="Event", Payload=json.dumps(event))
@@ -269,6 +271,7 @@ def test_rabbitmqs_messages_come_in_amazon_mqs_shape_and_are_acknowledged(broker
     until(lambda: broker.count() == 0)
 
 
+@MATRIX
 def test_a_rabbitmq_message_may_hold_anything_and_the_next_one_still_comes(broker: Rabbit, read: Read) -> None:
     deaths = [{"count": 1, "reason": "expired", "exchange": ""}]
     broker.put("", headers={"x-death": deaths, "none": None, "raw": b"\xff"}, timestamp=1_790_000_000_000)
@@ -335,6 +338,7 @@ def deliver(node: RabbitMq, body: str, delivered: Callable[[str], bool]) -> None
     until(lambda: delivered(body), every=0.05)
 
 
+@MATRIX
 def test_a_rabbitmq_batch_that_fails_is_requeued_whole_and_delivered_again(broker: Rabbit, read: Read) -> None:
     broker.put("raise")
     broker.put("beside")
@@ -348,6 +352,7 @@ def test_a_rabbitmq_batch_that_fails_is_requeued_whole_and_delivered_again(broke
     assert [message["redelivered"] for message in messages] == [True, True]
 
 
+@MATRIX
 def test_a_rabbitmq_batch_is_no_larger_than_its_size(broker: Rabbit, read: Read) -> None:
     for n in range(7):
         broker.put(str(n))
@@ -356,6 +361,7 @@ def test_a_rabbitmq_batch_is_no_larger_than_its_size(broker: Rabbit, read: Read)
     until(lambda: broker.count() == 0)
 
 
+@MATRIX
 def test_a_rabbitmq_batch_that_is_more_than_an_invocation_takes_comes_in_several(broker: Rabbit, read: Read) -> None:
     for n in range(3):
         broker.put(f"{n}" * 3_000_000)
@@ -363,6 +369,7 @@ def test_a_rabbitmq_batch_that_is_more_than_an_invocation_takes_comes_in_several
     assert [[len(body) for body in rabbit_bodies(event)] for event in read()] == [[3_000_000]] * 3
 
 
+@MATRIX
 def test_what_is_under_way_when_the_stack_stops_goes_back_to_its_queue(broker: Rabbit, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     options = {"parameters": {"Queue": broker.queue}, "amqp": broker.url, "environment": {"NOTES": str(notes)}}

@@ -18,6 +18,7 @@ from duecourse.process import PROCESS
 from duecourse_local.stack.problems import HarnessError
 from duecourse_local.threads.pool import GRACE_S
 from tests.support.harness import probes
+from tests.support.matrix import MATRIX
 from tests.support.threads import function, threads, variables
 
 
@@ -95,6 +96,7 @@ def test_two_such_stacks_do_not_fit_into_one_process(tmp_path: Path) -> None:
     assert stack.notices
 
 
+@MATRIX
 def test_a_handler_that_never_ends_holds_a_stop_up_for_its_grace_and_no_longer(tmp_path: Path) -> None:
     go_on = threading.Event()
     sys.modules["going"] = go_on  # type: ignore[assignment]

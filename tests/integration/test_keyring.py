@@ -10,6 +10,7 @@ import pytest
 from duecourse_local.stack.options import Options, Precision
 from duecourse_local.stack.stack import Stack
 from tests.support.commands import in_this_process, run
+from tests.support.matrix import MATRIX, in_turn
 
 TOKEN = "a-token-of-billing"
 BEARER = ("--type", "bearer", "--host", "api.example.com")
@@ -74,7 +75,7 @@ def test_a_secret_that_somebody_wrote_wrongly_is_listed_with_what_is_wrong(lit: 
 
 @pytest.mark.parametrize(
     ("words", "secret", "said"),
-    [
+    in_turn(
         (("billing",), TOKEN, "give --type, or --remove"),
         (("billing", "--type", "bearer"), TOKEN, "hosts: "),
         (("billing", *BEARER), "short", "token: must be 8 to 8192 printable ASCII characters"),
@@ -82,7 +83,7 @@ def test_a_secret_that_somebody_wrote_wrongly_is_listed_with_what_is_wrong(lit: 
         (("billing", *BEARER, "--set", "extra=1"), TOKEN, "extra: is not a known field"),
         (("billing", "--type", "oauth", "--host", "a.example"), TOKEN, "client_id: is required"),
         (("never", "--remove"), "", "ResourceNotFoundException"),
-    ],
+    ),
 )
 def test_what_is_wrong_is_named_and_nothing_is_kept(lit: Lit, words: tuple[str, ...], secret: str, said: str) -> None:
     problem = lit.problem(*words, secret=secret)
@@ -114,6 +115,7 @@ def test_without_a_stack_it_says_what_to_do(tmp_path: Path) -> None:
     )
 
 
+@MATRIX
 def test_an_account_is_that_of_the_environment(lit: Lit, tmp_path: Path) -> None:
     account = {"AWS_ENDPOINT_URL": lit.stack.aws, "AWS_DEFAULT_REGION": "us-east-1"}
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "DUECOURSE_CREDENTIAL_PREFIX": "mine/"}

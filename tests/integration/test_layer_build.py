@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from duecourse.adapters.redis import texts
-from tests.support.matrix import in_turn
+from tests.support.matrix import LENGTHY, MATRIX, in_turn
 from tests.support.project import ROOT
 
 MACHINES = {"arm64": 183, "x86_64": 62}
@@ -35,7 +35,10 @@ payload = {"reminder": "a", "subject": "s", "message": "{{ starts_at }}", "html"
 print(PROCESS.app().write([Letter({**payload, "lead_ms": 1000}, 1774747800000)])[0].text)
 """
 
-pytestmark = pytest.mark.skipif(PYTHON is None, reason="the layer is compiled by python3.11, and there is none")
+pytestmark = [
+    pytest.mark.skipif(PYTHON is None, reason="the layer is compiled by python3.11, and there is none"),
+    LENGTHY,
+]
 
 
 def make(*words: str, where: Path) -> subprocess.CompletedProcess[str]:
@@ -99,6 +102,7 @@ def test_the_layer_for_seals_is_for_its_architecture_and_holds_nothing_else(seal
     assert sum(path.stat().st_size for path in seals.rglob("*") if path.is_file()) < 30_000_000
 
 
+@MATRIX
 def test_the_layer_for_seals_seals_and_the_core_alone_says_what_is_missing(
     layer: Path, seals: Path, architecture: str
 ) -> None:

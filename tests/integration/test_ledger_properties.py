@@ -50,7 +50,7 @@ from tests.support.ledger import SHARD
 from tests.support.ledger_model import HANDED, TARGET
 from tests.support.level_store import level_store
 from tests.support.lossy_proxy import LossyProxy, load_scripts
-from tests.support.matrix import in_turn
+from tests.support.matrix import LENGTHY, in_turn
 from tests.support.redis_server import RedisServer
 from tests.support.series_model import SeriesModel
 
@@ -60,7 +60,8 @@ OTHERS = [Status.SCHEDULED, Status.DONE, Status.CANCELLED, Status.DEAD]
 UNSYNCED = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a folder of its own is made in it
 """Where a change is not waited for until it is on a disk: no power is cut here."""
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
-EXAMPLES = in_turn(30, 1_500 if LONG else 100)
+pytestmark = pytest.mark.timeout(7_200) if LONG else LENGTHY
+EXAMPLES = in_turn(15, 1_500 if LONG else 130)
 PROFILE = settings(
     stateful_step_count=60 if LONG else 50,
     deadline=None,

@@ -21,10 +21,12 @@ from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, ending, lease_of, new
-from tests.support.matrix import in_turn
+from tests.support.matrix import LENGTHY, in_turn
 from tests.support.redis_server import RedisServer
 
-EXAMPLES = in_turn(50, 150)
+pytestmark = LENGTHY
+
+EXAMPLES = in_turn(25, 150)
 PROFILE = settings(stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 QUEUE = SHARD.queue
 LEASE_MS = 400

@@ -14,6 +14,7 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import DEFAULT_QUEUE, NewTask, Shard, Status, Task
 from tests.support.drainer import NAMESPACE
 from tests.support.lingering import MARGIN_MS, countdown, lingering
+from tests.support.matrix import MATRIX
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
 
@@ -163,12 +164,13 @@ def test_where_the_tick_fails_its_drains_begin_nothing_more(server: RedisServer,
 
 def test_a_subscription_that_is_cut_is_made_anew(server: RedisServer, store: RedisStore) -> None:
     ran = Ran()
-    with lingering(server, ran, linger_ms=2_500), redis.Redis.from_url(server.url) as client:
+    with lingering(server, ran, linger_ms=4_000), redis.Redis.from_url(server.url) as client:
         until(lambda: client.client_kill_filter(_type="pubsub"))
         add(store, "after", 300)
     assert ran.times == {"after": 1}
 
 
+@MATRIX
 def test_a_store_that_refuses_for_a_while_is_asked_again(server: RedisServer, store: RedisStore) -> None:
     ran = Ran()
     add(store, "due", 200)

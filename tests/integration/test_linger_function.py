@@ -20,6 +20,7 @@ from duecourse.settings import Settings
 from tests.support.engine import Lambda
 from tests.support.functions import Context, invoke, saved
 from tests.support.lingering import countdown
+from tests.support.matrix import in_turn
 from tests.support.redis_server import RedisServer, need, newest
 from tests.support.wait import until
 from tests.support.wired import wired_with
@@ -134,7 +135,7 @@ class Halting(Running):
         self.get_remaining_time_in_millis = halt  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("away", ["as it comes", "as it sweeps"])
+@pytest.mark.parametrize("away", in_turn("as it comes", "as it sweeps"))
 def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(
     away: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

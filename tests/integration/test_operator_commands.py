@@ -38,6 +38,7 @@ from duecourse_local.stack.state import StateFolder
 from tests.support.answering import Asked, Reply, answering
 from tests.support.commands import BARE
 from tests.support.ledger import LATER_MS, SHARD, bring, new, settle
+from tests.support.matrix import in_turn
 from tests.support.project import ROOT
 from tests.support.redis_server import RedisServer
 from tests.support.wired import wired_with
@@ -116,7 +117,7 @@ def ledger(redis_server: RedisServer) -> Iterator[Store]:
         yield RedisStore(client)
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=in_turn(*WAYS))
 def place(request: pytest.FixtureRequest, ledger: Store, redis_server: RedisServer, tmp_path: Path) -> Iterator[Place]:
     """One ledger, in each way in turn."""
     folder = tmp_path / "state"

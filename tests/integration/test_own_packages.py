@@ -16,6 +16,9 @@ from duecourse_local.template.identity import Addresses
 from duecourse_local.template.model import Function
 from duecourse_local.template.reader import Template
 from tests.support.harness import NOWHERE
+from tests.support.matrix import LENGTHY, MATRIX
+
+pytestmark = LENGTHY
 
 TEMPLATE = {
     "Resources": {
@@ -107,6 +110,7 @@ def test_only_what_this_python_lacks_is_installed_and_only_once(index: Path, tem
     assert len(said) == 1
 
 
+@MATRIX
 @pytest.mark.usefixtures("index")
 def test_another_list_gets_another_folder(template: Path) -> None:
     before = installed(template)["Weighs"]

@@ -19,6 +19,9 @@ from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, ending, new
+from tests.support.matrix import LENGTHY, in_turn, some
+
+pytestmark = LENGTHY
 
 IDS = ["a", "b", "c", "d"]
 PAYLOADS = ["7", '"small"', f'"{"x" * INSIDE}"', f'"{"x" * (INSIDE + 500)}"']
@@ -96,14 +99,18 @@ def walk(store: Ledger, clock: HandClock, chance: Random) -> None:
     assert counted == shown if not waiting else counted > shown
 
 
-@given(chance=st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
-def test_what_is_counted_is_what_is_there(chance: Random) -> None:
-    clock = HandClock()
-    walk(MemoryStore(clock, deaths=True), clock, chance)
+@pytest.mark.parametrize("examples", in_turn(30, 150))
+def test_what_is_counted_is_what_is_there(examples: int) -> None:
+    @given(chance=st.randoms(use_true_random=False))
+    @settings(max_examples=examples, deadline=None)
+    def check(chance: Random) -> None:
+        clock = HandClock()
+        walk(MemoryStore(clock, deaths=True), clock, chance)
+
+    check()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", some(range(10), 4))
 def test_the_same_on_a_redis(redis_client: redis.Redis, seed: int) -> None:
     clock = HandClock()
     walk(RedisStore(redis_client, travel=clock, deaths=True), clock, Random(seed))

@@ -11,6 +11,7 @@ from duecourse_local.stack.problems import HarnessError
 from duecourse_local.stack.redis_binaries import WHEELS, candidates, carried_by, choose, version_of, written_by
 from duecourse_local.stack.sockets import LOOPBACK, free_port
 from tests.support.commands import up
+from tests.support.matrix import MATRIX
 from tests.support.missing import missing
 from tests.support.redis_server import FLOOR, need, newest, tie
 from tests.support.wait import until
@@ -106,6 +107,7 @@ def test_an_older_server_does_not_begin_anew_beside_a_newer_ones_files(alone: Pa
     assert "or later on PATH, or begin an empty ledger with another --state" in told
 
 
+@MATRIX
 def test_a_second_up_with_an_older_server_on_path_goes_on_with_the_data(
     tmp_path: Path,
 ) -> None:

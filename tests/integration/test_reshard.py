@@ -28,7 +28,7 @@ from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
 from tests.support.ledger import LATER_MS, LEASE_MS, ending, new
-from tests.support.matrix import in_turn
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_server import REDIS, RedisServer, need
 from tests.support.source import LAYER, ROOT
@@ -202,6 +202,7 @@ def command(url: str, to: int, *more: str) -> subprocess.Popen[str]:
     )
 
 
+@MATRIX
 def test_killed_in_the_middle_the_queue_stays_closed_until_the_command_is_run_again(cluster: ClusterServers) -> None:
     with connect(cluster.url) as client:
         before = filled(store_of(client, 1), 1, many=2_000)

@@ -13,6 +13,7 @@ from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.api import Api
 from tests.support.commands import in_this_process
+from tests.support.matrix import MATRIX
 from tests.support.wait import until
 
 
@@ -24,6 +25,7 @@ def sealed_with(stack: Stack, id: str) -> str:
     return record.partition(b'{"seal":"')[2].partition(b".")[0].decode()
 
 
+@MATRIX
 def test_a_rotation_leaves_what_waits_and_seals_the_next_task_with_another_key(tmp_path: Path) -> None:
     def body(id: str, url: str, **fields: Any) -> dict[str, Any]:
         payload = {"url": f"{url}/{id}", "headers": {"Authorization": "Bearer hidden"}}

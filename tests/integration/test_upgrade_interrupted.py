@@ -20,6 +20,7 @@ from duecourse.errors import StoreFull, StoreUnavailable
 from tests.support import redis_ledger
 from tests.support.former import VERSIONS, Former, former_ledger, told
 from tests.support.ledger import LEASE_MS
+from tests.support.matrix import MATRIX
 from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_server import REDIS, SERVERS, RedisServer, need
 from tests.support.upgrades import (
@@ -229,6 +230,7 @@ def test_an_upgrade_without_memory_raises_what_is_there_and_its_error_says_why(r
         assert_upgraded(client, SHARD)
 
 
+@MATRIX
 def test_an_upgrade_of_a_cluster_goes_on_after_a_failover(cluster: ClusterServers) -> None:
     with connect(cluster.url) as client:
         queues = [Shard(f"q{n}") for n in range(4)]

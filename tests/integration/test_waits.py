@@ -30,6 +30,7 @@ from duecourse.settings import Settings
 from duecourse.wiring import App
 from tests.support.earlier_store import Earlier
 from tests.support.ledger import LEASE_MS, SHARD, claim, ending, new, settle
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.project import ROOT
 from tests.support.redis_server import RedisServer, newest
 from tests.support.releases import FIRST, layer_of, unpack_release
@@ -117,6 +118,7 @@ def test_a_connection_that_is_lost_is_made_anew_and_the_tasks_are_looked_at_agai
         assert second().status == "dead"
 
 
+@MATRIX
 def test_ten_thousand_waiters_share_one_thread_and_one_connection(single: App, server: RedisServer) -> None:
     tasks = [new(f"a{n}", delay_ms=LEASE_MS) for n in range(10_000)]
     for at in range(0, len(tasks), 1_000):
@@ -199,7 +201,7 @@ def test_a_login_without_the_channel_ends_tasks_and_cannot_wait(
         assert waiting().status == "done"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", in_turn(*range(3)))
 def test_whoever_waits_is_told_whatever_happens_in_whatever_order(app: App, seed: int) -> None:
     """Tasks come, run, fail, die, are replayed, replaced and cancelled, while many wait, and some give up."""
     rng, names = random.Random(seed), [f"t{n}" for n in range(30)]

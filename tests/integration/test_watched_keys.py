@@ -18,6 +18,7 @@ from tests.support.answering import answering
 from tests.support.bridges import bridge_process, bridging
 from tests.support.doors import Doors, doors
 from tests.support.lingering import lingering
+from tests.support.matrix import MATRIX
 from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
@@ -141,6 +142,7 @@ def beside_another(server: RedisServer, house: Doors) -> Iterator[subprocess.Pop
         yield process
 
 
+@MATRIX
 def test_what_a_frozen_bridge_hears_when_it_thaws_is_what_the_other_heard(
     server: RedisServer, client: redis.Redis, house: Doors
 ) -> None:

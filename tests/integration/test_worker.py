@@ -18,6 +18,7 @@ from duecourse.settings import Settings
 from duecourse.wiring import App
 from duecourse.worker.serving import size_of
 from tests.support.answering import Reply, answering
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
 from tests.support.workers import HANDLERS, command, environment, working
@@ -221,6 +222,7 @@ def test_a_worker_leaves_queues_alone_that_are_not_its_own(store: RedisStore, se
         assert (theirs.status, theirs.run) == (Status.SCHEDULED, 0)
 
 
+@MATRIX
 def test_workers_beside_each_other_run_each_task_once(store: RedisStore, server: RedisServer, log: Path) -> None:
     ids = [f"t{n}" for n in range(300)]
     with working(server.url, "--processes", "2", log=log) as one, working(server.url, log=log) as two:
@@ -259,7 +261,7 @@ def test_its_processes_end_with_a_parent_that_is_killed(server: RedisServer, log
 
 @pytest.mark.parametrize(
     ("options", "settings", "problem"),
-    [
+    in_turn(
         ((), {}, "--import: is required"),
         (("--import", "nowhere.kinds"), {}, "--import nowhere.kinds: cannot be imported: ModuleNotFoundError"),
         (("--import", "unnamed"), {}, "unnamed.handler: names no kind: write @task_handler(kind="),
@@ -268,7 +270,7 @@ def test_its_processes_end_with_a_parent_that_is_killed(server: RedisServer, log
         (("--import", "kinds", "--processes", "0"), {}, "--processes: must be 1 to 64, not 0"),
         (("--import", "kinds", "--store", "memory://"), {}, "DUECOURSE_STORE: must be a Redis"),
         (("--import", "kinds"), {"LEASE": "soon"}, "DUECOURSE_LEASE: "),
-    ],
+    ),
 )
 def test_what_is_wrong_is_said_and_nothing_is_tried_again(
     server: RedisServer, options: tuple[str, ...], settings: dict[str, str], problem: str

@@ -16,11 +16,14 @@ from duecourse_local.stack.sockets import free_port
 from tests.support.api import Api
 from tests.support.commands import BARE, run, up
 from tests.support.earlier_store import Earlier
+from tests.support.matrix import LENGTHY
 from tests.support.project import ROOT
 from tests.support.redis_server import REDIS, RedisServer, need
 from tests.support.releases import FIRST, layer_of, unpack_release
 from tests.support.wait import until
 from tests.support.wheel import build, installed
+
+pytestmark = LENGTHY
 
 WRITTEN = ROOT / "tests/journey/project"
 OLD = 200

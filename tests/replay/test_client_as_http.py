@@ -23,6 +23,7 @@ from duecourse.wire.http.why import show_why
 from tests.support.clock import HandClock
 from tests.support.kinds import Ready
 from tests.support.ledger import bring
+from tests.support.matrix import some
 from tests.support.requests import MEETING, POLL, ask
 from tests.support.wired import Wire
 from tests.unit.test_template_policies import ROUTES
@@ -266,7 +267,7 @@ def test_what_is_asked_for_in_both_ways_is_answered_alike_and_leaves_the_same(
     assert mine == theirs
 
 
-@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("name", some(GOOD, 3))
 def test_what_is_wrong_is_told_of_the_same_fields_in_the_same_words(both: Both, name: str, wire: Wire) -> None:
     for fields in wrong_inputs(name):
         told, answered = by_client(both, name, fields), by_http(name, fields)

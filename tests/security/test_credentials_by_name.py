@@ -15,6 +15,7 @@ from duecourse_local.aws.keyring import Keyring
 from duecourse_local.stack.options import Options
 from duecourse_local.stack.stack import Stack
 from tests.support.answering import Asked, Reply, Server, answering
+from tests.support.matrix import MATRIX
 from tests.support.wait import until
 
 TOKEN, NEWER, OTHERS = "tok/en-of-billing", "newer-token-of-billing", "token-of-globex"
@@ -232,6 +233,7 @@ def test_nothing_of_any_credential_is_anywhere_else(ours: Ours) -> None:
     assert [(place, secret) for place, text in everywhere.items() for secret in SECRETS if secret in text] == []
 
 
+@MATRIX
 def test_a_token_is_rotated_while_the_stack_runs(ours: Ours) -> None:
     """Seen from its receiver, which takes the new one alone: first before the secret has it, then with it."""
     hosts = {"hosts": [urlsplit(ours.bound.url).netloc]}
@@ -245,6 +247,7 @@ def test_a_token_is_rotated_while_the_stack_runs(ours: Ours) -> None:
     assert NEWER not in "".join(path.read_text() for path in (ours.folder / "state" / "logs").iterdir())
 
 
+@MATRIX
 def test_a_stack_in_one_process_sends_them_too(ours: Ours, tmp_path: Path) -> None:
     given = Options(store="memory://", tick=0, state=tmp_path / "state")
     with Stack(given) as stack:

@@ -14,6 +14,7 @@ from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.api import Api
 from tests.support.commands import run
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.wait import until
 
 HOOK = {"id": "a", "kind": "webhook", "payload": {"url": "http://127.0.0.1:9/"}, "delay": 60}
@@ -39,6 +40,7 @@ def test_a_strict_stack_behaves_as_deployed_and_says_so() -> None:
     assert (line, status) == ("tasks may call public addresses alone", 422)
 
 
+@MATRIX
 def test_what_the_environment_lists_takes_the_place_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUECOURSE_EGRESS_ALLOW", "127.0.0.1:9")
     line, status = said(Options(store="memory://", tick=0, precision=Precision.TICK, egress=Egress.STRICT))
@@ -58,7 +60,8 @@ def leads_within(name: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("egress", Egress)
+@MATRIX
+@pytest.mark.parametrize("egress", in_turn(Egress.STRICT, Egress.LOOPBACK))
 def test_functions_in_processes_and_programs_beside_them_go_by_the_same(tmp_path: Path, egress: Egress) -> None:
     with (
         answering(lambda _: Reply()) as server,

@@ -16,7 +16,7 @@ from duecourse_local.stack.options import Options
 from duecourse_local.stack.stack import Stack
 from tests.support.answering import Asked, Reply, Server, answering, misbehaving
 from tests.support.hostile import ANSWERS
-from tests.support.matrix import in_turn
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.wait import until
 
 BATCH = 16
@@ -103,6 +103,7 @@ def p99(latenesses: list[float]) -> float:
     return latenesses[max(0, -(-len(latenesses) * 99 // 100) - 1)]
 
 
+@MATRIX
 def test_a_batch_of_expensive_expressions_holds_up_no_others_webhooks(scene: Scene) -> None:
     """Ten filters over a million ones took 15 s each, sixteen at a time: others' webhooks came 34 s late and more."""
     start = datetime.now(UTC) + timedelta(seconds=SETTING_S)
@@ -125,6 +126,7 @@ def silent(connection: socket.socket) -> None:
         pass
 
 
+@MATRIX
 @pytest.mark.parametrize("behave", in_turn(endless, silent))
 def test_answers_that_are_dear_to_read_or_never_come_hold_up_no_others_webhooks(
     scene: Scene, behave: Callable[[socket.socket], None]
@@ -198,6 +200,7 @@ def requests(scene: Scene, path: str, body: dict[str, Any]) -> Iterator[list[int
             thread.join()
 
 
+@MATRIX
 def test_previews_of_an_expensive_template_hold_up_no_others_webhooks(scene: Scene) -> None:
     body = {
         "subject": "x", "starts_at": (datetime.now(UTC) + timedelta(hours=1)).isoformat(), "remind_before": ["PT5M"],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.security.test_noisy_neighbour import LATE_S, SETTING_S, Scene, p99, scene, spread
-from tests.support.matrix import in_turn
+from tests.support.matrix import MATRIX, in_turn
 
 THREADS = 8
 TEXT = "x" * 20_000
@@ -76,6 +76,7 @@ def reminders(_: Scene) -> Ask:
     return ask
 
 
+@MATRIX
 @pytest.mark.parametrize("hostile", in_turn(pages, reminders))
 def test_requests_without_pause_hold_up_no_others_webhooks(scene: Scene, hostile: Callable[[Scene], Ask]) -> None:
     ask = hostile(scene)

@@ -14,6 +14,7 @@ from duecourse_local.aws.access.chosen import Auth
 from duecourse_local.stack.options import Options, Precision
 from duecourse_local.stack.stack import Stack
 from tests.support.callers import Who
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.proved import RULES, Stage
 from tests.support.requests import MEETING, WEBHOOK, Answer
 
@@ -21,7 +22,6 @@ HOSTILE, VICTIM = Who("hostile", (Role.CALLER, Role.WORKER)), Who("victim", (Rol
 BOUNDED = Who("bounded", (Role.CALLER,))
 """A tenant with quotas of the deployment by its name."""
 OPERATOR = Who("", (Role.OPERATOR,))
-MANY = 300
 SIZE = 100_000
 QUOTAS = {"tenant_max_pending": 1_000, "tenant_max_bytes": 10 * SIZE}
 
@@ -85,8 +85,9 @@ def scene(stack: Scene) -> Scene:
     return stack
 
 
-def test_no_queue_is_made_by_being_set_looked_at_or_replayed(scene: Scene) -> None:
-    for n in range(MANY):
+@pytest.mark.parametrize("many", in_turn(20, 300))
+def test_no_queue_is_made_by_being_set_looked_at_or_replayed(scene: Scene, many: int) -> None:
+    for n in range(many):
         refused = scene.ask(OPERATOR, "PATCH", f"/queues/any-{n}", {"paused": True})
         assert (refused.status, refused.body["type"]) == (404, "urn:duecourse:problem:queue-not-found")
     for path in ("/queues/any", "/tasks/a?queue=any", "/tasks?queue=any"):
@@ -143,6 +144,7 @@ def test_a_tenant_makes_no_more_queues_than_it_may_by_tasks_or_by_queries(scene:
     assert len(scene.queues(OPERATOR)) == 7
 
 
+@MATRIX
 def test_a_deployments_quota_holds_in_any_queue_that_a_tenant_thinks_of(scene: Scene) -> None:
     before = scene.used()
     answers = []
@@ -157,6 +159,7 @@ def test_a_deployments_quota_holds_in_any_queue_that_a_tenant_thinks_of(scene: S
         assert scene.ask(HOSTILE, "POST", "/tasks", large).status == 201, "another has none"
 
 
+@MATRIX
 def test_a_tenant_whose_tasks_end_at_once_fills_nothing_either(scene: Scene) -> None:
     """What has ended is kept for a day, and was counted no more."""
     before, statuses = scene.used(), []

@@ -20,6 +20,7 @@ from duecourse_local.stack.stack import Stack
 from tests.support.answering import Asked, Reply, Server, answering
 from tests.support.api import Api
 from tests.support.level_store import level_store
+from tests.support.matrix import MATRIX
 from tests.support.wait import until
 from tests.support.wired import wired_with
 
@@ -147,6 +148,7 @@ def test_credentials_reach_whom_they_are_for_and_nobody_who_reads(scene: Scene) 
     assert b"sealed:" not in b"".join(shown.values())
 
 
+@MATRIX
 def test_a_reminder_is_sealed_and_written_out_as_its_recipient_reads_it(scene: Scene) -> None:
     body = {
         "id": "review",
@@ -178,6 +180,7 @@ def test_a_ledger_in_a_folder_has_no_credential_on_the_disk(tmp_path: Path) -> N
     assert found_in(files) == []
 
 
+@MATRIX
 def test_a_stack_without_a_key_names_the_way_without_credentials(tmp_path: Path) -> None:
     with (
         Stack(Options(tick=0, state=tmp_path, environment={"DUECOURSE_SEAL_KEY": ""})) as stack,

@@ -223,6 +223,7 @@ def test_bells_are_heard_after_a_rotation(site: Site) -> None:
         bells.close()
 
 
+@MATRIX
 def test_a_broker_takes_a_newer_login(rabbitmq: RabbitMq) -> None:
     secret = Kept(rabbitmq.url.replace("guest:guest", "guest:wrong"))
     publisher = AmqpPublisher("", secret=secret)

@@ -22,7 +22,7 @@ from duecourse_local.stack.options import Options, Precision, Secrets
 from duecourse_local.stack.problems import HarnessError
 from duecourse_local.stack.sockets import LOOPBACK, free_port
 from duecourse_local.stack.stack import Stack
-from tests.support.matrix import in_turn
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.redis_server import REDIS, RedisServer, need
 from tests.support.wait import until
 
@@ -103,6 +103,7 @@ def test_no_process_has_a_password_in_its_environment_and_all_of_them_work(
         assert kept.get_secret_value(SecretId=secrets.STORE)["SecretString"] == ours.url(FIRST)
 
 
+@MATRIX
 def test_at_deployment_the_url_is_in_the_environment_as_before(tmp_path: Path) -> None:
     with running(tmp_path / "state", precision=Precision.TICK) as ours:
         runtime = [seen(pid) for pid in ours.pids()]
@@ -114,6 +115,7 @@ def test_at_deployment_the_url_is_in_the_environment_as_before(tmp_path: Path) -
     assert all(found["DUECOURSE_STORE"] == "" for found in runtime)
 
 
+@MATRIX
 @pytest.mark.parametrize("precision", in_turn(Precision.BRIDGE, Precision.LINGER))
 def test_a_password_is_rotated_while_everything_runs(tmp_path: Path, precision: Precision) -> None:
     tick = 2.0 if precision == Precision.LINGER else 0
@@ -128,6 +130,7 @@ def test_a_password_is_rotated_while_everything_runs(tmp_path: Path, precision: 
         assert SECOND not in "".join(path.read_text() for path in (ours.folder / "logs").iterdir())
 
 
+@MATRIX
 def test_a_secret_that_is_gone_is_an_error_by_the_name_of_its_setting(tmp_path: Path) -> None:
     with running(tmp_path / "state", precision=Precision.TICK) as ours:
         manager = ours.stack.session().client("secretsmanager")

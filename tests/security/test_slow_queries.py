@@ -12,6 +12,7 @@ import urllib3
 from duecourse_local.stack.options import Options
 from duecourse_local.stack.stack import Stack
 from tests.support.answering import Asked, Reply, Server, answering
+from tests.support.matrix import MATRIX
 from tests.support.requests import WEBHOOK
 from tests.support.wait import until
 
@@ -84,6 +85,7 @@ def answered(asked: list[Future[tuple[int, Any]]]) -> list[int]:
     return [one.result()[0] for one in asked if one.done()]
 
 
+@MATRIX
 def test_slow_queries_of_one_tenant_to_many_hosts_hold_few_executions_and_none_is_lost(scene: Scene) -> None:
     """One caller with a wildcard record held every execution of the HTTP function for 11 s each."""
     slow = Slow()

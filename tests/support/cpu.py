@@ -8,6 +8,11 @@ import psutil
 
 from duecourse_local.stack.stack import Stack
 
+LINEAR, QUADRATIC = 3.5, 7.0
+"""Most that `growth` may be of a work of that kind: near what the next worse kind has, for caches are filled too."""
+LEAST_S = 0.005
+"""Less than that is as good as nothing."""
+
 
 def is_soon(work: Callable[[], object], within_s: float, tries: int = 3) -> bool:
     """True if `work` takes this thread less than so many seconds of the processor, at one of a few tries.
@@ -20,6 +25,24 @@ def is_soon(work: Callable[[], object], within_s: float, tries: int = 3) -> bool
         if time.thread_time() - began < within_s:
             return True
     return False
+
+
+def growth(work: Callable[[int], object], size: int, tries: int = 3) -> float:
+    """How many times as long `work` takes this thread for twice the size: 2 if it is linear, 4 if quadratic.
+
+    A slow machine is as slow in both. The best of a few tries of each, in turn: what disturbs one is in no other.
+    """
+    once, more = [], []
+    for _ in range(tries):
+        once.append(_takes_s(work, size))
+        more.append(_takes_s(work, 2 * size))
+    return min(more) / max(min(once), LEAST_S)
+
+
+def _takes_s(work: Callable[[int], object], size: int) -> float:
+    began = time.thread_time()
+    work(size)
+    return time.thread_time() - began
 
 
 def used_s(stack: Stack, function: str) -> float:

@@ -18,7 +18,9 @@ from duecourse.errors import InvalidInput, InvalidSettings
 from duecourse.process import PROCESS
 from duecourse.testing import Duecourse, TooManyRuns, product
 from duecourse.webhooks import verify
-from tests.support.matrix import in_turn
+from tests.support.matrix import LENGTHY, in_turn
+
+pytestmark = LENGTHY
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOOK = "https://hooks.example.com/in"

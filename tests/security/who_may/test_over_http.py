@@ -17,12 +17,13 @@ from duecourse_local.stack.problems import HarnessError
 from duecourse_local.stack.stack import Stack
 from tests.support.callers import UNKNOWN, Who, scene, things
 from tests.support.commands import in_this_process, up
+from tests.support.matrix import MATRIX, in_turn
 from tests.support.proved import ACME, Stage, proved
 from tests.support.requests import WEBHOOK, Answer
 from tests.support.routes_and_roles import CASES
 
 
-@pytest.fixture(scope="module", params=[Auth.JWT, Auth.IAM])
+@pytest.fixture(scope="module", params=in_turn(Auth.JWT, Auth.IAM))
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with proved(Auth(request.param), tmp_path_factory.mktemp("state")) as stage:
         yield stage
@@ -95,6 +96,7 @@ def test_the_keys_are_for_their_owner_alone(stage: Stage) -> None:
     assert modes == dict.fromkeys(("tokens.pem", "signatures"), 0o600)
 
 
+@MATRIX
 def test_up_asks_for_what_it_is_told_to_and_its_functions_know_their_callers(tmp_path: Path) -> None:
     """As a user runs it: functions in processes of their own, and the rule that comes with the option."""
     state = tmp_path / "state"

@@ -23,11 +23,12 @@ class Calendar(Protocol):
     def times(self, rule: Rule, after: int) -> Iterator[int]:
         """Nominal times of a rule later than `after` (epoch ms), ascending, each once, computed as they are asked for.
 
-        `rule` has passed `check`; it may have been written with other time zones.
+        `rule` has passed `check`; it may have been written with other time zones. A text of cron or of a recurrence
+        rule is read once a process. There are none in the last two days of the year 9999.
         """
 
     def local(self, at: int, time_zone: str) -> str:
         """An instant (epoch ms) as RFC 3339 in a time zone: `2026-11-26T09:00:00+01:00`."""
 
     def changes_before(self, at: int, since: int, time_zone: str) -> bool:
-        """True if the zone's distance to UTC changed between two instants."""
+        """True if a zone is another distance from UTC at an instant than at an earlier one (epoch ms)."""

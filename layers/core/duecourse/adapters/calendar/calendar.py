@@ -110,7 +110,7 @@ def _endless(rule: Rule, low: int) -> Iterator[int]:
 
 
 def _wrong_text(repeat: Cron | RRule, text: str) -> str:
-    """What is wrong with a text, or ""."""
+    """The problem of a text, or ""."""
     if len(text) > MAX_TEXT:
         return f"must have at most {MAX_TEXT:,} characters"
     try:

@@ -21,7 +21,7 @@ NUMBER = re.compile(r"[0-9]{1,2}", re.ASCII)
 
 
 class Field(NamedTuple):
-    """One of the five fields; `names` stand for the numbers from `low` on."""
+    """One of the five fields; `names` are other words for its numbers, from `low` on."""
 
     place: int
     name: str
@@ -72,7 +72,7 @@ def numbers(field: Field, text: str) -> frozenset[int]:
 
 
 def plain(field: Field, item: str) -> Iterator[int]:
-    """Numbers of one value, range, `*` or `?`, or of each so many of them; `5/15` goes on to the field's end."""
+    """Numbers of a value, a range, `*` or `?`, with or without a step. `5/15` begins at 5 and ends with the field."""
     base, slash, text = item.partition("/")
     step = _step(field, text) if slash else 1
     first, last = _ends(field, base, open_ended=bool(slash))
@@ -99,7 +99,8 @@ def _ends(field: Field, base: str, *, open_ended: bool) -> tuple[int, int]:
     if field is WEEKDAY and last == 0 < first:
         last = 7
     if last < first:
-        fix = f"{low}-{field.high},{field.low}-{high}" if not field.names else f"two ranges, {low}-… and …-{high}"
+        top, bottom = (field.names[-1], field.names[0]) if low in field.names else (field.high, field.low)
+        fix = f"{low}-{top},{bottom}-{high}"
         raise field.wrong(f"the range {base} must not go down; write {fix}")
     return first, last
 

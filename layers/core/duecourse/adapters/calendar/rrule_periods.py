@@ -12,10 +12,10 @@ from duecourse.adapters.calendar.days import LAST_YEAR, MONTHS_OF_CYCLE, date_of
 from duecourse.adapters.calendar.rrule_days import RuleDays
 from duecourse.adapters.calendar.rrule_text import SUB_DAILY, RuleText
 
-QUIET = {"YEARLY": 400, "MONTHLY": MONTHS_OF_CYCLE, "WEEKLY": CYCLE_DAYS // 7, "DAILY": CYCLE_DAYS}
+QUIET = {"YEARLY": 400, "MONTHLY": MONTHS_OF_CYCLE, "WEEKLY": CYCLE_DAYS // 7}
 """Periods without a time after which a rule has none, whatever its interval: those of 400 years."""
-MAX_LOOKS = 500_000
-"""The same for shorter periods: days, hours and minutes that are looked at."""
+MAX_LOOKS = 150_000
+"""Hours and minutes in a row that are looked at for one that fits."""
 
 
 class Periods:
@@ -58,24 +58,24 @@ class Periods:
         """Days of weeks, or single days."""
         first, size = (self._week, 7) if self._freq == "WEEKLY" else (self._day, 1)
         begin -= (begin - first) % size
-        quiet = 0
+        last = begin
         for number, days in groupby(days_from(self._days, begin), lambda day: (day - first) // size):
-            quiet += 1
+            now = first + number * size
             if number % self._interval == 0:
-                quiet = 0
+                last = now
                 yield list(days)
-            if quiet > QUIET[self._freq]:
+            elif now - last > CYCLE_DAYS:
                 return
 
     def _short(self, begin: int) -> Iterator[list[int]]:
         """Hours or minutes, each a period of its own."""
         if not self._reachable():
             return
-        looks, cost = 0, 1 + min(len(self._units), DAY_S // self._size // self._interval)
-        for day in days_from(self._days, begin // DAY_S):
+        looks, cost, last = 0, 1 + min(len(self._units), DAY_S // self._size // self._interval), begin // DAY_S
+        for day in days_from(self._days, last):
             units = self._units_of(day)
-            looks = 0 if units else looks + cost
-            if looks > MAX_LOOKS:
+            looks, last = (0, day) if units else (looks + cost, last)
+            if looks > MAX_LOOKS or day - last > CYCLE_DAYS:
                 return
             bases = (day * DAY_S + unit * self._size for unit in units)
             yield from ([base] for base in bases if base + self._size > begin)

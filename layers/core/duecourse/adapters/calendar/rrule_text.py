@@ -128,7 +128,7 @@ def _by_day(item: str) -> tuple[int, int]:
 
 
 def _until(value: str) -> tuple[int | None, int | None]:
-    """An instant, or a wall-clock time; a date stands for its last second."""
+    """An instant, or a wall-clock time; of a date, its last second."""
     if not UNTIL.fullmatch(value):
         raise ValueError("UNTIL must be a date or a time such as 20261224T090000Z")
     try:
