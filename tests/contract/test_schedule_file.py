@@ -7,8 +7,9 @@ import pytest
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.domain.schedule import Cron, Rule, Schedule
-from duecourse.domain.task import DEFAULT_TENANT
 from duecourse.domain.schedule_file import Entry, FileChanges, Noted, ScheduleFile, key_of
+from duecourse.domain.task import DEFAULT_TENANT
+from duecourse.domain.values import replaced
 from duecourse.engine.schedule_file import SETTLED_MS, ScheduleFiles
 from duecourse.engine.schedules import Schedules
 from duecourse.errors import FieldError, InvalidInput, QuotaExceeded
@@ -43,8 +44,6 @@ def one(id: str = "daily", repeat: Cron = AT_NINE, **fields: Any) -> Schedule:
 
 
 def file(number: int, *schedules: Schedule, digest: str = "d") -> ScheduleFile:
-    from duecourse.domain.values import replaced
-
     return ScheduleFile(number, tuple(replaced(each, file=number) for each in schedules), (), digest)
 
 
@@ -115,7 +114,7 @@ def test_a_later_file_adds_changes_and_deletes_and_leaves_alone_what_was_made_by
     assert there(store) == {"daily": AT_TEN, "new": AT_NINE, "own": AT_NINE, "same": AT_NINE}
     same = store.schedule("default", "same")
     assert same
-    assert (same.progress.version, same.schedule.file) == (1, 4), "nobody's change, but the later file's"
+    assert (same.progress.version, same.schedule.file) == (2, 4), "the later file's, which no earlier one changes"
     apply(store, 5)
     assert there(store) == {"own": AT_NINE}
 

@@ -103,7 +103,7 @@ class ScheduleFiles:
                 log.error("schedule %s of queue %s is not applied: %s", schedule.id, schedule.queue, error)  # noqa: TRY400 - its words say all
         deleted = self._delete(noted.entries - own, file.number)
         for entry in found[Put.CONFLICT]:
-            log.warning("schedule %s of queue %s is not the file's, and is left alone", entry.id, entry.queue)
+            log.warning("schedule %s of queue %s is not this file's, and is left alone", entry.id, entry.queue)
         if not failed:
             self._record.finish(file.number)
         foreign = tuple(found[Put.CONFLICT])

@@ -110,8 +110,8 @@ class Schedules:
         is_same = self.is_same(schedule, before)
         if is_same and before.file == schedule.file:
             return Put.KEPT
-        if is_same:  # it gets the number, so that no file with a lower one changes it
-            later, progress = replaced(before, file=schedule.file), kept.progress
+        if is_same:  # it gets the number, and another version, so that no file with a lower number changes it
+            later, progress = replaced(before, file=schedule.file), replaced(kept.progress, version=version + 1)
         else:
             later = self.checked(_starting(replaced(schedule, by=self._by), before.rule.starts_at))
             progress = self._changed(kept, later)
