@@ -62,6 +62,7 @@ def _survey(app: App, remaining_ms: Callable[[], int]) -> Survey | StoreUnavaila
     try:
         app.write_deployed()
         _apply_schedules(app)
+        _renew_zones(app, remaining_ms)
         return app.sweeper.survey(remaining_ms)
     except StoreUnavailable as error:
         return error
@@ -75,6 +76,21 @@ def _apply_schedules(app: App) -> None:
         app.apply_schedules(FILE.read_text("utf-8"))
     except (InvalidInput, UnicodeDecodeError) as error:
         log.error("%s is left out: %s", FILE.name, error)  # noqa: TRY400 - its words say all
+    except StoreUnavailable as error:  # a part of it: the others are served
+        log.warning("%s waits for the next tick: %s", FILE.name, error)
+
+
+def _renew_zones(app: App, remaining_ms: Callable[[], int]) -> None:
+    """Compute the times of schedules by newer time zones, at the first ticks of a process."""
+    if app.zones.are_known:
+        return
+    try:
+        renewed = app.zones.renew(remaining_ms)
+    except StoreUnavailable as error:
+        log.warning("times by newer time zones wait for the next tick: %s", error)
+        return
+    if renewed:
+        log.info("times of schedules are computed by newer time zones", extra={"schedules": renewed})
 
 
 def _sweep(app: App, found: Survey | StoreUnavailable, remaining_ms: Callable[[], int]) -> Ticked | StoreUnavailable:

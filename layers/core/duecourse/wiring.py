@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from duecourse.bridge.rings import Warming
     from duecourse.engine.firing import Firer
     from duecourse.engine.schedule_file import ScheduleFiles
+    from duecourse.engine.zones import Zones
 
 log = logging.getLogger("duecourse")
 
@@ -163,6 +164,13 @@ class App(Outside):
         from duecourse.engine.schedule_file import ScheduleFiles
 
         return ScheduleFiles(self.store, self.store.schedule_files(), self.schedules)
+
+    @lazy
+    def zones(self) -> "Zones":
+        """Times of schedules by newer time zones."""
+        from duecourse.engine.zones import Zones
+
+        return Zones(self.store, lambda: self.calendar)
 
     @lazy
     def schedules(self) -> Schedules:

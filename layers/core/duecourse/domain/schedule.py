@@ -170,13 +170,21 @@ class Occurrence:
 
 
 @value(frozen=True, slots=True)
+class Former:
+    """The next nominal time (epoch ms) as an earlier version of the time zones had it."""
+
+    zones: str
+    nominal: int
+
+
+@value(frozen=True, slots=True)
 class Progress:
     """What changes of a schedule.
 
     `version` counts its changes by callers. `nominal` is the nominal time that comes next, None for none, and
     `next_at` when it fires; `NEVER` for none or while paused. `fired`, `skipped` and `missed` count nominal times.
-    `zones` is the version of the time zones by which `nominal` was computed. `recent` are the last occurrences, oldest
-    first.
+    `zones` is the version of the time zones by which `nominal` was computed, and `former` what an earlier one gave, if
+    that was another time. `recent` are the last occurrences, oldest first.
     """
 
     version: int = 1
@@ -186,6 +194,7 @@ class Progress:
     skipped: int = 0
     missed: int = 0
     zones: str = ""
+    former: Former | None = None
     recent: tuple[Occurrence, ...] = ()
 
 

@@ -80,6 +80,7 @@ class Firer:
             fired=fired,
             missed=progress.missed + len(missed) + besides,
             zones=self._calendar.version,
+            former=None,
             recent=tuple([*progress.recent, *missed_ones, *recent][-RECENT:]),
         )
         tasks = tuple(schedule.occurrence(nominal, _due_at(schedule, nominal, now)) for nominal in firing)

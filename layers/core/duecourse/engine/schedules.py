@@ -234,7 +234,7 @@ class Schedules:
     def _begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
         """Progress of a series whose times begin anew, at `now`."""
         nominal = next(self._calendar.times(schedule.rule, max(schedule.rule.starts_at, now) - 1), None)
-        return self._standing(schedule, replaced(before, nominal=nominal))
+        return self._standing(schedule, replaced(before, nominal=nominal, zones=self._calendar.version, former=None))
 
     def _changed(self, kept: Kept, schedule: Schedule) -> Progress:
         before = replaced(kept.progress, version=kept.progress.version + 1)
@@ -247,7 +247,7 @@ class Schedules:
         is_over = schedule.limit is not None and progress.fired >= schedule.limit
         nominal = None if is_over else progress.nominal
         next_at = NEVER if nominal is None or schedule.paused else schedule.fires_at(nominal)
-        return replaced(progress, nominal=nominal, next_at=next_at, zones=self._calendar.version)
+        return replaced(progress, nominal=nominal, next_at=next_at)
 
     def _kept(self, queue: str, id: str, tenant: str) -> Kept:
         kept = self._store.schedule(queue, id, tenant)
@@ -291,6 +291,14 @@ class Schedules:
 
 
 def _why(schedule: Schedule, progress: Progress, now: int) -> str:
+    former = progress.former
+    if former is None:
+        return _standing_of(schedule, progress, now)
+    by_former = f"by {former.zones} it was {format_instant(former.nominal)}"
+    return f"{_standing_of(schedule, progress, now)} Recomputed by time zones {progress.zones}; {by_former}."
+
+
+def _standing_of(schedule: Schedule, progress: Progress, now: int) -> str:
     if schedule.paused:
         return "It is paused: nothing fires until it is resumed."
     if progress.nominal is None:

@@ -1,6 +1,6 @@
 """Contract of the schedules: entries of the ledger that add tasks, and are never leased."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -71,6 +71,15 @@ class ScheduleStore(Ledger, Protocol):
         """Schedules of a shard that are due, the longest due first.
 
         One that cannot be read is only logged, and due again a minute later.
+        """
+
+    def with_schedules(self) -> list[Shard]:
+        """Shards that have schedules: a round trip a node."""
+
+    def coming_schedules(self, shard: Shard, after: int) -> Iterator[Kept]:
+        """Schedules of a shard that are due later than `after` (epoch ms), paused ones too, as they are read.
+
+        One that fires or is changed meanwhile may come twice, or not at all. One that cannot be read is only logged.
         """
 
     def fire(self, shard: Shard, firings: Sequence[Firing]) -> list[Fired]:

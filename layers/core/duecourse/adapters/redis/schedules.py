@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from heapq import nsmallest
 from typing import Any
@@ -29,6 +29,8 @@ from duecourse.ports.tasks import Reply
 log = logging.getLogger("duecourse.store")
 
 PUT = {1: Put.CREATED, 2: Put.CHANGED, 3: Put.KEPT, -1: Put.ABSENT, -2: Put.CONFLICT}
+PAGE = 500
+"""Schedules that are read at a time."""
 TOO_OLD, DAMAGED = -5, -6
 """Rejections of schedule.lua that are errors."""
 OVER = {
@@ -109,6 +111,24 @@ class RedisSchedules(RedisLedger):
         if broken:
             self._fire(shard, [TENANT], [(sid, sid, "", "", "") for sid in broken])
         return [kept for kept in found.values() if kept]
+
+    def with_schedules(self) -> list[Shard]:
+        """See ScheduleStore."""
+        shards = self.shards()
+        counts = self._scripts.read(*(("ZCARD", self._verbs.keys(one).due(TENANT)) for one in shards)) if shards else []
+        return [one for one, count in zip(shards, counts, strict=True) if count]
+
+    def coming_schedules(self, shard: Shard, after: int) -> Iterator[Kept]:
+        """See ScheduleStore."""
+        due, since, size = self._verbs.keys(shard).due(TENANT), after + 1, PAGE
+        while True:
+            page = self._scripts.command("ZRANGEBYSCORE", due, since, "+inf", "LIMIT", 0, size, "WITHSCORES")
+            sids, last = [sid.decode() for sid in page[::2]], int(page[-1]) if page else since
+            yield from filter(None, self._readable(shard, sids).values())
+            if len(sids) < size:
+                return
+            # Those that are due at one time may be more than a page: then the next one is larger.
+            since, size = (last, PAGE) if last > since else (since, 4 * size)
 
     def fire(self, shard: Shard, firings: Sequence[Firing]) -> list[Fired]:
         """See ScheduleStore."""

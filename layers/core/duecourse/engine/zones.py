@@ -1,0 +1,83 @@
+"""Times of schedules by newer time zones: computed anew once a process, and never by older ones."""
+
+from collections.abc import Callable
+from itertools import takewhile
+
+from duecourse.domain.schedule import NEVER, Every, Former, Kept, Progress
+from duecourse.domain.task import Shard
+from duecourse.domain.times import DAY_MS
+from duecourse.domain.values import replaced
+from duecourse.errors import QuotaExceeded
+from duecourse.ports.calendar import Calendar
+from duecourse.ports.schedules import ScheduleStore
+
+
+class Zones:
+    """Schedules of a ledger, and the calendar of this process, which is opened where there are schedules."""
+
+    def __init__(self, store: ScheduleStore, calendar: Callable[[], Calendar]) -> None:
+        self._store = store
+        self._calendar = calendar
+        self._left: list[Shard] | None = None
+
+    @property
+    def are_known(self) -> bool:
+        """True once every schedule was looked at."""
+        return self._left == []
+
+    def renew(self, remaining_ms: Callable[[], int]) -> int:
+        """Compute the next times by newer zones; answers for how many schedules.
+
+        It takes half the time that remains, and goes on at the next call. A schedule that fires or is changed meanwhile
+        is left to that.
+        """
+        least_ms, renewed = remaining_ms() // 2, 0
+        if self._left is None:
+            self._left = self._store.with_schedules()
+        while self._left:
+            for kept in self._store.coming_schedules(self._left[0], self._store.now()):
+                renewed += self._is_renewed(kept)
+                if remaining_ms() <= least_ms:
+                    return renewed
+            del self._left[0]
+        return renewed
+
+    def _is_renewed(self, kept: Kept) -> bool:
+        schedule, progress = kept.schedule, kept.progress
+        calendar = self._calendar()
+        if not _is_of_older(progress, calendar) or isinstance(schedule.rule.repeat, Every) or schedule.of:
+            return False
+        later = renewed(kept, calendar)
+        try:
+            # Its version stays: this is no change by a caller. A store that finds it fired or changed since does nothing.
+            self._store.put_schedule(schedule, later, if_version=progress.version)
+        except QuotaExceeded:  # its tenant is over its bytes already: it fires as it is
+            return False
+        return True
+
+
+def renewed(kept: Kept, calendar: Calendar) -> Progress:
+    """Progress of a schedule whose next time is computed by a calendar's zones: the one nearest to the time it had."""
+    schedule, progress = kept.schedule, kept.progress
+    was = progress.nominal or 0
+    nominal = _nearest(kept, calendar, was)
+    if nominal == was:
+        return replaced(progress, zones=calendar.version)
+    next_at = NEVER if nominal is None or schedule.paused else schedule.fires_at(nominal)
+    former = Former(progress.zones, was)
+    return replaced(progress, nominal=nominal, next_at=next_at, zones=calendar.version, former=former)
+
+
+def _nearest(kept: Kept, calendar: Calendar, was: int) -> int | None:
+    """The time of a rule nearest to one that it had by other zones: the same wall-clock time, wherever that is now."""
+    rule = kept.schedule.rule
+    following = next(calendar.times(rule, was - 1), None)
+    if following == was:
+        return was
+    before = [*takewhile(lambda at: at < was, calendar.times(rule, was - DAY_MS))]
+    is_nearer = before and (following is None or was - before[-1] <= following - was)
+    return before[-1] if is_nearer else following
+
+
+def _is_of_older(progress: Progress, calendar: Calendar) -> bool:
+    return progress.nominal is not None and progress.zones < calendar.version
