@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.domain.schedule import NEVER, Cron, Every, Former, Progress, Repeat, Rule, Schedule
+from duecourse.domain.schedule import NEVER, Cron, Every, FormerTime, Progress, Repeat, Rule, Schedule
 from duecourse.domain.values import replaced
 from duecourse.engine.firing import Firer
 from duecourse.engine.schedules import Schedules
@@ -48,7 +48,9 @@ class Zoned:
     def local(self, at: int, time_zone: str) -> str:
         """An instant in the zone."""
         del time_zone
-        return datetime.fromtimestamp(at / 1000, UTC).astimezone(timezone(timedelta(milliseconds=self._ahead))).isoformat()
+        return (
+            datetime.fromtimestamp(at / 1000, UTC).astimezone(timezone(timedelta(milliseconds=self._ahead))).isoformat()
+        )
 
     def changes_before(self, at: int, since: int, time_zone: str) -> bool:
         """No clock ever changes."""
@@ -56,6 +58,7 @@ class Zoned:
         return False
 
 
+DAILY = Cron("0 9 * * *")
 OLD, NEW, LATER = Zoned("2026f"), Zoned("2026g", 2), Zoned("2026h", 2)
 
 
@@ -63,7 +66,7 @@ def verbs(store: Store, calendar: Zoned) -> Schedules:
     return Schedules(store, calendar, lambda task: task)
 
 
-def add(store: Store, id: str = "daily", repeat: Repeat = Cron("0 9 * * *"), **fields: Any) -> None:
+def add(store: Store, id: str = "daily", repeat: Repeat = DAILY, **fields: Any) -> None:
     verbs(store, OLD).add(Schedule(id, "webhook", Rule(repeat, 0, "Europe/Vienna"), **fields))
 
 
@@ -98,7 +101,9 @@ def test_a_time_moves_to_where_newer_zones_have_it_and_says_so(store: Store) -> 
     assert progress(store).nominal == NINE_IN_VIENNA
     assert renew(store, NEW) == 1
     now = progress(store)
-    assert now == Progress(1, NINE_IN_VIENNA - HOUR, NINE_IN_VIENNA - HOUR, zones="2026g", former=Former("2026f", NINE_IN_VIENNA))
+    assert now == Progress(
+        1, NINE_IN_VIENNA - HOUR, NINE_IN_VIENNA - HOUR, zones="2026g", former=FormerTime("2026f", NINE_IN_VIENNA)
+    )
     why = verbs(store, NEW).get("default", "daily").why
     assert why.endswith("Recomputed by time zones 2026g; by 2026f it was 2026-09-22T08:00:00.000Z.")
     assert renew(store, NEW) == 0

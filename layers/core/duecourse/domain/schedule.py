@@ -170,7 +170,7 @@ class Occurrence:
 
 
 @value(frozen=True, slots=True)
-class Former:
+class FormerTime:
     """The next nominal time (epoch ms) as an earlier version of the time zones had it."""
 
     zones: str
@@ -194,7 +194,7 @@ class Progress:
     skipped: int = 0
     missed: int = 0
     zones: str = ""
-    former: Former | None = None
+    former: FormerTime | None = None
     recent: tuple[Occurrence, ...] = ()
 
 

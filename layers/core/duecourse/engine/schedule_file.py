@@ -43,9 +43,9 @@ class ScheduleFiles:
         self.is_over = False
         """True once nothing is left to do for the file that was last applied."""
 
-    def entries(self) -> frozenset[Entry]:
-        """Schedules that a file may have made."""
-        return self._record.read().entries
+    def noted(self) -> Noted:
+        """What the ledger knows of files."""
+        return self._record.read()
 
     def check(self, file: ScheduleFile) -> None:
         """Return if every schedule is right. Raises InvalidInput, which names every wrong field."""

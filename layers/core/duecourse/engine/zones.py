@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from itertools import takewhile
 
-from duecourse.domain.schedule import NEVER, Every, Former, Kept, Progress
+from duecourse.domain.schedule import NEVER, Every, FormerTime, Kept, Progress
 from duecourse.domain.task import Shard
 from duecourse.domain.times import DAY_MS
 from duecourse.domain.values import replaced
@@ -49,7 +49,7 @@ class Zones:
             return False
         later = renewed(kept, calendar)
         try:
-            # Its version stays: this is no change by a caller. A store that finds it fired or changed since does nothing.
+            # Its version stays, for no caller changed it. The store does nothing if it has fired or changed since.
             self._store.put_schedule(schedule, later, if_version=progress.version)
         except QuotaExceeded:  # its tenant is over its bytes already: it fires as it is
             return False
@@ -64,7 +64,7 @@ def renewed(kept: Kept, calendar: Calendar) -> Progress:
     if nominal == was:
         return replaced(progress, zones=calendar.version)
     next_at = NEVER if nominal is None or schedule.paused else schedule.fires_at(nominal)
-    former = Former(progress.zones, was)
+    former = FormerTime(progress.zones, was)
     return replaced(progress, nominal=nominal, next_at=next_at, zones=calendar.version, former=former)
 
 

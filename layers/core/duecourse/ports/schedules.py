@@ -90,7 +90,7 @@ class ScheduleStore(Ledger, Protocol):
 
         `overlap` is decided here, for each task in turn, by the occurrences that were added here and have not ended,
         the newest 32 of its series. An occurrence that is left out is `skipped` in the schedule's progress, and counted
-        in `skipped` besides `fired`. One that is queued is due at NEVER until the others have ended, and takes the place
+        in `skipped` besides `fired`. One that is queued is due at NEVER until the others have ended. It takes the place
         of one that waits already, which is cancelled and counts as skipped. With `replace` those before are cancelled,
         by force. A task over a quota of its tenant is not added: it counts as skipped. One whose id exists, in whatever
         state, is kept as it is.

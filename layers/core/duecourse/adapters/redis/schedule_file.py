@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterable
 
+from duecourse.adapters.redis.arguments import Argument
 from duecourse.adapters.redis.keys import files_key
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.domain.schedule_file import Entry, Noted
@@ -39,7 +40,7 @@ class RedisFileRecord:
         return self._step(number, "settle").settled == number
 
     def _step(self, number: int, step: str, *rest: str) -> Noted:
-        arguments = (self._key, self._scripts.clock(), number, step, *rest)
+        arguments: tuple[Argument, ...] = (self._key, self._scripts.clock(), number, step, *rest)
         flat = self._scripts.evaluate("file", (1, arguments))
         return _noted(zip(flat[::2], flat[1::2], strict=True))
 

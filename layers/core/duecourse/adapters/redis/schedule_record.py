@@ -12,7 +12,7 @@ from duecourse.domain.schedule import (
     Cron,
     Every,
     Fold,
-    Former,
+    FormerTime,
     Gap,
     Kept,
     Missed,
@@ -180,9 +180,9 @@ def _zones_word(progress: Progress) -> str:
     return f"{progress.zones},{former.zones},{_word(former.nominal)}" if former else progress.zones
 
 
-def _former(word: str) -> Former | None:
+def _former(word: str) -> FormerTime | None:
     _, *former = word.split(",")
-    return Former(former[0], _instant(former[1])) if former else None
+    return FormerTime(former[0], _instant(former[1])) if former else None
 
 
 def _occurrence(word: str) -> Occurrence:
