@@ -41,7 +41,14 @@ from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, encode_cursor, st
 from duecourse.wire.http.queries import AskQuery, QueryKey
 from duecourse.wire.http.queues import QueueKey, ReplayDead, SetQueue
 from duecourse.wire.http.reminders import AddReminder, CancelReminder, MoveReminder, ReminderKey
-from duecourse.wire.http.schedules import AddSchedule, BackfillSchedule, ChangeSchedule, PreviewSchedule, ScheduleKey
+from duecourse.wire.http.schedules import (
+    AddSchedule,
+    BackfillSchedule,
+    ChangeSchedule,
+    ListSchedules,
+    PreviewSchedule,
+    ScheduleKey,
+)
 from duecourse.wire.http.tasks import CancelTask, MoveTask, TaskKey, TenantKey, WaitTask
 from duecourse.wire.http.usual import read_task, read_tasks
 from duecourse.wiring import App
@@ -330,10 +337,12 @@ class ScheduleClient:
         key = _schedule(id, queue)
         return self._link.schedules.get(key.queue, key.id, self._tenant)
 
-    def list(self, queue: str = DEFAULT_QUEUE, *, after: str = "", limit: int = DEFAULT_PAGE) -> ListedSchedules:
+    def list(
+        self, queue: str = DEFAULT_QUEUE, *, after: str | None = None, limit: int = DEFAULT_PAGE
+    ) -> ListedSchedules:
         """Return some schedules of a queue, by id, those after an id."""
-        asked = read(ListTasks, {"queue": queue, "limit": limit})
-        found, following = self._link.schedules.page(asked.queue, after, asked.limit, self._tenant)
+        asked = read(ListSchedules, {"queue": queue, "after": after, "limit": limit})
+        found, following = self._link.schedules.page(asked.queue, asked.after or "", asked.limit, self._tenant)
         return ListedSchedules(found, following or None)
 
     def change(self, id: str, queue: str = DEFAULT_QUEUE, **changes: Unpack[ScheduleChanges]) -> ScheduleStatus:
