@@ -60,6 +60,7 @@ WHOLE = Schedule(
     notify="https://example.org/hook",
     paused=True,
     by="http",
+    file=12,
 )
 PROGRESS = Progress(
     version=3,

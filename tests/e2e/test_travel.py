@@ -108,3 +108,21 @@ def test_the_command_moves_it(http: urllib3.PoolManager, tmp_path: Path) -> None
         assert api.task("a")["state"] == "dead"
         wrong = run("advance", "backwards", *folder)
         assert (wrong.returncode, "ISO 8601" in wrong.stderr) == (2, True)
+
+
+def test_a_schedule_fires_through_a_change_of_the_clocks(http: urllib3.PoolManager, stack: Stack) -> None:
+    heard = list[str]()
+
+    def answer(request: object) -> Reply:
+        heard.append(request.headers["webhook-id"].rpartition(":")[0])  # type: ignore[attr-defined]
+        return Reply(200, b"{}")
+
+    with answering(answer) as server:
+        api = Api(http, stack.api)
+        moved(http, stack, "2027-03-27T00:00:00Z")
+        repeat = {"repeat": {"cron": "30 2 * * *"}, "time_zone": "Europe/Vienna"}
+        night = {"id": "night", "kind": "webhook", "payload": {"url": server.url, "body": {}}, **repeat}
+        assert api.call("POST", "/schedules", night)[0] == 201
+        assert moved(http, stack, "3d")["claimed"] == 3
+    times = ("2027-03-27T01:30:00Z", "2027-03-28T01:00:00Z", "2027-03-29T00:30:00Z")
+    assert heard == [f"night@{one}" for one in times]

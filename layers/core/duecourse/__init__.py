@@ -10,15 +10,7 @@ from duecourse.domain.task import DueTask, RetryPolicy, Status, Task
 if TYPE_CHECKING:
     from duecourse import errors
     from duecourse.async_client import AsyncClient, AsyncReminderClient, AsyncScheduleClient
-    from duecourse.client import (
-        AddedSchedule,
-        Client,
-        Listed,
-        ListedSchedules,
-        Many,
-        ReminderClient,
-        ScheduleClient,
-    )
+    from duecourse.client import AddedSchedule, Client, Listed, ListedSchedules, Many, ReminderClient, ScheduleClient
     from duecourse.domain.order import AddResult
     from duecourse.domain.query import Known, QueryState, QueryStatus
     from duecourse.domain.queues import QueueSettings, QueueStatus, Rate, ShardStatus
@@ -134,7 +126,7 @@ _LATER = {
         "Cron",
         "Every",
         "Fold",
-        "FormerTime",
+    "FormerTime",
         "Gap",
         "Missed",
         "Occurrence",
