@@ -126,7 +126,7 @@ _LATER = {
         "Cron",
         "Every",
         "Fold",
-    "FormerTime",
+        "FormerTime",
         "Gap",
         "Missed",
         "Occurrence",

@@ -125,7 +125,7 @@ class Schedule:
         return self.of or self.id
 
     def fires_at(self, nominal: int) -> int:
-        """Due time of the occurrence of a nominal time: the same wherever it is computed, spread over schedules."""
+        """Due time of the occurrence of a nominal time: the same on every machine, spread over schedules."""
         if not self.jitter_ms:
             return nominal
         drawn = blake2b(f"{self.tenant}/{self.id}@{nominal}".encode(), digest_size=8).digest()
@@ -162,7 +162,7 @@ class Became(StrEnum):
 
 @value(frozen=True, slots=True)
 class Occurrence:
-    """A nominal time that has passed (epoch ms), what became of it, and how many missed times it stands for besides."""
+    """A nominal time that has passed (epoch ms), what became of it, and the number of missed times that it makes up for."""
 
     nominal: int
     became: Became
@@ -179,7 +179,7 @@ class FormerTime:
 
 @value(frozen=True, slots=True)
 class Progress:
-    """What changes of a schedule.
+    """State of a schedule, which changes.
 
     `version` counts its changes by callers. `nominal` is the nominal time that comes next, None for none, and
     `next_at` when it fires; `NEVER` for none or while paused. `fired`, `skipped` and `missed` count nominal times.
@@ -208,7 +208,7 @@ class Kept(NamedTuple):
 
 
 class Firing(NamedTuple):
-    """One step of a schedule: it adds `tasks` and goes on to `progress`, if it still is as `kept` was read.
+    """One step of a schedule: it adds `tasks` and moves to `progress`, if it still is as `kept` was read.
 
     `tasks` are those of the newest entries of `progress.recent` that are live, in their order.
     """
@@ -233,7 +233,7 @@ class Upcoming:
 
 @value(frozen=True, slots=True)
 class Passed:
-    """An occurrence that has passed: the id of its task, its nominal time, its state, and the times it stands for.
+    """An occurrence that has passed: the id of its task, its nominal time, its state, and the number of times that it makes up for.
 
     `state` is that of its task, `skipped` or `missed`.
     """

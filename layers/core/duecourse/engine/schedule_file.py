@@ -21,7 +21,7 @@ NOT_RAISED = (
 
 
 class Step(StrEnum):
-    """What is to be done for a file."""
+    """Next step for a file."""
 
     APPLY = "apply"
     SETTLE = "settle"
@@ -44,7 +44,7 @@ class ScheduleFiles:
         """True once nothing is left to do for the file that was last applied."""
 
     def noted(self) -> Noted:
-        """What the ledger knows of files."""
+        """State of the schedule files in the ledger."""
         return self._record.read()
 
     def check(self, file: ScheduleFile) -> None:

@@ -85,8 +85,8 @@ class Schedules:
     def put(self, schedule: Schedule, may_add: Callable[[], bool]) -> Put:
         """Add a schedule of a file, or change the one with its id to it.
 
-        CONFLICT, and unchanged, where that one was not made by a file, or by one with a higher number; KEPT where it is
-        the same, and ABSENT where it `may_add` none. Raises InvalidInput and QuotaExceeded.
+        CONFLICT, with nothing changed, where a caller made that one, or a file with a higher number. KEPT where it is the
+        same, and ABSENT where it `may_add` none. Raises InvalidInput and QuotaExceeded.
         """
         for _ in range(TRIES):
             kept = self._store.schedule(schedule.queue, schedule.id, schedule.tenant)
@@ -141,7 +141,7 @@ class Schedules:
     def change(
         self, queue: str, id: str, changes: dict[str, Any], if_version: int | None = None, tenant: str = DEFAULT_TENANT
     ) -> ScheduleStatus:
-        """Change fields of a schedule, in one step. What is under way goes on.
+        """Change fields of a schedule, in one step. A running occurrence finishes.
 
         `changes` are fields of Schedule and, as `rule`, fields of Rule. Raises TaskNotFound, InvalidInput, and
         VersionConflict where its version is not `if_version`.
@@ -232,7 +232,7 @@ class Schedules:
         return self._begun(starting, Progress(), now if asked.rule.starts_at else now + 1)
 
     def _begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
-        """Progress of a series whose times begin anew, at `now`."""
+        """Progress of a series whose times begin at `now`."""
         nominal = next(self._calendar.times(schedule.rule, max(schedule.rule.starts_at, now) - 1), None)
         return self._standing(schedule, replaced(before, nominal=nominal, zones=self._calendar.version, former=None))
 

@@ -1,4 +1,4 @@
-"""Times of schedules by newer time zones: computed anew once a process, and never by older ones."""
+"""Times of schedules by newer time zones: recomputed once a process, and never by older ones."""
 
 from collections.abc import Callable
 from itertools import takewhile
@@ -28,7 +28,7 @@ class Zones:
     def renew(self, remaining_ms: Callable[[], int]) -> int:
         """Compute the next times by newer zones; answers for how many schedules.
 
-        It takes half the time that remains, and goes on at the next call. A schedule that fires or is changed meanwhile
+        It takes half the time that remains, and continues at the next call. A schedule that fires or is changed meanwhile
         is left to that.
         """
         least_ms, renewed = remaining_ms() // 2, 0
@@ -69,7 +69,7 @@ def renewed(kept: Kept, calendar: Calendar) -> Progress:
 
 
 def _nearest(kept: Kept, calendar: Calendar, was: int) -> int | None:
-    """The time of a rule nearest to one that it had by other zones: the same wall-clock time, wherever that is now."""
+    """The time of a rule nearest to one that it had by other zones: the same wall-clock time by the zones of now."""
     rule = kept.schedule.rule
     following = next(calendar.times(rule, was - 1), None)
     if following == was:

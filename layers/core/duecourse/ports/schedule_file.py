@@ -10,7 +10,7 @@ class FileRecord(Protocol):
     """The record of one ledger; every verb raises StoreUnavailable."""
 
     def read(self) -> Noted:
-        """What the ledger knows."""
+        """State of the files."""
 
     def highest(self) -> int:
         """The highest number that was begun."""
@@ -18,7 +18,7 @@ class FileRecord(Protocol):
     def begin(self, number: int, digest: str, entries: Collection[Entry]) -> Noted:
         """Note that a file is being applied, and what it is to make, if none with a higher number was begun.
 
-        Answers what is known then: `entries` are those of every file that was begun since one settled.
+        Answers the state then: `entries` are those of every file that was begun since one settled.
         """
 
     def finish(self, number: int) -> bool:

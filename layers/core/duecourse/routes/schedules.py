@@ -78,7 +78,7 @@ def get_schedule(id: ScheduleId, queue: Queue = DEFAULT_QUEUE) -> answers.Schedu
 def change_schedule(
     id: ScheduleId, body: requests.ChangeSchedule, queue: Queue = DEFAULT_QUEUE
 ) -> answers.ScheduleAnswer:
-    """Change, pause or resume a schedule. What is under way goes on."""
+    """Change, pause or resume a schedule. A running occurrence finishes."""
     status = app().schedules.speaking_as(by()).change(queue, id, body.changes(), body.if_version, tenant())
     return {"schedule": answers.show_schedule(status)}
 

@@ -46,7 +46,7 @@ def parse_file(text: str) -> ScheduleFile:
         try:
             schedule = _schedule(one, file.number)
             if key_of(schedule) in found:
-                raise InvalidInput([FieldError("id", "stands twice in this file")])  # noqa: TRY301 - one of its problems
+                raise InvalidInput([FieldError("id", "is there twice in this file")])  # noqa: TRY301 - one of its problems
             found[key_of(schedule)] = schedule
         except InvalidInput as error:
             problems += [FieldError(f"{_name(one, place)}.{each.field}", each.problem) for each in error.problems]

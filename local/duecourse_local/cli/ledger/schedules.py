@@ -93,7 +93,7 @@ def add(  # noqa: PLR0913, PLR0917 - one for each option
 
 @on_ledger
 def pause(ledger: Ledger, screen: Screen, id: Id, queue: Queue = fields.DEFAULT) -> None:
-    """Pause a schedule: nothing fires, and what is under way goes on.
+    """Pause a schedule: nothing fires, and a running occurrence finishes.
 
     Examples:
 

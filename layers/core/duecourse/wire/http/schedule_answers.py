@@ -33,7 +33,9 @@ class PassedView(TypedDict):
         str, about("State of its task; `skipped` beside a running one; `missed` if nothing ran for it.", "done")
     ]
     stands_for: NotRequired[
-        Annotated[int, about("Number of times that it stands for, if times before it were missed.", 3)]
+        Annotated[
+            int, about("Number of times that it makes up for, itself included, if times before it were missed.", 3)
+        ]
     ]
 
 
