@@ -162,7 +162,7 @@ class Became(StrEnum):
 
 @value(frozen=True, slots=True)
 class Occurrence:
-    """A nominal time that has passed (epoch ms), what became of it, and the number of missed times that it makes up for."""
+    """A nominal time that has passed (epoch ms), what became of it, and how many missed times it makes up for."""
 
     nominal: int
     became: Became
@@ -233,7 +233,7 @@ class Upcoming:
 
 @value(frozen=True, slots=True)
 class Passed:
-    """An occurrence that has passed: the id of its task, its nominal time, its state, and the number of times that it makes up for.
+    """An occurrence that has passed: id of its task, nominal time, state, and the number of times that it makes up for.
 
     `state` is that of its task, `skipped` or `missed`.
     """

@@ -117,7 +117,7 @@ class Firer:
 def _chosen(
     schedule: Schedule, progress: Progress, passed: Sequence[int], now: int
 ) -> tuple[list[int], list[int], int, int | None]:
-    """The times that fire, those that count as missed, how many of them the first makes up for, and the one that waits."""
+    """The times that fire, those that are missed, how many of these the first makes up for, and the one that waits."""
     late = [nominal for nominal in passed if schedule.fires_at(nominal) < now - GRACE_MS]
     on_time = list(passed[len(late) :])
     missed: list[int] = []

@@ -85,8 +85,8 @@ class Schedules:
     def put(self, schedule: Schedule, may_add: Callable[[], bool]) -> Put:
         """Add a schedule of a file, or change the one with its id to it.
 
-        CONFLICT, with nothing changed, where a caller made that one, or a file with a higher number. KEPT where it is the
-        same, and ABSENT where it `may_add` none. Raises InvalidInput and QuotaExceeded.
+        CONFLICT, with nothing changed, where a caller made that one, or a file with a higher number. KEPT where it is
+        the same, and ABSENT where it `may_add` none. Raises InvalidInput and QuotaExceeded.
         """
         for _ in range(TRIES):
             kept = self._store.schedule(schedule.queue, schedule.id, schedule.tenant)

@@ -1,13 +1,12 @@
 """Times of schedules by newer time zones: recomputed once a process, and never by older ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 
 from duecourse.domain.schedule import NEVER, Every, FormerTime, Kept, Progress
-from duecourse.domain.task import Shard
 from duecourse.domain.times import DAY_MS
 from duecourse.domain.values import replaced
-from duecourse.errors import QuotaExceeded
+from duecourse.errors import QuotaExceeded, StoreUnavailable
 from duecourse.ports.calendar import Calendar
 from duecourse.ports.schedules import ScheduleStore
 
@@ -18,34 +17,35 @@ class Zones:
     def __init__(self, store: ScheduleStore, calendar: Callable[[], Calendar]) -> None:
         self._store = store
         self._calendar = calendar
-        self._left: list[Shard] | None = None
-
-    @property
-    def are_known(self) -> bool:
+        self._coming: Iterator[Kept] | None = None
+        self.are_known = False
         """True once every schedule was looked at."""
-        return self._left == []
 
     def renew(self, remaining_ms: Callable[[], int]) -> int:
         """Compute the next times by newer zones; answers for how many schedules.
 
-        It takes half the time that remains, and continues at the next call. A schedule that fires or is changed meanwhile
-        is left to that.
+        It takes half the time that remains, and continues at the next call. A schedule that fires or is changed
+        meanwhile is left to that.
         """
         least_ms, renewed = remaining_ms() // 2, 0
-        if self._left is None:
-            self._left = self._store.with_schedules()
-        while self._left:
-            for kept in self._store.coming_schedules(self._left[0], self._store.now()):
+        self._coming = self._coming or self._store.coming_schedules()
+        try:
+            for kept in self._coming:
                 renewed += self._is_renewed(kept)
                 if remaining_ms() <= least_ms:
                     return renewed
-            del self._left[0]
+        except StoreUnavailable:
+            self._coming = None
+            raise
+        self.are_known = True
         return renewed
 
     def _is_renewed(self, kept: Kept) -> bool:
         schedule, progress = kept.schedule, kept.progress
         calendar = self._calendar()
         if not _is_of_older(progress, calendar) or isinstance(schedule.rule.repeat, Every) or schedule.of:
+            return False
+        if progress.next_at <= self._store.now():  # it fires as it is
             return False
         later = renewed(kept, calendar)
         try:

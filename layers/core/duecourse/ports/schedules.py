@@ -73,13 +73,11 @@ class ScheduleStore(Ledger, Protocol):
         One that cannot be read is only logged, and due again a minute later.
         """
 
-    def with_schedules(self) -> list[Shard]:
-        """Shards that have schedules: a round trip a node."""
-
-    def coming_schedules(self, shard: Shard, after: int) -> Iterator[Kept]:
-        """Schedules of a shard that are due later than `after` (epoch ms), paused ones too, as they are read.
+    def coming_schedules(self) -> Iterator[Kept]:
+        """Schedules of all shards that are not due yet, paused ones too, read as they are asked for.
 
         One that fires or is changed meanwhile may come twice, or not at all. One that cannot be read is only logged.
+        Where there are none, it costs a round trip a node.
         """
 
     def fire(self, shard: Shard, firings: Sequence[Firing]) -> list[Fired]:

@@ -112,14 +112,16 @@ class RedisSchedules(RedisLedger):
             self._fire(shard, [TENANT], [(sid, sid, "", "", "") for sid in broken])
         return [kept for kept in found.values() if kept]
 
-    def with_schedules(self) -> list[Shard]:
+    def coming_schedules(self) -> Iterator[Kept]:
         """See ScheduleStore."""
         shards = self.shards()
         counts = self._scripts.read(*(("ZCARD", self._verbs.keys(one).due(TENANT)) for one in shards)) if shards else []
-        return [one for one, count in zip(shards, counts, strict=True) if count]
+        for shard, count in zip(shards, counts, strict=True):
+            if count:
+                yield from self._coming(shard, self.now())
 
-    def coming_schedules(self, shard: Shard, after: int) -> Iterator[Kept]:
-        """See ScheduleStore."""
+    def _coming(self, shard: Shard, after: int) -> Iterator[Kept]:
+        """Schedules of a shard that are due later than an instant."""
         due, since, size = self._verbs.keys(shard).due(TENANT), after + 1, PAGE
         while True:
             page = self._scripts.command("ZRANGEBYSCORE", due, since, "+inf", "LIMIT", 0, size, "WITHSCORES")
