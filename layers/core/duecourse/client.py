@@ -54,6 +54,7 @@ from duecourse.wire.http.schedules import (
     AddSchedule,
     BackfillSchedule,
     ChangeSchedule,
+    ListSchedules,
     OpenScheduleKey,
     PreviewSchedule,
     ScheduleKey,
@@ -366,10 +367,12 @@ class ScheduleClient:
         key = read(ScheduleKey, {"id": id, "queue": queue})
         return self._link.schedules.get(key.queue, key.id, self._tenant)
 
-    def list(self, queue: str = DEFAULT_QUEUE, *, after: str = "", limit: int = DEFAULT_PAGE) -> ListedSchedules:
+    def list(
+        self, queue: str = DEFAULT_QUEUE, *, after: str | None = None, limit: int = DEFAULT_PAGE
+    ) -> ListedSchedules:
         """Return some schedules of a queue, by id, those after an id."""
-        asked = read(ListTasks, {"queue": queue, "limit": limit})
-        found, following = self._link.schedules.page(asked.queue, after, asked.limit, self._tenant)
+        asked = read(ListSchedules, {"queue": queue, "after": after, "limit": limit})
+        found, following = self._link.schedules.page(asked.queue, asked.after or "", asked.limit, self._tenant)
         return ListedSchedules(found, following or None)
 
     def change(self, id: str, queue: str = DEFAULT_QUEUE, **changes: Unpack[ScheduleChanges]) -> ScheduleStatus:

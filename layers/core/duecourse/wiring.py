@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from duecourse.engine.firing import Firer
     from duecourse.engine.occurrences import Occurrences
     from duecourse.engine.schedule_file import ScheduleFiles
+    from duecourse.engine.zones import Zones
 
 log = logging.getLogger("duecourse")
 
@@ -147,10 +148,16 @@ class App(Outside):
         return Firer(self.store, self.calendar)
 
     def apply_schedules(self, text: str) -> None:
-        """Make the schedules of a deployment's file (YAML), once for each number. Raises InvalidInput."""
+        """Make the schedules of a deployment's file (YAML), once for each number. Raises InvalidInput.
+
+        Each tick calls it, until nothing is left to do.
+        """
+        files = self.schedule_files
+        if files.is_over:
+            return
         from duecourse.wire.schedule_file import parse_file
 
-        changes = self.schedule_files.apply(parse_file(text))
+        changes = files.apply(parse_file(text))
         if changes:
             counts = {name: len(found) for name, found in changes._asdict().items()}
             log.info("schedules of the deployment's file are applied", extra=counts)
@@ -161,6 +168,13 @@ class App(Outside):
         from duecourse.engine.schedule_file import ScheduleFiles
 
         return ScheduleFiles(self.store, self.store.schedule_files(), self.schedules)
+
+    @lazy
+    def zones(self) -> "Zones":
+        """Times of schedules by newer time zones."""
+        from duecourse.engine.zones import Zones
+
+        return Zones(self.store, lambda: self.calendar)
 
     @lazy
     def schedules(self) -> Schedules:

@@ -30,6 +30,7 @@ from ..process.first_events import ON_EXPIRED, first_events
 from ..process.packages import with_packages
 from ..process.pool import Pool, Starts
 from ..process.worker import Rules
+from ..project.bundle import SCHEDULES
 from ..template.identity import Addresses
 from ..template.model import Function
 from ..template.reader import Template
@@ -312,7 +313,10 @@ class Services:
         self._keep(self.functions.keep_measuring())
         if self._options.clock == Clock.TRAVEL:
             return
-        self._keep(self.schedules.keep(at_once=self._options.precision == Precision.LINGER))
+        at_once = self._options.precision == Precision.LINGER or any(
+            (function.code / SCHEDULES).is_file() for function in self.described
+        )
+        self._keep(self.schedules.keep(at_once=at_once))
         if self.schedules.described:
             self._say("schedules", self.schedules.described)
 

@@ -165,7 +165,7 @@ class Became(StrEnum):
 
 @value(frozen=True, slots=True)
 class Occurrence:
-    """A nominal time that has passed (epoch ms), what became of it, and how many missed times it also makes up for."""
+    """A nominal time that has passed (epoch ms), what became of it, and how many missed times it makes up for."""
 
     nominal: int
     became: Became
@@ -173,13 +173,21 @@ class Occurrence:
 
 
 @value(frozen=True, slots=True)
+class FormerTime:
+    """The next nominal time (epoch ms) as an earlier version of the time zones had it."""
+
+    zones: str
+    nominal: int
+
+
+@value(frozen=True, slots=True)
 class Progress:
-    """The part of a schedule that changes.
+    """State of a schedule, which changes.
 
     `version` counts its changes by callers. `nominal` is the nominal time that comes next, None for none, and
     `next_at` when it fires; `NEVER` for none or while paused. `fired`, `skipped` and `missed` count nominal times.
-    `zones` is the version of the time zones by which `nominal` was computed. `recent` are the last occurrences, oldest
-    first.
+    `zones` is the version of the time zones by which `nominal` was computed, and `former` what an earlier one gave, if
+    that was another time. `recent` are the last occurrences, oldest first.
     """
 
     version: int = 1
@@ -189,6 +197,7 @@ class Progress:
     skipped: int = 0
     missed: int = 0
     zones: str = ""
+    former: FormerTime | None = None
     recent: tuple[Occurrence, ...] = ()
 
 
@@ -202,7 +211,7 @@ class Kept(NamedTuple):
 
 
 class Firing(NamedTuple):
-    """One step of a schedule: it adds `tasks` and moves on to `progress`, if the ledger still has it as `kept` says.
+    """One step of a schedule: it adds `tasks` and moves to `progress`, if it still is as `kept` was read.
 
     `tasks` are those of the newest entries of `progress.recent` that are live, in their order.
     """
@@ -227,7 +236,7 @@ class Upcoming:
 
 @value(frozen=True, slots=True)
 class Passed:
-    """An occurrence that has passed: id of its task, nominal time, state, and number of times that it makes up for.
+    """An occurrence that has passed: id of its task, nominal time, state, and the number of times that it makes up for.
 
     `state` is that of its task, `skipped` or `missed`.
     """

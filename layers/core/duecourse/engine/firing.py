@@ -80,6 +80,7 @@ class Firer:
             fired=fired,
             missed=progress.missed + len(missed) + besides,
             zones=self._calendar.version,
+            former=None,
             recent=tuple([*progress.recent, *missed_ones, *recent][-RECENT:]),
         )
         tasks = tuple(schedule.occurrence(nominal, _due_at(schedule, nominal, now)) for nominal in firing)
@@ -116,7 +117,7 @@ class Firer:
 def _chosen(
     schedule: Schedule, progress: Progress, passed: Sequence[int], now: int
 ) -> tuple[list[int], list[int], int, int | None]:
-    """The times that fire, those that count as missed, how many more the first makes up for, and the one that waits."""
+    """The times that fire, those that are missed, how many of these the first makes up for, and the one that waits."""
     late = [nominal for nominal in passed if schedule.fires_at(nominal) < now - GRACE_MS]
     on_time = list(passed[len(late) :])
     missed: list[int] = []

@@ -82,21 +82,42 @@ class Schedules:
             raise ScheduleExists
         return self._status(kept), put is Put.CREATED
 
-    def put(self, schedule: Schedule) -> None:
-        """Add a schedule, or change the one with its id to it. Raises InvalidInput and QuotaExceeded."""
+    def put(self, schedule: Schedule, may_add: Callable[[], bool]) -> Put:
+        """Add a schedule of a file, or change the one with its id to it.
+
+        CONFLICT, with nothing changed, where a caller made that one, or a file with a higher number. KEPT where it is
+        the same, and ABSENT where it `may_add` none. Raises InvalidInput and QuotaExceeded.
+        """
         for _ in range(TRIES):
             kept = self._store.schedule(schedule.queue, schedule.id, schedule.tenant)
-            if kept is None:
-                now = self._store.now()
-                starting = self.checked(_starting(replaced(schedule, by=self._by), now))
-                put, done = self._store.put_schedule(starting, self._first(schedule, starting, now)), Put.CREATED
-            else:
-                later = self.checked(_starting(replaced(schedule, by=self._by), kept.schedule.rule.starts_at))
-                version, done = kept.progress.version, Put.CHANGED
-                put = self._store.put_schedule(later, self._changed(kept, later), if_version=version)
-            if put is done:
-                return
+            if kept is None and not may_add():
+                return Put.ABSENT
+            done = self._put_new(schedule) if kept is None else self._put_over(kept, schedule)
+            if done:
+                return done
         raise VersionConflict
+
+    def _put_new(self, schedule: Schedule) -> Put | None:
+        now = self._store.now()
+        starting = self.checked(_starting(replaced(schedule, by=self._by), now))
+        put = self._store.put_schedule(starting, self._first(schedule, starting, now))
+        return put if put is Put.CREATED else None
+
+    def _put_over(self, kept: Kept, schedule: Schedule) -> Put | None:
+        before, version = kept.schedule, kept.progress.version
+        if not 0 < before.file <= schedule.file:
+            return Put.CONFLICT
+        is_same = self.is_same(schedule, before)
+        if is_same and before.file == schedule.file:
+            return Put.KEPT
+        if is_same:  # it gets the number, and another version, so that no file with a lower number changes it
+            later, progress = replaced(before, file=schedule.file), replaced(kept.progress, version=version + 1)
+        else:
+            later = self.checked(_starting(replaced(schedule, by=self._by), before.rule.starts_at))
+            progress = self._changed(kept, later)
+        put = self._store.put_schedule(later, progress, if_version=version)
+        done = Put.KEPT if is_same else Put.CHANGED
+        return done if put is Put.CHANGED else None
 
     def is_same(self, asked: Schedule, kept: Schedule) -> bool:
         """True if a request asks for what there is; without a start of its own it may have begun at any time."""
@@ -120,7 +141,7 @@ class Schedules:
     def change(
         self, queue: str, id: str, changes: dict[str, Any], if_version: int | None = None, tenant: str = DEFAULT_TENANT
     ) -> ScheduleStatus:
-        """Change fields of a schedule, in one step. Running occurrences go on.
+        """Change fields of a schedule, in one step. A running occurrence finishes.
 
         `changes` are fields of Schedule and, as `rule`, fields of Rule. Raises TaskNotFound, InvalidInput, and
         VersionConflict where its version is not `if_version`.
@@ -215,7 +236,7 @@ class Schedules:
     def _begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
         """Progress of a series whose times begin at `now`."""
         nominal = next(self._calendar.times(schedule.rule, max(schedule.rule.starts_at, now) - 1), None)
-        return self._standing(schedule, replaced(before, nominal=nominal))
+        return self._standing(schedule, replaced(before, nominal=nominal, zones=self._calendar.version, former=None))
 
     def _changed(self, kept: Kept, schedule: Schedule) -> Progress:
         before = replaced(kept.progress, version=kept.progress.version + 1)
@@ -228,7 +249,7 @@ class Schedules:
         is_over = schedule.limit is not None and progress.fired >= schedule.limit
         nominal = None if is_over else progress.nominal
         next_at = NEVER if nominal is None or schedule.paused else schedule.fires_at(nominal)
-        return replaced(progress, nominal=nominal, next_at=next_at, zones=self._calendar.version)
+        return replaced(progress, nominal=nominal, next_at=next_at)
 
     def _kept(self, queue: str, id: str, tenant: str) -> Kept:
         kept = self._store.schedule(queue, id, tenant)
@@ -276,6 +297,14 @@ def shown_times(calendar: Calendar, time_zone: str, times: Iterable[tuple[int, i
 
 
 def _why(schedule: Schedule, progress: Progress, now: int) -> str:
+    former = progress.former
+    if former is None:
+        return _standing_of(schedule, progress, now)
+    by_former = f"by {former.zones} it was {format_instant(former.nominal)}"
+    return f"{_standing_of(schedule, progress, now)} Recomputed by time zones {progress.zones}; {by_former}."
+
+
+def _standing_of(schedule: Schedule, progress: Progress, now: int) -> str:
     if schedule.paused:
         return "It is paused: nothing fires until it is resumed."
     if progress.nominal is None:

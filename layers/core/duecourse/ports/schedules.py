@@ -1,6 +1,6 @@
 """Contract of the schedules: entries of the ledger that add tasks, and are never leased."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -58,16 +58,26 @@ class ScheduleStore(Ledger, Protocol):
     def schedules(self, queue: str, after: str, limit: int, tenant: str = DEFAULT_TENANT) -> SchedulePage:
         """At most `limit` schedules of a tenant in a queue, by id, those after an id; no backfills."""
 
-    def drop_schedule(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> bool:
-        """Delete a schedule, and cancel the occurrence that waits for another; False where it is not there.
+    def drop_schedule(
+        self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, generation: int | None = None
+    ) -> bool:
+        """Delete a schedule, and cancel the occurrence that waits for another.
 
-        Its other occurrences stay. Its backfills add nothing any more: the next step of each deletes it.
+        False where it is not there, or is of another `generation`. Its other occurrences stay. Its backfills add
+        nothing any more: the next step of each deletes it.
         """
 
     def due_schedules(self, shard: Shard, limit: int = MAX_FIRE) -> list[Kept]:
         """Schedules of a shard that are due, the longest due first.
 
         One that cannot be read is only logged, and due again a minute later.
+        """
+
+    def coming_schedules(self) -> Iterator[Kept]:
+        """Schedules of all shards that are not due yet, paused ones too, read as they are asked for.
+
+        One that fires or is changed meanwhile may come twice, or not at all. One that cannot be read is only logged.
+        Where there are none, it costs a round trip a node.
         """
 
     def fire(self, shard: Shard, firings: Sequence[Firing]) -> list[Fired]:

@@ -81,7 +81,7 @@ def get_schedule(id: ScheduleId, queue: Queue = DEFAULT_QUEUE) -> answers.Schedu
 def change_schedule(
     id: ScheduleId, body: requests.ChangeSchedule, queue: ChangedQueue = DEFAULT_QUEUE
 ) -> answers.ScheduleAnswer:
-    """Change, pause or resume a schedule. Running occurrences go on."""
+    """Change, pause or resume a schedule. A running occurrence finishes."""
     status = app().schedules.speaking_as(by()).change(queue, id, body.changes(), body.if_version, tenant())
     return {"schedule": answers.show_schedule(status)}
 

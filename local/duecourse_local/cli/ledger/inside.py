@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from duecourse import ledgers
 from duecourse.domain.access import Role
 from duecourse.domain.masking import masked
+from duecourse.domain.schedule_file import Noted
 from duecourse.domain.task import DEFAULT_TENANT, RetryPolicy, Status, Task, dump_json
 from duecourse.domain.times import format_duration, format_instant
 from duecourse.errors import DuecourseError, InvalidSettings
@@ -49,7 +50,7 @@ class Inside:
         """See Ledger."""
         from duecourse.routes.every import serve  # pydantic and the router take a third of a second
 
-        words = {**(query or {}), "tenant": self._tenant}
+        words = {"tenant": self._tenant, **(query or {})}
         text = b"" if body is None else json.dumps(body).encode()
         request = HttpRequest(
             method,
@@ -69,6 +70,10 @@ class Inside:
         if answer["statusCode"] >= 400:
             raise Rejected(answer["statusCode"], found)
         return found
+
+    def noted(self) -> Noted:
+        """See Ledger."""
+        return self._app.schedule_files.noted()
 
     def kept(self, queue: str, id: str) -> Mapping[str, str]:
         """See Ledger."""

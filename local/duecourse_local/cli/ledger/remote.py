@@ -49,31 +49,36 @@ class Remote:
         try:
             return self._ask(method, path, query or {}, body)
         except Rejected as error:
-            if self._by_header or not self._tenant or not _takes_no_tenant(error):
+            tenant = (query or {}).get(TENANT, self._tenant)
+            if self._by_header or not tenant or not _takes_no_tenant(error):
                 raise
         # An API without a rule for tenants takes them from a header.
         self._by_header = True
         return self._ask(method, path, query or {}, body)
+
+    def noted(self) -> None:
+        """See Ledger."""
 
     def kept(self, queue: str, id: str) -> Mapping[str, str]:  # noqa: ARG002 - an API shows what it shows
         """See Ledger."""
         return {}
 
     def _ask(self, method: str, path: str, query: Query, body: Document | None) -> Document:
-        words = {**query, TENANT: None if self._by_header else self._tenant}
+        tenant = query.get(TENANT, self._tenant)
+        words = {**query, TENANT: None if self._by_header else tenant}
         text = urlencode({name: value for name, value in words.items() if value is not None})
         url = self._url + path + (f"?{text}" if text else "")
         content = None if body is None else json.dumps(body).encode()
         try:
-            answer = self._http.request(method, url, body=content, headers=self._headers(method, url, content))
+            answer = self._http.request(method, url, body=content, headers=self._headers(method, url, content, tenant))
         except HTTPError as error:
             raise Away(f"{self.name} does not answer: {error}") from error
         return self._read(answer)
 
-    def _headers(self, method: str, url: str, content: bytes | None) -> dict[str, str]:
+    def _headers(self, method: str, url: str, content: bytes | None, tenant: str | None) -> dict[str, str]:
         headers = {} if content is None else {"Content-Type": "application/json"}
-        if self._by_header and self._tenant:
-            headers[TENANT_HEADER] = self._tenant
+        if self._by_header and tenant:
+            headers[TENANT_HEADER] = tenant
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         return self._signer[1](method, url, content, headers) if self._signer else headers

@@ -1,4 +1,4 @@
-"""`schedules`: list, show, add, pause, resume, run, preview, backfill and delete schedules."""
+"""`schedules`: list, show, add, change, pause, resume, run, preview, backfill, delete and compare schedules."""
 
 import json
 from typing import Annotated
@@ -10,6 +10,7 @@ from .. import console
 from . import fields, words
 from .changes import json_of
 from .command import Screen, agreed, on_ledger
+from .filed import diff
 from .place import Document, Ledger, quoted
 
 PAGE = 100
@@ -98,7 +99,7 @@ def add(  # noqa: PLR0913, PLR0917 - one for each option
 
 @on_ledger
 def pause(ledger: Ledger, screen: Screen, id: Id, queue: Queue = fields.DEFAULT) -> None:
-    """Pause a schedule: nothing fires, and running occurrences go on.
+    """Pause a schedule: nothing fires, and a running occurrence finishes.
 
     Examples:
 
@@ -206,7 +207,7 @@ def delete(ledger: Ledger, screen: Screen, id: Id, queue: Queue = fields.DEFAULT
 
 for name, command in {
     "list": list_schedules, "show": show, "add": add, "change": change, "pause": pause, "resume": resume, "run": run,
-    "preview": preview, "backfill": backfill, "delete": delete,
+    "preview": preview, "backfill": backfill, "delete": delete, "diff": diff,
 }.items():  # fmt: skip
     app.command(name)(command)
 

@@ -23,6 +23,7 @@ from duecourse.wire.http.fields import (
 )
 from duecourse.wire.http.kinds import check_payload
 from duecourse.wire.http.notify import NotifyDone
+from duecourse.wire.http.pages import DEFAULT_PAGE, PageLimit
 from duecourse.wire.http.tasks import Retry
 
 EXAMPLE: dict[str, Json] = {
@@ -259,6 +260,14 @@ class BackfillSchedule(Strict):
         if self.to <= self.from_:
             raise reject_fields("must be later than from", "to")
         return self
+
+
+class ListSchedules(Strict):
+    """Fields of GET /schedules, from Python."""
+
+    queue: Name = DEFAULT_QUEUE
+    after: Name | None = None
+    limit: PageLimit = DEFAULT_PAGE
 
 
 class ScheduleKey(Strict):
