@@ -30,8 +30,8 @@ class Noted(NamedTuple):
     """State of the schedule files in a ledger.
 
     `begun` is the highest number that was begun, at `begun_at` (epoch ms). `applied` is the last number of which all
-    was made. `settled` is the last one beside which no earlier file is being applied any more. `digest` is that of the file
-    that was begun. `entries` are the schedules that a file may have made.
+    was made. `settled` is the last one beside which no earlier file is being applied any more. `digest` is that of the
+    file that was begun. `entries` are the schedules that a file may have made.
     """
 
     begun: int = 0
