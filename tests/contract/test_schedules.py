@@ -52,6 +52,7 @@ WHOLE = Schedule(
     tenant="acme",
     limit=7,
     jitter_ms=250,
+    lead_ms=60_000,
     missed=Missed.ALL,
     catch_up_ms=5,
     overlap=Overlap.QUEUE,

@@ -168,7 +168,7 @@ def test_a_task_is_added_moved_shown_explained_and_cancelled(place: Place) -> No
     assert shown["task"]["payload"] == {"month": 10}
     told = place.ask("why", "r1")
     assert [one["event"] for one in told["timeline"]] == ["added", "moved"]
-    assert all(re.search("http:.*(operator|ops|command)", one["by"]) for one in told["timeline"])
+    assert all(re.match("http:.*(operator|ops|command)|command:.+@", one["by"]) for one in told["timeline"])
     assert place.ask("cancel", "r1") == {"cancelled": 1, "dry_run": False}
     assert place.store.get("default", "r1").status is Status.CANCELLED  # type: ignore[union-attr]
 
@@ -389,6 +389,8 @@ def test_exit_codes_and_the_one_line_of_an_error(place: Place) -> None:
         (("move", "a"), 2, "due_at"),
         (("add", "nonsense"), 2, "kind"),
         (("limits", "default", "colour=red"), 2, "sets nothing"),
+        (("limits", "fresh", "max_running=3"), 1, "there is no queue fresh: add --create to make it"),
+        (("add", "report", "--payload", "{bad"), 2, "--payload: must be JSON, or @FILE with JSON in it"),
         (("schedules", "show", "none"), 1, "Queue default has no schedule none."),
         (("schedules", "add", "report", "--cron", "0 25 * * *"), 2, "repeat.cron"),
         (("schedules", "preview"), 2, "give one of every, cron and rrule"),
@@ -405,7 +407,6 @@ def test_exit_codes_and_the_one_line_of_an_error(place: Place) -> None:
     [
         (("--store", "redis://127.0.0.1:1/0"), "127.0.0.1:1"),
         (("--url", "http://127.0.0.1:1"), "does not answer"),
-        (("--url", "127.0.0.1:1"), "must be the URL"),
     ],
 )
 def test_a_place_that_is_away_is_one_line_and_code_3(options: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -415,17 +416,39 @@ def test_a_place_that_is_away_is_one_line_and_code_3(options: tuple[str, ...], s
     assert len(done.stderr.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("words", [("queues",), ("add", "report"), ("doctor",), ("export",), ("mend",)])
+def test_without_a_stack_and_a_store_nothing_is_looked_for_on_this_machine(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = "--stack" if words[0] in COMMANDS else "--state"
+    done = command(*words, folder, str(tmp_path))
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert "run duecourse up, give --store, or set DUECOURSE_STORE" in done.stderr
+
+
+def test_a_url_without_its_scheme_is_an_error_that_shows_one(tmp_path: Path) -> None:
+    done = command("queues", "--url", "localhost:3000", "--stack", str(tmp_path))
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert "such as http://localhost:3000" in done.stderr
+
+
 def test_what_is_no_ledger_is_one_line_and_code_3(redis_server: RedisServer, tmp_path: Path) -> None:
     with answering(lambda _: Reply(200, b"<html>")) as other:
         done = command("queues", "--url", other.url)
         assert done.exit_code == 3
         assert "is not the HTTP API of duecourse" in done.stderr
+    with answering(lambda _: Reply(404, b'{"detail": "Not Found"}')) as other:
+        done = command("queues", "--url", other.url)
+        assert (done.exit_code, "no duecourse API there" in done.stderr) == (3, True)
+    with answering(lambda _: Reply(200, b"<html>")) as other:
         port = other.url.rpartition(":")[2]
         done = command("queues", "--store", f"redis://127.0.0.1:{port}/0", "--stack", str(tmp_path))
         assert (done.exit_code, len(done.stderr.splitlines())) == (3, 1)
     done = command("queues", "--store", f"{redis_server.url}?db=99", "--stack", str(tmp_path))
     assert done.exit_code == 3
-    assert done.stderr.startswith("The store rejected the command: DB index is out of range (store unix://")
+    assert done.stderr.startswith(
+        "The store rejected the command: DB index is out of range: a server usually has 0 to 15"
+    )
 
 
 def test_without_a_proof_the_api_lets_nobody_in_and_the_error_names_the_way(ledger: Store, tmp_path: Path) -> None:

@@ -46,6 +46,13 @@ def test_it_runs_the_functions_of_both_templates(project: Project) -> None:
     assert (layer / "duecourse" / "py.typed").is_file()
 
 
+def test_functions_find_what_the_app_shares_with_them(project: Project) -> None:
+    found = functions(project)
+    assert found["duecourse-report"].layers == (project.root / "layer/python",)
+    assert (project.root / "layer/python/shared/__init__.py").is_file()
+    assert project.root / "layer/python" not in found["OnExpiredFunction"].layers
+
+
 def test_what_drains_knows_the_function_by_its_fixed_name(project: Project) -> None:
     write_function(project.root, New("send_bill", "bill"))
     found = functions(project)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ScheduleStatus,
         Upcoming,
     )
+    from duecourse.domain.series import Series, SeriesStatus, Standing
     from duecourse.domain.timeline import Happened, Waiting, Why
     from duecourse.handler import extend, save, task_handler
     from duecourse.typed import AsyncKind, Kind
@@ -91,8 +92,11 @@ __all__ = [
     "Schedule",
     "ScheduleClient",
     "ScheduleStatus",
+    "Series",
+    "SeriesStatus",
     "ShardStatus",
     "Shown",
+    "Standing",
     "Status",
     "Task",
     "Trigger",
@@ -139,6 +143,7 @@ _LATER = {
         "ScheduleStatus",
         "Upcoming",
     ),
+    "duecourse.domain.series": ("Series", "SeriesStatus", "Standing"),
     "duecourse.domain.timeline": ("Happened", "Waiting", "Why"),
     "duecourse.handler": ("extend", "save", "task_handler"),
     "duecourse.typed": ("AsyncKind", "Kind"),

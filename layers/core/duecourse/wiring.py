@@ -13,6 +13,7 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.query import limits_of
 from duecourse.domain.queues import QueueChanges
 from duecourse.domain.reminder import KIND as REMINDER
+from duecourse.domain.series import KIND as SERIES
 from duecourse.domain.task import Shard, Task
 from duecourse.domain.watch import Watch
 from duecourse.engine.contents import Contents
@@ -21,6 +22,7 @@ from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.idempotency import Idempotency
 from duecourse.engine.kinds import Kinds, LedgerKinds, OwnKinds
 from duecourse.engine.leases import Leases
+from duecourse.engine.meetings import Meetings
 from duecourse.engine.notifications import with_content
 from duecourse.engine.queries import Queries, QueryLimits
 from duecourse.engine.queues import Queues
@@ -46,6 +48,7 @@ from duecourse.wire.settings.targets import BUILT_IN
 if TYPE_CHECKING:
     from duecourse.bridge.rings import Warming
     from duecourse.engine.firing import Firer
+    from duecourse.engine.occurrences import Occurrences
     from duecourse.engine.schedule_file import ScheduleFiles
     from duecourse.engine.zones import Zones
 
@@ -90,6 +93,7 @@ class App(Outside):
             "webhook": self.webhook_kind,
             "reminder": lambda task: self.reminder_kind(self.filled(task)),
             CONTENT: self.contents.look,
+            SERIES: lambda task: self.occurrences.look(task),  # noqa: PLW0108 - the calendar is loaded at the first
             ENDED: lambda task: self.webhook_kind(self.filled(task)),
         }
 
@@ -370,6 +374,18 @@ class App(Outside):
 
     @lazy
     def reminders(self) -> Reminders:
-        """The verbs on reminders."""
+        """The verbs on reminders of one start."""
         most = self.settings.reminder_messages
         return Reminders(self.adds, self.write, self.reach, self.seals, self.dial, most)
+
+    @lazy
+    def meetings(self) -> Meetings:
+        """The verbs on reminders of one start, and on those that come again."""
+        return Meetings(self.adds, self.store, self.calendar, self.reminders)
+
+    @lazy
+    def occurrences(self) -> "Occurrences":
+        """Keeper of the occurrences of reminders that come again."""
+        from duecourse.engine.occurrences import Occurrences
+
+        return Occurrences(self.adds, self.store, self.calendar, self.reminders)

@@ -1,13 +1,16 @@
 """Reminder: a start, lead times and recipients; and the tasks that it becomes."""
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from duecourse.domain.content import NAME, Digest, hash_of, is_worth_sharing, plain_digest, task_of
 from duecourse.domain.task import DEFAULT_TENANT, DueTask, Json, NewTask, OnDuplicate, Status, Task, dump_json
 from duecourse.domain.times import MAX_INSTANT
 from duecourse.domain.values import as_dict, brief, value
 from duecourse.errors import TaskDamaged
+
+if TYPE_CHECKING:
+    from duecourse.domain.series import SeriesStatus
 
 QUEUE = "reminders"
 KIND = "reminder"
@@ -102,10 +105,11 @@ class Reminder(NamedTuple):
 
 @value(frozen=True, slots=True, repr=False)
 class Made:
-    """Result of an add: `created`, and the tasks."""
+    """Result of an add: `created`, and the tasks; none of a `series`, whose occurrences are added in their time."""
 
     created: bool
     tasks: list[DueTask]
+    series: "SeriesStatus | None" = None
 
     def __repr__(self) -> str:
         return brief(self, "created", "tasks")
@@ -122,13 +126,17 @@ class MovedTask:
 
 @value(frozen=True, slots=True, repr=False)
 class Moved:
-    """Result of a move: the tasks moved, the ids that were leased, and the ids sent for the old start."""
+    """Result of a move: the tasks moved, the ids that were leased, and the ids sent for the old start.
+
+    Of a `series` that was changed, `starts_at` is the next start, and no task is named.
+    """
 
     id: str
     starts_at: int
     tasks: list[MovedTask]
     leased: list[str]
     sent: list[str]
+    series: "SeriesStatus | None" = None
 
     def __repr__(self) -> str:
         return brief(self, "id", "starts_at", "tasks", "leased", "sent")
@@ -152,12 +160,16 @@ class Shown:
 
 @value(frozen=True, slots=True, repr=False)
 class ReminderStatus:
-    """A reminder as the ledger has it, with at least one task, and the content of its newest one."""
+    """A reminder as the ledger has it, with at least one task, and the content of its newest one.
+
+    Of a `series`, `starts_at` is the next start, and there is no task.
+    """
 
     id: str
     starts_at: int
     tasks: list[Task]
     content: dict[str, Json]
+    series: "SeriesStatus | None" = None
 
     def __repr__(self) -> str:
         return brief(self, "id", "starts_at", "tasks")

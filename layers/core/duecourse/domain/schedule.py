@@ -4,6 +4,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
+from duecourse.domain.notification import RESERVED
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, NewTask, OnDuplicate, RetryPolicy
 from duecourse.domain.times import MAX_INSTANT, format_instant
 from duecourse.domain.values import brief, value
@@ -92,9 +93,9 @@ class Rule:
 class Schedule:
     """A schedule as asked for; `payload` is JSON text.
 
-    `limit` is the number of times after which it ends, None for no limit. Each occurrence is due up to `jitter_ms`
-    after its nominal time, and dead `deadline_ms` after it was due. A backfill adds occurrences `of` another schedule.
-    `file` is the number of the file that made it, 0 for none.
+    `limit` is the number of times after which it ends, None for no limit. Each occurrence is due `lead_ms` before its
+    nominal time and up to `jitter_ms` after that, and dead `deadline_ms` after it was due. A backfill adds occurrences
+    `of` another schedule. `file` is the number of the file that made it, 0 for none.
     """
 
     id: str
@@ -105,6 +106,7 @@ class Schedule:
     tenant: str = DEFAULT_TENANT
     limit: int | None = None
     jitter_ms: int = 0
+    lead_ms: int = 0
     missed: Missed = Missed.LATEST
     catch_up_ms: int = HOUR_MS
     overlap: Overlap = Overlap.ALLOW
@@ -125,18 +127,19 @@ class Schedule:
         return self.of or self.id
 
     def fires_at(self, nominal: int) -> int:
-        """Due time of the occurrence of a nominal time: the same on every machine, spread over schedules."""
+        """Due time of the occurrence of a nominal time: the same on every machine, and different for each schedule."""
+        earliest = max(1, nominal - self.lead_ms)
         if not self.jitter_ms:
-            return nominal
+            return earliest
         drawn = blake2b(f"{self.tenant}/{self.id}@{nominal}".encode(), digest_size=8).digest()
-        return nominal + int.from_bytes(drawn) % (self.jitter_ms + 1)
+        return earliest + int.from_bytes(drawn) % (self.jitter_ms + 1)
 
     def occurrence(self, nominal: int, due_at: int) -> NewTask:
-        """The task of one nominal time."""
+        """The task of one nominal time; one of a kind of duecourse's own reads its schedule, and has no payload."""
         return NewTask(
             id=occurrence_id(self.series, nominal),
             kind=self.kind,
-            payload=self.payload,
+            payload="{}" if self.kind.startswith(RESERVED) else self.payload,
             queue=self.queue,
             tenant=self.tenant,
             group=self.series,

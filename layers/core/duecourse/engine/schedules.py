@@ -217,7 +217,9 @@ class Schedules:
         """The nominal times of a rule; nothing is stored. Raises InvalidInput."""
         self._calendar.check(asked.rule)
         times = self._calendar.times(asked.rule, asked.since - 1)
-        return self._shown(asked.rule.time_zone, ((at, at) for at in islice(times, asked.most)), asked.since)
+        return shown_times(
+            self._calendar, asked.rule.time_zone, ((at, at) for at in islice(times, asked.most)), asked.since
+        )
 
     def checked(self, schedule: Schedule) -> Schedule:
         """The schedule with its kind's default deadline. Raises InvalidInput."""
@@ -269,15 +271,9 @@ class Schedules:
             return []
         left = count if schedule.limit is None else min(count, schedule.limit - progress.fired)
         nominals = islice(self._calendar.times(schedule.rule, progress.nominal - 1), left)
-        return self._shown(schedule.rule.time_zone, ((one, schedule.fires_at(one)) for one in nominals), now)
-
-    def _shown(self, time_zone: str, times: Iterable[tuple[int, int]], since: int) -> list[Upcoming]:
-        found: list[Upcoming] = []
-        for nominal, due_at in times:
-            changes = self._calendar.changes_before(nominal, since, time_zone)
-            found.append(Upcoming(nominal, due_at, self._calendar.local(nominal, time_zone), changes))
-            since = nominal
-        return found
+        return shown_times(
+            self._calendar, schedule.rule.time_zone, ((one, schedule.fires_at(one)) for one in nominals), now
+        )
 
     def _passed(self, schedule: Schedule, one: Occurrence) -> Passed:
         id, state = occurrence_id(schedule.series, one.nominal), str(one.became)
@@ -288,6 +284,16 @@ class Schedules:
 
     def _task(self, schedule: Schedule, id: str) -> Task | None:
         return self._store.get(schedule.queue, id, schedule.tenant)
+
+
+def shown_times(calendar: Calendar, time_zone: str, times: Iterable[tuple[int, int]], since: int) -> list[Upcoming]:
+    """Nominal and due times as they are shown, in a time zone; `since` is an instant before the first."""
+    found: list[Upcoming] = []
+    for nominal, due_at in times:
+        changes = calendar.changes_before(nominal, since, time_zone)
+        found.append(Upcoming(nominal, due_at, calendar.local(nominal, time_zone), changes))
+        since = nominal
+    return found
 
 
 def _why(schedule: Schedule, progress: Progress, now: int) -> str:

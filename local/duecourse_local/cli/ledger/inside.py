@@ -43,7 +43,8 @@ class Inside:
         self.name = name
         self._app = app
         self._tenant = tenant
-        self._identity = {"jwt": {"claims": {"sub": f"command:{getpass.getuser()}@{socket.gethostname()}"}}}
+        self._source = f"command:{getpass.getuser()}@{socket.gethostname()}"
+        self._identity = {"jwt": {"claims": {"sub": self._source}}}
 
     def ask(self, method: str, path: str, query: Query | None = None, body: Document | None = None) -> Document:
         """See Ledger."""
@@ -62,7 +63,7 @@ class Inside:
         )
         event = http_event(request, "$default", {}, self._identity)
         with redirect_stdout(StringIO()):  # of a function, a metric is a line of its log
-            answer = serve(self._app, event, _Context())
+            answer = serve(self._app, event, _Context(), self._source)
         found: Document = json.loads(answer.get("body") or "{}")
         if answer["statusCode"] >= 500:
             raise Away(f"{found.get('detail')} ({self.name})")

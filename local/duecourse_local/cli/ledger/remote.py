@@ -13,13 +13,16 @@ from duecourse.domain.access import Role
 
 from ...aws.access import chosen
 from ...aws.account import REGION
+from ...stack.problems import HarnessError
 from .place import Asked, Away, Document, Query, Rejected
 
 SERVICE = "execute-api"
 TIMEOUT_S = 30.0
 TENANT, TENANT_HEADER = "tenant", "X-Tenant"
 LIFETIME_S = 3_600.0
-REJECTS, FAILS = 400, 500
+REJECTS, MISSING, FAILS = 400, 404, 500
+OURS = "urn:duecourse:problem:"
+"""Beginning of the type of each problem that the API answers."""
 MESSAGE = "message"
 """Field of the answers that API Gateway gives by itself."""
 
@@ -30,9 +33,8 @@ class Remote:
     def __init__(self, url: str, token: str | None, tenant: str | None, keys: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise Away(
-                f"--url {url} must be the URL of an HTTP API, such as https://a1b2c3.execute-api.REGION.amazonaws.com"
-            )
+            example = "https://a1b2c3.execute-api.REGION.amazonaws.com" if "://" in url else f"http://{url}"
+            raise HarnessError(f"--url {url} must be the URL of an HTTP API, such as {example}")
         self._url = url.rstrip("/")
         self._token = token
         self._tenant = tenant
@@ -87,6 +89,8 @@ class Remote:
             raise Away(f"{self.name} is not the HTTP API of duecourse: it answers {answer.status} without its JSON")
         if answer.status >= FAILS:
             raise Away(f"{self.name} answers {answer.status}: {found.get('detail') or found.get(MESSAGE)}")
+        if answer.status == MISSING and not str(found.get("type")).startswith(OURS):
+            raise Away(f"{self.name}: no duecourse API there, it answers 404")
         if answer.status >= REJECTS:
             raise Rejected(answer.status, {"detail": self._said(answer.status, found)} if MESSAGE in found else found)
         return found

@@ -106,6 +106,7 @@ def _definition(schedule: Schedule) -> str:
         "f": _unless(rule.fold, Fold.FIRST),
         "l": schedule.limit,
         "j": _unless(schedule.jitter_ms, 0),
+        "b": _unless(schedule.lead_ms, 0),
         "m": _unless(schedule.missed, Missed.LATEST),
         "a": _unless(schedule.catch_up_ms, HOUR_MS),
         "o": _unless(schedule.overlap, Overlap.ALLOW),
@@ -148,6 +149,7 @@ def _policies(found: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "limit": found.get("l"),
         "jitter_ms": found.get("j", 0),
+        "lead_ms": found.get("b", 0),
         "missed": Missed(found.get("m", Missed.LATEST)),
         "catch_up_ms": found.get("a", HOUR_MS),
         "overlap": Overlap(found.get("o", Overlap.ALLOW)),

@@ -82,7 +82,9 @@ def translate(error: Exception) -> DuecourseError:
         return StoreUnavailable(f"The store does not answer: {error}")
     if isinstance(error, exceptions.InvalidResponse):
         return StoreMisused(f"The server at the store's address is not a Redis: {error}")
-    return StoreMisused(f"The store rejected the command: {error}")
+    # Redis has no code for this one.
+    hint = ": a server usually has 0 to 15" if str(error).startswith("DB index is out of range") else ""
+    return StoreMisused(f"The store rejected the command: {error}{hint}")
 
 
 def _is(error: Exception, kind: type[Exception], code: str) -> bool:

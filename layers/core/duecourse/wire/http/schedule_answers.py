@@ -128,7 +128,7 @@ def show_schedule(status: ScheduleStatus) -> ScheduleView:
         queue=schedule.queue,
         kind=schedule.kind,
         payload=masked_payload(schedule.kind, load_json(schedule.payload, "payload")),
-        repeat=_show_repeat(rule.repeat),
+        repeat=show_repeat(rule.repeat),
         time_zone=rule.time_zone,
         starts_at=format_instant(rule.starts_at),
         gap=rule.gap,
@@ -189,7 +189,8 @@ def _show_retry(retry: RetryPolicy) -> RetryView:
     }
 
 
-def _show_repeat(repeat: Repeat) -> dict[str, Any]:
+def show_repeat(repeat: Repeat) -> dict[str, Any]:
+    """A rule as its request has it."""
     if isinstance(repeat, Every):
         return {"every": format_duration(repeat.every_ms)}
     if isinstance(repeat, Cron):

@@ -277,6 +277,12 @@ class ScheduleKey(Strict):
     queue: Name = DEFAULT_QUEUE
 
 
+class OpenScheduleKey(ScheduleKey):
+    """Key of one schedule that is changed, from Python."""
+
+    queue: OpenQueue = DEFAULT_QUEUE
+
+
 def _payload(payload: Mapping[str, Any]) -> str:
     return dump_json(payload)
 
