@@ -10,7 +10,7 @@ import pytest
 
 from duecourse import Client
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.client import ReminderClient
+from duecourse.client import ReminderClient, ScheduleClient
 from duecourse.errors import DuecourseError, QueryFailed
 from duecourse.settings import Settings
 from duecourse.wire.http import problems
@@ -18,6 +18,7 @@ from duecourse.wire.http.batch import show_batch
 from duecourse.wire.http.queries import show_query
 from duecourse.wire.http.queues import show_queue, show_replayed
 from duecourse.wire.http.reminder_answers import show_added, show_moved, show_preview, show_reminder
+from duecourse.wire.http.schedule_answers import show_schedule
 from duecourse.wire.http.tasks import show_task
 from duecourse.wire.http.why import show_why
 from tests.support.clock import HandClock
@@ -38,16 +39,29 @@ OVER_HTTP_ALONE = {
     "POST /tasks/{id}/settle",
     "POST /tasks/{id}/extend",
     "POST /tasks/{id}/save",
+    "POST /schedules/preview",
+    "POST /schedules/{id}/backfill",
 }
-"""What `@task_handler`, `duecourse.extend` and `duecourse.save` do within a function of one's own."""
-OF_THE_CLIENT = {"close", "wait"}
+"""What `@task_handler`, `duecourse.extend` and `duecourse.save` do within a function of one's own; and what has a field
+`from`, which Python cannot name so.
+"""
+OF_THE_CLIENT = {"close", "wait", "schedules.preview", "schedules.backfill"}
 OF_THE_SERVICE = {"GET /health", "GET /openapi.json", "GET /docs"}
 
 
 FLAGS: list[tuple[str, Any]] = [("force", "0")]
 """What says false in a query, which holds text alone; in Python False does."""
-BY_FIELDS_ALONE = {"reminders.add", "reminders.preview", "purge", "cancel_many"}
+BY_FIELDS_ALONE = {"schedules.add", "schedules.change", "reminders.add", "reminders.preview", "purge", "cancel_many"}
 """The verbs whose signature requires nothing, so that what is left out is told as over HTTP; others' is a TypeError."""
+
+
+DAILY: Fields = {**HOOK, "id": "daily", "repeat": {"every": "PT24H"}, "starts_at": "2026-09-22T09:00:00Z"}
+
+
+def show_listed(got: Any) -> Any:
+    """A page of schedules as over HTTP."""
+    more = {"next_after": got.next_after} if got.next_after else {}
+    return {"schedules": list(map(show_schedule, got.schedules)), **more}
 
 
 class Pair(NamedTuple):
@@ -103,6 +117,14 @@ PAIRS: dict[str, Pair] = {
     "reminders.move": Pair("PATCH /reminders/{id}", lambda got, _: show_moved(got)),
     "reminders.change": Pair("PATCH /reminders/{id}", lambda got, _: show_moved(got)),
     "reminders.cancel": Pair("DELETE /reminders/{id}", lambda got, _: got, ("force",)),
+    "schedules.add": Pair(
+        "POST /schedules", lambda got, _: {"schedule": show_schedule(got.schedule), "created": got.created}
+    ),
+    "schedules.list": Pair("GET /schedules", lambda got, _: show_listed(got), ("queue", "after", "limit")),
+    "schedules.get": Pair("GET /schedules/{id}", lambda got, _: {"schedule": show_schedule(got)}, ("queue",)),
+    "schedules.change": Pair("PATCH /schedules/{id}", lambda got, _: {"schedule": show_schedule(got)}),
+    "schedules.delete": Pair("DELETE /schedules/{id}", lambda got, _: got, ("queue",)),
+    "schedules.run": Pair("POST /schedules/{id}/run", lambda got, _: {"id": got}, ("queue",)),
     "reminders.move_occurrence": Pair("PATCH /reminders/{id}/occurrences/{at}", lambda got, _: show_moved(got)),
     "reminders.cancel_occurrence": Pair("DELETE /reminders/{id}/occurrences/{at}", lambda got, _: got, ("force",)),
 }
@@ -173,6 +195,19 @@ GOOD: dict[str, list[Fields]] = {
         for verb in ("preview_standing", "get")
     },
     "reminders.move": [{"id": id, "starts_at": AT} for id in ("standup", "none")],
+    "schedules.add": [
+        {**DAILY, "id": "new", "retry": RETRY, "deadline": "PT1H", "overlap": "skip", "jitter": 5, "limit": 3},
+        *(DAILY, {**DAILY, "repeat": {"cron": "0 9 * * *"}}, {**DAILY, "id": "b", "queue": "mail", "until": AT}),
+    ],
+    "schedules.list": [{}, {"limit": 1}, {"after": "daily"}, {"queue": "mail"}],
+    **{f"schedules.{verb}": [{"id": "daily"}, {"id": "none"}] for verb in ("get", "delete", "run")},
+    "schedules.change": [
+        *(
+            {"id": id, "paused": True, "if_version": version}
+            for id, version in (("daily", 1), ("daily", 2), ("none", 1))
+        ),
+        {"id": "daily", "repeat": {"cron": "0 9 * * *"}, "time_zone": "Europe/Vienna", "limit": None},
+    ],
     "reminders.change": [
         {"id": "standup", "subject": "Longer"},
         {"id": "weekly", "subject": "Longer", "limit": 10, "if_version": 1},
@@ -225,6 +260,7 @@ class Both:
         for state in STATES:
             bring(store, state, state)
         client.reminders.add(**MEETING)
+        client.schedules.add(**DAILY)
         client.reminders.add(**WEEKLY)
         return client, store
 
@@ -236,14 +272,15 @@ class Both:
 def everything(client: Client) -> Any:
     queues = [show_queue(queue) for queue in client.list_queues()]
     tasks = [show_task(task) for queue in queues for task in client.list(queue["queue"], limit=100).tasks]
-    return queues, tasks
+    schedules = [show_schedule(one) for queue in queues for one in client.schedules.list(queue["queue"]).schedules]
+    return queues, tasks, schedules
 
 
 def by_client(both: Both, name: str, fields: Fields) -> tuple[bool, Any]:
     """Whether a call is taken, and its answer or the problem that it would be over HTTP."""
     within, _, verb = name.rpartition(".")
     try:
-        got = getattr(both.client.reminders if within else both.client, verb)(**fields)
+        got = getattr(getattr(both.client, within) if within else both.client, verb)(**fields)
     except DuecourseError as error:
         return False, problems.describe(error).document
     return True, json.loads(json.dumps(PAIRS[name].show(got, fields)))
@@ -271,6 +308,7 @@ def both(wire: Wire) -> Both:
 def test_every_verb_and_every_route_is_here() -> None:
     own = {name for name, one in vars(Client).items() if inspect.isfunction(one) and name[0] != "_"}
     theirs = {f"reminders.{name}" for name, one in vars(ReminderClient).items() if name[0] != "_" and callable(one)}
+    theirs |= {f"schedules.{name}" for name, one in vars(ScheduleClient).items() if name[0] != "_" and callable(one)}
     assert PAIRS.keys() == GOOD.keys() == (own | theirs) - OF_THE_CLIENT
     assert {pair.route for pair in PAIRS.values()} == ROUTES - OVER_HTTP_ALONE - OF_THE_SERVICE
 

@@ -44,6 +44,12 @@ def test_a_tick_over_an_empty_ledger_does_nothing(case: str) -> None:
     assert invoke("poll_tick", saved(f"poll_tick/{case}")) == NOTHING
 
 
+def test_a_tick_without_schedules_opens_no_calendar(app: App) -> None:
+    invoke("poll_tick", saved("poll_tick/scheduler"))
+    assert app.zones.are_known
+    assert "calendar" not in vars(app)
+
+
 def test_only_a_schedule_makes_a_tick() -> None:
     with pytest.raises(errors.InvalidInput, match="source"):
         invoke("poll_tick", saved("poll_tick/bad_source"))
