@@ -42,6 +42,8 @@ CODES = {
     "invalid-input": 422,
     "key-in-use": 409,
     "ledger-too-old": 409,
+    "schedule-exists": 409,
+    "version-conflict": 409,
     "key-reused": 422,
     "lease-lost": 409,
     "malformed-body": 400,

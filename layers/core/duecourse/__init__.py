@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from duecourse.domain.order import AddResult
     from duecourse.domain.query import Known, QueryState, QueryStatus
     from duecourse.domain.queues import QueueSettings, QueueStatus, Rate, ShardStatus
-    from duecourse.domain.reminder import Channel, Made, Moved, MovedTask, Recipient, ReminderStatus, Shown
+    from duecourse.domain.reminder import Channel, Recipient
+    from duecourse.domain.reminder_status import Made, Moved, MovedTask, ReminderStatus, Shown
     from duecourse.domain.replay import Replayed
     from duecourse.domain.schedule import (
         Became,
@@ -123,7 +124,8 @@ _LATER = {
     "duecourse.domain.order": ("AddResult",),
     "duecourse.domain.query": ("Known", "QueryState", "QueryStatus"),
     "duecourse.domain.queues": ("QueueSettings", "QueueStatus", "Rate", "ShardStatus"),
-    "duecourse.domain.reminder": ("Channel", "Made", "Moved", "MovedTask", "Recipient", "ReminderStatus", "Shown"),
+    "duecourse.domain.reminder": ("Channel", "Recipient"),
+    "duecourse.domain.reminder_status": ("Made", "Moved", "MovedTask", "ReminderStatus", "Shown"),
     "duecourse.domain.replay": ("Replayed",),
     "duecourse.domain.schedule": (
         "Became",

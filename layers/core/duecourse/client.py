@@ -27,7 +27,7 @@ from duecourse.domain.outcomes import Span
 from duecourse.domain.pages import Wanted
 from duecourse.domain.query import QueryStatus
 from duecourse.domain.queues import QueueStatus
-from duecourse.domain.reminder import Made, Moved, ReminderStatus, Shown
+from duecourse.domain.reminder_status import Made, Moved, ReminderStatus, Shown
 from duecourse.domain.replay import Replayed
 from duecourse.domain.schedule import Preview, ScheduleStatus, Upcoming
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task

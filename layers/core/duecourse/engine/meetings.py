@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from duecourse.domain.reminder import KIND, QUEUE, Made, Moved, Reminder, ReminderStatus, Shown
+from duecourse.domain.reminder import KIND, QUEUE, Reminder
+from duecourse.domain.reminder_status import Made, Moved, ReminderStatus, Shown
 from duecourse.domain.schedule import Kept, Upcoming, occurrence_id
 from duecourse.domain.seals import hidden_of, names
 from duecourse.domain.series import KIND as SERIES

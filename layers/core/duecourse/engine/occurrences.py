@@ -4,7 +4,8 @@ import logging
 from contextlib import suppress
 
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry
-from duecourse.domain.reminder import QUEUE, Moved, MovedTask
+from duecourse.domain.reminder import QUEUE
+from duecourse.domain.reminder_status import Moved, MovedTask
 from duecourse.domain.schedule import Kept, Rule, occurrence_id
 from duecourse.domain.series import KIND, Mark, Name, Series
 from duecourse.domain.task import Status, Task, dump_json

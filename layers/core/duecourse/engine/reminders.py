@@ -5,21 +5,8 @@ import logging
 from collections.abc import Iterable
 
 from duecourse.domain.content import Digest, unfilled
-from duecourse.domain.reminder import (
-    KIND,
-    MAX_TASKS,
-    QUEUE,
-    Channel,
-    Made,
-    Moved,
-    MovedTask,
-    Recipient,
-    Reminder,
-    ReminderStatus,
-    Shown,
-    due,
-    starting,
-)
+from duecourse.domain.reminder import KIND, MAX_TASKS, QUEUE, Channel, Recipient, Reminder, due, starting
+from duecourse.domain.reminder_status import Made, Moved, MovedTask, ReminderStatus, Shown
 from duecourse.domain.seals import hidden_of
 from duecourse.domain.series import KIND as SERIES
 from duecourse.domain.task import DEFAULT_TENANT, DueTask, Json, NewTask, Status, Task

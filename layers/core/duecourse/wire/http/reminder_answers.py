@@ -6,7 +6,8 @@ from typing_extensions import TypedDict
 
 from duecourse.domain import sms
 from duecourse.domain.masking import masked, masked_text
-from duecourse.domain.reminder import Channel, Made, Moved, Recipient, ReminderStatus, Shown
+from duecourse.domain.reminder import Channel, Recipient
+from duecourse.domain.reminder_status import Made, Moved, ReminderStatus, Shown
 from duecourse.domain.schedule import Fold, Gap
 from duecourse.domain.series import SeriesStatus, Standing
 from duecourse.domain.task import Json, Status, Task
