@@ -24,7 +24,7 @@ from duecourse.domain.task import DEFAULT_TENANT, MARK, Shard
 from duecourse.errors import BeyondQuota, LedgerTooOld, QuotaExceeded, TaskDamaged
 from duecourse.ports.ledger import check_count
 from duecourse.ports.schedules import MAX_FIRE, Fired, Put, SchedulePage
-from duecourse.ports.tasks import Reply
+from duecourse.ports.tasks import BEYOND, QUOTAS
 
 log = logging.getLogger("duecourse.store")
 
@@ -33,16 +33,6 @@ PAGE = 500
 """Schedules that are read at a time."""
 TOO_OLD, DAMAGED = -5, -6
 """Rejections of schedule.lua that are errors."""
-OVER = {
-    Reply.OVER_PENDING: "tenant_max_pending",
-    Reply.OVER_BYTES: "tenant_max_bytes",
-    Reply.OVER_ADDS: "tenant_adds_per_minute",
-}
-BEYOND = {
-    Reply.BEYOND_PENDING: "tenant_max_pending",
-    Reply.BEYOND_BYTES: "tenant_max_bytes",
-    Reply.BEYOND_ADDS: "tenant_adds_per_minute",
-}
 MAX_ARGUMENTS = 3_500
 """Most arguments of one script, fewer than the 3,999 that ElastiCache Serverless takes."""
 OWN, TASK = 5, 7
@@ -203,7 +193,7 @@ def _rejection(code: int, wait_ms: int, schedule: Schedule) -> Exception:
     if code == DAMAGED:
         return TaskDamaged(f"the record of schedule {schedule.id} cannot be read: delete the schedule")
     reply = REPLIES[code]
-    return BeyondQuota(BEYOND[reply], "payload") if reply in BEYOND else QuotaExceeded(OVER[reply], wait_ms)
+    return BeyondQuota(BEYOND[reply], "payload") if reply in BEYOND else QuotaExceeded(QUOTAS[reply], wait_ms)
 
 
 def _weight(firing: Firing) -> int:
