@@ -5,6 +5,7 @@ from copy import copy
 from itertools import islice
 from typing import Any
 
+from duecourse.domain.notification import Notify, is_url
 from duecourse.domain.schedule import (
     NEVER,
     RECENT,
@@ -26,7 +27,7 @@ from duecourse.domain.schedule import (
     backfill_id,
     occurrence_id,
 )
-from duecourse.domain.seals import hidden_in
+from duecourse.domain.seals import hidden_in, hidden_in_address
 from duecourse.domain.spoken import span
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Task
 from duecourse.domain.times import MAX_INSTANT, format_instant
@@ -42,6 +43,7 @@ MAX_BACKFILL = 1_000
 TRIES = 5
 """Attempts of a change beside others, where the caller names no version."""
 CREDENTIALS = "a schedule keeps no credentials: name one of yours in `auth`"
+CREDENTIALS_IN_ADDRESS = "a schedule keeps no credentials: give an address without any"
 
 
 class Schedules:
@@ -203,6 +205,8 @@ class Schedules:
         self._calendar.check(schedule.rule)
         if hidden_in(schedule.payload, schedule.kind):
             raise InvalidInput([FieldError("payload", CREDENTIALS)])
+        if is_url(schedule.notify) and hidden_in_address(Notify.of(schedule.notify).address):
+            raise InvalidInput([FieldError("notify_done.url", CREDENTIALS_IN_ADDRESS)])
         task = self._prepare(schedule.occurrence(schedule.rule.starts_at, schedule.rule.starts_at))
         return replaced(schedule, deadline_ms=task.deadline_ms)
 
@@ -211,8 +215,9 @@ class Schedules:
         return self._begun(starting, Progress(), now if asked.rule.starts_at else now + 1)
 
     def _begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
-        """Progress of a series whose times begin anew, at `now`."""
-        nominal = next(self._calendar.times(schedule.rule, max(schedule.rule.starts_at, now) - 1), None)
+        """Progress of a series whose times begin anew, at `now`, without those that it has fired."""
+        after = max(schedule.rule.starts_at - 1, now - 1, *(one.nominal for one in before.recent))
+        nominal = next(self._calendar.times(schedule.rule, after), None)
         return self._standing(schedule, replaced(before, nominal=nominal))
 
     def _changed(self, kept: Kept, schedule: Schedule) -> Progress:
@@ -247,8 +252,9 @@ class Schedules:
         if progress.next_at == NEVER or progress.nominal is None:
             return []
         left = count if schedule.limit is None else min(count, schedule.limit - progress.fired)
-        nominals = islice(self._calendar.times(schedule.rule, progress.nominal - 1), left)
-        return self._shown(schedule.rule.time_zone, ((one, schedule.fires_at(one)) for one in nominals), now)
+        nominals = list(islice(self._calendar.times(schedule.rule, progress.nominal - 1), left))
+        due = zip(nominals, schedule.fire_in_order(nominals), strict=True)
+        return self._shown(schedule.rule.time_zone, due, now)
 
     def _shown(self, time_zone: str, times: Iterable[tuple[int, int]], since: int) -> list[Upcoming]:
         found: list[Upcoming] = []
