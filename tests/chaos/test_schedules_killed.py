@@ -12,6 +12,7 @@ import redis
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.schedule import Became, Every, Progress, Rule, occurrence_id
+from duecourse.domain.task import RetryPolicy
 from duecourse.engine.firing import Firer
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.schedules import Fired
@@ -19,7 +20,7 @@ from tests.support.clock import START, HandClock
 from tests.support.drainer import NAMESPACE, children, ran
 from tests.support.firing import CALENDAR, working
 from tests.support.ledger import SHARD
-from tests.support.matrix import in_turn
+from tests.support.matrix import LENGTHY, in_turn
 from tests.support.redis_ledger import check
 from tests.support.redis_server import SERVERS, RedisServer, need
 from tests.support.schedules import MINUTE, became, kept, put, series
@@ -27,6 +28,8 @@ from tests.support.wait import until
 
 LEASE_MS = 1_000
 EVERY_MS = 200
+PATIENT = RetryPolicy(max_attempts=100, backoff_ms=10, jitter=False)
+"""Some are under way each time that a process is killed."""
 NAMES = [f"s-{n}" for n in range(40)]
 
 
@@ -36,7 +39,9 @@ def fire_until(store: RedisStore, begin: int, end: int) -> dict[str, list[int]]:
     for place, id in enumerate(NAMES):
         rule = Rule(Every(EVERY_MS), begin + place, until=end)
         first = begin + place
-        store.put_schedule(series(id, rule=rule), Progress(nominal=first, next_at=first, zones=CALENDAR.version))
+        store.put_schedule(
+            series(id, rule=rule, retry=PATIENT), Progress(nominal=first, next_at=first, zones=CALENDAR.version)
+        )
         found[id] = [*range(first, end + 1, EVERY_MS)]
     return found
 
@@ -53,7 +58,8 @@ def assert_once_each(store: RedisStore, wanted: dict[str, list[int]]) -> set[str
     return ids
 
 
-@pytest.mark.parametrize("kills", in_turn(4, 30))
+@pytest.mark.parametrize("kills", in_turn(4, 20))
+@LENGTHY
 def test_processes_that_are_killed_again_and_again_lose_and_double_no_occurrence(
     redis_server: RedisServer, redis_client: redis.Redis, kills: int
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from duecourse import Client
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.client import ReminderClient
+from duecourse.client import ReminderClient, ScheduleClient
 from duecourse.errors import DuecourseError, QueryFailed
 from duecourse.settings import Settings
 from duecourse.wire.http import problems
@@ -18,13 +18,14 @@ from duecourse.wire.http.batch import show_batch
 from duecourse.wire.http.queries import show_query
 from duecourse.wire.http.queues import show_queue, show_replayed
 from duecourse.wire.http.reminder_answers import show_added, show_moved, show_preview, show_reminder
+from duecourse.wire.http.schedule_answers import show_schedule, show_upcoming
 from duecourse.wire.http.tasks import show_task
 from duecourse.wire.http.why import show_why
 from tests.support.clock import HandClock
 from tests.support.kinds import Ready
 from tests.support.ledger import bring
 from tests.support.matrix import some
-from tests.support.requests import MEETING, POLL, ask
+from tests.support.requests import DAILY, MEETING, POLL, ask
 from tests.support.wired import Wire
 from tests.unit.test_template_policies import ROUTES
 
@@ -45,7 +46,14 @@ OF_THE_SERVICE = {"GET /health", "GET /openapi.json", "GET /docs"}
 
 FLAGS: list[tuple[str, Any]] = [("force", "0")]
 """What says false in a query, which holds text alone; in Python False does."""
-BY_FIELDS_ALONE = {"reminders.add", "reminders.preview", "purge", "cancel_many"}
+BY_FIELDS_ALONE = {
+    "reminders.add",
+    "reminders.preview",
+    "schedules.add",
+    "schedules.preview",
+    "purge",
+    "cancel_many",
+}
 """The verbs whose signature requires nothing, so that what is left out is told as over HTTP; others' is a TypeError."""
 
 
@@ -101,10 +109,36 @@ PAIRS: dict[str, Pair] = {
     "reminders.get": Pair("GET /reminders/{id}", lambda got, _: show_reminder(got)),
     "reminders.move": Pair("PATCH /reminders/{id}", lambda got, _: show_moved(got)),
     "reminders.cancel": Pair("DELETE /reminders/{id}", lambda got, _: got, ("force",)),
+    "schedules.add": Pair(
+        "POST /schedules", lambda got, _: {"schedule": show_schedule(got.schedule), "created": got.created}
+    ),
+    "schedules.list": Pair(
+        "GET /schedules",
+        lambda got, _: {
+            "schedules": list(map(show_schedule, got.schedules)),
+            **({"next_after": got.next_after} if got.next_after else {}),
+        },
+        ("queue", "after", "limit"),
+    ),
+    "schedules.get": Pair("GET /schedules/{id}", lambda got, _: {"schedule": show_schedule(got)}, ("queue",)),
+    "schedules.change": Pair("PATCH /schedules/{id}", lambda got, _: {"schedule": show_schedule(got)}, ("queue",)),
+    "schedules.delete": Pair("DELETE /schedules/{id}", lambda got, _: got, ("queue",)),
+    "schedules.run": Pair("POST /schedules/{id}/run", lambda got, _: {"id": got}, ("queue",)),
+    "schedules.backfill": Pair("POST /schedules/{id}/backfill", lambda got, _: {"occurrences": got}, ("queue",)),
+    "schedules.preview": Pair("POST /schedules/preview", lambda got, _: {"times": list(map(show_upcoming, got))}),
 }
+OVER_HTTP = {"since": "from"}
+"""Fields of a verb that have another name over HTTP: `from` is a word of Python's own."""
 RETRY: Fields = {"max_attempts": 3, "backoff": "PT2S", "factor": 3.5, "max_backoff": 60, "jitter": False}
 RATE: Fields = {"count": 1, "per": "PT2S"}
 PERSON: Fields = {"name": "Ada", "email": "ada@example.com", "phone": "+436641234567", "webhook": "https://a.example/"}
+CHANGES: Fields = {
+    **{"repeat": {"rrule": "FREQ=DAILY;BYHOUR=2", "exdates": [AT]}, "time_zone": "Europe/Vienna", "gap": "skip"},
+    **{"starts_at": AT, "until": "2101-01-04T09:30:00Z", "fold": "both", "limit": 9, "jitter": "PT1M"},
+    **{"missed": "all", "catch_up": 60, "overlap": "queue", "retry": RETRY, "deadline": "PT1H", "paused": True},
+    "notify_done": {"url": "https://a.example/"},
+}
+"""Of each field of a schedule another value than usual."""
 ADDS = ("keep", "replace", "reject", "debounce")
 TOLD: Fields = {"url": "https://a.example/"}
 GOOD: dict[str, list[Fields]] = {
@@ -166,6 +200,35 @@ GOOD: dict[str, list[Fields]] = {
     **{f"reminders.{verb}": [{"id": "standup"}, {"id": "none"}] for verb in ("preview_standing", "get")},
     "reminders.move": [{"id": id, "starts_at": AT} for id in ("standup", "none")],
     "reminders.cancel": [{"id": id, "force": force} for id, force in product(("standup", "none"), (False, True))],
+    "schedules.add": [
+        *({**DAILY, "id": "new"}, DAILY, {**DAILY, "repeat": {"every": "PT1H"}}, {**DAILY, "queue": "mail"}),
+        {**DAILY, "id": "new", **CHANGES, "kind": "report", "payload": {}},
+    ],
+    "schedules.list": [{}, {"limit": 1}, {"after": "daily"}, {"queue": "mail"}],
+    **{f"schedules.{verb}": [{"id": "daily"}, {"id": "none"}] for verb in ("get", "delete", "run")},
+    "schedules.change": [
+        {"id": "daily", "paused": True},
+        {"id": "daily", "if_version": 1, "repeat": {"cron": "@hourly"}},
+        {"id": "daily", "if_version": 2, "limit": 3},
+        {"id": "daily", **CHANGES},
+        {"id": "daily", "until": None, "limit": None, "deadline": None, "notify_done": None},
+        {"id": "none", "paused": True},
+    ],
+    "schedules.backfill": [
+        {"id": id, "since": "2026-09-01T00:00:00Z", "to": "2026-09-05T00:00:00Z", "overlap": how}
+        for id, how in (("daily", "skip"), ("daily", None), ("none", None))
+    ],
+    "schedules.preview": [
+        {"repeat": DAILY["repeat"]},
+        {"repeat": {"every": 60}, "since": AT, "count": 3},
+        {
+            "repeat": {"rrule": "FREQ=DAILY"},
+            "time_zone": "Europe/Vienna",
+            "starts_at": AT,
+            "gap": "skip",
+            "fold": "both",
+        },
+    ],
 }
 WRONG: list[Any] = [
     None,
@@ -204,6 +267,7 @@ class Both:
         for state in STATES:
             bring(store, state, state)
         client.reminders.add(**MEETING)
+        client.schedules.add(**DAILY)
         return client, store
 
     def state(self) -> tuple[Any, Any]:
@@ -214,14 +278,15 @@ class Both:
 def everything(client: Client) -> Any:
     queues = [show_queue(queue) for queue in client.list_queues()]
     tasks = [show_task(task) for queue in queues for task in client.list(queue["queue"], limit=100).tasks]
-    return queues, tasks
+    schedules = [client.schedules.get(one.schedule.id) for one in client.schedules.list().schedules]
+    return queues, tasks, list(map(show_schedule, schedules))
 
 
 def by_client(both: Both, name: str, fields: Fields) -> tuple[bool, Any]:
     """Whether a call is taken, and its answer or the problem that it would be over HTTP."""
     within, _, verb = name.rpartition(".")
     try:
-        got = getattr(both.client.reminders if within else both.client, verb)(**fields)
+        got = getattr(getattr(both.client, within) if within else both.client, verb)(**fields)
     except DuecourseError as error:
         return False, problems.describe(error).document
     return True, json.loads(json.dumps(PAIRS[name].show(got, fields)))
@@ -229,7 +294,7 @@ def by_client(both: Both, name: str, fields: Fields) -> tuple[bool, Any]:
 
 def by_http(name: str, fields: Fields) -> tuple[bool, Any]:
     method, path = PAIRS[name].route.split()
-    left = dict(fields)
+    left = {OVER_HTTP.get(field, field): value for field, value in fields.items()}
     for field in [field for field in fields if f"{{{field}}}" in path]:
         path = path.replace(f"{{{field}}}", left.pop(field))
     query = "&".join(f"{field}={_text(left.pop(field))}" for field in PAIRS[name].query if field in left)
@@ -249,6 +314,7 @@ def both(wire: Wire) -> Both:
 def test_every_verb_and_every_route_is_here() -> None:
     own = {name for name, one in vars(Client).items() if inspect.isfunction(one) and name[0] != "_"}
     theirs = {f"reminders.{name}" for name, one in vars(ReminderClient).items() if name[0] != "_" and callable(one)}
+    theirs |= {f"schedules.{name}" for name, one in vars(ScheduleClient).items() if name[0] != "_" and callable(one)}
     assert PAIRS.keys() == GOOD.keys() == (own | theirs) - OF_THE_CLIENT
     assert {pair.route for pair in PAIRS.values()} == ROUTES - OVER_HTTP_ALONE - OF_THE_SERVICE
 

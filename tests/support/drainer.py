@@ -1,8 +1,8 @@
 """A process that drains: `python -m tests.support.drainer URL LEASE_MS SIZE`, told by lines on its standard input.
 
-It says `ready`; each line that it gets is one drain of every shard, and the answer is one line of JSON, the counts. After
-the line `on` it drains again and again, and says nothing. It fires schedules, and of each death it has another task
-tell. A task's work is to be counted in the hash `ran`, and to wait at the list `gate` where its payload says so.
+It says `ready`; each line that it gets is one drain of every shard, and the answer is one line of JSON, the counts.
+After the line `on` it drains again and again, and says nothing. It fires schedules, and of each death it has another
+task tell. A task's work is to be counted in the hash `ran`, and to wait at the list `gate` where its payload says so.
 """
 
 import json

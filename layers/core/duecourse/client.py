@@ -37,7 +37,7 @@ from duecourse.ports.tasks import Move
 from duecourse.process import PROCESS
 from duecourse.wire.http import bulk
 from duecourse.wire.http.fields import read, read_both
-from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, encode_cursor, start_of
+from duecourse.wire.http.pages import DEFAULT_PAGE, ListSchedules, ListTasks, encode_cursor, start_of
 from duecourse.wire.http.queries import AskQuery, QueryKey
 from duecourse.wire.http.queues import QueueKey, ReplayDead, SetQueue
 from duecourse.wire.http.reminders import AddReminder, CancelReminder, MoveReminder, ReminderKey
@@ -330,10 +330,12 @@ class ScheduleClient:
         key = _schedule(id, queue)
         return self._link.schedules.get(key.queue, key.id, self._tenant)
 
-    def list(self, queue: str = DEFAULT_QUEUE, *, after: str = "", limit: int = DEFAULT_PAGE) -> ListedSchedules:
+    def list(
+        self, queue: str = DEFAULT_QUEUE, *, after: str | None = None, limit: int = DEFAULT_PAGE
+    ) -> ListedSchedules:
         """Return some schedules of a queue, by id, those after an id."""
-        asked = read(ListTasks, {"queue": queue, "limit": limit})
-        found, following = self._link.schedules.page(asked.queue, after, asked.limit, self._tenant)
+        asked = read(ListSchedules, {"queue": queue, "after": after, "limit": limit})
+        found, following = self._link.schedules.page(asked.queue, asked.after or "", asked.limit, self._tenant)
         return ListedSchedules(found, following or None)
 
     def change(self, id: str, queue: str = DEFAULT_QUEUE, **changes: Unpack[ScheduleChanges]) -> ScheduleStatus:
