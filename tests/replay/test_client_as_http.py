@@ -133,10 +133,21 @@ RETRY: Fields = {"max_attempts": 3, "backoff": "PT2S", "factor": 3.5, "max_backo
 RATE: Fields = {"count": 1, "per": "PT2S"}
 PERSON: Fields = {"name": "Ada", "email": "ada@example.com", "phone": "+436641234567", "webhook": "https://a.example/"}
 CHANGES: Fields = {
-    **{"repeat": {"rrule": "FREQ=DAILY;BYHOUR=2", "exdates": [AT]}, "time_zone": "Europe/Vienna", "gap": "skip"},
-    **{"starts_at": AT, "until": "2101-01-04T09:30:00Z", "fold": "both", "limit": 9, "jitter": "PT1M"},
-    **{"missed": "all", "catch_up": 60, "overlap": "queue", "retry": RETRY, "deadline": "PT1H", "paused": True},
+    "repeat": {"rrule": "FREQ=DAILY;BYHOUR=2", "exdates": [AT]},
+    "time_zone": "Europe/Vienna",
+    "starts_at": AT,
+    "until": "2101-01-04T09:30:00Z",
+    "gap": "skip",
+    "fold": "both",
+    "limit": 9,
+    "jitter": "PT1M",
+    "missed": "all",
+    "catch_up": 60,
+    "overlap": "queue",
+    "retry": RETRY,
+    "deadline": "PT1H",
     "notify_done": {"url": "https://a.example/"},
+    "paused": True,
 }
 """Of each field of a schedule another value than usual."""
 ADDS = ("keep", "replace", "reject", "debounce")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from copy import copy
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from duecourse.domain.notification import Notify, is_url
@@ -49,15 +49,22 @@ CREDENTIALS_IN_ADDRESS = "a schedule keeps no credentials: give an address witho
 class Schedules:
     """The verbs on schedules.
 
-    `prepare` answers a task as an add would write it, or rejects it. `by` is the source in an occurrence's log.
+    `prepare` answers a task as an add would write it, or rejects it. `fits` rejects a payload that a kind cannot run.
+    `by` is the source in an occurrence's log.
     """
 
     def __init__(
-        self, store: ScheduleStore, calendar: Calendar, prepare: Callable[[NewTask], NewTask], by: str = "http"
+        self,
+        store: ScheduleStore,
+        calendar: Calendar,
+        prepare: Callable[[NewTask], NewTask],
+        fits: Callable[[str, str], None],
+        by: str = "http",
     ) -> None:
         self._store = store
         self._calendar = calendar
         self._prepare = prepare
+        self._fits = fits
         self._by = by
 
     def speaking_as(self, by: str) -> "Schedules":
@@ -133,6 +140,8 @@ class Schedules:
                 break
             rule = replaced(kept.schedule.rule, **changes.get("rule", {}))
             others = {name: value for name, value in changes.items() if name != "rule"}
+            if "payload" in others:
+                self._fits(kept.schedule.kind, others["payload"])
             schedule = self.checked(replaced(kept.schedule, rule=rule, **others))
             progress = self._changed(kept, schedule)
             put = self._store.put_schedule(schedule, progress, if_version=kept.progress.version)
@@ -150,8 +159,9 @@ class Schedules:
         for _ in range(TRIES):
             kept = self._kept(queue, id, tenant)
             now = self._store.now()
-            task = kept.schedule.occurrence(now, now)._replace(by=self._by)
-            recent = (*kept.progress.recent, Occurrence(now, Became.LIVE))[-RECENT:]
+            nominal = next(at for at in count(now) if self._task(kept.schedule, occurrence_id(id, at)) is None)
+            task = kept.schedule.occurrence(nominal, now)._replace(by=self._by)
+            recent = (*kept.progress.recent, Occurrence(nominal, Became.LIVE))[-RECENT:]
             beside = kept._replace(schedule=replaced(kept.schedule, overlap=Overlap.ALLOW))
             [fired] = self._store.fire(
                 self._store.shard_of(queue, "", id), [Firing(beside, (task,), replaced(kept.progress, recent=recent))]
