@@ -86,7 +86,7 @@ def test_anothers_schedule_is_not_there(method: str, path: str, body: Any) -> No
     assert of("acme", "GET", "/schedules/daily").body == before
 
 
-def test_a_tenants_occurrences_are_its_own_tasks(clock: HandClock, store: MemoryStore) -> None:
+def test_a_tenants_occurrences_are_its_own_tasks(clock: HandClock) -> None:
     of("acme", "POST", "/schedules", HOURLY)
     work(clock, HOUR)
     [last] = of("acme", "GET", "/schedules/hourly").body["schedule"]["recent"]
