@@ -8,7 +8,7 @@ import argparse
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import first_call, first_line, lateness, ledger, scripts, ticks, travel, users, watched
+from tests.bench import first_call, first_line, lateness, ledger, schedules, scripts, ticks, travel, users, watched
 from tests.bench.figures import Figure
 from tests.bench.server import bench_server
 
@@ -18,6 +18,7 @@ SECTIONS = {
     "scripts": scripts.figures,
     "ticks": ticks.figures,
     "lateness": lateness.figures,
+    "schedules": schedules.figures,
     "watched": watched.figures,
     "first_line": first_line.figures,
     "first_call": first_call.figures,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import redis
 
+from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.adapters.redis.bells import RedisBells
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
@@ -16,6 +17,7 @@ from duecourse.bridge.rings import Invoked
 from duecourse.domain.outcomes import Done
 from duecourse.domain.task import Json, NewTask, Task, new_id
 from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.firing import Firer
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.threads import Threads
 from duecourse.lingering import Linger
@@ -45,32 +47,37 @@ def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
     """2,000 tasks due at random instants within 20 s, claimed in the process that serves the rings."""
     with connect(server.url) as client:
         client.flushall()
-        _add([NewTask(new_id(), "report", delay_ms=HOUR_MS + i) for i in range(pending)], RedisStore(client))
-        yield _measure(f"late, beside {pending:,} pending tasks", server.url, _probes(["default"]))
+        add_all([NewTask(new_id(), "report", delay_ms=HOUR_MS + i) for i in range(pending)], RedisStore(client))
+        yield _measure(f"late, beside {pending:,} pending tasks", server.url, probes_of(["default"]))
         client.flushall()
         _foreign_keys(client, pending)
-        yield _measure(f"late, beside {pending:,} foreign volatile keys", server.url, _probes(["default"]))
+        yield _measure(f"late, beside {pending:,} foreign volatile keys", server.url, probes_of(["default"]))
         client.flushall()
         shards = [f"queue-{n}" for n in range(1_000)]
-        yield _measure("late, 1,000 shards", server.url, _probes(shards))
+        yield _measure("late, 1,000 shards", server.url, probes_of(shards))
         for events in (True, False):
             how = "on" if events else "off"
             client.flushall()
-            yield _measure(f"late, bridge, events {how}", server.url, _probes(["default"]), events=events)
+            yield _measure(f"late, bridge, events {how}", server.url, probes_of(["default"]), events=events)
             client.flushall()
-            yield _measure_linger(f"late, linger, events {how}", server.url, _probes(["default"]), events=events)
+            yield _measure_linger(f"late, linger, events {how}", server.url, probes_of(["default"]), events=events)
         client.flushall()
-        yield _measure_linger("late, linger, 1,000 shards", server.url, _probes(shards))
+        yield _measure_linger("late, linger, 1,000 shards", server.url, probes_of(shards))
 
 
 class InProcess:
-    """The functions' service in one process: what `on_expired` does, without the way there."""
+    """The functions' service in one process: what `on_expired` does, without the way there.
+
+    `late` is of tasks, `occurrences_late` of occurrences of schedules (ms).
+    """
 
     def __init__(self, store: RedisStore) -> None:
         self.late: list[int] = []
+        self.occurrences_late: list[int] = []
         self._threads = Threads(4)
         runner = Runner(lambda _kind: self._note, None, store.now, random.Random())
-        self._drainer = Drainer(store, runner, targets_of({}, self), self._threads, Limits(60_000, 0))
+        fire = Firer(store, ZonedCalendar()).fire
+        self._drainer = Drainer(store, runner, targets_of({}, self), self._threads, Limits(60_000, 0), fire)
 
     def invoke(self, function: str, event: Json) -> Json:
         """Drain the shards that rang."""
@@ -86,21 +93,28 @@ class InProcess:
         self._threads.close()
 
     def _note(self, task: Task) -> Done:
-        self.late.append(task.claimed_at - task.due_at)
+        late = self.occurrences_late if "@" in task.id else self.late
+        late.append(task.claimed_at - task.due_at)
         return Done()
 
 
-def _measure(name: str, url: str, probes: Sequence[NewTask], *, events: bool = True) -> Figure:
+@contextmanager
+def bridged(url: str, *, events: bool = True) -> Iterator[InProcess]:
+    """A bridge that is ready, and the service that it invokes."""
     with connect(url) as client:
         service = InProcess(RedisStore(client))
-        bells = RedisBells(url, "duecourse", events=events)
-        bridge = Bridge(bells, Invoked(service, "on_expired"))
+        bridge = Bridge(RedisBells(url, "duecourse", events=events), Invoked(service, "on_expired"))
         bridge.start()
         assert bridge.wait_ready(30)
-        _add(probes, RedisStore(client))
-        until(lambda: len(service.late) >= len(probes), seconds=120, every=0.1)
+        yield service
         bridge.stop()
         service.close()
+
+
+def _measure(name: str, url: str, probes: Sequence[NewTask], *, events: bool = True) -> Figure:
+    with bridged(url, events=events) as service, connect(url) as client:
+        add_all(probes, RedisStore(client))
+        until(lambda: len(service.late) >= len(probes), seconds=120, every=0.1)
     return Figure(name, lateness(service.late), AIM)
 
 
@@ -113,7 +127,7 @@ def _measure_linger(name: str, url: str, probes: Sequence[NewTask], *, events: b
         return Done()
 
     with connect(url) as client, _ticking(url, note, events="on" if events else "off"):
-        _add(probes, RedisStore(client))
+        add_all(probes, RedisStore(client))
         until(lambda: len(late) >= len(probes), seconds=120, every=0.1)
     return Figure(name, lateness(late), LINGER_AIM)
 
@@ -156,12 +170,12 @@ def _tick(app: App) -> None:
     linger.stop()
 
 
-def _probes(queues: Sequence[str]) -> list[NewTask]:
+def probes_of(queues: Sequence[str]) -> list[NewTask]:
     delays = [FIRST_MS + random.randrange(OVER_MS) for _ in range(PROBES)]
     return [NewTask(new_id(), "probe", queue=queues[i % len(queues)], delay_ms=delay) for i, delay in enumerate(delays)]
 
 
-def _add(tasks: Sequence[NewTask], store: RedisStore) -> None:
+def add_all(tasks: Sequence[NewTask], store: RedisStore) -> None:
     for start in range(0, len(tasks), MAX_ADD):
         store.add(tasks[start : start + MAX_ADD])
 

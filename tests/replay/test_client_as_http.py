@@ -18,7 +18,7 @@ from duecourse.wire.http.batch import show_batch
 from duecourse.wire.http.queries import show_query
 from duecourse.wire.http.queues import show_queue, show_replayed
 from duecourse.wire.http.reminder_answers import show_added, show_moved, show_preview, show_reminder
-from duecourse.wire.http.schedule_answers import show_schedule
+from duecourse.wire.http.schedule_answers import show_schedule, show_upcoming
 from duecourse.wire.http.tasks import show_task
 from duecourse.wire.http.why import show_why
 from tests.support.clock import HandClock
@@ -51,7 +51,15 @@ OF_THE_SERVICE = {"GET /health", "GET /openapi.json", "GET /docs"}
 
 FLAGS: list[tuple[str, Any]] = [("force", "0")]
 """What says false in a query, which holds text alone; in Python False does."""
-BY_FIELDS_ALONE = {"schedules.add", "schedules.change", "reminders.add", "reminders.preview", "purge", "cancel_many"}
+BY_FIELDS_ALONE = {
+    "reminders.add",
+    "reminders.preview",
+    "schedules.add",
+    "schedules.change",
+    "schedules.preview",
+    "purge",
+    "cancel_many",
+}
 """The verbs whose signature requires nothing, so that what is left out is told as over HTTP; others' is a TypeError."""
 
 
@@ -122,15 +130,37 @@ PAIRS: dict[str, Pair] = {
     ),
     "schedules.list": Pair("GET /schedules", lambda got, _: show_listed(got), ("queue", "after", "limit")),
     "schedules.get": Pair("GET /schedules/{id}", lambda got, _: {"schedule": show_schedule(got)}, ("queue",)),
-    "schedules.change": Pair("PATCH /schedules/{id}", lambda got, _: {"schedule": show_schedule(got)}),
+    "schedules.change": Pair("PATCH /schedules/{id}", lambda got, _: {"schedule": show_schedule(got)}, ("queue",)),
     "schedules.delete": Pair("DELETE /schedules/{id}", lambda got, _: got, ("queue",)),
     "schedules.run": Pair("POST /schedules/{id}/run", lambda got, _: {"id": got}, ("queue",)),
     "reminders.move_occurrence": Pair("PATCH /reminders/{id}/occurrences/{at}", lambda got, _: show_moved(got)),
     "reminders.cancel_occurrence": Pair("DELETE /reminders/{id}/occurrences/{at}", lambda got, _: got, ("force",)),
+    "schedules.backfill": Pair("POST /schedules/{id}/backfill", lambda got, _: {"occurrences": got}, ("queue",)),
+    "schedules.preview": Pair("POST /schedules/preview", lambda got, _: {"times": list(map(show_upcoming, got))}),
 }
+OVER_HTTP = {"since": "from"}
+"""Fields of a verb that have another name over HTTP: `from` is a word of Python's own."""
 RETRY: Fields = {"max_attempts": 3, "backoff": "PT2S", "factor": 3.5, "max_backoff": 60, "jitter": False}
 RATE: Fields = {"count": 1, "per": "PT2S"}
 PERSON: Fields = {"name": "Ada", "email": "ada@example.com", "phone": "+436641234567", "webhook": "https://a.example/"}
+CHANGES: Fields = {
+    "repeat": {"rrule": "FREQ=DAILY;BYHOUR=2", "exdates": [AT]},
+    "time_zone": "Europe/Vienna",
+    "starts_at": AT,
+    "until": "2101-01-04T09:30:00Z",
+    "gap": "skip",
+    "fold": "both",
+    "limit": 9,
+    "jitter": "PT1M",
+    "missed": "all",
+    "catch_up": 60,
+    "overlap": "queue",
+    "retry": RETRY,
+    "deadline": "PT1H",
+    "notify_done": {"url": "https://a.example/"},
+    "paused": True,
+}
+"""Of each field of a schedule another value than usual."""
 ADDS = ("keep", "replace", "reject", "debounce")
 TOLD: Fields = {"url": "https://a.example/"}
 GOOD: dict[str, list[Fields]] = {
@@ -198,6 +228,7 @@ GOOD: dict[str, list[Fields]] = {
     "schedules.add": [
         {**DAILY, "id": "new", "retry": RETRY, "deadline": "PT1H", "overlap": "skip", "jitter": 5, "limit": 3},
         *(DAILY, {**DAILY, "repeat": {"cron": "0 9 * * *"}}, {**DAILY, "id": "b", "queue": "mail", "until": AT}),
+        {**DAILY, "id": "new", **CHANGES, "kind": "report", "payload": {}},
     ],
     "schedules.list": [{}, {"limit": 1}, {"after": "daily"}, {"queue": "mail"}],
     **{f"schedules.{verb}": [{"id": "daily"}, {"id": "none"}] for verb in ("get", "delete", "run")},
@@ -207,6 +238,27 @@ GOOD: dict[str, list[Fields]] = {
             for id, version in (("daily", 1), ("daily", 2), ("none", 1))
         ),
         {"id": "daily", "repeat": {"cron": "0 9 * * *"}, "time_zone": "Europe/Vienna", "limit": None},
+        {"id": "daily", "paused": True},
+        {"id": "daily", "if_version": 1, "repeat": {"cron": "@hourly"}},
+        {"id": "daily", "if_version": 2, "limit": 3},
+        {"id": "daily", **CHANGES},
+        {"id": "daily", "until": None, "limit": None, "deadline": None, "notify_done": None},
+        {"id": "none", "paused": True},
+    ],
+    "schedules.backfill": [
+        {"id": id, "since": "2026-09-01T00:00:00Z", "to": "2026-09-05T00:00:00Z", "overlap": how}
+        for id, how in (("daily", "skip"), ("daily", None), ("none", None))
+    ],
+    "schedules.preview": [
+        {"repeat": DAILY["repeat"]},
+        {"repeat": {"every": 60}, "since": AT, "count": 3},
+        {
+            "repeat": {"rrule": "FREQ=DAILY"},
+            "time_zone": "Europe/Vienna",
+            "starts_at": AT,
+            "gap": "skip",
+            "fold": "both",
+        },
     ],
     "reminders.change": [
         {"id": "standup", "subject": "Longer"},
@@ -288,7 +340,7 @@ def by_client(both: Both, name: str, fields: Fields) -> tuple[bool, Any]:
 
 def by_http(name: str, fields: Fields) -> tuple[bool, Any]:
     method, path = PAIRS[name].route.split()
-    left = dict(fields)
+    left = {OVER_HTTP.get(field, field): value for field, value in fields.items()}
     for field in [field for field in fields if f"{{{field}}}" in path]:
         path = path.replace(f"{{{field}}}", left.pop(field))
     query = "&".join(f"{field}={_text(left.pop(field))}" for field in PAIRS[name].query if field in left)

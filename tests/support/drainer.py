@@ -1,8 +1,8 @@
 """A process that drains: `python -m tests.support.drainer URL LEASE_MS SIZE`, told by lines on its standard input.
 
-Of each death it has another task tell. It says `ready`; each line that it gets is one drain of every shard, and the
-answer is one line of JSON, the counts. A task's work is to be counted in the hash `ran`, and to wait at the list `gate`
-where its payload says so.
+It says `ready`; each line that it gets is one drain of every shard, and the answer is one line of JSON, the counts.
+After the line `on` it drains again and again, and says nothing. It fires schedules, and of each death it has another
+task tell. A task's work is to be counted in the hash `ran`, and to wait at the list `gate` where its payload says so.
 """
 
 import json
@@ -10,16 +10,19 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import redis
 
+from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.task import Task
 from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.firing import Firer
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.threads import Threads
 from tests.support.engine import Lambda, ample, targets_of
@@ -27,6 +30,7 @@ from tests.support.project import ROOT
 
 NAMESPACE = "test"
 GATE_S = 30.0
+ON, PAUSE_S = "on", 0.005
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'layers' / 'core'}{os.pathsep}{ROOT}"}
 
 
@@ -55,7 +59,8 @@ def at_the_gate(client: redis.Redis) -> int:
 def drainer_of(store: RedisStore, kind: Kind, threads: Threads, lease_ms: int) -> Drainer:
     """What works every task by `kind`."""
     runner = Runner(lambda _name: kind, None, store.now, random.Random())
-    return Drainer(store, runner, targets_of({}, Lambda()), threads, Limits(lease_ms, 1_000))
+    fire = Firer(store, ZonedCalendar()).fire
+    return Drainer(store, runner, targets_of({}, Lambda()), threads, Limits(lease_ms, 1_000), fire)
 
 
 def main(url: str, lease_ms: str, size: str) -> None:
@@ -64,7 +69,10 @@ def main(url: str, lease_ms: str, size: str) -> None:
         store, threads = RedisStore(client, NAMESPACE, deaths=True), Threads(int(size))
         drainer = drainer_of(store, counting(counts), threads, int(lease_ms))
         print("ready", flush=True)
-        for _ in sys.stdin:
+        for line in sys.stdin:
+            while line.strip() == ON:
+                drainer.drain(store.shards(), ample)
+                time.sleep(PAUSE_S)
             print(json.dumps(drainer.drain(store.shards(), ample)._asdict()), flush=True)
         threads.close()
 
@@ -75,11 +83,15 @@ class Child:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
 
-    def drain(self) -> None:
+    def drain(self, how: str = "") -> None:
         """Begin a drain; `counts` waits for its end."""
         assert self.process.stdin
-        self.process.stdin.write("\n")
+        self.process.stdin.write(f"{how}\n")
         self.process.stdin.flush()
+
+    def drain_on(self) -> None:
+        """Drain again and again, without a word, until it is killed."""
+        self.drain(ON)
 
     def counts(self) -> dict[str, int]:
         """What the drain did."""

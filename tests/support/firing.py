@@ -16,7 +16,7 @@ from duecourse.domain.task import Task
 from duecourse.domain.times import parse_instant
 from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.firing import Firer
-from duecourse.engine.run import Kind, Runner
+from duecourse.engine.run import Runner
 from duecourse.engine.threads import Threads
 from duecourse.ports.store import Store
 from tests.support import calendar_oracle as oracle
@@ -90,7 +90,7 @@ class Working(NamedTuple):
 
 
 @contextmanager
-def working(store: Store, kind: Kind | None = None, size: int = 2) -> Iterator[Working]:
+def working(store: Store, *, lease_ms: int = 600_000) -> Iterator[Working]:
     """Such a drainer; its threads end with the test."""
     ran = Counter[str]()
 
@@ -98,11 +98,11 @@ def working(store: Store, kind: Kind | None = None, size: int = 2) -> Iterator[W
         ran[task.id] += 1
         return Done()
 
-    threads = Threads(size)
-    runner = Runner(lambda _name: kind or count, None, store.now, random.Random(7))
+    threads = Threads(2)
+    runner = Runner(lambda _name: count, None, store.now, random.Random(7))
     fire = Firer(store, CALENDAR).fire
     try:
-        yield Working(Drainer(store, runner, targets_of({}, Lambda()), threads, Limits(600_000, 1_000), fire), ran)
+        yield Working(Drainer(store, runner, targets_of({}, Lambda()), threads, Limits(lease_ms, 1_000), fire), ran)
     finally:
         threads.close()
 

@@ -179,7 +179,9 @@ class App(Outside):
     @lazy
     def schedules(self) -> Schedules:
         """The verbs on schedules."""
-        return Schedules(self.store, self.calendar, self.tasks.prepared)
+        from duecourse.wire.http.schedules import check_fits
+
+        return Schedules(self.store, self.calendar, self.tasks.prepared, fits=check_fits)
 
     def targets_with(self, here: Collection[str], own: Container[str] = ()) -> Targets:
         """Targets of the kinds that are handed over, those of its own left out; `here` are those worked inline."""

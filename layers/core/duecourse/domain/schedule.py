@@ -1,7 +1,9 @@
 """Schedule: a task that comes again, the rule of its times, and what became of its occurrences."""
 
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from hashlib import blake2b
+from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from duecourse.domain.notification import RESERVED
@@ -133,6 +135,10 @@ class Schedule:
             return earliest
         drawn = blake2b(f"{self.tenant}/{self.id}@{nominal}".encode(), digest_size=8).digest()
         return earliest + int.from_bytes(drawn) % (self.jitter_ms + 1)
+
+    def fire_in_order(self, nominals: Iterable[int]) -> Iterator[int]:
+        """Due times of nominal times that follow one another: none comes before the one before it has."""
+        return accumulate(map(self.fires_at, nominals), max)
 
     def occurrence(self, nominal: int, due_at: int) -> NewTask:
         """The task of one nominal time; one of a kind of duecourse's own reads its schedule, and has no payload."""

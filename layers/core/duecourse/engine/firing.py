@@ -1,6 +1,7 @@
 """Firing of due schedules: which nominal times an occurrence is made for, and when the next one comes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from duecourse.domain.schedule import (
@@ -64,7 +65,8 @@ class Firer:
         """The step of one due schedule at `now` (epoch ms): the tasks to add, and its progress after that."""
         schedule, progress = kept.schedule, kept.progress
         passed = self._passed(schedule, progress, now)
-        firing, missed, besides, waiting = _chosen(schedule, progress, passed.nominals, now)
+        due = dict(zip(passed.nominals, schedule.fire_in_order(passed.nominals), strict=True))
+        firing, missed, besides, waiting = _chosen(schedule, progress, due, now)
         recent = [
             Occurrence(nominal, Became.LIVE, besides if place == 0 else 0) for place, nominal in enumerate(firing)
         ]
@@ -83,7 +85,7 @@ class Firer:
             former=None,
             recent=tuple([*progress.recent, *missed_ones, *recent][-RECENT:]),
         )
-        tasks = tuple(schedule.occurrence(nominal, _due_at(schedule, nominal, now)) for nominal in firing)
+        tasks = tuple(schedule.occurrence(nominal, _due_at(due[nominal], now)) for nominal in firing)
         return Firing(kept, tasks, later)
 
     def _passed(self, schedule: Schedule, progress: Progress, now: int) -> _Passed:
@@ -101,6 +103,8 @@ class Firer:
 
     def _behind(self, schedule: Schedule, found: list[int], now: int) -> _Passed:
         """The newest passed times of a schedule with more of them than are counted, after those that are."""
+        if schedule.missed is Missed.ALL:
+            return self._worth(schedule, found, now)
         back = STEP_MS
         while True:
             newest, upcoming = list[int](), None
@@ -113,13 +117,23 @@ class Firer:
                 return _Passed([*found, *newest[-COUNTED:]], upcoming)
             back *= 4
 
+    def _worth(self, schedule: Schedule, found: list[int], now: int) -> _Passed:
+        """The same of one that makes up for times: the oldest of those that it does, as many as are counted."""
+        oldest = max(found[-1], now - schedule.catch_up_ms - 1)
+        times = list(islice(self._calendar.times(schedule.rule, oldest), COUNTED))
+        passed = list(takewhile(lambda nominal: schedule.fires_at(nominal) <= now, times))
+        return _Passed([*found, *passed], next(iter(times[len(passed) :]), None))
+
 
 def _chosen(
-    schedule: Schedule, progress: Progress, passed: Sequence[int], now: int
+    schedule: Schedule, progress: Progress, due: Mapping[int, int], now: int
 ) -> tuple[list[int], list[int], int, int | None]:
-    """The times that fire, those that are missed, how many of these the first makes up for, and the one that waits."""
-    late = [nominal for nominal in passed if schedule.fires_at(nominal) < now - GRACE_MS]
-    on_time = list(passed[len(late) :])
+    """The times that fire, those that are missed, how many of these the first makes up for, and the one that waits.
+
+    `due` are the times that have passed, in order, each with its due time.
+    """
+    late = [nominal for nominal, due_at in due.items() if due_at < now - GRACE_MS]
+    on_time = list(due)[len(late) :]
     missed: list[int] = []
     besides = 0
     if schedule.missed is Missed.LATEST:
@@ -136,9 +150,8 @@ def _chosen(
     return firing[:most], missed, besides, waiting
 
 
-def _due_at(schedule: Schedule, nominal: int, now: int) -> int:
+def _due_at(due_at: int, now: int) -> int:
     """Due time of an occurrence: now for one that was missed, so that its deadline does not end it unrun."""
-    due_at = schedule.fires_at(nominal)
     return now if due_at < now - GRACE_MS else due_at
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable
 from copy import copy
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
+from duecourse.domain.notification import Notify, is_url
 from duecourse.domain.schedule import (
     NEVER,
     RECENT,
@@ -26,7 +27,7 @@ from duecourse.domain.schedule import (
     backfill_id,
     occurrence_id,
 )
-from duecourse.domain.seals import hidden_in
+from duecourse.domain.seals import hidden_in, hidden_in_address
 from duecourse.domain.spoken import span
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Task
 from duecourse.domain.times import MAX_INSTANT, format_instant
@@ -42,20 +43,32 @@ MAX_BACKFILL = 1_000
 TRIES = 5
 """Attempts of a change beside others, where the caller names no version."""
 CREDENTIALS = "a schedule keeps no credentials: name one of yours in `auth`"
+CREDENTIALS_IN_ADDRESS = "a schedule keeps no credentials: give an address without any"
+
+
+def _fits(_kind: str, _payload: str) -> None:
+    """Take any payload."""
 
 
 class Schedules:
     """The verbs on schedules.
 
-    `prepare` answers a task as an add would write it, or rejects it. `by` is the source in an occurrence's log.
+    `prepare` answers a task as an add would write it, or rejects it. `fits` rejects a payload that a kind cannot run.
+    `by` is the source in an occurrence's log.
     """
 
     def __init__(
-        self, store: ScheduleStore, calendar: Calendar, prepare: Callable[[NewTask], NewTask], by: str = "http"
+        self,
+        store: ScheduleStore,
+        calendar: Calendar,
+        prepare: Callable[[NewTask], NewTask],
+        by: str = "http",
+        fits: Callable[[str, str], None] = _fits,
     ) -> None:
         self._store = store
         self._calendar = calendar
         self._prepare = prepare
+        self._fits = fits
         self._by = by
 
     def speaking_as(self, by: str) -> "Schedules":
@@ -152,6 +165,8 @@ class Schedules:
                 break
             rule = replaced(kept.schedule.rule, **changes.get("rule", {}))
             others = {name: value for name, value in changes.items() if name != "rule"}
+            if "payload" in others:
+                self._fits(kept.schedule.kind, others["payload"])
             schedule = self.checked(replaced(kept.schedule, rule=rule, **others))
             progress = self._changed(kept, schedule)
             put = self._store.put_schedule(schedule, progress, if_version=kept.progress.version)
@@ -169,8 +184,9 @@ class Schedules:
         for _ in range(TRIES):
             kept = self._kept(queue, id, tenant)
             now = self._store.now()
-            task = kept.schedule.occurrence(now, now)._replace(by=self._by)
-            recent = (*kept.progress.recent, Occurrence(now, Became.LIVE))[-RECENT:]
+            nominal = next(at for at in count(now) if self._task(kept.schedule, occurrence_id(id, at)) is None)
+            task = kept.schedule.occurrence(nominal, now)._replace(by=self._by)
+            recent = (*kept.progress.recent, Occurrence(nominal, Became.LIVE))[-RECENT:]
             beside = kept._replace(schedule=replaced(kept.schedule, overlap=Overlap.ALLOW))
             [fired] = self._store.fire(
                 self._store.shard_of(queue, "", id), [Firing(beside, (task,), replaced(kept.progress, recent=recent))]
@@ -226,6 +242,8 @@ class Schedules:
         self._calendar.check(schedule.rule)
         if hidden_in(schedule.payload, schedule.kind):
             raise InvalidInput([FieldError("payload", CREDENTIALS)])
+        if is_url(schedule.notify) and hidden_in_address(Notify.of(schedule.notify).address):
+            raise InvalidInput([FieldError("notify_done.url", CREDENTIALS_IN_ADDRESS)])
         task = self._prepare(schedule.occurrence(schedule.rule.starts_at, schedule.rule.starts_at))
         return replaced(schedule, deadline_ms=task.deadline_ms)
 
@@ -234,8 +252,9 @@ class Schedules:
         return self._begun(starting, Progress(), now if asked.rule.starts_at else now + 1)
 
     def _begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
-        """Progress of a series whose times begin at `now`."""
-        nominal = next(self._calendar.times(schedule.rule, max(schedule.rule.starts_at, now) - 1), None)
+        """Progress of a series whose times begin at `now`, without those that it has fired."""
+        after = max(schedule.rule.starts_at - 1, now - 1, *(one.nominal for one in before.recent))
+        nominal = next(self._calendar.times(schedule.rule, after), None)
         return self._standing(schedule, replaced(before, nominal=nominal, zones=self._calendar.version, former=None))
 
     def _changed(self, kept: Kept, schedule: Schedule) -> Progress:
@@ -270,10 +289,9 @@ class Schedules:
         if progress.next_at == NEVER or progress.nominal is None:
             return []
         left = count if schedule.limit is None else min(count, schedule.limit - progress.fired)
-        nominals = islice(self._calendar.times(schedule.rule, progress.nominal - 1), left)
-        return shown_times(
-            self._calendar, schedule.rule.time_zone, ((one, schedule.fires_at(one)) for one in nominals), now
-        )
+        nominals = list(islice(self._calendar.times(schedule.rule, progress.nominal - 1), left))
+        due = zip(nominals, schedule.fire_in_order(nominals), strict=True)
+        return shown_times(self._calendar, schedule.rule.time_zone, due, now)
 
     def _passed(self, schedule: Schedule, one: Occurrence) -> Passed:
         id, state = occurrence_id(schedule.series, one.nominal), str(one.became)

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, 
 from pydantic.functional_validators import field_validator
 
 from duecourse.domain.schedule import Cron, Every, Fold, Gap, Missed, Overlap, Repeat, RRule, Rule, Schedule
-from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, RetryPolicy, dump_json, new_id
+from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, RetryPolicy, dump_json, load_json, new_id
 from duecourse.domain.times import DAY_MS, MAX_DURATION_MS
 from duecourse.wire.http.fields import (
     Duration,
@@ -19,6 +19,7 @@ from duecourse.wire.http.fields import (
     Strict,
     between,
     given,
+    read,
     reject_fields,
 )
 from duecourse.wire.http.kinds import check_payload
@@ -222,6 +223,24 @@ class ChangeSchedule(Strict):
         if self.repeat is not None:
             rule["repeat"] = self.repeat.repeat()
         return {**found, "rule": rule} if rule else found
+
+
+class _Payload(Strict):
+    """Payload beside the kind that is to run it."""
+
+    kind: str
+    payload: JsonObject
+
+    @field_validator("payload")
+    @classmethod
+    def _fits_its_kind(cls, payload: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        check_payload(info.data["kind"], payload)
+        return payload
+
+
+def check_fits(kind: str, payload: str) -> None:
+    """Return if a kind could run a payload (JSON text). Raises InvalidInput, which names every wrong field of it."""
+    read(_Payload, {"kind": kind, "payload": load_json(payload, "payload")})
 
 
 class PreviewSchedule(RuleFields):

@@ -1,0 +1,475 @@
+"""The verbs on schedules, in process: added, changed, paused, run, backfilled and shown, on a clock moved by hand."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from duecourse import errors
+from duecourse.adapters.embedded.store import MemoryStore
+from duecourse.domain.outcomes import Done
+from duecourse.domain.schedule import (
+    NEVER,
+    Cron,
+    Every,
+    Missed,
+    Overlap,
+    Preview,
+    RRule,
+    Rule,
+    Schedule,
+    ScheduleStatus,
+    Upcoming,
+    occurrence_id,
+)
+from duecourse.domain.task import RetryPolicy, Status, Task, dump_json
+from duecourse.domain.times import format_instant, parse_instant
+from duecourse.engine.schedules import MAX_BACKFILL, SHOWN
+from duecourse.outside import Parts
+from duecourse.settings import Settings
+from duecourse.wiring import App
+from tests.support.clock import START, HandClock
+from tests.support.engine import ample
+from tests.support.ledger import SHARD, claim
+from tests.support.requests import POLL
+from tests.support.schedules import MINUTE
+from tests.support.seals import LOCAL_KEY
+
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+
+@pytest.fixture
+def ran() -> list[str]:
+    """Ids of what ran."""
+    return []
+
+
+@pytest.fixture
+def app(store: MemoryStore, ran: list[str]) -> Iterator[App]:
+    """An App whose tasks are noted and done at once."""
+
+    def work(task: Task) -> Done:
+        ran.append(task.id)
+        return Done()
+
+    app = App(Settings(), Parts(store=store, kinds=dict.fromkeys(["webhook", "poll"], work), wrapping=LOCAL_KEY))
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def pass_time(app: App, clock: HandClock) -> Callable[[int], None]:
+    """Let time pass in which nothing runs, and then work all that is due."""
+
+    def passed(ms: int = 0) -> None:
+        clock.advance(ms)
+        app.drainer.drain([SHARD], ample)
+
+    return passed
+
+
+Passing = Callable[[int], None]
+
+
+def hourly(id: str = "s", **fields: Any) -> Schedule:
+    """A schedule of every hour from START on; its first time is an hour later."""
+    return Schedule(id, **{"kind": "webhook", "rule": Rule(Every(HOUR), START + HOUR)} | fields)
+
+
+def add(app: App, id: str = "s", **fields: Any) -> ScheduleStatus:
+    return app.schedules.add(hourly(id, **fields))[0]
+
+
+def occurrences(*numbers: int, id: str = "s") -> list[str]:
+    """Ids of the occurrences of the hours with these numbers."""
+    return [occurrence_id(id, START + number * HOUR) for number in numbers]
+
+
+def states(status: ScheduleStatus) -> list[tuple[int, str, int]]:
+    """Of each of the last occurrences its hour, its state and how many times it stands for; oldest first."""
+    return [((one.nominal - START) // HOUR, one.state, one.stands_for) for one in reversed(status.recent)]
+
+
+def problems(action: Callable[[], object]) -> dict[str, str]:
+    with pytest.raises(errors.InvalidInput) as caught:
+        action()
+    return {one.field: one.problem for one in caught.value.problems}
+
+
+def test_an_added_schedule_is_answered_with_its_next_times(app: App) -> None:
+    status = add(app)
+    assert [one.nominal for one in status.upcoming] == [START + n * HOUR for n in range(1, SHOWN + 1)]
+    assert (status.progress.version, status.progress.fired, status.created_at) == (1, 0, START)
+    assert status.recent == ()
+    assert app.schedules.get("default", "s") == status
+
+
+def test_the_same_schedule_again_is_kept_whenever_it_comes_and_another_one_is_rejected(
+    app: App, pass_time: Passing
+) -> None:
+    asked = hourly(rule=Rule(Every(HOUR), 0))
+    first, created = app.schedules.add(asked)
+    assert (created, first.schedule.rule.starts_at) == (True, START)
+    pass_time(90 * MINUTE)
+    again, created = app.schedules.add(asked)
+    assert (created, again.schedule, again.progress.fired) == (False, first.schedule, 1)
+    for field, value in {"payload": "[1]", "overlap": Overlap.SKIP, "limit": 3, "paused": True}.items():
+        with pytest.raises(errors.ScheduleExists):
+            app.schedules.add(hourly(rule=Rule(Every(HOUR), 0), **{field: value}))
+    with pytest.raises(errors.ScheduleExists):
+        app.schedules.add(hourly(rule=Rule(Every(HOUR), START + 1)))
+    assert app.schedules.get("default", "s").progress.version == 1
+
+
+def test_one_that_starts_now_fires_first_after_its_first_interval_and_one_with_a_start_at_it(
+    app: App, pass_time: Passing, ran: list[str]
+) -> None:
+    add(app, "now", rule=Rule(Every(HOUR), 0))
+    add(app, "at", rule=Rule(Every(HOUR), START))
+    pass_time(0)
+    assert ran == occurrences(0, id="at")
+    pass_time(HOUR)
+    assert sorted(ran[1:]) == [*occurrences(1, id="at"), *occurrences(1, id="now")]
+
+
+def test_each_occurrence_is_a_task_as_the_schedule_says(app: App, store: MemoryStore, clock: HandClock) -> None:
+    add(
+        app,
+        payload='{"a":1}',
+        tenant="acme",
+        retry=RetryPolicy(max_attempts=2),
+        deadline_ms=5 * MINUTE,
+        notify="https://a.example/",
+    )
+    clock.advance(HOUR + 5)
+    assert store.claim(SHARD, 1, lease_ms=1).schedules_due
+    app.fire(SHARD)
+    task = store.get("default", *occurrences(1), "acme")
+    assert task is not None
+    assert (task.kind, task.payload, task.tenant, task.group) == ("webhook", {"a": 1}, "acme", "s")
+    assert (task.due_at, task.deadline_at) == (START + HOUR, START + HOUR + 5 * MINUTE)
+    assert (task.retry.max_attempts, task.notify) == (2, "https://a.example/")
+
+
+def test_a_change_of_the_rule_begins_its_times_anew_and_makes_up_for_none_between(
+    app: App, pass_time: Passing, ran: list[str]
+) -> None:
+    add(app)
+    pass_time(HOUR + MINUTE)
+    status = app.schedules.change("default", "s", {"rule": {"repeat": Every(10 * MINUTE)}})
+    assert (status.progress.version, status.progress.fired) == (2, 1)
+    assert status.upcoming[0].nominal == START + HOUR + 10 * MINUTE
+    assert states(status) == [(1, "done", 1)]
+    pass_time(9 * MINUTE)
+    pass_time(0)
+    assert ran == [*occurrences(1), occurrence_id("s", START + HOUR + 10 * MINUTE)]
+
+
+def test_a_change_of_what_is_not_its_rule_keeps_its_times(app: App, pass_time: Passing, store: MemoryStore) -> None:
+    add(app)
+    pass_time(HOUR + MINUTE)
+    status = app.schedules.change("default", "s", {"payload": '{"url":"https://b.example/"}'}, if_version=1)
+    assert status.upcoming[0].nominal == START + 2 * HOUR
+    pass_time(HOUR)
+    was, now = (store.get("default", id) for id in occurrences(1, 2))
+    assert was
+    assert now
+    assert (was.payload, now.payload) == ({}, {"url": "https://b.example/"})
+
+
+def test_a_late_writer_loses(app: App) -> None:
+    add(app)
+    app.schedules.change("default", "s", {"limit": 8}, if_version=1)
+    with pytest.raises(errors.VersionConflict):
+        app.schedules.change("default", "s", {"limit": 9}, if_version=1)
+    status = app.schedules.get("default", "s")
+    assert (status.schedule.limit, status.progress.version) == (8, 2)
+
+
+@pytest.mark.parametrize(
+    ("missed", "expected", "counted"),
+    [
+        (Missed.LATEST, [(1, "done", 1), (6, "done", 5)], 4),
+        (Missed.NONE, [(1, "done", 1), *((n, "missed", 1) for n in range(2, 7))], 5),
+        (Missed.ALL, [(1, "done", 1), *((n, "missed", 1) for n in range(2, 5)), (5, "done", 1), (6, "done", 1)], 3),
+    ],
+)
+def test_what_passed_while_it_was_paused_is_missed(
+    app: App, pass_time: Passing, missed: Missed, expected: list[tuple[int, str, int]], counted: int
+) -> None:
+    add(app, missed=missed, catch_up_ms=100 * MINUTE)
+    pass_time(HOUR)
+    paused = app.schedules.change("default", "s", {"paused": True})
+    assert (paused.upcoming, paused.progress.next_at) == ((), NEVER)
+    pass_time(5 * HOUR + 2 * MINUTE)
+    assert states(app.schedules.get("default", "s")) == [(1, "done", 1)]
+    resumed = app.schedules.change("default", "s", {"paused": False})
+    assert resumed.upcoming[0].nominal == START + 2 * HOUR
+    pass_time(0)
+    status = app.schedules.get("default", "s")
+    assert states(status) == expected
+    assert status.progress.missed == counted
+    assert status.upcoming[0].nominal == START + 7 * HOUR
+
+
+def test_it_ends_with_its_limit_and_goes_on_once_that_is_raised(app: App, pass_time: Passing, ran: list[str]) -> None:
+    added = add(app, limit=2)
+    assert len(added.upcoming) == 2
+    for _ in range(4):
+        pass_time(HOUR)
+    assert ran == occurrences(1, 2)
+    over = app.schedules.get("default", "s")
+    assert (over.upcoming, over.progress.nominal) == ((), None)
+    assert over.why == "It has fired as often as `limit` says."
+    raised = app.schedules.change("default", "s", {"limit": 3})
+    assert [one.nominal for one in raised.upcoming] == [START + 4 * HOUR]
+    pass_time(0)
+    pass_time(HOUR)
+    assert ran == occurrences(1, 2, 4)
+    lowered = app.schedules.change("default", "s", {"limit": 1})
+    assert lowered.progress.nominal is None
+
+
+def test_a_limit_that_is_lowered_and_taken_away_again_loses_no_time_in_between(
+    app: App, pass_time: Passing, ran: list[str]
+) -> None:
+    add(app)
+    pass_time(HOUR)
+    assert app.schedules.change("default", "s", {"limit": 1}).upcoming == ()
+    assert app.schedules.change("default", "s", {"limit": None}).upcoming[0].nominal == START + 2 * HOUR
+    pass_time(HOUR)
+    assert ran == occurrences(1, 2)
+
+
+def test_none_comes_after_until(app: App, pass_time: Passing, ran: list[str]) -> None:
+    add(app, rule=Rule(Every(HOUR), START, until=START + 2 * HOUR))
+    pass_time(0)
+    for _ in range(4):
+        pass_time(HOUR)
+    assert ran == occurrences(0, 1, 2)
+    assert app.schedules.get("default", "s").why == "Its rule has no time left."
+    later = app.schedules.change("default", "s", {"rule": {"until": None}})
+    assert later.upcoming[0].nominal == START + 4 * HOUR
+    field = {"rule": {"until": START - 1}}
+    assert problems(lambda: app.schedules.change("default", "s", field)).keys() == {"until"}
+
+
+def test_a_run_by_hand_stands_beside_the_series(app: App, pass_time: Passing, ran: list[str]) -> None:
+    before = add(app, overlap=Overlap.SKIP)
+    pass_time(MINUTE)
+    id = app.schedules.run("default", "s")
+    assert id == occurrence_id("s", START + MINUTE)
+    pass_time(0)
+    after = app.schedules.get("default", "s")
+    assert ran == [id]
+    assert after.upcoming == before.upcoming
+    assert (after.progress.fired, after.progress.version) == (0, 1)
+    assert [(one.id, one.state) for one in after.recent] == [(id, "done")]
+    pass_time(59 * MINUTE)
+    assert ran == [id, *occurrences(1)]
+
+
+@pytest.mark.parametrize("changes", [{"paused": True}, {"limit": 1}])
+def test_one_that_is_paused_or_over_can_still_be_run(
+    app: App, pass_time: Passing, ran: list[str], changes: dict[str, Any]
+) -> None:
+    add(app)
+    pass_time(HOUR)
+    app.schedules.change("default", "s", changes)
+    pass_time(90 * MINUTE)
+    id = app.schedules.run("default", "s")
+    pass_time(0)
+    assert ran == [*occurrences(1), id]
+    assert app.schedules.get("default", "s").upcoming == ()
+
+
+def test_runs_in_one_millisecond_are_occurrences_of_their_own(app: App, pass_time: Passing, ran: list[str]) -> None:
+    add(app)
+    pass_time(HOUR)
+    ids = [app.schedules.run("default", "s") for _ in range(2)]
+    assert ids == [occurrence_id("s", START + HOUR + later) for later in (1, 2)]
+    pass_time(0)
+    assert ran == [*occurrences(1), *ids]
+
+
+def test_a_backfill_adds_each_time_of_a_span_at_a_pace_and_is_gone_then(
+    app: App, pass_time: Passing, ran: list[str]
+) -> None:
+    add(app)
+    span = (START - 25 * HOUR, START)
+    assert app.schedules.backfill("default", "s", span, None) == 25
+    paces = []
+    for _ in range(5):
+        pass_time(1_000)
+        paces.append(len(ran))
+    assert paces == [10, 20, 25, 25, 25]
+    assert ran == occurrences(*range(-25, 0))
+    assert [one.schedule.id for one in app.schedules.page("default", "", 10)[0]] == ["s"]
+    status = app.schedules.get("default", "s")
+    assert (status.progress.fired, status.upcoming[0].nominal) == (0, START + HOUR)
+    assert app.schedules.backfill("default", "s", span, None) == 25
+    pass_time(5_000)
+    pass_time(5_000)
+    assert len(ran) == 25
+
+
+def test_a_backfill_adds_nothing_that_fired_before(app: App, pass_time: Passing, ran: list[str]) -> None:
+    add(app, missed=Missed.NONE)
+    pass_time(HOUR)
+    pass_time(3 * HOUR + 2 * MINUTE)
+    assert ran == occurrences(1)
+    assert app.schedules.backfill("default", "s", (START + 1, START + 4 * HOUR + 1), None) == 4
+    pass_time(1_000)
+    assert ran == occurrences(1, 2, 3, 4)
+
+
+def test_a_backfill_has_bounds(app: App, pass_time: Passing, ran: list[str]) -> None:
+    add(app)
+    too_long = (START - (MAX_BACKFILL + 1) * HOUR, START)
+    assert problems(lambda: app.schedules.backfill("default", "s", too_long, None)).keys() == {"to"}
+    assert app.schedules.backfill("default", "s", (START + 1, START + 2), None) == 0
+    assert app.schedules.backfill("default", "s", (START - 20 * HOUR, START), None) == 20
+    with pytest.raises(errors.ScheduleExists, match="being added already"):
+        app.schedules.backfill("default", "s", (START - 20 * HOUR, START - HOUR), None)
+    longest = (START - (MAX_BACKFILL + 100) * HOUR, START - 100 * HOUR)
+    assert app.schedules.backfill("default", "s", longest, None) == MAX_BACKFILL
+    for _ in range(MAX_BACKFILL // 10 + 3):
+        pass_time(1_000)
+    assert len(ran) == MAX_BACKFILL + 20 == len(set(ran))
+
+
+def test_a_backfill_of_a_paused_schedule_goes_on_and_ends_with_the_schedule(
+    app: App, pass_time: Passing, ran: list[str]
+) -> None:
+    add(app, paused=True)
+    assert app.schedules.backfill("default", "s", (START - 25 * HOUR, START), None) == 25
+    pass_time(1_000)
+    assert len(ran) == 10
+    app.schedules.delete("default", "s")
+    pass_time(5_000)
+    assert len(ran) == 10
+
+
+def test_a_recurrence_rule_has_no_times_before_its_start(app: App) -> None:
+    add(app, rule=Rule(RRule("FREQ=HOURLY"), START))
+    assert app.schedules.backfill("default", "s", (START - DAY, START), None) == 0
+    add(app, "cron", rule=Rule(Cron("0 * * * *"), START))
+    assert app.schedules.backfill("default", "cron", (START - DAY, START), None) == 24
+
+
+def test_a_preview_shows_times_marks_changes_of_the_clock_and_stores_nothing(app: App, store: MemoryStore) -> None:
+    since = parse_instant("2026-10-24T00:00:00Z")
+    rule = Rule(Cron("30 2 * * *"), since, "Europe/Vienna")
+    times = app.schedules.preview(Preview(rule, since, 3))
+    assert [(one.local, one.clock_change) for one in times] == [
+        ("2026-10-24T02:30:00+02:00", False),
+        ("2026-10-25T02:30:00+02:00", False),
+        ("2026-10-26T02:30:00+01:00", True),
+    ]
+    assert len(app.schedules.preview(Preview(Rule(Every(MINUTE), since), since, 1_000))) == 1_000
+    assert app.schedules.preview(Preview(rule, parse_instant("2027-01-01T00:00:00Z"), 1))[0].nominal > since + 60 * DAY
+    assert store.shards() == []
+    wrong = Rule(Cron("0 0 30 2 *"), since, "Europe/Wien")
+    assert problems(lambda: app.schedules.preview(Preview(wrong, since, 1))).keys() == {"time_zone"}
+
+
+def test_it_says_why_it_fires_when_it_does(app: App, clock: HandClock) -> None:
+    def why() -> str:
+        return app.schedules.get("default", "s").why
+
+    add(app)
+    assert why() == f"Its next occurrence is due in 1 hour, at {format_instant(START + HOUR)}."
+    clock.advance(HOUR + 5_000)
+    assert why() == "Its next occurrence has been due for 5 seconds."
+    app.schedules.change("default", "s", {"paused": True})
+    assert why() == "It is paused: nothing fires until it is resumed."
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "notify"),
+    [
+        ("webhook", {"url": "https://a.example/", "headers": {"Authorization": "Bearer abcdefghijklmnop"}}, ""),
+        ("webhook", {"url": "https://user:passw0rd@a.example/"}, ""),
+        ("webhook", {"url": "https://a.example/", "password": "correct horse"}, ""),
+        ("webhook", {"url": "https://b.example/"}, "https://user:passw0rd@a.example/"),
+    ],
+)
+def test_credentials_are_rejected(app: App, kind: str, payload: Any, notify: str) -> None:
+    found = problems(lambda: add(app, kind=kind, payload=dump_json(payload), notify=notify))
+    assert found.keys() == {"notify_done.url" if notify else "payload"}
+    assert "keeps no credentials" in next(iter(found.values()))
+    add(app, kind=kind, payload=dump_json({"url": "https://a.example/"}))
+    changes = {"notify": notify} if notify else {"payload": dump_json(payload)}
+    named = problems(lambda: app.schedules.change("default", "s", changes))
+    assert {field.partition(".")[0] for field in named} == {next(iter(found)).partition(".")[0]}
+
+
+def test_a_poll_has_its_usual_deadline(app: App) -> None:
+    status = add(app, kind="poll", payload=dump_json({**POLL, "interval": 30_000}))
+    assert status.schedule.deadline_ms == DAY
+    assert app.schedules.add(hourly(kind="poll", payload=dump_json({**POLL, "interval": 30_000})))[1] is False
+
+
+def test_what_is_not_there_is_not_found(app: App) -> None:
+    add(app, tenant="acme")
+    verbs = app.schedules
+    for verb in (
+        lambda: verbs.get("default", "s"),
+        lambda: verbs.change("default", "s", {"paused": True}),
+        lambda: verbs.delete("default", "s"),
+        lambda: verbs.run("default", "s"),
+        lambda: verbs.backfill("default", "s", (1, 2), None),
+    ):
+        with pytest.raises(errors.TaskNotFound, match="schedule"):
+            verb()
+    assert verbs.page("default", "", 10) == ([], "")
+
+
+def test_a_list_goes_by_id_a_page_at_a_time_with_one_time_of_each(app: App) -> None:
+    for id in "cab":
+        add(app, id)
+    first, after = app.schedules.page("default", "", 2)
+    assert ([one.schedule.id for one in first], after) == (["a", "b"], "b")
+    assert {len(one.upcoming) for one in first} == {1}
+    rest, after = app.schedules.page("default", "b", 2)
+    assert ([one.schedule.id for one in rest], after) == (["c"], "")
+
+
+def test_a_jitter_longer_than_its_interval_loses_and_doubles_no_time(
+    app: App, pass_time: Passing, ran: list[str]
+) -> None:
+    rule = Rule(Every(MINUTE), START, until=START + 60 * MINUTE)
+    status = add(app, rule=rule, jitter_ms=20 * MINUTE)
+    assert all(isinstance(one, Upcoming) and 0 <= one.due_at - one.nominal <= 20 * MINUTE for one in status.upcoming)
+    for _ in range(6 * 90):
+        pass_time(10_000)
+    assert sorted(ran) == [occurrence_id("s", START + n * MINUTE) for n in range(61)]
+    assert app.schedules.get("default", "s").progress.missed == 0
+
+
+def test_all_that_was_missed_within_its_time_fires_however_long_nothing_ran(
+    app: App, pass_time: Passing, ran: list[str]
+) -> None:
+    add(app, rule=Rule(Every(MINUTE), START), missed=Missed.ALL)
+    pass_time(0)
+    pass_time(3 * DAY)
+    for _ in range(30):
+        pass_time(1_000)
+    latest = START + 3 * DAY
+    assert ran[1:] == [occurrence_id("s", latest - n * MINUTE) for n in range(60, -1, -1)]
+    status = app.schedules.get("default", "s")
+    assert status.upcoming[0].nominal == latest + MINUTE
+
+
+def test_deleted_it_fires_no_more_and_what_runs_goes_on(app: App, store: MemoryStore, clock: HandClock) -> None:
+    add(app)
+    clock.advance(HOUR)
+    app.fire(SHARD)
+    [task] = claim(store)
+    app.schedules.delete("default", "s")
+    clock.advance(5 * HOUR)
+    assert not app.fire(SHARD)
+    found = store.get("default", task.id)
+    assert found
+    assert found.status is Status.LEASED
