@@ -492,7 +492,8 @@ def with_all(store: Store) -> None:
     store.configure("imports", {"paused": True})
     with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=store) as served:
         repeat = Rule(Every(3_600_000), 0)
-        served.schedules.add(Schedule("daily-report", "report", repeat))
+        for id in ("daily-report", "morning-report"):
+            served.schedules.add(Schedule(id, "report", repeat))
 
 
 @pytest.mark.parametrize("line", examples())

@@ -39,13 +39,9 @@ OVER_HTTP_ALONE = {
     "POST /tasks/{id}/settle",
     "POST /tasks/{id}/extend",
     "POST /tasks/{id}/save",
-    "POST /schedules/preview",
-    "POST /schedules/{id}/backfill",
 }
-"""What `@task_handler`, `duecourse.extend` and `duecourse.save` do within a function of one's own; and what has a field
-`from`, which Python cannot name so.
-"""
-OF_THE_CLIENT = {"close", "wait", "schedules.preview", "schedules.backfill"}
+"""What `@task_handler`, `duecourse.extend` and `duecourse.save` do within a function of one's own."""
+OF_THE_CLIENT = {"close", "wait"}
 OF_THE_SERVICE = {"GET /health", "GET /openapi.json", "GET /docs"}
 
 
