@@ -28,6 +28,11 @@ ON = {
     "GET /tasks/{id}/why": "scheduled",
     "PATCH /reminders/{id}": "reminders",
     "GET /queries/{id}": "queries",
+    "GET /schedules/{id}": "schedules",
+    "PATCH /schedules/{id}": "schedules",
+    "DELETE /schedules/{id}": "leaving",
+    "POST /schedules/{id}/run": "schedules",
+    "POST /schedules/{id}/backfill": "schedules",
 }
 """Of what each of these routes needs one that stands: few ids that the tool makes up are of any."""
 

@@ -1,4 +1,4 @@
-"""What stands before schemathesis begins: tasks under lease, dead ones, reminders, queries that were answered."""
+"""What there is before schemathesis begins: tasks under lease, dead ones, reminders, queries, schedules."""
 
 import json
 import threading
@@ -45,6 +45,8 @@ def built(asked: str) -> dict[str, list[Standing]]:
         "scheduled": [(id, None) for id in _added(client, "scheduled", delay="P1D")],
         "reminders": [(_reminder(client, f"fuzz-{n}"), None) for n in range(EACH)],
         "queries": [(_query(client, f"{asked}?n={n}"), None) for n in range(EACH)],
+        "schedules": [(_schedule(client, f"daily-{n}"), None) for n in range(EACH)],
+        "leaving": [(_schedule(client, f"leaving-{n}"), None) for n in range(EACH)],
     }
 
 
@@ -60,6 +62,11 @@ def _leased(client: Client, name: str) -> list[Standing]:
 
 def _reminder(client: Client, name: str) -> str:
     client.reminders.add(id=name, **MEETING)
+    return name
+
+
+def _schedule(client: Client, name: str) -> str:
+    client.schedules.add(id=name, kind="webhook", payload=HOOK, repeat={"cron": "0 9 * * *"})
     return name
 
 

@@ -1,0 +1,79 @@
+"""`python -m tests.bench.beside OTHER`: claim, settle and lateness of this tree beside another one's, in one run.
+
+OTHER is a working tree of another commit (`git worktree add --detach OTHER main`). Each has a process and a Redis of
+its own, and they take turns in slices; read the ratios. The processor's time is the server's, of which other programs
+take nothing.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tests.bench.figures import lateness
+from tests.bench.server import bench_server
+from tests.support.project import ROOT
+
+SLICE = Path(__file__).with_name("slices.py")
+
+
+class Side:
+    """A tree's process: a line names a slice, its answer is a line of JSON."""
+
+    def __init__(self, tree: Path, running: ExitStack) -> None:
+        environment = {**os.environ, "PYTHONPATH": f"{tree / 'layers' / 'core'}{os.pathsep}{tree}"}
+        self._process = running.enter_context(
+            subprocess.Popen(
+                [sys.executable, SLICE, running.enter_context(bench_server()).url],
+                cwd=tree,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+        running.callback(self._process.kill)
+
+    def slice(self, name: str) -> Any:
+        """What a slice measured."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(f"{name}\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+def main() -> None:
+    """Measure, and print a line a figure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("other", type=Path)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--late", type=int, default=4, help="rounds of lateness, ten seconds a side")
+    given = parser.parse_args()
+    with ExitStack() as running:
+        sides = [Side(tree, running) for tree in (given.other, ROOT)]
+        for name in ("free", "limited", "single"):
+            rounds = [[side.slice(name) for side in sides[:: 1 if n % 2 else -1]] for n in range(given.rounds)]
+            told = [pair[:: 1 if n % 2 else -1] for n, pair in enumerate(rounds)][1:]
+            for place, what in enumerate(("wall", "processor of Redis")):
+                old, new = ([pair[side][place] for pair in told] for side in (0, 1))
+                ratio = statistics.median(b / a for a, b in zip(old, new, strict=True))
+                least = min(new) / min(old)
+                print(
+                    f"claim + settle, {name}, {what}: {ratio:.3f} x (median of pairs), {least:.3f} x (best)", flush=True
+                )
+        late: list[list[float]] = [[], []]
+        for n in range(given.late):
+            for side in (0, 1)[:: 1 if n % 2 else -1]:
+                late[side] += sides[side].slice("late")
+        for name, found in zip(("other", "this tree"), late, strict=True):
+            print(f"late, {name}: {lateness(found)}")
+
+
+if __name__ == "__main__":
+    main()

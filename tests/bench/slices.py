@@ -1,0 +1,76 @@
+"""A tree's slices of work, for `tests.bench.beside`: its names are those that every tree of this year has."""
+
+import json
+import random
+import sys
+import time
+
+from duecourse.adapters.redis.bells import RedisBells
+from duecourse.adapters.redis.connect import connect
+from duecourse.adapters.redis.store import RedisStore
+from duecourse.bridge import Bridge
+from duecourse.bridge.rings import Invoked
+from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.queues import Rate
+from duecourse.domain.task import NewTask, Shard, new_id
+from tests.bench.lateness import InProcess
+
+BATCHES = {"free": (200, 20), "limited": (200, 20), "single": (1, 1_000)}
+"""Of each slice, the tasks of a claim and how many claims it has."""
+PAYLOAD = '{"user":"' + "x" * 109 + '"}'
+LATE, OVER_MS = 700, 8_000
+
+
+def work(store: RedisStore, client: object, name: str) -> list[float]:
+    """Claim and settle what was added before; answers the time on the wall and the server's (s)."""
+    size, claims = BATCHES[name]
+    shard = Shard(name)
+    if name == "limited":
+        store.configure(name, {"max_running": 10**6, "tenant_max_running": 10**6, "rate": Rate(10**6, 1_000)})
+    tasks = [
+        NewTask(new_id(), "report", PAYLOAD, name, f"t{n % 100}" if name == "limited" else "-")
+        for n in range(size * claims)
+    ]
+    for start in range(0, len(tasks), 1_000):
+        store.add(tasks[start : start + 1_000])
+    used, wall, done = used_s(client), time.perf_counter(), 0
+    while done < len(tasks):
+        found = store.claim(shard, size, lease_ms=60_000).tasks
+        done += len(store.settle(shard, [Settlement(t.id, t.tenant, t.token, Ending.DONE) for t in found]))
+    took = [time.perf_counter() - wall, used_s(client) - used]
+    store.sweep(shard, retention_ms=0)
+    return took
+
+
+def used_s(client: object) -> float:
+    """Processor time of the server's main thread so far."""
+    told = client.info("cpu")  # type: ignore[attr-defined]
+    return float(told["used_cpu_user_main_thread"]) + float(told["used_cpu_sys_main_thread"])
+
+
+def late(url: str, client: object) -> list[int]:
+    """Lateness of tasks by a bridge (ms)."""
+    service = InProcess(RedisStore(client))  # type: ignore[arg-type]
+    bridge = Bridge(RedisBells(url, "duecourse", events=True), Invoked(service, "on_expired"))
+    bridge.start()
+    assert bridge.wait_ready(30)
+    delays = [1_000 + random.randrange(OVER_MS) for _ in range(LATE)]
+    RedisStore(client).add([NewTask(new_id(), "probe", delay_ms=delay) for delay in delays])  # type: ignore[arg-type]
+    while len(service.late) < LATE:
+        time.sleep(0.05)
+    bridge.stop()
+    service.close()
+    return service.late
+
+
+def main(url: str) -> None:
+    """Answer each line's slice."""
+    with connect(url) as client:
+        store = RedisStore(client)
+        for line in sys.stdin:
+            name = line.strip()
+            print(json.dumps(late(url, client) if name == "late" else work(store, client, name)), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
