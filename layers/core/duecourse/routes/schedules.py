@@ -107,7 +107,7 @@ def run_schedule(id: ScheduleId, queue: ChangedQueue = DEFAULT_QUEUE) -> Respons
 
 @router.post("/schedules/<id>/backfill")
 @needs(Role.CALLER)
-@rejects(TaskNotFound, QuotaExceeded, BeyondQuota)
+@rejects(TaskNotFound, ScheduleExists, QuotaExceeded, BeyondQuota)
 def backfill_schedule(
     id: ScheduleId, body: Annotated[requests.BackfillSchedule, Body()], queue: ChangedQueue = DEFAULT_QUEUE
 ) -> Response[answers.BackfillAnswer]:
