@@ -88,3 +88,22 @@ print("yaml" in sys.modules, "tzdata" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("number: 1\nschedules: [{id: a, starts_at: 2026-02-30}]", "cannot be read"),
+        ("number: 1\nschedules: [{id: a, starts_at: 2026-03-30T25:00:00Z}]", "cannot be read"),
+        ("number: !!int zz\nschedules: []", "cannot be read"),
+        ("number: !!bool zz\nschedules: []", "cannot be read"),
+        ("number: !!timestamp zz\nschedules: []", "cannot be read"),
+        (f"number: {'9' * 5_000}\nschedules: []", "cannot be read"),
+        ("number: 1\nschedules: &a [{id: a}]\nother: *a", "alias"),
+        ("#" * 4_000_001, "at most"),
+    ],
+    ids=lambda one: one[:40],
+)
+def test_a_file_that_the_parser_cannot_make_a_value_of_is_a_wrong_file(text: str, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        parse_file(text)

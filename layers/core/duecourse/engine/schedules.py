@@ -32,7 +32,7 @@ from duecourse.domain.spoken import span
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Task
 from duecourse.domain.times import MAX_INSTANT, format_instant
 from duecourse.domain.values import replaced
-from duecourse.errors import FieldError, InvalidInput, ScheduleExists, TaskNotFound, VersionConflict
+from duecourse.errors import FieldError, InvalidInput, QuotaExceeded, ScheduleExists, TaskNotFound, VersionConflict
 from duecourse.ports.calendar import Calendar
 from duecourse.ports.schedules import Fired, Put, ScheduleStore
 
@@ -180,7 +180,7 @@ class Schedules:
             raise _absent(queue, id, tenant)
 
     def run(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> str:
-        """Add one occurrence now, beside the series; answers its id. Raises TaskNotFound."""
+        """Add one occurrence now, beside the series; answers its id. Raises TaskNotFound and QuotaExceeded."""
         for _ in range(TRIES):
             kept = self._kept(queue, id, tenant)
             now = self._store.now()
@@ -192,6 +192,8 @@ class Schedules:
                 self._store.shard_of(queue, "", id), [Firing(beside, (task,), replaced(kept.progress, recent=recent))]
             )
             if fired is Fired.FIRED:
+                if self._task(kept.schedule, task.id) is None:
+                    raise QuotaExceeded  # it counts as skipped, and the caller is to know
                 return task.id
         raise VersionConflict
 

@@ -17,6 +17,9 @@ from duecourse.wire.http.schedules import AddSchedule
 NAME = "schedules.yaml"
 MAX_SCHEDULES = 10_000
 
+MAX_TEXT = 4_000_000
+"""Maximum number of characters of a file."""
+
 
 class FiledSchedule(AddSchedule):
     """One schedule of a file: a request of POST /schedules with an id, and a tenant."""
@@ -58,11 +61,19 @@ def _value(text: str) -> Any:
     """The value of a YAML text. The parser takes a while to load: nobody else reads YAML here."""
     import yaml
 
+    if len(text) > MAX_TEXT:
+        raise InvalidInput([FieldError("file", f"must be at most {MAX_TEXT:,} characters")])
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        # A few names for lists of names, one within the other, would be a value that nothing can go through.
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text, Loader=loader)):
+            raise InvalidInput([FieldError("file", "must not have an alias (*name): write each schedule out")])
         return yaml.load(text, Loader=loader)  # noqa: S506 - both are safe loaders
     except yaml.YAMLError as error:
         raise InvalidInput([FieldError("file", f"is no YAML: {' '.join(str(error).split())}")]) from None
+    except (ValueError, LookupError, AttributeError) as error:
+        # So PyYAML tells of a date that does not exist, and of a value that its tag does not fit.
+        raise InvalidInput([FieldError("file", f"has a value that cannot be read: {error}")]) from None
     except RecursionError:
         raise InvalidInput([FieldError("file", "nests too deep")]) from None
 
