@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 from duecourse.engine.survey import Survey
 from duecourse.engine.sweep import Ticked
@@ -16,8 +15,6 @@ from duecourse.wiring import App
 
 log = logging.getLogger("duecourse.poll_tick")
 FILE = Path(__file__).with_name("schedules.yaml")
-APPLIED = WeakSet[App]()
-"""Configurations whose ledger has the file's schedules."""
 
 
 @Handler
@@ -65,24 +62,35 @@ def _survey(app: App, remaining_ms: Callable[[], int]) -> Survey | StoreUnavaila
     try:
         app.write_deployed()
         _apply_schedules(app)
+        _renew_zones(app, remaining_ms)
         return app.sweeper.survey(remaining_ms)
     except StoreUnavailable as error:
         return error
 
 
 def _apply_schedules(app: App) -> None:
-    """Make the schedules of the deployment's file, at the first tick of a process that gets through.
-
-    A file that is wrong is logged at each tick, and stops none.
-    """
-    if app in APPLIED or not FILE.is_file():
+    """Make the schedules of the deployment's file. One that is wrong is logged at each tick, and stops none."""
+    if not FILE.is_file():
         return
     try:
-        app.apply_schedules(FILE.read_text())
-    except InvalidInput as error:
+        app.apply_schedules(FILE.read_text("utf-8"))
+    except (InvalidInput, UnicodeDecodeError) as error:
         log.error("%s is left out: %s", FILE.name, error)  # noqa: TRY400 - its words say all
-    else:
-        APPLIED.add(app)
+    except StoreUnavailable as error:  # a part of it: the others are served
+        log.warning("%s waits for the next tick: %s", FILE.name, error)
+
+
+def _renew_zones(app: App, remaining_ms: Callable[[], int]) -> None:
+    """Compute the times of schedules by newer time zones, at the first ticks of a process."""
+    if app.zones.are_known:
+        return
+    try:
+        renewed = app.zones.renew(remaining_ms)
+    except StoreUnavailable as error:
+        log.warning("times by newer time zones wait for the next tick: %s", error)
+        return
+    if renewed:
+        log.info("times of schedules are computed by newer time zones", extra={"schedules": renewed})
 
 
 def _sweep(app: App, found: Survey | StoreUnavailable, remaining_ms: Callable[[], int]) -> Ticked | StoreUnavailable:

@@ -52,6 +52,7 @@ WHOLE = Schedule(
     tenant="acme",
     limit=7,
     jitter_ms=250,
+    lead_ms=60_000,
     missed=Missed.ALL,
     catch_up_ms=5,
     overlap=Overlap.QUEUE,
@@ -60,6 +61,7 @@ WHOLE = Schedule(
     notify="https://example.org/hook",
     paused=True,
     by="http",
+    file=12,
 )
 PROGRESS = Progress(
     version=3,

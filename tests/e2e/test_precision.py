@@ -21,6 +21,7 @@ from tests.support.slow_receiver import DONE, outcomes
 pytestmark = LENGTHY
 
 BATCH = "A batch for a receiver that takes 2 at a time"
+SCHEDULE = "A schedule through both changes of the"
 KEY = "A key of another program expires"
 
 
@@ -45,6 +46,7 @@ def found(shown: str) -> list[tuple[str, int]]:
 def test_the_demos_stories_hold(precision: str, events: str, killed: str) -> None:
     shown = demo("--precision", precision, DUECOURSE_EVENTS=events)
     assert "All checks passed" in shown
+    assert SCHEDULE in shown
     assert BATCH in shown
     assert KEY not in shown, "they are not heard, or with a gap"
     assert killed in shown

@@ -1,8 +1,13 @@
 """A stack whose clock is moved: months of tasks, functions and schedules in seconds, in order."""
 
 import json
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -13,7 +18,8 @@ from duecourse_local.stack.problems import HarnessError
 from duecourse_local.stack.stack import Stack
 from tests.support.answering import Reply, answering
 from tests.support.api import Api
-from tests.support.commands import run, up
+from tests.support.commands import BARE, FREE_PORTS, run, up
+from tests.support.project import ROOT
 
 
 @pytest.fixture
@@ -108,3 +114,39 @@ def test_the_command_moves_it(http: urllib3.PoolManager, tmp_path: Path) -> None
         assert api.task("a")["state"] == "dead"
         wrong = run("advance", "backwards", *folder)
         assert (wrong.returncode, "ISO 8601" in wrong.stderr) == (2, True)
+
+
+def test_a_schedule_fires_through_a_change_of_the_clocks(http: urllib3.PoolManager, stack: Stack) -> None:
+    heard = list[str]()
+
+    def answer(request: object) -> Reply:
+        heard.append(request.headers["webhook-id"].rpartition(":")[0])  # type: ignore[attr-defined]
+        return Reply(200, b"{}")
+
+    with answering(answer) as server:
+        api = Api(http, stack.api)
+        moved(http, stack, "2027-03-27T00:00:00Z")
+        repeat = {"repeat": {"cron": "30 2 * * *"}, "time_zone": "Europe/Vienna"}
+        night = {"id": "night", "kind": "webhook", "payload": {"url": server.url, "body": {}}, **repeat}
+        assert api.call("POST", "/schedules", night)[0] == 201
+        assert moved(http, stack, "3d")["claimed"] == 3
+    times = ("2027-03-27T01:30:00Z", "2027-03-28T01:00:00Z", "2027-03-29T00:30:00Z")
+    assert heard == [f"night@{one}" for one in times]
+
+
+def test_lines_of_up_carry_the_time_that_was_travelled_to(http: urllib3.PoolManager, tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "local", "up", "--clock", "travel", "--state", str(tmp_path / "s"), *FREE_PORTS)
+    with (
+        (tmp_path / "err").open("w") as err,
+        subprocess.Popen(command, cwd=ROOT, env=BARE, stdout=subprocess.PIPE, stderr=err, text=True) as process,
+    ):
+        assert process.stdout is not None
+        ready = takewhile(lambda line: not line.startswith("ready:"), process.stdout)
+        at = {words[0]: words[2] for line in ready if len(words := line.split()) > 2}
+        webhook = {"kind": "webhook", "id": "a", "delay": "P400D", "payload": {"url": "http://127.0.0.1:9/"}}
+        assert http.request("POST", f"{at['api']}/tasks", json=webhook).status == 201
+        assert http.request("POST", f"{at['lambda']}/clock", json={"to": "401d"}, timeout=120).status == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    [added, claimed] = re.findall(r"^(\S+)  a (?:added|claimed)", (tmp_path / "err").read_text(), re.MULTILINE)[:2]
+    assert timedelta(days=399) < datetime.fromisoformat(claimed) - datetime.fromisoformat(added) < timedelta(days=402)

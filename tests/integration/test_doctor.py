@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -10,12 +11,13 @@ import redis
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import keys_of, rounds_key, shards_key
 from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.queues import Rate
 from duecourse.domain.task import Shard
 from duecourse_local.doctor import targets
 from duecourse_local.doctor.finding import Finding, Level
 from duecourse_local.doctor.ledger import Examination
 from tests.support.commands import run
-from tests.support.ledger import LATER_MS, claim, new
+from tests.support.ledger import claim, new
 from tests.support.redis_server import REDIS, RedisServer, need
 
 KEYS = keys_of("duecourse", Shard())
@@ -31,7 +33,7 @@ def server() -> Iterator[RedisServer]:
         store = RedisStore(client)
         store.add([new("running")])
         claim(store)
-        store.add([new("later", delay_ms=30 * MINUTES, group="g"), new("large", payload=LARGE, delay_ms=LATER_MS)])
+        store.add([new("later", delay_ms=30 * MINUTES, group="g"), new("large", payload=LARGE, delay_ms=20 * MINUTES)])
         client.hset(rounds_key("duecourse"), "0", now(client))
         yield server
 
@@ -95,10 +97,12 @@ def forget_to_claim(client: redis.Redis) -> None:
 
 
 def lose_the_bell(client: redis.Redis) -> None:
+    RedisStore(client).add([new("soon", delay_ms=30_000)])
     client.delete(KEYS.bell)
 
 
 def hang_the_bell_late(client: redis.Redis) -> None:
+    RedisStore(client).add([new("soon", delay_ms=30_000)])
     client.set(KEYS.bell, now(client) + 60 * MINUTES, px=60 * MINUTES)
 
 
@@ -153,7 +157,7 @@ FAULTS: dict[str, tuple[Callable[[redis.Redis], None], str, str]] = {
     "snapshots": (keep_snapshots, "persistence", "snapshots alone"),
     "no tick for long": (stop_ticks, "tick", "the last trace of one"),
     "never a tick": (never_tick, "tick", "no tick has ever"),
-    "lapsed": (lapse, "leases", "1 leases lapsed"),
+    "lapsed": (lapse, "leases", "1 lease lapsed"),
     "overdue": (forget_to_claim, "due tasks", "nobody claims it"),
     "no bell": (lose_the_bell, "bell", "missing"),
     "late bell": (hang_the_bell_late, "bell", "late"),
@@ -178,6 +182,40 @@ def test_each_planted_fault_is_found(client: redis.Redis, fault: str) -> None:
     finding = wrong(client)[check]
     assert text in finding.text
     assert finding.fix
+
+
+@pytest.mark.parametrize("limit", [{"max_running": 20}, {"rate": Rate(10, 1_000)}, {"tenant_max_running": 20}])
+def test_a_limit_that_is_not_reached_hides_nothing(client: redis.Redis, limit: dict[str, Any]) -> None:
+    RedisStore(client).configure("default", limit)
+    lose_the_bell(client)
+    assert wrong(client)["bell"].text.startswith("missing")
+    forget_to_claim(client)
+    assert "nobody claims it" in wrong(client)["due tasks"].text
+
+
+@pytest.mark.parametrize("limit", ["max_running", "tenant_max_running"])
+def test_tasks_that_wait_for_a_limit_are_no_fault_and_are_said_not_to_be_checked(
+    client: redis.Redis, limit: str
+) -> None:
+    RedisStore(client).configure("default", {limit: 1})
+    forget_to_claim(client)
+    assert wrong(client) == {}
+    [note] = [one for one in found(client) if one.check == "due tasks"]
+    assert (note.level, note.text) == (Level.NOTE, f"not checked: limited, {limit} is reached")
+
+
+def test_a_bell_that_a_tick_hangs_again_in_time_is_a_note(client: redis.Redis) -> None:
+    client.delete(KEYS.bell)
+    assert wrong(client) == {}
+    [note] = [one for one in found(client) if one.check == "bell"]
+    assert (note.level, note.fix) == (Level.NOTE, "nothing to do: the next tick hangs it again")
+
+
+def test_the_age_of_a_ticks_trace_is_measured_by_what_ticks_leave(client: redis.Redis) -> None:
+    client.hset(rounds_key("duecourse"), "0", now(client) - 4 * MINUTES)
+    [tick] = [one for one in found(client) if one.check == "tick"]
+    assert tick.level is Level.FINE
+    assert "as it may be: ticks leave one each 10 minutes" in tick.text
 
 
 def test_a_deployment_that_renews_its_entry_is_a_trace_of_a_tick(client: redis.Redis) -> None:

@@ -11,6 +11,7 @@ from duecourse.adapters.redis.keys import keys_of, seals_key
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import Rate
+from duecourse.domain.schedule_file import Entry, Noted
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import OnDuplicate, Shard, Status, Task
 from duecourse.errors import InvalidInput
@@ -142,6 +143,20 @@ def test_seals_stay_sealed_and_their_keys_come_along(redis_client: redis.Redis, 
         restore(elsewhere, lines, "other")
     restore(elsewhere, lines)
     assert elsewhere.hgetall(seals_key("duecourse")) == {b"k1": b"\x00first", b"k2": b"second", b"current": b"k2"}
+
+
+def test_files_of_schedules_are_known_there_too(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    record, there = store_of(redis_client).schedule_files(), store_of(elsewhere).schedule_files()
+    entries = {Entry("default", "-", "daily"), Entry("many", "acme", "hourly")}
+    record.begin(3, "digest", entries)
+    restore(elsewhere, lines_of(redis_client))
+    assert there.read()._replace(begun_at=0) == Noted(3, digest="digest", entries=frozenset(entries))
+    record.finish(3)
+    restore(elsewhere, lines_of(redis_client))
+    assert (there.read().applied, there.read().entries) == (3, entries)
+    there.begin(4, "later", [])
+    restore(elsewhere, lines_of(redis_client))
+    assert (there.read().begun, there.read().digest) == (4, "later")
 
 
 def test_a_key_that_seals_goes_on_to_seal(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:

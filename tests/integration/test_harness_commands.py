@@ -72,6 +72,8 @@ def test_up_in_a_terminal_prints_a_line_for_each_event_of_a_task_and_no_record(
         process.send_signal(signal.SIGINT)
         assert (process.wait(timeout=30), process.stdout.read()) == (0, "")
     told = [re.sub(r"^[\d:]{8}  ", "", line) for line in (tmp_path / "err").read_text().splitlines()]
+    assert told.pop().startswith("stopped")
+    assert told.pop() == "stopping…"
     assert [re.sub(r"claimed: .*", "claimed", line) for line in told] == [
         "r1 added: webhook, now",
         "r1 claimed",
@@ -103,18 +105,27 @@ def test_children_die_with_a_killed_up_and_the_next_one_goes_on_with_its_data(tm
         children = stack.children
         stack.process.kill()
         until(lambda: gone(children))
+    stack_said = tmp_path / "state.err"
     with up(tmp_path / "state", "--precision", "tick") as stack, redis.Redis.from_url(stack.line["store"]) as client:
         assert stack.line["pids"]["bridge"] is None
         assert client.get("a") == b"kept-by-the-file"
+        stack.process.send_signal(signal.SIGINT)
+        assert stack.process.wait(60) == 0
+    assert stack_said.read_text().splitlines()[-2:] == [
+        "stopping…",
+        f"stopped; tasks are kept in {tmp_path / 'state'}",
+    ]
 
 
 def test_a_port_in_use_ends_up_with_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        answer = run("up", "--port", str(port), "--state", str(tmp_path))
+        ports = ("--port", str(port), "--lambda-port", "0", "--aws-port", str(port))
+        answer = run("up", *ports, "--state", str(tmp_path))
     assert answer.returncode == 2
-    assert f"port {port}" in answer.stderr
-    assert "--port" in answer.stderr
+    for option in ("--port", "--aws-port"):
+        assert f"port {port} cannot be used (Address already in use): choose another with {option}" in answer.stderr
+    assert "duecourse up --port 0 --lambda-port 0 --aws-port 0" in answer.stderr
     assert "Traceback" not in answer.stderr
 
 
@@ -216,7 +227,8 @@ def test_another_python_than_the_folders_own_is_sent_there() -> None:
 def test_invoke_names_a_function_that_is_not_there(state: Path) -> None:
     answer = run("invoke", "nobody", "--state", str(state))
     assert answer.returncode == 2
-    assert "ResourceNotFound" in answer.stderr or "not found" in answer.stderr
+    assert "has no function nobody; its functions: " in answer.stderr
+    assert "poll_tick (PollTickFunction)" in answer.stderr
 
 
 def test_events_shows_each_request_and_answer(state: Path) -> None:
@@ -317,7 +329,7 @@ def test_a_wrong_option_is_named_without_a_trace(arguments: tuple[str, ...], nam
 def test_an_event_file_that_is_not_there_is_named(state: Path) -> None:
     done = in_this_process("invoke", "poll_tick", "-e", "/nowhere.json", "--state", str(state))
     assert done.exit_code == 2
-    assert done.stderr == "[Errno 2] No such file or directory: '/nowhere.json'\n"
+    assert done.stderr == "--event /nowhere.json cannot be read: No such file or directory\n"
 
 
 def test_ctrl_c_while_it_imports_leaves_no_trace(tmp_path: Path) -> None:

@@ -23,20 +23,36 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.bulk import Act, Bulk
 from duecourse.domain.history import Entry, Run, Trigger
 from duecourse.domain.outcomes import Ending, Settlement
+from duecourse.domain.schedule import (
+    NEVER,
+    Became,
+    Every,
+    Firing,
+    Kept,
+    Occurrence,
+    Overlap,
+    Progress,
+    Rule,
+    Schedule,
+    occurrence_id,
+)
 from duecourse.domain.task import Apart, NewTask, OnDuplicate, RetryPolicy, Status, Task
+from duecourse.domain.values import replaced
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.leases import Delivery, Lease
+from duecourse.ports.schedules import Fired
 from duecourse.ports.store import Store
 from duecourse.ports.tasks import Move
 from duecourse.ports.upkeep import Outlook
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD
-from tests.support.ledger_model import HANDED, TARGET, Model
+from tests.support.ledger_model import HANDED, TARGET
 from tests.support.level_store import level_store
 from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.matrix import LENGTHY, in_turn
 from tests.support.redis_server import RedisServer
+from tests.support.series_model import SeriesModel
 
 QUEUE = SHARD.queue
 LIVE = [Status.SCHEDULED, Status.LEASED]
@@ -54,7 +70,11 @@ PROFILE = settings(
     print_blob=True,
 )
 
-ids = st.sampled_from("abcd")
+SERIES = Schedule("s", "work", Rule(Every(1_000), HandClock().at), retry=RetryPolicy(2, 40, 1.0, 70, jitter=False))
+NOMINALS = [HandClock().at + 1_000 * n for n in (1, 2, 3)]
+OCCURRENCES = [occurrence_id("s", nominal) for nominal in NOMINALS]
+IDS = [*"abcd", *OCCURRENCES]
+ids = st.sampled_from([*"abcd", *"abcd", *OCCURRENCES])
 payloads = st.sampled_from(["1", '"ü"', *('"' + "x" * (size - 2) + '"' for size in (INSIDE, INSIDE + 1))])
 """The last two are the largest that stays inside its record, and the smallest that is apart from it."""
 delays = st.sampled_from([0, 0, 0, 1, 10, 100, 1_500])
@@ -130,7 +150,7 @@ class LedgerMachine(RuleBasedStateMachine):
         super().__init__()
         direct.flushall()
         self.clock = HandClock()
-        self.model = Model(self.clock)
+        self.model = SeriesModel(self.clock)
         self.proxy, self.direct = proxy, direct
         self.redis: Store = RedisStore(client, travel=self.clock)
         self.opened = ExitStack()
@@ -178,6 +198,7 @@ class LedgerMachine(RuleBasedStateMachine):
             shown = [names.translate(task, own) for task, own in zip(claim.tasks, expected, strict=True)]
             assert shown == expected
             assert (claim.died, claim.backlog, claim.bell_at, claim.now) == (died, backlog, bell_at, self.clock.at)
+            assert claim.schedules_due == (self.model.fires_at <= self.clock.at and not self.model.paused)
         if not lost:
             self.hands[caller] += [(id, self.model.rows[id].token) for id in leased]
 
@@ -297,6 +318,44 @@ class LedgerMachine(RuleBasedStateMachine):
         replies = [self.model.replay(id, "me") for id in chosen]
         self._same(lambda store, _: store.replay(QUEUE, chosen, by="me"), replies, lost=lost, repeated=False)
 
+    @rule(overlap=st.sampled_from(Overlap), deadline_ms=st.sampled_from([None, 90]), delay_ms=delays, lost=lost)
+    def put_schedule(self, overlap: Overlap, deadline_ms: int | None, delay_ms: int, lost: bool) -> None:
+        schedule = replaced(SERIES, overlap=overlap, deadline_ms=deadline_ms)
+        progress = Progress(nominal=NOMINALS[0], next_at=self.clock.at + delay_ms)
+        put = self.model.plan(schedule, progress)
+        self._same(lambda store, _: store.put_schedule(schedule, progress), put, lost=lost)
+
+    @rule(place=st.sampled_from([0, 1, 2]), delay_ms=st.sampled_from([0, 10, None]), stale=st.booleans(), lost=lost)
+    @precondition(lambda self: self.model.series)
+    def fire(self, place: int, delay_ms: int | None, stale: bool, lost: bool) -> None:
+        one = self.model.series
+        assert one
+        task, nominal = one.schedule.occurrence(NOMINALS[place], self.clock.at), NOMINALS[place]
+        others = [entry for entry in one.progress.recent if entry.nominal != nominal]
+        after = replaced(
+            one.progress,
+            fired=one.progress.fired + 1,
+            next_at=NEVER if delay_ms is None else self.clock.at + delay_ms,
+            recent=(*others, Occurrence(nominal, Became.LIVE)),
+        )
+        reads = [self._kept(store) for store in self.stores]
+        firings = iter([Firing(read, (task,), after) for read in reads])
+        self.model.fire(task, after)
+        self._same(lambda store, _: store.fire(SHARD, [next(firings)]), [Fired.FIRED], lost=lost)
+        if stale:
+            again = iter([Firing(read, (task,), after) for read in reads])
+            self._same(lambda store, _: store.fire(SHARD, [next(again)]), [Fired.STALE])
+
+    @rule()
+    def drop_schedule(self) -> None:
+        dropped = self.model.drop()
+        self._same(lambda store, _: store.drop_schedule(QUEUE, "s"), dropped)
+
+    def _kept(self, store: Store) -> Kept:
+        found = store.schedule(QUEUE, "s")
+        assert found
+        return found
+
     @rule(paused=st.booleans(), lost=lost)
     def pause(self, paused: bool, lost: bool) -> None:
         self.model.pause(paused)
@@ -326,10 +385,19 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def every_task_stands_as_the_model_says(self) -> None:
         for store, names in zip(self.stores, self.names, strict=True):
-            for id in "abcd":
+            for id in IDS:
                 shown, expected = store.get(QUEUE, id), self.model.task(id)
                 assert (names.translate(shown, expected) if shown and expected else shown) == expected
             names.check_order()
+
+    @invariant()
+    def the_schedule_is_as_the_model_says(self) -> None:
+        one = self.model.series
+        for store in self.stores:
+            found = store.schedule(QUEUE, "s")
+            assert (found and (found.schedule, found.progress)) == (one and (one.schedule, one.progress))
+            due = [] if self.model.fires_at > self.clock.at else ["s"]
+            assert [kept.schedule.id for kept in store.due_schedules(SHARD)] == due
 
     @invariant()
     def every_number_is_true(self) -> None:
@@ -345,7 +413,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 assert 0 < outlook.next_at <= next_at
             else:
                 assert outlook.next_at == 0
-            for group in ("g", "h"):
+            for group in ("g", "h", "s"):
                 assert [task.id for task in store.group(QUEUE, group)] == self.model.group(group)
 
     @invariant()

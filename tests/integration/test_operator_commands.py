@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pytest
+from typer.models import CommandInfo
 from typer.testing import CliRunner, Result
 
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.access import Role
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.schedule import Every, Rule, Schedule
 from duecourse.domain.task import NewTask, Status
 from duecourse.ports.store import Store
 from duecourse.routes.every import serve
@@ -33,6 +35,7 @@ from duecourse_local.aws.access.chosen import Auth, Authorize
 from duecourse_local.aws.access.rejection import Rejected
 from duecourse_local.aws.events import HttpRequest, http_event
 from duecourse_local.cli.app import app
+from duecourse_local.cli.ledger import schedules
 from duecourse_local.cli.ledger import words as said_as
 from duecourse_local.stack.state import StateFolder
 from tests.support.answering import Asked, Reply, answering
@@ -59,7 +62,16 @@ COMMANDS = (
     "pause",
     "resume",
     "limits",
+    "schedules",
 )
+FILED = """
+number: {number}
+schedules:
+  - {{id: daily-report, kind: report, payload: {{month: 10}}, repeat: {{cron: "{cron}"}}, time_zone: Europe/Vienna}}
+  - {{id: own, kind: report, payload: {{}}, repeat: {{every: PT1H}}}}
+  - {{id: new, queue: imports, tenant: acme, kind: webhook, payload: {{url: "https://a.at"}}, repeat: {{every: PT1H}}}}
+"""
+"""A file of schedules."""
 
 
 class Context:
@@ -156,7 +168,7 @@ def test_a_task_is_added_moved_shown_explained_and_cancelled(place: Place) -> No
     assert shown["task"]["payload"] == {"month": 10}
     told = place.ask("why", "r1")
     assert [one["event"] for one in told["timeline"]] == ["added", "moved"]
-    assert all(re.search("http:.*(operator|ops|command)", one["by"]) for one in told["timeline"])
+    assert all(re.match("http:.*(operator|ops|command)|command:.+@", one["by"]) for one in told["timeline"])
     assert place.ask("cancel", "r1") == {"cancelled": 1, "dry_run": False}
     assert place.store.get("default", "r1").status is Status.CANCELLED  # type: ignore[union-attr]
 
@@ -283,6 +295,91 @@ def test_another_tenants_tasks_are_reached_by_its_name(place: Place) -> None:
     assert place.ask("purge", "default", "--state", "scheduled", "--tenant", "acme", "--yes")["purged"] == 1
 
 
+def test_a_schedule_is_added_shown_changed_paused_run_and_deleted(place: Place) -> None:
+    words = ("--id", "daily", "--cron", "0 9 * * *", "--time-zone", "Europe/Vienna")
+    added = place.ask("schedules", "add", "report", *words, "--payload", '{"month": 10}')
+    assert (added["created"], added["schedule"]["repeat"]) == (True, {"cron": "0 9 * * *"})
+    assert place.ask("schedules", "add", "report", *words, "--payload", '{"month": 10}')["created"] is False
+    shown = place.ask("schedules", "show", "daily")["schedule"]
+    assert (len(shown["next"]), shown["time_zone"]) == (10, "Europe/Vienna")
+    assert place.ask("schedules", "change", "daily", '{"overlap": "skip"}')["schedule"]["overlap"] == "skip"
+    assert place.ask("schedules", "pause", "daily")["schedule"]["paused"] is True
+    assert place.ask("schedules", "resume", "daily")["schedule"]["paused"] is False
+    ran = place.ask("schedules", "run", "daily")["id"]
+    assert place.store.get("default", ran)
+    assert (
+        place.ask("schedules", "backfill", "daily", "2026-11-01T00:00:00Z", "2026-11-08T00:00:00Z")["occurrences"] == 7
+    )
+    assert [one["id"] for one in place.ask("schedules", "list")["schedules"]] == ["daily"]
+    assert place.run("schedules", "delete", "daily", event="").exit_code == 2
+    assert place.ask("schedules", "delete", "daily", "--yes") == {"id": "daily"}
+    assert place.ask("schedules", "list")["schedules"] == []
+
+
+def test_schedules_are_listed_however_many(place: Place) -> None:
+    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=place.store) as served:
+        for n in range(120):
+            served.schedules.add(Schedule(f"s{n:03}", "report", Rule(Every(3_600_000), 0)))
+    found = place.ask("schedules", "list", "--limit", "110")
+    assert [one["id"] for one in found["schedules"]] == [f"s{n:03}" for n in range(110)]
+
+
+def test_the_times_of_a_rule_are_printed_with_changes_of_the_clocks(place: Place) -> None:
+    words = ("--cron", "30 2 * * *", "--time-zone", "Europe/Vienna", "--from", "2027-03-27T00:00:00Z", "--count", "2")
+    times = place.ask("schedules", "preview", *words)["times"]
+    assert [one["local"] for one in times] == ["2027-03-27T02:30:00+01:00", "2027-03-28T03:00:00+02:00"]
+    assert "the clocks have changed" in place.run("schedules", "preview", *words).stdout
+
+
+def test_a_file_of_schedules_is_compared_with_what_there_is(place: Place, tmp_path: Path) -> None:
+    path = tmp_path / "schedules.yaml"
+    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=place.store) as served:
+        served.schedules.add(Schedule("own", "report", Rule(Every(60_000), 0)))
+        text = FILED.format(number=1, cron="0 9 * * *").replace("id: new", "id: old")
+        served.apply_schedules(text + "  - {id: gone, kind: report, payload: {}, repeat: {every: PT1H}}\n")
+    path.write_text(FILED.format(number=2, cron="0 10 * * *"))
+    new, old = ({"queue": "imports", "tenant": "acme", "id": id} for id in ("new", "old"))
+    changed = {"repeat": {"from": {"cron": "0 9 * * *"}, "to": {"cron": "0 10 * * *"}}}
+    found = place.ask("schedules", "diff", str(path))
+    applied = found.pop("applied")
+    assert found == {
+        "number": 2,
+        "added": [new],
+        "changed": [{"queue": "default", "id": "daily-report", "fields": changed}],
+        "deleted": [{"queue": "default", "id": "gone"}, old],
+        "left_alone": [{"queue": "default", "id": "own"}],
+    }
+    assert applied in {1, None}
+    shown = place.run("schedules", "diff", str(path))
+    assert (shown.exit_code, shown.stdout.splitlines()) == (
+        0,
+        [
+            "+ new (queue imports, tenant acme)",
+            '~ daily-report (queue default): repeat {"cron": "0 9 * * *"} → {"cron": "0 10 * * *"}',
+            "- gone (queue default)",
+            "- old (queue imports, tenant acme)",
+            "= own (queue default): no file made it, it is left alone",
+        ],
+    )
+    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=place.store) as served:
+        served.apply_schedules(path.read_text())
+    same = place.run("schedules", "diff", str(path))
+    assert same.stdout == "= own (queue default): no file made it, it is left alone\n"
+    assert ("Raise `number`" in same.stderr) == (applied is not None)
+
+
+def test_a_wrong_file_of_schedules_is_one_line_with_every_wrong_field_and_code_2(place: Place, tmp_path: Path) -> None:
+    path = tmp_path / "schedules.yaml"
+    path.write_text(
+        FILED.format(number=2, cron="0 25 * * *").replace("time_zone: Europe", "colour: 1, time_zone: Europe")
+    )
+    path.write_text(path.read_text() + "  - {id: a, kind: report, payload: {}, repeat: {cron: 0 9 31 2 *}}\n")
+    done = place.run("schedules", "diff", str(path))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "daily-report.colour: is not a known field; a.repeat.cron: " in done.stderr
+    assert place.run("schedules", "diff", str(tmp_path / "none.yaml")).exit_code == 2
+
+
 def test_exit_codes_and_the_one_line_of_an_error(place: Place) -> None:
     bring(place.store, "scheduled")
     for words, code, said in (
@@ -292,6 +389,11 @@ def test_exit_codes_and_the_one_line_of_an_error(place: Place) -> None:
         (("move", "a"), 2, "due_at"),
         (("add", "nonsense"), 2, "kind"),
         (("limits", "default", "colour=red"), 2, "sets nothing"),
+        (("limits", "fresh", "max_running=3"), 1, "there is no queue fresh: add --create to make it"),
+        (("add", "report", "--payload", "{bad"), 2, "--payload: must be JSON, or @FILE with JSON in it"),
+        (("schedules", "show", "none"), 1, "Queue default has no schedule none."),
+        (("schedules", "add", "report", "--cron", "0 25 * * *"), 2, "repeat.cron"),
+        (("schedules", "preview"), 2, "give one of every, cron and rrule"),
     ):
         done = place.run(*words)
         where, told = done.stderr.splitlines()
@@ -305,7 +407,6 @@ def test_exit_codes_and_the_one_line_of_an_error(place: Place) -> None:
     [
         (("--store", "redis://127.0.0.1:1/0"), "127.0.0.1:1"),
         (("--url", "http://127.0.0.1:1"), "does not answer"),
-        (("--url", "127.0.0.1:1"), "must be the URL"),
     ],
 )
 def test_a_place_that_is_away_is_one_line_and_code_3(options: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -315,17 +416,39 @@ def test_a_place_that_is_away_is_one_line_and_code_3(options: tuple[str, ...], s
     assert len(done.stderr.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("words", [("queues",), ("add", "report"), ("doctor",), ("export",), ("mend",)])
+def test_without_a_stack_and_a_store_nothing_is_looked_for_on_this_machine(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = "--stack" if words[0] in COMMANDS else "--state"
+    done = command(*words, folder, str(tmp_path))
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert "run duecourse up, give --store, or set DUECOURSE_STORE" in done.stderr
+
+
+def test_a_url_without_its_scheme_is_an_error_that_shows_one(tmp_path: Path) -> None:
+    done = command("queues", "--url", "localhost:3000", "--stack", str(tmp_path))
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert "such as http://localhost:3000" in done.stderr
+
+
 def test_what_is_no_ledger_is_one_line_and_code_3(redis_server: RedisServer, tmp_path: Path) -> None:
     with answering(lambda _: Reply(200, b"<html>")) as other:
         done = command("queues", "--url", other.url)
         assert done.exit_code == 3
         assert "is not the HTTP API of duecourse" in done.stderr
+    with answering(lambda _: Reply(404, b'{"detail": "Not Found"}')) as other:
+        done = command("queues", "--url", other.url)
+        assert (done.exit_code, "no duecourse API there" in done.stderr) == (3, True)
+    with answering(lambda _: Reply(200, b"<html>")) as other:
         port = other.url.rpartition(":")[2]
         done = command("queues", "--store", f"redis://127.0.0.1:{port}/0", "--stack", str(tmp_path))
         assert (done.exit_code, len(done.stderr.splitlines())) == (3, 1)
     done = command("queues", "--store", f"{redis_server.url}?db=99", "--stack", str(tmp_path))
     assert done.exit_code == 3
-    assert done.stderr.startswith("The store rejected the command: DB index is out of range (store unix://")
+    assert done.stderr.startswith(
+        "The store rejected the command: DB index is out of range: a server usually has 0 to 15"
+    )
 
 
 def test_without_a_proof_the_api_lets_nobody_in_and_the_error_names_the_way(ledger: Store, tmp_path: Path) -> None:
@@ -345,9 +468,15 @@ def test_an_api_without_a_rule_for_tenants_gets_them_in_a_header(ledger: Store, 
     assert json.loads(done.stdout)["task"]["id"] == "a"
 
 
+def texts_of(commands: list[CommandInfo]) -> dict[str, str]:
+    """The help of commands, by their names."""
+    return {one.callback.__name__: str(one.callback.__doc__) for one in commands if one.callback}
+
+
 def examples() -> list[str]:
     """Each line of help that is an example of a command here."""
-    texts = {one.callback.__name__: str(one.callback.__doc__) for one in app.registered_commands if one.callback}
+    within = "\n".join(texts_of(schedules.app.registered_commands).values())
+    texts = {**texts_of(app.registered_commands), "schedules": within}
     lines = [line.strip() for name in COMMANDS for line in texts[name].splitlines()]
     page = re.findall(r"^    (duecourse .*)$", (ROOT / "docs/how-to/operate.md").read_text(), re.MULTILINE)
     return [*(line for line in lines if line.startswith("duecourse ")), *(line for line in page if "$URL" not in line)]
@@ -361,6 +490,10 @@ def with_all(store: Store) -> None:
         settle(store, task, Ending.DROP, detail="no use")
     store.add([new("order-7", delay_ms=LATER_MS), new("standup:300:0", queue="reminders", group="standup")])
     store.configure("imports", {"paused": True})
+    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=store) as served:
+        repeat = Rule(Every(3_600_000), 0)
+        for id in ("daily-report", "morning-report"):
+            served.schedules.add(Schedule(id, "report", repeat))
 
 
 @pytest.mark.parametrize("line", examples())
@@ -369,6 +502,7 @@ def test_an_example_of_help_does_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("report.json").write_text('{"month": "2026-10"}')
+    Path("schedules.yaml").write_text(FILED.format(number=1, cron="0 9 * * *"))
     with_all(ledger)
     _, *words = shlex.split(re.sub(r" --store \S+", "", line))
     done = command(*words, "--store", redis_server.url, "--stack", str(tmp_path), DUECOURSE_TARGETS=TARGETS)
@@ -378,12 +512,22 @@ def test_an_example_of_help_does_what_it_says(
 
 def test_every_command_has_an_example() -> None:
     assert {line.split()[1] for line in examples()} == set(COMMANDS)
+    named = {line.split()[2] for line in examples() if line.startswith("duecourse schedules ")}
+    assert named == {one.name for one in schedules.app.registered_commands}
 
 
 def test_what_people_read_fits_80_columns(ledger: Store, redis_server: RedisServer, tmp_path: Path) -> None:
     with_all(ledger)
     here = Place(ledger, ("--store", redis_server.url, "--stack", str(tmp_path)), {})
-    for words in (("queues",), ("tasks",), ("show", "report-42"), ("why", "report-42"), ("limits", "imports")):
+    for words in (
+        ("queues",),
+        ("tasks",),
+        ("show", "report-42"),
+        ("why", "report-42"),
+        ("limits", "imports"),
+        ("schedules", "list"),
+        ("schedules", "show", "daily-report"),
+    ):
         done = here.run(*words)
         assert done.exit_code == 0
         assert max(map(len, done.stdout.splitlines())) <= 80

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 import duecourse
-from duecourse import Client, ReminderClient
+from duecourse import Client, ReminderClient, ScheduleClient
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.process import PROCESS
 from duecourse.settings import Settings
@@ -55,7 +55,7 @@ def test_the_code_of_a_page_runs_as_it_is(
 def test_the_reference_has_each_verb_with_an_example() -> None:
     text = REFERENCE.read_text()
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
-    for kind, prefix in ((Client, ""), (ReminderClient, "reminders.")):
+    for kind, prefix in ((Client, ""), (ReminderClient, "reminders."), (ScheduleClient, "schedules.")):
         verbs = [name for name, one in vars(kind).items() if inspect.isfunction(one) and name[0] != "_"]
         for verb in verbs:
             assert verb == "close" or f"client.{prefix}{verb}(" in code, verb
@@ -64,7 +64,7 @@ def test_the_reference_has_each_verb_with_an_example() -> None:
 
 def test_the_reference_names_each_public_name_that_callers_get() -> None:
     text = REFERENCE.read_text()
-    handlers = {"Again", "AsyncKind", "AsyncReminderClient", "Done", "Drop", "Kind", "ReminderClient", "Retry"}
-    own = handlers | {"extend", "save", "task_handler"}
+    handlers = {"Again", "AsyncKind", "AsyncReminderClient", "AsyncScheduleClient", "Done", "Drop", "Kind", "Retry"}
+    own = handlers | {"ReminderClient", "ScheduleClient", "extend", "save", "task_handler"}
     missing = [name for name in duecourse.__all__ if name not in own and not re.search(rf"\b{name}\b", text)]
     assert missing == []

@@ -13,11 +13,11 @@ FILE = re.compile(r"```python\n# (?P<name>\S+)\n(?P<text>.*?)```", re.DOTALL)
 
 def test_the_tests_on_the_page_pass(tmp_path: Path) -> None:
     found = {match["name"]: match["text"] for match in FILE.finditer(PAGE.read_text())}
-    assert sorted(found) == ["report.py", "test_report.py", "test_time.py"]
+    assert sorted(found) == ["report.py", "test_report.py", "test_schedule.py", "test_time.py"]
     for name, text in found.items():
         (tmp_path / name).write_text(text)
     options = ("-q", "-W", "error", "--strict-markers", "-p", "no:schemathesis", "-p", "duecourse.testing.plugin")
     words = [sys.executable, "-m", "pytest", *options]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "7 passed" in done.stdout
+    assert "8 passed" in done.stdout

@@ -269,6 +269,7 @@ def test_its_processes_end_with_a_parent_that_is_killed(server: RedisServer, log
         (("--import", "json"), {}, "--import json: has no handler"),
         (("--import", "kinds", "--processes", "0"), {}, "--processes: must be 1 to 64, not 0"),
         (("--import", "kinds", "--store", "memory://"), {}, "DUECOURSE_STORE: must be a Redis"),
+        (("--import", "kinds"), {"STORE": ""}, "--store: is required: give --store URL, set DUECOURSE_STORE, or"),
         (("--import", "kinds"), {"LEASE": "soon"}, "DUECOURSE_LEASE: "),
     ),
 )
@@ -302,7 +303,9 @@ def test_the_command_is_the_same_worker(store: RedisStore, server: RedisServer, 
     ):
         try:
             assert process.stdout
-            assert process.stdout.readline() == "worker ready: 1 process, every queue\n", log.read_text()
+            assert process.stdout.readline() == f"worker ready: 1 process, every queue at {server.url}\n", (
+                log.read_text()
+            )
             store.add([work("a")])
             assert ended(store, "a").status == Status.DONE
             process.send_signal(signal.SIGTERM)

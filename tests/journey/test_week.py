@@ -105,7 +105,9 @@ def test_a_week(newcomer: Newcomer, old: RedisServer, http: urllib3.PoolManager)
         with newcomer.serves(http) as web:
             a_delayed_task(http, web)
             a_dead_task(newcomer, api, http, web)
+        no_schedule_yet(newcomer)
         an_upgrade(newcomer, api, old)
+        a_schedule(newcomer, api)
 
 
 def a_project(newcomer: Newcomer) -> None:
@@ -152,3 +154,33 @@ def an_upgrade(newcomer: Newcomer, api: Api, old: RedisServer) -> None:
     found = json.loads(newcomer.types("doctor", "--store", old.url, "--no-targets", "--json").stdout)
     assert {one["check"] for one in found if one["level"] in {"warning", "fault"}} <= {"persistence", "foreign keys"}
     assert not [one for one in found if one["check"] == "version of records"]
+
+
+EVERY_SECOND = (
+    *("schedules", "add", "report", "--id", "every-second", "--every", "PT1S"),
+    *("--payload", '{"month": "2026-02-01"}', "--more", '{"limit": 3}'),
+)
+
+
+def no_schedule_yet(newcomer: Newcomer) -> None:
+    """In a ledger that 0.1.0 may still read, a schedule is rejected with the command that raises it."""
+    early = newcomer.types(*EVERY_SECOND, "--stack", str(newcomer.state))
+    assert early.returncode == 1
+    assert "duecourse upgrade" in early.stderr
+
+
+def a_schedule(newcomer: Newcomer, api: Api) -> None:
+    """From the command line, through the own function, to the end that its limit sets."""
+    added = newcomer.sees(*EVERY_SECOND)
+    assert added["created"]
+    schedule = until(lambda: ended(newcomer), seconds=60, every=0.2)
+    assert [one["state"] for one in schedule["recent"]] == ["done"] * 3
+    for one in schedule["recent"]:
+        assert api.done(one["id"])["result"] == {"pages": 60}
+    assert [one["id"] for one in newcomer.sees("schedules", "list")["schedules"]] == ["every-second"]
+
+
+def ended(newcomer: Newcomer) -> Any:
+    schedule = newcomer.sees("schedules", "show", "every-second")["schedule"]
+    over = schedule["fired"] == 3 and all(one["state"] == "done" for one in schedule["recent"])
+    return schedule if over else None

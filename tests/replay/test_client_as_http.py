@@ -25,12 +25,13 @@ from tests.support.clock import HandClock
 from tests.support.kinds import Ready
 from tests.support.ledger import bring
 from tests.support.matrix import some
-from tests.support.requests import DAILY, MEETING, POLL, ask
+from tests.support.requests import MEETING, POLL, WEEKLY, ask
 from tests.support.wired import Wire
 from tests.unit.test_template_policies import ROUTES
 
 Fields = dict[str, Any]
 AT = "2100-01-04T09:30:00Z"
+SECOND = "2099-03-09T08:00:00Z"
 HOOK: Fields = {"kind": "webhook", "payload": {"url": "https://example.com/hook"}}
 STATES = ("scheduled", "leased", "done", "cancelled", "dead", "absent")
 OVER_HTTP_ALONE = {
@@ -50,11 +51,21 @@ BY_FIELDS_ALONE = {
     "reminders.add",
     "reminders.preview",
     "schedules.add",
+    "schedules.change",
     "schedules.preview",
     "purge",
     "cancel_many",
 }
 """The verbs whose signature requires nothing, so that what is left out is told as over HTTP; others' is a TypeError."""
+
+
+DAILY: Fields = {**HOOK, "id": "daily", "repeat": {"every": "PT24H"}, "starts_at": "2026-09-22T09:00:00Z"}
+
+
+def show_listed(got: Any) -> Any:
+    """A page of schedules as over HTTP."""
+    more = {"next_after": got.next_after} if got.next_after else {}
+    return {"schedules": list(map(show_schedule, got.schedules)), **more}
 
 
 class Pair(NamedTuple):
@@ -103,27 +114,23 @@ PAIRS: dict[str, Pair] = {
     "set_queue": Pair("PATCH /queues/{queue}", lambda got, _: {"queue": show_queue(got)}),
     "query": Pair("POST /queries", lambda got, _: show_query(got)),
     "get_query": Pair("GET /queries/{id}", lambda got, _: show_query(got)),
-    "reminders.add": Pair("POST /reminders", lambda got, asked: show_added(asked["id"], got.tasks)),
+    "reminders.add": Pair("POST /reminders", lambda got, asked: show_added(asked["id"], got)),
     "reminders.preview": Pair("POST /reminders/preview", lambda got, asked: show_preview(asked["id"], got)),
     "reminders.preview_standing": Pair("POST /reminders/preview", lambda got, asked: show_preview(asked["id"], got)),
     "reminders.get": Pair("GET /reminders/{id}", lambda got, _: show_reminder(got)),
     "reminders.move": Pair("PATCH /reminders/{id}", lambda got, _: show_moved(got)),
+    "reminders.change": Pair("PATCH /reminders/{id}", lambda got, _: show_moved(got)),
     "reminders.cancel": Pair("DELETE /reminders/{id}", lambda got, _: got, ("force",)),
     "schedules.add": Pair(
         "POST /schedules", lambda got, _: {"schedule": show_schedule(got.schedule), "created": got.created}
     ),
-    "schedules.list": Pair(
-        "GET /schedules",
-        lambda got, _: {
-            "schedules": list(map(show_schedule, got.schedules)),
-            **({"next_after": got.next_after} if got.next_after else {}),
-        },
-        ("queue", "after", "limit"),
-    ),
+    "schedules.list": Pair("GET /schedules", lambda got, _: show_listed(got), ("queue", "after", "limit")),
     "schedules.get": Pair("GET /schedules/{id}", lambda got, _: {"schedule": show_schedule(got)}, ("queue",)),
     "schedules.change": Pair("PATCH /schedules/{id}", lambda got, _: {"schedule": show_schedule(got)}, ("queue",)),
     "schedules.delete": Pair("DELETE /schedules/{id}", lambda got, _: got, ("queue",)),
     "schedules.run": Pair("POST /schedules/{id}/run", lambda got, _: {"id": got}, ("queue",)),
+    "reminders.move_occurrence": Pair("PATCH /reminders/{id}/occurrences/{at}", lambda got, _: show_moved(got)),
+    "reminders.cancel_occurrence": Pair("DELETE /reminders/{id}/occurrences/{at}", lambda got, _: got, ("force",)),
     "schedules.backfill": Pair("POST /schedules/{id}/backfill", lambda got, _: {"occurrences": got}, ("queue",)),
     "schedules.preview": Pair("POST /schedules/preview", lambda got, _: {"times": list(map(show_upcoming, got))}),
 }
@@ -206,18 +213,27 @@ GOOD: dict[str, list[Fields]] = {
     "reminders.add": [
         *({**MEETING, "id": "new"}, MEETING, {**MEETING, "starts_at": AT}, {**MEETING, "id": "b", "data": {"a": 1}}),
         {**MEETING, "id": "new", "recipients": [PERSON], "remind_before": [60, "PT1H"], "html": "<p>{{ subject }}</p>"},
+        *({**WEEKLY, "id": "new", "limit": 3}, WEEKLY, {**WEEKLY, "subject": "Other"}, {**MEETING, "id": "weekly"}),
     ],
     "reminders.preview": [MEETING, {**MEETING, "id": "new", "recipients": [PERSON], "time_zone": "Europe/Vienna"}],
-    **{f"reminders.{verb}": [{"id": "standup"}, {"id": "none"}] for verb in ("preview_standing", "get")},
+    **{
+        f"reminders.{verb}": [{"id": "standup"}, {"id": "weekly"}, {"id": "none"}]
+        for verb in ("preview_standing", "get")
+    },
     "reminders.move": [{"id": id, "starts_at": AT} for id in ("standup", "none")],
-    "reminders.cancel": [{"id": id, "force": force} for id, force in product(("standup", "none"), (False, True))],
     "schedules.add": [
-        *({**DAILY, "id": "new"}, DAILY, {**DAILY, "repeat": {"every": "PT1H"}}, {**DAILY, "queue": "mail"}),
+        {**DAILY, "id": "new", "retry": RETRY, "deadline": "PT1H", "overlap": "skip", "jitter": 5, "limit": 3},
+        *(DAILY, {**DAILY, "repeat": {"cron": "0 9 * * *"}}, {**DAILY, "id": "b", "queue": "mail", "until": AT}),
         {**DAILY, "id": "new", **CHANGES, "kind": "report", "payload": {}},
     ],
     "schedules.list": [{}, {"limit": 1}, {"after": "daily"}, {"queue": "mail"}],
     **{f"schedules.{verb}": [{"id": "daily"}, {"id": "none"}] for verb in ("get", "delete", "run")},
     "schedules.change": [
+        *(
+            {"id": id, "paused": True, "if_version": version}
+            for id, version in (("daily", 1), ("daily", 2), ("none", 1))
+        ),
+        {"id": "daily", "repeat": {"cron": "0 9 * * *"}, "time_zone": "Europe/Vienna", "limit": None},
         {"id": "daily", "paused": True},
         {"id": "daily", "if_version": 1, "repeat": {"cron": "@hourly"}},
         {"id": "daily", "if_version": 2, "limit": 3},
@@ -240,6 +256,20 @@ GOOD: dict[str, list[Fields]] = {
             "fold": "both",
         },
     ],
+    "reminders.change": [
+        {"id": "standup", "subject": "Longer"},
+        {"id": "weekly", "subject": "Longer", "limit": 10, "if_version": 1},
+        {"id": "weekly", "subject": "Longer", "if_version": 2},
+        {"id": "weekly", "starts_at": AT, "until": "2100-05-05T09:30:00Z", "remind_before": ["PT1H"]},
+    ],
+    "reminders.cancel": [
+        {"id": id, "force": force} for id, force in product(("standup", "weekly", "none"), (False, True))
+    ],
+    "reminders.move_occurrence": [
+        *({"id": id, "at": SECOND, "starts_at": AT} for id in ("weekly", "standup", "none")),
+        {"id": "weekly", "at": AT, "starts_at": SECOND},
+    ],
+    "reminders.cancel_occurrence": [{"id": id, "at": SECOND, "force": False} for id in ("weekly", "none")],
 }
 WRONG: list[Any] = [
     None,
@@ -279,6 +309,7 @@ class Both:
             bring(store, state, state)
         client.reminders.add(**MEETING)
         client.schedules.add(**DAILY)
+        client.reminders.add(**WEEKLY)
         return client, store
 
     def state(self) -> tuple[Any, Any]:
@@ -289,8 +320,8 @@ class Both:
 def everything(client: Client) -> Any:
     queues = [show_queue(queue) for queue in client.list_queues()]
     tasks = [show_task(task) for queue in queues for task in client.list(queue["queue"], limit=100).tasks]
-    schedules = [client.schedules.get(one.schedule.id) for one in client.schedules.list().schedules]
-    return queues, tasks, list(map(show_schedule, schedules))
+    schedules = [show_schedule(one) for queue in queues for one in client.schedules.list(queue["queue"]).schedules]
+    return queues, tasks, schedules
 
 
 def by_client(both: Both, name: str, fields: Fields) -> tuple[bool, Any]:

@@ -102,6 +102,19 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "show_query": (["ask_query"], 200, {"status": "processing", "queue": "query:nobody.invalid"}),
     "show_unknown_query": ([], 404, {"type": "urn:duecourse:problem:query-not-found"}),
     "add_schedule": ([], 201, {"created": True}),
+    "add_schedule_gap_skip": ([], 201, {"created": True}),
+    "add_schedule_gap_shift": ([], 201, {"created": True}),
+    "add_schedule_fold_first": ([], 201, {"created": True}),
+    "add_schedule_fold_second": ([], 201, {"created": True}),
+    "add_schedule_fold_both": ([], 201, {"created": True}),
+    "add_schedule_missed_latest": ([], 201, {"created": True}),
+    "add_schedule_missed_all": ([], 201, {"created": True}),
+    "add_schedule_missed_none": ([], 201, {"created": True}),
+    "add_schedule_overlap_allow": ([], 201, {"created": True}),
+    "add_schedule_overlap_skip": ([], 201, {"created": True}),
+    "add_schedule_overlap_queue": ([], 201, {"created": True}),
+    "add_schedule_overlap_replace": ([], 201, {"created": True}),
+    "add_schedule_jitter": ([], 201, {"created": True}),
     "add_schedule_every": ([], 201, {"created": True}),
     "add_schedule_rrule": ([], 201, {"created": True}),
     "bad_schedule": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
@@ -133,6 +146,38 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
             ]
         },
     ),
+    "add_repeating": ([], 201, {"id": "jour-fixe", "tasks": []}),
+    "bad_repeating": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_repeating_credential": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "bad_repeating_start": (
+        [],
+        422,
+        {
+            "errors": [
+                {
+                    "field": "starts_at",
+                    "problem": "is no time of the rule; its next one is 2099-03-02T10:00:00+01:00",
+                }
+            ]
+        },
+    ),
+    "bad_until_alone": ([], 422, {"errors": [{"field": "limit", "problem": "goes with repeat"}]}),
+    "change_one_start": (["add_reminder"], 422, {"type": "urn:duecourse:problem:invalid-input"}),
+    "move_occurrence_past": (
+        ["add_repeating"],
+        422,
+        {"errors": [{"field": "starts_at", "problem": "must be in the future"}]},
+    ),
+    "cancel_occurrence": (["add_repeating"], 204, {}),
+    "cancel_repeating": (["add_repeating"], 204, {}),
+    "change_repeating": (["add_repeating"], 200, {"starts_at": "2099-03-03T08:00:00.000Z", "tasks": []}),
+    "move_occurrence": (["add_repeating"], 200, {"starts_at": "2099-03-10T08:00:00.000Z", "leased": [], "sent": []}),
+    "move_no_occurrence": (
+        ["add_repeating"],
+        404,
+        NOT_FOUND | {"detail": "Queue reminders has no occurrence jour-fixe@2099-03-10T08:00:00Z."},
+    ),
+    "show_repeating": (["add_repeating"], 200, {"subject": "Jour fixe", "tasks": []}),
     "show_unknown": ([], 404, NOT_FOUND | {"detail": "Queue default has no task nobody."}),
 }
 

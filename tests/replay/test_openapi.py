@@ -28,6 +28,14 @@ def document() -> dict[str, Any]:
     return made
 
 
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema, also one that a reference names."""
+    if "$ref" not in schema:
+        return schema
+    found: dict[str, Any] = document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return found
+
+
 def operations() -> dict[str, dict[str, Any]]:
     """Every operation, by method and path."""
     paths = document()["paths"]
@@ -98,7 +106,7 @@ def test_every_request_has_an_example_that_is_not_refused_for_what_it_says() -> 
         method, path = name.split()
         for one in operation.get("parameters", []):
             if one["in"] == "path":
-                path = path.replace(f"{{{one['name']}}}", str(one["schema"]["examples"][0]))
+                path = path.replace(f"{{{one['name']}}}", str(resolved(one["schema"])["examples"][0]))
         content = operation.get("requestBody", {}).get("content", {}).get("application/json")
         body = content and next(iter(content["examples"].values()))["value"]
         if content:

@@ -1,6 +1,8 @@
 """Every saved tick, replayed through the function that takes it."""
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,7 @@ from duecourse.domain.reminder import Channel, Recipient, Reminder
 from duecourse.domain.task import Status
 from duecourse.wiring import App
 from tests.support.clock import START, HandClock
-from tests.support.functions import cases, invoke, saved
+from tests.support.functions import cases, invoke, load, saved
 from tests.support.kinds import Outbox
 from tests.support.ledger import bring, new, standing
 from tests.support.partly import Partly
@@ -40,6 +42,12 @@ def test_every_saved_event_is_listed_here() -> None:
 @pytest.mark.parametrize("case", GOOD)
 def test_a_tick_over_an_empty_ledger_does_nothing(case: str) -> None:
     assert invoke("poll_tick", saved(f"poll_tick/{case}")) == NOTHING
+
+
+def test_a_tick_without_schedules_opens_no_calendar(app: App) -> None:
+    invoke("poll_tick", saved("poll_tick/scheduler"))
+    assert app.zones.are_known
+    assert "calendar" not in vars(app)
 
 
 def test_only_a_schedule_makes_a_tick() -> None:
@@ -82,3 +90,54 @@ def test_a_tick_that_cannot_see_all_shards_serves_the_others_and_fails(
         invoke("poll_tick", saved("poll_tick/rule"))
     assert '"Claimed": 1' in capsys.readouterr().out
     assert standing(store).run == 1
+
+
+@pytest.fixture
+def schedules(tmp_path: Path) -> Iterator[Path]:
+    """The file of schedules of a deployment."""
+    module = load("poll_tick")
+    path, former = tmp_path / "schedules.yaml", module.FILE
+    module.FILE = path
+    yield path
+    module.FILE = former
+
+
+def filed(number: int, *schedules: dict[str, object]) -> str:
+    return json.dumps({"number": number, "schedules": schedules})
+
+
+def hourly(id: str, **fields: object) -> dict[str, object]:
+    return {"id": id, "kind": "webhook", "payload": {"url": "https://a.at"}, "repeat": {"every": "PT1H"}} | fields
+
+
+def test_a_tick_makes_the_schedules_of_its_file_once_a_number(schedules: Path, app: App, clock: HandClock) -> None:
+    schedules.write_text(filed(1, hourly("a"), hourly("b")))
+    assert invoke("poll_tick", saved("poll_tick/scheduler"))["claimed"] == 0
+    assert [one.schedule.id for one in app.schedules.page("default", "", 10)[0]] == ["a", "b"]
+    app.schedules.delete("default", "b")
+    invoke("poll_tick", saved("poll_tick/scheduler"))
+    assert [one.schedule.id for one in app.schedules.page("default", "", 10)[0]] == ["a"]
+    clock.advance(3_600_000)
+    assert invoke("poll_tick", saved("poll_tick/scheduler"))["done"] == 1
+    schedules.write_text(filed(2, hourly("b")))
+    invoke("poll_tick", saved("poll_tick/scheduler"))
+    assert app.schedule_files.is_over, "another number comes with another process"
+
+
+def test_a_wrong_file_is_a_line_of_the_log_and_stops_no_tick(
+    schedules: Path, app: App, store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.add([new(kind="webhook", payload='{"url":"https://a.at"}')])
+    schedules.write_text(filed(1, hourly("a", colour=1), hourly("b", time_zone="Mars/Base"), hourly("c")))
+    assert invoke("poll_tick", saved("poll_tick/scheduler"))["done"] == 1
+    [said] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert said.startswith("schedules.yaml is left out: ")
+    assert "a.colour: is not a known field" in said
+    assert "b.time_zone: must be the IANA name" in said
+    assert app.schedules.page("default", "", 10)[0] == []
+    schedules.write_bytes(b"\xff")
+    invoke("poll_tick", saved("poll_tick/scheduler"))
+    assert "can't decode byte" in caplog.text
+    schedules.write_text(filed(1, hourly("c")))
+    invoke("poll_tick", saved("poll_tick/scheduler"))
+    assert [one.schedule.id for one in app.schedules.page("default", "", 10)[0]] == ["c"]

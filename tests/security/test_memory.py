@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.masking import MASK, masked
 from duecourse.errors import InvalidInput
 from duecourse.wire.http.body import parse_body
 from duecourse.wire.http.usual import read_task, read_tasks
 from tests.support.matrix import MATRIX, some
 from tests.support.requests import WEBHOOK, ask, wrong
+from tests.support.wired import Wire
 
 LONG = 200_000
 TIMES = 50
@@ -115,6 +117,7 @@ def test_a_long_name_of_a_field_is_masked_all_the_same() -> None:
     assert masked({"x" * LONG + "_token": "HIDDEN"}) == {"x" * LONG + "_token": MASK}
 
 
-def test_a_duration_that_is_too_long_is_rejected_by_its_field() -> None:
+def test_a_duration_that_is_too_long_is_rejected_by_its_field(store: MemoryStore, wire: Wire) -> None:
+    wire(store=store)
     assert list(wrong(ask("POST", "/tasks", WEBHOOK | {"delay": "0" * 1_001}))) == ["delay"]
     assert ask("POST", "/tasks", WEBHOOK | {"delay": "0" * 999 + "1"}).status == 201

@@ -10,7 +10,7 @@ from duecourse.domain.task import NewTask, Shard, Task
 from duecourse.ports.leases import Delivery
 from duecourse.ports.store import Store
 from duecourse_local.aws.account import ACCOUNT
-from tests.support.requests import DAILY, MEETING, Answer
+from tests.support.requests import DAILY, MEETING, WEEKLY, Answer
 
 LEASE_MS, LATER_MS = 60_000, 3_600_000
 PAYLOAD = '{"url":"https://hooks.example.com/orders"}'
@@ -57,6 +57,7 @@ class Scene(NamedTuple):
     reminder: str
     query: str
     schedule: str
+    series: str
 
     @property
     def ids(self) -> Iterable[str]:
@@ -74,6 +75,7 @@ UNKNOWN = Scene(
     "0" * 28,
     "unknown",
     f"q-{'0' * 32}@nowhere",
+    "unknown",
     "unknown",
 )
 """Ids that nobody has."""
@@ -98,14 +100,19 @@ def scene(store: Store, door: Door, owner: Who, name: str) -> Scene:
     store.add([asked.task(owner.tenant, None, "http")._replace(delay_ms=LATER_MS)])
     assert door(owner, "POST", "/reminders", MEETING | {"id": f"standup-{name}"}).status == 201
     assert door(owner, "POST", "/schedules", DAILY | {"id": f"daily-{name}", "queue": queue}).status == 201
+    assert door(owner, "POST", "/reminders", WEEKLY | {"id": f"weekly-{name}"}).status == 201
     ids = (queue, waiting, dead, running, leased.token, handed, delivered.token, f"standup-{name}", asked.id)
-    return Scene(*ids, f"daily-{name}")
+    return Scene(*ids, f"daily-{name}", f"weekly-{name}")
 
 
 def things(store: Store, of: Scene, tenant: str) -> list[Any]:
     """Everything of a scene as it stands in the ledger."""
     tasks: list[Any] = [store.get(of.queue, id, tenant) for id in of.ids]
-    others = (store.get(queue_of(of.query), of.query, tenant), store.schedule(of.queue, of.schedule, tenant))
+    others = (
+        store.get(queue_of(of.query), of.query, tenant),
+        store.schedule(of.queue, of.schedule, tenant),
+        store.schedule("reminders", of.series, tenant),
+    )
     return [*tasks, *others, store.group("reminders", of.reminder, tenant)]
 
 

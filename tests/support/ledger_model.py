@@ -6,6 +6,7 @@ from duecourse.domain.bulk import Act, Bulk
 from duecourse.domain.history import LOG_LENGTH, Action, Change, Entry, Run, Trigger
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.queues import QueueSettings, Stats
+from duecourse.domain.schedule import NEVER
 from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
 from duecourse.ports.leases import Settled
 from duecourse.ports.tasks import Move, Reply
@@ -61,6 +62,7 @@ class Row:
     handed: bool = False
     delivery: int = 0
     aside: int = 0
+    occurs: bool = False
 
     @property
     def looked_at(self) -> int:
@@ -121,6 +123,8 @@ class Model:
         leased: list[str] = []
         self._stop_waking()
         if self.paused:
+            self.tell()
+            self._woken = False
             return leased, died, 0
         room = most - self._out() if most else limit * self.wake
         self._make_due_again(min(limit, room))
@@ -144,7 +148,17 @@ class Model:
                 row.handed = handed
                 leased.append(id)
         self._stop_waking()
+        self.tell()
+        self._woken = False
         return leased, died, len(self._due())
+
+    @property
+    def fires_at(self) -> int:
+        """The instant at which a schedule fires."""
+        return NEVER
+
+    def tell(self) -> None:
+        """Tell schedules of what has ended."""
 
     def begin(self, id: str, token: int, lease_ms: int) -> tuple[int, int]:
         """The run that begins, and the end of its lease; 0 and 0 where it is lost."""
@@ -337,6 +351,7 @@ class Model:
         if not self.paused:
             instants += [row.looked_at for row in self.rows.values() if row.status == S.SCHEDULED]
             instants += [self.now] if self.wake else []
+            instants += [self.fires_at] if self.fires_at < NEVER else []
         at = min(instants, default=0)
         if 0 < at <= self.now:
             about_to_ring = self.now <= self.bell <= self.now + 1_000
@@ -356,6 +371,7 @@ class Model:
     def next_at(self) -> int:
         """The first instant at which a task comes due or a lease ends; 0 for none."""
         instants = [row.lease_end for row in self.rows.values() if row.status == S.LEASED]
+        instants += [self.fires_at] if self.fires_at < NEVER else []
         return min([*instants, *(row.looked_at for row in self.rows.values() if row.status == S.SCHEDULED)], default=0)
 
     def group(self, group: str) -> list[str]:
@@ -400,10 +416,11 @@ class Model:
 
     def _fresh(self, new: NewTask) -> Row:
         due = self._instant(new.due_at, new.delay_ms)
-        return Row(new, due, self.now, _deadline(new, due), self._draw(), new.state, by=new.by)
+        return Row(new, due, self.now, deadline_of(new, due), self._draw(), new.state, by=new.by)
 
     def _replacing(self, row: Row, old: Row) -> Row:
         row.log, row.forgotten, row.came = old.log, old.forgotten, Action.REPLACED
+        row.occurs = old.occurs
         self._remember(row, Change(old.created, old.came, old.by, 0, old.due))
         return row
 
@@ -411,8 +428,8 @@ class Model:
         row = self._fresh(new)
         row.created = old.created
         row.due = max(old.due, min(row.due, old.created + new.max_wait_ms))
-        row.deadline = _deadline(new, row.due)
-        row.log, row.forgotten, row.by = old.log, old.forgotten, old.by
+        row.deadline = deadline_of(new, row.due)
+        row.log, row.forgotten, row.by, row.occurs = old.log, old.forgotten, old.by, old.occurs
         self._remember(row, Change(self.now, Action.DEBOUNCED, new.by, old.due, row.due))
         return row
 
@@ -550,7 +567,7 @@ def _counted_from(row: Row) -> int:
     return due or row.due
 
 
-def _deadline(new: NewTask, due: int) -> int:
+def deadline_of(new: NewTask, due: int) -> int:
     if new.deadline_at is not None:
         return new.deadline_at
     return 0 if new.deadline_ms is None else due + new.deadline_ms

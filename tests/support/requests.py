@@ -16,6 +16,7 @@ MEETING = {
 }
 
 
+WEEKLY = MEETING | {"id": "weekly", "repeat": {"rrule": "FREQ=WEEKLY"}}
 DAILY = {"id": "daily", "kind": "webhook", "payload": WEBHOOK["payload"], "repeat": {"cron": "0 9 * * *"}}
 
 

@@ -40,6 +40,10 @@ def _schedule(more: str = "", body: Any = None) -> Callable[[Scene], Asked]:
     return lambda of: Asked(f"/schedules/{of.schedule}{more}", body, f"queue={of.queue}")
 
 
+def _occurrence(body: Any = None) -> Callable[[Scene], Asked]:
+    return lambda of: Asked(f"/reminders/{of.series}/occurrences/2099-03-09T08:00:00Z", body)
+
+
 def _new(of: Scene) -> dict[str, Any]:
     return WEBHOOK | {"id": of.waiting, "queue": of.queue, "on_duplicate": "keep"}
 
@@ -65,6 +69,10 @@ CASES = {
         Role.CALLER, lambda of: Asked(f"/reminders/{of.reminder}", {"starts_at": "2099-04-02T08:00:00Z"}), 200
     ),
     "DELETE /reminders/{id}": Case(Role.CALLER, lambda of: Asked(f"/reminders/{of.reminder}"), 204),
+    "PATCH /reminders/{id}/occurrences/{at}": Case(
+        Role.CALLER, _occurrence({"starts_at": "2099-03-10T08:00:00Z"}), 200
+    ),
+    "DELETE /reminders/{id}/occurrences/{at}": Case(Role.CALLER, _occurrence(), 204),
     "POST /schedules": Case(
         Role.CALLER, lambda of: Asked("/schedules", DAILY | {"id": of.schedule, "queue": of.queue}), 200, 201
     ),

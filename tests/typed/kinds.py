@@ -1,11 +1,26 @@
 """Types that mypy must find, and errors that it must report: an `ignore` that nothing needs fails `make check`."""
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Any, assert_type
 
 from pydantic import BaseModel
 
-from duecourse import AddResult, AsyncClient, AsyncKind, Client, Done, Kind, Retry, Task, task_handler
+from duecourse import (
+    AddedSchedule,
+    AddResult,
+    AsyncClient,
+    AsyncKind,
+    Client,
+    Done,
+    Kind,
+    ListedSchedules,
+    Retry,
+    ScheduleStatus,
+    Task,
+    Upcoming,
+    task_handler,
+)
 
 
 class Report(BaseModel):
@@ -70,8 +85,24 @@ def use(client: Client) -> None:
     report.add(Report(month=date(2026, 9, 1)), queue="other")  # type: ignore[call-arg]
 
 
+def schedule(client: Client) -> None:
+    """Use schedules from Python."""
+    verbs = client.schedules
+    assert_type(verbs.add(kind="report", payload={}, repeat={"cron": "0 9 * * *"}), AddedSchedule)
+    assert_type(verbs.list(after="a"), ListedSchedules)
+    assert_type(verbs.get("daily"), ScheduleStatus)
+    assert_type(verbs.change("daily", overlap="skip", limit=None), ScheduleStatus)
+    assert_type(verbs.preview(repeat={"every": "PT1H"}), Sequence[Upcoming])
+    assert_type(verbs.run("daily"), str)
+    verbs.add(kind="report", payload={})  # type: ignore[call-arg]
+    verbs.change("daily", overlap="both")  # type: ignore[arg-type]
+    verbs.change("daily", colour="red")  # type: ignore[call-arg]
+
+
 async def await_it(client: AsyncClient) -> None:
     """Use a kind in an event loop."""
+    assert_type(await client.schedules.get("daily"), ScheduleStatus)
+    assert_type(await client.schedules.backfill("daily", since="2026-11-01T00:00:00Z", to="2026-11-02T00:00:00Z"), int)
     awaited = report.on(client)
     assert_type(awaited, AsyncKind[Report, Summary])
     assert_type(await awaited.add(Report(month=date(2026, 9, 1))), AddResult)

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from duecourse import AsyncClient, AsyncReminderClient, Client, ReminderClient, errors
+from duecourse import (
+    AsyncClient,
+    AsyncReminderClient,
+    AsyncScheduleClient,
+    Client,
+    ReminderClient,
+    ScheduleClient,
+    errors,
+)
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import NewTask
 from duecourse.ports.tasks import AddReply
@@ -59,7 +67,10 @@ def verbs_of(kind: type) -> dict[str, Any]:
     return {name: verb for name, verb in found if not name.startswith("_") and name not in OWN}
 
 
-@pytest.mark.parametrize(("kind", "other"), [(Client, AsyncClient), (ReminderClient, AsyncReminderClient)])
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [(Client, AsyncClient), (ReminderClient, AsyncReminderClient), (ScheduleClient, AsyncScheduleClient)],
+)
 def test_both_clients_have_the_same_verbs_parameters_and_texts(kind: type, other: type) -> None:
     usual, awaited = verbs_of(kind), verbs_of(other)
     assert usual.keys() == awaited.keys()

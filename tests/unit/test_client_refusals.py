@@ -35,7 +35,20 @@ GOOD: dict[str, dict[str, Any]] = {
     "move": {"id": "a", "delay": 60},
     **{f"reminders.{verb}": MEETING for verb in ("add", "preview")},
     **{f"reminders.{verb}": {"id": "standup"} for verb in ("get", "cancel", "preview_standing")},
+    "reminders.change": {"id": "standup", "starts_at": "2100-01-04T09:30:00Z"},
+    "reminders.move_occurrence": {
+        "id": "standup",
+        "at": "2100-01-04T09:30:00Z",
+        "starts_at": "2100-01-05T09:30:00Z",
+    },
+    "reminders.cancel_occurrence": {"id": "standup", "at": "2100-01-04T09:30:00Z"},
     "reminders.move": {"id": "standup", "starts_at": "2100-01-04T09:30:00Z"},
+    "schedules.add": {**HOOK, "id": "daily", "repeat": {"every": "PT1H"}},
+    "schedules.preview": {"repeat": {"every": "PT1H"}, "count": 3},
+    "schedules.list": {},
+    "schedules.change": {"id": "daily", "paused": True},
+    "schedules.backfill": {"id": "daily", "since": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z"},
+    **{f"schedules.{verb}": {"id": "daily"} for verb in ("get", "delete", "run")},
 }
 MORE: dict[str, type] = {
     "add": client_module.AddFields,
@@ -45,11 +58,15 @@ MORE: dict[str, type] = {
     "query": client_module.QueryFields,
     "reminders.add": client_module.ReminderFields,
     "reminders.preview": client_module.ReminderFields,
+    "reminders.change": client_module.ReminderChanges,
+    "schedules.add": client_module.ScheduleFields,
+    "schedules.preview": client_module.TimesFields,
+    "schedules.change": client_module.ScheduleChanges,
 }
 """The fields that a verb takes beside those of its signature."""
 
 
-ALSO = {"kind": {"payload"}, "delay": {"due_at"}}
+ALSO = {"kind": {"payload"}, "delay": {"due_at"}, "since": {"from", "to"}, "starts_at": {"until"}}
 """Fields that may be told in the place of another one."""
 
 
@@ -62,7 +79,7 @@ def client(store: MemoryStore) -> Iterator[Client]:
 
 def verb_of(client: Client, name: str) -> Callable[..., Any]:
     within, _, verb = name.rpartition(".")
-    found: Callable[..., Any] = getattr(client.reminders if within else client, verb)
+    found: Callable[..., Any] = getattr(getattr(client, within) if within else client, verb)
     return found
 
 
@@ -82,8 +99,10 @@ def refused(call: Callable[[], object]) -> set[str]:
 
 
 def test_every_verb_is_here() -> None:
+    reminders, schedules = public(client_module.ReminderClient), public(client_module.ScheduleClient)
     assert GOOD.keys() == (public(Client) - {"close"}) | {
-        f"reminders.{name}" for name in public(client_module.ReminderClient)
+        *(f"reminders.{name}" for name in reminders),
+        *(f"schedules.{name}" for name in schedules),
     }
 
 

@@ -7,7 +7,8 @@ import pytest
 from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.reminder import QUEUE, Channel, Recipient, Reminder, Shown
+from duecourse.domain.reminder import QUEUE, Channel, Recipient, Reminder
+from duecourse.domain.reminder_status import Shown
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, DueTask, Shard, Status, Task
 from duecourse.engine.reminders import Reminders

@@ -46,6 +46,7 @@ def test_what_a_handler_raises_is_logged_with_its_place_and_traceback(caplog: py
         r"task t-1 raised at test_engine_run\.py, line \d+ \(queue default, kind work, attempt 1\)", record.getMessage()
     )
     assert "raise error" in (record.exc_text or "")
+    assert (record.exc_text or "").splitlines()[-1] == "KeyError: 'month'"
 
 
 def test_what_a_handler_raises_is_logged_so_that_lambda_can_write_it_and_without_credentials(

@@ -8,6 +8,7 @@ import pytest
 
 from duecourse import __version__
 from duecourse.settings import parse
+from duecourse.wire.schedule_file import parse_file
 from duecourse_local.cli.project.init import MAX_STACK, admitted, write
 from duecourse_local.cli.project.scaffold import MAX_NAME, New
 from duecourse_local.cli.project.scaffold import write as write_function
@@ -43,6 +44,13 @@ def test_it_runs_the_functions_of_both_templates(project: Project) -> None:
     assert found["OnExpiredFunction"].code == project.root / BUNDLE / "functions/on_expired"
     [layer] = found["OnUndeliveredFunction"].layers
     assert (layer / "duecourse" / "py.typed").is_file()
+
+
+def test_functions_find_what_the_app_shares_with_them(project: Project) -> None:
+    found = functions(project)
+    assert found["duecourse-report"].layers == (project.root / "layer/python",)
+    assert (project.root / "layer/python/shared/__init__.py").is_file()
+    assert project.root / "layer/python" not in found["OnExpiredFunction"].layers
 
 
 def test_what_drains_knows_the_function_by_its_fixed_name(project: Project) -> None:
@@ -107,8 +115,31 @@ def test_a_bundle_is_written_where_it_is_missing_and_written_anew_where_it_is_of
     assert (place / "template.yaml").stat().st_ino == written
     (place / bundle.MARK).write_text("0.0.1 of another time")
     project.template()
-    assert bundle.is_current(place)
+    assert bundle.is_current(project.root, BUNDLE)
     assert not stray.exists()
+
+
+def test_the_schedules_of_a_project_are_in_its_bundle_beside_the_tick(project: Project) -> None:
+    place = project.template().parent / BUNDLE / "functions/poll_tick"
+    assert parse_file((place / "schedules.yaml").read_text()) == parse_file(project.schedules.read_text())
+    project.schedules.write_text("number: 2\nschedules: []\n")
+    project.template()
+    assert (place / "schedules.yaml").read_text() == "number: 2\nschedules: []\n"
+    project.schedules.unlink()
+    project.template()
+    assert sorted(path.name for path in place.iterdir()) == ["app.py"]
+
+
+def test_the_example_in_the_file_of_schedules_is_right(project: Project) -> None:
+    text = project.schedules.read_text()
+    assert parse_file(text)[:3] == (1, (), ())
+    lines = [line.removeprefix("# ") for line in text.partition("several:\n#\n")[2].splitlines()]
+    file = parse_file("\n".join(["number: 1", *lines]))
+    assert ([one.id for one in file.schedules], file.problems) == (["daily-report"], ())
+
+
+def test_in_a_clone_the_schedules_are_beside_the_tick() -> None:
+    assert Project(ROOT).schedules == ROOT / "functions/poll_tick/schedules.yaml"
 
 
 def test_a_bundle_that_cannot_be_written_leaves_the_former_one(

@@ -15,7 +15,7 @@ import duecourse
 
 VERBS = [
     member
-    for kind in (duecourse.Client, duecourse.ReminderClient)
+    for kind in (duecourse.Client, duecourse.ReminderClient, duecourse.ScheduleClient)
     for name, member in inspect.getmembers(kind, inspect.isfunction)
     if not name.startswith("_")
 ]

@@ -21,6 +21,8 @@ def record(**fields: object) -> str:
         record(_aws={"Timestamp": 1, "CloudWatchMetrics": []}, service="duecourse", Added=[1.0]),
         record(level="DEBUG", message="a detail", logger="x"),
         "LAMBDA_WARNING: Unhandled exception. The most likely cause is an issue in the function code. However, …",
+        "[WARNING]\t2026-11-26T08:00:00.000Z\t\tLAMBDA_WARNING: Unhandled exception. The most likely cause is …",
+        record(level="WARNING", message="LAMBDA_WARNING: Unhandled exception. The most likely cause is …"),
         "",
     ],
 )

@@ -106,6 +106,7 @@ ROUTES = {
     "POST /tasks/{id}/begin", "POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save",
     "POST /reminders", "POST /reminders/preview",
     "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
+    "PATCH /reminders/{id}/occurrences/{at}", "DELETE /reminders/{id}/occurrences/{at}",
     "POST /schedules", "POST /schedules/preview", "GET /schedules",
     "GET /schedules/{id}", "PATCH /schedules/{id}", "DELETE /schedules/{id}",
     "POST /schedules/{id}/run", "POST /schedules/{id}/backfill",

@@ -59,6 +59,54 @@ def test_tasks_of_all_kinds_and_queues_run_in_the_order_of_their_due_times(dueco
     assert duecourse.now == at(days=1)
 
 
+@pytest.mark.duecourse(start="2027-03-27T00:00:00+01:00")
+def test_schedules_fire_in_order_with_tasks_through_a_change_of_the_clocks(duecourse: Duecourse) -> None:
+    seen: list[str] = []
+    duecourse.handle("report", lambda task: seen.append(f"{duecourse.now:%d %H:%M} {task.id}"))
+    night = {"kind": "report", "payload": {}, "repeat": {"cron": "30 2 * * *"}, "time_zone": "Europe/Vienna"}
+    duecourse.client.schedules.add(id="night", **night)
+    duecourse.add(kind="report", payload={}, id="between", delay="P1D")
+    assert duecourse.advance("3d") == 4
+    assert seen == [
+        "27 01:30 night@2027-03-27T01:30:00Z",
+        "27 23:00 between",
+        "28 01:00 night@2027-03-28T01:00:00Z",  # 02:30 is left out: the first instant after
+        "29 00:30 night@2027-03-29T00:30:00Z",
+    ]
+    assert [one.state for one in duecourse.client.schedules.get("night").recent] == ["done"] * 3
+
+
+def test_a_paused_schedule_makes_up_for_what_it_missed_as_it_says(duecourse: Duecourse) -> None:
+    seen: list[str] = []
+    duecourse.handle("report", lambda task: seen.append(task.id))
+    schedules = duecourse.client.schedules
+    for missed in ("latest", "all", "none"):
+        hourly = {"kind": "report", "payload": {}, "repeat": {"every": "PT1H"}}
+        schedules.add(id=missed, missed=missed, catch_up="PT3H", paused=True, **hourly)  # type: ignore[arg-type]
+    assert duecourse.advance("PT5H30M") == 0
+    for missed in ("latest", "all", "none"):
+        schedules.change(missed, paused=False)
+    assert duecourse.advance("PT20M") == 4
+    assert sorted(seen) == [f"all@2026-01-01T0{hour}:00:00Z" for hour in (3, 4, 5)] + ["latest@2026-01-01T05:00:00Z"]
+    assert schedules.get("latest").recent[0].stands_for == 5
+
+
+def test_overlap_is_decided_where_an_occurrence_is_still_tried_again(duecourse: Duecourse) -> None:
+    duecourse.handle("report", lambda _: Retry("PT90M", error="the file is not there yet"))
+    hourly = {"kind": "report", "payload": {}, "repeat": {"every": "PT1H"}}
+    for overlap in ("allow", "skip", "queue", "replace"):
+        duecourse.client.schedules.add(id=overlap, overlap=overlap, **hourly)  # type: ignore[arg-type]
+    duecourse.advance("PT2H10M")
+    recent = {one: duecourse.client.schedules.get(one).recent for one in ("allow", "skip", "queue", "replace")}
+    states = {one: [passed.state for passed in reversed(found)] for one, found in recent.items()}
+    assert states == {
+        "allow": ["scheduled", "scheduled"],
+        "skip": ["scheduled", "skipped"],
+        "queue": ["scheduled", "scheduled"],
+        "replace": ["cancelled", "scheduled"],
+    }
+
+
 def test_the_clock_goes_to_an_instant_and_never_back(duecourse: Duecourse) -> None:
     duecourse.advance("2026-03-29T01:30:00Z")
     assert duecourse.now == datetime(2026, 3, 29, 1, 30, tzinfo=UTC)

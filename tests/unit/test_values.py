@@ -13,7 +13,8 @@ from duecourse.domain.order import AddResult
 from duecourse.domain.outcomes import Again, Done, Drop, Retry
 from duecourse.domain.query import Known, QueryState, QueryStatus
 from duecourse.domain.queues import QueueSettings, QueueStatus, Rate, ShardStatus
-from duecourse.domain.reminder import Channel, Made, Moved, MovedTask, Recipient, ReminderStatus, Shown
+from duecourse.domain.reminder import Channel, Recipient
+from duecourse.domain.reminder_status import Made, Moved, MovedTask, ReminderStatus, Shown
 from duecourse.domain.replay import Replayed
 from duecourse.domain.task import DueTask, RetryPolicy, Status, Task
 from duecourse.domain.timeline import Happened, Waiting, Why

@@ -5,7 +5,8 @@ import json
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from duecourse.domain.reminder import UTC, Channel, Recipient, Shown
+from duecourse.domain.reminder import UTC, Channel, Recipient
+from duecourse.domain.reminder_status import Shown
 from duecourse.wire.http.fields import field_errors
 from duecourse.wire.http.reminder_answers import show_preview
 from duecourse.wire.http.reminders import AddReminder, PreviewReminder, ReminderKey

@@ -101,7 +101,7 @@ def test_a_caller_may_ask_for_what_something_runs() -> None:
 
 
 def test_the_kinds_of_the_design_are_worked_inline(app: App) -> None:
-    assert set(app.kinds) == {"poll", "webhook", "reminder", "task.ended", "task.content"}
+    assert set(app.kinds) == {"poll", "webhook", "reminder", "task.ended", "task.content", "task.series"}
 
 
 def test_each_channel_that_a_service_serves_has_a_sender_and_jinja2_waits_for_the_first_message() -> None:

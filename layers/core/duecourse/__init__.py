@@ -9,13 +9,33 @@ from duecourse.domain.task import DueTask, RetryPolicy, Status, Task
 
 if TYPE_CHECKING:
     from duecourse import errors
-    from duecourse.async_client import AsyncClient, AsyncReminderClient
-    from duecourse.client import Client, Listed, Many, ReminderClient
+    from duecourse.async_client import AsyncClient, AsyncReminderClient, AsyncScheduleClient
+    from duecourse.client import AddedSchedule, Client, Listed, ListedSchedules, Many, ReminderClient, ScheduleClient
     from duecourse.domain.order import AddResult
     from duecourse.domain.query import Known, QueryState, QueryStatus
     from duecourse.domain.queues import QueueSettings, QueueStatus, Rate, ShardStatus
-    from duecourse.domain.reminder import Channel, Made, Moved, MovedTask, Recipient, ReminderStatus, Shown
+    from duecourse.domain.reminder import Channel, Recipient
+    from duecourse.domain.reminder_status import Made, Moved, MovedTask, ReminderStatus, Shown
     from duecourse.domain.replay import Replayed
+    from duecourse.domain.schedule import (
+        Became,
+        Cron,
+        Every,
+        Fold,
+        FormerTime,
+        Gap,
+        Missed,
+        Occurrence,
+        Overlap,
+        Passed,
+        Progress,
+        RRule,
+        Rule,
+        Schedule,
+        ScheduleStatus,
+        Upcoming,
+    )
+    from duecourse.domain.series import Series, SeriesStatus, Standing
     from duecourse.domain.timeline import Happened, Waiting, Why
     from duecourse.handler import extend, save, task_handler
     from duecourse.typed import AsyncKind, Kind
@@ -24,28 +44,43 @@ __version__ = "0.2.0"
 __all__ = [
     "Action",
     "AddResult",
+    "AddedSchedule",
     "Again",
     "AsyncClient",
     "AsyncKind",
     "AsyncReminderClient",
+    "AsyncScheduleClient",
+    "Became",
     "Change",
     "Channel",
     "Client",
+    "Cron",
     "Done",
     "Drop",
     "DueTask",
+    "Every",
+    "Fold",
+    "FormerTime",
+    "Gap",
     "Happened",
     "Kind",
     "Known",
     "Listed",
+    "ListedSchedules",
     "Made",
     "Many",
+    "Missed",
     "Moved",
     "MovedTask",
+    "Occurrence",
+    "Overlap",
+    "Passed",
+    "Progress",
     "QueryState",
     "QueryStatus",
     "QueueSettings",
     "QueueStatus",
+    "RRule",
     "Rate",
     "Recipient",
     "ReminderClient",
@@ -53,12 +88,20 @@ __all__ = [
     "Replayed",
     "Retry",
     "RetryPolicy",
+    "Rule",
     "Run",
+    "Schedule",
+    "ScheduleClient",
+    "ScheduleStatus",
+    "Series",
+    "SeriesStatus",
     "ShardStatus",
     "Shown",
+    "Standing",
     "Status",
     "Task",
     "Trigger",
+    "Upcoming",
     "Waiting",
     "Why",
     "errors",
@@ -68,13 +111,41 @@ __all__ = [
 ]
 
 _LATER = {
-    "duecourse.async_client": ("AsyncClient", "AsyncReminderClient"),
-    "duecourse.client": ("Client", "Listed", "Many", "ReminderClient"),
+    "duecourse.async_client": ("AsyncClient", "AsyncReminderClient", "AsyncScheduleClient"),
+    "duecourse.client": (
+        "AddedSchedule",
+        "Client",
+        "Listed",
+        "ListedSchedules",
+        "Many",
+        "ReminderClient",
+        "ScheduleClient",
+    ),
     "duecourse.domain.order": ("AddResult",),
     "duecourse.domain.query": ("Known", "QueryState", "QueryStatus"),
     "duecourse.domain.queues": ("QueueSettings", "QueueStatus", "Rate", "ShardStatus"),
-    "duecourse.domain.reminder": ("Channel", "Made", "Moved", "MovedTask", "Recipient", "ReminderStatus", "Shown"),
+    "duecourse.domain.reminder": ("Channel", "Recipient"),
+    "duecourse.domain.reminder_status": ("Made", "Moved", "MovedTask", "ReminderStatus", "Shown"),
     "duecourse.domain.replay": ("Replayed",),
+    "duecourse.domain.schedule": (
+        "Became",
+        "Cron",
+        "Every",
+        "Fold",
+        "FormerTime",
+        "Gap",
+        "Missed",
+        "Occurrence",
+        "Overlap",
+        "Passed",
+        "Progress",
+        "RRule",
+        "Rule",
+        "Schedule",
+        "ScheduleStatus",
+        "Upcoming",
+    ),
+    "duecourse.domain.series": ("Series", "SeriesStatus", "Standing"),
     "duecourse.domain.timeline": ("Happened", "Waiting", "Why"),
     "duecourse.handler": ("extend", "save", "task_handler"),
     "duecourse.typed": ("AsyncKind", "Kind"),

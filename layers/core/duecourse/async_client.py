@@ -79,7 +79,10 @@ class AsyncReminderClient(Pooled[ReminderClient]):
     preview_standing = awaited(ReminderClient.preview_standing)
     get = awaited(ReminderClient.get)
     move = awaited(ReminderClient.move)
+    change = awaited(ReminderClient.change)
     cancel = awaited(ReminderClient.cancel)
+    move_occurrence = awaited(ReminderClient.move_occurrence)
+    cancel_occurrence = awaited(ReminderClient.cancel_occurrence)
 
 
 class AsyncScheduleClient(Pooled[ScheduleClient]):

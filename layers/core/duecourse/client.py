@@ -12,6 +12,7 @@ from duecourse.client_fields import (
     QueryFields,
     QueueFields,
     RateFields,
+    ReminderChanges,
     ReminderFields,
     ScheduleChanges,
     ScheduleFields,
@@ -26,7 +27,7 @@ from duecourse.domain.outcomes import Span
 from duecourse.domain.pages import Wanted
 from duecourse.domain.query import QueryStatus
 from duecourse.domain.queues import QueueStatus
-from duecourse.domain.reminder import Made, Moved, ReminderStatus, Shown
+from duecourse.domain.reminder_status import Made, Moved, ReminderStatus, Shown
 from duecourse.domain.replay import Replayed
 from duecourse.domain.schedule import Preview, ScheduleStatus, Upcoming
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task
@@ -37,11 +38,27 @@ from duecourse.ports.tasks import Move
 from duecourse.process import PROCESS
 from duecourse.wire.http import bulk
 from duecourse.wire.http.fields import read, read_both
-from duecourse.wire.http.pages import DEFAULT_PAGE, ListSchedules, ListTasks, encode_cursor, start_of
+from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, encode_cursor, start_of
 from duecourse.wire.http.queries import AskQuery, QueryKey
 from duecourse.wire.http.queues import QueueKey, ReplayDead, SetQueue
-from duecourse.wire.http.reminders import AddReminder, CancelReminder, MoveReminder, ReminderKey
-from duecourse.wire.http.schedules import AddSchedule, BackfillSchedule, ChangeSchedule, PreviewSchedule, ScheduleKey
+from duecourse.wire.http.reminders import (
+    AddReminder,
+    CancelOccurrence,
+    CancelReminder,
+    ChangeReminder,
+    MoveOccurrence,
+    OccurrenceKey,
+    ReminderKey,
+)
+from duecourse.wire.http.schedules import (
+    AddSchedule,
+    BackfillSchedule,
+    ChangeSchedule,
+    ListSchedules,
+    OpenScheduleKey,
+    PreviewSchedule,
+    ScheduleKey,
+)
 from duecourse.wire.http.tasks import CancelTask, MoveTask, TaskKey, TenantKey, WaitTask
 from duecourse.wire.http.usual import read_task, read_tasks
 from duecourse.wiring import App
@@ -264,30 +281,50 @@ class ReminderClient:
         self._tenant = tenant
 
     def add(self, **fields: Unpack[ReminderFields]) -> Made:
-        """Render all messages of a reminder, then schedule them."""
-        return self._link.reminders.add(read(AddReminder, fields).reminder(), self._tenant)
+        """Render all messages of a reminder, then schedule them; with `repeat` it comes again."""
+        return self._link.meetings.add(read(AddReminder, fields).asked(), self._tenant)
 
     def preview(self, **fields: Unpack[ReminderFields]) -> list[Shown]:
         """Render each message as its recipient would read it, and send none."""
-        return self._link.reminders.preview(read(AddReminder, fields).reminder(), self._tenant)
+        return self._link.meetings.preview(read(AddReminder, fields).asked(), self._tenant)
 
     def preview_standing(self, id: str) -> list[Shown]:
         """Render the messages of an existing reminder, and send none."""
-        return self._link.reminders.preview_standing(_id(id), self._tenant)
+        return self._link.meetings.preview_standing(_id(id), self._tenant)
 
     def get(self, id: str) -> ReminderStatus:
         """Return a reminder and its tasks."""
-        return self._link.reminders.get(_id(id), self._tenant)
+        return self._link.meetings.get(_id(id), self._tenant)
 
     def move(self, id: str, *, starts_at: datetime | str) -> Moved:
         """Render the pending messages for a new start, then move each to its lead time before that."""
-        key, asked = read_both(ReminderKey, {"id": id}, MoveReminder, {"starts_at": starts_at})
-        return self._link.reminders.move(key.id, asked.starts_at, self._tenant)
+        return self.change(id, starts_at=starts_at)
+
+    def change(self, id: str, **changes: Unpack[ReminderChanges]) -> Moved:
+        """Move a reminder, or change any field of one that comes again; with `if_version`, if it has that version.
+
+        The occurrences of a series follow, except those that were moved or cancelled alone. Raises VersionConflict.
+        """
+        key, asked = read_both(ReminderKey, {"id": id}, ChangeReminder, changes)
+        return self._link.meetings.change(key.id, asked.change(), self._tenant)
+
+    def move_occurrence(self, id: str, at: datetime | str, *, starts_at: datetime | str) -> Moved:
+        """Move the occurrence that starts `at` by the rule, and no other."""
+        key, asked = read_both(OccurrenceKey, {"id": id, "at": at}, MoveOccurrence, {"starts_at": starts_at})
+        return self._link.meetings.move_occurrence(key.id, key.at, asked.starts_at, self._tenant)
+
+    def cancel_occurrence(self, id: str, at: datetime | str, *, force: bool = False) -> None:
+        """Cancel the occurrence that starts `at` by the rule, and no other; with `force`, also messages being sent."""
+        asked = read(CancelOccurrence, {"id": id, "at": at, "force": force})
+        self._link.meetings.cancel_occurrence(asked.id, asked.at, force=asked.force, tenant=self._tenant)
 
     def cancel(self, id: str, *, force: bool = False) -> None:
-        """Cancel the pending messages of a reminder; with `force`, also those being sent."""
+        """Cancel the pending messages of a reminder; with `force`, also those being sent.
+
+        One that comes again does so no more; an occurrence that was moved alone stays.
+        """
         asked = read(CancelReminder, {"id": id, "force": force})
-        self._link.reminders.cancel(asked.id, force=asked.force, tenant=self._tenant)
+        self._link.meetings.cancel(asked.id, force=asked.force, tenant=self._tenant)
 
 
 @value(frozen=True, slots=True)
@@ -327,7 +364,7 @@ class ScheduleClient:
 
     def get(self, id: str, queue: str = DEFAULT_QUEUE) -> ScheduleStatus:
         """Return a schedule, with its next ten occurrences and its last ten."""
-        key = _schedule(id, queue)
+        key = read(ScheduleKey, {"id": id, "queue": queue})
         return self._link.schedules.get(key.queue, key.id, self._tenant)
 
     def list(
@@ -340,7 +377,7 @@ class ScheduleClient:
 
     def change(self, id: str, queue: str = DEFAULT_QUEUE, **changes: Unpack[ScheduleChanges]) -> ScheduleStatus:
         """Change fields of a schedule, or pause or resume it; with `if_version`, if it has that version."""
-        key, asked = read_both(ScheduleKey, {"id": id, "queue": queue}, ChangeSchedule, changes)
+        key, asked = read_both(OpenScheduleKey, {"id": id, "queue": queue}, ChangeSchedule, changes)
         return self._link.schedules.change(key.queue, key.id, asked.changes(), asked.if_version, self._tenant)
 
     def delete(self, id: str, queue: str = DEFAULT_QUEUE) -> None:
@@ -364,7 +401,7 @@ class ScheduleClient:
     ) -> int:
         """Add the occurrences of a span now, one after another; returns their number."""
         wanted = {"from": since, "to": to, "overlap": overlap}
-        key, asked = read_both(ScheduleKey, {"id": id, "queue": queue}, BackfillSchedule, wanted)
+        key, asked = read_both(OpenScheduleKey, {"id": id, "queue": queue}, BackfillSchedule, wanted)
         return self._link.schedules.backfill(key.queue, key.id, (asked.from_, asked.to), asked.overlap, self._tenant)
 
     def preview(self, *, since: datetime | str | None = None, **fields: Unpack[TimesFields]) -> Sequence[Upcoming]:
@@ -375,8 +412,8 @@ class ScheduleClient:
         return self._link.schedules.preview(wanted)
 
 
-def _schedule(id: str, queue: str) -> ScheduleKey:
-    return read(ScheduleKey, {"id": id, "queue": queue})
+def _schedule(id: str, queue: str) -> OpenScheduleKey:
+    return read(OpenScheduleKey, {"id": id, "queue": queue})
 
 
 def _id(id: str) -> str:

@@ -82,6 +82,30 @@ class ReminderFields(TypedDict, total=False):
     html: str
     data: Json
     time_zone: str
+    repeat: dict[str, Any]
+    until: datetime | str
+    limit: int
+    gap: Literal["shift", "skip"]
+    fold: Literal["first", "second", "both"]
+
+
+class ReminderChanges(TypedDict, total=False):
+    """Fields of PATCH /reminders/{id}, all but `starts_at` for one that comes again; None takes an end away."""
+
+    if_version: int
+    starts_at: datetime | str
+    subject: str
+    remind_before: Sequence[Span]
+    recipients: Sequence[dict[str, Any]]
+    message: str
+    html: str
+    data: Json
+    repeat: dict[str, Any]
+    time_zone: str
+    until: datetime | str | None
+    limit: int | None
+    gap: Literal["shift", "skip"]
+    fold: Literal["first", "second", "both"]
 
 
 class ScheduleFields(TypedDict, total=False):

@@ -180,7 +180,7 @@ class ScheduleExists(Conflict):
 
 
 class VersionConflict(Conflict):
-    """The schedule has another version than `if_version`: read it again, and decide anew."""
+    """The schedule has another version than `if_version`: read it again, then decide."""
 
     code = "version-conflict"
 

@@ -25,7 +25,11 @@ class Place(NamedTuple):
 
 
 def place_of(given: Settings) -> Place:
-    """Place of the ledger that the settings name. Raises InvalidSettings and StoreUnavailable, where it is a secret."""
+    """Place of the ledger that the settings name.
+
+    Raises InvalidSettings where they name none, and with StoreUnavailable for a secret.
+    """
+    given.check_names_store()
     if not given.store_secret:
         return Place(given.store)
     from duecourse.adapters.aws.secret import ManagedSecret

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from duecourse.engine.meetings import Meetings
 from duecourse.engine.queries import Queries
 from duecourse.engine.queues import Queues
-from duecourse.engine.reminders import Reminders
 from duecourse.engine.schedules import Schedules
 from duecourse.engine.tasks import CLIENT, Tasks
 from duecourse.engine.waiting import Waiting
@@ -66,9 +66,9 @@ class Link:
         return self.app.queries.speaking_as(BY)
 
     @lazy
-    def reminders(self) -> Reminders:
+    def meetings(self) -> Meetings:
         """The verbs on reminders."""
-        return self.app.reminders
+        return self.app.meetings
 
     @lazy
     def schedules(self) -> Schedules:
@@ -80,7 +80,7 @@ class Link:
         with self.building:
             is_open = self._is_open
             self._is_open = False
-            names = ("tasks", "waiting", "queues", "many", "queries", "reminders", "schedules")
+            names = ("tasks", "waiting", "queues", "many", "queries", "meetings", "schedules")
             vars(self).update(dict.fromkeys(names, Closed()))
         if is_open:
             self._give_back(self.app)

@@ -50,6 +50,7 @@ name_of_secret = written_as(
 )
 ONE_OF = {"STORE_SECRET": "STORE", "AMQP_SECRET": "AMQP"}
 """Settings that take the place of others."""
+NO_STORE = "is required: name the store by its URL, such as redis://127.0.0.1:6379/0"
 DEFAULT_LEASE_MS = 90_000
 """Longer than the longest timeout of a function in the template, whose parameter has the same default."""
 
@@ -98,8 +99,8 @@ class Settings:
         str,
         check_store,
         "URL of the store: redis://, rediss://, unix://, redis-cluster://, rediss-cluster://, "
-        "redis+sentinel://, leveldb:///absolute/path or memory://.",
-    ] = "redis://127.0.0.1:6379/0"
+        "redis+sentinel://, leveldb:///absolute/path or memory://. Required, unless DUECOURSE_STORE_SECRET is set.",
+    ] = ""
     store_secret: Annotated[
         str,
         name_of_secret,
@@ -295,6 +296,11 @@ class Settings:
     warm_idle_ms: Annotated[
         int, duration(1_000), "Time without an invocation after which a function counts as idle."
     ] = 5 * 60_000
+
+    def check_names_store(self) -> None:
+        """Raise InvalidSettings where no store is named: the Redis that happens to be on this machine is not meant."""
+        if not (self.store or self.store_secret):
+            raise InvalidSettings([FieldError("DUECOURSE_STORE", NO_STORE)])
 
     @property
     def are_tenants_apart(self) -> bool:

@@ -13,6 +13,7 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.query import limits_of
 from duecourse.domain.queues import QueueChanges
 from duecourse.domain.reminder import KIND as REMINDER
+from duecourse.domain.series import KIND as SERIES
 from duecourse.domain.task import Shard, Task
 from duecourse.domain.watch import Watch
 from duecourse.engine.contents import Contents
@@ -21,6 +22,7 @@ from duecourse.engine.drain import Drainer, Limits
 from duecourse.engine.idempotency import Idempotency
 from duecourse.engine.kinds import Kinds, LedgerKinds, OwnKinds
 from duecourse.engine.leases import Leases
+from duecourse.engine.meetings import Meetings
 from duecourse.engine.notifications import with_content
 from duecourse.engine.queries import Queries, QueryLimits
 from duecourse.engine.queues import Queues
@@ -46,7 +48,9 @@ from duecourse.wire.settings.targets import BUILT_IN
 if TYPE_CHECKING:
     from duecourse.bridge.rings import Warming
     from duecourse.engine.firing import Firer
+    from duecourse.engine.occurrences import Occurrences
     from duecourse.engine.schedule_file import ScheduleFiles
+    from duecourse.engine.zones import Zones
 
 log = logging.getLogger("duecourse")
 
@@ -89,6 +93,7 @@ class App(Outside):
             "webhook": self.webhook_kind,
             "reminder": lambda task: self.reminder_kind(self.filled(task)),
             CONTENT: self.contents.look,
+            SERIES: lambda task: self.occurrences.look(task),  # noqa: PLW0108 - the calendar is loaded at the first
             ENDED: lambda task: self.webhook_kind(self.filled(task)),
         }
 
@@ -143,10 +148,16 @@ class App(Outside):
         return Firer(self.store, self.calendar)
 
     def apply_schedules(self, text: str) -> None:
-        """Make the schedules of a deployment's file (YAML), once for each number. Raises InvalidInput."""
+        """Make the schedules of a deployment's file (YAML), once for each number. Raises InvalidInput.
+
+        Each tick calls it, until nothing is left to do.
+        """
+        files = self.schedule_files
+        if files.is_over:
+            return
         from duecourse.wire.schedule_file import parse_file
 
-        changes = self.schedule_files.apply(parse_file(text))
+        changes = files.apply(parse_file(text))
         if changes:
             counts = {name: len(found) for name, found in changes._asdict().items()}
             log.info("schedules of the deployment's file are applied", extra=counts)
@@ -159,11 +170,18 @@ class App(Outside):
         return ScheduleFiles(self.store, self.store.schedule_files(), self.schedules)
 
     @lazy
+    def zones(self) -> "Zones":
+        """Times of schedules by newer time zones."""
+        from duecourse.engine.zones import Zones
+
+        return Zones(self.store, lambda: self.calendar)
+
+    @lazy
     def schedules(self) -> Schedules:
         """The verbs on schedules."""
         from duecourse.wire.http.schedules import check_fits
 
-        return Schedules(self.store, self.calendar, self.tasks.prepared, check_fits)
+        return Schedules(self.store, self.calendar, self.tasks.prepared, fits=check_fits)
 
     def targets_with(self, here: Collection[str], own: Container[str] = ()) -> Targets:
         """Targets of the kinds that are handed over, those of its own left out; `here` are those worked inline."""
@@ -358,6 +376,18 @@ class App(Outside):
 
     @lazy
     def reminders(self) -> Reminders:
-        """The verbs on reminders."""
+        """The verbs on reminders of one start."""
         most = self.settings.reminder_messages
         return Reminders(self.adds, self.write, self.reach, self.seals, self.dial, most)
+
+    @lazy
+    def meetings(self) -> Meetings:
+        """The verbs on reminders of one start, and on those that come again."""
+        return Meetings(self.adds, self.store, self.calendar, self.reminders)
+
+    @lazy
+    def occurrences(self) -> "Occurrences":
+        """Keeper of the occurrences of reminders that come again."""
+        from duecourse.engine.occurrences import Occurrences
+
+        return Occurrences(self.adds, self.store, self.calendar, self.reminders)

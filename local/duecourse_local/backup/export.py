@@ -11,6 +11,7 @@ from duecourse.adapters.redis.keys import keys_of, on_record, seals_key, shards_
 from duecourse.adapters.redis.queue_settings import FIELDS, settings_of
 from duecourse.adapters.redis.record import UNREADABLE, body_field, unpack, without_lease
 from duecourse.adapters.redis.scan import SUCCESSOR, Item, Scan
+from duecourse.adapters.redis.schedule_file import RedisFileRecord
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.adapters.redis.seal_keys import CURRENT
 from duecourse.domain.queues import SETTINGS, QueueSettings
@@ -46,6 +47,7 @@ class Export:
         yield _line("export", head)
         yield from map(self._queue, {shard.queue: count for shard, count in self._shards}.items())
         yield from self._keys()
+        yield from self._files()
         for shard, _ in self._shards:
             yield from self._tasks(shard)
         yield _line("end", {"tasks": self.tasks})
@@ -63,6 +65,13 @@ class Export:
         current = found.pop(CURRENT.encode(), b"").decode()
         for id, wrapped in found.items():
             yield _line("key", {"id": id.decode(), "wrapped": _text(wrapped), "seals": id.decode() == current})
+
+    def _files(self) -> Iterator[str]:
+        noted = RedisFileRecord(self._scripts, self._namespace).read()
+        if noted.begun:
+            applied = noted.applied == noted.begun
+            entries = sorted(noted.entries)
+            yield _line("file", {"number": noted.begun, "digest": noted.digest, "applied": applied, "entries": entries})
 
     def _tasks(self, shard: Shard) -> Iterator[str]:
         scan = Scan(self._scripts, self._namespace, shard.queue)

@@ -1,4 +1,4 @@
-"""Lines of an export, each a JSON object with one member: head, queues, seal keys, tasks, and an end."""
+"""Lines of an export, each a JSON object with one member: head, queues, seal keys, schedule files, tasks, end."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -42,6 +42,16 @@ class KeyLine(Strict):
     seals: bool
 
 
+class FileLine(Strict):
+    """State of the files of schedules: the highest number, and the schedules that files made."""
+
+    number: Annotated[StrictInt, Field(ge=1)]
+    digest: StrictStr
+    applied: bool
+    entries: list[tuple[StrictStr, StrictStr, StrictStr]]
+    """Queue, tenant and id of each."""
+
+
 class TaskLine(Strict):
     """A task: `record` and `payload` are what is restored, `shown` is for readers.
 
@@ -81,11 +91,12 @@ class Line(Strict):
     export: Head | None = None
     queue: QueueLine | None = None
     key: KeyLine | None = None
+    file: FileLine | None = None
     task: Annotated[TaskLine, AfterValidator(_is_readable)] | None = None
     end: End | None = None
 
 
-Given = Head | QueueLine | KeyLine | TaskLine | End
+Given = Head | QueueLine | KeyLine | FileLine | TaskLine | End
 
 
 def parse(number: int, text: str) -> Given:

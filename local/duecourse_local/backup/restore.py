@@ -7,16 +7,18 @@ from duecourse.adapters.redis.arguments import MAX_PIECE_BYTES
 from duecourse.adapters.redis.connect import Client
 from duecourse.adapters.redis.keys import on_record, seals_key, shards_key
 from duecourse.adapters.redis.scan import BATCH
+from duecourse.adapters.redis.schedule_file import RedisFileRecord
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.adapters.redis.seal_keys import CURRENT
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.batches import cut, grouped
+from duecourse.domain.schedule_file import Entry
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
 from duecourse.errors import FieldError, InvalidInput
 
-from .lines import End, Head, KeyLine, QueueLine, TaskLine, parse
+from .lines import End, FileLine, Head, KeyLine, QueueLine, TaskLine, parse
 
 
 class Restored(NamedTuple):
@@ -73,6 +75,8 @@ class Restore:
                     self._make(line)
                 case KeyLine():
                     self._keep(line)
+                case FileLine():
+                    self._note(line)
                 case End():
                     self._is_whole = True
                 case TaskLine():
@@ -97,6 +101,13 @@ class Restore:
         scripts.command("HSETNX", keys, key.id, key.wrapped)
         if key.seals:
             scripts.command("HSETNX", keys, CURRENT, key.id)
+
+    def _note(self, file: FileLine) -> None:
+        """Note a file of schedules as it was, unless one with a higher number is there."""
+        record = RedisFileRecord(self._verbs.scripts, self._namespace)
+        record.begin(file.number, file.digest, [Entry(*one) for one in file.entries])
+        if file.applied:
+            record.finish(file.number)
 
     def _add(self, lines: Sequence[TaskLine]) -> int:
         """Number of the tasks that were added."""

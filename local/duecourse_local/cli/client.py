@@ -29,6 +29,7 @@ from ..template.reader import Template
 from ..threads import SCHEMES
 from . import console
 
+NO_STORE = "no stack is up here and no store is named: run duecourse up, give --store, or set DUECOURSE_STORE"
 StateUsed = Annotated[
     Path, typer.Option("--state", help="The state folder of the stack to use.", show_default=".duecourse")
 ]
@@ -78,10 +79,11 @@ def lambda_service(folder: Path | None) -> Iterator[str]:
         yield stack.lambda_url
 
 
-def ledger(store: str | None, folder: Path, **given: str | None) -> Settings:
+def ledger(store: str | None, folder: Path, *, is_opened: bool = True, **given: str | None) -> Settings:
     """The settings of a ledger: at `store`, else of the stack that uses the state folder, else of this environment.
 
-    Raises HarnessError where they are wrong, or that stack has its ledger to itself.
+    Raises HarnessError where they are wrong, or that stack has its ledger to itself. The same where they name no store,
+    unless nobody is to open it (`is_opened`).
     """
     up = state.running(folder) or {}
     if not store and str(up.get("store", "")).startswith(SCHEMES):
@@ -94,9 +96,12 @@ def ledger(store: str | None, folder: Path, **given: str | None) -> Settings:
     if given["store"]:
         named[STORE_SECRET] = ""  # an address in hand wins over a secret
     try:
-        return parse({**os.environ, **named})
+        found = parse({**os.environ, **named})
     except InvalidSettings as error:
         raise HarnessError(str(error)) from error
+    if is_opened and not (found.store or found.store_secret):
+        raise HarnessError(NO_STORE)
+    return found
 
 
 @contextmanager
@@ -127,6 +132,15 @@ def invoke(service: str, function: str, event: bytes) -> Invoked:
     if response.status != 200:
         raise HarnessError(f"{function}: {response.status} {text}")
     return Invoked(text, response.headers.get("X-Amz-Function-Error"), took_ms)
+
+
+def function_named(word: str) -> str:
+    """Name of the template's function that a name, a logical id or a folder means. Raises HarnessError."""
+    found = functions().get(word)
+    if found is None:
+        every = sorted({f"{one.code.name} ({one.name})" for one in functions().values()})
+        raise HarnessError(f"template.yaml has no function {word}; its functions: {', '.join(every)}")
+    return found.name
 
 
 @cache

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress, ProgressColumn
 
 from ..stack.problems import HarnessError
 
@@ -31,6 +32,11 @@ def progress(text: str) -> None:
 def notice(text: str) -> None:
     """Something went wrong while running."""
     err.print(f"[bold red]{escape(text)}[/]", soft_wrap=True)
+
+
+def bar(*columns: str | ProgressColumn, disable: bool = False) -> Progress:
+    """A bar of progress for a terminal; for anything else nothing, of which rich would leave a blank line."""
+    return Progress(*columns, console=err, transient=True, disable=disable or not err.is_terminal)
 
 
 @contextmanager

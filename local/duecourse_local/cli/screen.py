@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rich.markup import escape
@@ -19,7 +20,7 @@ UNSAID = ("Runtime.ExitError", "Function.ResponseSizeTooLarge")
 """Errors of invocations that leave no other line."""
 COLOURS = {"done": "green", "dead": "red", "failed": "red", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
 ADVICE = "LAMBDA_WARNING: Unhandled exception"
-"""Beginning of five lines of general advice by Lambda's runtime client, which the error follows."""
+"""Beginning of general advice by Lambda's runtime client, which the error follows."""
 CAUSES = ("problem", "error")
 """Fields of a record by which functions of ours say why, beside the message."""
 BRIDGE = "bridge"
@@ -37,17 +38,29 @@ def print_raw(name: str, line: str) -> None:
     console.err.out(f"{name}  {line}")
 
 
-def print_for_people(name: str, line: str) -> None:
-    """A log's line with the time of day, where it says something to people."""
-    shown = for_people(name, line)
-    if shown is not None:
-        colour = COLOURS.get(shown.kind, "default")
-        stamp = time.strftime("%H:%M:%S")
-        console.err.print(f"[dim]{stamp}[/]  [{colour}]{escape(shown.text)}[/]", soft_wrap=True)
+def wall() -> str:
+    """The time of day."""
+    return time.strftime("%H:%M:%S")
+
+
+class Printer:
+    """Prints the logs' lines that say something to people, each with the time of `clock`."""
+
+    def __init__(self) -> None:
+        self.clock: Callable[[], str] = wall
+
+    def __call__(self, name: str, line: str) -> None:
+        """Print a line, or nothing."""
+        shown = for_people(name, line)
+        if shown is not None:
+            colour = COLOURS.get(shown.kind, "default")
+            console.err.print(f"[dim]{self.clock()}[/]  [{colour}]{escape(shown.text)}[/]", soft_wrap=True)
 
 
 def for_people(name: str, line: str) -> Line | None:
     """A line of the log called `name` in a person's words; None for one that only fills the file."""
+    if ADVICE in line:
+        return None
     record = _record(line)
     if record is not None:
         return _of_record(name, record)
@@ -58,7 +71,7 @@ def for_people(name: str, line: str) -> Line | None:
     frame = FRAME.match(line)
     if frame:
         return Line(f"{name} failed: {frame['error']}", "ERROR") if frame["error"] in UNSAID else None
-    if not line.strip() or line.startswith(ADVICE) or (name == BRIDGE and line.startswith("bridge ready")):
+    if not line.strip() or (name == BRIDGE and line.startswith("bridge ready")):
         return None
     return Line(f"{name}  {line}")
 

@@ -3,7 +3,7 @@
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -15,14 +15,18 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def until_stopped() -> Iterator[None]:
-    """Be interrupted by the first Ctrl-C, SIGTERM or closed terminal: exit code 0. The harness's errors: code 2."""
+def until_stopped(kept: str = "") -> Iterator[None]:
+    """Be interrupted by the first Ctrl-C, SIGTERM or closed terminal: exit code 0. The harness's errors: code 2.
+
+    `kept` is what is said at the end of where things are kept.
+    """
     for number in STOPS:
         signal.signal(number, _interrupt)
     try:
         with console.problems_shown():
             yield
     except KeyboardInterrupt:
+        _say(f"stopped{kept}")
         raise typer.Exit(0) from None
 
 
@@ -32,8 +36,17 @@ def stay() -> NoReturn:
     ears, mouth = socket.socketpair()
     mouth.setblocking(False)
     signal.set_wakeup_fd(mouth.fileno())
-    while True:
-        ears.recv(1)
+    try:
+        while True:
+            ears.recv(1)
+    finally:
+        _say("stopping…")
+
+
+def _say(text: str) -> None:
+    """A word on the way; nobody may be there to read it."""
+    with suppress(OSError):
+        console.progress(text)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -16,6 +16,7 @@ from ..stack.options import PARAMETERS, Options, Precision
 from ..stack.redis_server import given_store
 from ..threads import SCHEMES
 from . import stories
+from .nights import nights
 from .others import Others
 from .stage import Lateness, Stage, StoryFailed
 
@@ -65,6 +66,8 @@ def demo(precision: By = Precision.BRIDGE, store: Store = None) -> None:
                 status.update("playing the stories, about 15 s …")
                 stage = Stage(stack, others)
                 reports = _play(stage, watches=bool(watch))
+            status.update("moving a clock through a year …")
+            reports.append(nights())
     except StoryFailed as failed:
         status.stop()
         err.print(f"[bold red]A check of the stories failed.[/]\n{escape(str(failed))}")

@@ -9,7 +9,7 @@ import redis
 
 from duecourse.adapters.redis import eviction
 from duecourse.adapters.redis.bells import missing_flags
-from duecourse.domain.spoken import span
+from duecourse.domain.spoken import counted, span
 
 from .finding import Finding, Level
 
@@ -75,7 +75,7 @@ def _clock(server: Server) -> Iterator[Finding]:
         text = f"{span(round(abs(off_ms)))} {'ahead of' if off_ms > 0 else 'behind'} this machine's"
         yield Finding(Level.WARNING, "clock", text, "synchronize both clocks: tasks come due by the server's")
     else:
-        yield Finding(Level.FINE, "clock", f"{off_ms:+.0f} ms beside this machine's")
+        yield Finding(Level.FINE, "clock", f"{round(off_ms) + 0:+d} ms beside this machine's")
 
 
 def _memory(server: Server) -> Iterator[Finding]:
@@ -113,7 +113,7 @@ def _listeners(server: Server) -> Iterator[Finding]:
     found: Any = server.client.client_list(_type="pubsub")
     where = ", ".join(sorted(one["addr"] or one["laddr"] for one in found))
     if found:
-        yield Finding(Level.FINE, "listeners", f"{len(found)} connections listen: {where}")
+        yield Finding(Level.FINE, "listeners", f"{counted(len(found), 'connection')} listening: {where}")
     else:
         text = "nobody listens: due tasks wait for the tick, up to a minute"
         yield Finding(Level.NOTE, "listeners", text, "Precision=linger or bridge, for milliseconds")

@@ -8,18 +8,19 @@ from duecourse.adapters.redis.scan import Scan
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.domain.schedule import NEVER
 from duecourse.domain.schedule import TENANT as SCHEDULES
-from duecourse.domain.spoken import span
+from duecourse.domain.spoken import counted, span
 from duecourse.domain.task import Shard
 
 from .finding import Finding, Level
 from .indexes import Indexes
 
-FIELDS = ("shards", "paused", "layout", "fence", "max_running", "rate_count")
+FIELDS = ("shards", "paused", "layout", "fence")
 PATIENCE_MS = 60_000
 """Time after which somebody should have claimed a due task, or taken back a lapsed lease: that of a tick."""
 SLACK_MS = 2_000
 SHOWN = 3
 MEND = "duecourse mend"
+REHUNG = "nothing to do: the next tick hangs it again"
 
 
 class ShardExam:
@@ -63,17 +64,26 @@ class ShardExam:
         seconds, micros = self._scripts.command("TIME")
         now = int(seconds) * 1_000 + int(micros) // 1_000
         yield from self._leases(now)
-        due = [self._first(self._keys.due(tenant)) for tenant in self._tenants]
-        waiting = [at for at in due if at and at < NEVER]
-        if {"max_running", "rate_count"} & meta.keys() or not waiting:
-            return
-        yield from self._overdue(min(waiting), now)
-        yield from self._bell(min(waiting), now)
+        due = {tenant: self._first(self._keys.due(tenant)) for tenant in self._tenants}
+        waiting = {tenant: at for tenant, at in due.items() if at and at < NEVER}
+        limits = {tenant: "" if tenant == SCHEDULES else self._limit(tenant) for tenant in waiting}
+        free = [at for tenant, at in waiting.items() if not limits[tenant]]
+        for limit in sorted({limit for limit in limits.values() if limit}):
+            yield Finding(Level.NOTE, "due tasks", f"not checked: limited, {limit} is reached")
+        if free:
+            yield from self._overdue(min(free), now)
+            yield from self._bell(min(free), now)
+
+    def _limit(self, tenant: str) -> str:
+        """The limit by which the tenant's tasks wait now; "" for none, and for a shard that is being moved."""
+        request = self._scripts.request(self._keys, [tenant], [], self._count)
+        answer = self._scripts.evaluate("throttle", request)
+        return bytes(answer[1]).decode() if isinstance(answer, list) else ""
 
     def _leases(self, now: int) -> Iterator[Finding]:
         lapsed = int(self._scripts.command("ZCOUNT", self._keys.leased, 1, now - PATIENCE_MS))
         if lapsed:
-            text = f"{lapsed} leases lapsed over a minute ago, and no tick takes them back"
+            text = f"{counted(lapsed, 'lease')} lapsed over a minute ago, and no tick has taken any back since"
             yield Finding(Level.FAULT, "leases", text, "look at poll_tick: its schedule, its log, its alarms")
 
     def _overdue(self, oldest: int, now: int) -> Iterator[Finding]:
@@ -85,11 +95,11 @@ class ShardExam:
         if first < now + SLACK_MS:
             return  # it may have rung a moment ago
         at = hung_at(self._scripts.command("GET", self._keys.bell))
+        level = Level.NOTE if first - now > PATIENCE_MS else Level.WARNING  # a tick comes before the task is due
         if at is None:
-            text = f"missing: the task that is due in {span(first - now)} waits for the tick"
-            yield Finding(Level.WARNING, "bell", text, "any add or claim hangs it again")
+            yield Finding(level, "bell", f"missing, and a task is due in {span(first - now)}", REHUNG)
         elif at > first + SLACK_MS:
-            yield Finding(Level.WARNING, "bell", f"{span(at - first)} late", "any add or claim hangs it again")
+            yield Finding(level, "bell", f"{span(at - first)} late, and a task is due in {span(first - now)}", REHUNG)
 
     def _first(self, key: str) -> int:
         first = self._scripts.command("ZRANGE", key, 0, 0)

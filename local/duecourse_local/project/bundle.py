@@ -17,6 +17,9 @@ MARK = "written-from"
 CONSTRAINTS = "constraints.txt"
 """Version of the library, for pip: functions get the one that the bundle has."""
 COMPILED = "__pycache__"
+SCHEDULES = "schedules.yaml"
+"""File of a project's root that the tick applies; in a clone it is beside the tick's own code."""
+APPLIED_FROM = Path("functions", "poll_tick", SCHEDULES)
 BUILT_IN = "WorkingDirectory: !Sub "
 """Folder that a layer is built in: sam reads it from the folder of the outermost template."""
 
@@ -26,10 +29,10 @@ def bundle() -> Path:
     return PACKAGED if PACKAGED.is_dir() else REPOSITORY
 
 
-def is_current(folder: Path) -> bool:
-    """True if `folder` is a bundle written from what is installed now."""
-    mark = folder / MARK
-    return mark.is_file() and mark.read_text() == _fingerprint()
+def is_current(root: Path, place: Path) -> bool:
+    """True if the bundle at the `place` in the project at `root` is of what is installed, and of its schedules."""
+    mark = root / place / MARK
+    return mark.is_file() and mark.read_text() == _fingerprint(root)
 
 
 def write(root: Path, place: Path) -> None:
@@ -38,27 +41,29 @@ def write(root: Path, place: Path) -> None:
     folder.parent.mkdir(0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as beside:
         made, former = Path(beside, "made"), Path(beside, "former")
-        for name, source in _files():
+        for name, source in _files(root):
             target = made / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
         template = made / "template.yaml"
         template.write_text(template.read_text().replace(BUILT_IN, f"{BUILT_IN}{place}/"))
         (made / CONSTRAINTS).write_text(f"duecourse=={duecourse.__version__}\n")
-        (made / MARK).write_text(_fingerprint())
+        (made / MARK).write_text(_fingerprint(root))
         if folder.exists():
             folder.rename(former)
         made.rename(folder)
 
 
-def _files() -> Iterator[tuple[Path, Path]]:
-    """Each file's name in the bundle, and the file."""
+def _files(project: Path) -> Iterator[tuple[Path, Path]]:
+    """Each file's name in the bundle of a project, and the file."""
     root, library = bundle(), Path(duecourse.__file__).parent
     for part in PARTS:
         for path in _within(root / part):
             name = path.relative_to(root)
-            if not name.is_relative_to(CORE):
+            if not name.is_relative_to(CORE) and name != APPLIED_FROM:
                 yield name, path
+    if (project / SCHEDULES).is_file():
+        yield APPLIED_FROM, project / SCHEDULES
     for path in _within(library):
         yield CORE / path.relative_to(library), path
 
@@ -68,10 +73,10 @@ def _within(path: Path) -> Iterator[Path]:
     return (one for one in found if one.is_file() and COMPILED not in one.parts)
 
 
-def _fingerprint() -> str:
+def _fingerprint(project: Path) -> str:
     """The version, and a digest that tells apart what has the same version: builds of a clone."""
     digest = hashlib.sha256()
-    for name, path in _files():
+    for name, path in _files(project):
         content = path.read_bytes()
         digest.update(f"{name} {len(content)}\n".encode() + content)
     return f"{duecourse.__version__} {digest.hexdigest()}\n"

@@ -39,11 +39,16 @@ class Project:
         """Folder of saved events."""
         return self.root / "events"
 
+    @property
+    def schedules(self) -> Path:
+        """The file of schedules that the tick applies, if it is there."""
+        return self.root / (bundle.SCHEDULES if self.bundle else bundle.APPLIED_FROM)
+
     def template(self) -> Path:
         """The template to run, its bundle as installed. Raises HarnessError where no project is."""
         if not self.exists:
             raise HarnessError(NO_PROJECT.format(folder=self.root))
-        if self.bundle and not bundle.is_current(self.bundle):
+        if self.bundle and not bundle.is_current(self.root, BUNDLE):
             bundle.write(self.root, BUNDLE)
         return self.root / "template.yaml"
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import duecourse
-from duecourse.client import ReminderClient
+from duecourse.client import ReminderClient, ScheduleClient
 
 from ..stack.options import TEMPLATE
 from .openapi import document_of
@@ -18,6 +18,8 @@ from .openapi import document_of
 ROOT = TEMPLATE.parent
 REFERENCE = ROOT / "docs" / "api.md"
 API = "localhost:3000"
+PARTS = {"reminders": ReminderClient, "schedules": ScheduleClient}
+"""Parts of the client that have the verbs of a tag."""
 REF = "#/components/schemas/"
 Node = Mapping[str, Any]
 
@@ -88,9 +90,10 @@ def _curl(path: str, method: str, operation: Node) -> str:
 def _in_python(path: str, operation: Node) -> str:
     """The verb of the same name, or of the path's last word: Client's, or the package's own."""
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", operation["operationId"]).lower()
-    if operation["tags"] == ["reminders"]:
-        verb = name.partition("_")[0]
-        return f"`client.reminders.{verb}{_signature(getattr(ReminderClient, verb))}`"
+    for tag, client in PARTS.items():
+        if operation["tags"] == [tag]:
+            verb = name.partition("_")[0]
+            return f"`client.{tag}.{verb}{_signature(getattr(client, verb))}`"
     words = [name]
     if operation["tags"] == ["tasks"]:
         last = path.rsplit("/", 1)[-1]

@@ -23,7 +23,8 @@ from .examples import REF, Schema, example, reachable, replaced
 Operation = dict[str, Any]
 Rejection = type[DuecourseError]
 DESCRIPTION = (
-    "Delayed and polled tasks for AWS Lambda. Instants are RFC 3339 with an offset; durations are seconds or ISO 8601 "
+    "Delayed, repeated and polled tasks for AWS Lambda. "
+    "Instants are RFC 3339 with an offset; durations are seconds or ISO 8601 "
     "(`PT5M`), at most 100 years. Bodies are JSON, with `Content-Type: application/json`. Errors are problem documents "
     "(RFC 9457); a rejected request changes nothing. A deployed API requires signed requests (SigV4, service "
     '`execute-api`), or tokens (`Auth=jwt`). API Gateway answers others with 403 and `{"message":"Forbidden"}`, or 401 '

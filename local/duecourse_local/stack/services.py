@@ -30,6 +30,7 @@ from ..process.first_events import ON_EXPIRED, first_events
 from ..process.packages import with_packages
 from ..process.pool import Pool, Starts
 from ..process.worker import Rules
+from ..project.bundle import SCHEDULES
 from ..template.identity import Addresses
 from ..template.model import Function
 from ..template.reader import Template
@@ -44,7 +45,7 @@ from .logs import Logs
 from .options import LOOPBACK, Clock, Egress, Options, Precision, Secrets
 from .problems import HarnessError
 from .serving import serve
-from .sockets import listen, url_of
+from .sockets import check_free, listen, url_of
 from .state import StateFolder
 
 AWS_OPTION = "--aws-port, or use what is there with --aws"
@@ -68,12 +69,14 @@ class Services:
         self._shared: SharedProcess | None = None
         self._seals: dict[str, str] = {}
         self.bridge: Bridge | ThreadBridge | None = None
+        self.travelled: Callable[[], str] | None = None
 
     async def start(self, parts: AsyncExitStack) -> None:
         """Start everything; `parts` stops it. Raises HarnessError."""
         self._parts = parts
         self._check_settings()
         self._open_folder()
+        self._check_ports()
         api = self._listen(self._options.port, "--port")
         invokes = self._listen(self._options.lambda_port, "--lambda-port")
         self.api, self.lambda_url = url_of(api), url_of(invokes)
@@ -147,6 +150,14 @@ class Services:
         self._logs = Logs(self._state.path / "logs", hear=self._options.hear)
         self._parts.callback(self._logs.close)
 
+    def _check_ports(self) -> None:
+        options = self._options
+        aws = {} if self._given_aws() else {AWS_OPTION: options.aws_port}
+        check_free({"--port": options.port, "--lambda-port": options.lambda_port, **aws})
+
+    def _given_aws(self) -> str | None:
+        return self._options.aws or os.environ.get("AWS_ENDPOINT_URL")
+
     def _listen(self, port: int, option: str) -> socket.socket:
         return self._parts.enter_context(listen(port, option))
 
@@ -167,8 +178,7 @@ class Services:
 
     async def _start_aws(self) -> bool:
         """Know the address at once; answers whether there is a process of ours, which takes a while to answer there."""
-        given = self._options.aws or os.environ.get("AWS_ENDPOINT_URL")
-        if given:
+        if given := self._given_aws():
             self.aws = given
             return False
         sock = listen(self._options.aws_port, AWS_OPTION)
@@ -274,6 +284,7 @@ class Services:
         if self._options.secrets == Secrets.RUNTIME:
             raise HarnessError(f"--secrets runtime is for a Redis: with {self.store} there is no login to keep secret")
         shared = SharedProcess(self.described, self._environment, self._logs, self._options.clock)
+        self.travelled = shared.travelled
         self._shared = self._parts.enter_context(shared)
         self._say("store", f"{self.store}  in this process only; the functions are its threads")
 
@@ -302,7 +313,10 @@ class Services:
         self._keep(self.functions.keep_measuring())
         if self._options.clock == Clock.TRAVEL:
             return
-        self._keep(self.schedules.keep(at_once=self._options.precision == Precision.LINGER))
+        at_once = self._options.precision == Precision.LINGER or any(
+            (function.code / SCHEDULES).is_file() for function in self.described
+        )
+        self._keep(self.schedules.keep(at_once=at_once))
         if self.schedules.described:
             self._say("schedules", self.schedules.described)
 

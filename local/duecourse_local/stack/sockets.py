@@ -1,6 +1,7 @@
 """Listening sockets on the loopback address, and what to say where a port is taken."""
 
 import socket
+from collections.abc import Mapping
 
 from .problems import HarnessError
 
@@ -20,6 +21,22 @@ def listen(port: int, option: str) -> socket.socket:
         sock.close()
         raise HarnessError(f"port {port} cannot be used ({error.strerror}): choose another with {option}") from None
     return sock
+
+
+def check_free(ports: Mapping[str, int]) -> None:
+    """Return if each port, by the option that names it, can be listened on. Raises HarnessError, with all that cannot.
+
+    Each is listened on for a moment: a user who has one port taken often has the others taken too.
+    """
+    taken = []
+    for option, port in ports.items():
+        try:
+            listen(port, option).close()
+        except HarnessError as error:
+            taken.append(str(error))
+    if taken:
+        free = " ".join(f"{option.partition(',')[0]} 0" for option in ports)
+        raise HarnessError(f"{'; '.join(taken)}. Any free ones: duecourse up {free}")
 
 
 def url_of(sock: socket.socket) -> str:

@@ -88,6 +88,11 @@ class Stack:
         """True if the functions, and with them the bridge, are threads of this process."""
         return self.store.startswith(SCHEMES)
 
+    @property
+    def travelled(self) -> Callable[[], str] | None:
+        """Reads the clock that `duecourse advance` moves; None where the stack goes by this machine's."""
+        return self._services.travelled
+
     def session(self) -> Session:
         """A boto3-like session: `session().client("sesv2")` calls the emulator."""
         return aws_emulator.session(self.aws)

@@ -20,6 +20,7 @@ from duecourse.adapters.http.caller import HttpOut
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import Invoked
 from duecourse.domain.egress import Egress
+from duecourse.domain.times import format_instant
 from duecourse.errors import DuecourseError
 from duecourse.outside import Parts
 from duecourse.process import PROCESS
@@ -86,6 +87,12 @@ class SharedProcess:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._opened.close()
+
+    @property
+    def travelled(self) -> Callable[[], str] | None:
+        """Reads the clock that is moved, as text; None where the clock is this machine's."""
+        clock = self._clock
+        return None if clock is None else lambda: format_instant(clock.now())
 
     def pool(self, function: Function, first: bytes | None) -> ThreadPool:
         """The threads of a function; those with routes take turns, for Powertools keeps a request in a class."""

@@ -179,8 +179,8 @@ def test_a_token_whose_claim_is_no_tenant_may_do_nothing(door: Door, tenant: str
     assert (refused.status, refused.body["type"]) == (403, "urn:duecourse:problem:no-tenant")
 
 
-def test_a_principal_outside_the_table_may_do_nothing(wire: Wire) -> None:
-    wire(settings=table({arn("role/shop"): "acme"}))
+def test_a_principal_outside_the_table_may_do_nothing(wire: Wire, store: MemoryStore) -> None:
+    wire(settings=table({arn("role/shop"): "acme"}), store=store)
     assert ask("GET", "/tasks", authorizer=session("shop")).status == 200
     assert ask("GET", "/tasks", authorizer=session("shop-2")).status == 403
     assert ask("GET", "/tasks", authorizer=token(Who("acme"), sub=arn("role/shop"))).status == 403
@@ -220,16 +220,20 @@ def test_without_a_rule_every_caller_may_do_everything_to_one_tenant(wire: Wire,
     assert "tenant" in wrong(ask("GET", "/tasks", query="tenant=acme"))
 
 
-def test_without_a_rule_one_warning_a_start_says_so(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
-    wire(settings=Settings())
+def test_without_a_rule_one_warning_a_start_says_so(
+    wire: Wire, store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire(settings=Settings(), store=store)
     assert {ask("GET", "/health").status, ask("GET", "/tasks").status, ask("GET", "/queues").status} == {200}
     warned = [one for one in caplog.records if "DUECOURSE_TENANT_FROM" in one.getMessage()]
     assert [one.levelno for one in warned] == [logging.WARNING]
 
 
 @pytest.mark.parametrize("variable", ["DUECOURSE_TENANT_FROM=claim:org_id", "DUECOURSE_TENANT_HEADER=X-Tenant"])
-def test_no_warning_where_tenants_are_told_apart(wire: Wire, variable: str, caplog: pytest.LogCaptureFixture) -> None:
-    wire(settings=parse(dict([variable.split("=")])))
+def test_no_warning_where_tenants_are_told_apart(
+    wire: Wire, store: MemoryStore, variable: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire(settings=parse(dict([variable.split("=")])), store=store)
     assert ask("GET", "/health").status == 200
     assert caplog.records == []
 

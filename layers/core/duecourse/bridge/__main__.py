@@ -27,7 +27,7 @@ HEED_S = 1.0
 HELP = "Turn the bells of a duecourse ledger into invocations of its on_expired function, until SIGTERM or Ctrl-C."
 EPILOG = """\
 environment:
-  DUECOURSE_STORE                URL of a Redis, a cluster or a Sentinel; default redis://127.0.0.1:6379/0
+  DUECOURSE_STORE                URL of a Redis, a cluster or a Sentinel; required
   DUECOURSE_STORE_SECRET         name or ARN of the secret with that URL, instead of DUECOURSE_STORE
   DUECOURSE_NAMESPACE            prefix of every key; default duecourse
   DUECOURSE_ON_EXPIRED_FUNCTION  name of the function to invoke; default on_expired
@@ -43,7 +43,7 @@ environment:
 
 examples:
   DUECOURSE_STORE=redis://cache.internal:6379/1 python -m duecourse.bridge
-  AWS_ENDPOINT_URL_LAMBDA=http://127.0.0.1:3001 python -m duecourse.bridge
+  DUECOURSE_STORE=redis://127.0.0.1:6379/1 AWS_ENDPOINT_URL_LAMBDA=http://127.0.0.1:3001 python -m duecourse.bridge
 
 "bridge ready" on standard output means that earlier rings have been passed on. Each minute a line of metrics
 follows, in CloudWatch's embedded format. Several bridges may run at the same time.

@@ -39,7 +39,7 @@ ENDINGS = ("token", "tokens", "secret", "password", "passwd", "passphrase", "pwd
 ALONE = "pass"
 """A field of this very name with a text is a password; one with a number counts what passed."""
 
-NAMING = frozenset({"poll", "webhook", "reminder"})
+NAMING = frozenset({"poll", "webhook", "reminder", "task.series"})
 """Kinds whose payloads name credentials in `auth`."""
 USUAL_NAME = 100
 """Maximum length of a name that is remembered: a payload's may be as long as the payload."""
@@ -124,6 +124,9 @@ def masked_payload(kind: str, value: Json) -> Json:
 def _with_names(shown: Json, value: Json) -> Json:
     if not isinstance(value, dict):
         return shown
+    if isinstance(value.get("recipients"), list):
+        pairs = zip(shown["recipients"], value["recipients"], strict=True)
+        return {**shown, "recipients": [_with_names(*pair) for pair in pairs]}
     if isinstance(value.get("recipient"), dict):
         return {**shown, "recipient": _with_names(shown["recipient"], value["recipient"])}
     return {**shown, "auth": value["auth"]} if isinstance(value.get("auth"), str) else shown

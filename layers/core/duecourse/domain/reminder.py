@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from duecourse.domain.content import NAME, Digest, hash_of, is_worth_sharing, plain_digest, task_of
-from duecourse.domain.task import DEFAULT_TENANT, DueTask, Json, NewTask, OnDuplicate, Status, Task, dump_json
+from duecourse.domain.task import DEFAULT_TENANT, Json, NewTask, OnDuplicate, Task, dump_json
 from duecourse.domain.times import MAX_INSTANT
 from duecourse.domain.values import as_dict, brief, value
 from duecourse.errors import TaskDamaged
@@ -98,69 +98,6 @@ class Reminder(NamedTuple):
             due_at=due(self.starts_at, lead_ms, now),
             on_duplicate=OnDuplicate.REPLACE,
         )
-
-
-@value(frozen=True, slots=True, repr=False)
-class Made:
-    """Result of an add: `created`, and the tasks."""
-
-    created: bool
-    tasks: list[DueTask]
-
-    def __repr__(self) -> str:
-        return brief(self, "created", "tasks")
-
-
-@value(frozen=True, slots=True)
-class MovedTask:
-    """One task that was moved: its new due time (epoch ms), and its state before."""
-
-    id: str
-    due_at: int
-    was: Status
-
-
-@value(frozen=True, slots=True, repr=False)
-class Moved:
-    """Result of a move: the tasks moved, the ids that were leased, and the ids sent for the old start."""
-
-    id: str
-    starts_at: int
-    tasks: list[MovedTask]
-    leased: list[str]
-    sent: list[str]
-
-    def __repr__(self) -> str:
-        return brief(self, "id", "starts_at", "tasks", "leased", "sent")
-
-
-@value(frozen=True, slots=True, repr=False)
-class Shown:
-    """One message as its recipient reads it, and when it is due (epoch ms); `html` is "" for none."""
-
-    id: str
-    due_at: int
-    lead_ms: int
-    recipient: Recipient
-    subject: str
-    text: str
-    html: str
-
-    def __repr__(self) -> str:
-        return brief(self, "id", "due_at", "recipient")
-
-
-@value(frozen=True, slots=True, repr=False)
-class ReminderStatus:
-    """A reminder as the ledger has it, with at least one task, and the content of its newest one."""
-
-    id: str
-    starts_at: int
-    tasks: list[Task]
-    content: dict[str, Json]
-
-    def __repr__(self) -> str:
-        return brief(self, "id", "starts_at", "tasks")
 
 
 def is_sound(message: Task) -> bool:

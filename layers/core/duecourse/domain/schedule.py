@@ -6,6 +6,7 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
+from duecourse.domain.notification import RESERVED
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, NewTask, OnDuplicate, RetryPolicy
 from duecourse.domain.times import MAX_INSTANT, format_instant
 from duecourse.domain.values import brief, value
@@ -94,9 +95,9 @@ class Rule:
 class Schedule:
     """A schedule as asked for; `payload` is JSON text.
 
-    `limit` is the number of times after which it ends, None for no limit. Each occurrence is due up to `jitter_ms`
-    after its nominal time, and dead `deadline_ms` after it was due. A backfill adds occurrences `of` another schedule.
-    `file` is the number of the file that made it, 0 for none.
+    `limit` is the number of times after which it ends, None for no limit. Each occurrence is due `lead_ms` before its
+    nominal time and up to `jitter_ms` after that, and dead `deadline_ms` after it was due. A backfill adds occurrences
+    `of` another schedule. `file` is the number of the file that made it, 0 for none.
     """
 
     id: str
@@ -107,6 +108,7 @@ class Schedule:
     tenant: str = DEFAULT_TENANT
     limit: int | None = None
     jitter_ms: int = 0
+    lead_ms: int = 0
     missed: Missed = Missed.LATEST
     catch_up_ms: int = HOUR_MS
     overlap: Overlap = Overlap.ALLOW
@@ -127,22 +129,23 @@ class Schedule:
         return self.of or self.id
 
     def fires_at(self, nominal: int) -> int:
-        """Due time of the occurrence of a nominal time: the same wherever it is computed, spread over schedules."""
+        """Due time of the occurrence of a nominal time: the same on every machine, and different for each schedule."""
+        earliest = max(1, nominal - self.lead_ms)
         if not self.jitter_ms:
-            return nominal
+            return earliest
         drawn = blake2b(f"{self.tenant}/{self.id}@{nominal}".encode(), digest_size=8).digest()
-        return nominal + int.from_bytes(drawn) % (self.jitter_ms + 1)
+        return earliest + int.from_bytes(drawn) % (self.jitter_ms + 1)
 
     def fire_in_order(self, nominals: Iterable[int]) -> Iterator[int]:
         """Due times of nominal times that follow one another: none comes before the one before it has."""
         return accumulate(map(self.fires_at, nominals), max)
 
     def occurrence(self, nominal: int, due_at: int) -> NewTask:
-        """The task of one nominal time."""
+        """The task of one nominal time; one of a kind of duecourse's own reads its schedule, and has no payload."""
         return NewTask(
             id=occurrence_id(self.series, nominal),
             kind=self.kind,
-            payload=self.payload,
+            payload="{}" if self.kind.startswith(RESERVED) else self.payload,
             queue=self.queue,
             tenant=self.tenant,
             group=self.series,
@@ -168,7 +171,7 @@ class Became(StrEnum):
 
 @value(frozen=True, slots=True)
 class Occurrence:
-    """A nominal time that has passed (epoch ms), what became of it, and how many missed times it stands for besides."""
+    """A nominal time that has passed (epoch ms), what became of it, and how many missed times it makes up for."""
 
     nominal: int
     became: Became
@@ -176,13 +179,21 @@ class Occurrence:
 
 
 @value(frozen=True, slots=True)
+class FormerTime:
+    """The next nominal time (epoch ms) as an earlier version of the time zones had it."""
+
+    zones: str
+    nominal: int
+
+
+@value(frozen=True, slots=True)
 class Progress:
-    """What changes of a schedule.
+    """State of a schedule, which changes.
 
     `version` counts its changes by callers. `nominal` is the nominal time that comes next, None for none, and
     `next_at` when it fires; `NEVER` for none or while paused. `fired`, `skipped` and `missed` count nominal times.
-    `zones` is the version of the time zones by which `nominal` was computed. `recent` are the last occurrences, oldest
-    first.
+    `zones` is the version of the time zones by which `nominal` was computed, and `former` what an earlier one gave, if
+    that was another time. `recent` are the last occurrences, oldest first.
     """
 
     version: int = 1
@@ -192,6 +203,7 @@ class Progress:
     skipped: int = 0
     missed: int = 0
     zones: str = ""
+    former: FormerTime | None = None
     recent: tuple[Occurrence, ...] = ()
 
 
@@ -205,7 +217,7 @@ class Kept(NamedTuple):
 
 
 class Firing(NamedTuple):
-    """One step of a schedule: it adds `tasks` and goes on to `progress`, if it still is as `kept` was read.
+    """One step of a schedule: it adds `tasks` and moves to `progress`, if it still is as `kept` was read.
 
     `tasks` are those of the newest entries of `progress.recent` that are live, in their order.
     """
@@ -230,7 +242,7 @@ class Upcoming:
 
 @value(frozen=True, slots=True)
 class Passed:
-    """An occurrence that has passed: the id of its task, its nominal time, its state, and the times it stands for.
+    """An occurrence that has passed: id of its task, nominal time, state, and the number of times that it makes up for.
 
     `state` is that of its task, `skipped` or `missed`.
     """

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from duecourse.domain.schedule import Schedule
+from duecourse.errors import FieldError
 
 
 class Entry(NamedTuple):
@@ -14,29 +15,42 @@ class Entry(NamedTuple):
 
 
 class ScheduleFile(NamedTuple):
-    """A file's number, which grows with each change of it, and its schedules; a start of 0 is that of the add."""
+    """A file's number, which grows with each change of it, and its schedules; a start of 0 is that of the add.
+
+    `problems` are those of the schedules that are left out. `digest` tells files apart that have one number.
+    """
 
     number: int
     schedules: tuple[Schedule, ...]
+    problems: tuple[FieldError, ...] = ()
+    digest: str = ""
 
 
 class Noted(NamedTuple):
-    """What the ledger knows of files: the highest number that was begun, the last one applied, and its schedules."""
+    """State of the schedule files in a ledger.
+
+    `begun` is the highest number that was begun, at `begun_at` (epoch ms). `applied` is the last number of which all
+    was made. `settled` is the last one beside which no earlier file is being applied any more. `digest` is that of the
+    file that was begun. `entries` are the schedules that a file may have made.
+    """
 
     begun: int = 0
+    begun_at: int = 0
     applied: int = 0
-    entries: tuple[Entry, ...] = ()
+    settled: int = 0
+    digest: str = ""
+    entries: frozenset[Entry] = frozenset()
 
 
 class FileChanges(NamedTuple):
-    """Changes that a file makes: schedules to add, to change and to delete.
+    """Changes that a file made: schedules that were added, changed and deleted.
 
     `foreign` ones have the id of a schedule that was not made by a file, and are left alone.
     """
 
-    add: tuple[Schedule, ...]
-    change: tuple[Schedule, ...]
-    delete: tuple[Entry, ...]
+    added: tuple[Entry, ...]
+    changed: tuple[Entry, ...]
+    deleted: tuple[Entry, ...]
     foreign: tuple[Entry, ...]
 
 

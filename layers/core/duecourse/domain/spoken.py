@@ -42,16 +42,17 @@ def moment(at: int, zone: tzinfo) -> Moment:
 def span(ms: int) -> str:
     """A span of time: `1 day 2 hours`, `5 minutes`, `1.5 seconds`, `12 milliseconds`."""
     if 0 < ms < 1_000:
-        return _counted(ms, "millisecond")
+        return counted(ms, "millisecond")
     parts = []
     for unit, length in UNITS_MS:
         count, ms = divmod(ms, length)
-        parts += [_counted(count, unit)] if count else []
+        parts += [counted(count, unit)] if count else []
     if ms or not parts:
-        parts.append(_counted(ms / 1000, "second"))
+        parts.append(counted(ms / 1000, "second"))
     return " ".join(parts)
 
 
-def _counted(count: float, unit: str) -> str:
+def counted(count: float, unit: str) -> str:
+    """A number of things: `1 task`, `2 tasks`."""
     number = f"{count:g}" if isinstance(count, float) else str(count)
     return f"{number} {unit}" + ("" if count == 1 else "s")

@@ -82,6 +82,7 @@ class Firer:
             fired=fired,
             missed=progress.missed + len(missed) + besides,
             zones=self._calendar.version,
+            former=None,
             recent=tuple([*progress.recent, *missed_ones, *recent][-RECENT:]),
         )
         tasks = tuple(schedule.occurrence(nominal, _due_at(due[nominal], now)) for nominal in firing)
@@ -127,7 +128,7 @@ class Firer:
 def _chosen(
     schedule: Schedule, progress: Progress, due: Mapping[int, int], now: int
 ) -> tuple[list[int], list[int], int, int | None]:
-    """The times that fire, those that count as missed, how many more the first stands for, and the one that waits.
+    """The times that fire, those that are missed, how many of these the first makes up for, and the one that waits.
 
     `due` are the times that have passed, in order, each with its due time.
     """

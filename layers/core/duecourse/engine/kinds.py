@@ -7,7 +7,10 @@ from duecourse.domain.times import format_instant
 from duecourse.engine.deployed import Reading
 from duecourse.errors import FieldError, InvalidInput
 
-OWN_KINDS = "For a kind of your own, name its target in DUECOURSE_TARGETS: here, and where the functions are"
+OWN_KINDS = (
+    "For a kind of your own, name its target in DUECOURSE_TARGETS: here, and where the functions are. A laptop's stack "
+    """gets a kind of a worker by DUECOURSE_TARGETS='{"ship": "worker"}' duecourse up"""
+)
 LISTED = 50
 """Maximum number of kinds that an error names."""
 NO_DEPLOYMENT = "no deployment has written its kinds"

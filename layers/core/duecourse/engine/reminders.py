@@ -5,22 +5,10 @@ import logging
 from collections.abc import Iterable
 
 from duecourse.domain.content import Digest, unfilled
-from duecourse.domain.reminder import (
-    KIND,
-    MAX_TASKS,
-    QUEUE,
-    Channel,
-    Made,
-    Moved,
-    MovedTask,
-    Recipient,
-    Reminder,
-    ReminderStatus,
-    Shown,
-    due,
-    starting,
-)
+from duecourse.domain.reminder import KIND, MAX_TASKS, QUEUE, Channel, Recipient, Reminder, due, starting
+from duecourse.domain.reminder_status import Made, Moved, MovedTask, ReminderStatus, Shown
 from duecourse.domain.seals import hidden_of
+from duecourse.domain.series import KIND as SERIES
 from duecourse.domain.task import DEFAULT_TENANT, DueTask, Json, NewTask, Status, Task
 from duecourse.engine.contents import Contents
 from duecourse.engine.messages import sound
@@ -99,22 +87,41 @@ class Reminders:
         self._write(Letter(payload, reminder.starts_at, tenant) for payload in _payloads(reminder, wanted))
         return self._add(reminder, wanted, tenant)
 
-    def _add(self, reminder: Reminder, wanted: list[NewTask], tenant: str) -> Made:
-        existing = self._store.group(QUEUE, reminder.id, tenant)
+    def add_checked(self, reminder: Reminder, tenant: str = DEFAULT_TENANT) -> Made:
+        """Schedule the tasks of a reminder whose messages were written out before, without credentials.
+
+        Messages that were sent at other lead times make it no other reminder. Raises as `add` does for what is in the
+        ledger, QuotaExceeded and BeyondQuota.
+        """
+        return self._add(reminder, reminder.tasks(self._store.now(), tenant, self._by), tenant, sent_besides=True)
+
+    def check_free(self, id: str, tenant: str = DEFAULT_TENANT) -> None:
+        """Return if no reminder has messages under an id. Raises TaskScheduled or TaskLeased."""
+        _reject_if_live(self._messages(id, tenant))
+
+    def starts(self, id: str, tenant: str = DEFAULT_TENANT) -> set[int]:
+        """Starts (epoch ms) of the messages of a reminder that are pending or sent; none for no such reminder."""
+        return {_start(task) for task in sound(self._messages(id, tenant)) if task.status in MOVABLE}
+
+    def _add(self, reminder: Reminder, wanted: list[NewTask], tenant: str, *, sent_besides: bool = False) -> Made:
+        group = self._store.group(QUEUE, reminder.id, tenant)
+        existing = _without_occurrences(group)
         content = reminder.content_task(tenant, self._by)
-        if self._is_same(reminder.digest, wanted, [task for task in existing if task.status in MOVABLE]):
+        if self._is_same(reminder.digest, wanted, _to_compare(existing, wanted, sent_besides=sent_besides)):
             if content:
                 self._contents.restore(content)
             return Made(False, [DueTask(task.id, task.due_at) for task in existing])
         _reject_if_live(existing)
         if content:
             self._contents.keep(content)  # before the messages that name it: alone, it ends by itself
-        newest = max((task.generation for task in existing), default=0)
+        newest = max((task.generation for task in group), default=0)
         before = self._before(content, reminder.id) if content else (0, 0)
         added = self._store.add(wanted, alone=Alone(reminder.id, newest, *before))
         require_room(added, "remind_before", "recipients")
         if not added:
-            return self._add(reminder, wanted, tenant)  # another came between the look and the add
+            return self._add(
+                reminder, wanted, tenant, sent_besides=sent_besides
+            )  # another came between the look and the add
         return Made(True, [DueTask(task.id, task.due_at or 0) for task in wanted])
 
     def _before(self, content: NewTask, id: str) -> tuple[int, int]:
@@ -157,8 +164,10 @@ class Reminders:
         newest = max(tasks, key=lambda task: (task.status is Status.SCHEDULED, task.generation))
         return ReminderStatus(id, _start(newest), tasks, self._contents.shown(newest))
 
-    def move(self, id: str, starts_at: int, tenant: str = DEFAULT_TENANT) -> Moved:
+    def move(self, id: str, starts_at: int, tenant: str = DEFAULT_TENANT, *, checked: bool = False) -> Moved:
         """Give every pending task its time before the new start (epoch ms), in one step.
+
+        The messages are written out for it, unless that was `checked` before.
 
         What was sent for another start is sent again for this one; what is being sent is left alone and named.
         Raises TaskNotFound, TaskCancelled, TaskDead, and InvalidInput where the start has passed, or a message cannot
@@ -167,7 +176,8 @@ class Reminders:
         now = self._now_before(starts_at)
         tasks = sound(self._in_state(id, MOVABLE, tenant))
         stale = [task for task in tasks if task.status in LIVE or _start(task) != starts_at]
-        self._write(self._letter(task, starts_at) for task in self._opened(stale))
+        if not checked:
+            self._write(self._letter(task, starts_at) for task in self._opened(stale))
         moves = [_move(task, starts_at, now)._replace(by=self._by) for task in stale]
         replies = self._store.move(QUEUE, moves, tenant, group=id)
         require_room([AddReply(id, reply) for reply in replies], "starts_at")
@@ -241,10 +251,13 @@ class Reminders:
         return now
 
     def _group(self, id: str, tenant: str) -> list[Task]:
-        tasks = self._store.group(QUEUE, id, tenant)
+        tasks = self._messages(id, tenant)
         if not tasks:
             raise _absent(id, tenant)
         return tasks
+
+    def _messages(self, id: str, tenant: str) -> list[Task]:
+        return _without_occurrences(self._store.group(QUEUE, id, tenant))
 
     def _in_state(self, id: str, allowed: frozenset[Status], tenant: str) -> list[Task]:
         tasks = self._group(id, tenant)
@@ -252,6 +265,21 @@ class Reminders:
         if not fit:
             raise REJECTIONS[Reply(tasks[0].status)](f"All of this reminder is {tasks[0].status}.")
         return fit
+
+
+def _to_compare(existing: list[Task], wanted: list[NewTask], *, sent_besides: bool) -> list[Task]:
+    """The messages that make it the same reminder, or another one."""
+    ids = {task.id for task in wanted}
+    return [
+        task
+        for task in existing
+        if task.status in MOVABLE and (task.status in LIVE or task.id in ids or not sent_besides)
+    ]
+
+
+def _without_occurrences(group: list[Task]) -> list[Task]:
+    """A group without the tasks that keep the occurrences of a series of its name."""
+    return [task for task in group if task.kind != SERIES]
 
 
 def _payloads(reminder: Reminder, tasks: list[NewTask]) -> list[Json]:

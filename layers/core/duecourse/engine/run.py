@@ -214,7 +214,9 @@ def _log(task: Task, error: BaseException, words: Words) -> None:
 def _shown(error: BaseException, words: Words) -> Exception:
     """Replace an error for the log: of the same name, without credentials, in a text that any log can write."""
     _, _, text = _text_of(error).partition(": ")
-    named: type[Exception] = type(type(error).__name__, (Exception,), {})
+    of = type(error)
+    # By its module too: a traceback would name this one, which has no such class.
+    named: type[Exception] = type(of.__name__, (Exception,), {"__module__": of.__module__})
     return named(cut_detail(without(text, words())))
 
 

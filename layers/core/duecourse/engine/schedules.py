@@ -46,6 +46,10 @@ CREDENTIALS = "a schedule keeps no credentials: name one of yours in `auth`"
 CREDENTIALS_IN_ADDRESS = "a schedule keeps no credentials: give an address without any"
 
 
+def _fits(_kind: str, _payload: str) -> None:
+    """Take any payload."""
+
+
 class Schedules:
     """The verbs on schedules.
 
@@ -58,8 +62,8 @@ class Schedules:
         store: ScheduleStore,
         calendar: Calendar,
         prepare: Callable[[NewTask], NewTask],
-        fits: Callable[[str, str], None],
         by: str = "http",
+        fits: Callable[[str, str], None] = _fits,
     ) -> None:
         self._store = store
         self._calendar = calendar
@@ -91,21 +95,42 @@ class Schedules:
             raise ScheduleExists
         return self._status(kept), put is Put.CREATED
 
-    def put(self, schedule: Schedule) -> None:
-        """Add a schedule, or change the one with its id to it. Raises InvalidInput and QuotaExceeded."""
+    def put(self, schedule: Schedule, may_add: Callable[[], bool]) -> Put:
+        """Add a schedule of a file, or change the one with its id to it.
+
+        CONFLICT, with nothing changed, where a caller made that one, or a file with a higher number. KEPT where it is
+        the same, and ABSENT where it `may_add` none. Raises InvalidInput and QuotaExceeded.
+        """
         for _ in range(TRIES):
             kept = self._store.schedule(schedule.queue, schedule.id, schedule.tenant)
-            if kept is None:
-                now = self._store.now()
-                starting = self.checked(_starting(replaced(schedule, by=self._by), now))
-                put, done = self._store.put_schedule(starting, self._first(schedule, starting, now)), Put.CREATED
-            else:
-                later = self.checked(_starting(replaced(schedule, by=self._by), kept.schedule.rule.starts_at))
-                version, done = kept.progress.version, Put.CHANGED
-                put = self._store.put_schedule(later, self._changed(kept, later), if_version=version)
-            if put is done:
-                return
+            if kept is None and not may_add():
+                return Put.ABSENT
+            done = self._put_new(schedule) if kept is None else self._put_over(kept, schedule)
+            if done:
+                return done
         raise VersionConflict
+
+    def _put_new(self, schedule: Schedule) -> Put | None:
+        now = self._store.now()
+        starting = self.checked(_starting(replaced(schedule, by=self._by), now))
+        put = self._store.put_schedule(starting, self._first(schedule, starting, now))
+        return put if put is Put.CREATED else None
+
+    def _put_over(self, kept: Kept, schedule: Schedule) -> Put | None:
+        before, version = kept.schedule, kept.progress.version
+        if not 0 < before.file <= schedule.file:
+            return Put.CONFLICT
+        is_same = self.is_same(schedule, before)
+        if is_same and before.file == schedule.file:
+            return Put.KEPT
+        if is_same:  # it gets the number, and another version, so that no file with a lower number changes it
+            later, progress = replaced(before, file=schedule.file), replaced(kept.progress, version=version + 1)
+        else:
+            later = self.checked(_starting(replaced(schedule, by=self._by), before.rule.starts_at))
+            progress = self._changed(kept, later)
+        put = self._store.put_schedule(later, progress, if_version=version)
+        done = Put.KEPT if is_same else Put.CHANGED
+        return done if put is Put.CHANGED else None
 
     def is_same(self, asked: Schedule, kept: Schedule) -> bool:
         """True if a request asks for what there is; without a start of its own it may have begun at any time."""
@@ -129,7 +154,7 @@ class Schedules:
     def change(
         self, queue: str, id: str, changes: dict[str, Any], if_version: int | None = None, tenant: str = DEFAULT_TENANT
     ) -> ScheduleStatus:
-        """Change fields of a schedule, in one step. What is under way goes on.
+        """Change fields of a schedule, in one step. A running occurrence finishes.
 
         `changes` are fields of Schedule and, as `rule`, fields of Rule. Raises TaskNotFound, InvalidInput, and
         VersionConflict where its version is not `if_version`.
@@ -208,7 +233,9 @@ class Schedules:
         """The nominal times of a rule; nothing is stored. Raises InvalidInput."""
         self._calendar.check(asked.rule)
         times = self._calendar.times(asked.rule, asked.since - 1)
-        return self._shown(asked.rule.time_zone, ((at, at) for at in islice(times, asked.most)), asked.since)
+        return shown_times(
+            self._calendar, asked.rule.time_zone, ((at, at) for at in islice(times, asked.most)), asked.since
+        )
 
     def checked(self, schedule: Schedule) -> Schedule:
         """The schedule with its kind's default deadline. Raises InvalidInput."""
@@ -225,10 +252,10 @@ class Schedules:
         return self._begun(starting, Progress(), now if asked.rule.starts_at else now + 1)
 
     def _begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
-        """Progress of a series whose times begin anew, at `now`, without those that it has fired."""
+        """Progress of a series whose times begin at `now`, without those that it has fired."""
         after = max(schedule.rule.starts_at - 1, now - 1, *(one.nominal for one in before.recent))
         nominal = next(self._calendar.times(schedule.rule, after), None)
-        return self._standing(schedule, replaced(before, nominal=nominal))
+        return self._standing(schedule, replaced(before, nominal=nominal, zones=self._calendar.version, former=None))
 
     def _changed(self, kept: Kept, schedule: Schedule) -> Progress:
         before = replaced(kept.progress, version=kept.progress.version + 1)
@@ -241,7 +268,7 @@ class Schedules:
         is_over = schedule.limit is not None and progress.fired >= schedule.limit
         nominal = None if is_over else progress.nominal
         next_at = NEVER if nominal is None or schedule.paused else schedule.fires_at(nominal)
-        return replaced(progress, nominal=nominal, next_at=next_at, zones=self._calendar.version)
+        return replaced(progress, nominal=nominal, next_at=next_at)
 
     def _kept(self, queue: str, id: str, tenant: str) -> Kept:
         kept = self._store.schedule(queue, id, tenant)
@@ -264,15 +291,7 @@ class Schedules:
         left = count if schedule.limit is None else min(count, schedule.limit - progress.fired)
         nominals = list(islice(self._calendar.times(schedule.rule, progress.nominal - 1), left))
         due = zip(nominals, schedule.fire_in_order(nominals), strict=True)
-        return self._shown(schedule.rule.time_zone, due, now)
-
-    def _shown(self, time_zone: str, times: Iterable[tuple[int, int]], since: int) -> list[Upcoming]:
-        found: list[Upcoming] = []
-        for nominal, due_at in times:
-            changes = self._calendar.changes_before(nominal, since, time_zone)
-            found.append(Upcoming(nominal, due_at, self._calendar.local(nominal, time_zone), changes))
-            since = nominal
-        return found
+        return shown_times(self._calendar, schedule.rule.time_zone, due, now)
 
     def _passed(self, schedule: Schedule, one: Occurrence) -> Passed:
         id, state = occurrence_id(schedule.series, one.nominal), str(one.became)
@@ -285,7 +304,25 @@ class Schedules:
         return self._store.get(schedule.queue, id, schedule.tenant)
 
 
+def shown_times(calendar: Calendar, time_zone: str, times: Iterable[tuple[int, int]], since: int) -> list[Upcoming]:
+    """Nominal and due times as they are shown, in a time zone; `since` is an instant before the first."""
+    found: list[Upcoming] = []
+    for nominal, due_at in times:
+        changes = calendar.changes_before(nominal, since, time_zone)
+        found.append(Upcoming(nominal, due_at, calendar.local(nominal, time_zone), changes))
+        since = nominal
+    return found
+
+
 def _why(schedule: Schedule, progress: Progress, now: int) -> str:
+    former = progress.former
+    if former is None:
+        return _standing_of(schedule, progress, now)
+    by_former = f"by {former.zones} it was {format_instant(former.nominal)}"
+    return f"{_standing_of(schedule, progress, now)} Recomputed by time zones {progress.zones}; {by_former}."
+
+
+def _standing_of(schedule: Schedule, progress: Progress, now: int) -> str:
     if schedule.paused:
         return "It is paused: nothing fires until it is resumed."
     if progress.nominal is None:

@@ -21,7 +21,7 @@ from duecourse.engine.reach import Reach, check_places
 from duecourse.errors import DuecourseError, FieldError, InvalidInput, Part, PartlyAdded, TaskNotFound, bounded
 from duecourse.ports.ledger import Ledger
 from duecourse.ports.results import Results
-from duecourse.ports.tasks import MAX_ADD, AddReply, Move, Reply, TaskStore
+from duecourse.ports.tasks import BEYOND, MAX_ADD, QUOTAS, AddReply, Move, Reply, TaskStore
 
 CLIENT = "client"
 """Source of what a program with a Client asks for; that program knows the store's address."""
@@ -33,20 +33,6 @@ REJECTIONS: dict[Reply, type[DuecourseError]] = {
     Reply.DEAD: errors.TaskDead,
     Reply.PAST_DEADLINE: errors.PastDeadline,
 }
-
-
-QUOTAS = {
-    Reply.OVER_PENDING: "tenant_max_pending",
-    Reply.OVER_BYTES: "tenant_max_bytes",
-    Reply.OVER_ADDS: "tenant_adds_per_minute",
-}
-"""Quotas of a tenant, by what a store answers where one is used up."""
-BEYOND = {
-    Reply.BEYOND_PENDING: "tenant_max_pending",
-    Reply.BEYOND_BYTES: "tenant_max_bytes",
-    Reply.BEYOND_ADDS: "tenant_adds_per_minute",
-}
-"""Quotas of a tenant, by what a store answers where the whole of one is too little."""
 
 
 def rejection(reply: Reply, wait_ms: int = 0, fields: Sequence[str] = ("payload",)) -> DuecourseError | None:

@@ -1,6 +1,6 @@
-"""Contract of the record of schedule files in the ledger: which number is the highest, and what the last one made."""
+"""Contract of the record of schedule files in the ledger: which number is the highest, and what files have made."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Protocol
 
 from duecourse.domain.schedule_file import Entry, Noted
@@ -10,10 +10,19 @@ class FileRecord(Protocol):
     """The record of one ledger; every verb raises StoreUnavailable."""
 
     def read(self) -> Noted:
-        """What the ledger knows."""
+        """State of the files."""
 
-    def begin(self, number: int) -> Noted:
-        """Note that a file is being applied, if none with a higher number was begun; answers what is known then."""
+    def highest(self) -> int:
+        """The highest number that was begun."""
 
-    def finish(self, number: int, entries: Sequence[Entry]) -> bool:
-        """Note that a file is applied, and what it made; False, and nothing noted, if a higher one was begun since."""
+    def begin(self, number: int, digest: str, entries: Collection[Entry]) -> Noted:
+        """Note that a file is being applied, and what it is to make, if none with a higher number was begun.
+
+        Answers the state then: `entries` are those of every file that was begun since one settled.
+        """
+
+    def finish(self, number: int) -> bool:
+        """Note that a file is applied; False, and nothing noted, if a higher one was begun since."""
+
+    def settle(self, number: int) -> bool:
+        """Forget the entries of earlier files; False, and nothing noted, if a higher one was begun since."""

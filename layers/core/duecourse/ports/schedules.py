@@ -1,6 +1,6 @@
 """Contract of the schedules: entries of the ledger that add tasks, and are never leased."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -42,27 +42,56 @@ class ScheduleStore(Ledger, Protocol):
     def put_schedule(self, schedule: Schedule, progress: Progress, *, if_version: int | None = None) -> Put:
         """Write a schedule, in one step.
 
-        With `if_version` it is changed where its version is that; CONFLICT where it is another, ABSENT where it is not
-        there. Without it is created; KEPT, and unchanged, where it is there. Raises LedgerTooOld in a shard whose
-        records are of an earlier version, and QuotaExceeded as an add does for its tenant's pending tasks and bytes.
+        With `if_version` it is changed where its version is that. CONFLICT where it is another, or where it has fired
+        since `progress` was read, by its counters and its recent occurrences; ABSENT where it is not there. A change
+        keeps what became of occurrences since. Without `if_version` it is created; KEPT, and unchanged, where it is
+        there.
+
+        Raises LedgerTooOld in a shard whose records are of an earlier version, and TaskDamaged where its record cannot
+        be read: `drop_schedule` deletes that. Raises QuotaExceeded and BeyondQuota as an add of one task does; its
+        bytes count among its tenant's until it is dropped.
         """
 
     def schedule(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Kept | None:
-        """One schedule."""
+        """One schedule. Raises TaskDamaged where its record cannot be read."""
 
     def schedules(self, queue: str, after: str, limit: int, tenant: str = DEFAULT_TENANT) -> SchedulePage:
-        """At most `limit` schedules of a tenant in a queue, by id, those after an id."""
+        """At most `limit` schedules of a tenant in a queue, by id, those after an id; no backfills."""
 
-    def drop_schedule(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> bool:
-        """Delete a schedule, not its occurrences; False where it is not there."""
+    def drop_schedule(
+        self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, generation: int | None = None
+    ) -> bool:
+        """Delete a schedule, and cancel the occurrence that waits for another.
+
+        False where it is not there, or is of another `generation`. Its other occurrences stay. Its backfills add
+        nothing any more: the next step of each deletes it.
+        """
 
     def due_schedules(self, shard: Shard, limit: int = MAX_FIRE) -> list[Kept]:
-        """Schedules of a shard that are due, the longest due first."""
+        """Schedules of a shard that are due, the longest due first.
+
+        One that cannot be read is only logged, and due again a minute later.
+        """
+
+    def coming_schedules(self) -> Iterator[Kept]:
+        """Schedules of all shards that are not due yet, paused ones too, read as they are asked for.
+
+        One that fires or is changed meanwhile may come twice, or not at all. One that cannot be read is only logged.
+        Where there are none, it costs a round trip a node.
+        """
 
     def fire(self, shard: Shard, firings: Sequence[Firing]) -> list[Fired]:
         """Add the occurrences of schedules and move these on, each in one step or not at all, at most MAX_FIRE.
 
-        `overlap` is decided here, by the occurrences that have not ended: an occurrence that is skipped is `skipped` in
-        the schedule's progress. One that is queued waits until the one before has ended, and takes the place of one
-        that waits already. A task over a quota of its tenant is not added: it counts as skipped.
+        Each step draws a new generation. So does each change: STALE where the generation is another than was read. The
+        same call that is sent again after a lost reply is FIRED again, and does nothing twice.
+
+        `overlap` is decided here, for each task in turn, by the occurrences that were added here and have not ended,
+        the newest 32 of its series. An occurrence that is left out is `skipped` in the schedule's progress, and counted
+        in `skipped` besides `fired`. One that is queued is due at NEVER until the others have ended. It takes the place
+        of one that waits already, which is cancelled and counts as skipped. With `replace` those before are cancelled,
+        by force. A task over a quota of its tenant is not added: it counts as skipped. One whose id exists, in whatever
+        state, is kept as it is.
+
+        The step that ends an occurrence notes in its schedule what became of it, and lets the one that waits be due.
         """

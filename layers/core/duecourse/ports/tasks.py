@@ -51,6 +51,20 @@ class AddReply(NamedTuple):
     wait_ms: int = 0
 
 
+QUOTAS = {
+    Reply.OVER_PENDING: "tenant_max_pending",
+    Reply.OVER_BYTES: "tenant_max_bytes",
+    Reply.OVER_ADDS: "tenant_adds_per_minute",
+}
+"""Quotas of a tenant, by what a store answers where one is used up."""
+BEYOND = {
+    Reply.BEYOND_PENDING: "tenant_max_pending",
+    Reply.BEYOND_BYTES: "tenant_max_bytes",
+    Reply.BEYOND_ADDS: "tenant_adds_per_minute",
+}
+"""Quotas of a tenant, by what a store answers where the whole of one is too little."""
+
+
 class Alone(NamedTuple):
     """A condition on an add: no task of `group` is live, nor of a later generation than `since`.
 

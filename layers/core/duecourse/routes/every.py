@@ -58,7 +58,7 @@ def translate(error: Exception) -> Exception:
 api.exception_handler(Exception)(reject)
 
 
-def serve(app: App, event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Answer one request (payload format 2.0) with this App."""
-    with serving(Request(app, event, context.get_remaining_time_in_millis)) as request:
+def serve(app: App, event: dict[str, Any], context: Any, source: str = "") -> dict[str, Any]:
+    """Answer one request (payload format 2.0) with this App; `source` is for one that did not come by HTTP."""
+    with serving(Request(app, event, context.get_remaining_time_in_millis, source)) as request:
         return api.resolve(request.typed(), context)

@@ -1,10 +1,12 @@
-"""`/reminders`: add, preview, show, move, cancel."""
+"""`/reminders`: add, preview, show, move or change, cancel; and the same of one occurrence."""
 
 from typing import Annotated
+from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Body
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
+from pydantic import BeforeValidator
 
 from duecourse import errors
 from duecourse.domain.access import Role
@@ -13,19 +15,34 @@ from duecourse.routes.parts import Force, ReminderId, answer, count_added, needs
 from duecourse.routes.request import app, by, served, tenant
 from duecourse.wire.http import reminder_answers as answers
 from duecourse.wire.http import reminders as requests
+from duecourse.wire.http.fields import Instant
+
+OccurrenceAt = Annotated[
+    Instant,
+    BeforeValidator(unquote),
+    Path(description="Start of the occurrence by the rule.", examples=["2100-01-11T09:30:00Z"]),
+]
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 @router.post("/reminders")
 @needs(Role.CALLER)
-@rejects(errors.TaskScheduled, errors.TaskLeased, errors.ReminderTooLarge, errors.QuotaExceeded, errors.BeyondQuota)
+@rejects(
+    errors.TaskScheduled,
+    errors.TaskLeased,
+    errors.ScheduleExists,
+    errors.LedgerTooOld,
+    errors.ReminderTooLarge,
+    errors.QuotaExceeded,
+    errors.BeyondQuota,
+)
 def add_reminder(body: requests.AddReminder) -> Response[answers.AddReminderAnswer]:
     """Add a reminder; 201 if it is new, 200 if the same reminder already exists."""
-    reminder = body.reminder(served().new_id)
-    made = app().reminders.speaking_as(by(KIND)).add(reminder, tenant())
+    asked = body.asked(served().new_id)
+    made = app().meetings.speaking_as(by(KIND)).add(asked, tenant())
     count_added(len(made.tasks) if made.created else 0)
-    return answer(201 if made.created else 200, answers.show_added(reminder.id, made.tasks))
+    return answer(201 if made.created else 200, answers.show_added(asked.id, made))
 
 
 @router.post("/reminders/preview")
@@ -34,9 +51,9 @@ def add_reminder(body: requests.AddReminder) -> Response[answers.AddReminderAnsw
 def preview_reminder(body: Annotated[requests.PreviewReminder, Body()]) -> answers.PreviewAnswer:
     """Write out each message of a new or existing reminder, and send none."""
     if isinstance(body, requests.ReminderKey):
-        return answers.show_preview(body.id, app().reminders.preview_standing(body.id, tenant()))
-    reminder = body.reminder(served().new_id)
-    return answers.show_preview(reminder.id, app().reminders.preview(reminder, tenant()))
+        return answers.show_preview(body.id, app().meetings.preview_standing(body.id, tenant()))
+    asked = body.asked(served().new_id)
+    return answers.show_preview(asked.id, app().meetings.preview(asked, tenant()))
 
 
 @router.get("/reminders/<id>")
@@ -44,7 +61,7 @@ def preview_reminder(body: Annotated[requests.PreviewReminder, Body()]) -> answe
 @rejects(errors.TaskNotFound)
 def get_reminder(id: ReminderId) -> answers.ReminderAnswer:
     """Show a reminder."""
-    return answers.show_reminder(app().reminders.get(id, tenant()))
+    return answers.show_reminder(app().meetings.get(id, tenant()))
 
 
 @router.patch("/reminders/<id>")
@@ -53,19 +70,45 @@ def get_reminder(id: ReminderId) -> answers.ReminderAnswer:
     errors.TaskNotFound,
     errors.TaskCancelled,
     errors.TaskDead,
+    errors.VersionConflict,
+    errors.ReminderTooLarge,
     errors.SealBroken,
     errors.QuotaExceeded,
     errors.BeyondQuota,
 )
-def move_reminder(id: ReminderId, body: requests.MoveReminder) -> answers.MoveReminderAnswer:
-    """Move a reminder to a new start."""
-    return answers.show_moved(app().reminders.speaking_as(by(KIND)).move(id, body.starts_at, tenant()))
+def move_reminder(id: ReminderId, body: requests.ChangeReminder) -> answers.MoveReminderAnswer:
+    """Move a reminder to a new start, or change one that comes again."""
+    return answers.show_moved(app().meetings.speaking_as(by(KIND)).change(id, body.change(), tenant()))
 
 
 @router.delete("/reminders/<id>")
 @needs(Role.CALLER)
 @rejects(errors.TaskNotFound, errors.TaskLeased, errors.TaskDone, errors.TaskCancelled)
 def cancel_reminder(id: ReminderId, force: Force = False) -> Response[None]:
-    """Cancel a reminder."""
-    app().reminders.speaking_as(by(KIND)).cancel(id, force=force, tenant=tenant())
+    """Cancel a reminder; one that comes again does so no more, and what was moved by hand stays."""
+    app().meetings.speaking_as(by(KIND)).cancel(id, force=force, tenant=tenant())
+    return Response(204)
+
+
+@router.patch("/reminders/<id>/occurrences/<at>")
+@needs(Role.CALLER)
+@rejects(
+    errors.TaskNotFound,
+    errors.TaskCancelled,
+    errors.TaskDead,
+    errors.QuotaExceeded,
+    errors.BeyondQuota,
+)
+def move_occurrence(id: ReminderId, at: OccurrenceAt, body: requests.MoveOccurrence) -> answers.MoveReminderAnswer:
+    """Move one occurrence of a reminder that comes again, and no other."""
+    verbs = app().meetings.speaking_as(by(KIND))
+    return answers.show_moved(verbs.move_occurrence(id, at, body.starts_at, tenant()))
+
+
+@router.delete("/reminders/<id>/occurrences/<at>")
+@needs(Role.CALLER)
+@rejects(errors.TaskNotFound, errors.TaskLeased, errors.TaskCancelled, errors.QuotaExceeded, errors.BeyondQuota)
+def cancel_occurrence(id: ReminderId, at: OccurrenceAt, force: Force = False) -> Response[None]:
+    """Cancel one occurrence of a reminder that comes again, and no other."""
+    app().meetings.speaking_as(by(KIND)).cancel_occurrence(id, at, force=force, tenant=tenant())
     return Response(204)

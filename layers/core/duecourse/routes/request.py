@@ -27,8 +27,10 @@ TYPE, JSON, UNREAD = "content-type", "application/json", "application/octet-stre
 class Request:
     """One request (an event of the HTTP API, payload format 2.0), and the App that serves it."""
 
-    def __init__(self, app: App, event: Mapping[str, Any], remaining_ms: Callable[[], int]) -> None:
+    def __init__(self, app: App, event: Mapping[str, Any], remaining_ms: Callable[[], int], source: str = "") -> None:
         self.app = app
+        self.source = source
+        """Source of a request that did not come by HTTP; "" for one that did."""
         self.remaining_ms = remaining_ms
         """Milliseconds that the function may still take."""
         self.since = 0
@@ -175,4 +177,4 @@ def tenant() -> str:
 def by(word: str = HTTP) -> str:
     """Source of that request in a task's log: the word, and the caller where it is known."""
     asked = served().principal
-    return word if asked is None else f"{word}:{asked.name}"
+    return served().source or (word if asked is None else f"{word}:{asked.name}")

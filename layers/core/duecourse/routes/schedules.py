@@ -16,7 +16,7 @@ from duecourse.routes.parts import answer, count_added, needs, rejects
 from duecourse.routes.request import app, by, served, tenant
 from duecourse.wire.http import schedule_answers as answers
 from duecourse.wire.http import schedules as requests
-from duecourse.wire.http.fields import Name
+from duecourse.wire.http.fields import Name, OpenQueue
 from duecourse.wire.http.pages import DEFAULT_PAGE, PageLimit
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
@@ -27,6 +27,9 @@ ScheduleId = Annotated[
     Path(description="Id of the schedule, given or generated.", examples=["daily-report"]),
 ]
 Queue = Annotated[Name, Query(description="Queue of the schedule.")]
+ChangedQueue = Annotated[
+    OpenQueue, Query(description="Queue of the schedule; those in `reminders` are changed at `/reminders`.")
+]
 
 
 @router.post("/schedules")
@@ -76,9 +79,9 @@ def get_schedule(id: ScheduleId, queue: Queue = DEFAULT_QUEUE) -> answers.Schedu
 @needs(Role.CALLER)
 @rejects(TaskNotFound, VersionConflict, QuotaExceeded, BeyondQuota)
 def change_schedule(
-    id: ScheduleId, body: requests.ChangeSchedule, queue: Queue = DEFAULT_QUEUE
+    id: ScheduleId, body: requests.ChangeSchedule, queue: ChangedQueue = DEFAULT_QUEUE
 ) -> answers.ScheduleAnswer:
-    """Change, pause or resume a schedule. What is under way goes on."""
+    """Change, pause or resume a schedule. A running occurrence finishes."""
     status = app().schedules.speaking_as(by()).change(queue, id, body.changes(), body.if_version, tenant())
     return {"schedule": answers.show_schedule(status)}
 
@@ -86,7 +89,7 @@ def change_schedule(
 @router.delete("/schedules/<id>")
 @needs(Role.CALLER)
 @rejects(TaskNotFound)
-def delete_schedule(id: ScheduleId, queue: Queue = DEFAULT_QUEUE) -> Response[None]:
+def delete_schedule(id: ScheduleId, queue: ChangedQueue = DEFAULT_QUEUE) -> Response[None]:
     """Delete a schedule: no further occurrence comes, and a running one finishes."""
     app().schedules.speaking_as(by()).delete(queue, id, tenant())
     return Response(204)
@@ -95,7 +98,7 @@ def delete_schedule(id: ScheduleId, queue: Queue = DEFAULT_QUEUE) -> Response[No
 @router.post("/schedules/<id>/run")
 @needs(Role.CALLER)
 @rejects(TaskNotFound, VersionConflict)
-def run_schedule(id: ScheduleId, queue: Queue = DEFAULT_QUEUE) -> Response[answers.RunAnswer]:
+def run_schedule(id: ScheduleId, queue: ChangedQueue = DEFAULT_QUEUE) -> Response[answers.RunAnswer]:
     """Add one occurrence now, beside the series."""
     task_id = app().schedules.speaking_as(by()).run(queue, id, tenant())
     count_added(1)
@@ -104,9 +107,9 @@ def run_schedule(id: ScheduleId, queue: Queue = DEFAULT_QUEUE) -> Response[answe
 
 @router.post("/schedules/<id>/backfill")
 @needs(Role.CALLER)
-@rejects(TaskNotFound, QuotaExceeded, BeyondQuota)
+@rejects(TaskNotFound, ScheduleExists, QuotaExceeded, BeyondQuota)
 def backfill_schedule(
-    id: ScheduleId, body: Annotated[requests.BackfillSchedule, Body()], queue: Queue = DEFAULT_QUEUE
+    id: ScheduleId, body: Annotated[requests.BackfillSchedule, Body()], queue: ChangedQueue = DEFAULT_QUEUE
 ) -> Response[answers.BackfillAnswer]:
     """Add the occurrences of a span now, one after another."""
     occurrences = app().schedules.speaking_as(by()).backfill(queue, id, (body.from_, body.to), body.overlap, tenant())

@@ -128,8 +128,8 @@ class Duecourse:
     def advance(self, to: Span | datetime) -> int:
         """Move the clock by a span (`"30d"`, `"PT5M"`, seconds) or to an instant, and run what falls due by then.
 
-        Tasks run in the order of their due times, each at its own. Returns the number of runs. Raises ValueError for an
-        instant that is past, TooManyRuns.
+        Schedules fire and tasks run in the order of their due times, each at its own. Returns the number of runs.
+        Raises ValueError for an instant that is past, TooManyRuns.
         """
         until, runs = self._until(to), 0
         with self._travelling():
@@ -163,13 +163,15 @@ class Duecourse:
         return until
 
     def _work(self, shard: Shard) -> int:
-        """Claim, run and settle what is due in a shard, at this instant; returns the number of runs."""
+        """Claim, run and settle what is due in a shard at this instant, occurrences too; returns the number of runs."""
         runs = 0
         while True:
             claim = self._store.claim(shard, AT_ONCE, lease_ms=self._settings.lease_ms, trigger=Trigger.TIMER)
             if ends := [end for task in claim.tasks for end in self._run(task)]:
                 self._store.settle(shard, ends)
             runs += len(claim.tasks)
+            if claim.schedules_due and self._app.fire(shard):
+                continue
             if not claim.backlog or not (claim.tasks or claim.died):
                 return runs
 

@@ -17,6 +17,8 @@ from duecourse.worker.process import AWAY, WRONG, log_to_stderr
 
 log = logging.getLogger("duecourse.worker")
 
+NO_STORE = "is required: give --store URL, set DUECOURSE_STORE, or, beside duecourse up, begin with duecourse run"
+
 
 def run(options: Options) -> int:
     """Work until SIGTERM or Ctrl-C; returns the exit code: 0 then, 2 for wrong settings, else a process's own."""
@@ -25,8 +27,8 @@ def run(options: Options) -> int:
         settings = _settings(options.check())
         parent = Parent(options)
         with ExitStack() as stack:
-            place = _open_health(stack, options, settings, parent)
-            return parent.run(partial(_announce, options, place))
+            health_at = _open_health(stack, options, settings, parent)
+            return parent.run(partial(_announce, options, _place(settings), health_at))
     except InvalidSettings as error:
         log.critical("wrong settings: %s", error)
         return WRONG
@@ -37,6 +39,8 @@ def run(options: Options) -> int:
 
 def _settings(options: Options) -> Settings:
     settings = parse(options.environment(os.environ))
+    if not (settings.store or settings.store_secret):
+        raise InvalidSettings([FieldError("--store", NO_STORE)])
     scheme = split(settings.store).scheme
     if scheme in WITHOUT_BELLS:
         problem = (
@@ -59,9 +63,14 @@ def _open_health(stack: ExitStack, options: Options, settings: Settings, parent:
     return f", health on port {port}"
 
 
-def _announce(options: Options, place: str) -> None:
+def _place(settings: Settings) -> str:
+    """Place of the ledger for people; no password is in it."""
+    return f"the secret {settings.store_secret}" if settings.store_secret else split(settings.store).place
+
+
+def _announce(options: Options, place: str, health_at: str) -> None:
     queues = f"queues {', '.join(options.queues)}" if options.queues else "every queue"
     with suppress(BrokenPipeError):  # whoever started it reads no more
         processes = "1 process" if options.processes == 1 else f"{options.processes} processes"
-        sys.stdout.write(f"worker ready: {processes}, {queues}{place}\n")
+        sys.stdout.write(f"worker ready: {processes}, {queues} at {place}{health_at}\n")
         sys.stdout.flush()

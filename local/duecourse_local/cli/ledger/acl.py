@@ -36,7 +36,7 @@ def acl(
         duecourse acl --bridge --store redis-cluster://10.0.0.1:6379
     """
     with console.problems_shown():
-        given = client.ledger(store, folder, namespace=namespace)
+        given = client.ledger(store, folder, is_opened=False, namespace=namespace)
         in_cluster, database = _place(given)
     rights = Rights(
         given.namespace,
@@ -54,6 +54,8 @@ def _place(given: Settings) -> tuple[bool, int]:
     """True for a cluster; the number of the database. Raises HarnessError."""
     if given.store_secret:
         raise HarnessError("DUECOURSE_STORE_SECRET is not read for this: give the store's URL as --store")
+    if not given.store:
+        return False, 0
     if given.store.startswith(SCHEMES):
         raise HarnessError(f"{given.store} is reached by no other program: only Redis has users")
     if is_cluster(given.store):

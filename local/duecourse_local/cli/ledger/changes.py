@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from duecourse.domain.spoken import counted
+
 from ...stack.problems import HarnessError
 from .. import console
 from . import fields, words
@@ -16,12 +18,12 @@ MOST = 1_000
 """The most tasks of one request for a replay."""
 
 
-def json_from(text: str) -> Any:
-    """The JSON of an option, or of a file that is named behind an @. Raises typer.BadParameter."""
+def json_of(option: str, text: str) -> Any:
+    """The JSON of an option, or of a file that is named behind an @. Raises typer.BadParameter, naming the option."""
     try:
         return json.loads(fields.text_from(text))
     except (ValueError, OSError) as error:
-        raise typer.BadParameter(f"must be JSON, or @FILE with JSON in it: {error}") from None
+        raise HarnessError(f"{option}: must be JSON, or @FILE with JSON in it: {error}") from None
 
 
 @on_ledger
@@ -44,7 +46,7 @@ def add(  # noqa: PLR0913, PLR0917 - one for each option
 
         duecourse add report --payload @report.json --more '{"deadline": "PT1H"}'
     """
-    body = {"kind": kind, "payload": json_from(payload), "queue": queue, **json_from(more)}
+    body = {"kind": kind, "payload": json_of("--payload", payload), "queue": queue, **json_of("--more", more)}
     answer = ledger.ask("POST", "/tasks", body=body | fields.given(id=id, delay=delay, due_at=due_at))
     screen.answer(answer, lambda found: _tell(found["task"], "added" if found["created"] else "existed already"))
 
@@ -119,4 +121,4 @@ def _show_replayed(answer: Document) -> None:
             table.add_row(escape(one["id"]), words.local(one["due_at"]))
         console.out.print(table)
     more = ": more may remain, run the command again" if answer["more"] and not answer["dry_run"] else ""
-    console.out.print(f"{answer['replayed']} dead tasks {done}{more}")
+    console.out.print(f"{counted(answer['replayed'], 'dead task')} {done}{more}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.table import Table
 
 from duecourse.settings import Settings
@@ -59,7 +59,7 @@ def doctor(
 def _findings(settings: Settings, folder: Path, *, with_targets: bool) -> Iterator[Finding]:
     with (
         client.redis_of(settings, "is not examined: only a ledger on Redis is") as redis,
-        Progress(TextColumn("shards"), BarColumn(), MofNCompleteColumn(), console=console.err, transient=True) as bar,
+        console.bar(TextColumn("shards"), BarColumn(), MofNCompleteColumn()) as bar,
     ):
         exam = Examination(redis, settings.namespace, events=settings.events == "on")
         shown = bar.add_task("", total=exam.steps)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duecourse.domain.spoken import counted
+
 from ...stack import state
 from .. import client, console
 
@@ -44,7 +46,7 @@ def export(
 
             made = Export(redis, settings.namespace, queue or (), console.notice)
             _write(made, output)
-    console.err.print(f"{made.tasks} tasks", f", {made.unreadable} left out" if made.unreadable else "", sep="")
+    console.err.print(counted(made.tasks, "task"), f", {made.unreadable} left out" if made.unreadable else "", sep="")
     if made.unreadable:
         raise typer.Exit(1)
 

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from duecourse import ledgers
 from duecourse.domain.access import Role
 from duecourse.domain.masking import masked
+from duecourse.domain.schedule_file import Noted
 from duecourse.domain.task import DEFAULT_TENANT, RetryPolicy, Status, Task, dump_json
 from duecourse.domain.times import format_duration, format_instant
 from duecourse.errors import DuecourseError, InvalidSettings
@@ -42,13 +43,14 @@ class Inside:
         self.name = name
         self._app = app
         self._tenant = tenant
-        self._identity = {"jwt": {"claims": {"sub": f"command:{getpass.getuser()}@{socket.gethostname()}"}}}
+        self._source = f"command:{getpass.getuser()}@{socket.gethostname()}"
+        self._identity = {"jwt": {"claims": {"sub": self._source}}}
 
     def ask(self, method: str, path: str, query: Query | None = None, body: Document | None = None) -> Document:
         """See Ledger."""
         from duecourse.routes.every import serve  # pydantic and the router take a third of a second
 
-        words = {**(query or {}), "tenant": self._tenant}
+        words = {"tenant": self._tenant, **(query or {})}
         text = b"" if body is None else json.dumps(body).encode()
         request = HttpRequest(
             method,
@@ -61,13 +63,17 @@ class Inside:
         )
         event = http_event(request, "$default", {}, self._identity)
         with redirect_stdout(StringIO()):  # of a function, a metric is a line of its log
-            answer = serve(self._app, event, _Context())
+            answer = serve(self._app, event, _Context(), self._source)
         found: Document = json.loads(answer.get("body") or "{}")
         if answer["statusCode"] >= 500:
             raise Away(f"{found.get('detail')} ({self.name})")
         if answer["statusCode"] >= 400:
             raise Rejected(answer["statusCode"], found)
         return found
+
+    def noted(self) -> Noted:
+        """See Ledger."""
+        return self._app.schedule_files.noted()
 
     def kept(self, queue: str, id: str) -> Mapping[str, str]:
         """See Ledger."""

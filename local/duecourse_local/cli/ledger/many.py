@@ -3,7 +3,6 @@
 from typing import Annotated, Literal
 
 import typer
-from rich.progress import Progress
 
 from ...stack.problems import HarnessError
 from .. import console
@@ -95,7 +94,7 @@ def _each(ledger: Ledger, done: str, path: str, body: Document, total: int | Non
     """Number of tasks of all requests; with a total, a bar shows their progress."""
     count: int = 0
     cursor: str | None = None
-    with Progress(console=console.err, transient=True, disable=total is None) as bar:
+    with console.bar(disable=total is None) as bar:
         task = bar.add_task(done, total=total)
         while True:
             answer = ledger.ask("POST", path, body={**body, "limit": STEP, **fields.given(cursor=cursor)})

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
+from duecourse.domain.schedule_file import Noted
+
 from ...stack import state
 from ...stack.problems import HarnessError
 
@@ -37,6 +39,9 @@ class Ledger(Protocol):
 
     def ask(self, method: str, path: str, query: Query | None = None, body: Document | None = None) -> Document:
         """Answer to one request, {} for an empty one. Raises Rejected and Away."""
+
+    def noted(self) -> Noted | None:
+        """State of the schedule files; None where only the HTTP API is at hand, which does not show it."""
 
     def kept(self, queue: str, id: str) -> Mapping[str, str]:
         """Fields of a task that the ledger has and the HTTP API does not show."""

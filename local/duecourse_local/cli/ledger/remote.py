@@ -13,13 +13,16 @@ from duecourse.domain.access import Role
 
 from ...aws.access import chosen
 from ...aws.account import REGION
+from ...stack.problems import HarnessError
 from .place import Asked, Away, Document, Query, Rejected
 
 SERVICE = "execute-api"
 TIMEOUT_S = 30.0
 TENANT, TENANT_HEADER = "tenant", "X-Tenant"
 LIFETIME_S = 3_600.0
-REJECTS, FAILS = 400, 500
+REJECTS, MISSING, FAILS = 400, 404, 500
+OURS = "urn:duecourse:problem:"
+"""Beginning of the type of each problem that the API answers."""
 MESSAGE = "message"
 """Field of the answers that API Gateway gives by itself."""
 
@@ -30,9 +33,8 @@ class Remote:
     def __init__(self, url: str, token: str | None, tenant: str | None, keys: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise Away(
-                f"--url {url} must be the URL of an HTTP API, such as https://a1b2c3.execute-api.REGION.amazonaws.com"
-            )
+            example = "https://a1b2c3.execute-api.REGION.amazonaws.com" if "://" in url else f"http://{url}"
+            raise HarnessError(f"--url {url} must be the URL of an HTTP API, such as {example}")
         self._url = url.rstrip("/")
         self._token = token
         self._tenant = tenant
@@ -47,31 +49,36 @@ class Remote:
         try:
             return self._ask(method, path, query or {}, body)
         except Rejected as error:
-            if self._by_header or not self._tenant or not _takes_no_tenant(error):
+            tenant = (query or {}).get(TENANT, self._tenant)
+            if self._by_header or not tenant or not _takes_no_tenant(error):
                 raise
         # An API without a rule for tenants takes them from a header.
         self._by_header = True
         return self._ask(method, path, query or {}, body)
+
+    def noted(self) -> None:
+        """See Ledger."""
 
     def kept(self, queue: str, id: str) -> Mapping[str, str]:  # noqa: ARG002 - an API shows what it shows
         """See Ledger."""
         return {}
 
     def _ask(self, method: str, path: str, query: Query, body: Document | None) -> Document:
-        words = {**query, TENANT: None if self._by_header else self._tenant}
+        tenant = query.get(TENANT, self._tenant)
+        words = {**query, TENANT: None if self._by_header else tenant}
         text = urlencode({name: value for name, value in words.items() if value is not None})
         url = self._url + path + (f"?{text}" if text else "")
         content = None if body is None else json.dumps(body).encode()
         try:
-            answer = self._http.request(method, url, body=content, headers=self._headers(method, url, content))
+            answer = self._http.request(method, url, body=content, headers=self._headers(method, url, content, tenant))
         except HTTPError as error:
             raise Away(f"{self.name} does not answer: {error}") from error
         return self._read(answer)
 
-    def _headers(self, method: str, url: str, content: bytes | None) -> dict[str, str]:
+    def _headers(self, method: str, url: str, content: bytes | None, tenant: str | None) -> dict[str, str]:
         headers = {} if content is None else {"Content-Type": "application/json"}
-        if self._by_header and self._tenant:
-            headers[TENANT_HEADER] = self._tenant
+        if self._by_header and tenant:
+            headers[TENANT_HEADER] = tenant
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         return self._signer[1](method, url, content, headers) if self._signer else headers
@@ -82,6 +89,8 @@ class Remote:
             raise Away(f"{self.name} is not the HTTP API of duecourse: it answers {answer.status} without its JSON")
         if answer.status >= FAILS:
             raise Away(f"{self.name} answers {answer.status}: {found.get('detail') or found.get(MESSAGE)}")
+        if answer.status == MISSING and not str(found.get("type")).startswith(OURS):
+            raise Away(f"{self.name}: no duecourse API there, it answers 404")
         if answer.status >= REJECTS:
             raise Rejected(answer.status, {"detail": self._said(answer.status, found)} if MESSAGE in found else found)
         return found

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.progress import SpinnerColumn, TextColumn
 
+from duecourse.domain.spoken import counted
 from duecourse.settings import Settings
 
 from ...stack import state
@@ -31,14 +32,14 @@ def restore(
     """
     with console.problems_shown():
         added, kept = _restore(file, client.ledger(store, folder, namespace=namespace))
-    console.out.print(f"{added} tasks added, {kept} were there already")
+    console.out.print(f"{counted(added, 'task')} added, {kept} were there already")
 
 
 def _restore(file: Path, settings: Settings) -> tuple[int, int]:
     with (
         client.redis_of(settings, "takes no import: only a ledger on Redis does") as redis,
         file.open() as lines,
-        Progress(SpinnerColumn(), TextColumn("{task.completed:.0f} tasks"), console=console.err, transient=True) as bar,
+        console.bar(SpinnerColumn(), TextColumn("{task.completed:.0f} tasks")) as bar,
     ):
         from ...backup.restore import Restore  # pydantic's models come along
 

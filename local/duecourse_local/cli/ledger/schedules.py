@@ -1,4 +1,4 @@
-"""`schedules`: list, show, add, pause, resume, run, preview, backfill and delete schedules."""
+"""`schedules`: list, show, add, change, pause, resume, run, preview, backfill, delete and compare schedules."""
 
 import json
 from typing import Annotated
@@ -8,8 +8,9 @@ from rich.markup import escape
 
 from .. import console
 from . import fields, words
-from .changes import json_from
+from .changes import json_of
 from .command import Screen, agreed, on_ledger
+from .filed import diff
 from .place import Document, Ledger, quoted
 
 PAGE = 100
@@ -85,14 +86,20 @@ def add(  # noqa: PLR0913, PLR0917 - one for each option
         duecourse schedules add report --every PT24H --more '{"overlap": "skip"}'
     """  # noqa: E501 - a command is one line
     repeat = fields.given(cron=cron, every=every, rrule=rrule)
-    body = {"kind": kind, "payload": json_from(payload), "queue": queue, "repeat": repeat, **json_from(more)}
+    body = {
+        "kind": kind,
+        "payload": json_of("--payload", payload),
+        "queue": queue,
+        "repeat": repeat,
+        **json_of("--more", more),
+    }
     answer = ledger.ask("POST", "/schedules", body=body | fields.given(id=id, time_zone=time_zone))
     screen.answer(answer, lambda found: _tell(found["schedule"], "added" if found["created"] else "existed already"))
 
 
 @on_ledger
 def pause(ledger: Ledger, screen: Screen, id: Id, queue: Queue = fields.DEFAULT) -> None:
-    """Pause a schedule: nothing fires, and what is under way goes on.
+    """Pause a schedule: nothing fires, and a running occurrence finishes.
 
     Examples:
 
@@ -126,7 +133,7 @@ def change(
 
         duecourse schedules change daily-report '{"repeat": {"cron": "30 9 * * *"}, "if_version": 1}'
     """
-    _change(ledger, screen, id, queue, json_from(changes), "changed")
+    _change(ledger, screen, id, queue, json_of("CHANGES", changes), "changed")
 
 
 @on_ledger
@@ -180,7 +187,7 @@ def preview(  # noqa: PLR0913, PLR0917 - one for each option
 
         duecourse schedules preview --cron '30 2 * * *' --time-zone Europe/Vienna --from 2027-03-27T00:00:00Z
     """
-    body = {"repeat": fields.given(cron=cron, every=every, rrule=rrule), "count": count, **json_from(more)}
+    body = {"repeat": fields.given(cron=cron, every=every, rrule=rrule), "count": count, **json_of("--more", more)}
     body |= fields.given(**{"time_zone": time_zone, "from": since})
     screen.answer(ledger.ask("POST", "/schedules/preview", body=body), lambda found: _show_times(found["times"]))
 
@@ -200,7 +207,7 @@ def delete(ledger: Ledger, screen: Screen, id: Id, queue: Queue = fields.DEFAULT
 
 for name, command in {
     "list": list_schedules, "show": show, "add": add, "change": change, "pause": pause, "resume": resume, "run": run,
-    "preview": preview, "backfill": backfill, "delete": delete,
+    "preview": preview, "backfill": backfill, "delete": delete, "diff": diff,
 }.items():  # fmt: skip
     app.command(name)(command)
 

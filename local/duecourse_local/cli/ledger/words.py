@@ -53,7 +53,7 @@ def table(*columns: str, title: str | None = None) -> Table:
     """An empty table; of a column that begins with `>` the values are numbers."""
     made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        made.add_column(name.removeprefix(">"), justify="right" if name[0] == ">" else "left", overflow="fold")
+        made.add_column(name.removeprefix(">"), justify="right" if name[:1] == ">" else "left", overflow="fold")
     return made
 
 

@@ -20,6 +20,8 @@ from ...template.model import Function
 from ...template.reader import Template
 from .. import console
 
+AT = ".aws-sam"
+"""Folder of what sam builds."""
 LAYER_MB = 30.0
 STARTS = 40.0
 """Bound of a cold import, in starts of the bare interpreter: both are slower on a slower or busier machine.
@@ -78,7 +80,7 @@ def built(
 
 def _built() -> Path:
     project = here()
-    template = project.template().parent / ".aws-sam" / "build" / "template.yaml"
+    template = project.template().parent / AT / "build" / "template.yaml"
     if not template.exists():
         raise HarnessError(f"{template} is not there: run {'duecourse build' if project.bundle else 'make sam'}")
     return template
@@ -95,9 +97,11 @@ def _layers_for_here(functions: list[Function], architecture: str, python: str) 
     """Each layer that was built, and the one that this machine can load: the same, or the same made for here."""
     layers = sorted({layer for function in functions for layer in function.layers})
     machine = MACHINES.get(platform.machine(), "x86_64")
+    made = [path for path in layers if architecture != machine and AT in path.parts]  # others hold a project's sources
     with tempfile.TemporaryDirectory(prefix="duecourse-layers-") as folder:
-        built = architecture == machine
-        yield {path: path if built else _made_for(machine, path.parent.name, Path(folder), python) for path in layers}
+        yield {path: path for path in layers} | {
+            path: _made_for(machine, path.parent.name, Path(folder), python) for path in made
+        }
 
 
 def _made_for(machine: str, name: str, folder: Path, python: str) -> Path:

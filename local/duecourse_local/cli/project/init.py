@@ -15,8 +15,10 @@ from . import scaffold
 
 SKELETON = Path(__file__).with_name("skeleton")
 FIRST = scaffold.New("report", "report")
+PARTS = ("functions", "events", "tests", "layer")
+"""Folders of a project."""
 TO_FILL = ".in"
-"""Suffix of files that would act within this package by their own name."""
+"""Suffix of files that would act within this package by their own name, or be compiled here."""
 MAX_STACK = 23
 """Maximum length of a stack's name: with that of a function it makes a name on AWS, at most 64 characters long."""
 
@@ -54,7 +56,7 @@ def write(root: Path) -> list[Path]:
     Raises HarnessError, with nothing written, where files of these names are there.
     """
     files = {root / name: text for name, text in _skeleton(root.name)}
-    there = [path for path in (*files, *(root / part for part in ("functions", "events", "tests"))) if path.exists()]
+    there = [path for path in (*files, *(root / part for part in PARTS)) if path.exists()]
     if there:
         names = ", ".join(str(path.relative_to(root)) for path in there)
         raise HarnessError(f"{root} already has {names}: choose an empty folder, such as duecourse init my-tasks")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ...stack import state
+from ...stack.problems import HarnessError
 from .. import client, console
 
 
@@ -35,9 +36,9 @@ def invoke(
         sam local invoke PollTickFunction -e events/poll_tick/scheduler.json --parameter-overrides Architecture=x86_64
     """
     with console.problems_shown():
-        found = client.functions().get(function)
+        name, sent = client.function_named(function), _read(event)
         with client.lambda_service(folder) as service:
-            answer = client.invoke(service, found.name if found else function, _read(event))
+            answer = client.invoke(service, name, sent)
     typer.echo(answer.payload)
     console.err.print(f"{answer.error or 'ok'} after {answer.took_ms:.1f} ms")
     raise typer.Exit(1 if answer.error else 0)
@@ -46,4 +47,9 @@ def invoke(
 def _read(event: Path | None) -> bytes:
     if event is None:
         return b"{}"
-    return sys.stdin.buffer.read() if str(event) == "-" else event.read_bytes()
+    if str(event) == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return event.read_bytes()
+    except OSError as error:
+        raise HarnessError(f"--event {event} cannot be read: {error.strerror}") from None

@@ -56,10 +56,10 @@ def run(
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    client.ledger(None, folder)  # raises where the stack has its ledger to itself
     up = state.running(folder)
     if not up:
         raise HarnessError("no stack is up: run duecourse up")
+    client.ledger(None, folder)  # raises where the stack has its ledger to itself
     settings = _settings(up, state.seal_key(folder))
     own = {name: settings[name] for name in SETTINGS if settings.get(name)}
     # A secret in this environment is a deployed stack's, and beside the address of this one it would be rejected.

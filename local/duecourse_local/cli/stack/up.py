@@ -144,23 +144,25 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
 
         duecourse up --clock travel
     """
+    printer = screen.Printer()
     options = Options(
         auth=auth, port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, freeze=freeze,
         clock=clock,
         precision=_chosen(precision, no_bridge=no_bridge, ticks=tick != 0),
         store=store, aws=aws, amqp=amqp, secrets=secrets, state=folder, allow_hosts=tuple(allow_host or ()),
         template=_template(), egress=egress, progress=console.progress,
-        hear=screen.print_raw if as_json else screen.print_for_people,
+        hear=screen.print_raw if as_json else printer,
         environment={} if as_json else {LOG_TASKS: os.environ.get(LOG_TASKS, "on")},
     )  # fmt: skip
     say = console.say_aside if as_json else console.say
-    with until_stopped():
+    with until_stopped(_kept(folder) if _is_own(store, clock) else ""):
         from ...stack.stack import Stack  # takes most of a second: a Ctrl-C meanwhile is heard
 
         with Stack(options, say=say, notice=console.notice) as stack:
             if as_json:
                 typer.echo(json.dumps(stack.addresses()))
             else:
+                printer.clock = stack.travelled or screen.wall
                 console.say(*HINTS[auth] or ("docs", f"{stack.api}/docs"))
                 console.out.print(
                     f"[bold green]ready[/]: Ctrl-C stops the stack; all logs are in {_near(folder)}/logs",
@@ -172,6 +174,16 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
 def _template() -> Path:
     with console.problems_shown():
         return here().template()
+
+
+def _is_own(store: str | None, clock: Clock) -> bool:
+    """True if the stack's own Redis has the tasks."""
+    named = store or os.environ.get("DUECOURSE_STORE") or os.environ.get("REDIS_URL")
+    return not named and clock == Clock.WALL
+
+
+def _kept(folder: Path) -> str:
+    return f"; tasks are kept in {_near(folder)}"
 
 
 def _near(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A schedule as a record of the ledger: its definition is the payload, its progress the state (modules/series.lua)."""
+"""A schedule as a record: its definition is the payload, its progress is the state (lua/modules/series.lua)."""
 
 import json
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from duecourse.domain.schedule import (
     Cron,
     Every,
     Fold,
+    FormerTime,
     Gap,
     Kept,
     Missed,
@@ -66,7 +67,7 @@ def pack_schedule(schedule: Schedule, progress: Progress, call: bytes) -> bytes:
 def pack_progress(progress: Progress) -> str:
     """The parts of a schedule's state that are not of scripts alone."""
     nominal = NONE if progress.nominal is None else _word(progress.nominal)
-    counts = (progress.version, nominal, progress.fired, progress.skipped, progress.missed, progress.zones)
+    counts = (progress.version, nominal, progress.fired, progress.skipped, progress.missed, _zones_word(progress))
     recent = (f"{_word(one.nominal)}{LETTERS[one.became]}{one.besides or ''}" for one in progress.recent)
     return f"{' '.join(map(str, counts))}|{' '.join(recent)}"
 
@@ -105,6 +106,7 @@ def _definition(schedule: Schedule) -> str:
         "f": _unless(rule.fold, Fold.FIRST),
         "l": schedule.limit,
         "j": _unless(schedule.jitter_ms, 0),
+        "b": _unless(schedule.lead_ms, 0),
         "m": _unless(schedule.missed, Missed.LATEST),
         "a": _unless(schedule.catch_up_ms, HOUR_MS),
         "o": _unless(schedule.overlap, Overlap.ALLOW),
@@ -147,6 +149,7 @@ def _policies(found: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "limit": found.get("l"),
         "jitter_ms": found.get("j", 0),
+        "lead_ms": found.get("b", 0),
         "missed": Missed(found.get("m", Missed.LATEST)),
         "catch_up_ms": found.get("a", HOUR_MS),
         "overlap": Overlap(found.get("o", Overlap.ALLOW)),
@@ -167,9 +170,21 @@ def _progress(state: str, due_at: int) -> Progress:
         fired=int(fired),
         skipped=int(skipped),
         missed=int(missed),
-        zones=zones,
+        zones=zones.partition(",")[0],
+        former=_former(zones),
         recent=tuple(map(_occurrence, recent.split())),
     )
+
+
+def _zones_word(progress: Progress) -> str:
+    """The version of the time zones; behind commas, the former one and the nominal time by that."""
+    former = progress.former
+    return f"{progress.zones},{former.zones},{_word(former.nominal)}" if former else progress.zones
+
+
+def _former(word: str) -> FormerTime | None:
+    _, *former = word.split(",")
+    return FormerTime(former[0], _instant(former[1])) if former else None
 
 
 def _occurrence(word: str) -> Occurrence:

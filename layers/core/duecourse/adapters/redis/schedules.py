@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from heapq import nsmallest
 from typing import Any
@@ -24,23 +24,15 @@ from duecourse.domain.task import DEFAULT_TENANT, MARK, Shard
 from duecourse.errors import BeyondQuota, LedgerTooOld, QuotaExceeded, TaskDamaged
 from duecourse.ports.ledger import check_count
 from duecourse.ports.schedules import MAX_FIRE, Fired, Put, SchedulePage
-from duecourse.ports.tasks import Reply
+from duecourse.ports.tasks import BEYOND, QUOTAS
 
 log = logging.getLogger("duecourse.store")
 
 PUT = {1: Put.CREATED, 2: Put.CHANGED, 3: Put.KEPT, -1: Put.ABSENT, -2: Put.CONFLICT}
+PAGE = 500
+"""Schedules that are read at a time."""
 TOO_OLD, DAMAGED = -5, -6
 """Rejections of schedule.lua that are errors."""
-OVER = {
-    Reply.OVER_PENDING: "tenant_max_pending",
-    Reply.OVER_BYTES: "tenant_max_bytes",
-    Reply.OVER_ADDS: "tenant_adds_per_minute",
-}
-BEYOND = {
-    Reply.BEYOND_PENDING: "tenant_max_pending",
-    Reply.BEYOND_BYTES: "tenant_max_bytes",
-    Reply.BEYOND_ADDS: "tenant_adds_per_minute",
-}
 MAX_ARGUMENTS = 3_500
 """Most arguments of one script, fewer than the 3,999 that ElastiCache Serverless takes."""
 OWN, TASK = 5, 7
@@ -92,9 +84,11 @@ class RedisSchedules(RedisLedger):
             schedules |= {kept.schedule.id: kept for kept in found.values() if kept}
         return SchedulePage([schedules[id] for id in shown if id in schedules], shown[-1] if more else "")
 
-    def drop_schedule(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> bool:
+    def drop_schedule(
+        self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, generation: int | None = None
+    ) -> bool:
         """See ScheduleStore."""
-        terms = (stored_schedule(tenant, id), tenant)
+        terms = (stored_schedule(tenant, id), tenant, "" if generation is None else generation)
         _, _, dropped = self._verbs.run("unschedule", self._schedules_shard(queue, id), [TENANT, tenant], terms)
         return bool(dropped)
 
@@ -107,6 +101,26 @@ class RedisSchedules(RedisLedger):
         if broken:
             self._fire(shard, [TENANT], [(sid, sid, "", "", "") for sid in broken])
         return [kept for kept in found.values() if kept]
+
+    def coming_schedules(self) -> Iterator[Kept]:
+        """See ScheduleStore."""
+        shards = self.shards()
+        counts = self._scripts.read(*(("ZCARD", self._verbs.keys(one).due(TENANT)) for one in shards)) if shards else []
+        for shard, count in zip(shards, counts, strict=True):
+            if count:
+                yield from self._coming(shard, self.now())
+
+    def _coming(self, shard: Shard, after: int) -> Iterator[Kept]:
+        """Schedules of a shard that are due later than an instant."""
+        due, since, size = self._verbs.keys(shard).due(TENANT), after + 1, PAGE
+        while True:
+            page = self._scripts.command("ZRANGEBYSCORE", due, since, "+inf", "LIMIT", 0, size, "WITHSCORES")
+            sids, last = [sid.decode() for sid in page[::2]], int(page[-1]) if page else since
+            yield from filter(None, self._readable(shard, sids).values())
+            if len(sids) < size:
+                return
+            # Those that are due at one time may be more than a page: then the next one is larger.
+            since, size = (last, PAGE) if last > since else (since, 4 * size)
 
     def fire(self, shard: Shard, firings: Sequence[Firing]) -> list[Fired]:
         """See ScheduleStore."""
@@ -179,7 +193,7 @@ def _rejection(code: int, wait_ms: int, schedule: Schedule) -> Exception:
     if code == DAMAGED:
         return TaskDamaged(f"the record of schedule {schedule.id} cannot be read: delete the schedule")
     reply = REPLIES[code]
-    return BeyondQuota(BEYOND[reply], "payload") if reply in BEYOND else QuotaExceeded(OVER[reply], wait_ms)
+    return BeyondQuota(BEYOND[reply], "payload") if reply in BEYOND else QuotaExceeded(QUOTAS[reply], wait_ms)
 
 
 def _weight(firing: Firing) -> int:

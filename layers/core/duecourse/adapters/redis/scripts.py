@@ -26,7 +26,7 @@ Request: TypeAlias = tuple[int, Sequence[Argument]]
 
 READS = frozenset({"coming", "outlook", "own", "page", "schedules", "show", "stats", "throttle"})
 """Verbs that write nothing."""
-ONCE = frozenset({"bulk", "cancel", "claim", "replay", "take"})
+ONCE = frozenset({"bulk", "cancel", "claim", "replay", "take", "unschedule"})
 """Verbs that are not sent again after a lost reply: run twice, they would lease or report something else."""
 NOT_ALONE, UNREGISTERED, OVERRIDDEN, RESHARDED = -7, -8, -9, -10
 
@@ -82,7 +82,9 @@ def translate(error: Exception) -> DuecourseError:
         return StoreUnavailable(f"The store does not answer: {error}")
     if isinstance(error, exceptions.InvalidResponse):
         return StoreMisused(f"The server at the store's address is not a Redis: {error}")
-    return StoreMisused(f"The store rejected the command: {error}")
+    # Redis has no code for this one.
+    hint = ": a server usually has 0 to 15" if str(error).startswith("DB index is out of range") else ""
+    return StoreMisused(f"The store rejected the command: {error}{hint}")
 
 
 def _is(error: Exception, kind: type[Exception], code: str) -> bool:

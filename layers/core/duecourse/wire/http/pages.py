@@ -54,14 +54,6 @@ class ListTasks(Strict):
     limit: PageLimit = DEFAULT_PAGE
 
 
-class ListSchedules(Strict):
-    """Fields of GET /schedules, from Python."""
-
-    queue: Name = DEFAULT_QUEUE
-    after: Name | None = None
-    limit: PageLimit = DEFAULT_PAGE
-
-
 def start_of(cursor: str | None, wanted: Wanted) -> Place | None:
     """Start of the page that a right cursor names. Raises InvalidInput for a cursor of another state's page."""
     place = decode_cursor(cursor) if cursor else None

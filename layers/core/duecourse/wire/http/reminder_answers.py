@@ -1,15 +1,19 @@
 """The answers of `/reminders`."""
 
-from typing import Annotated, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
 from duecourse.domain import sms
 from duecourse.domain.masking import masked, masked_text
-from duecourse.domain.reminder import Channel, Moved, Recipient, ReminderStatus, Shown
-from duecourse.domain.task import DueTask, Json, Status, Task
+from duecourse.domain.reminder import Channel, Recipient
+from duecourse.domain.reminder_status import Made, Moved, ReminderStatus, Shown
+from duecourse.domain.schedule import Fold, Gap
+from duecourse.domain.series import SeriesStatus, Standing
+from duecourse.domain.task import Json, Status, Task
 from duecourse.domain.times import format_duration, format_instant
 from duecourse.wire.http.fields import ShownInstant, about
+from duecourse.wire.http.schedule_answers import UpcomingView, show_repeat, show_upcoming
 
 MAX_SHOWN = 2_000_000
 """Maximum number of characters that one preview shows: a function answers at most 6 MB."""
@@ -47,21 +51,57 @@ class ReminderTaskView(TaskDue):
     recipient: Annotated[RecipientView, about("Recipient of the message.")]
 
 
+class StandingView(TypedDict):
+    """Occurrence with messages, or one that was changed by hand."""
+
+    id: Annotated[str, about("Id of its reminder, which `GET /reminders/{id}` shows.", "standup@2100-01-11T09:30:00Z")]
+    at: Annotated[ShownInstant, about("Start by the rule, which names the occurrence.")]
+    starts_at: Annotated[ShownInstant, about("Start that it has.")]
+    state: Annotated[
+        Literal["standing", "moved", "cancelled"], about("State: `standing` as the rule says, `moved` or `cancelled`.")
+    ]
+
+
+class SeriesView(TypedDict):
+    """Rule by which a reminder comes again, and its occurrences."""
+
+    repeat: Annotated[dict[str, Any], about("Rule of the starts.", {"rrule": "FREQ=WEEKLY"})]
+    time_zone: Annotated[str, about("IANA time zone in which the rule is read.", "Europe/Vienna")]
+    starts_at: Annotated[ShownInstant, about("First start by the rule.")]
+    until: NotRequired[Annotated[ShownInstant, about("Last start at the latest.")]]
+    limit: NotRequired[Annotated[int, about("Number of starts.", 10)]]
+    gap: Annotated[Gap, about("Treatment of a time that a change of the clocks leaves out.")]
+    fold: Annotated[Fold, about("Treatment of a time that a change of the clocks repeats.")]
+    remind_before: Annotated[list[str], about("Lead times before each start.", ["PT300S"])]
+    recipients: Annotated[list[RecipientView], about("Recipients, one for each channel.")]
+    version: Annotated[int, about("Version of the series: 1, and 1 more for each change.", 1)]
+    created_at: Annotated[ShownInstant, about("Time of the add.")]
+    next: Annotated[list[UpcomingView], about("Next ten starts by the rule; those changed by hand are left out.")]
+    occurrences: Annotated[
+        list[StandingView], about("Occurrences that have messages, and those moved or cancelled by hand.")
+    ]
+
+
 class AddReminderAnswer(TypedDict):
     """Reminder that was added, with its tasks."""
 
     id: Annotated[str, about("Id of the reminder.", "standup")]
-    tasks: Annotated[list[TaskDue], about("Tasks of the reminder: one for each lead time, recipient and channel.")]
+    tasks: Annotated[
+        list[TaskDue],
+        about("Tasks of the reminder: one for each lead time, recipient and channel; none of one that comes again."),
+    ]
+    series: NotRequired[Annotated[SeriesView, about("Rule and occurrences, if the reminder comes again.")]]
 
 
 class MoveReminderAnswer(TypedDict):
     """Tasks that were moved; those in `leased` and `sent` were not."""
 
     id: Annotated[str, about("Id of the reminder.", "standup")]
-    starts_at: Annotated[ShownInstant, about("New start of the meeting.")]
+    starts_at: Annotated[ShownInstant, about("New start of the meeting; next start of one that comes again.")]
     tasks: Annotated[list[TaskMoved], about("Tasks that were moved.")]
     leased: Annotated[list[str], about("Ids of tasks that were being sent and were not moved.", [])]
     sent: Annotated[list[str], about("Ids of tasks that were already sent for the old start.", [])]
+    series: NotRequired[Annotated[SeriesView, about("Rule and occurrences, if the reminder comes again.")]]
 
 
 class ReminderAnswer(TypedDict):
@@ -69,11 +109,12 @@ class ReminderAnswer(TypedDict):
 
     id: Annotated[str, about("Id of the reminder.", "standup")]
     subject: Annotated[str, about("Template of the subject.", "Stand-up")]
-    starts_at: Annotated[ShownInstant, about("Start of the meeting.")]
+    starts_at: Annotated[ShownInstant, about("Start of the meeting; next start of one that comes again.")]
     message: Annotated[str, about("Template of the text.", "")]
     html: Annotated[str, about("Template of the HTML part.", "")]
     data: Annotated[Json, about("Data for the templates.", {})]
-    tasks: Annotated[list[ReminderTaskView], about("Tasks of the reminder.")]
+    tasks: Annotated[list[ReminderTaskView], about("Tasks of the reminder; none of one that comes again.")]
+    series: NotRequired[Annotated[SeriesView, about("Rule and occurrences, if the reminder comes again.")]]
 
 
 class MessageView(TaskDue):
@@ -95,9 +136,10 @@ class PreviewAnswer(TypedDict):
     left_out: Annotated[int, about("Number of messages that do not fit in the answer.", 0)]
 
 
-def show_added(id: str, tasks: list[DueTask]) -> AddReminderAnswer:
+def show_added(id: str, made: Made) -> AddReminderAnswer:
     """A reminder's tasks by id and due time."""
-    return {"id": id, "tasks": [{"id": task.id, "due_at": format_instant(task.due_at)} for task in tasks]}
+    tasks: list[TaskDue] = [{"id": task.id, "due_at": format_instant(task.due_at)} for task in made.tasks]
+    return {"id": id, "tasks": tasks, **_series(made.series)}  # type: ignore[typeddict-item]
 
 
 def show_moved(moved: Moved) -> MoveReminderAnswer:
@@ -108,6 +150,7 @@ def show_moved(moved: Moved) -> MoveReminderAnswer:
         "tasks": [{"id": t.id, "due_at": format_instant(t.due_at), "was": t.was} for t in moved.tasks],
         "leased": moved.leased,
         "sent": moved.sent,
+        **_series(moved.series),  # type: ignore[typeddict-item]
     }
 
 
@@ -122,6 +165,42 @@ def show_reminder(reminder: ReminderStatus) -> ReminderAnswer:
         "html": masked_text(content["html"]),
         "data": masked(content["data"]),
         "tasks": [_show_task(task) for task in reminder.tasks],
+        **_series(reminder.series),  # type: ignore[typeddict-item]
+    }
+
+
+def _series(status: SeriesStatus | None) -> dict[str, SeriesView]:
+    return {"series": _show_series(status)} if status else {}
+
+
+def _show_series(status: SeriesStatus) -> SeriesView:
+    series, rule = status.series, status.series.rule
+    view = SeriesView(
+        repeat=show_repeat(rule.repeat),
+        time_zone=rule.time_zone,
+        starts_at=format_instant(rule.starts_at),
+        gap=rule.gap,
+        fold=rule.fold,
+        remind_before=[format_duration(lead) for lead in series.leads_ms],
+        recipients=[_show_recipient(one) for one in series.reminder(rule.starts_at, rule.starts_at).recipients],
+        version=status.version,
+        created_at=format_instant(status.created_at),
+        next=[show_upcoming(one) for one in status.upcoming],
+        occurrences=[_show_standing(one) for one in status.occurrences],
+    )
+    if rule.until is not None:
+        view["until"] = format_instant(rule.until)
+    if series.limit is not None:
+        view["limit"] = series.limit
+    return view
+
+
+def _show_standing(one: Standing) -> StandingView:
+    return {
+        "id": one.id,
+        "at": format_instant(one.nominal),
+        "starts_at": format_instant(one.starts_at),
+        "state": one.state,
     }
 
 

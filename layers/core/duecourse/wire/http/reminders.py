@@ -1,12 +1,14 @@
 """The requests of `/reminders`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from duecourse.domain.reminder import MAX_TASKS, UTC, Channel, Recipient, Reminder
+from duecourse.domain.schedule import Fold, Gap, Rule
+from duecourse.domain.series import MAX_ID, MAX_LIMIT, Series, SeriesChange
 from duecourse.domain.task import Json, new_id
 from duecourse.domain.times import MAX_DURATION_MS
 from duecourse.wire.http.fields import (
@@ -22,6 +24,7 @@ from duecourse.wire.http.fields import (
     reject_fields,
 )
 from duecourse.wire.http.kinds import Auth, Url
+from duecourse.wire.http.schedules import FoldField, GapField, RepeatField
 
 # What SES takes: no other letters before the @, and after it a name as DNS has them.
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -70,6 +73,7 @@ Phone = Annotated[
     ),
 ]
 TimeZone = Annotated[StrictStr, Field(max_length=100), Checked(_time_zone, {"format": "iana-time-zone"})]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, strict=True)]
 Data = Annotated[dict[str, Any], json_of(MAX_DATA_BYTES)]
 
 
@@ -161,7 +165,29 @@ class AddReminder(Strict):
         examples=[{"room": "4"}],
     )
     time_zone: TimeZone = Field(
-        UTC, description="IANA time zone of the hours in messages; default UTC.", examples=["Europe/Vienna"]
+        UTC,
+        description="IANA time zone of the hours in messages, and of the times of `repeat`; default UTC.",
+        examples=["Europe/Vienna"],
+    )
+    repeat: RepeatField | None = Field(
+        None,
+        description="Rule by which the meeting comes again, from `starts_at` on, which is its first start. The"
+        " messages of each start are added a minute before the largest lead time. The reminder's id then has at most"
+        f" {MAX_ID} characters, and credentials are given by name. Default: one start.",
+    )
+    until: Instant | None = Field(None, description="Last start at the latest, with `repeat`. Default: no end.")
+    limit: Limit | None = Field(
+        None, description="Number of starts, with `repeat`, counted from `starts_at`. Default: no limit."
+    )
+    gap: GapField = Field(
+        Gap.SHIFT,
+        description="Treatment, with `repeat`, of a wall-clock time that a change of the clocks leaves out: `shift` to"
+        " the first instant after it, or `skip`.",
+    )
+    fold: FoldField = Field(
+        Fold.FIRST,
+        description="Treatment, with `repeat`, of a wall-clock time that a change of the clocks repeats: the `first`,"
+        " the `second` or `both`.",
     )
 
     @model_validator(mode="after")
@@ -171,17 +197,37 @@ class AddReminder(Strict):
             raise reject_fields(f"at most {MAX_TASKS} messages in all", "remind_before", "recipients")
         return self
 
+    @model_validator(mode="after")
+    def _comes_again(self) -> Self:
+        extra = [name for name in ("until", "limit", "gap", "fold") if name in self.model_fields_set]
+        if self.repeat is None and extra:
+            raise reject_fields("goes with repeat", *extra)
+        if self.repeat is not None and len(self.id) > MAX_ID:
+            raise reject_fields(f"at most {MAX_ID} characters, for a reminder that comes again", "id")
+        return self
+
+    def asked(self, name: Callable[[], str] = new_id) -> Reminder | Series:
+        """The reminder or the series asked for, with an id of `name` where none was given."""
+        return self.reminder(name) if self.repeat is None else self._series(self.repeat, name)
+
+    def _series(self, repeat: RepeatField, name: Callable[[], str]) -> Series:
+        fields, recipients = _people(self.recipients, "")
+        return Series(
+            id=self.id or name(),
+            rule=Rule(repeat.repeat(), self.starts_at, self.time_zone, self.until, self.gap, self.fold),
+            subject=self.subject,
+            leads_ms=tuple(dict.fromkeys(self.remind_before)),
+            recipients=recipients,
+            message=self.message,
+            html=self.html,
+            data=self.data,
+            limit=self.limit,
+            fields=fields,
+        )
+
     def reminder(self, name: Callable[[], str] = new_id) -> Reminder:
         """The reminder asked for, with an id of `name` where none was given."""
-        people: dict[tuple[Channel, str], tuple[str, Recipient]] = {}
-        for index, person in enumerate(self.recipients):
-            zone = person.time_zone or self.time_zone
-            for channel, address in person.channels().items():
-                same = address.lower() if channel is Channel.EMAIL else address
-                auth = person.auth if channel is Channel.WEBHOOK else None
-                recipient = Recipient(person.name, channel, address, zone, auth or "")
-                people.setdefault((channel, same), (f"recipients.{index}.{channel}", recipient))
-        fields, recipients = zip(*people.values(), strict=True)
+        fields, recipients = _people(self.recipients, self.time_zone)
         return Reminder(
             id=self.id or name(),
             subject=self.subject,
@@ -195,18 +241,101 @@ class AddReminder(Strict):
         )
 
 
-class MoveReminder(Strict):
-    """Body of `PATCH /reminders/{id}`: a new start."""
+def _people(people: Sequence[Person], time_zone: str) -> tuple[tuple[str, ...], tuple[Recipient, ...]]:
+    """Recipients of messages, each once, and the field of each; `time_zone` is that of those without their own."""
+    found: dict[tuple[Channel, str], tuple[str, Recipient]] = {}
+    for index, person in enumerate(people):
+        zone = person.time_zone or time_zone
+        for channel, address in person.channels().items():
+            same = address.lower() if channel is Channel.EMAIL else address
+            auth = person.auth if channel is Channel.WEBHOOK else None
+            recipient = Recipient(person.name, channel, address, zone, auth or "")
+            found.setdefault((channel, same), (f"recipients.{index}.{channel}", recipient))
+    fields, recipients = zip(*found.values(), strict=True)
+    return fields, recipients
+
+
+class ChangeReminder(Strict):
+    """Body of `PATCH /reminders/{id}`: a new start, or any field of a reminder that comes again."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"minProperties": 1, "examples": [{"starts_at": "2100-01-05T09:30:00Z"}]}
+    )
+
+    if_version: Annotated[int, Field(ge=1, strict=True)] | None = Field(
+        None, description="Version that a reminder that comes again must have; with another, nothing changes (409)."
+    )
+    starts_at: Start = Field(
+        0, description="New start of the meeting, or of its series by the rule; must be in the future."
+    )
+    subject: SubjectTemplate = Field("", description="Template of the subject.")
+    remind_before: Annotated[list[Lead], Field(min_length=1, max_length=MAX_TASKS)] = Field(
+        default_factory=list, description="Lead times before each start."
+    )
+    recipients: Annotated[list[Person], Field(min_length=1, max_length=MAX_TASKS)] = Field(
+        default_factory=list, description="Recipients, in place of all there are."
+    )
+    message: Annotated[StrictStr, Field(max_length=10_000)] = Field("", description="Template of the text.")
+    html: Annotated[StrictStr, Field(max_length=50_000)] = Field("", description="Template of the HTML part.")
+    data: Data = Field(default_factory=dict, description="Data for the templates, in place of what there is.")
+    repeat: RepeatField | None = Field(None, description="Rule by which the meeting comes again.")
+    time_zone: TimeZone = Field(UTC, description="IANA time zone of the rule and of the hours in messages.")
+    until: Instant | None = Field(None, description="Last start at the latest; null for no end.")
+    limit: Limit | None = Field(None, description="Number of starts, counted from `starts_at`; null for no limit.")
+    gap: GapField = Field(Gap.SHIFT, description="Treatment of a time that a change of the clocks leaves out.")
+    fold: FoldField = Field(Fold.FIRST, description="Treatment of a time that a change of the clocks repeats.")
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if not self.model_fields_set - {"if_version"}:
+            raise ValueError("needs a field to change")
+        if "repeat" in self.model_fields_set and self.repeat is None:
+            raise reject_fields("must be a JSON object", "repeat")
+        return self
+
+    def change(self) -> SeriesChange:
+        """Fields of Series that change, those of its Rule under `rule`."""
+        named = tuple(name for name in type(self).model_fields if name in self.model_fields_set - {"if_version"})
+        fields = {name: getattr(self, name) for name in named if name in CONTENT}
+        rule = {name: getattr(self, name) for name in named if name in IN_RULE}
+        if self.repeat is not None:
+            rule["repeat"] = self.repeat.repeat()
+        if self.remind_before:
+            fields["leads_ms"] = tuple(dict.fromkeys(self.remind_before))
+        if self.recipients:
+            fields["fields"], fields["recipients"] = _people(self.recipients, "")
+        return SeriesChange({**fields, "rule": rule} if rule else fields, named, self.if_version)
+
+
+CONTENT = ("subject", "message", "html", "data", "limit")
+IN_RULE = ("starts_at", "time_zone", "until", "gap", "fold")
+"""Fields of a request that are the same in Series, and in its Rule."""
+
+
+class MoveOccurrence(Strict):
+    """Body of `PATCH /reminders/{id}/occurrences/{at}`: a new start."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"starts_at": "2100-01-05T09:30:00Z"}]})
 
-    starts_at: Start = Field(description="New start of the meeting; must be in the future.")
+    starts_at: Start = Field(description="New start of this occurrence; must be in the future.")
 
 
 class ReminderKey(Strict):
     """Id of a reminder."""
 
     id: Name = Field(description="Id of an existing reminder.", examples=["standup"])
+
+
+class OccurrenceKey(ReminderKey):
+    """Key of one occurrence, from Python."""
+
+    at: Instant
+
+
+class CancelOccurrence(OccurrenceKey):
+    """Key of one occurrence to cancel, from Python."""
+
+    force: StrictBool = False
 
 
 class CancelReminder(ReminderKey):

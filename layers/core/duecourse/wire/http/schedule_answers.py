@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 from duecourse.domain.masking import masked_payload
 from duecourse.domain.schedule import Cron, Every, Fold, Gap, Missed, Overlap, Repeat, ScheduleStatus, Upcoming
-from duecourse.domain.task import load_json
+from duecourse.domain.task import RetryPolicy, load_json
 from duecourse.domain.times import format_duration, format_instant
 from duecourse.wire.http.fields import ShownInstant, about
 from duecourse.wire.http.notify import NotifyView, show_notify
@@ -33,8 +33,20 @@ class PassedView(TypedDict):
         str, about("State of its task; `skipped` beside a running one; `missed` if nothing ran for it.", "done")
     ]
     stands_for: NotRequired[
-        Annotated[int, about("Number of times that it stands for, if times before it were missed.", 3)]
+        Annotated[
+            int, about("Number of times that it makes up for, itself included, if times before it were missed.", 3)
+        ]
     ]
+
+
+class RetryView(TypedDict):
+    """Attempts and backoff, as they were asked for."""
+
+    max_attempts: Annotated[int, about("Maximum attempts.", 10)]
+    backoff: Annotated[str, about("Delay after the first failure.", "PT1S")]
+    factor: Annotated[float, about("Multiplier applied to the delay after each failure.", 2.0)]
+    max_backoff: Annotated[str, about("Upper bound for the delay.", "PT3600S")]
+    jitter: Annotated[bool, about("True if the delay is randomised.", True)]
 
 
 class ScheduleView(TypedDict):
@@ -55,10 +67,11 @@ class ScheduleView(TypedDict):
     missed: Annotated[Missed, about("Treatment of times that were missed.")]
     catch_up: Annotated[str, about("Age up to which missed times are made up for.", "PT3600S")]
     overlap: Annotated[Overlap, about("Treatment of an occurrence beside a running one.")]
-    max_attempts: Annotated[int, about("Maximum attempts of an occurrence.", 10)]
+    retry: Annotated[RetryView, about("Attempts and backoff of an occurrence.")]
     deadline: NotRequired[Annotated[str, about("Time from its due time after which an occurrence is dead.", "PT1H")]]
     notify_done: NotRequired[Annotated[NotifyView, about("Receiver of a completion notification.")]]
     paused: Annotated[bool, about("True while nothing fires.", False)]
+    file: NotRequired[Annotated[int, about("Number of the file of schedules that made it; absent for none.", 3)]]
     version: Annotated[int, about("Version of the schedule: 1, and 1 more for each change by a caller.", 1)]
     created_at: Annotated[ShownInstant, about("Time of the add.")]
     fired: Annotated[int, about("Number of occurrences so far.", 0)]
@@ -115,7 +128,7 @@ def show_schedule(status: ScheduleStatus) -> ScheduleView:
         queue=schedule.queue,
         kind=schedule.kind,
         payload=masked_payload(schedule.kind, load_json(schedule.payload, "payload")),
-        repeat=_show_repeat(rule.repeat),
+        repeat=show_repeat(rule.repeat),
         time_zone=rule.time_zone,
         starts_at=format_instant(rule.starts_at),
         gap=rule.gap,
@@ -124,7 +137,7 @@ def show_schedule(status: ScheduleStatus) -> ScheduleView:
         missed=schedule.missed,
         catch_up=format_duration(schedule.catch_up_ms),
         overlap=schedule.overlap,
-        max_attempts=schedule.retry.max_attempts,
+        retry=_show_retry(schedule.retry),
         paused=schedule.paused,
         version=progress.version,
         created_at=format_instant(status.created_at),
@@ -142,6 +155,8 @@ def show_schedule(status: ScheduleStatus) -> ScheduleView:
         view["limit"] = schedule.limit
     if schedule.deadline_ms is not None:
         view["deadline"] = format_duration(schedule.deadline_ms)
+    if schedule.file:
+        view["file"] = schedule.file
     if schedule.notify:
         view["notify_done"] = show_notify(schedule.notify)
     return view
@@ -164,7 +179,18 @@ def _show_passed(one: Any) -> PassedView:
     return view
 
 
-def _show_repeat(repeat: Repeat) -> dict[str, Any]:
+def _show_retry(retry: RetryPolicy) -> RetryView:
+    return {
+        "max_attempts": retry.max_attempts,
+        "backoff": format_duration(retry.backoff_ms),
+        "factor": retry.factor,
+        "max_backoff": format_duration(retry.max_backoff_ms),
+        "jitter": retry.jitter,
+    }
+
+
+def show_repeat(repeat: Repeat) -> dict[str, Any]:
+    """A rule as its request has it."""
     if isinstance(repeat, Every):
         return {"every": format_duration(repeat.every_ms)}
     if isinstance(repeat, Cron):

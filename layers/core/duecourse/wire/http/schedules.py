@@ -24,6 +24,7 @@ from duecourse.wire.http.fields import (
 )
 from duecourse.wire.http.kinds import check_payload
 from duecourse.wire.http.notify import NotifyDone
+from duecourse.wire.http.pages import DEFAULT_PAGE, PageLimit
 from duecourse.wire.http.tasks import Retry
 
 EXAMPLE: dict[str, Json] = {
@@ -280,11 +281,25 @@ class BackfillSchedule(Strict):
         return self
 
 
+class ListSchedules(Strict):
+    """Fields of GET /schedules, from Python."""
+
+    queue: Name = DEFAULT_QUEUE
+    after: Name | None = None
+    limit: PageLimit = DEFAULT_PAGE
+
+
 class ScheduleKey(Strict):
     """Key of one schedule, from Python."""
 
     id: Name
     queue: Name = DEFAULT_QUEUE
+
+
+class OpenScheduleKey(ScheduleKey):
+    """Key of one schedule that is changed, from Python."""
+
+    queue: OpenQueue = DEFAULT_QUEUE
 
 
 def _payload(payload: Mapping[str, Any]) -> str:

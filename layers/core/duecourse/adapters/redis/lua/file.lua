@@ -1,14 +1,28 @@
 -- Notes how far a numbered file of schedules is applied, never over a higher number.
 --
--- KEYS    1 hash: begun, the highest number that was begun; applied, the last number applied; entries, what that made
--- ARGV    1 number   2 "begin" or "finish"   3 what it made (JSON), for a finish
--- RETURNS {begun, applied, entries} as they are then
+-- KEYS    1 hash: begun, the highest number that was begun; begun_at (ms); digest, that file's; applied, the last number
+--         applied; settled; "entries:<number>:<digest>", what each file begun since then is to make (JSON)
+-- ARGV    1 clock ("" for the server's)   2 number   3 begin, finish or settle   4 digest   5 what it makes, for a begin
+-- RETURNS all fields and their values, as they are then
 
-local begun, number = tonumber(redis.call('HGET', KEYS[1], 'begun') or 0) or 0, tonumber(ARGV[1])
-if ARGV[2] == 'begin' and number > begun then
-  redis.call('HSET', KEYS[1], 'begun', ARGV[1])
-elseif ARGV[2] == 'finish' and number == begun then
-  redis.call('HSET', KEYS[1], 'applied', ARGV[1], 'entries', ARGV[3])
+local KEY, number, step = KEYS[1], tonumber(ARGV[2]), ARGV[3]
+local known = redis.call('HMGET', KEY, 'begun', 'applied')
+local begun, applied = tonumber(known[1] or 0) or 0, tonumber(known[2] or 0) or 0
+
+if step == 'begin' and number >= begun and applied < number then
+  if number > begun then
+    redis.call('HSET', KEY, 'begun', ARGV[2], 'begun_at', string.format('%.0f', values.now(ARGV[1])))
+  end
+  redis.call('HSET', KEY, 'digest', ARGV[4], 'entries:' .. ARGV[2] .. ':' .. ARGV[4], ARGV[5])
+elseif step == 'finish' and number == begun then
+  redis.call('HSET', KEY, 'applied', ARGV[2])
+elseif step == 'settle' and number == begun and number == applied then
+  local digest = redis.call('HGET', KEY, 'digest') or ''
+  for _, field in ipairs(redis.call('HKEYS', KEY)) do
+    if string.sub(field, 1, 8) == 'entries:' and field ~= 'entries:' .. ARGV[2] .. ':' .. digest then
+      redis.call('HDEL', KEY, field)
+    end
+  end
+  redis.call('HSET', KEY, 'settled', ARGV[2])
 end
-local known = redis.call('HMGET', KEYS[1], 'begun', 'applied', 'entries')
-return { known[1] or '0', known[2] or '0', known[3] or '[]' }
+return redis.call('HGETALL', KEY)

@@ -2,7 +2,8 @@
 --
 -- A schedule's state is JSON text, one string of four parts with a bar between them. What callers ask for is not in it,
 -- but in its payload, which no script reads:
---   head     version, next nominal time ("-" for none), fired, skipped, missed, version of the time zones
+--   head     version, next nominal time ("-" for none), fired, skipped, missed, version of the time zones (with the former
+--            one, and the nominal time that it gave, where a later one gave another)
 --   recent   of each of the last occurrences: its nominal time, a letter (BECAME), and how many missed times it stands
 --            for besides, where there are any; oldest first
 --   live     nominal times of occurrences that have not ended, as in their ids

@@ -1,0 +1,286 @@
+"""Verbs of callers on reminders of both kinds: those of one start, and those that come again."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from duecourse.domain.reminder import KIND, QUEUE, Reminder
+from duecourse.domain.reminder_status import Made, Moved, ReminderStatus, Shown
+from duecourse.domain.schedule import Kept, Upcoming, occurrence_id
+from duecourse.domain.seals import hidden_of, names
+from duecourse.domain.series import KIND as SERIES
+from duecourse.domain.series import MAX_STANDING, Mark, Name, Series, SeriesChange, SeriesStatus, Standing
+from duecourse.domain.task import DEFAULT_TENANT, MAX_PAYLOAD_BYTES, Task, load_json
+from duecourse.domain.values import replaced
+from duecourse.engine.occurrences import TRIES, Occurrences
+from duecourse.engine.reminders import LIVE, Reminders
+from duecourse.engine.schedules import SHOWN, Schedules, shown_times
+from duecourse.engine.tasks import require_room
+from duecourse.errors import (
+    FieldError,
+    InvalidInput,
+    ReminderTooLarge,
+    ScheduleExists,
+    TaskCancelled,
+    TaskNotFound,
+    VersionConflict,
+)
+from duecourse.ports.calendar import Calendar
+from duecourse.ports.schedules import ScheduleStore
+from duecourse.ports.tasks import TaskStore
+
+CREDENTIAL = "holds a credential, which a reminder that comes again does not keep: name one of yours in `auth`"
+NO_SERIES = "is only for a reminder that comes again"
+RULE = ("starts_at", "repeat", "time_zone", "gap", "fold")
+"""Fields of a request that change the starts."""
+
+
+class Meetings:
+    """The verbs on reminders; each raises as that of `Reminders`, which does the work for those of one start.
+
+    A series is a schedule in the reminders' queue, under the reminder's id. `by` is the source in a log.
+    """
+
+    def __init__(
+        self,
+        store: TaskStore,
+        series: ScheduleStore,
+        calendar: Calendar,
+        reminders: Reminders,
+        by: str = KIND,
+    ) -> None:
+        self._store = store
+        self._series = series
+        self._calendar = calendar
+        self._reminders = reminders
+        self._by = by
+        self._schedules = Schedules(series, calendar, lambda task: task, by)
+        self._occurrences = Occurrences(store, series, calendar, reminders)
+
+    def speaking_as(self, by: str) -> "Meetings":
+        """The same verbs for another source of requests."""
+        return Meetings(self._store, self._series, self._calendar, self._reminders.speaking_as(by), by)
+
+    def add(self, asked: Reminder | Series, tenant: str = DEFAULT_TENANT) -> Made:
+        """Add a reminder. The same one again changes nothing; another under a live one's id is a Conflict."""
+        kept = self._series.schedule(QUEUE, asked.id, tenant)
+        if kept is None:
+            return self._added(asked, tenant) if isinstance(asked, Series) else self._reminders.add(asked, tenant)
+        if isinstance(asked, Series) and Series.of(kept.schedule).asks_as(asked):
+            return Made(False, [], self._status(kept, tenant))
+        raise ScheduleExists("A reminder that comes again has this id: change it, or delete it first.")
+
+    def _added(self, asked: Series, tenant: str) -> Made:
+        now = self._store.now()
+        self._reminders.check_free(asked.id, tenant)
+        until = self._check(asked, now, tenant, starting=True)
+        series = replaced(asked, since=now, first=asked.rule.starts_at)
+        _, created = self._schedules.add(series.schedule(until, tenant))
+        return Made(created, [], self._status(self._kept(asked.id, tenant), tenant))
+
+    def preview(self, asked: Reminder | Series, tenant: str = DEFAULT_TENANT) -> list[Shown]:
+        """Each message of an add, as its recipient would read it; of a series, those of its first start."""
+        if isinstance(asked, Reminder):
+            return self._reminders.preview(asked, tenant)
+        self._check(asked, self._store.now(), tenant, starting=True)
+        return self._reminders.preview(asked.reminder(asked.rule.starts_at, asked.rule.starts_at), tenant)
+
+    def preview_standing(self, id: str, tenant: str = DEFAULT_TENANT) -> list[Shown]:
+        """Each message of an existing reminder; of a series, those of its next start."""
+        kept = self._series.schedule(QUEUE, id, tenant)
+        if kept is None:
+            return self._reminders.preview_standing(id, tenant)
+        start = next(self._calendar.times(kept.schedule.rule, self._store.now()), None)
+        return [] if start is None else self._reminders.preview(Series.of(kept.schedule).reminder(start, start), tenant)
+
+    def get(self, id: str, tenant: str = DEFAULT_TENANT) -> ReminderStatus:
+        """Status of a reminder. Raises TaskNotFound."""
+        kept = self._series.schedule(QUEUE, id, tenant)
+        if kept is None:
+            return self._reminders.get(id, tenant)
+        status = self._status(kept, tenant)
+        series = status.series
+        start = status.upcoming[0].nominal if status.upcoming else series.rule.starts_at
+        return ReminderStatus(id, start, [], series.reminder(start, start).content, status)
+
+    def change(self, id: str, asked: SeriesChange, tenant: str = DEFAULT_TENANT) -> Moved:
+        """Move a reminder of one start; change any field of a series, whose occurrences follow.
+
+        What was moved or cancelled by hand stays so. Raises VersionConflict.
+        """
+        for _ in range(TRIES):
+            kept = self._series.schedule(QUEUE, id, tenant)
+            if kept is None:
+                return self._reminders.move(id, _start_alone(asked), tenant)
+            if asked.if_version not in {None, kept.progress.version}:
+                break
+            try:
+                status = self._changed(kept, asked, tenant)
+            except VersionConflict:
+                continue  # it has fired, or another changed it
+            start = status.upcoming[0].nominal if status.upcoming else status.series.rule.starts_at
+            return Moved(id, start, [], [], [], status)
+        raise VersionConflict
+
+    def _changed(self, kept: Kept, asked: SeriesChange, tenant: str) -> SeriesStatus:
+        now, before = self._store.now(), Series.of(kept.schedule)
+        fields = {name: value for name, value in asked.fields.items() if name != "rule"}
+        wanted = replaced(before, rule=replaced(before.rule, **asked.fields.get("rule", {})), **fields)
+        until = self._check(wanted, now, tenant, starting="starts_at" in asked.named)
+        first = self._first(wanted, now, tenant) if set(RULE) & set(asked.named) else 0
+        series = replaced(wanted, since=max(now, before.since + 1), first=first)
+        schedule = series.schedule(until, tenant)
+        rule = {name: getattr(schedule.rule, name) for name in (*RULE, "until")}
+        changes = {"rule": rule, "payload": schedule.payload, "lead_ms": schedule.lead_ms}
+        self._schedules.change(QUEUE, series.id, changes, kept.progress.version, tenant)
+        self._occurrences.follow_all(series.id, schedule.rule, tenant)
+        return self._status(self._kept(series.id, tenant), tenant)
+
+    def _first(self, series: Series, now: int, tenant: str) -> int:
+        """The next start by a changed rule, 0 if it has messages already: passed lead times of it are made up for."""
+        first = next(self._calendar.times(series.rule, now), 0)
+        known = {Name.of(task.id).nominal for task in self._occurrences.tasks(series.id, tenant) if task.status in LIVE}
+        return 0 if first in known else first
+
+    def cancel(self, id: str, *, force: bool = False, tenant: str = DEFAULT_TENANT) -> None:
+        """Cancel a reminder; of a series all that is to come, but what was moved by hand."""
+        try:
+            self._schedules.delete(QUEUE, id, tenant)
+        except TaskNotFound:
+            self._reminders.cancel(id, force=force, tenant=tenant)
+        else:
+            self._occurrences.follow_all(id, None, tenant, force=force)
+
+    def move_occurrence(self, id: str, nominal: int, starts_at: int, tenant: str = DEFAULT_TENANT) -> Moved:
+        """Move one occurrence of a series to a new start, and leave all others. Raises TaskNotFound, TaskCancelled."""
+        name, now = Name(id, nominal), self._store.now()
+        kept, mark = self._occurrence(name, now, tenant)
+        if mark.cancelled:
+            raise TaskCancelled
+        moved = self._moved(kept, name, starts_at, tenant)
+        self._put_mark(name, Mark(mark.since, starts_at), tenant)
+        return moved
+
+    def _moved(self, kept: Kept | None, name: Name, starts_at: int, tenant: str) -> Moved:
+        if self._reminders.starts(occurrence_id(*name), tenant) or kept is None:
+            return self._reminders.move(occurrence_id(*name), starts_at, tenant)
+        self._reminders.preview(Series.of(kept.schedule).reminder(name.nominal, starts_at), tenant)
+        return self._occurrences.add_moved(kept, name, starts_at, tenant)
+
+    def cancel_occurrence(self, id: str, nominal: int, *, force: bool = False, tenant: str = DEFAULT_TENANT) -> None:
+        """Cancel one occurrence of a series, and leave all others. Raises TaskNotFound, TaskCancelled, TaskLeased."""
+        name, now = Name(id, nominal), self._store.now()
+        _, mark = self._occurrence(name, now, tenant)
+        if mark.cancelled:
+            raise TaskCancelled
+        self._put_mark(name, Mark(mark.since, mark.starts_at, cancelled=True), tenant)
+        self._occurrences.drop(name, tenant, force=force)
+
+    def _occurrence(self, name: Name, now: int, tenant: str) -> tuple[Kept | None, Mark]:
+        """The series of an occurrence that is to come, if there is one still, and its mark. Raises TaskNotFound."""
+        id = occurrence_id(*name)
+        task, kept = self._store.get(QUEUE, id, tenant), self._series.schedule(QUEUE, name.series, tenant)
+        if task and task.kind == SERIES and task.status in LIVE:
+            return kept, Mark.of(task)
+        if kept and name.nominal > now and self._occurrences.is_start(kept.schedule.rule, name.nominal):
+            return kept, Mark()
+        raise TaskNotFound(id, QUEUE, tenant, what="occurrence")
+
+    def _put_mark(self, name: Name, mark: Mark, tenant: str) -> None:
+        """Keep what was done by hand: the task that says so is in the place of the series' own."""
+        task = mark.task(*name, self._store.now(), tenant, self._by)
+        require_room(self._store.add([task]), "starts_at")
+
+    def _kept(self, id: str, tenant: str) -> Kept:
+        kept = self._series.schedule(QUEUE, id, tenant)
+        if kept is None:
+            raise TaskNotFound(id, QUEUE, tenant, what="reminder")
+        return kept
+
+    def _status(self, kept: Kept, tenant: str) -> SeriesStatus:
+        series, now = Series.of(kept.schedule), self._store.now()
+        standing = [_standing(task) for task in self._occurrences.tasks(series.id, tenant) if task.status in LIVE]
+        by_hand = {one.nominal for one in standing if one.state != "standing"}
+        times = (at for at in self._calendar.times(kept.schedule.rule, now) if at not in by_hand)
+        upcoming = self._shown(series.rule.time_zone, islice(times, SHOWN), now)
+        occurrences = sorted(standing, key=lambda one: one.nominal)
+        return SeriesStatus(series, kept.progress.version, kept.created_at, tuple(upcoming), tuple(occurrences))
+
+    def _shown(self, time_zone: str, starts: Iterator[int], now: int) -> Sequence[Upcoming]:
+        return shown_times(self._calendar, time_zone, ((at, at) for at in starts), now)
+
+    def _check(self, series: Series, now: int, tenant: str, *, starting: bool) -> int | None:
+        """The last start of a series, None for no end. Raises InvalidInput and ReminderTooLarge for what it cannot be.
+
+        With `starting`, its rule's start is new.
+        """
+        _reject_credentials(series)
+        self._calendar.check(series.rule)
+        first = next(self._calendar.times(series.rule, max(now, series.rule.starts_at - 1)), None)
+        if starting:
+            self._check_start(series, first, now)
+        if first is None:
+            raise InvalidInput([FieldError("until", "leaves no start that is to come")])
+        until = self._until(series)
+        self._check_standing(series, first)
+        if len(series.schedule(until, tenant).payload.encode()) > MAX_PAYLOAD_BYTES:
+            raise ReminderTooLarge
+        self._reminders.preview(series.reminder(first, first), tenant)
+        return until
+
+    def _check_start(self, series: Series, first: int | None, now: int) -> None:
+        start = series.rule.starts_at
+        if start <= now:
+            raise InvalidInput([FieldError("starts_at", "must be in the future")])
+        if first != start:
+            other = f"; its next one is {self._calendar.local(first, series.rule.time_zone)}" if first else ""
+            raise InvalidInput([FieldError("starts_at", f"is no time of the rule{other}")])
+
+    def _until(self, series: Series) -> int | None:
+        """The last start that `until` and `limit` leave."""
+        if series.limit is None:
+            return series.rule.until
+        last = series.rule.starts_at
+        for at in islice(self._calendar.times(series.rule, series.rule.starts_at - 1), series.limit):
+            last = at
+        return last
+
+    def _check_standing(self, series: Series, first: int) -> None:
+        times = islice(self._calendar.times(series.rule, first - 1), MAX_STANDING + 1)
+        if sum(at <= first + series.lead_ms for at in times) > MAX_STANDING:
+            problem = f"at most {MAX_STANDING} starts may come within the largest lead time"
+            raise InvalidInput([FieldError("repeat", problem), FieldError("remind_before", problem)])
+
+
+def _reject_credentials(series: Series) -> None:
+    """Raise InvalidInput, with each field, where a credential is written in clear."""
+    hidden = hidden_of(load_json(series.schedule(None).payload, "payload"), SERIES)
+    if hidden:
+        fields = dict.fromkeys(_field(name, series.fields) for name in names(hidden.values, ""))
+        raise InvalidInput([FieldError(field, CREDENTIAL) for field in fields])
+
+
+def _field(name: str, fields: tuple[str, ...]) -> str:
+    """Field of the request that a name in a payload is of."""
+    list_name, _, rest = name.partition(".")
+    index = rest.partition(".")[0]
+    is_place = list_name == "recipients" and index.isdecimal() and int(index) < len(fields)
+    return fields[int(index)] if is_place else name
+
+
+def _start_alone(asked: SeriesChange) -> int:
+    """The new start of a reminder of one start. Raises InvalidInput for any other change."""
+    problems = [FieldError(name, NO_SERIES) for name in asked.named if name != "starts_at"]
+    if "starts_at" not in asked.named:
+        problems.append(FieldError("starts_at", "is required"))
+    if problems:
+        raise InvalidInput(problems)
+    return int(asked.fields["rule"]["starts_at"])
+
+
+def _standing(task: Task) -> Standing:
+    name, mark = Name.of(task.id), Mark.of(task)
+    if mark.cancelled:
+        return Standing(task.id, name.nominal, name.nominal, "cancelled")
+    if mark.starts_at is None:
+        return Standing(task.id, name.nominal, name.nominal, "standing")
+    return Standing(task.id, name.nominal, mark.starts_at, "moved")

@@ -1,0 +1,162 @@
+"""`schedules diff`: what a deployment of a file of schedules would do, by the schedules that a ledger has."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from duecourse.adapters.calendar.calendar import ZonedCalendar
+from duecourse.domain.schedule import Progress, Schedule, ScheduleStatus
+from duecourse.domain.schedule_file import Entry, Noted, ScheduleFile, key_of
+from duecourse.domain.task import DEADLINES_MS, DEFAULT_TENANT
+from duecourse.domain.values import replaced
+from duecourse.errors import FieldError, InvalidInput
+
+from ...project.place import here
+from ...stack.problems import HarnessError
+from .. import console
+from . import words
+from .command import Screen, on_ledger
+from .place import Document, Ledger, Rejected
+
+PAGE = 100
+FILE = Annotated[
+    Path | None, typer.Argument(help="File of schedules.", show_default="schedules.yaml of the project here")
+]
+COMPARED = (
+    "kind", "payload", "repeat", "time_zone", "starts_at", "until", "limit", "gap", "fold", "jitter", "missed",
+    "catch_up", "overlap", "retry", "deadline", "notify_done", "paused",
+)  # fmt: skip
+"""Fields of an answer that a file decides."""
+FORBIDDEN = 403
+
+
+@on_ledger
+def diff(ledger: Ledger, screen: Screen, file: FILE = None) -> None:
+    """Print what a deployment of a file of schedules would add, change, delete and leave alone.
+
+    Nothing is changed. Over an API, only the tenants are looked at that the file names.
+
+    Examples:
+
+        duecourse schedules diff schedules.yaml
+
+        duecourse schedules diff schedules.yaml --json
+    """
+    screen.answer(compared(ledger, read(file or here().schedules)), _show)
+
+
+def read(path: Path) -> ScheduleFile:
+    """The file at a path. Raises HarnessError, which names every wrong field."""
+    from duecourse.wire.schedule_file import parse_file  # pydantic takes a while
+
+    if not path.is_file():
+        raise HarnessError(f"{path} is not there: name a file of schedules")
+    try:
+        return _checked(parse_file(path.read_text("utf-8")))
+    except (InvalidInput, UnicodeDecodeError) as error:
+        raise HarnessError(f"{path}: {error}") from error
+
+
+def _checked(file: ScheduleFile) -> ScheduleFile:
+    """The file, if its times are right too. Raises InvalidInput."""
+    problems, calendar = list(file.problems), ZonedCalendar()
+    for one in file.schedules:
+        try:
+            calendar.check(one.rule)
+        except InvalidInput as error:
+            problems += [FieldError(f"{one.id}.{each.field}", each.problem) for each in error.problems]
+    if problems:
+        raise InvalidInput(problems)
+    return file
+
+
+def compared(ledger: Ledger, file: ScheduleFile) -> Document:
+    """A file beside what a ledger has: `added`, `changed`, `deleted` and `left_alone`, each by queue, tenant and id.
+
+    `applied` is the number that was applied last, null where the place does not say.
+    """
+    noted = ledger.noted()
+    wanted = {key_of(one): one for one in file.schedules}
+    kept = dict(_kept(ledger, _places(ledger, wanted, noted)))
+    changes = {key: _changes(one, kept[key]) for key, one in wanted.items() if key in kept and kept[key].get("file")}
+    gone = [key for key, one in kept.items() if one.get("file") and key not in wanted]
+    return {
+        "number": file.number,
+        "applied": noted.begun if noted else None,
+        "added": [_shown(key) for key in wanted if key not in kept],
+        "changed": [{**_shown(key), "fields": found} for key, found in changes.items() if found],
+        "deleted": [_shown(key) for key in sorted(gone)],
+        "left_alone": [_shown(key) for key in wanted if key in kept and not kept[key].get("file")],
+    }
+
+
+def _places(ledger: Ledger, wanted: Iterable[Entry], noted: Noted | None) -> set[tuple[str, str]]:
+    """Queues and tenants in which schedules of a file may be."""
+    if noted:
+        return {(one.queue, one.tenant) for one in (*wanted, *noted.entries)}
+    queues, tenants = {one.queue for one in wanted}, {DEFAULT_TENANT, *(one.tenant for one in wanted)}
+    try:
+        queues |= {one["queue"] for one in ledger.ask("GET", "/queues")["queues"]}
+    except Rejected as error:  # only an operator sees every queue
+        if error.status != FORBIDDEN:
+            raise
+    return set(product(queues, tenants))
+
+
+def _kept(ledger: Ledger, places: Iterable[tuple[str, str]]) -> Iterator[tuple[Entry, Document]]:
+    """The schedules that a ledger has in some places."""
+    for queue, tenant in sorted(places):
+        after: str | None = ""
+        while after is not None:
+            query = {"queue": queue, "after": after or None, "limit": str(PAGE)}
+            page = ledger.ask("GET", "/schedules", query | {"tenant": None if tenant == DEFAULT_TENANT else tenant})
+            for one in page["schedules"]:
+                yield Entry(queue, tenant, one["id"]), one
+            after = page.get("next_after")
+
+
+def _changes(wanted: Schedule, kept: Mapping[str, Any]) -> Document:
+    """Fields that a file changes of a schedule."""
+    from duecourse.wire.http.schedule_answers import show_schedule
+
+    whole = replaced(wanted, deadline_ms=wanted.deadline_ms or DEADLINES_MS.get(wanted.kind))
+    view: Mapping[str, Any] = show_schedule(ScheduleStatus(whole, Progress(), 0, (), (), ""))
+    names = [name for name in COMPARED if name != "starts_at" or wanted.rule.starts_at]
+    return {name: {"from": kept.get(name), "to": view.get(name)} for name in names if kept.get(name) != view.get(name)}
+
+
+def _shown(key: Entry) -> Document:
+    tenant = {} if key.tenant == DEFAULT_TENANT else {"tenant": key.tenant}
+    return {"queue": key.queue, **tenant, "id": key.id}
+
+
+def _show(found: Document) -> None:
+    changed = [f"~ {_named(one)}: {_fields(one['fields'])}" for one in found["changed"]]
+    lines = [
+        *(f"+ {_named(one)}" for one in found["added"]),
+        *changed,
+        *(f"- {_named(one)}" for one in found["deleted"]),
+        *(f"= {_named(one)}: no file made it, it is left alone" for one in found["left_alone"]),
+    ]
+    for line in lines or ["no change"]:
+        console.out.print(line, soft_wrap=True)
+    if found["applied"] is not None and found["number"] <= found["applied"]:
+        console.notice(
+            f"A deployment changes nothing: number {found['applied']} was applied already. Raise `number` above it."
+        )
+
+
+def _named(one: Document) -> str:
+    tenant = f", tenant {one['tenant']}" if "tenant" in one else ""
+    return escape(f"{one['id']} (queue {one['queue']}{tenant})")
+
+
+def _fields(changes: Mapping[str, Mapping[str, Any]]) -> str:
+    return "; ".join(
+        f"{name} {words.text_of(one['from']) or 'none'} → {words.text_of(one['to']) or 'none'}"
+        for name, one in changes.items()
+    )

@@ -1,0 +1,332 @@
+"""Reminders that come again: occurrences that are added, moved and cancelled alone, and changes of the series."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from duecourse import errors
+from duecourse.adapters.calendar.calendar import ZonedCalendar
+from duecourse.adapters.embedded.store import MemoryStore
+from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Settlement
+from duecourse.domain.reminder import QUEUE, Channel, Recipient, Reminder
+from duecourse.domain.schedule import RRule, Rule, occurrence_id
+from duecourse.domain.series import AHEAD_MS, KIND, Mark, Name, Series, SeriesChange
+from duecourse.domain.task import Shard, Status, Task, dump_json
+from duecourse.domain.times import DAY_MS, parse_instant
+from duecourse.domain.values import replaced
+from duecourse.engine.firing import Firer
+from duecourse.engine.meetings import Meetings
+from duecourse.engine.occurrences import Occurrences
+from duecourse.engine.reminders import Reminders
+from tests.support.clock import HandClock
+from tests.support.egress import anyone, anywhere
+from tests.support.seals import seals_of
+from tests.unit.test_engine_reminders import plainly
+
+MINUTE = 60_000
+WEEK = 7 * DAY_MS
+SHARD = Shard(QUEUE)
+FIRST = parse_instant("2026-10-06T07:00:00Z")  # a Tuesday, 09:00 in Vienna
+ADA = Recipient("Ada", Channel.EMAIL, "ada@example.com", "")
+RULE = Rule(RRule("FREQ=WEEKLY"), FIRST, "Europe/Vienna")
+WEEKLY = Series(
+    "weekly", RULE, "Weekly", (DAY_MS, 5 * MINUTE), (ADA,), "Room 4", "", {}, fields=("recipients.0.email",)
+)
+
+
+class Scene:
+    """The verbs and the work on a ledger in memory, whose clock a test moves."""
+
+    def __init__(self, store: MemoryStore, clock: HandClock) -> None:
+        self.store, self.clock = store, clock
+        clock.at = FIRST - 5 * DAY_MS
+        calendar = ZonedCalendar()
+        reminders = Reminders(store, plainly, anywhere, seals_of(store), anyone)
+        self.verbs = Meetings(store, store, calendar, reminders)
+        self.work = Occurrences(store, store, calendar, reminders)
+        self.firer = Firer(store, calendar)
+
+    def drain(self) -> list[str]:
+        """Fire and work what is due; the messages that are sent, by id."""
+        sent: list[str] = []
+        while True:
+            claim = self.store.claim(SHARD, 10, lease_ms=30_000)
+            ends = [self._end(task, sent) for task in claim.tasks]
+            if ends:
+                self.store.settle(SHARD, ends)
+            if not (claim.schedules_due and self.firer.fire(SHARD)) and not claim.tasks:
+                return sorted(sent)
+
+    def _end(self, task: Task, sent: list[str]) -> Settlement:
+        if task.kind != KIND:
+            sent.append(task.id)
+            return Settlement(task.id, task.tenant, task.token, Ending.DONE)
+        return _settlement(task, self.work.look(task))
+
+    def at(self, instant: int) -> list[str]:
+        """Move the clock and work."""
+        self.clock.at = instant
+        return self.drain()
+
+    def pending(self, nominal: int) -> dict[str, int]:
+        """Pending messages of an occurrence and how long before its start by the rule each is due."""
+        tasks = self.store.group(QUEUE, occurrence_id("weekly", nominal))
+        return {task.id: nominal - task.due_at for task in tasks if task.status is Status.SCHEDULED}
+
+    def states(self) -> list[tuple[int, str]]:
+        """Occurrences as the series shows them."""
+        status = self.verbs.get("weekly").series
+        assert status
+        return [(one.nominal, one.state) for one in status.occurrences]
+
+
+def _settlement(task: Task, outcome: Outcome) -> Settlement:
+    match outcome:
+        case Again(at=at, state=state):
+            assert isinstance(at, str)
+            due = parse_instant(at)
+            return Settlement.of(task, Ending.AGAIN, due_at=due, state=dump_json(state))
+        case Done():
+            return Settlement.of(task, Ending.DONE)
+    raise AssertionError(outcome)
+
+
+@pytest.fixture
+def scene(store: MemoryStore, clock: HandClock) -> Scene:
+    return Scene(store, clock)
+
+
+def wrong(asked: Reminder | Series, scene: Scene) -> list[str]:
+    """Fields for which an add is rejected."""
+    with pytest.raises(errors.InvalidInput) as caught:
+        scene.verbs.add(asked)
+    assert scene.store.schedule(QUEUE, asked.id) is None
+    return [one.field for one in caught.value.problems]
+
+
+def ids(nominal: int, *leads: int) -> Sequence[str]:
+    """Ids of an occurrence's messages, in their order."""
+    return sorted(f"{occurrence_id('weekly', nominal)}:{lead}:0" for lead in leads)
+
+
+def test_an_occurrence_is_added_a_minute_before_its_largest_lead(scene: Scene) -> None:
+    assert scene.verbs.add(WEEKLY).created
+    assert scene.at(FIRST - DAY_MS - AHEAD_MS - 1) == []
+    assert scene.pending(FIRST) == {}
+    scene.at(FIRST - DAY_MS - AHEAD_MS)
+    assert sorted(scene.pending(FIRST).values()) == [5 * MINUTE, DAY_MS]
+    assert scene.states() == [(FIRST, "standing")]
+    assert scene.at(FIRST - DAY_MS) == ids(FIRST, 86400)
+    assert scene.at(FIRST - MINUTE) == ids(FIRST, 300)
+    scene.at(FIRST)
+    assert scene.states() == []
+
+
+def test_the_same_series_again_changes_nothing_and_another_is_a_conflict(scene: Scene) -> None:
+    scene.verbs.add(WEEKLY)
+    scene.clock.advance(MINUTE)
+    assert not scene.verbs.add(WEEKLY).created
+    one = Reminder("weekly", "Weekly", FIRST, (MINUTE,), (ADA,))
+    for other in (replaced(WEEKLY, subject="Another"), one):
+        with pytest.raises(errors.ScheduleExists):
+            scene.verbs.add(other)
+
+
+def test_a_reminder_of_one_start_keeps_its_id(scene: Scene) -> None:
+    one = Reminder("weekly", "Weekly", FIRST, (MINUTE,), (replaced(ADA, time_zone="UTC"),))
+    scene.verbs.add(one)
+    with pytest.raises(errors.TaskScheduled):
+        scene.verbs.add(WEEKLY)
+    assert scene.verbs.get("weekly").series is None
+
+
+def test_lead_times_that_had_passed_at_the_add_are_made_up_for_at_the_first_start_alone(scene: Scene) -> None:
+    scene.verbs.add(replaced(WEEKLY, leads_ms=(3 * WEEK, MINUTE)))
+    assert scene.drain() == ids(FIRST, 3 * 604800)
+    assert [nominal for nominal, _ in scene.states()] == [FIRST, FIRST + WEEK, FIRST + 2 * WEEK]
+    assert list(scene.pending(FIRST + WEEK).values()) == [MINUTE]
+
+
+def test_a_late_occurrence_is_added_as_long_as_its_start_is_to_come(scene: Scene) -> None:
+    scene.verbs.add(WEEKLY)
+    assert scene.at(FIRST + WEEK - MINUTE) == ids(FIRST + WEEK, 86400, 300)
+
+
+def test_an_occurrence_that_stands_is_moved_alone(scene: Scene) -> None:
+    scene.verbs.add(WEEKLY)
+    scene.at(FIRST - DAY_MS)
+    moved = scene.verbs.move_occurrence("weekly", FIRST, FIRST + DAY_MS)
+    assert (moved.starts_at, moved.sent) == (FIRST + DAY_MS, list(ids(FIRST, 86400)))
+    scene.drain()
+    assert sorted(scene.pending(FIRST).values()) == [5 * MINUTE - DAY_MS, 0]
+    assert scene.at(FIRST + DAY_MS - MINUTE) == ids(FIRST, 86400, 300)
+    assert scene.at(FIRST + WEEK - DAY_MS) == ids(FIRST + WEEK, 86400)
+
+
+def test_an_occurrence_that_is_to_come_is_moved_forward_and_not_added_again(scene: Scene) -> None:
+    scene.verbs.add(WEEKLY)
+    later = FIRST + WEEK
+    scene.verbs.move_occurrence("weekly", later, FIRST + DAY_MS)
+    assert scene.states() == [(later, "moved")]
+    assert scene.at(FIRST - MINUTE) == ids(FIRST, 86400, 300)
+    assert scene.at(FIRST + DAY_MS - MINUTE) == ids(later, 86400, 300)
+    assert scene.at(later - MINUTE) == []
+    assert scene.states() == [(later, "moved")]
+    assert scene.at(later + WEEK - MINUTE) == ids(later + WEEK, 86400, 300)
+
+
+def test_a_cancelled_occurrence_never_comes_and_the_others_do(scene: Scene) -> None:
+    scene.verbs.add(WEEKLY)
+    scene.at(FIRST - DAY_MS)
+    scene.verbs.cancel_occurrence("weekly", FIRST)
+    scene.verbs.cancel_occurrence("weekly", FIRST + WEEK)
+    assert scene.at(FIRST - MINUTE) == []
+    assert scene.at(FIRST + WEEK - MINUTE) == []
+    assert scene.at(FIRST + 2 * WEEK - MINUTE) == ids(FIRST + 2 * WEEK, 86400, 300)
+    for verb in (
+        lambda: scene.verbs.cancel_occurrence("weekly", FIRST + 3 * WEEK - 1),
+        lambda: scene.verbs.cancel_occurrence("weekly", FIRST),
+    ):
+        with pytest.raises(errors.TaskNotFound):
+            verb()
+
+
+def test_an_occurrence_that_was_cancelled_is_neither_moved_nor_cancelled(scene: Scene) -> None:
+    scene.verbs.add(WEEKLY)
+    scene.verbs.cancel_occurrence("weekly", FIRST)
+    with pytest.raises(errors.TaskCancelled):
+        scene.verbs.cancel_occurrence("weekly", FIRST)
+    with pytest.raises(errors.TaskCancelled):
+        scene.verbs.move_occurrence("weekly", FIRST, FIRST + DAY_MS)
+
+
+def change(scene: Scene, **fields: object) -> None:
+    """Change fields of the series."""
+    rule = fields.get("rule", {})
+    assert isinstance(rule, dict)
+    scene.verbs.change("weekly", SeriesChange(fields, (*fields, *rule)))
+
+
+def test_a_changed_series_takes_its_standing_occurrences_along(scene: Scene) -> None:
+    scene.verbs.add(WEEKLY)
+    scene.at(FIRST - DAY_MS)
+    change(scene, subject="Weekly, shorter")
+    [pending] = [
+        task for task in scene.store.group(QUEUE, occurrence_id("weekly", FIRST)) if task.status == "scheduled"
+    ]
+    assert (pending.payload["subject"], pending.payload["lead_ms"]) == ("Weekly, shorter", 5 * MINUTE)
+    assert scene.at(FIRST - MINUTE) == ids(FIRST, 300)
+
+
+def test_a_moved_series_leaves_what_was_changed_by_hand(scene: Scene) -> None:
+    scene.verbs.add(replaced(WEEKLY, leads_ms=(3 * WEEK, MINUTE)))
+    scene.drain()
+    scene.verbs.move_occurrence("weekly", FIRST + WEEK, FIRST + WEEK + 2 * DAY_MS)
+    scene.verbs.cancel_occurrence("weekly", FIRST + 2 * WEEK)
+    change(scene, rule={"starts_at": FIRST + DAY_MS})
+    scene.drain()
+    assert scene.states() == [
+        (FIRST + DAY_MS, "standing"),
+        (FIRST + WEEK, "moved"),
+        (FIRST + WEEK + DAY_MS, "standing"),
+        (FIRST + 2 * WEEK, "cancelled"),
+        (FIRST + 2 * WEEK + DAY_MS, "standing"),
+    ]
+    assert scene.pending(FIRST) == {}
+    assert [*scene.pending(FIRST + WEEK).values()] == [MINUTE - 2 * DAY_MS]
+
+
+def test_a_series_that_is_moved_back_has_its_occurrences_again(scene: Scene) -> None:
+    scene.verbs.add(WEEKLY)
+    scene.at(FIRST - DAY_MS + 1)
+    change(scene, rule={"starts_at": FIRST + MINUTE})
+    scene.drain()
+    change(scene, rule={"starts_at": FIRST})
+    scene.drain()
+    assert scene.states() == [(FIRST, "standing")]
+    assert 5 * MINUTE in scene.pending(FIRST).values()
+
+
+def test_a_deleted_series_takes_all_but_what_was_moved(scene: Scene) -> None:
+    scene.verbs.add(replaced(WEEKLY, leads_ms=(3 * WEEK, MINUTE)))
+    scene.drain()
+    scene.verbs.move_occurrence("weekly", FIRST + WEEK, FIRST + WEEK + DAY_MS)
+    scene.verbs.cancel("weekly")
+    assert scene.pending(FIRST) == scene.pending(FIRST + 2 * WEEK) == {}
+    with pytest.raises(errors.TaskNotFound):
+        scene.verbs.get("weekly")
+    assert scene.at(FIRST + WEEK + DAY_MS - MINUTE) == ids(FIRST + WEEK, 60)
+    scene.verbs.add(replaced(WEEKLY, rule=replaced(RULE, starts_at=FIRST + 4 * WEEK)))
+    assert scene.verbs.get("weekly").series
+
+
+def test_an_occurrence_that_is_added_while_its_series_is_deleted_is_taken_back(scene: Scene) -> None:
+    scene.verbs.add(WEEKLY)
+    scene.clock.at = FIRST - DAY_MS - AHEAD_MS
+    scene.firer.fire(SHARD)
+    [task] = scene.store.claim(SHARD, 1, lease_ms=30_000).tasks
+    scene.verbs.cancel("weekly")
+    assert scene.work.look(task) == Done()
+    assert scene.pending(FIRST) == {}
+
+
+def test_a_mark_is_made_good_by_its_task_after_a_crash(scene: Scene, store: MemoryStore) -> None:
+    scene.verbs.add(WEEKLY)
+    store.add([Mark(starts_at=FIRST + DAY_MS).task("weekly", FIRST, scene.clock.at, "-", "test")])
+    scene.drain()
+    assert sorted(scene.pending(FIRST).values()) == [5 * MINUTE - DAY_MS, 0]
+
+
+def test_an_end_counts_starts_from_the_first(scene: Scene) -> None:
+    scene.verbs.add(replaced(WEEKLY, limit=3))
+    status = scene.verbs.get("weekly").series
+    assert status
+    assert [one.nominal for one in status.upcoming] == [FIRST, FIRST + WEEK, FIRST + 2 * WEEK]
+    assert status.series.rule.until is None
+    change(scene, limit=2)
+    status = scene.verbs.get("weekly").series
+    assert status
+    assert len(status.upcoming) == 2
+
+
+def test_a_change_of_another_version_changes_nothing(scene: Scene) -> None:
+    scene.verbs.add(WEEKLY)
+    change(scene, subject="Other")
+    with pytest.raises(errors.VersionConflict):
+        scene.verbs.change("weekly", SeriesChange({"subject": "Late"}, ("subject",), 1))
+
+
+def test_what_cannot_come_again_is_rejected_by_its_field(scene: Scene) -> None:
+    assert wrong(replaced(WEEKLY, rule=replaced(RULE, starts_at=scene.clock.at)), scene) == ["starts_at"]
+    assert wrong(replaced(WEEKLY, rule=replaced(RULE, repeat=RRule("FREQ=WEEKLY;BYDAY=WE"))), scene) == ["starts_at"]
+    assert wrong(replaced(WEEKLY, message="broken"), scene) == ["message"]
+    assert wrong(replaced(WEEKLY, leads_ms=(300 * WEEK,)), scene) == ["repeat", "remind_before"]
+    assert wrong(replaced(WEEKLY, data={"password": "hunter22"}), scene) == ["data.password"]
+    hook = Recipient("Ada", Channel.WEBHOOK, "https://example.com/?token=abcdef0123456789", "")
+    assert wrong(replaced(WEEKLY, recipients=(hook,), fields=("recipients.0.webhook",)), scene) == [
+        "recipients.0.webhook"
+    ]
+
+
+def test_a_named_credential_is_kept_by_its_name(scene: Scene) -> None:
+    hook = Recipient("Ada", Channel.WEBHOOK, "https://example.com/hook", "", "billing")
+    assert scene.verbs.add(replaced(WEEKLY, recipients=(hook,))).created
+
+
+def test_a_reminder_of_one_start_has_no_fields_of_a_series(scene: Scene) -> None:
+    one = Reminder("once", "Once", FIRST, (MINUTE,), (replaced(ADA, time_zone="UTC"),))
+    scene.verbs.add(one)
+    with pytest.raises(errors.InvalidInput) as caught:
+        scene.verbs.change("once", SeriesChange({"subject": "Other"}, ("subject",)))
+    assert [one.field for one in caught.value.problems] == ["subject", "starts_at"]
+    moved = scene.verbs.change("once", SeriesChange({"rule": {"starts_at": FIRST + 1}}, ("starts_at",)))
+    assert moved.starts_at == FIRST + 1
+
+
+def test_a_damaged_task_of_an_occurrence_is_dropped(scene: Scene) -> None:
+    task = Mark().task("weekly", FIRST, scene.clock.at, "-", "test")._replace(id="weekly@noon")
+    scene.store.add([task])
+    [leased] = scene.store.claim(SHARD, 1, lease_ms=30_000).tasks
+    assert isinstance(scene.work.look(leased), Drop)
+    with pytest.raises(errors.TaskDamaged):
+        Name.of("weekly")

@@ -1,0 +1,90 @@
+"""The text of a file of schedules: what it makes, and the names of all that is wrong in it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from duecourse.domain.schedule import Cron, Every, Overlap
+from duecourse.domain.times import parse_instant
+from duecourse.errors import InvalidInput
+from duecourse.wire.schedule_file import parse_file
+
+RIGHT = """
+number: 3
+schedules:
+  - id: daily
+    kind: report
+    payload: {month: 10}
+    repeat: {cron: 0 9 * * MON-FRI}
+    time_zone: Europe/Vienna
+    overlap: skip
+    starts_at: 2026-11-26T09:00:00+01:00
+  - {id: daily, queue: imports, tenant: acme, kind: report, payload: {}, repeat: {every: PT1H}, paused: true}
+"""
+
+
+def wrong(text: str) -> dict[str, str]:
+    """Wrong fields of a text."""
+    try:
+        return {one.field: one.problem for one in parse_file(text).problems}
+    except InvalidInput as error:
+        return {one.field: one.problem for one in error.problems}
+
+
+def test_a_schedule_has_the_fields_of_a_request_an_id_and_a_tenant() -> None:
+    number, [daily, hourly], problems, digest = parse_file(RIGHT)
+    assert (number, problems) == (3, ())
+    assert daily.rule.repeat == Cron("0 9 * * MON-FRI")
+    assert daily.rule.starts_at == parse_instant("2026-11-26T08:00:00Z")
+    assert (daily.payload, daily.overlap, daily.tenant, daily.file) == ('{"month":10}', Overlap.SKIP, "-", 3)
+    assert hourly.rule.repeat == Every(3_600_000)
+    assert (hourly.queue, hourly.tenant, hourly.paused) == ("imports", "acme", True)
+    assert parse_file(RIGHT + "# the same").digest != digest
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "problem"),
+    [
+        ("", "body", "must be a JSON object"),
+        ("number: 1\nschedules: [", "file", "is no YAML: while parsing"),
+        ("number: 1\n  a: b", "file", "is no YAML: "),
+        ("schedules: []", "number", "is required"),
+        ("number: 0\nschedules: []", "number", "greater"),
+        ("number: '1'\nschedules: []", "number", "integer"),
+        ("number: 1", "schedules", "is required"),
+        ("number: 1\nschedules: []\nmore: 1", "more", "is not a known field"),
+        ("number: 1\nschedules: [{id: a}, 7]", "schedules.1.body", "must be a JSON object"),
+        ("number: 1\nschedules: [{kind: a, payload: {}, repeat: {every: 60}}]", "schedules.0.id", "is required"),
+        ("!!python/object/apply:os.getcwd []", "file", "is no YAML: could not determine a constructor"),
+        ("[" * 5_000, "file", "is no YAML"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, field: str, problem: str) -> None:
+    assert problem in wrong(text)[field]
+
+
+def test_all_that_is_wrong_is_named_by_the_ids_of_schedules() -> None:
+    text = """
+        number: 1
+        schedules:
+          - {id: a, kind: report, payload: {}, repeat: {every: 60}, colour: red}
+          - {id: b, kind: report, payload: {at: 2026-11-26}, repeat: {every: 60, cron: "* * * * *"}}
+          - {id: c, kind: report, payload: {}, repeat: {every: 60}}
+          - {id: c, kind: other, payload: {}, repeat: {every: 60}}
+    """
+    assert [*wrong(text)] == ["a.colour", "b.repeat.every", "b.repeat.cron", "b.repeat.rrule", "b.payload", "c.id"]
+    assert [one.kind for one in parse_file(text).schedules] == ["report"]
+
+
+def test_nobody_loads_the_parser_but_who_reads_a_file() -> None:
+    code = """
+import sys
+import duecourse.process, duecourse.wire.schedule_file, duecourse.routes.every
+from duecourse import Client
+with Client("memory://") as client:
+    client.add(kind="webhook", payload={"url": "https://example.com"})
+print("yaml" in sys.modules, "tzdata" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
