@@ -23,7 +23,9 @@ def forked(case: str, *arguments: str, store: str = "memory://", **environment: 
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.support.forking", case, *arguments]
     given = {name: value for name, value in ENVIRONMENT.items() if not name.startswith("DUECOURSE_")}
     given |= {"DUECOURSE_STORE": store, **environment}
-    return subprocess.run(command, env=given, check=True, capture_output=True, text=True).stdout.splitlines()
+    return subprocess.run(
+        command, env=given, check=True, capture_output=True, text=True, timeout=60
+    ).stdout.splitlines()
 
 
 @pytest.mark.parametrize("where", ["memory", "leveldb"])

@@ -105,7 +105,8 @@ def waiting(url: str) -> None:
     thread = threading.Thread(target=lambda: told.append(client.wait("a").status))
     thread.start()
     waits = client._link.app.waits
-    while not waits.count():
+    # Until its thread listens it imports what it needs, and Python gives a child no module that a thread is importing.
+    while not waits._hearing:
         time.sleep(0.01)
 
     def wait_and_end() -> str:

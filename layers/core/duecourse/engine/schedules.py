@@ -255,8 +255,9 @@ class Schedules:
 
     def _begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
         """Progress of a series whose times begin at `now`, without those that it has fired."""
-        after = max(schedule.rule.starts_at - 1, now - 1, *(one.nominal for one in before.recent))
-        nominal = next(self._calendar.times(schedule.rule, after), None)
+        fired = {one.nominal for one in before.recent}
+        times = self._calendar.times(schedule.rule, max(schedule.rule.starts_at, now) - 1)
+        nominal = next((at for at in times if at not in fired), None)
         return self._standing(schedule, replaced(before, nominal=nominal, zones=self._calendar.version, former=None))
 
     def _changed(self, kept: Kept, schedule: Schedule) -> Progress:

@@ -28,7 +28,7 @@ elseif data or shard.QUOTAS then
   old, reply, wait = put.look(sid, tenant, version, data, fresh)
 end
 if reply then
-  return { shard.NOW, bell.hung() or 0, reply, wait or 0 }
+  return { shard.NOW, bell.hang(false), reply, wait or 0 }
 end
 
 local generation = shard.next_fence()
