@@ -39,7 +39,7 @@ rabbitmq: setup ## a RabbitMQ of your own from the installed server (apt-get ins
 # Three files at a time where much of it waits, two where the processors are full.
 SUITE := $(PY) -m pytest --dist loadfile --no-loadscope-reorder
 
-test: setup ## every promise once, in about six minutes on two idle cores (ARGS="..." for pytest)
+test: setup ## every promise once, in about nine minutes on two idle cores (ARGS="..." for pytest)
 	@PYTHONHASHSEED=$$$$ $(SUITE) --numprocesses 3 -m "not deployed and not matrix" $(ARGS)
 
 test-matrix: setup ## what make test leaves out: further stores and servers, full length, what only releases need
