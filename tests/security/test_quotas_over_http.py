@@ -14,9 +14,11 @@ from duecourse_local.aws.access.chosen import Auth
 from duecourse_local.stack.options import Options, Precision
 from duecourse_local.stack.stack import Stack
 from tests.support.callers import Who
-from tests.support.matrix import MATRIX, in_turn
+from tests.support.matrix import LENGTHY, MATRIX, in_turn
 from tests.support.proved import RULES, Stage
 from tests.support.requests import MEETING, WEBHOOK, Answer
+
+pytestmark = LENGTHY
 
 HOSTILE, VICTIM = Who("hostile", (Role.CALLER, Role.WORKER)), Who("victim", (Role.CALLER,))
 BOUNDED = Who("bounded", (Role.CALLER,))

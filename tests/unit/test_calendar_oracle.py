@@ -11,7 +11,9 @@ from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.domain.schedule import Cron, Fold, Gap, Rule
 from tests.support.calendar_cases import REACH, near
 from tests.support.calendar_oracle import Expression, Transition, Window, transitions, window, zone_names
-from tests.support.matrix import MATRIX, in_turn
+from tests.support.matrix import LENGTHY, MATRIX, in_turn
+
+pytestmark = LENGTHY
 
 CALENDAR = ZonedCalendar()
 FIVE = 5
