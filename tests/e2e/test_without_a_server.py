@@ -35,7 +35,7 @@ def test_the_demos_stories_hold_with_no_redis(store: str, tmp_path: Path) -> Non
     shown = re.sub(r"[│\s]+", " ", told.stdout)
     assert "no server for the ledger; functions and bridge were threads" in shown
     assert "never more than 2 at a time" in shown
-    assert "the 52 Sundays of 2027" in shown
+    assert "52 Sundays of 2027 on a clock" in shown
 
 
 @pytest.mark.parametrize("store", in_turn(LEVELDB, MEMORY))
