@@ -202,8 +202,8 @@ class Schedules:
     ) -> int:
         """Add the occurrences from `span[0]` up to `span[1]` now, some each second; answers how many there are.
 
-        What was added before is not added again. Raises TaskNotFound, InvalidInput for over MAX_BACKFILL of them, and
-        ScheduleExists while the same span is being added.
+        What was added before is not added again while its task is kept. Raises TaskNotFound, InvalidInput for over
+        MAX_BACKFILL of them, and ScheduleExists while the same span is being added.
         """
         kept = self._kept(queue, id, tenant)
         since, to = span
