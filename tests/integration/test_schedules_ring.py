@@ -60,4 +60,4 @@ def test_the_bell_hangs_at_a_schedules_time_and_its_ring_fires_it_without_a_tick
             late = [task.claimed_at - at for task, at in zip(tasks, nominals, strict=True) if task]
             assert len(late) == TIMES
             assert 0 <= min(late) <= max(late) < ON_TIME_MS
-            assert store.stats(SHARD).bell_at == 0
+            until(lambda: store.stats(SHARD).bell_at == 0)  # the last is settled a moment after it ran
