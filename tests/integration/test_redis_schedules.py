@@ -1,5 +1,6 @@
 """Schedules in Redis: replies lost, records broken, shards changed, moved between ledgers, examined, and their size."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -25,8 +26,10 @@ from duecourse_local.doctor.finding import Level
 from duecourse_local.doctor.ledger import Examination
 from tests.support import redis_ledger
 from tests.support.clock import START, HandClock
+from tests.support.cut_short import reshards_cut_short
 from tests.support.ledger import LEASE_MS, SHARD, claim, ending, new, settle
 from tests.support.lossy_proxy import LossyProxy
+from tests.support.matrix import MATRIX
 from tests.support.reads import records_read
 from tests.support.redis_server import REDIS, RedisServer, need
 from tests.support.schedules import MINUTE, became, begun, fire, ids, kept, occurrence, put, series, step, waits
@@ -138,18 +141,39 @@ def every(store: RedisStore) -> list[Kept]:
     return [one for tenant in ("-", "acme") for one in store.schedules("default", "", 1_000, tenant).schedules]
 
 
+def sharded(client: redis.Redis, count: int) -> RedisStore:
+    return RedisStore(client, sharding=Sharding({"default": count}))
+
+
+def assert_moved(client: redis.Redis, before: list[Kept], count: int) -> None:
+    """Every schedule is as it was, in the shard of its occurrences alone, and fires."""
+    store = sharded(client, count)
+    assert every(store) == before
+    due = Counter[tuple[str, str]]()
+    for shard in Sharding({"default": count}).every("default"):
+        redis_ledger.check(client, shard)
+        due.update((one.schedule.tenant, one.schedule.id) for one in store.due_schedules(shard))
+    assert due == Counter((one.schedule.tenant, one.schedule.id) for one in before if one.progress.next_at < NEVER)
+    assert fire(store, "s-3") is Fired.FIRED
+
+
 @pytest.mark.parametrize(("was", "to"), [(1, 8), (8, 3)])
 def test_a_schedule_moves_to_the_shard_of_its_occurrences(redis_client: redis.Redis, was: int, to: int) -> None:
-    before = filled(RedisStore(redis_client, sharding=Sharding({"default": was})))
+    before = filled(sharded(redis_client, was))
     Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
-    store = RedisStore(redis_client, sharding=Sharding({"default": to}))
-    assert every(store) == before
-    due = set()
-    for shard in Sharding({"default": to}).every("default"):
-        redis_ledger.check(redis_client, shard)
-        due |= {(one.schedule.tenant, one.schedule.id) for one in store.due_schedules(shard)}
-    assert due == {(one.schedule.tenant, one.schedule.id) for one in before if one.progress.next_at < NEVER}
-    assert fire(store, "s-3") is Fired.FIRED
+    assert_moved(redis_client, before, to)
+
+
+@MATRIX
+def test_a_reshard_cut_off_at_any_step_and_run_again_loses_and_doubles_no_schedule(redis_client: redis.Redis) -> None:
+    steps = 0
+    for cut_off in reshards_cut_short(redis_client, 5):
+        redis_client.flushall()
+        before = filled(sharded(redis_client, 3), 8)
+        cut_off()
+        assert_moved(redis_client, before, 5)
+        steps += 1
+    assert steps > 20
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.tasks import Move
 from tests.support import redis_ledger
+from tests.support.cut_short import Cut, CutShort, reshards_cut_short
 from tests.support.ledger import LATER_MS, LEASE_MS, ending, new
 from tests.support.matrix import MATRIX, in_turn
 from tests.support.redis_cluster import ClusterServers
@@ -153,42 +154,15 @@ def test_after_it_tasks_run_and_their_fences_only_grow(redis_client: redis.Redis
     assert all(task.idempotency_key == before[f"{task.tenant}/{task.id}"].idempotency_key for task in ran)
 
 
-class Cut(Exception):
-    """The end of a process, as far as Redis can tell."""
-
-
-class CutShort(Reshard):
-    """A reshard that ends before its n-th script, command or read: nothing is tidied up."""
-
-    left = 10**9
-
-    def cut_after(self, steps: int) -> "CutShort":
-        scripts, call = self._scripts, self._scripts.call
-
-        def limited(command: Callable[[], Any], **how: Any) -> Any:
-            self.left -= 1
-            if self.left < 0:
-                raise Cut
-            return call(command, **how)
-
-        self.left = steps
-        scripts.call = limited  # type: ignore[method-assign]
-        return self
-
-
 @pytest.mark.parametrize(("was", "to"), in_turn((3, 5), (5, 2)))
 def test_cut_off_at_any_step_and_run_again_nothing_is_lost_or_doubled(
     redis_client: redis.Redis, was: int, to: int
 ) -> None:
-    steps, finished = 0, False
-    while not finished:
+    steps = 0
+    for cut_off in reshards_cut_short(redis_client, to):
         redis_client.flushall()
         before = filled(store_of(redis_client, was), was, many=12)
-        try:
-            CutShort(redis_client, "duecourse", "default", to, lambda _: None).cut_after(steps).run(0)
-            finished = True
-        except Cut:
-            Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
+        cut_off()
         assert_whole(redis_client, before, to)
         steps += 1
     assert steps > 40
