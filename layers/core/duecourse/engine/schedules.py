@@ -193,9 +193,21 @@ class Schedules:
             )
             if fired is Fired.FIRED:
                 if self._task(kept.schedule, task.id) is None:
-                    raise QuotaExceeded  # it counts as skipped, and the caller is to know
+                    self._take_back(queue, id, tenant, nominal)
+                    raise QuotaExceeded
                 return task.id
         raise VersionConflict
+
+    def _take_back(self, queue: str, id: str, tenant: str, nominal: int) -> None:
+        """Forget an occurrence that was skipped over a quota: its caller knows, and the series misses nothing."""
+        skipped = Occurrence(nominal, Became.SKIPPED)
+        for _ in range(TRIES):
+            kept = self._kept(queue, id, tenant)
+            recent = tuple(one for one in kept.progress.recent if one != skipped)
+            later = replaced(kept.progress, skipped=kept.progress.skipped - 1, recent=recent)
+            [fired] = self._store.fire(self._store.shard_of(queue, "", id), [Firing(kept, (), later)])
+            if fired is Fired.FIRED:
+                return
 
     def backfill(
         self, queue: str, id: str, span: tuple[int, int], overlap: Overlap | None, tenant: str = DEFAULT_TENANT
