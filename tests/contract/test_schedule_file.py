@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.domain.schedule import Cron, Rule, Schedule
+from duecourse.domain.schedule import AT_ADD, Cron, Rule, Schedule
 from duecourse.domain.schedule_file import Entry, FileChanges, Noted, ScheduleFile, key_of
 from duecourse.domain.task import DEFAULT_TENANT
 from duecourse.domain.values import replaced
@@ -40,7 +40,7 @@ class Interrupted:
 
 
 def one(id: str = "daily", repeat: Cron = AT_NINE, **fields: Any) -> Schedule:
-    return Schedule(id, "webhook", Rule(repeat, 0), **fields)
+    return Schedule(id, "webhook", Rule(repeat, AT_ADD), **fields)
 
 
 def file(number: int, *schedules: Schedule, digest: str = "d") -> ScheduleFile:

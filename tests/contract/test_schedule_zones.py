@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.domain.schedule import NEVER, Cron, Every, FormerTime, Progress, Repeat, Rule, Schedule
+from duecourse.domain.schedule import AT_ADD, NEVER, Cron, Every, FormerTime, Progress, Repeat, Rule, Schedule
 from duecourse.domain.values import replaced
 from duecourse.engine.firing import Firer
 from duecourse.engine.schedules import Schedules
@@ -67,7 +67,7 @@ def verbs(store: Store, calendar: Zoned) -> Schedules:
 
 
 def add(store: Store, id: str = "daily", repeat: Repeat = DAILY, **fields: Any) -> None:
-    verbs(store, OLD).add(Schedule(id, "webhook", Rule(repeat, 0, "Europe/Vienna"), **fields))
+    verbs(store, OLD).add(Schedule(id, "webhook", Rule(repeat, AT_ADD, "Europe/Vienna"), **fields))
 
 
 def progress(store: Store, id: str = "daily") -> Progress:

@@ -24,7 +24,7 @@ from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.access import Role
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.schedule import Every, Rule, Schedule
+from duecourse.domain.schedule import AT_ADD, Every, Rule, Schedule
 from duecourse.domain.task import NewTask, Status
 from duecourse.ports.store import Store
 from duecourse.routes.every import serve
@@ -319,7 +319,7 @@ def test_a_schedule_is_added_shown_changed_paused_run_and_deleted(place: Place) 
 def test_schedules_are_listed_however_many(place: Place) -> None:
     with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=place.store) as served:
         for n in range(120):
-            served.schedules.add(Schedule(f"s{n:03}", "report", Rule(Every(3_600_000), 0)))
+            served.schedules.add(Schedule(f"s{n:03}", "report", Rule(Every(3_600_000), AT_ADD)))
     found = place.ask("schedules", "list", "--limit", "110")
     assert [one["id"] for one in found["schedules"]] == [f"s{n:03}" for n in range(110)]
 
@@ -334,7 +334,7 @@ def test_the_times_of_a_rule_are_printed_with_changes_of_the_clocks(place: Place
 def test_a_file_of_schedules_is_compared_with_what_there_is(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "schedules.yaml"
     with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=place.store) as served:
-        served.schedules.add(Schedule("own", "report", Rule(Every(60_000), 0)))
+        served.schedules.add(Schedule("own", "report", Rule(Every(60_000), AT_ADD)))
         text = FILED.format(number=1, cron="0 9 * * *").replace("id: new", "id: old")
         served.apply_schedules(text + "  - {id: gone, kind: report, payload: {}, repeat: {every: PT1H}}\n")
     path.write_text(FILED.format(number=2, cron="0 10 * * *"))
@@ -491,7 +491,7 @@ def with_all(store: Store) -> None:
     store.add([new("order-7", delay_ms=LATER_MS), new("standup:300:0", queue="reminders", group="standup")])
     store.configure("imports", {"paused": True})
     with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=store) as served:
-        repeat = Rule(Every(3_600_000), 0)
+        repeat = Rule(Every(3_600_000), AT_ADD)
         for id in ("daily-report", "morning-report"):
             served.schedules.add(Schedule(id, "report", repeat))
 

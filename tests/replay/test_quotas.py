@@ -15,7 +15,7 @@ from duecourse_local.process.environment import TENANTS
 from tests.support.clock import HandClock
 from tests.support.kinds import Web, answer
 from tests.support.ledger import LEASE_MS, ending, new
-from tests.support.requests import MEETING, WEBHOOK, Answer, ask
+from tests.support.requests import DAILY, MEETING, WEBHOOK, Answer, ask
 from tests.support.wired import Wire
 
 KEY = '"8e03978e-40d5-43e8-bc93-6894a57f9324"'
@@ -85,6 +85,17 @@ def test_a_task_beyond_a_whole_quota_is_422_by_its_name_and_leaves_its_key_free(
         Client.from_env("acme").add(**large)
     store.configure("default", {"tenant_max_bytes": 1_000})
     assert acme("POST", "/tasks", large, idempotency_key=KEY).status == 201
+
+
+def test_a_run_of_a_schedule_over_a_quota_is_429_and_its_series_counts_nothing(store: MemoryStore) -> None:
+    assert acme("POST", "/schedules", DAILY).status == 201
+    before = acme("GET", "/schedules/daily").body
+    add("a")
+    assert over(acme("POST", "/schedules/daily/run"), quota="")
+    assert store.group("default", "daily", "acme") == []
+    assert acme("GET", "/schedules/daily").body == before
+    assert acme("DELETE", "/tasks/a").status == 204
+    assert acme("POST", "/schedules/daily/run").status == 201
 
 
 def test_a_batch_names_the_quota_for_each_task_that_is_over_it() -> None:

@@ -105,6 +105,23 @@ def test_the_same_schedule_again_is_taken_and_another_of_its_id_is_rejected() ->
     assert shown() == first.body["schedule"]
 
 
+def test_the_epoch_is_a_start_as_any_other() -> None:
+    every = {"repeat": {"every": "PT168H"}, "starts_at": "1970-01-01T00:00:00Z"}  # each Thursday
+    asked = HOURLY | every
+    for created in (True, False):
+        answer = ask("POST", "/schedules", asked)
+        assert answer.body["created"] is created
+        schedule = answer.body["schedule"]
+        assert schedule["starts_at"] == "1970-01-01T00:00:00.000Z"
+        assert schedule["next"][0]["at"] == "2026-09-24T00:00:00.000Z"
+    times = ask("POST", "/schedules/preview", every | {"count": 1}).body["times"]
+    assert times[0]["at"] == "2026-09-24T00:00:00.000Z"
+    times = ask("POST", "/schedules/preview", {"repeat": every["repeat"], "from": every["starts_at"]}).body["times"]
+    assert times[0]["at"] == "1970-01-01T00:00:00.000Z"
+    ask("POST", "/schedules", DAILY)
+    assert ask("PATCH", "/schedules/daily", every).body["schedule"]["next"][0]["at"] == "2026-09-24T00:00:00.000Z"
+
+
 def test_a_late_writer_loses() -> None:
     ask("POST", "/schedules", DAILY)
     for body, status, version in (({"limit": 5, "if_version": 1}, 200, 2), ({"limit": 6, "if_version": 1}, 409, 2)):

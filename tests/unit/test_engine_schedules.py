@@ -9,12 +9,14 @@ from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Done
 from duecourse.domain.schedule import (
+    AT_ADD,
     NEVER,
     Cron,
     Every,
     Missed,
     Overlap,
     Preview,
+    Progress,
     RRule,
     Rule,
     Schedule,
@@ -24,7 +26,7 @@ from duecourse.domain.schedule import (
 )
 from duecourse.domain.task import RetryPolicy, Status, Task, dump_json
 from duecourse.domain.times import format_instant, parse_instant
-from duecourse.engine.schedules import MAX_BACKFILL, SHOWN
+from duecourse.engine.schedules import MAX_BACKFILL, SHOWN, Schedules
 from duecourse.outside import Parts
 from duecourse.settings import Settings
 from duecourse.wiring import App
@@ -108,7 +110,7 @@ def test_an_added_schedule_is_answered_with_its_next_times(app: App) -> None:
 def test_the_same_schedule_again_is_kept_whenever_it_comes_and_another_one_is_rejected(
     app: App, pass_time: Passing
 ) -> None:
-    asked = hourly(rule=Rule(Every(HOUR), 0))
+    asked = hourly(rule=Rule(Every(HOUR), AT_ADD))
     first, created = app.schedules.add(asked)
     assert (created, first.schedule.rule.starts_at) == (True, START)
     pass_time(90 * MINUTE)
@@ -116,7 +118,7 @@ def test_the_same_schedule_again_is_kept_whenever_it_comes_and_another_one_is_re
     assert (created, again.schedule, again.progress.fired) == (False, first.schedule, 1)
     for field, value in {"payload": "[1]", "overlap": Overlap.SKIP, "limit": 3, "paused": True}.items():
         with pytest.raises(errors.ScheduleExists):
-            app.schedules.add(hourly(rule=Rule(Every(HOUR), 0), **{field: value}))
+            app.schedules.add(hourly(rule=Rule(Every(HOUR), AT_ADD), **{field: value}))
     with pytest.raises(errors.ScheduleExists):
         app.schedules.add(hourly(rule=Rule(Every(HOUR), START + 1)))
     assert app.schedules.get("default", "s").progress.version == 1
@@ -125,7 +127,7 @@ def test_the_same_schedule_again_is_kept_whenever_it_comes_and_another_one_is_re
 def test_one_that_starts_now_fires_first_after_its_first_interval_and_one_with_a_start_at_it(
     app: App, pass_time: Passing, ran: list[str]
 ) -> None:
-    add(app, "now", rule=Rule(Every(HOUR), 0))
+    add(app, "now", rule=Rule(Every(HOUR), AT_ADD))
     add(app, "at", rule=Rule(Every(HOUR), START))
     pass_time(0)
     assert ran == occurrences(0, id="at")
@@ -152,18 +154,150 @@ def test_each_occurrence_is_a_task_as_the_schedule_says(app: App, store: MemoryS
     assert (task.retry.max_attempts, task.notify) == (2, "https://a.example/")
 
 
-def test_a_change_of_the_rule_begins_its_times_anew_and_makes_up_for_none_between(
-    app: App, pass_time: Passing, ran: list[str]
+def test_a_change_of_the_rule_fires_what_is_due_and_begins_its_times_anew(
+    app: App, pass_time: Passing, clock: HandClock, ran: list[str]
 ) -> None:
     add(app)
-    pass_time(HOUR + MINUTE)
-    status = app.schedules.change("default", "s", {"rule": {"repeat": Every(10 * MINUTE)}})
+    clock.advance(HOUR + 3)
+    status = app.schedules.change("default", "s", {"rule": {"repeat": Every(10 * MINUTE)}}, if_version=1)
     assert (status.progress.version, status.progress.fired) == (2, 1)
     assert status.upcoming[0].nominal == START + HOUR + 10 * MINUTE
-    assert states(status) == [(1, "done", 1)]
-    pass_time(9 * MINUTE)
+    assert states(status) == [(1, "scheduled", 1)]
     pass_time(0)
+    pass_time(9 * MINUTE)
+    pass_time(MINUTE)
     assert ran == [*occurrences(1), occurrence_id("s", START + HOUR + 10 * MINUTE)]
+
+
+@pytest.mark.parametrize(
+    ("missed", "expected", "counted"),
+    [
+        (Missed.LATEST, [(6, 6)], 5),
+        (Missed.NONE, [], 6),
+        (Missed.ALL, [(5, 1), (6, 1)], 4),
+    ],
+)
+def test_a_change_of_the_rule_after_an_outage_fires_what_its_policy_says(
+    app: App, pass_time: Passing, clock: HandClock, missed: Missed, expected: list[tuple[int, int]], counted: int
+) -> None:
+    add(app, missed=missed, catch_up_ms=100 * MINUTE)
+    clock.advance(6 * HOUR + 2 * MINUTE)
+    app.schedules.change("default", "s", {"rule": {"repeat": Every(7 * HOUR)}})
+    pass_time(0)
+    pass_time(1_000)
+    status = app.schedules.get("default", "s")
+    assert [(hour, count) for hour, state, count in states(status) if state == "done"] == expected
+    assert (status.progress.missed, status.progress.fired) == (counted, len(expected))
+    assert status.upcoming[0].nominal == START + 8 * HOUR
+
+
+def test_a_change_of_the_rule_fires_many_at_the_pace_that_they_had_and_a_thousand_at_most(
+    app: App, store: MemoryStore, clock: HandClock
+) -> None:
+    add(app, rule=Rule(Every(MINUTE), START), missed=Missed.ALL, catch_up_ms=DAY)
+    clock.advance(1_099 * MINUTE + 30_000)
+    status = app.schedules.change("default", "s", {"rule": {"repeat": Every(HOUR)}})
+    due = [task.due_at - clock.at for task in store.group("default", "s")]
+    assert sorted(due) == [second * 1_000 for second in range(100) for _ in range(10)]
+    assert (status.progress.fired, status.progress.missed) == (1_000, 100)
+    assert status.upcoming[0].nominal == START + 19 * HOUR
+    assert states(status)[-1][1] == "missed"
+
+
+def test_what_jitter_delays_beyond_a_change_of_the_rule_fires_at_its_time(
+    app: App, store: MemoryStore, pass_time: Passing, ran: list[str]
+) -> None:
+    due_at = add(app, jitter_ms=HOUR).upcoming[0].due_at
+    pass_time(HOUR)
+    app.schedules.change("default", "s", {"rule": {"until": START + 5 * HOUR, "repeat": Every(4 * HOUR)}})
+    task = store.get("default", *occurrences(1))
+    assert task
+    assert task.due_at == due_at > START + HOUR
+    pass_time(HOUR)
+    assert ran == occurrences(1)
+
+
+@pytest.mark.parametrize("hours", [2, 30 * 24])
+def test_what_passed_before_a_change_of_the_rule_of_a_paused_schedule_is_missed(
+    app: App, pass_time: Passing, ran: list[str], hours: int
+) -> None:
+    add(app)
+    pass_time(HOUR)
+    app.schedules.change("default", "s", {"paused": True})
+    pass_time(hours * HOUR)
+    app.schedules.change("default", "s", {"rule": {"repeat": Every(1_000 * HOUR)}})
+    status = app.schedules.change("default", "s", {"paused": False})
+    pass_time(0)
+    assert ran == occurrences(1)
+    assert (status.progress.fired, status.progress.missed) == (1, hours)
+    last = [(hour, "missed", 1) for hour in range(2, hours + 2)]
+    assert states(status) == [(1, "done", 1), *last][-10:]
+    assert status.upcoming[0].nominal == START + 1_001 * HOUR
+
+
+@pytest.mark.parametrize("missed", [Missed.LATEST, Missed.NONE])
+def test_times_go_on_where_only_their_end_or_what_is_left_out_is_changed(
+    app: App, pass_time: Passing, clock: HandClock, ran: list[str], missed: Missed
+) -> None:
+    hourly = RRule("FREQ=HOURLY")
+    add(app, rule=Rule(hourly, START + HOUR), missed=missed)
+    pass_time(HOUR)
+    app.schedules.change("default", "s", {"paused": True})
+    clock.advance(3 * HOUR)
+    left_out = RRule("FREQ=HOURLY", (START + 2 * HOUR, START + 5 * HOUR))
+    app.schedules.change("default", "s", {"rule": {"repeat": left_out, "until": START + 7 * HOUR}})
+    clock.advance(2 * MINUTE)
+    resumed = app.schedules.change("default", "s", {"paused": False})
+    assert (resumed.progress.missed, resumed.upcoming[0].nominal) == (0, START + 3 * HOUR)
+    pass_time(0)
+    status = app.schedules.get("default", "s")
+    assert ran == occurrences(1, *([4] if missed is Missed.LATEST else []))
+    assert status.progress.missed == (1 if missed is Missed.LATEST else 2)
+    assert [one.nominal for one in status.upcoming] == [START + hour * HOUR for hour in (6, 7)]
+    back = app.schedules.change("default", "s", {"rule": {"repeat": hourly}})
+    assert [one.nominal for one in back.upcoming] == [START + hour * HOUR for hour in (5, 6, 7)]
+
+
+def test_a_change_of_the_rule_that_is_cut_off_leaves_the_series_as_it_goes_on(
+    app: App, store: MemoryStore, pass_time: Passing, clock: HandClock, ran: list[str]
+) -> None:
+    class CutOff:
+        """The store of a process that dies before it writes the schedule."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "put_schedule":
+                raise SystemExit
+            return getattr(store, name)
+
+    add(app)
+    clock.advance(HOUR)
+    cut_off: Any = CutOff()
+    verbs = Schedules(cut_off, app.calendar, lambda task: task)
+    with pytest.raises(SystemExit):
+        verbs.change("default", "s", {"rule": {"repeat": Every(10 * MINUTE)}})
+    pass_time(0)
+    pass_time(HOUR)
+    assert ran == occurrences(1, 2)
+
+
+def test_what_another_fires_while_the_rule_is_changed_is_not_fired_twice(
+    app: App, store: MemoryStore, clock: HandClock
+) -> None:
+    class Beaten:
+        """The store, in which another process fires first."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "fire":
+                app.fire(SHARD)
+            return getattr(store, name)
+
+    beaten: Any = Beaten()
+    add(app)
+    clock.advance(HOUR)
+    verbs = Schedules(beaten, app.calendar, lambda task: task)
+    status = verbs.change("default", "s", {"rule": {"repeat": Every(10 * MINUTE)}})
+    assert (status.progress.fired, status.progress.version) == (1, 2)
+    assert status.upcoming[0].nominal == START + HOUR + 10 * MINUTE
 
 
 def test_a_change_of_what_is_not_its_rule_keeps_its_times(app: App, pass_time: Passing, store: MemoryStore) -> None:
@@ -411,6 +545,16 @@ def test_a_poll_has_its_usual_deadline(app: App) -> None:
     assert app.schedules.add(hourly(kind="poll", payload=dump_json({**POLL, "interval": 30_000})))[1] is False
 
 
+def test_one_whose_kind_is_gone_can_be_paused_and_its_rule_changed(app: App, store: MemoryStore) -> None:
+    store.put_schedule(hourly(kind="gone"), Progress(nominal=START + HOUR, next_at=START + HOUR))
+    for changes in ({"paused": True}, {"rule": {"repeat": Every(DAY)}}, {"paused": False, "limit": 5}):
+        app.schedules.change("default", "s", changes)
+    assert problems(lambda: app.schedules.change("default", "s", {"payload": "{}"})).keys() == {"kind"}
+    assert problems(lambda: app.schedules.change("default", "s", {"rule": {"repeat": Cron("x")}})).keys() == {
+        "repeat.cron"
+    }
+
+
 def test_what_is_not_there_is_not_found(app: App) -> None:
     add(app, tenant="acme")
     verbs = app.schedules
@@ -436,16 +580,23 @@ def test_a_list_goes_by_id_a_page_at_a_time_with_one_time_of_each(app: App) -> N
     assert ([one.schedule.id for one in rest], after) == (["c"], "")
 
 
-def test_a_jitter_longer_than_its_interval_loses_and_doubles_no_time(
-    app: App, pass_time: Passing, ran: list[str]
+@pytest.mark.parametrize("missed", Missed)
+def test_a_jitter_far_above_its_interval_loses_doubles_and_misses_no_time(
+    app: App, store: MemoryStore, clock: HandClock, missed: Missed
 ) -> None:
-    rule = Rule(Every(MINUTE), START, until=START + 60 * MINUTE)
-    status = add(app, rule=rule, jitter_ms=20 * MINUTE)
-    assert all(isinstance(one, Upcoming) and 0 <= one.due_at - one.nominal <= 20 * MINUTE for one in status.upcoming)
-    for _ in range(6 * 90):
-        pass_time(10_000)
-    assert sorted(ran) == [occurrence_id("s", START + n * MINUTE) for n in range(61)]
-    assert app.schedules.get("default", "s").progress.missed == 0
+    rule = Rule(Every(MINUTE), START, until=START + 2 * HOUR)
+    status = add(app, rule=rule, jitter_ms=HOUR, missed=missed, catch_up_ms=0)
+    assert all(isinstance(one, Upcoming) and 0 <= one.due_at - one.nominal <= HOUR for one in status.upcoming)
+    for second in range(3 * 3600 + 10):
+        app.fire(SHARD)
+        if second == HOUR // 1_000:  # a change of what is not its rule, while some wait
+            app.schedules.change("default", "s", {"jitter_ms": 50 * MINUTE})
+        clock.advance(1_000)
+    progress = app.schedules.get("default", "s").progress
+    assert (progress.fired, progress.missed, progress.nominal) == (121, 0, None)
+    tasks = store.group("default", "s")
+    assert {task.id for task in tasks} == {occurrence_id("s", START + n * MINUTE) for n in range(121)}
+    assert all(0 <= task.due_at - parse_instant(task.id[2:]) <= HOUR + 20_000 for task in tasks)
 
 
 def test_all_that_was_missed_within_its_time_fires_however_long_nothing_ran(

@@ -5,9 +5,11 @@ from itertools import count
 
 import pytest
 
+from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.domain.schedule import (
     NEVER,
     Became,
+    Cron,
     Every,
     Kept,
     Missed,
@@ -17,7 +19,9 @@ from duecourse.domain.schedule import (
     Schedule,
     occurrence_id,
 )
-from duecourse.engine.firing import AT_ONCE, PACE_MS, Firer
+from duecourse.domain.times import parse_instant
+from duecourse.domain.values import replaced
+from duecourse.engine.firing import AT_ONCE, COUNTED, PACE_MS, Firer
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -136,22 +140,59 @@ def test_a_limit_holds_in_what_is_made_up_for() -> None:
     assert progress.next_at == NEVER
 
 
-def test_a_year_behind_the_newest_is_found_without_walking_all_of_it() -> None:
-    year = 365 * 24 * HOUR
+class Counting(Steps):
+    """The same, which counts the times that are asked for; its rule may be a text, of which it knows no arithmetic."""
+
     seen = 0
 
-    class Counting(Steps):
-        def times(self, rule: Rule, after: int) -> Iterator[int]:
-            nonlocal seen
-            for at in super().times(rule, after):
-                seen += 1
-                yield at
+    def times(self, rule: Rule, after: int) -> Iterator[int]:
+        """Times by the rule, or each minute."""
+        every = rule.repeat if isinstance(rule.repeat, Every) else Every(MINUTE)
+        for at in super().times(replaced(rule, repeat=every), after):
+            self.seen += 1
+            yield at
 
-    now = START + year + 30_000
-    firing = Firer(store=None, calendar=Counting()).step(kept(every_ms=MINUTE), now)  # type: ignore[arg-type]
-    assert [task.id for task in firing.tasks] == ids(START + year)
-    assert firing.progress.next_at == START + year + MINUTE
-    assert seen < 2_000
+
+@pytest.mark.parametrize("jitter_ms", [0, 2 * HOUR])
+@pytest.mark.parametrize("missed", Missed)
+def test_a_year_behind_each_time_is_counted_and_few_are_gone_through(missed: Missed, jitter_ms: int) -> None:
+    behind, calendar = 365 * 24 * 60, Counting()
+    one = kept(every_ms=MINUTE, missed=missed, catch_up_ms=HOUR, jitter_ms=jitter_ms)
+    now, tasks = START + behind * MINUTE + 30_000, []
+    while one.progress.next_at <= now:
+        firing = Firer(store=None, calendar=calendar).step(one, now)  # type: ignore[arg-type]
+        one, tasks, now = one._replace(progress=firing.progress), [*tasks, *firing.tasks], now + PACE_MS
+    assert calendar.seen < 2_000
+    progress = one.progress
+    assert progress.nominal is not None
+    assert progress.fired + progress.missed == (progress.nominal - START) // MINUTE
+    assert progress.fired == len(tasks)
+    if not jitter_ms:
+        assert len(tasks) == {Missed.LATEST: 1, Missed.NONE: 1, Missed.ALL: 60}[missed]
+        assert progress.nominal == START + (behind + 1) * MINUTE
+        assert progress.recent[-1].besides == (behind if missed is Missed.LATEST else 0)
+
+
+@pytest.mark.parametrize("missed", [Missed.LATEST, Missed.NONE])
+def test_a_year_behind_by_a_text_the_newest_is_found_and_at_least_a_thousand_are_counted(missed: Missed) -> None:
+    behind, calendar = 365 * 24 * 60, Counting()
+    one = kept(missed=missed)
+    one = one._replace(schedule=replaced(one.schedule, rule=Rule(Cron("* * * * *"), START)))
+    firing = Firer(store=None, calendar=calendar).step(one, START + behind * MINUTE + 90_000)  # type: ignore[arg-type]
+    assert [task.id for task in firing.tasks] == ids(START + (behind + 1) * MINUTE)
+    assert firing.progress.nominal == START + (behind + 2) * MINUTE
+    assert COUNTED <= firing.progress.missed < behind
+    assert calendar.seen < 2_000
+
+
+def test_the_newest_of_many_in_a_row_long_ago_is_found() -> None:
+    begin, now = parse_instant("2026-01-01T00:00:00Z"), parse_instant("2026-12-01T00:00:00Z")
+    one = Kept(
+        Schedule("daily", "webhook", Rule(Cron("* * 1-7 1 *"), begin)), Progress(nominal=begin, next_at=begin), 7, begin
+    )
+    firing = Firer(store=None, calendar=ZonedCalendar()).step(one, now)  # type: ignore[arg-type]
+    assert [task.id for task in firing.tasks] == ids(parse_instant("2026-01-07T23:59:00Z"))
+    assert firing.progress.nominal == parse_instant("2027-01-01T00:00:00Z")
 
 
 def test_one_that_was_missed_has_all_of_its_deadline() -> None:

@@ -19,6 +19,7 @@ from duecourse.domain.watch import Watch
 from duecourse.engine.contents import Contents
 from duecourse.engine.deployed import Reading
 from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.firing import Firer
 from duecourse.engine.idempotency import Idempotency
 from duecourse.engine.kinds import Kinds, LedgerKinds, OwnKinds
 from duecourse.engine.leases import Leases
@@ -47,7 +48,6 @@ from duecourse.wire.settings.targets import BUILT_IN
 
 if TYPE_CHECKING:
     from duecourse.bridge.rings import Warming
-    from duecourse.engine.firing import Firer
     from duecourse.engine.occurrences import Occurrences
     from duecourse.engine.schedule_file import ScheduleFiles
     from duecourse.engine.zones import Zones
@@ -141,10 +141,8 @@ class App(Outside):
         return self.firer.fire(shard)
 
     @lazy
-    def firer(self) -> "Firer":
+    def firer(self) -> Firer:
         """Firer of due schedules."""
-        from duecourse.engine.firing import Firer
-
         return Firer(self.store, self.calendar)
 
     def apply_schedules(self, text: str) -> None:

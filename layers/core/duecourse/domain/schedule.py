@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from duecourse.domain.notification import RESERVED
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, NewTask, OnDuplicate, RetryPolicy
 from duecourse.domain.times import MAX_INSTANT, format_instant
-from duecourse.domain.values import brief, value
+from duecourse.domain.values import brief, replaced, value
 
 TENANT = "*"
 """Tenant of schedules in the ledger: no user's tenant can be called so, and no claim works its tasks."""
@@ -20,6 +20,8 @@ RECENT = 10
 HOUR_MS = 3_600_000
 GRACE_MS = 60_000
 """Lateness from which an occurrence counts as missed."""
+AT_ADD = -1
+"""Start of a rule that begins when its schedule is added; no instant, for those begin with 1970."""
 
 
 class Gap(StrEnum):
@@ -81,7 +83,10 @@ Repeat: TypeAlias = Every | Cron | RRule
 
 @value(frozen=True, slots=True)
 class Rule:
-    """The rule of a schedule's nominal times: none before `starts_at`, none after `until` (epoch ms; None: no end)."""
+    """The rule of a schedule's nominal times: none before `starts_at`, none after `until` (epoch ms; None: no end).
+
+    `starts_at` is AT_ADD in a request that names no start.
+    """
 
     repeat: Repeat
     starts_at: int
@@ -89,6 +94,17 @@ class Rule:
     until: int | None = None
     gap: Gap = Gap.SHIFT
     fold: Fold = Fold.FIRST
+
+    def starting(self, at: int) -> "Rule":
+        """The rule with a start: its own, or `at`."""
+        return replaced(self, starts_at=at) if self.starts_at == AT_ADD else self
+
+    def ending_as(self, other: "Rule") -> "Rule":
+        """The rule with the `until` and the `exdates` of another one."""
+        repeat = self.repeat
+        if isinstance(repeat, RRule) and isinstance(other.repeat, RRule):
+            repeat = replaced(repeat, exdates=other.repeat.exdates)
+        return replaced(self, repeat=repeat, until=other.until)
 
 
 @value(frozen=True, slots=True, repr=False)
@@ -136,9 +152,9 @@ class Schedule:
         drawn = blake2b(f"{self.tenant}/{self.id}@{nominal}".encode(), digest_size=8).digest()
         return earliest + int.from_bytes(drawn) % (self.jitter_ms + 1)
 
-    def fire_in_order(self, nominals: Iterable[int]) -> Iterator[int]:
-        """Due times of nominal times that follow one another: none comes before the one before it has."""
-        return accumulate(map(self.fires_at, nominals), max)
+    def fire_in_order(self, nominals: Iterable[int], next_at: int) -> Iterator[int]:
+        """Due times of nominal times that follow one another: none comes before `next_at`, or before the one before."""
+        return accumulate((max(next_at, self.fires_at(nominal)) for nominal in nominals), max)
 
     def occurrence(self, nominal: int, due_at: int) -> NewTask:
         """The task of one nominal time; one of a kind of duecourse's own reads its schedule, and has no payload."""

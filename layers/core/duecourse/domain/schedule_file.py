@@ -15,7 +15,7 @@ class Entry(NamedTuple):
 
 
 class ScheduleFile(NamedTuple):
-    """A file's number, which grows with each change of it, and its schedules; a start of 0 is that of the add.
+    """A file's number, which grows with each change of it, and its schedules; a start of AT_ADD is that of the add.
 
     `problems` are those of the schedules that are left out. `digest` tells files apart that have one number.
     """

@@ -1,6 +1,6 @@
 """Firing of due schedules: which nominal times an occurrence is made for, and when the next one comes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import NamedTuple
 
@@ -9,11 +9,13 @@ from duecourse.domain.schedule import (
     NEVER,
     RECENT,
     Became,
+    Every,
     Firing,
     Kept,
     Missed,
     Occurrence,
     Progress,
+    Rule,
     Schedule,
 )
 from duecourse.domain.task import Shard
@@ -22,20 +24,35 @@ from duecourse.ports.calendar import Calendar
 from duecourse.ports.schedules import Fired, ScheduleStore
 
 COUNTED = 1_000
-"""The most passed times that are gone through one by one: behind them, the newest is looked for."""
+"""The most passed times of `cron` or `rrule` that are counted: of those behind them, only the newest are found."""
+MOST = 2 * COUNTED
+"""The most passed times that one step goes through."""
 AT_ONCE = 10
 """The most missed times of one schedule that fire in one step."""
 PACE_MS = 1_000
 """Time from such a step to the next."""
-STEP_MS = 60_000
-"""The first look back for the newest passed time; each further one is four times as far."""
+NEAR_MS = 60_000
+"""The least distance within which the newest passed time is found."""
 
 
 class _Passed(NamedTuple):
-    """Nominal times whose time to fire has come, oldest first, as far as they were gone through, and the next one."""
+    """Times that have passed, oldest first, as far as they were gone through, the number of older ones, and the next.
+
+    Each of the older ones is missed.
+    """
 
     nominals: list[int]
+    older: int
     next: int | None
+
+
+class _Chosen(NamedTuple):
+    """Times that fire, the next one, those that are missed, the newest of many alone, and the number of these."""
+
+    firing: list[int]
+    next: int | None
+    missed: list[int]
+    times_missed: int
 
 
 class Firer:
@@ -61,93 +78,137 @@ class Firer:
             if kept.schedule.of and progress.nominal is None:
                 self._store.drop_schedule(kept.schedule.queue, kept.schedule.id, kept.schedule.tenant)
 
-    def step(self, kept: Kept, now: int) -> Firing:
-        """The step of one due schedule at `now` (epoch ms): the tasks to add, and its progress after that."""
+    def step(self, kept: Kept, now: int, last: int = NEVER) -> Firing:
+        """The step of one due schedule at `now` (epoch ms): the tasks to add, and its progress after that.
+
+        Times after `last` are left for later.
+        """
         schedule, progress = kept.schedule, kept.progress
-        passed = self._passed(schedule, progress, now)
-        due = dict(zip(passed.nominals, schedule.fire_in_order(passed.nominals), strict=True))
-        firing, missed, besides, waiting = _chosen(schedule, progress, due, now)
+        passed = self._passed(schedule, progress, now, last)
+        due = dict(zip(passed.nominals, schedule.fire_in_order(passed.nominals, progress.next_at), strict=True))
+        firing, upcoming, missed, times_missed = _chosen(schedule, progress, passed, due, now)
+        besides = times_missed if schedule.missed is Missed.LATEST else 0
         recent = [
-            Occurrence(nominal, Became.LIVE, besides if place == 0 else 0) for place, nominal in enumerate(firing)
+            *([] if besides else (Occurrence(nominal, Became.MISSED) for nominal in missed)),
+            *(Occurrence(nominal, Became.LIVE, 0 if place else besides) for place, nominal in enumerate(firing)),
         ]
-        missed_ones = [Occurrence(nominal, Became.MISSED) for nominal in missed]
-        upcoming = waiting if waiting is not None else passed.next
-        fired = progress.fired + len(firing)
-        if schedule.limit is not None and fired >= schedule.limit:
-            upcoming = None
+        next_at = now + PACE_MS if upcoming in due else _fires_at(schedule, upcoming)
         later = replaced(
-            progress,
-            nominal=upcoming,
-            next_at=now + PACE_MS if waiting is not None else _fires_at(schedule, upcoming),
-            fired=fired,
-            missed=progress.missed + len(missed) + besides,
-            zones=self._calendar.version,
-            former=None,
-            recent=tuple([*progress.recent, *missed_ones, *recent][-RECENT:]),
+            self._moved(progress, upcoming, next_at, recent, times_missed), fired=progress.fired + len(firing)
         )
         tasks = tuple(schedule.occurrence(nominal, _due_at(due[nominal], now)) for nominal in firing)
         return Firing(kept, tasks, later)
 
-    def _passed(self, schedule: Schedule, progress: Progress, now: int) -> _Passed:
-        """Nominal times from the one that was next on that are due by `now`."""
+    def pass_over(self, kept: Kept, last: int) -> Firing:
+        """The step of a schedule that counts its times up to `last` as missed, and adds no task."""
+        schedule, progress = kept.schedule, kept.progress
         if progress.nominal is None:
-            return _Passed([], None)
-        found = [progress.nominal]
-        for nominal in self._calendar.times(schedule.rule, progress.nominal):
-            if schedule.fires_at(nominal) > now:
-                return _Passed(found, nominal)
+            return Firing(kept, (), progress)
+        older, first = self._skip(schedule.rule, progress.nominal, last + 1)
+        missed, upcoming = self._run(schedule.rule, first, lambda nominal: nominal <= last)
+        next_at = NEVER if schedule.paused else _fires_at(schedule, upcoming)
+        recent = [Occurrence(nominal, Became.MISSED) for nominal in missed]
+        return Firing(kept, (), self._moved(progress, upcoming, next_at, recent, older + len(missed)))
+
+    def _moved(
+        self, progress: Progress, upcoming: int | None, next_at: int, recent: Sequence[Occurrence], missed: int
+    ) -> Progress:
+        """Progress with the next time, and what is remembered of those before."""
+        return replaced(
+            progress,
+            nominal=upcoming,
+            next_at=next_at,
+            missed=progress.missed + missed,
+            zones=self._calendar.version,
+            former=None,
+            recent=tuple([*progress.recent, *recent][-RECENT:]),
+        )
+
+    def _passed(self, schedule: Schedule, progress: Progress, now: int, last: int) -> _Passed:
+        """Nominal times up to `last`, from the one that was next on, that are due by `now`."""
+        if progress.nominal is None:
+            return _Passed([], 0, None)
+        older, first, most = 0, progress.nominal, AT_ONCE + 1
+        if progress.next_at < now - GRACE_MS:  # else none is late: all fire, some at a time
+            older, first = self._skip(schedule.rule, progress.nominal, _missed_before(schedule, now))
+            most = MOST
+
+        def is_due(nominal: int) -> bool:
+            return nominal <= last and schedule.fires_at(nominal) <= now
+
+        found, upcoming = self._run(schedule.rule, first, is_due, most)
+        return _Passed(found, older, upcoming)
+
+    def _run(
+        self, rule: Rule, first: int, is_passed: Callable[[int], bool], most: int = MOST
+    ) -> tuple[list[int], int | None]:
+        """A time and those that follow it and have passed, at most so many, and the next one."""
+        found = [first]
+        for nominal in self._calendar.times(rule, first):
+            if len(found) == most or not is_passed(nominal):
+                return found, nominal
             found.append(nominal)
-            if len(found) == COUNTED:
-                return self._behind(schedule, found, now)
-        return _Passed(found, None)
+        return found, None
 
-    def _behind(self, schedule: Schedule, found: list[int], now: int) -> _Passed:
-        """The newest passed times of a schedule with more of them than are counted, after those that are."""
-        if schedule.missed is Missed.ALL:
-            return self._worth(schedule, found, now)
-        back = STEP_MS
-        while True:
-            newest, upcoming = list[int](), None
-            for nominal in self._calendar.times(schedule.rule, max(now - back, found[-1])):
-                if schedule.fires_at(nominal) > now:
-                    upcoming = nominal
-                    break
-                newest.append(nominal)
-            if newest or now - back <= found[-1]:
-                return _Passed([*found, *newest[-COUNTED:]], upcoming)
-            back *= 4
+    def _skip(self, rule: Rule, nominal: int, before: int) -> tuple[int, int]:
+        """Skip times from `nominal` on that come before an instant, but for the newest; their number, and the next one.
 
-    def _worth(self, schedule: Schedule, found: list[int], now: int) -> _Passed:
-        """The same of one that makes up for times: the oldest of those that it does, as many as are counted."""
-        oldest = max(found[-1], now - schedule.catch_up_ms - 1)
-        times = list(islice(self._calendar.times(schedule.rule, oldest), COUNTED))
-        passed = list(takewhile(lambda nominal: schedule.fires_at(nominal) <= now, times))
-        return _Passed([*found, *passed], next(iter(times[len(passed) :]), None))
+        Where more than COUNTED of `cron` or `rrule` are skipped, the number is too low.
+        """
+        if isinstance(rule.repeat, Every):
+            end = before if rule.until is None else min(before, rule.until + 1)
+            skipped = max(0, -((nominal - end) // rule.repeat.every_ms) - RECENT)
+            return skipped, nominal + skipped * rule.repeat.every_ms
+        early = takewhile(lambda at: at < before, self._calendar.times(rule, nominal))
+        counted = list(islice(early, COUNTED))
+        if len(counted) < COUNTED:
+            return 0, nominal
+        near = max(NEAR_MS, (counted[-1] - nominal) // COUNTED)
+        newest = self._newest(rule, counted[-1], before, near)
+        return COUNTED + (newest > counted[-1]), newest
+
+    def _newest(self, rule: Rule, time: int, before: int, near: int) -> int:
+        """The newest time before an instant, or one that is `near` it; `time` if none comes later.
+
+        It looks just before the instant first, then ever farther back, and halves what lies between.
+        """
+        back = near
+        while before - time > near:
+            middle = max(before - back, (time + before) // 2)
+            later = next(self._calendar.times(rule, middle), None)
+            if later is None or later >= before:
+                before, back = middle + 1, 8 * back
+            else:
+                time = later
+        return time
 
 
-def _chosen(
-    schedule: Schedule, progress: Progress, due: Mapping[int, int], now: int
-) -> tuple[list[int], list[int], int, int | None]:
-    """The times that fire, those that are missed, how many of these the first makes up for, and the one that waits.
+def _missed_before(schedule: Schedule, now: int) -> int:
+    """The instant before which every nominal time is missed, and none is made up for."""
+    late = now - GRACE_MS + schedule.lead_ms - schedule.jitter_ms
+    return min(late, now - schedule.catch_up_ms) if schedule.missed is Missed.ALL else late
 
-    `due` are the times that have passed, in order, each with its due time.
-    """
-    late = [nominal for nominal, due_at in due.items() if due_at < now - GRACE_MS]
-    on_time = list(due)[len(late) :]
-    missed: list[int] = []
-    besides = 0
-    if schedule.missed is Missed.LATEST:
-        firing = on_time or late[-1:]
-        besides = len(late) - (0 if on_time else len(late[-1:]))
-    elif schedule.missed is Missed.NONE:
-        firing, missed = on_time, late
-    else:
-        worth = [nominal for nominal in late if nominal >= now - schedule.catch_up_ms]
-        firing, missed = [*worth, *on_time], late[: len(late) - len(worth)]
-    left = len(firing) if schedule.limit is None else max(0, schedule.limit - progress.fired)
+
+def _chosen(schedule: Schedule, progress: Progress, passed: _Passed, due: Mapping[int, int], now: int) -> _Chosen:
+    """Choose among the times that have passed; `due` has the due time of each."""
+    late = [nominal for nominal in passed.nominals if due[nominal] < now - GRACE_MS]
+    on_time = passed.nominals[len(late) :]
+    made_up = _made_up(schedule, late, is_needed=not on_time, now=now)
+    firing, missed = [*made_up, *on_time], late[: len(late) - len(made_up)]
+    left = len(firing) + 1 if schedule.limit is None else schedule.limit - progress.fired
     most = min(left, AT_ONCE)
-    waiting = firing[most] if len(firing) > most and left > most else None
-    return firing[:most], missed, besides, waiting
+    upcoming = firing[most] if len(firing) > most else passed.next
+    is_over = len(firing[:most]) == left
+    return _Chosen(firing[:most], None if is_over else upcoming, missed, passed.older + len(missed))
+
+
+def _made_up(schedule: Schedule, late: list[int], now: int, *, is_needed: bool) -> list[int]:
+    """The missed times that fire yet; for `latest` none where another `is_needed` no more."""
+    if schedule.missed is Missed.LATEST:
+        return late[-1:] if is_needed else []
+    if schedule.missed is Missed.NONE:
+        return []
+    return [nominal for nominal in late if nominal >= now - schedule.catch_up_ms]
 
 
 def _due_at(due_at: int, now: int) -> int:

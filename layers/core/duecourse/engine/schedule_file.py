@@ -52,7 +52,7 @@ class ScheduleFiles:
         problems = list(file.problems)
         for schedule in file.schedules:
             try:
-                self._schedules.checked(schedule)
+                self._schedules.checked(schedule, 0)  # so that one whose `until` has passed stays right
             except InvalidInput as error:
                 problems += [FieldError(f"{schedule.id}.{one.field}", one.problem) for one in error.problems]
         if problems:

@@ -7,6 +7,7 @@ from typing import Any
 
 from duecourse.domain.notification import Notify, is_url
 from duecourse.domain.schedule import (
+    AT_ADD,
     NEVER,
     RECENT,
     Became,
@@ -32,6 +33,7 @@ from duecourse.domain.spoken import span
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Task
 from duecourse.domain.times import MAX_INSTANT, format_instant
 from duecourse.domain.values import replaced
+from duecourse.engine.course import Course
 from duecourse.errors import FieldError, InvalidInput, QuotaExceeded, ScheduleExists, TaskNotFound, VersionConflict
 from duecourse.ports.calendar import Calendar
 from duecourse.ports.schedules import Fired, Put, ScheduleStore
@@ -42,6 +44,8 @@ MAX_PREVIEW = 1_000
 MAX_BACKFILL = 1_000
 TRIES = 5
 """Attempts of a change beside others, where the caller names no version."""
+OF_TASKS = {"payload", "retry", "deadline_ms", "notify"}
+"""Fields that the occurrences have as tasks."""
 CREDENTIALS = "a schedule keeps no credentials: name one of yours in `auth`"
 CREDENTIALS_IN_ADDRESS = "a schedule keeps no credentials: give an address without any"
 
@@ -70,6 +74,7 @@ class Schedules:
         self._prepare = prepare
         self._fits = fits
         self._by = by
+        self._course = Course(store, calendar)
 
     def speaking_as(self, by: str) -> "Schedules":
         """The same verbs for another source of requests."""
@@ -84,11 +89,10 @@ class Schedules:
     def add(self, schedule: Schedule) -> tuple[ScheduleStatus, bool]:
         """Add a schedule; the second value is False where the same one is there already, and nothing was changed.
 
-        A rule whose `starts_at` is 0 starts now. Raises InvalidInput, QuotaExceeded, and ScheduleExists where another
-        schedule has its id.
+        Raises InvalidInput, QuotaExceeded, and ScheduleExists where another schedule has its id.
         """
         now = self._store.now()
-        starting = self.checked(_starting(replaced(schedule, by=self._by), now))
+        starting = self.checked(replaced(schedule, by=self._by), now)
         put = self._store.put_schedule(starting, self._first(schedule, starting, now))
         kept = self._kept(schedule.queue, schedule.id, schedule.tenant)
         if put is Put.KEPT and not self.is_same(schedule, kept.schedule):
@@ -112,29 +116,26 @@ class Schedules:
 
     def _put_new(self, schedule: Schedule) -> Put | None:
         now = self._store.now()
-        starting = self.checked(_starting(replaced(schedule, by=self._by), now))
+        starting = self.checked(replaced(schedule, by=self._by), now)
         put = self._store.put_schedule(starting, self._first(schedule, starting, now))
         return put if put is Put.CREATED else None
 
     def _put_over(self, kept: Kept, schedule: Schedule) -> Put | None:
-        before, version = kept.schedule, kept.progress.version
+        before = kept.schedule
         if not 0 < before.file <= schedule.file:
             return Put.CONFLICT
         is_same = self.is_same(schedule, before)
         if is_same and before.file == schedule.file:
             return Put.KEPT
         if is_same:  # it gets the number, and another version, so that no file with a lower number changes it
-            later, progress = replaced(before, file=schedule.file), replaced(kept.progress, version=version + 1)
+            later = replaced(before, file=schedule.file)
         else:
-            later = self.checked(_starting(replaced(schedule, by=self._by), before.rule.starts_at))
-            progress = self._changed(kept, later)
-        put = self._store.put_schedule(later, progress, if_version=version)
-        done = Put.KEPT if is_same else Put.CHANGED
-        return done if put is Put.CHANGED else None
+            later = self.checked(replaced(schedule, by=self._by), before.rule.starts_at)
+        return (Put.KEPT if is_same else Put.CHANGED) if self._is_changed(kept, later) else None
 
     def is_same(self, asked: Schedule, kept: Schedule) -> bool:
         """True if a request asks for what there is; without a start of its own it may have begun at any time."""
-        wanted = self.checked(_starting(asked, kept.rule.starts_at))
+        wanted = self.checked(asked, kept.rule.starts_at)
         return replaced(wanted, by=kept.by, file=kept.file) == kept
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> ScheduleStatus:
@@ -163,16 +164,27 @@ class Schedules:
             kept = self._kept(queue, id, tenant)
             if if_version not in {None, kept.progress.version}:
                 break
-            rule = replaced(kept.schedule.rule, **changes.get("rule", {}))
-            others = {name: value for name, value in changes.items() if name != "rule"}
-            if "payload" in others:
-                self._fits(kept.schedule.kind, others["payload"])
-            schedule = self.checked(replaced(kept.schedule, rule=rule, **others))
-            progress = self._changed(kept, schedule)
-            put = self._store.put_schedule(schedule, progress, if_version=kept.progress.version)
-            if put is Put.CHANGED:
+            if self._is_changed(kept, self._with(kept.schedule, changes)):
                 return self.get(queue, id, tenant)
         raise VersionConflict
+
+    def _is_changed(self, kept: Kept, schedule: Schedule) -> bool:
+        """Change a schedule; False where it has fired, or was changed, meanwhile."""
+        progress = self._course.changed(kept, schedule)
+        if progress is None:
+            return False
+        return self._store.put_schedule(schedule, progress, if_version=kept.progress.version) is Put.CHANGED
+
+    def _with(self, schedule: Schedule, changes: dict[str, Any]) -> Schedule:
+        """A schedule with changes; only what they touch is checked, so that one whose kind is gone can be paused."""
+        others = {name: value for name, value in changes.items() if name != "rule"}
+        if "payload" in others:
+            self._fits(schedule.kind, others["payload"])
+        rule = replaced(schedule.rule, **changes.get("rule", {}))
+        if rule != schedule.rule:
+            self._calendar.check(rule)
+        later = replaced(schedule, rule=rule, **others)
+        return later if OF_TASKS.isdisjoint(others) else self._prepared(later)
 
     def delete(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> None:
         """Delete a schedule; its occurrences stay. Raises TaskNotFound."""
@@ -193,9 +205,21 @@ class Schedules:
             )
             if fired is Fired.FIRED:
                 if self._task(kept.schedule, task.id) is None:
-                    raise QuotaExceeded  # it counts as skipped, and the caller is to know
+                    self._take_back(queue, id, tenant, nominal)
+                    raise QuotaExceeded
                 return task.id
         raise VersionConflict
+
+    def _take_back(self, queue: str, id: str, tenant: str, nominal: int) -> None:
+        """Forget an occurrence that was skipped over a quota: its caller knows, and the series misses nothing."""
+        skipped = Occurrence(nominal, Became.SKIPPED)
+        for _ in range(TRIES):
+            kept = self._kept(queue, id, tenant)
+            recent = tuple(one for one in kept.progress.recent if one != skipped)
+            later = replaced(kept.progress, skipped=kept.progress.skipped - 1, recent=recent)
+            [fired] = self._store.fire(self._store.shard_of(queue, "", id), [Firing(kept, (), later)])
+            if fired is Fired.FIRED:
+                return
 
     def backfill(
         self, queue: str, id: str, span: tuple[int, int], overlap: Overlap | None, tenant: str = DEFAULT_TENANT
@@ -239,9 +263,14 @@ class Schedules:
             self._calendar, asked.rule.time_zone, ((at, at) for at in islice(times, asked.most)), asked.since
         )
 
-    def checked(self, schedule: Schedule) -> Schedule:
-        """The schedule with its kind's default deadline. Raises InvalidInput."""
-        self._calendar.check(schedule.rule)
+    def checked(self, schedule: Schedule, start: int) -> Schedule:
+        """The schedule with its kind's default deadline, and with a start: its own, or `start`. Raises InvalidInput."""
+        starting = replaced(schedule, rule=schedule.rule.starting(start))
+        self._calendar.check(starting.rule)
+        return self._prepared(starting)
+
+    def _prepared(self, schedule: Schedule) -> Schedule:
+        """The schedule with its kind's default deadline. Raises InvalidInput where its occurrences cannot be added."""
         if hidden_in(schedule.payload, schedule.kind):
             raise InvalidInput([FieldError("payload", CREDENTIALS)])
         if is_url(schedule.notify) and hidden_in_address(Notify.of(schedule.notify).address):
@@ -251,27 +280,7 @@ class Schedules:
 
     def _first(self, asked: Schedule, starting: Schedule, now: int) -> Progress:
         """Progress of a new series. One that starts now fires first after its first interval."""
-        return self._begun(starting, Progress(), now if asked.rule.starts_at else now + 1)
-
-    def _begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
-        """Progress of a series whose times begin at `now`, without those that it has fired."""
-        fired = {one.nominal for one in before.recent}
-        times = self._calendar.times(schedule.rule, max(schedule.rule.starts_at, now) - 1)
-        nominal = next((at for at in times if at not in fired), None)
-        return self._standing(schedule, replaced(before, nominal=nominal, zones=self._calendar.version, former=None))
-
-    def _changed(self, kept: Kept, schedule: Schedule) -> Progress:
-        before = replaced(kept.progress, version=kept.progress.version + 1)
-        if schedule.rule != kept.schedule.rule or (before.nominal is None and schedule.limit != kept.schedule.limit):
-            return self._begun(schedule, before, self._store.now())
-        return self._standing(schedule, before)
-
-    def _standing(self, schedule: Schedule, progress: Progress) -> Progress:
-        """Progress with the time at which the nominal time fires, as the schedule is set."""
-        is_over = schedule.limit is not None and progress.fired >= schedule.limit
-        nominal = None if is_over else progress.nominal
-        next_at = NEVER if nominal is None or schedule.paused else schedule.fires_at(nominal)
-        return replaced(progress, nominal=nominal, next_at=next_at)
+        return self._course.begun(starting, Progress(), now + 1 if asked.rule.starts_at == AT_ADD else now)
 
     def _kept(self, queue: str, id: str, tenant: str) -> Kept:
         kept = self._store.schedule(queue, id, tenant)
@@ -293,7 +302,7 @@ class Schedules:
             return []
         left = count if schedule.limit is None else min(count, schedule.limit - progress.fired)
         nominals = list(islice(self._calendar.times(schedule.rule, progress.nominal - 1), left))
-        due = zip(nominals, schedule.fire_in_order(nominals), strict=True)
+        due = zip(nominals, schedule.fire_in_order(nominals, progress.next_at), strict=True)
         return shown_times(self._calendar, schedule.rule.time_zone, due, now)
 
     def _passed(self, schedule: Schedule, one: Occurrence) -> Passed:
@@ -334,11 +343,6 @@ def _standing_of(schedule: Schedule, progress: Progress, now: int) -> str:
     if progress.next_at <= now:
         return f"Its next occurrence has been due for {span(now - progress.next_at)}."
     return f"Its next occurrence is due in {span(progress.next_at - now)}, at {format_instant(progress.next_at)}."
-
-
-def _starting(schedule: Schedule, at: int) -> Schedule:
-    """The schedule with a start: its own, or `at`."""
-    return schedule if schedule.rule.starts_at else replaced(schedule, rule=replaced(schedule.rule, starts_at=at))
 
 
 def _reaching(rule: Rule, since: int) -> Rule:

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.domain.schedule import Progress, Schedule, ScheduleStatus
+from duecourse.domain.schedule import AT_ADD, Progress, Schedule, ScheduleStatus
 from duecourse.domain.schedule_file import Entry, Noted, ScheduleFile, key_of
 from duecourse.domain.task import DEADLINES_MS, DEFAULT_TENANT
 from duecourse.domain.values import replaced
@@ -66,7 +66,7 @@ def _checked(file: ScheduleFile) -> ScheduleFile:
     problems, calendar = list(file.problems), ZonedCalendar()
     for one in file.schedules:
         try:
-            calendar.check(one.rule)
+            calendar.check(one.rule.starting(0))
         except InvalidInput as error:
             problems += [FieldError(f"{one.id}.{each.field}", each.problem) for each in error.problems]
     if problems:
@@ -125,7 +125,7 @@ def _changes(wanted: Schedule, kept: Mapping[str, Any]) -> Document:
 
     whole = replaced(wanted, deadline_ms=wanted.deadline_ms or DEADLINES_MS.get(wanted.kind))
     view: Mapping[str, Any] = show_schedule(ScheduleStatus(whole, Progress(), 0, (), (), ""))
-    names = [name for name in COMPARED if name != "starts_at" or wanted.rule.starts_at]
+    names = [name for name in COMPARED if name != "starts_at" or wanted.rule.starts_at != AT_ADD]
     return {name: {"from": kept.get(name), "to": view.get(name)} for name in names if kept.get(name) != view.get(name)}
 
 

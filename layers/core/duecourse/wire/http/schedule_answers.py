@@ -34,7 +34,12 @@ class PassedView(TypedDict):
     ]
     stands_for: NotRequired[
         Annotated[
-            int, about("Number of times that it makes up for, itself included, if times before it were missed.", 3)
+            int,
+            about(
+                "Number of times that it makes up for, itself included, if times before it were missed. Above 1,000 of"
+                " `cron` or `rrule`, a lower bound.",
+                3,
+            ),
         ]
     ]
 
@@ -76,7 +81,14 @@ class ScheduleView(TypedDict):
     created_at: Annotated[ShownInstant, about("Time of the add.")]
     fired: Annotated[int, about("Number of occurrences so far.", 0)]
     skipped: Annotated[int, about("Number of occurrences skipped beside a running one.", 0)]
-    times_missed: Annotated[int, about("Number of times without an occurrence of their own.", 0)]
+    times_missed: Annotated[
+        int,
+        about(
+            "Number of times without an occurrence of their own. If over 1,000 of `cron` or `rrule` passed at once, a"
+            " lower bound.",
+            0,
+        ),
+    ]
     time_zones: Annotated[str, about("Version of the time zones by which its times are computed.", "2026f")]
     why: Annotated[str, about("Reason why it fires when it does, or not at all.")]
     next: Annotated[list[UpcomingView], about("Next ten occurrences; one in a list of schedules.")]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, ValidationInfo, model_validator
 from pydantic.functional_validators import field_validator
 
-from duecourse.domain.schedule import Cron, Every, Fold, Gap, Missed, Overlap, Repeat, RRule, Rule, Schedule
+from duecourse.domain.schedule import AT_ADD, Cron, Every, Fold, Gap, Missed, Overlap, Repeat, RRule, Rule, Schedule
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, RetryPolicy, dump_json, load_json, new_id
 from duecourse.domain.times import DAY_MS, MAX_DURATION_MS
 from duecourse.wire.http.fields import (
@@ -171,10 +171,11 @@ class AddSchedule(RuleFields):
         return payload
 
     def schedule(self, tenant: str = DEFAULT_TENANT, name: Callable[[], str] = new_id) -> Schedule:
-        """The schedule asked for, with an id of `name` where none was given; its start is 0 for now."""
+        """The schedule asked for, with an id of `name` where none was given; its start is AT_ADD for now."""
+        start = AT_ADD if self.starts_at is None else self.starts_at
         return Schedule(
             id=self.id or name(),
-            rule=Rule(self.repeat.repeat(), self.starts_at or 0, self.time_zone, self.until, self.gap, self.fold),
+            rule=Rule(self.repeat.repeat(), start, self.time_zone, self.until, self.gap, self.fold),
             tenant=tenant,
             queue=self.queue,
             **_fields(self, FIELDS),
@@ -257,7 +258,8 @@ class PreviewSchedule(RuleFields):
 
     def rule(self, now: int) -> Rule:
         """The rule asked for, which starts now where no start is given."""
-        start = self.starts_at or min(now, self.from_ or now)
+        since = now if self.from_ is None else min(now, self.from_)
+        start = since if self.starts_at is None else self.starts_at
         return Rule(self.repeat.repeat(), start, self.time_zone, None, self.gap, self.fold)
 
 
